@@ -1,0 +1,1 @@
+"""Tests, and the real control plane they run on."""

@@ -1,0 +1,1 @@
+"""topology-webhook: NUMA- and rack-correct placement of pods on an unmodified kube-scheduler."""

@@ -1,0 +1,1 @@
+"""The rules: (request, view of the cluster) -> decision. Pure; called without a socket."""

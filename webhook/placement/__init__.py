@@ -1,0 +1,1 @@
+"""The controller of what must wait: gates and groups."""

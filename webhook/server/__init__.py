@@ -1,0 +1,1 @@
+"""HTTPS for the API server, HTTP for probes and metrics."""
