@@ -1,19 +1,63 @@
 # The two commands a newcomer needs: `make demo` and `make test`. `make help` lists the rest.
 SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -c
 .DEFAULT_GOAL := help
 
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+ARGS   ?=
 
 # Every target below runs the locked tools of the checkout's own .venv; nothing is installed globally.
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PATH := $(CURDIR)/$(BIN):$(PATH)
+# The caller's own Python settings must not leak into the .venv.
+unexport PYTHONPATH PYTHONHOME
 
 .PHONY: help
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+
+.PHONY: demo
+demo: $(READY) ## See it work: an offline review at once, then a real control plane (KEEP=1 leaves it running)
+	@python -m tests.demo $(if $(KEEP),--keep)
+
+.PHONY: test
+test: $(READY) ## Everything: lint, fast tests, then the tests on the real control plane
+	@echo "==> 1/3 lint"
+	@$(MAKE) --no-print-directory lint
+	@echo "==> 2/3 fast tests"
+	@pytest -q -m "not cluster" $(ARGS)
+	@echo "==> 3/3 tests on the real control plane"
+	@python -m tests.cluster build
+	@pytest -q -m cluster $(ARGS)
+
+.PHONY: test-fast
+test-fast: $(READY) ## The tests that need no control plane (ARGS='-k name' picks some)
+	@pytest -q -m "not cluster" $(ARGS)
+
+.PHONY: up
+up: $(READY) ## A control plane in the foreground (ARGS='--webhook --replicas 2 --nodes 8 --zones 2')
+	@exec python -m tests.cluster up $(ARGS)
+
+.PHONY: bench
+bench: $(READY) ## Speed as ratios of one run (ARGS=--json prints one object a line)
+	@python -m tests.bench $(ARGS)
+
+.PHONY: conformance
+conformance: $(READY) ## Agreement with results of the upstream plugin's and the kubelet's own code
+	@python -m tests.conformance --cases tests/conformance/golden $(ARGS)
+
+.PHONY: lint
+lint: $(READY) ## ruff, mypy --strict, the import rule
+	@ruff check --quiet . && ruff format --check --quiet . && echo "ruff: ok"
+	@mypy --no-error-summary && echo "mypy --strict: ok"
+	@lint-imports --no-logo >$(VENV)/import-rule.log 2>&1 && echo "import rule: kept" || { cat $(VENV)/import-rule.log; exit 1; }
+
+.PHONY: fmt
+fmt: $(READY) ## Format and mend what ruff can mend
+	@ruff check --fix --quiet . ; ruff format .
 
 .PHONY: venv
 venv: $(READY) ## Set up .venv from the locked requirements
@@ -35,3 +79,7 @@ lock: $(READY) ## Rewrite requirements/*.txt from pyproject.toml
 	$$compile pyproject.toml --extra speed --group test --group lint --group build -o requirements/dev.txt; \
 	$$compile --group go -o requirements/go.txt; \
 	grep -m1 '^uv==' requirements/uv.txt | cut -d' ' -f1 | $$compile - -o requirements/uv.txt
+
+.PHONY: clean
+clean: ## Remove .venv and the tools' caches (the built control plane stays in the user cache)
+	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
