@@ -1,1 +1,32 @@
-"""X.509 life cycle of a webhook: CA, leaf, caBundle. Knows nothing of what it secures."""
+"""X.509 life cycle of a webhook: CA, leaf, caBundle. Knows nothing of what it secures.
+
+A CA is shared by all replicas; each replica issues itself a short-lived leaf and keeps it in memory. Everything but
+`store` is pure: the time is an argument, nothing is read or written.
+"""
+
+from certs.authority import Authority
+from certs.bundle import CABundle
+from certs.context import server_context
+from certs.errors import CertificateError
+from certs.leaf import Leaf
+from certs.names import ServerNames
+from certs.store import read_leaf, write_atomically, write_leaf
+from certs.verify import Fault, FaultKind, check, faults
+from certs.window import Window
+
+__all__ = [
+    "Authority",
+    "CABundle",
+    "CertificateError",
+    "Fault",
+    "FaultKind",
+    "Leaf",
+    "ServerNames",
+    "Window",
+    "check",
+    "faults",
+    "read_leaf",
+    "server_context",
+    "write_atomically",
+    "write_leaf",
+]

@@ -1,0 +1,186 @@
+"""The certificate authority that all replicas share, and the leaf it signs for each of them.
+
+Life cycle: created once by whichever replica comes first, kept in a Secret, published in the webhook configurations'
+caBundle, and replaced before it ends: the successor is published beside it first (`CABundle`), and signs only when
+every API server has seen both.
+"""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, Self
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from certs import pem
+from certs.errors import CertificateError
+from certs.leaf import Leaf
+from certs.names import ServerNames
+from certs.window import Window
+
+# Long enough that a cluster which is switched off for a quarter of a year comes back with a valid CA.
+AUTHORITY_LIFETIME: Final = timedelta(days=365)
+# A leaf lives in the memory of one process, which renews it; a day bounds what a stolen key is worth.
+LEAF_LIFETIME: Final = timedelta(days=1)
+
+# The keys of the Secret; the names a kubernetes.io/tls Secret and cert-manager use for the same things.
+CERTIFICATE_ENTRY: Final = "ca.crt"
+KEY_ENTRY: Final = "ca.key"
+
+_CURE: Final = "delete the Secret to have a new CA made."
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """A self-signed CA certificate with its private key (ECDSA P-256)."""
+
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+    @classmethod
+    def create(cls, name: str, now: datetime, lifetime: timedelta = AUTHORITY_LIFETIME) -> Self:
+        """A new CA called `name`, valid from a little before `now` (clock skew) for `lifetime`."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        key_id = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+        # The key's digest in the name tells two generations apart wherever only names are shown.
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{name[:48]} CA {key_id.digest.hex()[:8]}")])
+        window = Window.starting(now, lifetime)
+        certificate = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(subject)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(window.begin)
+            .not_valid_after(window.end)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(_key_usage(sign_certificates=True), critical=True)
+            .add_extension(key_id, critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(key_id), critical=False)
+            .sign(key, hashes.SHA256())
+        )
+        return cls(certificate, key)
+
+    def issue(self, names: ServerNames, now: datetime, lifetime: timedelta = LEAF_LIFETIME) -> Leaf:
+        """A server certificate with a new key for `names`; it never outlives its CA.
+
+        Raises CertificateError when there is no name, or when the CA is not valid now.
+        """
+        if not names:
+            msg = "A server certificate needs at least one DNS name or IP address."
+            raise CertificateError(msg)
+        if not self.window.contains(now):
+            msg = (
+                f"The CA {self.name!r} is valid {self.window}, not at {now:%Y-%m-%dT%H:%M:%SZ}: it cannot sign a leaf."
+            )
+            raise CertificateError(msg)
+        window = Window.starting(now, lifetime).within(self.window)
+        key = ec.generate_private_key(ec.SECP256R1())
+        certificate = (
+            x509.CertificateBuilder()
+            .subject_name(x509.Name([]))
+            .issuer_name(self.certificate.subject)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(window.begin)
+            .not_valid_after(window.end)
+            # RFC 5280, 4.2.1.6: critical, because the subject is empty (no TLS client reads a common name any more).
+            .add_extension(names.as_extension(), critical=True)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_key_usage(sign_certificates=False), critical=True)
+            .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .add_extension(self._key_identifier, critical=False)
+            .sign(self.key, hashes.SHA256())
+        )
+        return Leaf((certificate,), key)
+
+    @property
+    def _key_identifier(self) -> x509.AuthorityKeyIdentifier:
+        """How a leaf names the key that signed it: as the CA names it itself, where it does."""
+        try:
+            own = self.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+        except x509.ExtensionNotFound:
+            return x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
+        return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(own)
+
+    @property
+    def name(self) -> str:
+        """The common name."""
+        return pem.common_name(self.certificate)
+
+    @property
+    def window(self) -> Window:
+        """From when to when the CA is valid."""
+        return Window.of(self.certificate)
+
+    @property
+    def certificate_pem(self) -> bytes:
+        """The CA certificate as PEM."""
+        return self.certificate.public_bytes(serialization.Encoding.PEM)
+
+    @property
+    def key_pem(self) -> bytes:
+        """The private key as unencrypted PKCS #8 PEM; whoever holds it can impersonate the webhook."""
+        return pem.dump_key(self.key)
+
+    def to_secret_data(self) -> dict[str, str]:
+        """The `data` of a Secret: base64 of the PEM texts."""
+        return {
+            CERTIFICATE_ENTRY: base64.b64encode(self.certificate_pem).decode(),
+            KEY_ENTRY: base64.b64encode(self.key_pem).decode(),
+        }
+
+    @classmethod
+    def from_secret_data(cls, data: Mapping[str, str]) -> Self:
+        """Read what `to_secret_data` wrote.
+
+        Raises CertificateError when an entry is absent, broken, or not the other's counterpart.
+        """
+        return cls.from_pem(_entry(data, CERTIFICATE_ENTRY), _entry(data, KEY_ENTRY))
+
+    @classmethod
+    def from_pem(cls, certificate_pem: bytes, key_pem: bytes) -> Self:
+        """A CA from its certificate and key; raises CertificateError unless they are a pair and may sign others."""
+        certificate = pem.load_certificates(certificate_pem, "the CA certificate")[0]
+        key = pem.load_key(key_pem, "the CA key")
+        if not isinstance(key, ec.EllipticCurvePrivateKey):
+            msg = f"The CA key is not an elliptic-curve key; {_CURE}"
+            raise CertificateError(msg)
+        if not pem.is_pair(certificate, key):
+            msg = f"The CA certificate and the CA key do not belong together; {_CURE}"
+            raise CertificateError(msg)
+        if not pem.may_sign(certificate):
+            msg = f"The certificate {pem.common_name(certificate)!r} is not a CA's; {_CURE}"
+            raise CertificateError(msg)
+        return cls(certificate, key)
+
+
+def _entry(data: Mapping[str, str], entry: str) -> bytes:
+    if entry not in data:
+        msg = f"The Secret has no entry {entry!r}; {_CURE}"
+        raise CertificateError(msg)
+    try:
+        return base64.b64decode(data[entry], validate=True)
+    except binascii.Error as error:
+        msg = f"The Secret's entry {entry!r} is not base64 ({error}); {_CURE}"
+        raise CertificateError(msg) from error
+
+
+def _key_usage(*, sign_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not sign_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=sign_certificates,
+        crl_sign=sign_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )

@@ -1,0 +1,41 @@
+"""The TLS side of a server, from a leaf that is in memory."""
+
+import os
+import ssl
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from certs.errors import CertificateError
+from certs.leaf import Leaf
+from certs.store import write_atomically
+
+
+def server_context(leaf: Leaf) -> ssl.SSLContext:
+    """A fresh context that shows `leaf`, TLS 1.2 or newer; raises CertificateError when OpenSSL refuses the pair."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    # The API server speaks HTTP/2 to whoever offers it; aiohttp serves HTTP/1.1 only.
+    context.set_alpn_protocols(["http/1.1"])
+    try:
+        _load(context, leaf.key_pem + leaf.chain_pem)
+    except ssl.SSLError as error:
+        msg = f"OpenSSL does not accept the server certificate: {error}"
+        raise CertificateError(msg) from error
+    return context
+
+
+def _load(context: ssl.SSLContext, content: bytes) -> None:
+    """Give key and chain to OpenSSL, which reads files only; on Linux the file is in memory, never on a disk."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("leaf")
+        try:
+            # One write: Linux takes up to 2 GiB at once into memory.
+            os.write(descriptor, content)
+            context.load_cert_chain(f"/proc/self/fd/{descriptor}")
+        finally:
+            os.close(descriptor)
+        return
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "leaf.pem")
+        write_atomically(path, content)
+        context.load_cert_chain(path)

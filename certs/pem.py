@@ -1,0 +1,64 @@
+"""PEM in and out, with errors that name what was read."""
+
+from typing import Final
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.x509.oid import NameOID
+
+from certs.errors import CertificateError
+
+# What TLS 1.2 and 1.3 servers use, and what cert-manager can issue.
+PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey
+_PRIVATE_KEYS: Final = (ec.EllipticCurvePrivateKey, rsa.RSAPrivateKey, ed25519.Ed25519PrivateKey)
+
+
+def load_certificates(text: bytes, what: str) -> tuple[x509.Certificate, ...]:
+    """Every certificate in `text`, at least one; `what` names it in the CertificateError."""
+    try:
+        return tuple(x509.load_pem_x509_certificates(text))
+    except ValueError as error:
+        msg = f"There is no readable PEM certificate in {what}: {error}"
+        raise CertificateError(msg) from error
+
+
+def load_key(text: bytes, what: str) -> PrivateKey:
+    """The unencrypted private key in `text`; `what` names it in the CertificateError."""
+    try:
+        key = serialization.load_pem_private_key(text, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        msg = f"There is no readable, unencrypted PEM private key in {what}: {error}"
+        raise CertificateError(msg) from error
+    if not isinstance(key, _PRIVATE_KEYS):
+        msg = f"The private key in {what} is of a kind TLS servers do not use; give an ECDSA, RSA or Ed25519 key."
+        raise CertificateError(msg)
+    return key
+
+
+def dump_key(key: PrivateKey) -> bytes:
+    """`key` as unencrypted PKCS #8 PEM."""
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def is_pair(certificate: x509.Certificate, key: PrivateKey) -> bool:
+    """Whether `key` is the private half of the key in `certificate`."""
+    return certificate.public_key() == key.public_key()
+
+
+def may_sign(certificate: x509.Certificate) -> bool:
+    """Whether `certificate` is a CA's (RFC 5280, 4.2.1.9)."""
+    try:
+        return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    except x509.ExtensionNotFound:
+        return False
+
+
+def common_name(certificate: x509.Certificate) -> str:
+    """The subject's common name, or the whole subject where it has none."""
+    for attribute in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME):
+        return str(attribute.value)
+    return certificate.subject.rfc4514_string()
