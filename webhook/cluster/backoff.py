@@ -1,0 +1,34 @@
+"""How long to wait before the next attempt: exponential backoff with full jitter.
+
+The n-th wait is uniform between 0 and min(cap, base * 2**n), so that many clients that failed together do not come back
+together. Source: the "full jitter" of the AWS Architecture Blog's "Exponential Backoff And Jitter".
+"""
+
+import random
+from dataclasses import dataclass, field
+from typing import Final
+
+# 0.5 s, 1, 2 … 32 are six attempts within the first half minute or so: an API server that restarts takes 5 to 20 s.
+DEFAULT_BASE: Final = 0.5
+DEFAULT_CAP: Final = 30.0
+
+
+@dataclass(slots=True)
+class Backoff:
+    """The waits of one client, in seconds."""
+
+    base: float = DEFAULT_BASE
+    cap: float = DEFAULT_CAP
+    rng: random.Random = field(default_factory=random.Random)
+    attempts: int = 0
+
+    def next(self, at_least: float = 0.0) -> float:
+        """The next wait; `at_least` is what the server asked for (Retry-After), the jitter comes on top of it."""
+        # 2.0**64 is beyond any cap and still a float; without the bound the power overflows after days of outage.
+        ceiling = min(self.cap, self.base * 2.0 ** min(self.attempts, 64))
+        self.attempts += 1
+        return at_least + self.rng.uniform(0.0, ceiling)
+
+    def reset(self) -> None:
+        """Start again from the shortest wait: an attempt succeeded."""
+        self.attempts = 0
