@@ -1,0 +1,49 @@
+"""Every annotation, label, attribute and gate name that this service reads or writes, in one place."""
+
+from typing import Final
+
+# Koordinator: what a user writes on a pod, and what its scheduler answers with.
+# Source: koordinator apis/extension/numa_aware.go and its pod-level NUMA policy proposal.
+NUMA_TOPOLOGY_SPEC: Final = "scheduling.koordinator.sh/numa-topology-spec"
+RESOURCE_SPEC: Final = "scheduling.koordinator.sh/resource-spec"
+RESOURCE_STATUS: Final = "scheduling.koordinator.sh/resource-status"
+KOORDINATOR_NODE_POLICY_LABEL: Final = "node.koordinator.sh/numa-topology-policy"
+
+# How koordlet marks the NodeResourceTopology objects it writes: the label when it creates one, the annotation always.
+# Source: koordinator pkg/koordlet/statesinformer/impl/states_noderesourcetopology.go.
+MANAGED_BY_LABEL: Final = "app.kubernetes.io/managed-by"
+MANAGED_BY_KOORDINATOR: Final = "Koordinator"
+KOORDLET_CPU_TOPOLOGY: Final = "node.koordinator.sh/cpu-topology"
+
+# Ours.
+PLACEMENT: Final = "topology-webhook.dev/placement"
+NUMA_HINT: Final = "topology-webhook.dev/numa"
+PLACEMENT_GATE: Final = "topology-webhook.dev/placement"
+
+# KAI-Scheduler: rack and zone constraints, on the workload, its pod template or the pod.
+KAI_TOPOLOGY: Final = "kai.scheduler/topology"
+KAI_REQUIRED_PLACEMENT: Final = "kai.scheduler/topology-required-placement"
+KAI_PREFERRED_PLACEMENT: Final = "kai.scheduler/topology-preferred-placement"
+KAI_SEGMENT_SIZE: Final = "kai.scheduler/segment-size"
+KAI_SEGMENT_REQUIRED_PLACEMENT: Final = "kai.scheduler/segment-topology-required-placement"
+KAI_SEGMENT_PREFERRED_PLACEMENT: Final = "kai.scheduler/segment-topology-preferred-placement"
+KAI_BATCH_MIN_MEMBER: Final = "kai.scheduler/batch-min-member"
+POD_GROUP_NAME: Final = "pod-group-name"
+
+# Kubernetes.
+HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
+MIRROR_POD: Final = "kubernetes.io/config.mirror"
+
+# Attributes of a NodeResourceTopology.
+# Source: scheduler-plugins pkg/noderesourcetopology/nodeconfig, k8stopologyawareschedwg/podfingerprint.
+ATTRIBUTE_POLICY: Final = "topologyManagerPolicy"
+ATTRIBUTE_SCOPE: Final = "topologyManagerScope"
+ATTRIBUTE_MAX_NUMA_NODES: Final = "topologyManagerMaxNUMANodes"
+ATTRIBUTE_PODS_FINGERPRINT: Final = "nodeTopologyPodsFingerprint"
+ATTRIBUTE_PODS_FINGERPRINT_METHOD: Final = "nodeTopologyPodsFingerprintMethod"
+
+# Custom resources: (group, plural).
+NODE_RESOURCE_TOPOLOGIES: Final = ("topology.node.k8s.io", "noderesourcetopologies")
+KAI_TOPOLOGIES: Final = ("kai.scheduler", "topologies")
+KUEUE_TOPOLOGIES: Final = ("kueue.x-k8s.io", "topologies")
+KAI_POD_GROUPS: Final = ("scheduling.run.ai", "podgroups")

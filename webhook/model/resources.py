@@ -1,0 +1,132 @@
+"""Resource names and amounts in the units of the engine: cpu in millicores, everything else in base units.
+
+Base units are bytes for memory, hugepages-* and ephemeral-storage, and pieces for devices and pods.
+Source: kubernetes pkg/apis/core/v1/helper (native, extended and hugepage names); scheduler-plugins
+pkg/noderesourcetopology (host-level resources).
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from sys import intern
+from types import MappingProxyType
+from typing import Final
+
+from webhook.model.errors import UserError, UserErrors
+from webhook.model.quantity import Quantity, QuantityError
+
+CPU: Final = "cpu"
+MEMORY: Final = "memory"
+EPHEMERAL_STORAGE: Final = "ephemeral-storage"
+STORAGE: Final = "storage"
+PODS: Final = "pods"
+HUGEPAGES_PREFIX: Final = "hugepages-"
+
+# Half of int64: two amounts can be added or subtracted without overflow. 2^62 bytes are 4 EiB.
+MAX_AMOUNT: Final = 2**62 - 1
+
+NO_RESOURCES: Final[Mapping[str, int]] = MappingProxyType({})
+
+_BINARY_NAMES = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki")
+
+
+def is_hugepages(name: str) -> bool:
+    """Whether `name` is a size of huge pages, such as hugepages-2Mi."""
+    return name.startswith(HUGEPAGES_PREFIX)
+
+
+def is_native(name: str) -> bool:
+    """Whether Kubernetes itself defines the resource: no domain, or one under kubernetes.io."""
+    return "/" not in name or "kubernetes.io/" in name
+
+
+def is_device(name: str) -> bool:
+    """Whether a device plugin or an operator counts the resource (an extended resource)."""
+    return not is_native(name)
+
+
+def is_host_level(name: str) -> bool:
+    """Whether the resource, where no NUMA node lists it, belongs to the whole machine: storage and extended ones."""
+    return name in {EPHEMERAL_STORAGE, STORAGE} or not is_native(name)
+
+
+def is_aligned_for_guaranteed_only(name: str) -> bool:
+    """Whether only Guaranteed pods get the resource from particular NUMA nodes: cpu, memory, huge pages."""
+    return name in {CPU, MEMORY} or is_hugepages(name)
+
+
+def amount(resource: str, quantity: object) -> int:
+    """The JSON quantity in engine units, rounded away from zero, at most MAX_AMOUNT; raises QuantityError."""
+    if type(quantity) is str:
+        return _amount_of_text(resource == CPU, quantity)
+    return _clamped(resource == CPU, Quantity.from_json(quantity))
+
+
+def parse_list(raw: object, path: str) -> Mapping[str, int]:
+    """A Kubernetes resource list in engine units, read-only; equal lists are one object.
+
+    Raises UserError for each entry that is no quantity or is negative; `path` is the field the list stands in.
+    """
+    if not raw:
+        return NO_RESOURCES
+    if not isinstance(raw, Mapping):
+        raise UserError(path, f"must be an object of resource names and quantities, not {raw!r}.")
+    try:
+        return _parse_entries(tuple(raw.items()))
+    except (QuantityError, TypeError):
+        raise _faults(raw, path) from None
+
+
+def format_amount(resource: str, amount: int) -> str:
+    """An amount for people: cores ("8", "1500m"), bytes in the largest binary unit that divides ("16Gi"), pieces."""
+    if resource == CPU:
+        return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
+    if resource in {MEMORY, EPHEMERAL_STORAGE, STORAGE} or is_hugepages(resource):
+        for index, name in enumerate(_BINARY_NAMES):
+            unit = 1 << (60 - 10 * index)
+            if amount and amount % unit == 0:
+                return f"{amount // unit}{name}"
+    return str(amount)
+
+
+def format_list(amounts: Mapping[str, int]) -> str:
+    """Amounts for people, cpu and memory first: "8 cpu, 16Gi memory, 1 nvidia.com/gpu"; zeros are left out."""
+    ordered = sorted(amounts.items(), key=lambda item: (item[0] != CPU, item[0] != MEMORY, item[0]))
+    return ", ".join(f"{format_amount(name, amount)} {name}" for name, amount in ordered if amount) or "nothing"
+
+
+@lru_cache(maxsize=8192)
+def _amount_of_text(is_cpu: bool, text: str) -> int:
+    return _clamped(is_cpu, Quantity.from_json(text))
+
+
+def _clamped(is_cpu: bool, quantity: Quantity) -> int:
+    exact = quantity.milli() if is_cpu else quantity.value()
+    return max(-MAX_AMOUNT, min(exact, MAX_AMOUNT))
+
+
+# Pods of one template repeat the same lists: one read-only mapping serves all of them.
+@lru_cache(maxsize=8192, typed=True)
+def _parse_entries(entries: tuple[tuple[str, object], ...]) -> Mapping[str, int]:
+    parsed = {intern(name): amount(name, quantity) for name, quantity in entries}
+    if min(parsed.values()) < 0:
+        raise QuantityError("negative")
+    return MappingProxyType(parsed)
+
+
+def _faults(raw: Mapping[str, object], path: str) -> UserError:
+    faults = [fault for name, quantity in raw.items() if (fault := _fault(name, quantity, path)) is not None]
+    return faults[0] if len(faults) == 1 else UserErrors(faults)
+
+
+def _fault(name: str, quantity: object, path: str) -> UserError | None:
+    place = f"{path}[{name}]"
+    try:
+        if amount(name, quantity) >= 0:
+            return None
+    except QuantityError:
+        return UserError(
+            place,
+            f"{quantity!r} is no quantity. Write digits, a decimal point if need be, and one of the suffixes "
+            "n u m k M G T P E or Ki Mi Gi Ti Pi Ei, for example 1500m or 16Gi.",
+        )
+    return UserError(place, f"{quantity!r} is negative. An amount of a resource is zero or more.")
