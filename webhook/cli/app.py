@@ -1,0 +1,41 @@
+"""The program `topology-webhook`: one command per module of this package, registered here."""
+
+from typing import Annotated
+
+import typer
+
+from webhook.cli.serve import serve
+from webhook.version import DISTRIBUTION, VERSION
+
+app = typer.Typer(
+    name=DISTRIBUTION,
+    help="NUMA- and rack-correct placement of pods on an unmodified kube-scheduler.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # its boxes cut off flags that are longer than a quarter of the terminal
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"{DISTRIBUTION} {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    del version  # typer has called back before
+
+
+app.command("serve")(serve)
+
+
+def main() -> None:
+    """Run the command line."""
+    app()

@@ -1,0 +1,164 @@
+"""Everything an operator can set, once: environment variables and `serve` flags are made from these fields.
+
+`TOPOLOGY_WEBHOOK_<FIELD>` in the environment, `--<field>` with dashes on the command line; the flag wins. Lists are
+comma-separated in both. A wrong value stops the start with the variable, the value and what is allowed.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+PREFIX: Final = "TOPOLOGY_WEBHOOK_"
+
+ScoreStrategy = Literal["LeastAllocated", "MostAllocated", "BalancedAllocation", "LeastNUMANodes"]
+
+
+def _split(value: object) -> object:
+    """`a, b` -> ("a", "b"); what is not text is left to the validation."""
+    if not isinstance(value, str):
+        return value
+    return tuple(part.strip() for part in value.split(",") if part.strip())
+
+
+def _split_weights(value: object) -> object:
+    """`cpu=1, memory=2` -> {"cpu": "1", "memory": "2"}."""
+    if not isinstance(value, str):
+        return value
+    weights = {}
+    for part in value.split(","):
+        if part.strip():
+            name, equals, weight = part.partition("=")
+            if not equals:
+                msg = f"{part.strip()!r} is not of the form resource=weight"
+                raise ValueError(msg)
+            weights[name.strip()] = weight.strip()
+    return weights
+
+
+# NoDecode: pydantic-settings would otherwise want JSON in the environment for anything that is not a scalar.
+Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
+Weights = Annotated[dict[str, Annotated[int, Field(ge=1)]], NoDecode, BeforeValidator(_split_weights)]
+Port = Annotated[int, Field(ge=0, le=65535)]
+
+
+class SettingsError(Exception):
+    """One or more settings are wrong; the message has a line for each, with what is allowed."""
+
+
+class Settings(BaseSettings):
+    """The settings of `topology-webhook serve`."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, frozen=True, extra="forbid", use_attribute_docstrings=True, env_ignore_empty=True
+    )
+
+    kubeconfig: Path | None = None
+    """Kubeconfig file of the cluster to serve.
+    Unset: the pod's service account, outside of a cluster $KUBECONFIG or ~/.kube/config."""
+    context: str | None = None
+    """Context in the kubeconfig. Unset: its current one."""
+    namespace: str = "topology-webhook"
+    """Namespace that the service runs in; its CA Secret and Service are there."""
+
+    bind_address: str = "0.0.0.0"  # noqa: S104 # a pod's own network namespace
+    """Address that both ports listen on."""
+    port: Port = 8443
+    """HTTPS port for the API server: /mutate/pods and /validate/pods. 0 takes a free one."""
+    metrics_port: Port = 8080
+    """HTTP port for /healthz, /readyz and /metrics. 0 takes a free one."""
+
+    tls_mode: Literal["secret", "files"] = "secret"
+    """Where the serving certificate comes from. `secret`: a CA kept in a Secret, by which the process issues itself
+    short-lived certificates, and whose caBundle it writes; `files`: tls-cert-file and tls-key-file, which somebody else
+    (cert-manager) renews together with caBundle."""
+    tls_cert_file: Path | None = None
+    """PEM certificate chain, for tls-mode `files`; read again when it changes."""
+    tls_key_file: Path | None = None
+    """PEM private key, for tls-mode `files`; read again when it changes."""
+    tls_secret_name: str = "topology-webhook-ca"  # noqa: S105 # a name
+    """Secret with the CA, for tls-mode `secret`; created when absent."""
+    service_name: str = "topology-webhook"
+    """Service by which the API server calls; its DNS names are in the certificate."""
+    tls_names: Names = ()
+    """Further DNS names and IP addresses for the certificate, where the API server calls a URL."""
+    webhook_configurations: Names = ("topology-webhook",)
+    """Names of the MutatingWebhookConfigurations and ValidatingWebhookConfigurations whose caBundle is kept, for
+    tls-mode `secret`."""
+
+    no_compatible_node: Literal["deny", "warn"] = "deny"
+    """What to do with a pod when no node has a NUMA policy that is compatible with the pod's."""
+    fidelity: Literal["kubelet", "plugin"] = "kubelet"
+    """What decides whether a node fits: `kubelet` predicts the node's own admission, `plugin` repeats the scheduler
+    plugin NodeResourceTopologyMatch."""
+    score_strategy: ScoreStrategy = "LeastAllocated"
+    """How fitting nodes are ranked."""
+    resource_weights: Weights = Field(default_factory=dict)
+    """Weight of each resource in the score, as resource=weight; a resource that is not named weighs 1."""
+    max_affinity_values: Annotated[int, Field(ge=1, le=1000)] = 64
+    """Most node names that are written into a pod's required node affinity."""
+    preferred_nodes: Annotated[int, Field(ge=0, le=100)] = 10
+    """Number of best nodes that are written as preferred, with a weight each."""
+
+    drain_seconds: Annotated[float, Field(ge=0, le=600)] = 20.0
+    """Longest time from SIGTERM to the end: not ready at once, serving on while endpoints are removed, then finishing
+    what is in flight."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Least severe log lines that are written; `info` has one line for each decision."""
+    log_format: Literal["json", "console"] = "json"
+    """Log lines as JSON objects, or for people."""
+    list_page_size: Annotated[int, Field(ge=1, le=10_000)] = 500
+    """Objects per page when listing from the API server."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_service_links(cls, given: dict[str, Any]) -> dict[str, Any]:
+        # NB: for a Service called topology-webhook the kubelet puts TOPOLOGY_WEBHOOK_PORT=tcp://10.0.0.1:443 into every
+        # container of the namespace, for one called topology-webhook-metrics TOPOLOGY_WEBHOOK_METRICS_PORT.
+        links = [field for field in ("port", "metrics_port") if str(given.get(field)).startswith("tcp://")]
+        return {field: value for field, value in given.items() if field not in links}
+
+    @model_validator(mode="after")
+    def _files_come_in_pairs(self) -> Self:
+        given = {"tls_cert_file": self.tls_cert_file, "tls_key_file": self.tls_key_file}
+        missing = [name for name, path in given.items() if path is None]
+        if self.tls_mode == "files" and missing:
+            msg = f"tls_mode is 'files', which needs {' and '.join(missing)}"
+            raise ValueError(msg)
+        return self
+
+    @classmethod
+    def load(cls, flags: Mapping[str, Any] | None = None) -> Self:
+        """Settings from `flags` (by field name; None means not given), then the environment, then the defaults.
+
+        Raises SettingsError.
+        """
+        given = {name: value for name, value in (flags or {}).items() if value is not None}
+        try:
+            return cls(**given)
+        except ValidationError as error:
+            raise SettingsError("\n".join(_sentence(fault, given) for fault in error.errors())) from error
+
+
+def environment_variable(field: str) -> str:
+    """The environment variable of a field."""
+    return PREFIX + field.upper()
+
+
+def flag(field: str) -> str:
+    """The command-line flag of a field."""
+    return "--" + field.replace("_", "-")
+
+
+def _sentence(fault: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+    """`--port: 70000 is wrong: input should be less than or equal to 65535`."""
+    message = str(fault["msg"]).removeprefix("Value error, ")
+    message = message[:1].lower() + message[1:]
+    if not fault["loc"]:
+        return message
+    field, *inner = (str(part) for part in fault["loc"])
+    source = flag(field) if field in given else environment_variable(field)
+    place = f"{source} ({'.'.join(inner)})" if inner else source
+    return f"{place}: {fault['input']!r} is wrong: {message}"
