@@ -1,0 +1,55 @@
+"""Where the programs of the control plane are. controller-runtime's envtest contract comes first, building last.
+
+For each program, the first that is set wins:
+1. TEST_ASSET_KUBE_APISERVER, TEST_ASSET_ETCD, TEST_ASSET_KUBECTL, and likewise TEST_ASSET_<NAME> of the others:
+   the path of the program.
+2. KUBEBUILDER_ASSETS: a folder. envtest's archives hold kube-apiserver, etcd and kubectl only; what a folder lacks is
+   built.
+3. Our own build (build.py).
+
+Source: kubernetes-sigs/controller-runtime, pkg/internal/testing/process (BinPathFinder).
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.cluster.build import COMPONENTS, build
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+FOLDER_VARIABLE = "KUBEBUILDER_ASSETS"
+
+
+class AssetError(RuntimeError):
+    """A variable of the envtest contract names something that is not a program."""
+
+
+def find_assets(tell: Callable[[str], None], environment: Mapping[str, str] = os.environ) -> dict[str, Path]:
+    """The path of every program in `COMPONENTS` by its name."""
+    given = {name: path for name in COMPONENTS if (path := _given(name, environment)) is not None}
+    if len(given) == len(COMPONENTS):
+        return given
+    built = build(tell)
+    return {name: given.get(name, built / name) for name in COMPONENTS}
+
+
+def variable(component: str) -> str:
+    """The environment variable that names one program: kube-apiserver -> TEST_ASSET_KUBE_APISERVER."""
+    return "TEST_ASSET_" + component.upper().replace("-", "_")
+
+
+def _given(component: str, environment: Mapping[str, str]) -> Path | None:
+    if path := environment.get(variable(component)):
+        if not os.access(path, os.X_OK):
+            raise AssetError(f"{variable(component)}={path} is not an executable file. Correct it or unset it.")
+        return Path(path)
+    if folder := environment.get(FOLDER_VARIABLE):
+        if not Path(folder).is_dir():
+            raise AssetError(f"{FOLDER_VARIABLE}={folder} is not a folder. Correct it or unset it.")
+        program = Path(folder) / component
+        return program if os.access(program, os.X_OK) else None
+    return None

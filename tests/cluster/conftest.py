@@ -1,0 +1,82 @@
+"""Fixtures on the real control plane. Everything under this folder is marked `cluster`.
+
+The programs are built (or found) before the first test, with their progress on the terminal; the control plane starts
+with the first test that asks for it and serves the whole session. When a test that used it fails, the report holds the
+end of every component's log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.cluster.assets import find_assets
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.nodes import Machine, present
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator, Mapping
+
+HERE = Path(__file__).parent
+ASSETS: pytest.StashKey[Mapping[str, Path]] = pytest.StashKey()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark before pytest applies `-m`."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker("cluster")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Find or build the programs now: minutes inside a fixture would be silent and run into the test's time limit."""
+    wanted = any("control_plane" in getattr(item, "fixturenames", ()) for item in session.items)
+    if not wanted or session.config.option.collectonly:
+        return
+    terminal = session.config.get_terminal_writer()
+    session.config.stash[ASSETS] = find_assets(lambda line: terminal.line(line, flush=True))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    plane = getattr(item, "funcargs", {}).get("control_plane")
+    if report.failed and isinstance(plane, ControlPlane):
+        report.sections.append(("control plane logs", plane.logs()))
+    return report
+
+
+@pytest.fixture(scope="session")
+def control_plane(pytestconfig: pytest.Config) -> Iterator[ControlPlane]:
+    """A control plane for the session, with the CRDs of crds/ installed."""
+    with ControlPlane.start(pytestconfig.stash[ASSETS]) as plane:
+        plane.install_crds()
+        yield plane
+
+
+@pytest.fixture
+def namespace(control_plane: ControlPlane) -> Iterator[str]:
+    """A new namespace for one test, deleted with its pods afterwards."""
+    name = f"test-{uuid.uuid4().hex[:8]}"
+    control_plane.create_namespace(name)
+    yield name
+    control_plane.delete_namespace(name)
+
+
+@pytest.fixture
+def create_machines(control_plane: ControlPlane, namespace: str) -> Iterator[Callable[..., Any]]:
+    """A function that makes machines for one test: create_machines(Machine("n0", free=(8, 2)), ...).
+
+    It depends on `namespace` so that machines outlive the pods bound to them.
+    """
+    with contextlib.ExitStack() as stack:
+
+        def create(*machines: Machine) -> None:
+            stack.enter_context(present(control_plane.api, machines))
+
+        yield create

@@ -1,0 +1,295 @@
+"""A real control plane on loopback: etcd, kube-apiserver, kube-scheduler and kube-controller-manager.
+
+Life cycle of `ControlPlane.start()`, a context manager:
+1. A run folder for this start alone: certificates, etcd's data, logs, kubeconfigs.
+2. etcd and the API server start side by side; the API server is ready when /readyz says so.
+3. Scheduler and controllers start; ready when they say so and the `default` service account exists: pods can be
+   created.
+4. On the way out every program is killed (their data goes with the folder) and the folder removed.
+
+What differs from a cluster that kubeadm makes, because no kubelet runs here:
+- no node-lifecycle controller and no TaintNodesByCondition admission: nothing taints nodes for missing heartbeats;
+- etcd does not fsync: its data need not survive the machine;
+- no endpoints for the `kubernetes` Service: a loopback address is not allowed there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import ssl
+import subprocess
+import tempfile
+import time
+import urllib.request
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.cluster.api import Api, ApiError
+from tests.cluster.kubeconfig import write_kubeconfig
+from tests.cluster.pki import Authority, KeyPair
+from tests.cluster.ports import reserved_ports
+from tests.cluster.process import Process
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+CRDS = Path(__file__).parents[2] / "crds"
+RUN_PREFIX = "topology-webhook-run-"
+READY_SECONDS = 60.0  # an API server on an idle machine needs 3; a loaded CI machine is slower, not broken
+POLL_SECONDS = 0.05
+
+
+class NotReadyError(RuntimeError):
+    """A component did not get ready in time. The message holds the end of every log."""
+
+
+class CommandError(RuntimeError):
+    """kubectl or helm failed. The message holds the command and what it said."""
+
+
+class ControlPlane:
+    """A running control plane. Use `ControlPlane.start()`."""
+
+    def __init__(self, folder: Path, assets: Mapping[str, Path], ports: Sequence[int]) -> None:
+        self.folder = folder
+        self.assets = assets
+        self._etcd_port, self._peer_port, self._api_port, self._scheduler_port, self._controllers_port = ports
+        self.url = f"https://127.0.0.1:{self._api_port}"
+        self.processes: list[Process] = []
+        self._pki = Authority(folder / "pki")
+        self.ca = self._pki.certificate
+        self._tls = ssl.create_default_context(cafile=str(self.ca))
+        self._service_account_key = self._pki.signing_key("service-accounts")
+        admin = self._pki.client("admin", "system:masters")
+        self.kubeconfig = self._kubeconfig("admin", admin)
+        self.api = Api(self.url, self.ca, admin)
+
+    @classmethod
+    @contextlib.contextmanager
+    def start(cls, assets: Mapping[str, Path]) -> Iterator[ControlPlane]:
+        """Start a control plane from these programs (see assets.py) and end it on exit."""
+        with run_folder() as folder, reserved_ports(5) as ports:
+            plane = cls(folder, assets, ports)
+            try:
+                plane._start_components()
+                yield plane
+            finally:
+                plane.stop()
+
+    def kubectl(self, *arguments: str | Path, input: str | None = None) -> str:  # noqa: A002 - subprocess' name for it
+        """Run kubectl as admin and return what it prints. Raises `CommandError`."""
+        return self.run("kubectl", *arguments, input=input)
+
+    def helm(self, *arguments: str | Path, input: str | None = None) -> str:  # noqa: A002
+        """Run helm as admin and return what it prints. Raises `CommandError`."""
+        return self.run("helm", *arguments, input=input)
+
+    def run(self, program: str, *arguments: str | Path, input: str | None = None) -> str:  # noqa: A002
+        """Run a client program with the admin's kubeconfig and a home of this run, never the user's own."""
+        argv = [str(self.assets[program]), *map(str, arguments)]
+        home = self.folder / "home"
+        home.mkdir(exist_ok=True)
+        environment = {"PATH": os.environ["PATH"], "HOME": str(home), "KUBECONFIG": str(self.kubeconfig)}
+        done = subprocess.run(argv, input=input, capture_output=True, text=True, env=environment, check=False)
+        if done.returncode != 0:
+            raise CommandError(
+                f"{program} {' '.join(argv[1:])}: exit code {done.returncode}\n{done.stderr or done.stdout}"
+            )
+        return done.stdout
+
+    def install_crds(self) -> None:
+        """Install the CRDs of crds/ and wait until the API server serves them."""
+        self.kubectl("apply", "--server-side", "--filename", CRDS)
+        self.kubectl("wait", "--for=condition=Established", "--timeout=30s", "--filename", CRDS)
+
+    def service_account_kubeconfig(self, namespace: str, name: str) -> Path:
+        """A kubeconfig with a fresh token of a ServiceAccount (TokenRequest, valid for a day)."""
+        request = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": 86400},
+        }
+        answer = self.api.create(f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token", request)
+        return self._kubeconfig(f"{namespace}.{name}", answer["status"]["token"], namespace=namespace)
+
+    def create_namespace(self, name: str) -> None:
+        """Create a namespace in which pods can be created at once (its `default` service account exists)."""
+        self.api.create("/api/v1/namespaces", {"metadata": {"name": name}})
+        self.wait_for(f"service account default in {name}", partial(self._exists, _default_account(name)))
+
+    def delete_namespace(self, name: str) -> None:
+        """Delete a namespace. Bound pods are deleted by force: no kubelet is there to confirm that they ended."""
+        with contextlib.suppress(ApiError):
+            self.api.delete(f"/api/v1/namespaces/{name}/pods", {"gracePeriodSeconds": 0})
+        with contextlib.suppress(ApiError):
+            self.api.delete(f"/api/v1/namespaces/{name}")
+
+    def wait_for(self, what: str, condition: Callable[[], object], seconds: float = READY_SECONDS) -> Any:
+        """Poll until `condition` gives something true, and return that. Raises `NotReadyError` with the logs' ends."""
+        deadline = time.monotonic() + seconds
+        while not (answer := condition()):
+            for process in self.processes:
+                process.require_running()
+            if time.monotonic() > deadline:
+                raise NotReadyError(f"{what}: not after {seconds:.0f} s\n{self.logs()}")
+            time.sleep(POLL_SECONDS)
+        return answer
+
+    def logs(self, lines: int = 30) -> str:
+        """The end of every component's log."""
+        return "\n".join(f"--- {process.name} ({process.log})\n{process.tail(lines)}" for process in self.processes)
+
+    def stop(self) -> None:
+        """End every program, all side by side."""
+        self.api.close()
+        for process in self.processes:
+            process.ask_to_stop()
+        for process in self.processes:
+            process.stop()
+
+    def _start_components(self) -> None:
+        self._start_etcd()
+        self._start_api_server()
+        self.wait_for("API server /readyz", partial(self._answers, f"{self.url}/readyz"))
+        self._start_scheduler()
+        self._start_controllers()
+        # The scheduler's /readyz waits for its informers; the controller manager has no /readyz.
+        for name, port, path in (
+            ("kube-scheduler", self._scheduler_port, "readyz"),
+            ("kube-controller-manager", self._controllers_port, "healthz"),
+        ):
+            self.wait_for(f"{name} /{path}", partial(self._answers, f"https://127.0.0.1:{port}/{path}"))
+        self.wait_for("service account default", partial(self._exists, _default_account("default")))
+
+    def _start_etcd(self) -> None:
+        client, peer = f"http://127.0.0.1:{self._etcd_port}", f"http://127.0.0.1:{self._peer_port}"
+        self._start(
+            "etcd",
+            f"--data-dir={self.folder / 'etcd'}",
+            f"--listen-client-urls={client}",
+            f"--advertise-client-urls={client}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=default={peer}",
+            "--socket-reuse-port=true",
+            "--unsafe-no-fsync=true",
+        )
+
+    def _start_api_server(self) -> None:
+        serving = self._pki.server("kube-apiserver", ["127.0.0.1", "localhost", "kubernetes.default.svc"])
+        tokens = self._service_account_key
+        self._start(
+            "kube-apiserver",
+            f"--etcd-servers=http://127.0.0.1:{self._etcd_port}",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={self._api_port}",
+            "--permit-port-sharing=true",
+            "--endpoint-reconciler-type=none",
+            "--service-cluster-ip-range=10.0.0.0/24",
+            "--authorization-mode=RBAC",
+            f"--client-ca-file={self.ca}",
+            f"--tls-cert-file={serving.certificate}",
+            f"--tls-private-key-file={serving.key}",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-key-file={tokens.certificate}",
+            f"--service-account-signing-key-file={tokens.key}",
+            "--disable-admission-plugins=TaintNodesByCondition",
+        )
+
+    def _start_scheduler(self) -> None:
+        self._start(
+            "kube-scheduler",
+            *self._client_flags("system:kube-scheduler", self._scheduler_port),
+        )
+
+    def _start_controllers(self) -> None:
+        self._start(
+            "kube-controller-manager",
+            *self._client_flags("system:kube-controller-manager", self._controllers_port),
+            "--controllers=*,-node-lifecycle-controller",
+            # As kubeadm: each controller acts as its own service account, which admission webhooks see as the user.
+            "--use-service-account-credentials=true",
+            f"--service-account-private-key-file={self._service_account_key.key}",
+            f"--root-ca-file={self.ca}",
+            # The default, 20 requests a second, is for many clusters' worth of clients; one test is impatient.
+            "--kube-api-qps=500",
+            "--kube-api-burst=500",
+        )
+
+    def _client_flags(self, user: str, port: int) -> list[str]:
+        """The flags that scheduler and controller manager share."""
+        kubeconfig = self._kubeconfig(user.removeprefix("system:"), self._pki.client(user))
+        serving = self._pki.server(user.removeprefix("system:") + "-serving", ["127.0.0.1"])
+        return [
+            f"--kubeconfig={kubeconfig}",
+            # Who asks for their health and metrics on loopback need not say who they are.
+            "--authentication-skip-lookup=true",
+            "--authorization-always-allow-paths=/healthz,/livez,/readyz,/metrics",
+            "--leader-elect=false",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={port}",
+            "--permit-port-sharing=true",
+            f"--tls-cert-file={serving.certificate}",
+            f"--tls-private-key-file={serving.key}",
+        ]
+
+    def _start(self, program: str, *arguments: str) -> None:
+        log = self.folder / f"{program}.log"
+        self.processes.append(Process(program, [self.assets[program], *arguments], log))
+
+    def _kubeconfig(self, name: str, user: KeyPair | str, namespace: str = "default") -> Path:
+        return write_kubeconfig(self.folder / f"{name}.kubeconfig", self.url, self.ca, user, namespace=namespace)
+
+    def _answers(self, url: str) -> bool:
+        """Whether a server of ours answers 200 to a GET without credentials."""
+        try:
+            with urllib.request.urlopen(url, context=self._tls, timeout=5) as answer:  # noqa: S310 - our own https URL
+                return bool(answer.status == 200)
+        except OSError:  # not listening yet, or not ready (HTTPError is an OSError)
+            return False
+
+    def _exists(self, path: str) -> bool:
+        try:
+            self.api.get(path)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return False
+        return True
+
+
+def _default_account(namespace: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
+
+
+@contextlib.contextmanager
+def run_folder() -> Iterator[Path]:
+    """A folder for one run, removed at its end; folders of runs that were killed are removed first.
+
+    A run holds a lock on its folder as long as it lives. A folder that can be locked has no run any more.
+    """
+    parent = Path(tempfile.gettempdir())
+    for folder in parent.glob(f"{RUN_PREFIX}*"):
+        with contextlib.suppress(OSError), _locked(folder):
+            shutil.rmtree(folder)
+    folder = Path(tempfile.mkdtemp(prefix=RUN_PREFIX, dir=parent))
+    with _locked(folder):
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder. Raises `BlockingIOError` when somebody holds it."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)

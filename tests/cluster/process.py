@@ -1,0 +1,92 @@
+"""A program of the test control plane: started with its own log file, ended with its starter.
+
+Life cycle: `Process(...)` starts it -> `running` -> `stop()`. Without `stop()`, even when the starter is killed, the
+supervisor that stands between the two ends it (see supervise.py).
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import Mapping, Sequence
+
+SUPERVISOR = Path(__file__).with_name("supervise.py")
+
+
+class ProcessEndedError(RuntimeError):
+    """A program ended that should be running. The message holds the end of its log."""
+
+
+class Process:
+    """One running program. `grace_seconds` is how long `stop` waits between SIGTERM and SIGKILL; 0 kills at once."""
+
+    def __init__(
+        self,
+        name: str,
+        argv: Sequence[str | Path],
+        log: Path,
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        grace_seconds: float = 0.0,
+    ) -> None:
+        self.name = name
+        self.log = log
+        self._grace_seconds = grace_seconds
+        supervised = [sys.executable, "-I", "-S", SUPERVISOR, str(grace_seconds), *argv]
+        with log.open("ab") as output:
+            self._supervisor = subprocess.Popen(
+                [str(part) for part in supervised],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=env,
+                cwd=cwd,
+                start_new_session=True,  # a terminal's Ctrl-C is for us alone: we end the programs in order
+            )
+
+    @property
+    def running(self) -> bool:
+        return self._supervisor.poll() is None
+
+    @property
+    def exit_code(self) -> int | None:
+        """The program's exit code, 128 + n when signal n ended it, None while it runs."""
+        return self._supervisor.poll()
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Pass SIGTERM, SIGINT or SIGHUP to the program."""
+        self._supervisor.send_signal(number)
+
+    def wait(self, timeout: float) -> int:
+        """Wait for the program to end by itself; its exit code."""
+        return self._supervisor.wait(timeout)
+
+    def stop(self) -> None:
+        """End the program and wait for it. Safe to call twice."""
+        self.ask_to_stop()
+        try:
+            self._supervisor.wait(self._grace_seconds + 10)
+        except subprocess.TimeoutExpired:
+            self._supervisor.kill()  # the program follows by PR_SET_PDEATHSIG
+            self._supervisor.wait()
+
+    def ask_to_stop(self) -> None:
+        """Begin to end the program without waiting, so that several can end side by side."""
+        if self._supervisor.stdin is not None:
+            self._supervisor.stdin.close()
+
+    def require_running(self) -> None:
+        if not self.running:
+            raise ProcessEndedError(f"{self.name} ended with exit code {self.exit_code}:\n{self.tail()}")
+
+    def tail(self, lines: int = 30) -> str:
+        """The last lines of the log; at most 64 KiB are read."""
+        with self.log.open("rb") as log:
+            log.seek(max(0, self.log.stat().st_size - 65536))
+            return b"\n".join(log.read().splitlines()[-lines:]).decode(errors="replace")

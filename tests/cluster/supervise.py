@@ -1,0 +1,51 @@
+"""Run one program that must not outlive the process which started it. A script of its own: python -I -S supervise.py.
+
+Usage: supervise.py GRACE_SECONDS PROGRAM [ARGUMENT...]
+
+1. The starter holds the write end of our standard input. Whatever ends the starter, SIGKILL too, closes it.
+2. At end of file the program gets SIGTERM and, GRACE_SECONDS later, SIGKILL. Zero seconds: SIGKILL at once.
+3. Should we be killed ourselves, the kernel kills the program (PR_SET_PDEATHSIG; it follows the *thread* that forked,
+   hence the fork is made by the main thread, which lives as long as we do).
+4. SIGTERM, SIGINT and SIGHUP sent to us go on to the program. Its exit code becomes ours.
+"""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+PR_SET_PDEATHSIG = 1  # include/uapi/linux/prctl.h
+
+
+def main() -> None:
+    grace_seconds, argv = float(sys.argv[1]), sys.argv[2:]
+    libc = ctypes.CDLL(None)
+
+    def die_with_us() -> None:
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+    program = subprocess.Popen(argv, stdin=subprocess.DEVNULL, preexec_fn=die_with_us)  # noqa: PLW1509 - no thread yet
+    for forwarded in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(forwarded, lambda number, _frame: program.send_signal(number))
+    threading.Thread(target=exit_with, args=(program,), daemon=True).start()
+
+    while os.read(sys.stdin.fileno(), 1):
+        pass
+    if grace_seconds > 0:
+        program.terminate()
+        time.sleep(grace_seconds)
+    program.kill()
+    threading.Event().wait()  # until exit_with ends this process
+
+
+def exit_with(program: "subprocess.Popen[bytes]") -> None:
+    """Wait for the program and end this process with its exit code (128 + n for signal n, as shells do)."""
+    code = program.wait()
+    os._exit(code if code >= 0 else 128 - code)
+
+
+if __name__ == "__main__":
+    main()
