@@ -1,0 +1,172 @@
+"""Node affinity that holds a pod to a set of nodes, ANDed into what the user wrote.
+
+1. The set becomes requirements. A node goes by its hostname label where that label names it alone, else by its name in
+   matchFields. Terms are ORed and a matchFields requirement takes one value, so every node named in matchFields is an
+   alternative of its own; nodes to avoid need no alternatives, their requirements are ANDed.
+2. The requirements are appended to every required term of the pod: the first alternative to the term itself, each
+   further one to a copy of it. A term without requirements matches no node; it stays empty, or it would match some.
+3. Preferences are appended.
+
+Nothing of the user's is changed or taken away: the patch made here consists of `add` operations only.
+Source: k8s.io/api core/v1 NodeSelector; kubernetes pkg/apis/core/validation (ValidateNodeSelectorTerm and
+ValidateNodeFieldSelectorRequirement).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from webhook.admission.patch import END, Patch
+from webhook.model.errors import UserError
+from webhook.model.names import HOSTNAME_LABEL
+
+AFFINITY_PATH = ("spec", "affinity")
+NODE_AFFINITY_PATH = (*AFFINITY_PATH, "nodeAffinity")
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+TERMS_PATH = (*NODE_AFFINITY_PATH, REQUIRED, "nodeSelectorTerms")
+PREFERRED_PATH = (*NODE_AFFINITY_PATH, PREFERRED)
+
+# The two lists of requirements that a term can have.
+EXPRESSIONS = "matchExpressions"
+FIELDS = "matchFields"
+
+# As they stand in the object: {"key", "operator", "values"}, and {"matchExpressions": [..], "matchFields": [..]}.
+Requirement = dict[str, Any]
+Term = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRef:
+    """A node as affinity can name it; `hostname` is its hostname label, None when missing or shared by another node."""
+
+    name: str
+    hostname: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """What is added to a pod's node affinity.
+
+    `alternatives` are terms of which one must hold, () = any node; `preferred` are preferred scheduling terms.
+    """
+
+    alternatives: tuple[Term, ...] = ()
+    preferred: tuple[Term, ...] = ()
+
+
+def one_of(nodes: Sequence[NodeRef]) -> tuple[Term, ...]:
+    """Alternatives that hold on exactly these nodes (at least one)."""
+    if len(nodes) == 1:
+        # The scheduler then looks at this one node and no other.
+        return ({FIELDS: [_is_named(nodes[0])]},)
+    hostnames = sorted(node.hostname for node in nodes if node.hostname is not None)
+    by_label = [{EXPRESSIONS: [_requirement(HOSTNAME_LABEL, "In", hostnames)]}] if hostnames else []
+    by_name = [{FIELDS: [_is_named(node)]} for node in nodes if node.hostname is None]
+    return (*by_label, *by_name)
+
+
+def none_of(nodes: Sequence[NodeRef]) -> tuple[Term, ...]:
+    """The one alternative that holds on every node but these; () when there is none to avoid."""
+    hostnames = sorted(node.hostname for node in nodes if node.hostname is not None)
+    unlabelled = [node for node in nodes if node.hostname is None]
+    term: Term = {}
+    if hostnames:
+        term[EXPRESSIONS] = [_requirement(HOSTNAME_LABEL, "NotIn", hostnames)]
+    if unlabelled:
+        term[FIELDS] = [_requirement("metadata.name", "NotIn", [node.name]) for node in unlabelled]
+    return (term,) if term else ()
+
+
+def preference(node: NodeRef, score: int) -> Term:
+    """A preferred scheduling term for one node. Scores run from 0 to 100, weights from 1."""
+    if node.hostname is None:
+        term = {FIELDS: [_is_named(node)]}
+    else:
+        term = {EXPRESSIONS: [_requirement(HOSTNAME_LABEL, "In", [node.hostname])]}
+    return {"weight": min(max(score, 1), 100), "preference": term}
+
+
+def _is_named(node: NodeRef) -> Requirement:
+    return _requirement("metadata.name", "In", [node.name])
+
+
+def _requirement(key: str, operator: str, values: list[str]) -> Requirement:
+    return {"key": key, "operator": operator, "values": values}
+
+
+def constrain(patch: Patch, constraint: Constraint) -> None:
+    """Append the constraint to the pod that the patch is made for."""
+    if constraint.alternatives:
+        _require(patch, constraint.alternatives)
+    if constraint.preferred and not node_affinity(patch.document).get(PREFERRED):
+        patch.put(PREFERRED_PATH, list(constraint.preferred))
+        return
+    for term in constraint.preferred:
+        patch.put((*PREFERRED_PATH, END), term)
+
+
+def _require(patch: Patch, alternatives: Sequence[Term]) -> None:
+    terms = required_terms(patch.document)
+    if terms is None:
+        patch.put(TERMS_PATH, list(alternatives))
+        return
+    first, *others = alternatives
+    filled = [(position, term) for position, term in enumerate(terms) if not is_empty(term)]
+    for position, _ in filled:
+        for where, requirements in first.items():
+            for requirement in requirements:
+                patch.put((*TERMS_PATH, position, where, END), requirement)
+    for alternative in others:
+        for _, term in filled:
+            patch.put((*TERMS_PATH, END), _anded(term, alternative))
+
+
+def _anded(term: Mapping[str, Any], more: Mapping[str, Any]) -> Term:
+    return {**term, **{where: [*(term.get(where) or ()), *requirements] for where, requirements in more.items()}}
+
+
+def is_empty(term: Mapping[str, Any] | None) -> bool:
+    """Whether a term has no requirement, and so matches no node."""
+    return not term or not (term.get(EXPRESSIONS) or term.get(FIELDS))
+
+
+def required_terms(pod: Mapping[str, Any]) -> list[Any] | None:
+    """The pod's required terms; None when it requires nothing. An empty list matches no node, like an empty term."""
+    required = node_affinity(pod).get(REQUIRED)
+    return None if required is None else list(required.get("nodeSelectorTerms") or ())
+
+
+def node_affinity(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The pod's `spec.affinity.nodeAffinity`, {} when absent or null.
+
+    Raises UserError when something in it is of another kind than the API has there.
+    """
+    affinity = _object(pod.get("spec") or {}, "affinity", "spec")
+    held = _object(affinity, "nodeAffinity", "spec.affinity")
+    path = ".".join(NODE_AFFINITY_PATH)
+    terms = _objects(_object(held, REQUIRED, path), "nodeSelectorTerms", f"{path}.{REQUIRED}")
+    weighted = _objects(held, PREFERRED, path)
+    preferences = [(_object(term, "preference", where), f"{where}.preference") for term, where in weighted]
+    for term, where in (*terms, *preferences):
+        _objects(term, EXPRESSIONS, where)
+        _objects(term, FIELDS, where)
+    return held
+
+
+def _object(held: Mapping[str, Any], key: str, path: str) -> Mapping[str, Any]:
+    value = held.get(key)
+    if value is not None and not isinstance(value, Mapping):
+        raise UserError(f"{path}.{key}", f"must be an object, but is {value!r}.")
+    return value or {}
+
+
+def _objects(held: Mapping[str, Any], key: str, path: str) -> Iterable[tuple[Mapping[str, Any], str]]:
+    value = held.get(key)
+    if value is not None and not isinstance(value, list):
+        raise UserError(f"{path}.{key}", f"must be a list, but is {value!r}.")
+    items = [(item or {}, f"{path}.{key}[{position}]") for position, item in enumerate(value or ())]
+    for item, where in items:
+        if not isinstance(item, Mapping):
+            raise UserError(where, f"must be an object, but is {item!r}.")
+    return items

@@ -1,0 +1,196 @@
+"""Kubernetes objects from files: YAML or JSON documents, directories, stdin, and Lists as kubectl prints them.
+
+Every fault is an InputError that names the file, the document, the line and the field.
+"""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from webhook.cli.yaml_text import YAMLFault, line_of, load_all
+
+SUFFIXES = (".yaml", ".yml", ".json")
+STDIN = "-"
+
+
+class InputError(Exception):
+    """What the command was given cannot be read; the text says where and why. Exit code 2."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file's text, and what messages call it."""
+
+    name: str
+    text: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One Kubernetes object and where it stands.
+
+    `document` and `line` count from 1; `prefix` is the object's path inside a List ("items[3]."), else "".
+    """
+
+    source: Source
+    document: int
+    line: int
+    prefix: str
+    body: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def kind(self) -> str:
+        """Pod, Node, ..."""
+        return str(self.body["kind"])
+
+    @property
+    def api_version(self) -> str:
+        """Group and version as in the object: v1, apps/v1, ..."""
+        return str(self.body["apiVersion"])
+
+    @property
+    def group(self) -> str:
+        """The API group, "" for the core group."""
+        return self.api_version.rpartition("/")[0]
+
+    def fault(self, path: str, message: str) -> InputError:
+        """The error that says that a field of this object is wrong."""
+        path = self.prefix + path
+        line = line_of(self.source.text, self.document, path) or self.line
+        return InputError(f"{self.source.name}: document {self.document}, line {line}: {path}: {message}")
+
+
+def read(paths: list[str]) -> Iterator[Item]:
+    """The objects of all the files, in order. `-` is stdin; a directory stands for its YAML and JSON files.
+
+    Raises InputError, also for a file without any object.
+    """
+    for path in paths:
+        for source in _sources(path):
+            items = [item for document in _documents(source) for item in document]
+            if not items:
+                raise InputError(f"{source.name}: there is no Kubernetes object in it")
+            yield from items
+
+
+def _sources(path: str) -> Iterator[Source]:
+    try:
+        if path == STDIN:
+            yield _decoded("stdin", sys.stdin.buffer.read())
+        elif Path(path).is_dir():
+            files = sorted(file for file in Path(path).iterdir() if file.suffix in SUFFIXES)
+            if not files:
+                raise InputError(f"{path}: no file in this directory ends in {', '.join(SUFFIXES)}")
+            for file in files:
+                yield _decoded(str(file), file.read_bytes())
+        else:
+            yield _decoded(path, Path(path).read_bytes())
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from error
+
+
+def _decoded(name: str, content: bytes) -> Source:
+    try:
+        return Source(name, content.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise InputError(f"{name}: line {line}: byte 0x{content[error.start]:02x} is not UTF-8 text") from error
+
+
+def _documents(source: Source) -> Iterator[list[Item]]:
+    """The objects of each document. Empty documents count, but hold nothing."""
+    for number, (line, body) in enumerate(_values(source), start=1):
+        if body is not None:
+            yield list(_objects(Item(source, number, line, "", body)))
+
+
+def _values(source: Source) -> Iterator[tuple[int, Any]]:
+    """The documents, each with the line it starts on."""
+    if source.text.lstrip()[:1] in {"{", "["}:
+        try:
+            yield from _json_values(source.text)
+        except ValueError as not_json:
+            # It can still be YAML's flow style: {kind: Pod}.
+            try:
+                yield from list(load_all(source.text))
+            except YAMLFault:
+                raise InputError(f"{source.name}: {_reason(not_json)}") from not_json
+        except RecursionError as error:
+            raise InputError(f"{source.name}: nested too deeply") from error
+        return
+    try:
+        yield from load_all(source.text)
+    except YAMLFault as fault:
+        place = f"line {fault.line}: " if fault.line else ""
+        raise InputError(f"{source.name}: {place}not YAML: {fault.reason}") from fault
+
+
+def _json_values(text: str) -> list[tuple[int, Any]]:
+    """The JSON values of the text, one or several after each other."""
+    decoder = json.JSONDecoder(parse_constant=_refuse_constant)
+    found = []
+    position = _after_space(text, 0)
+    while position < len(text):
+        body, end = decoder.raw_decode(text, position)
+        found.append((text.count("\n", 0, position) + 1, body))
+        position = _after_space(text, end)
+    return found
+
+
+def _after_space(text: str, position: int) -> int:
+    while position < len(text) and text[position] in " \t\r\n":
+        position += 1
+    return position
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON value")
+
+
+def _reason(error: ValueError) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"line {error.lineno}: not JSON: {error.msg}"
+    return f"not JSON: {error}"
+
+
+def _objects(item: Item) -> Iterator[Item]:
+    """The object itself, or what a List holds."""
+    body = item.body
+    if not isinstance(body, Mapping):
+        raise InputError(
+            f"{item.source.name}: document {item.document}, line {item.line}: {_place(item)}a Kubernetes object "
+            f"(apiVersion, kind, metadata, ...) is needed here, not {_kind_of_value(body)}"
+        )
+    for key in ("apiVersion", "kind"):
+        if not isinstance(body.get(key), str) or not body[key]:
+            raise item.fault(key, "is missing" if body.get(key) is None else f"must be text, but is {body[key]!r}")
+    if item.kind.endswith("List") and "items" in body:
+        for position, below in enumerate(_listed(item)):
+            yield from _objects(replace(item, prefix=f"{item.prefix}items[{position}].", body=below))
+        return
+    metadata = body.get("metadata")
+    if not isinstance(metadata, Mapping):
+        raise item.fault("metadata", "is missing" if metadata is None else f"must be an object, but is {metadata!r}")
+    name = metadata.get("name", metadata.get("generateName"))
+    if not isinstance(name, str) or not name:
+        raise item.fault("metadata.name", "is missing" if name is None else f"must be text, but is {name!r}")
+    yield item
+
+
+def _listed(item: Item) -> list[Any]:
+    items = item.body["items"]
+    if items is not None and not isinstance(items, list):
+        raise item.fault("items", f"must be a list, but is {_kind_of_value(items)}")
+    return items or []
+
+
+def _place(item: Item) -> str:
+    return f"{item.prefix.removesuffix('.')}: " if item.prefix else ""
+
+
+def _kind_of_value(value: object) -> str:
+    kinds = {dict: "an object", list: "a list", str: "text", bool: "a boolean", int: "a number", float: "a number"}
+    return kinds.get(type(value), "nothing" if value is None else type(value).__name__)
