@@ -18,6 +18,7 @@ KOORDLET_CPU_TOPOLOGY: Final = "node.koordinator.sh/cpu-topology"
 # Ours.
 PLACEMENT: Final = "topology-webhook.dev/placement"
 NUMA_HINT: Final = "topology-webhook.dev/numa"
+STEERED: Final = "topology-webhook.dev/steered"
 PLACEMENT_GATE: Final = "topology-webhook.dev/placement"
 
 # KAI-Scheduler: rack and zone constraints, on the workload, its pod template or the pod.
@@ -41,6 +42,12 @@ ATTRIBUTE_SCOPE: Final = "topologyManagerScope"
 ATTRIBUTE_MAX_NUMA_NODES: Final = "topologyManagerMaxNUMANodes"
 ATTRIBUTE_PODS_FINGERPRINT: Final = "nodeTopologyPodsFingerprint"
 ATTRIBUTE_PODS_FINGERPRINT_METHOD: Final = "nodeTopologyPodsFingerprintMethod"
+
+# The kubelet's --topology-manager-policy-options in the flag's own form, such as prefer-closest-numa-nodes=true.
+# No exporter publishes it yet.
+ATTRIBUTE_POLICY_OPTIONS: Final = "topologyManagerPolicyOptions"
+# Where exporters wrote the pod fingerprint before there were attributes (v1alpha1), and still do.
+PODS_FINGERPRINT_ANNOTATION: Final = "topology.node.k8s.io/fingerprint"
 
 # Custom resources: (group, plural).
 NODE_RESOURCE_TOPOLOGIES: Final = ("topology.node.k8s.io", "noderesourcetopologies")
