@@ -32,7 +32,7 @@ LEAF_LIFETIME: Final = timedelta(days=1)
 CERTIFICATE_ENTRY: Final = "ca.crt"
 KEY_ENTRY: Final = "ca.key"
 
-_CURE: Final = "delete the Secret to have a new CA made."
+_CURE: Final = "empty the Secret to have a new CA made."
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,7 @@ def test_a_secret_that_cannot_be_used_says_why_and_what_to_do(authority: Authori
     for fault, data in broken.items():
         with pytest.raises(CertificateError, match=fault) as raised:
             Authority.from_secret_data(data)
-        assert "delete the Secret" in str(raised.value)
+        assert "empty the Secret" in str(raised.value)
     with pytest.raises(CertificateError, match="is not a CA's"):
         Authority.from_pem(leaf.chain_pem, leaf.key_pem)
     with pytest.raises(CertificateError, match="no readable PEM certificate in the CA certificate"):

@@ -1,0 +1,36 @@
+# syntax=docker/dockerfile:1
+
+# Python's exact version and Debian's release, by tag: the tag is rebuilt when Debian mends a package of the base, a digest would
+# freeze its holes. Whoever wants one build and no other passes --build-arg PYTHON=python:3.11.14-slim-bookworm@sha256:….
+ARG PYTHON=python:3.11.14-slim-bookworm
+
+FROM ${PYTHON} AS build
+ENV UV_NO_CACHE=1 UV_LINK_MODE=copy UV_COMPILE_BYTECODE=1 UV_NO_PROGRESS=1 UV_PYTHON_DOWNLOADS=never
+WORKDIR /src
+# The locked requirements first: they change seldom, so these layers are mostly cached. Every file is checked against its hash.
+COPY requirements/uv.txt requirements/runtime.txt requirements/dev.txt requirements/
+RUN pip install --no-cache-dir --disable-pip-version-check --require-hashes --requirement requirements/uv.txt \
+ && uv venv --python /usr/local/bin/python3 /opt/topology-webhook
+# What `uv pip` installs into.
+ENV VIRTUAL_ENV=/opt/topology-webhook
+RUN uv pip install --only-binary :all: --require-hashes --requirement requirements/runtime.txt
+COPY pyproject.toml README.md LICENSE ./
+COPY webhook/ webhook/
+COPY certs/ certs/
+# dev.txt locks the build backend; nothing else of it is installed.
+RUN uv build --wheel --require-hashes --build-constraint requirements/dev.txt --out-dir dist \
+ && uv pip install --no-deps dist/*.whl
+
+FROM ${PYTHON}
+LABEL org.opencontainers.image.title="topology-webhook" \
+      org.opencontainers.image.description="NUMA- and rack-correct placement of pods on an unmodified kube-scheduler" \
+      org.opencontainers.image.licenses="Apache-2.0"
+COPY --from=build /opt/topology-webhook /opt/topology-webhook
+# Compiled above: nothing is written at run time, so the root file system can be read-only.
+ENV PATH=/opt/topology-webhook/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+# By number, or the kubelet could not tell that it is not root.
+USER 65532:65532
+# 8443: the API server's calls. 8080: /metrics, /healthz, /readyz. No HEALTHCHECK: Kubernetes ignores it, the chart has probes.
+EXPOSE 8443 8080
+ENTRYPOINT ["topology-webhook"]
+CMD ["serve"]
