@@ -1,0 +1,141 @@
+"""Keeps `caBundle` in our webhook configurations what it must be, and touches nothing else in them.
+
+Life cycle: each named configuration is watched, so that one which is created later, or which `helm upgrade` has written
+anew without a bundle, is mended at once. Replicas may all write: they share the CA, so they write the same.
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NoReturn
+
+import structlog
+
+from webhook.cluster.backoff import Backoff
+from webhook.cluster.client import Client
+from webhook.cluster.errors import APIError, ClusterError
+from webhook.cluster.informer import Informer
+from webhook.cluster.resource import Raw, Resource
+
+log = structlog.get_logger(__name__)
+
+_GROUP: Final = "admissionregistration.k8s.io"
+KINDS: Final = (
+    Resource(_GROUP, "v1", "mutatingwebhookconfigurations"),
+    Resource(_GROUP, "v1", "validatingwebhookconfigurations"),
+)
+
+
+def bundle_patch(configuration: Raw, bundle: str, service: tuple[str, str]) -> list[Raw]:
+    """JSON patch that gives `bundle` (base64 PEM) to our webhooks in `configuration`; empty when they have it.
+
+    Ours are those called at `service` (namespace, name) or at a URL. Each operation comes with a test of the webhook's
+    name: when somebody reorders the list at the same time, the API server refuses the patch instead of writing into
+    another webhook.
+    """
+    patch: list[Raw] = []
+    for index, webhook in enumerate(configuration.get("webhooks") or ()):
+        if _is_ours(webhook, service) and webhook["clientConfig"].get("caBundle") != bundle:
+            patch += [
+                {"op": "test", "path": f"/webhooks/{index}/name", "value": webhook["name"]},
+                {"op": "add", "path": f"/webhooks/{index}/clientConfig/caBundle", "value": bundle},
+            ]
+    return patch
+
+
+class _Kept:
+    """The configurations of one kind, as last seen."""
+
+    def __init__(self, resource: Resource, wake: asyncio.Event) -> None:
+        self.resource = resource
+        self.seen: dict[str, Raw] = {}
+        self._wake = wake
+
+    def upsert(self, key: str, raw: Raw) -> None:
+        self.seen[key] = raw
+        self._wake.set()
+
+    def delete(self, key: str) -> None:
+        self.seen.pop(key, None)
+
+
+class CABundleKeeper:
+    """Writes the bundle into the configurations called `names`, of both kinds."""
+
+    def __init__(self, client: Client, names: Iterable[str], service: tuple[str, str]) -> None:
+        self._client = client
+        self._service = service
+        self._bundle = ""
+        self._wake = asyncio.Event()
+        self._kept = [_Kept(resource, self._wake) for resource in KINDS]
+        self.informers = [
+            Informer(client, kept.resource, kept, field_selector=f"metadata.name={name}")
+            for kept in self._kept
+            for name in names
+        ]
+        self.error = ""
+
+    def publish(self, bundle: str) -> None:
+        """Write `bundle` (base64 PEM) from now on."""
+        self._bundle = bundle
+        self._wake.set()
+
+    @property
+    def standing(self) -> bool:
+        """Whether every configuration there is has the bundle; one that does not exist yet gets it when it does."""
+        return bool(self._bundle) and all(i.synced.is_set() for i in self.informers) and not any(self._due())
+
+    @property
+    def configurations(self) -> tuple[str, ...]:
+        """The configurations found, as `kind/name`, for people."""
+        return tuple(f"{kept.resource.plural}/{name}" for kept in self._kept for name in kept.seen)
+
+    async def run(self) -> NoReturn:
+        """Watch and write for ever."""
+        async with asyncio.TaskGroup() as tasks:
+            for informer in self.informers:
+                tasks.create_task(informer.run())
+            await self._write_when_due()
+        raise AssertionError  # pragma: no cover # neither of them returns
+
+    async def _write_when_due(self) -> NoReturn:
+        backoff = Backoff()
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            try:
+                for path, patch in list(self._due()):
+                    await self._write(path, patch)
+            except ClusterError as error:
+                # 422: a `test` failed, so the list changed under us, and its watch event is on the way.
+                self.error = str(error)
+                log.warning("ca_bundle.retry", error=str(error))
+                await asyncio.sleep(backoff.next())
+                self._wake.set()
+            else:
+                self.error = ""
+                backoff.reset()
+
+    async def _write(self, path: str, patch: list[Raw]) -> None:
+        try:
+            await self._client.patch(path, patch)
+        except APIError as error:
+            if error.status == 404:  # deleted a moment ago
+                return
+            raise
+        log.info("ca_bundle.written", path=path, webhooks=len(patch) // 2)
+
+    def _due(self) -> Iterator[tuple[str, list[Raw]]]:
+        """Path and patch of every configuration that lacks the bundle."""
+        if not self._bundle:
+            return
+        for kept in self._kept:
+            for name, configuration in kept.seen.items():
+                patch = bundle_patch(configuration, self._bundle, self._service)
+                if patch:
+                    yield f"{kept.resource.path}/{name}", patch
+
+
+def _is_ours(webhook: dict[str, Any], service: tuple[str, str]) -> bool:
+    """A webhook at another Service in our configuration would be somebody else's addition; a URL is ours."""
+    target = webhook["clientConfig"].get("service")
+    return target is None or (target.get("namespace"), target.get("name")) == service

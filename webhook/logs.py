@@ -1,0 +1,53 @@
+"""Log lines: one JSON object each, or text for people; the libraries' own lines come out the same way."""
+
+import logging
+import sys
+from typing import Literal
+
+import structlog
+
+from webhook.codec import dumps
+
+# What libraries say below this is about their own working: access lines, every request of the API client.
+_LIBRARIES = logging.WARNING
+
+
+def configure(level: str, style: Literal["json", "console"]) -> None:
+    """Send everything to standard output, in `style`, from `level` on."""
+    threshold = logging.getLevelNamesMapping()[level.upper()]
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.StackInfoRenderer(),
+    ]
+    renderer: list[structlog.typing.Processor] = (
+        [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(_to_json)]
+        if style == "json"
+        else [structlog.dev.ConsoleRenderer(colors=sys.stdout.isatty())]
+    )
+    structlog.configure(
+        processors=[structlog.stdlib.filter_by_level, *shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderer],
+        )
+    )
+    logging.basicConfig(handlers=[handler], level=_LIBRARIES, force=True)
+    logging.getLogger("webhook").setLevel(threshold)
+    logging.captureWarnings(capture=True)
+
+
+def _to_json(event: object, **_: object) -> str:
+    """`event` as one line; what JSON does not know (paths, enums of the libraries) is written as text."""
+    try:
+        return dumps(event).decode()
+    except (TypeError, ValueError):
+        return dumps({str(key): str(value) for key, value in dict(event).items()}).decode()  # type: ignore[call-overload] # always a mapping
