@@ -1,0 +1,54 @@
+"""Why a node cannot take a pod: one typed reason for each node, counted for people.
+
+The order of the members is the order of the checks: a node's reason is the first that applies.
+"""
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+
+class Reason(IntEnum):
+    """A member's value is what arrays of reasons (uint8 [node]) hold; `code` is for machines, `phrase` for people."""
+
+    code: str
+    phrase: str
+
+    def __new__(cls, value: int, code: str, phrase: str) -> "Reason":
+        member = int.__new__(cls, value)
+        member._value_ = value
+        member.code = code
+        member.phrase = phrase
+        return member
+
+    FITS = 0, "Fits", "fits"
+    NOT_READY = 1, "NotReady", "not ready"
+    UNSCHEDULABLE = 2, "Unschedulable", "cordoned"
+    NODE_SELECTOR_MISMATCH = 3, "NodeSelectorMismatch", "node selector mismatch"
+    NODE_AFFINITY_MISMATCH = 4, "NodeAffinityMismatch", "node affinity mismatch"
+    UNTOLERATED_TAINT = 5, "UntoleratedTaint", "untolerated taint"
+    TOO_MANY_PODS = 6, "TooManyPods", "too many pods"
+    INSUFFICIENT_RESOURCES = 7, "InsufficientResources", "insufficient resources"
+    NO_TOPOLOGY = 8, "NoTopology", "no NUMA topology known"
+    STALE_TOPOLOGY = 9, "StaleTopology", "NUMA topology out of date"
+    POLICY_MISMATCH = 10, "PolicyMismatch", "NUMA policy mismatch"
+    NO_SINGLE_NUMA_NODE = 11, "NoSingleNUMANode", "no single NUMA node with enough free"
+    NOT_ALIGNED = 12, "NotAligned", "resources cannot be aligned"
+    ALLOCATION_FAILS = 13, "AllocationFails", "NUMA nodes cannot provide what the alignment needs"
+    TOO_MANY_NUMA_NODES = 14, "TooManyNUMANodes", "more NUMA nodes than the kubelet's topology manager takes"
+    NUMA_NODE_EXCLUSIVE = 15, "NUMANodeExclusive", "NUMA nodes held exclusively"
+
+
+REASONS: Final = tuple(Reason)
+
+
+def count(reasons: npt.NDArray[np.uint8]) -> Mapping[Reason, int]:
+    """How many nodes each reason excludes; FITS and reasons without a node are left out.
+
+    reasons: uint8 [node].
+    """
+    counts = np.bincount(reasons, minlength=len(REASONS)).tolist()
+    return {reason: counts[reason] for reason in REASONS[1:] if counts[reason]}

@@ -1,0 +1,69 @@
+"""What a pod asks of a node, as the engine reads it: amounts per container, kinds, QoS class, NUMA policy."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from webhook.engine.arrays import UNLISTED, Amounts, Bools, Enums
+from webhook.engine.resource_index import ResourceIndex
+from webhook.model.intent import NUMAIntent
+from webhook.model.pod import Pod, QoS
+from webhook.model.policy import Exclusive, NUMAPolicy
+from webhook.model.resources import CPU
+
+
+@dataclass(frozen=True, slots=True)
+class PodRequest:
+    """A pod's request. C containers (init containers and sidecars in order, then apps), K resources the pod names.
+
+    Columns are the pod's own resources; `rows` leads from a column to the row of a snapshot's arrays.
+    """
+
+    resources: tuple[str, ...]
+    """[K] names of the resources that any container, the overhead or the pod itself names, sorted."""
+    rows: tuple[int, ...]
+    """[K] row of each in the snapshot's arrays; -1 = no node of the cluster has ever named it."""
+    names: tuple[str, ...]
+    """[C] container names."""
+    kinds: Enums
+    """int8 [C]: ContainerKind."""
+    containers: Amounts
+    """int64 [C, K]: requests; -1 = the container does not name the resource (0 = it names it with zero)."""
+    integral_cpu: Bools
+    """bool [C]: requests whole CPUs, at least one (a Guaranteed pod's container then gets exclusive ones)."""
+    overhead: Amounts
+    """int64 [K]: the pod's overhead, 0 where it names none."""
+    node: Amounts
+    """int64 [K]: what the scheduler counts on the node (containers, pod level, overhead); -1 = not named."""
+    qos: QoS
+    policy: NUMAPolicy | None
+    """The pod's own policy; None = no requirement, the node's applies."""
+    exclusive: Exclusive | None
+
+    @classmethod
+    def of(cls, pod: Pod, intent: NUMAIntent, resources: ResourceIndex) -> "PodRequest":
+        """The request of `pod` with the NUMA intent of its annotations, over the rows of `resources`."""
+        lists = [container.requests for container in pod.containers]
+        names = tuple(sorted(set(pod.requests).union(pod.overhead, *lists)))
+        containers = np.array(
+            [[requests.get(name, UNLISTED) for name in names] for requests in lists], dtype=np.int64
+        ).reshape(len(lists), len(names))
+        cpus = [requests.get(CPU, 0) for requests in lists]
+        return cls(
+            resources=names,
+            rows=tuple(map(resources.find, names)),
+            names=tuple(container.name for container in pod.containers),
+            kinds=np.array([container.kind for container in pod.containers], dtype=np.int8),
+            containers=containers,
+            integral_cpu=np.array([cpu > 0 and cpu % 1000 == 0 for cpu in cpus], dtype=np.bool_),
+            overhead=np.array([pod.overhead.get(name, 0) for name in names], dtype=np.int64),
+            node=np.array([pod.requests.get(name, UNLISTED) for name in names], dtype=np.int64),
+            qos=pod.qos,
+            policy=intent.policy or None,
+            exclusive=intent.exclusive,
+        )
+
+    @property
+    def strict(self) -> bool:
+        """Whether the pod's own policy refuses misalignment: it then needs a node whose NUMA topology is known."""
+        return self.policy in {NUMAPolicy.RESTRICTED, NUMAPolicy.SINGLE_NUMA_NODE}
