@@ -61,7 +61,7 @@ class SecretSource:
         """A leaf of the Secret's CA, a new one when the CA changed or two thirds of the leaf's life are over."""
         # Should the Secret have been deleted, our CA goes back: a new one would lock out the other replicas' leaves.
         proposal = self._authority or Authority.create(self._name, now)
-        data = await self._secret.read_or_create(proposal.to_secret_data())
+        data = await self._secret.read_or_fill(proposal.to_secret_data())
         authority = Authority.from_secret_data(data)
         changed = self._authority is None or authority.certificate != self._authority.certificate
         if self._shown is None or changed or now >= self._shown.leaf.window.renew_at:

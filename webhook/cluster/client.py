@@ -81,10 +81,6 @@ class Client:
         """Create `body` in the collection at `path`; 409 (APIError) when it exists."""
         return await self._call("POST", path, body=body)
 
-    async def replace(self, path: str, body: Raw) -> Raw:
-        """Replace the object at `path`; 409 (APIError) when its resourceVersion is not the latest."""
-        return await self._call("PUT", path, body=body)
-
     async def patch(self, path: str, body: Raw | list[Raw]) -> Raw:
         """Patch the object at `path`: a list is a JSON patch, a mapping a merge patch."""
         content_type = JSON_PATCH if isinstance(body, list) else MERGE_PATCH
