@@ -27,7 +27,7 @@ class UserError(Exception):
         return f"{self.path}: {self.message}" if self.path else self.message
 
 
-class UserErrors(UserError):
+class UserErrors(UserError):  # noqa: N818 - the plural of UserError
     """Several faults of one object, so that a user mends them in one go."""
 
     def __init__(self, faults: Sequence[UserError]) -> None:

@@ -5,7 +5,7 @@ Source: kubernetes pkg/apis/core/v1/helper (native, extended and hugepage names)
 pkg/noderesourcetopology (host-level resources).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from sys import intern
 from types import MappingProxyType
@@ -71,8 +71,11 @@ def parse_list(raw: object, path: str) -> Mapping[str, int]:
     if not isinstance(raw, Mapping):
         raise UserError(path, f"must be an object of resource names and quantities, not {raw!r}.")
     try:
-        return _parse_entries(tuple(raw.items()))
-    except (QuantityError, TypeError):
+        # Only texts are remembered: 1 and True are the same key of a dictionary, but not the same quantity.
+        if all(type(quantity) is str for quantity in raw.values()):
+            return _parse_texts(tuple(raw.items()))
+        return _parse_entries(raw.items())
+    except QuantityError:
         raise _faults(raw, path) from None
 
 
@@ -105,8 +108,12 @@ def _clamped(is_cpu: bool, quantity: Quantity) -> int:
 
 
 # Pods of one template repeat the same lists: one read-only mapping serves all of them.
-@lru_cache(maxsize=8192, typed=True)
-def _parse_entries(entries: tuple[tuple[str, object], ...]) -> Mapping[str, int]:
+@lru_cache(maxsize=8192)
+def _parse_texts(entries: tuple[tuple[str, str], ...]) -> Mapping[str, int]:
+    return _parse_entries(entries)
+
+
+def _parse_entries(entries: Iterable[tuple[str, object]]) -> Mapping[str, int]:
     parsed = {intern(name): amount(name, quantity) for name, quantity in entries}
     if min(parsed.values()) < 0:
         raise QuantityError("negative")

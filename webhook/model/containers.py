@@ -1,0 +1,59 @@
+"""The containers of a pod: when each runs and what it asks for."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Any
+
+from webhook.model.resources import NO_RESOURCES, parse_list
+
+
+class ContainerKind(IntEnum):
+    """When a container runs: once before the apps, from its start to the pod's end, or as an app."""
+
+    INIT = 0
+    SIDECAR = 1
+    APP = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """One container; requests that are missing have been taken from the limits. Amounts in engine units."""
+
+    name: str
+    kind: ContainerKind
+    requests: Mapping[str, int]
+    limits: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class PodLevelResources:
+    """`spec.resources`: what the pod asks for as a whole; missing requests have been filled in. Engine units."""
+
+    requests: Mapping[str, int]
+    limits: Mapping[str, int]
+
+
+def parse_containers(spec: Mapping[str, Any]) -> tuple[Container, ...]:
+    """Init containers and sidecars in their order of start, then the apps; raises UserError."""
+    containers = []
+    for index, raw in enumerate(spec.get("initContainers") or ()):
+        kind = ContainerKind.SIDECAR if raw.get("restartPolicy") == "Always" else ContainerKind.INIT
+        containers.append(_container(raw, kind, "initContainers", index))
+    for index, raw in enumerate(spec.get("containers") or ()):
+        containers.append(_container(raw, ContainerKind.APP, "containers", index))
+    return tuple(containers)
+
+
+def _container(raw: Mapping[str, Any], kind: ContainerKind, field: str, index: int) -> Container:
+    resources = raw.get("resources")
+    name = raw.get("name", "")
+    if not resources:
+        return Container(name, kind, NO_RESOURCES, NO_RESOURCES)
+    limits = parse_list(resources.get("limits"), f"spec.{field}[{index}].resources.limits")
+    requests = parse_list(resources.get("requests"), f"spec.{field}[{index}].resources.requests")
+    # The API server completes requests from limits before admission; a file on disk has not seen it.
+    if not limits.keys() <= requests.keys():
+        requests = MappingProxyType({**limits, **requests})
+    return Container(name, kind, requests, limits)

@@ -1,0 +1,85 @@
+"""Which NUMA nodes a pod was given: our own hint, and the status Koordinator's node agent obeys.
+
+    topology-webhook.dev/numa                  {"node":"n1","numaNodeResources":[{"node":0,"resources":{"cpu":"8"}}]}
+    scheduling.koordinator.sh/resource-status  {"numaNodeResources":[{"node":0,"resources":{"cpu":"8"}}]}
+
+Source: koordinator apis/extension/numa_aware.go (ResourceStatus).
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from webhook.model.errors import UserError
+from webhook.model.names import NUMA_HINT, RESOURCE_STATUS
+from webhook.model.resources import format_amount, parse_list
+
+NUMANodeAmounts = tuple[tuple[int, Mapping[str, int]], ...]
+"""(NUMA id, {resource: amount in engine units}) for each NUMA node used."""
+
+
+@dataclass(frozen=True, slots=True)
+class NUMAHint:
+    """The NUMA nodes of one node that a pod was given, and what of each."""
+
+    node: str
+    numa_nodes: NUMANodeAmounts
+
+    @classmethod
+    def parse(cls, text: str) -> "NUMAHint":
+        """Read the annotation `topology-webhook.dev/numa`; raises UserError."""
+        path = f"metadata.annotations[{NUMA_HINT}]"
+        raw = _object(text, path)
+        node = raw.get("node")
+        if not isinstance(node, str):
+            raise UserError(path, f"names no node: {text!r}. It is written by this webhook; remove it.")
+        return cls(node, _numa_nodes(raw, path))
+
+    def to_json(self) -> str:
+        """The annotation's value."""
+        return _compact({"node": self.node, "numaNodeResources": _to_objects(self.numa_nodes)})
+
+
+def parse_resource_status(text: str) -> NUMANodeAmounts:
+    """The NUMA nodes in the annotation `scheduling.koordinator.sh/resource-status`; raises UserError."""
+    path = f"metadata.annotations[{RESOURCE_STATUS}]"
+    return _numa_nodes(_object(text, path), path)
+
+
+def resource_status_to_json(numa_nodes: NUMANodeAmounts) -> str:
+    """The value of `scheduling.koordinator.sh/resource-status` that keeps a pod in these NUMA nodes' shared pools."""
+    return _compact({"numaNodeResources": _to_objects(numa_nodes)})
+
+
+def _object(text: str, path: str) -> Mapping[str, Any]:
+    try:
+        raw = json.loads(text)
+    except (ValueError, RecursionError):
+        raw = None
+    if not isinstance(raw, dict):
+        raise UserError(path, f"is no JSON object: {text!r}. It is written by schedulers and webhooks; remove it.")
+    return raw
+
+
+def _numa_nodes(raw: Mapping[str, Any], path: str) -> NUMANodeAmounts:
+    numa_nodes = []
+    entries = raw.get("numaNodeResources") or ()
+    for index, entry in enumerate(entries if isinstance(entries, list) else [entries]):
+        place = f"{path}.numaNodeResources[{index}]"
+        numa_id = entry.get("node", 0) if isinstance(entry, dict) else None
+        if type(numa_id) is not int or numa_id < 0:
+            raise UserError(place, f"is no NUMA node: {entry!r}.")
+        numa_nodes.append((numa_id, parse_list(entry.get("resources"), f"{place}.resources")))
+    return tuple(numa_nodes)
+
+
+def _to_objects(numa_nodes: NUMANodeAmounts) -> list[dict[str, Any]]:
+    return [
+        {"node": numa_id, "resources": {name: format_amount(name, amount) for name, amount in amounts.items()}}
+        for numa_id, amounts in numa_nodes
+    ]
+
+
+def _compact(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))

@@ -1,0 +1,137 @@
+"""What a pod's annotations ask of NUMA placement, in Koordinator's words.
+
+Two annotations may carry the same two fields, `scheduling.koordinator.sh/numa-topology-spec` (as shipped) and
+`scheduling.koordinator.sh/resource-spec` (as proposed, beside CPU bind policies that are left alone):
+
+    {"numaTopologyPolicy": "SingleNUMANode", "singleNUMANodeExclusive": "Required"}
+
+1. Each annotation is read as JSON.
+2. Each field is checked against its allowed values; empty, null and absent mean no requirement.
+3. Both annotations must agree where both say something.
+4. A pod with a policy is exclusive (Required) unless it says otherwise.
+
+All faults are collected, so that a user mends them in one go.
+Source: koordinator apis/extension/numa_aware.go, docs/proposals/scheduling/20240131-pod-level-numa-policy.md. Upstream
+validates none of this: an unknown policy reaches its scheduler.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from webhook.model.errors import UserError, UserErrors
+from webhook.model.json_text import parse_object
+from webhook.model.names import NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
+from webhook.model.nearest import did_you_mean
+from webhook.model.policy import Exclusive, NUMAPolicy
+
+POLICY_FIELD: Final = "numaTopologyPolicy"
+EXCLUSIVE_FIELD: Final = "singleNUMANodeExclusive"
+
+_ALLOWED: Final[Mapping[str, tuple[str, ...]]] = {
+    POLICY_FIELD: tuple(policy.koordinator for policy in NUMAPolicy if policy is not NUMAPolicy.NONE),
+    EXCLUSIVE_FIELD: tuple(Exclusive),
+}
+_KNOWN_FIELDS: Final[Mapping[str, frozenset[str]]] = {
+    NUMA_TOPOLOGY_SPEC: frozenset(_ALLOWED),
+    RESOURCE_SPEC: frozenset(
+        {*_ALLOWED, "requiredCPUBindPolicy", "preferredCPUBindPolicy", "preferredCPUExclusivePolicy"}
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NUMAIntent:
+    """What a pod asks for; None where it asks for nothing."""
+
+    policy: NUMAPolicy | None = None
+    """Never NONE: a pod that asks for no policy has no policy of its own."""
+    exclusive: Exclusive | None = None
+    managed: bool = False
+    """Whether an annotation of the pod speaks of NUMA placement at all."""
+
+
+NO_INTENT: Final = NUMAIntent()
+
+
+def parse_numa_intent(
+    annotations: Mapping[str, object], path: str = "metadata.annotations"
+) -> tuple[NUMAIntent, tuple[str, ...]]:
+    """The intent and the warnings; raises UserError (UserErrors for several faults).
+
+    `path`: the field the annotations stand in, for messages about a pod template.
+    """
+    if NUMA_TOPOLOGY_SPEC not in annotations and RESOURCE_SPEC not in annotations:
+        return NO_INTENT, ()
+    faults: list[UserError] = []
+    warnings: list[str] = []
+    stated: dict[str, dict[str, str]] = {}  # annotation -> field -> value, valid and not empty
+    managed = NUMA_TOPOLOGY_SPEC in annotations
+    for annotation in _KNOWN_FIELDS:
+        if annotation not in annotations:
+            continue
+        place = f"{path}[{annotation}]"
+        try:
+            fields, repeated = parse_object(annotations[annotation], place)
+        except UserError as fault:
+            faults.append(fault)
+            continue
+        warnings += [f"{place}: {field} is written more than once; the last one counts." for field in repeated]
+        fields = _known_fields(annotation, fields, place, warnings)
+        managed = managed or not _ALLOWED.keys().isdisjoint(fields)
+        stated[annotation] = {
+            field: value for field in _ALLOWED if (value := _value(field, fields.get(field), place, faults))
+        }
+    merged = {field: _agreed(field, stated, path, faults) for field in _ALLOWED}
+    if faults:
+        raise faults[0] if len(faults) == 1 else UserErrors(faults)
+    return _intent(merged[POLICY_FIELD], merged[EXCLUSIVE_FIELD], managed), tuple(warnings)
+
+
+def _known_fields(annotation: str, raw: Mapping[str, Any], place: str, warnings: list[str]) -> dict[str, Any]:
+    """The fields by their proper names. Koordinator reads names in any case, so a wrong case only warns."""
+    known = _KNOWN_FIELDS[annotation]
+    proper = {name.lower(): name for name in known}
+    fields: dict[str, Any] = {}
+    for name, value in raw.items():
+        if name in known:
+            fields[name] = value
+        elif (meant := proper.get(name.lower())) is not None:
+            warnings.append(f"{place}: {name} is read as {meant}; write it so.")
+            fields.setdefault(meant, value)
+        else:
+            warnings.append(f"{place}: unknown field {name} is ignored.{did_you_mean(name, known)}")
+    return fields
+
+
+def _value(field: str, value: object, place: str, faults: list[UserError]) -> str | None:
+    """The value if it is an allowed one; None if it is no requirement or a fault."""
+    if value is None or value == "":
+        return None
+    allowed = _ALLOWED[field]
+    if isinstance(value, str) and value in allowed:
+        return value
+    cure = f' Allowed are {", ".join(allowed)}, and "" for no requirement.'
+    if isinstance(value, str):
+        faults.append(UserError(f"{place}.{field}", f'"{value}" is unknown.{cure}{did_you_mean(value, allowed)}'))
+    else:
+        faults.append(UserError(f"{place}.{field}", f"must be a string, not {value!r}.{cure}"))
+    return None
+
+
+def _agreed(field: str, stated: Mapping[str, Mapping[str, str]], path: str, faults: list[UserError]) -> str | None:
+    """The value both annotations agree on."""
+    values = {annotation: fields[field] for annotation, fields in stated.items() if field in fields}
+    if len(set(values.values())) > 1:
+        said = " and ".join(f"{value} in {annotation}" for annotation, value in values.items())
+        faults.append(UserError(path, f"{field} contradicts itself: {said}. Keep one of the two."))
+        return None
+    return next(iter(values.values()), None)
+
+
+def _intent(policy: str | None, exclusive: str | None, managed: bool) -> NUMAIntent:
+    return NUMAIntent(
+        policy=NUMAPolicy.from_koordinator(policy) if policy else None,
+        exclusive=Exclusive(exclusive) if exclusive else Exclusive.REQUIRED if policy else None,
+        managed=managed,
+    )

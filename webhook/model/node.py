@@ -1,0 +1,96 @@
+"""A node as the rules see it: labels, taints, readiness, allocatable amounts, Koordinator's policy label."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Final
+
+from webhook.model.errors import UserError
+from webhook.model.names import KOORDINATOR_NODE_POLICY_LABEL
+from webhook.model.policy import NUMAPolicy
+from webhook.model.resources import NO_RESOURCES, parse_list
+
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """One taint."""
+
+    key: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node, read once from its JSON object. Amounts in engine units."""
+
+    name: str
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    unschedulable: bool
+    ready: bool
+    """False if the node says that it is not ready; a node that says nothing is taken as ready."""
+    allocatable: Mapping[str, int]
+    policy_label: NUMAPolicy | None
+    """Koordinator's label `node.koordinator.sh/numa-topology-policy`, None if absent, empty or unknown."""
+    problems: tuple[str, ...] = ()
+    """What could not be read, in sentences for a log."""
+
+    @classmethod
+    def from_object(cls, raw: Mapping[str, Any]) -> "Node":
+        """Read a node object; what is unusable goes to `problems`."""
+        metadata: Mapping[str, Any] = raw.get("metadata") or _NOTHING
+        spec: Mapping[str, Any] = raw.get("spec") or _NOTHING
+        status: Mapping[str, Any] = raw.get("status") or _NOTHING
+        labels: Mapping[str, str] = metadata.get("labels") or _NOTHING
+        problems: list[str] = []
+        return cls(
+            name=metadata.get("name", ""),
+            labels=labels,
+            taints=tuple(
+                _taint(taint["key"], taint.get("value") or "", taint["effect"]) for taint in spec.get("taints") or ()
+            ),
+            unschedulable=bool(spec.get("unschedulable")),
+            ready=_is_ready(status),
+            allocatable=_allocatable(status, problems),
+            policy_label=_policy_label(labels, problems),
+            problems=tuple(problems),
+        )
+
+
+# The taints of a pool of nodes are the same.
+@lru_cache(maxsize=1024)
+def _taint(key: str, value: str, effect: str) -> Taint:
+    return Taint(key, value, effect)
+
+
+def _is_ready(status: Mapping[str, Any]) -> bool:
+    return all(
+        condition.get("status") == "True"
+        for condition in status.get("conditions") or ()
+        if condition.get("type") == "Ready"
+    )
+
+
+def _allocatable(status: Mapping[str, Any], problems: list[str]) -> Mapping[str, int]:
+    try:
+        return parse_list(status.get("allocatable"), "status.allocatable")
+    except UserError as error:
+        problems.extend(map(str, error.faults))
+        return NO_RESOURCES
+
+
+def _policy_label(labels: Mapping[str, str], problems: list[str]) -> NUMAPolicy | None:
+    text = labels.get(KOORDINATOR_NODE_POLICY_LABEL)
+    if not text:
+        return None
+    policy = NUMAPolicy.from_koordinator(text)
+    if policy is None:
+        problems.append(
+            f"label {KOORDINATOR_NODE_POLICY_LABEL}={text} is ignored: "
+            "the values are SingleNUMANode, Restricted and BestEffort"
+        )
+    return policy

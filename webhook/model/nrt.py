@@ -1,0 +1,256 @@
+"""NUMA topology of a node, read from NodeResourceTopology: v1alpha1, v1alpha2 and the first proposal's `cells`.
+
+Nothing raises here: one exporter's odd object must not stop a cluster. What cannot be used is left out and named in
+`problems`.
+Source: noderesourcetopology-api pkg/apis/topology, scheduler-plugins pkg/noderesourcetopology/nodeconfig (which
+configuration wins), resource-topology-exporter, node-feature-discovery and koordlet (what they publish).
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from functools import lru_cache
+from sys import intern
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from webhook.model import names
+from webhook.model.policy import TOPOLOGY_POLICIES, NUMAPolicy, Scope
+from webhook.model.quantity import QuantityError
+from webhook.model.resources import amount
+
+DEFAULT_MAX_NUMA_NODES: Final = 8
+"""The kubelet's own default of max-allowable-numa-nodes."""
+MAX_NUMA_NODES: Final = 1024
+"""The largest number of NUMA nodes Linux is built with (CONFIG_NODES_SHIFT=10); upstream caps there too."""
+
+_MAX_COST = 2**15 - 1  # distances are packed as int16; ACPI's own are bytes
+_ZONE_NAME = re.compile(r"(?:numa-)?(?:node-)?(\d{1,4})", re.ASCII)
+_INTEGER = re.compile(r"[+-]?\d{1,18}", re.ASCII)
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+class Publisher(Enum):
+    """What `available` of an NRT means."""
+
+    SUBTRACTS = "subtracts"
+    """Exclusive allocations are already taken off (resource-topology-exporter, node-feature-discovery)."""
+    TOTAL = "total"
+    """It equals allocatable: placed pods are still to be taken off (koordlet)."""
+
+
+class ZoneResource(NamedTuple):
+    """Amounts of one resource in one zone, in engine units."""
+
+    capacity: int
+    allocatable: int
+    available: int
+
+
+class FingerprintMethod(StrEnum):
+    """Which pods of a node an exporter's pod fingerprint counts."""
+
+    ALL = "all"
+    WITH_EXCLUSIVE_RESOURCES = "with-exclusive-resources"
+    """Pods with exclusive CPUs, memory of a NUMA node, or devices of one: resource-topology-exporter's default."""
+    EXCLUDE_TERMINAL = "exclude-terminal"
+
+
+@dataclass(frozen=True, slots=True)
+class Zone:
+    """One NUMA node."""
+
+    id: int
+    name: str
+    costs: Mapping[int, int]
+    """Distance to each NUMA node by id, as in ACPI's SLIT (10 = local); what is not published is missing."""
+    resources: Mapping[str, ZoneResource]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTopology:
+    """The NUMA nodes of one node and how its kubelet aligns pods to them."""
+
+    node: str
+    policy: NUMAPolicy = NUMAPolicy.NONE
+    scope: Scope = Scope.CONTAINER
+    max_numa_nodes: int = DEFAULT_MAX_NUMA_NODES
+    prefer_closest: bool = False
+    zones: tuple[Zone, ...] = ()
+    """Ascending by id; ids may have gaps, so a position in this tuple is no NUMA id."""
+    fingerprint: str | None = None
+    fingerprint_method: FingerprintMethod = FingerprintMethod.ALL
+    publisher: Publisher = Publisher.SUBTRACTS
+    resource_version: str = ""
+    problems: tuple[str, ...] = ()
+    """What was left out and why, in sentences for a log."""
+
+    @classmethod
+    def from_object(cls, raw: Mapping[str, Any]) -> "NodeTopology":
+        """Read a NodeResourceTopology object of any version."""
+        metadata: Mapping[str, Any] = raw.get("metadata") or _NOTHING
+        problems: list[str] = []
+        config = _Config(problems)
+        config.read_topology_policies(raw.get("topologyPolicies") or ())
+        config.read_attributes(raw.get("attributes") or ())
+        annotations: Mapping[str, str] = metadata.get("annotations") or _NOTHING
+        return cls(
+            node=metadata.get("name", ""),
+            policy=config.policy,
+            scope=config.scope,
+            max_numa_nodes=config.max_numa_nodes,
+            prefer_closest=config.prefer_closest,
+            zones=_zones(raw, problems),
+            fingerprint=config.fingerprint or annotations.get(names.PODS_FINGERPRINT_ANNOTATION),
+            fingerprint_method=config.fingerprint_method,
+            publisher=_publisher(metadata.get("labels") or _NOTHING, annotations),
+            resource_version=metadata.get("resourceVersion", ""),
+            problems=tuple(problems),
+        )
+
+
+class _Config:
+    """The topology manager's configuration, read field by field; of duplicates the last valid one wins.
+
+    1. Defaults. 2. The first of `topologyPolicies` (deprecated). 3. The top-level attributes in their order.
+    """
+
+    def __init__(self, problems: list[str]) -> None:
+        self.problems = problems
+        self.policy = NUMAPolicy.NONE
+        self.scope = Scope.CONTAINER
+        self.max_numa_nodes = DEFAULT_MAX_NUMA_NODES
+        self.prefer_closest = False
+        self.fingerprint: str | None = None
+        self.fingerprint_method = FingerprintMethod.ALL
+
+    def read_topology_policies(self, policies: Iterable[object]) -> None:
+        for first in policies:
+            if first in TOPOLOGY_POLICIES:
+                self.policy, self.scope = TOPOLOGY_POLICIES[str(first)]
+            else:
+                self.problems.append(
+                    f"topologyPolicies[0] {first!r} is ignored: not one of {', '.join(TOPOLOGY_POLICIES)}"
+                )
+            return
+
+    def read_attributes(self, attributes: Iterable[Mapping[str, Any]]) -> None:
+        for attribute in attributes:
+            name, value = attribute.get("name"), attribute.get("value")
+            if isinstance(value, str) and not self._read(name, value):
+                self.problems.append(f"attribute {name} is ignored: its value {value!r} is not valid")
+
+    def _read(self, name: object, value: str) -> bool:
+        """Whether the attribute is unknown, and so none of ours, or could be read."""
+        match name:
+            case names.ATTRIBUTE_POLICY:
+                if (policy := NUMAPolicy.from_kubelet(value)) is None:
+                    return False
+                self.policy = policy
+            case names.ATTRIBUTE_SCOPE:
+                if (scope := Scope.from_kubelet(value)) is None:
+                    return False
+                self.scope = scope
+            case names.ATTRIBUTE_MAX_NUMA_NODES:
+                # Upstream's score divides by it and takes 2 as the least.
+                if not _INTEGER.fullmatch(value) or (limit := int(value)) < 2:
+                    return False
+                self.max_numa_nodes = min(limit, MAX_NUMA_NODES)
+            case names.ATTRIBUTE_POLICY_OPTIONS:
+                self.prefer_closest = "prefer-closest-numa-nodes=true" in value.replace(" ", "").split(",")
+            case names.ATTRIBUTE_PODS_FINGERPRINT:
+                self.fingerprint = value
+            case names.ATTRIBUTE_PODS_FINGERPRINT_METHOD:
+                if value not in set(FingerprintMethod):
+                    return False
+                self.fingerprint_method = FingerprintMethod(value)
+        return True
+
+
+def _publisher(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Publisher:
+    """By its marks: koordlet labels the objects it creates, and annotates every object it updates with the CPU topology."""
+    if labels.get(names.MANAGED_BY_LABEL) == names.MANAGED_BY_KOORDINATOR or names.KOORDLET_CPU_TOPOLOGY in annotations:
+        return Publisher.TOTAL
+    return Publisher.SUBTRACTS
+
+
+def _zones(raw: Mapping[str, Any], problems: list[str]) -> tuple[Zone, ...]:
+    zones: dict[int, Zone] = {}
+    for entry in _entries(raw.get("zones") or raw.get("cells") or ()):
+        # Sockets, dies and cores may be listed too; a cell has no type and is a NUMA node.
+        if entry.get("type", "Node") != "Node":
+            continue
+        name = str(entry.get("name", ""))
+        numa_id = _numa_id(name)
+        if numa_id is None:
+            problems.append(
+                f"zone {name!r} is ignored: a NUMA node is named node-N with N from 0 to {MAX_NUMA_NODES - 1}"
+            )
+        elif numa_id in zones:
+            problems.append(
+                f"zone {name!r} is ignored: NUMA node {numa_id} is already there as {zones[numa_id].name!r}"
+            )
+        else:
+            zones[numa_id] = Zone(numa_id, name, _costs(name, entry, problems), _resources(name, entry, problems))
+    return tuple(zones[numa_id] for numa_id in sorted(zones))
+
+
+def _costs(zone: str, entry: Mapping[str, Any], problems: list[str]) -> Mapping[int, int]:
+    raw = entry.get("costs") or ()
+    if isinstance(raw, Mapping):
+        raw = [{"name": name, "value": value} for name, value in raw.items()]
+    costs = {}
+    for cost in raw:
+        to, value = _numa_id(str(cost.get("name", ""))), cost.get("value")
+        if to is None or type(value) is not int or not 0 <= value <= _MAX_COST:
+            problems.append(f"zone {zone!r}: cost {value!r} to {cost.get('name')!r} is ignored")
+        else:
+            costs[to] = value
+    return costs
+
+
+def _resources(zone: str, entry: Mapping[str, Any], problems: list[str]) -> Mapping[str, ZoneResource]:
+    resources = {}
+    for raw in _entries(entry.get("resources") or ()):
+        name = str(raw.get("name", ""))
+        # The oldest form has no `available`, and koordlet's neighbours may leave a field out.
+        available = raw.get("available")
+        allocatable = raw.get("allocatable", available)
+        capacity = raw.get("capacity", allocatable)
+        allocatable = capacity if allocatable is None else allocatable
+        available = allocatable if available is None else available
+        try:
+            resources[intern(name)] = _zone_resource(name, capacity, allocatable, available)
+        except (QuantityError, TypeError):
+            problems.append(
+                f"zone {zone!r}: {name} is ignored: {capacity!r}, {allocatable!r} or {available!r} is no amount"
+            )
+    return resources
+
+
+# The NUMA nodes of a pool of machines are the same but for what is available.
+@lru_cache(maxsize=8192, typed=True)
+def _zone_resource(name: str, capacity: object, allocatable: object, available: object) -> ZoneResource:
+    if capacity is None:
+        raise QuantityError("no amount at all")
+    amounts = ZoneResource(amount(name, capacity), amount(name, allocatable), amount(name, available))
+    if min(amounts) < 0:
+        raise QuantityError("negative")
+    return amounts
+
+
+def _entries(raw: Any) -> Iterator[Mapping[str, Any]]:
+    """The entries of a list of named objects, or of the older form, a map from name to object or plain quantity."""
+    if not isinstance(raw, Mapping):
+        yield from raw
+        return
+    for name, value in raw.items():
+        yield {"name": name, **value} if isinstance(value, Mapping) else {"name": name, "capacity": value}
+
+
+# "node-0" is looked up in every zone and every cost of every node.
+@lru_cache(maxsize=4096)
+def _numa_id(name: str) -> int | None:
+    match = _ZONE_NAME.fullmatch(name)
+    return int(match[1]) if match and int(match[1]) < MAX_NUMA_NODES else None

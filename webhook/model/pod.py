@@ -1,0 +1,118 @@
+"""A pod as the rules see it: what it asks for, where it may run, who owns it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+from webhook.model.containers import Container, ContainerKind, PodLevelResources, parse_containers
+from webhook.model.pod_resources import QoS, container_requests, effective_requests, pod_level_resources, qos_class
+from webhook.model.resident import ResidentPod
+from webhook.model.resources import parse_list
+
+__all__ = ["Container", "ContainerKind", "Owner", "Pod", "PodLevelResources", "QoS", "ResidentPod"]
+
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """One owner reference."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    controller: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod, read once from its JSON object. Amounts in engine units (cpu in millicores, the rest in base units)."""
+
+    namespace: str
+    name: str
+    uid: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    containers: tuple[Container, ...]
+    """Init containers and sidecars in their order of start, then the apps."""
+    overhead: Mapping[str, int]
+    pod_level: PodLevelResources | None
+    qos: QoS
+    requests: Mapping[str, int]
+    """What the scheduler counts on the node: containers, resources at pod level, overhead."""
+    node_name: str
+    phase: str
+    node_selector: Mapping[str, str]
+    required_terms: tuple[Mapping[str, Any], ...] | None
+    """nodeSelectorTerms of the required node affinity, ORed, as written; None if there is no required affinity."""
+    tolerations: tuple[Mapping[str, Any], ...]
+    scheduler_name: str
+    scheduling_gates: tuple[str, ...]
+    owners: tuple[Owner, ...]
+    priority: int
+    deleting: bool
+    created: str
+    """metadata.creationTimestamp as written (RFC 3339), empty before creation."""
+
+    @property
+    def key(self) -> str:
+        """namespace/name."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def controller(self) -> Owner | None:
+        """The owner that manages the pod, if any."""
+        return next((owner for owner in self.owners if owner.controller), None)
+
+    @classmethod
+    def from_object(cls, raw: Mapping[str, Any]) -> "Pod":
+        """Read a pod object; raises UserError with the path of what is wrong."""
+        metadata: Mapping[str, Any] = raw.get("metadata") or _NOTHING
+        spec: Mapping[str, Any] = raw.get("spec") or _NOTHING
+        containers = parse_containers(spec)
+        together = container_requests(containers)
+        pod_level = pod_level_resources(spec, together)
+        overhead = parse_list(spec.get("overhead"), "spec.overhead")
+        return cls(
+            namespace=metadata.get("namespace", ""),
+            name=metadata.get("name", ""),
+            uid=metadata.get("uid", ""),
+            labels=metadata.get("labels") or _NOTHING,
+            annotations=metadata.get("annotations") or _NOTHING,
+            containers=containers,
+            overhead=overhead,
+            pod_level=pod_level,
+            qos=qos_class(containers, pod_level),
+            requests=effective_requests(together, pod_level, overhead),
+            node_name=spec.get("nodeName") or "",
+            phase=(raw.get("status") or _NOTHING).get("phase", ""),
+            node_selector=spec.get("nodeSelector") or _NOTHING,
+            required_terms=_required_terms(spec),
+            tolerations=tuple(spec.get("tolerations") or ()),
+            scheduler_name=spec.get("schedulerName", "default-scheduler"),
+            scheduling_gates=tuple(gate["name"] for gate in spec.get("schedulingGates") or ()),
+            owners=tuple(map(_owner, metadata.get("ownerReferences") or ())),
+            priority=spec.get("priority") or 0,
+            deleting="deletionTimestamp" in metadata,
+            created=metadata.get("creationTimestamp") or "",
+        )
+
+
+def _required_terms(spec: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...] | None:
+    affinity = spec.get("affinity")
+    if not affinity:
+        return None
+    required = (affinity.get("nodeAffinity") or _NOTHING).get("requiredDuringSchedulingIgnoredDuringExecution")
+    return None if required is None else tuple(required.get("nodeSelectorTerms") or ())
+
+
+def _owner(raw: Mapping[str, Any]) -> Owner:
+    return Owner(
+        api_version=raw.get("apiVersion", ""),
+        kind=raw.get("kind", ""),
+        name=raw.get("name", ""),
+        uid=raw.get("uid", ""),
+        controller=raw.get("controller") is True,
+    )

@@ -1,0 +1,109 @@
+"""A pod that holds resources of a node: the slim record that is kept for each of a cluster's 50,000."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from sys import intern
+from types import MappingProxyType
+from typing import Any, Final
+
+from webhook.model.containers import Container, parse_containers
+from webhook.model.errors import UserError
+from webhook.model.hint import NUMAHint, NUMANodeAmounts, parse_resource_status
+from webhook.model.intent import NO_INTENT, NUMAIntent, parse_numa_intent
+from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC, RESOURCE_STATUS
+from webhook.model.pod_resources import QoS, container_requests, effective_requests, pod_level_resources, qos_class
+from webhook.model.policy import Exclusive, NUMAPolicy
+from webhook.model.resources import is_device, parse_list
+
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+_TERMINAL_PHASES: Final = frozenset({"Succeeded", "Failed"})
+
+
+@dataclass(frozen=True, slots=True)
+class ResidentPod:
+    """A pod bound to a node. Amounts in engine units; equal pods share their mappings."""
+
+    key: str
+    """namespace/name."""
+    uid: str
+    node: str
+    """Empty while the pod is not bound."""
+    requests: Mapping[str, int]
+    """What the scheduler counts on the node."""
+    qos: QoS
+    policy: NUMAPolicy | None
+    """The pod's own NUMA policy."""
+    exclusive: Exclusive | None
+    hint: NUMANodeAmounts | None
+    """The NUMA nodes it was given on this node, as far as an annotation says."""
+    exclusive_resources: bool
+    """Whether the kubelet's managers may give it resources of its own: exclusive CPUs, NUMA memory, devices."""
+    terminal: bool
+    """Succeeded or failed: it holds nothing any more."""
+    deleting: bool
+
+    @property
+    def namespace(self) -> str:
+        """The namespace."""
+        return self.key.partition("/")[0]
+
+    @property
+    def name(self) -> str:
+        """The name within the namespace."""
+        return self.key.partition("/")[2]
+
+    @classmethod
+    def from_object(cls, raw: Mapping[str, Any]) -> "ResidentPod":
+        """Read a pod object; raises UserError if its resources are unreadable. Broken annotations count as absent."""
+        metadata: Mapping[str, Any] = raw["metadata"]
+        spec: Mapping[str, Any] = raw["spec"]
+        annotations: Mapping[str, str] = metadata.get("annotations") or _NOTHING
+        node = intern(spec.get("nodeName") or "")
+        containers = parse_containers(spec)
+        together = container_requests(containers)
+        pod_level = pod_level_resources(spec, together)
+        qos = qos_class(containers, pod_level)
+        intent = _intent(annotations.get(NUMA_TOPOLOGY_SPEC), annotations.get(RESOURCE_SPEC))
+        return cls(
+            key=f"{metadata.get('namespace', '')}/{metadata['name']}",
+            uid=metadata.get("uid", ""),
+            node=node,
+            requests=effective_requests(together, pod_level, parse_list(spec.get("overhead"), "spec.overhead")),
+            qos=qos,
+            policy=intent.policy,
+            exclusive=intent.exclusive,
+            hint=_hint(annotations, node),
+            exclusive_resources=_has_exclusive_resources(containers, qos),
+            terminal=(raw.get("status") or _NOTHING).get("phase") in _TERMINAL_PHASES,
+            deleting="deletionTimestamp" in metadata,
+        )
+
+
+# A cluster's pods write their annotations in a few ways.
+@lru_cache(maxsize=1024)
+def _intent(numa_topology_spec: str | None, resource_spec: str | None) -> NUMAIntent:
+    texts = {NUMA_TOPOLOGY_SPEC: numa_topology_spec, RESOURCE_SPEC: resource_spec}
+    try:
+        return parse_numa_intent({name: text for name, text in texts.items() if text is not None})[0]
+    except UserError:
+        return NO_INTENT
+
+
+def _hint(annotations: Mapping[str, str], node: str) -> NUMANodeAmounts | None:
+    """Our own hint if it is about this node, else what Koordinator's scheduler decided."""
+    try:
+        if (text := annotations.get(NUMA_HINT)) is not None:
+            hint = NUMAHint.parse(text)
+            if hint.node == node:
+                return hint.numa_nodes
+        if (text := annotations.get(RESOURCE_STATUS)) is not None:
+            return parse_resource_status(text) or None
+    except UserError:
+        pass
+    return None
+
+
+def _has_exclusive_resources(containers: tuple[Container, ...], qos: QoS) -> bool:
+    """Static managers give whole CPUs and NUMA memory to Guaranteed pods, and devices to any."""
+    return qos is QoS.GUARANTEED or any(is_device(name) for container in containers for name in container.requests)
