@@ -10,6 +10,7 @@ _SHOWN = 60
 """How many characters of the user's text an error repeats."""
 
 _PYTHON_OR_YAML_LITERAL = re.compile(r"(?:True|False|None|yes|no)\b")
+_TYPOGRAPHIC_QUOTES = {chr(0x201C), chr(0x201D), chr(0x201E), chr(0x2018), chr(0x2019)}
 _BARE_WORD = re.compile(r"[A-Za-z_]\w*")
 _YAML_FIELD = re.compile(r"\s*[A-Za-z_]\w*\s*:\s")
 
@@ -66,7 +67,7 @@ def _likely_mistake(text: str, error: json.JSONDecodeError) -> str:
         return "the text ends too early. A closing brace or quote is missing."
     if here == "'":
         return "strings stand in double quotes (\"), not in single quotes (')."
-    if here in {"“", "”", "‘", "’", "«", "„"}:
+    if here in _TYPOGRAPHIC_QUOTES:
         return f'strings stand in plain double quotes ("), not in typographic ones ({here}).'
     if rest.startswith(("//", "/*", "#")):
         return "JSON has no comments. Remove the comment."

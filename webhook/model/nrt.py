@@ -169,7 +169,7 @@ class _Config:
 
 
 def _publisher(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Publisher:
-    """By its marks: koordlet labels the objects it creates, and annotates every object it updates with the CPU topology."""
+    """By the marks of koordlet: a label on the objects it creates, the CPU topology on those it updates."""
     if labels.get(names.MANAGED_BY_LABEL) == names.MANAGED_BY_KOORDINATOR or names.KOORDLET_CPU_TOPOLOGY in annotations:
         return Publisher.TOTAL
     return Publisher.SUBTRACTS

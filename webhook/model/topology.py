@@ -1,0 +1,93 @@
+"""Topologies above the node: levels of node labels from coarse to fine (zone, rack, host).
+
+KAI-Scheduler's `kai.scheduler/v1alpha1 Topology` and Kueue's `kueue.x-k8s.io Topology` have the same shape:
+
+    spec: {levels: [{nodeLabel: topology.kubernetes.io/zone}, {nodeLabel: example.com/rack, alias: rack}]}
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Self
+
+from webhook.model.errors import UserError
+from webhook.model.nearest import did_you_mean
+
+
+class TopologySource(StrEnum):
+    """The API group a topology comes from."""
+
+    KAI = "kai.scheduler"
+    KUEUE = "kueue.x-k8s.io"
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One level: nodes with the same value of the label (and of all coarser ones) are one domain."""
+
+    node_label: str
+    alias: str | None = None
+
+    @property
+    def last_segment(self) -> str:
+        """The label without its domain: rack of example.com/rack."""
+        return self.node_label.rpartition("/")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """Levels from coarse to fine."""
+
+    name: str
+    source: TopologySource
+    levels: tuple[Level, ...]
+
+    @classmethod
+    def from_object(cls, raw: Mapping[str, Any]) -> Self:
+        """Read a Topology object of either group; raises UserError."""
+        group = str(raw.get("apiVersion", "")).partition("/")[0]
+        if group not in set(TopologySource):
+            raise UserError("apiVersion", f"{group or 'empty'} is no group of a Topology: {', '.join(TopologySource)}.")
+        levels: list[Level] = []
+        for index, entry in enumerate((raw.get("spec") or {}).get("levels") or ()):
+            path = f"spec.levels[{index}].nodeLabel"
+            label = entry.get("nodeLabel")
+            if not isinstance(label, str) or not label:
+                raise UserError(path, "is missing. Every level names a node label.")
+            if any(level.node_label == label for level in levels):
+                raise UserError(path, f"{label} is a level already. Every level needs a label of its own.")
+            levels.append(Level(label, entry.get("alias") or None))
+        if not levels:
+            raise UserError("spec.levels", "is empty. A topology needs at least one level.")
+        return cls((raw.get("metadata") or {}).get("name", ""), TopologySource(group), tuple(levels))
+
+    def level(self, reference: str, path: str = "") -> int:
+        """The index of the level a user names: by node label, by alias, or by an unambiguous last segment.
+
+        `path`: the field the reference stands in. Raises UserError with the levels there are and the nearest match.
+        """
+        for names in (
+            [level.node_label for level in self.levels],
+            [level.alias for level in self.levels],
+            [level.last_segment for level in self.levels],
+        ):
+            matches = [index for index, name in enumerate(names) if name == reference]
+            if len(matches) == 1:
+                return matches[0]
+            if matches:
+                labels = " and ".join(self.levels[index].node_label for index in matches)
+                raise UserError(
+                    path, f'"{reference}" is ambiguous in topology {self.name}: {labels}. Write one of them.'
+                )
+        aliases = {level.alias: level for level in self.levels if level.alias}
+        candidates = (
+            [level.node_label for level in self.levels] + list(aliases) + [level.last_segment for level in self.levels]
+        )
+        known = ", ".join(
+            f"{level.node_label} ({level.alias})" if level.alias else level.node_label for level in self.levels
+        )
+        raise UserError(
+            path,
+            f'"{reference}" is no level of topology {self.name}. Its levels are, from coarse to fine: {known}.'
+            f"{did_you_mean(reference, candidates)}",
+        )
