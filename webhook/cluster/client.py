@@ -21,6 +21,7 @@ from webhook.version import DISTRIBUTION, VERSION
 
 JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
+APPLY_PATCH: Final = "application/apply-patch+yaml"
 
 # A dozen watches stay open for good; the rest is for calls, which HTTP/1.1 makes one at a time per connection.
 _CONNECTIONS: Final = 32
@@ -85,6 +86,10 @@ class Client:
         """Patch the object at `path`: a list is a JSON patch, a mapping a merge patch."""
         content_type = JSON_PATCH if isinstance(body, list) else MERGE_PATCH
         return await self._call("PATCH", path, body=body, content_type=content_type)
+
+    async def apply(self, path: str, body: Raw, manager: str) -> Raw:
+        """Give the object at `path`, created when absent, what `body` has; 409 when another manager disagrees."""
+        return await self._call("PATCH", path, {"fieldManager": manager}, body, APPLY_PATCH)
 
     async def lines(self, path: str, query: Mapping[str, str | int], silence: float) -> AsyncGenerator[bytes, None]:
         """The lines of a streamed answer until the server ends it; UnreachableError after `silence` seconds of none.

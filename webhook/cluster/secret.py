@@ -1,66 +1,67 @@
 """A Secret that several replicas share and any of them may have to fill."""
 
 from collections.abc import Mapping
+from uuid import uuid4
 
 import structlog
 
 from webhook.cluster.client import Client
 from webhook.cluster.errors import APIError
 from webhook.cluster.resource import Raw
+from webhook.version import DISTRIBUTION
 
 log = structlog.get_logger(__name__)
 
 
 class SharedSecret:
-    """The `data` of one Secret: whoever fills it first wins, the others read what the winner wrote.
-
-    A chart may have made the Secret without data, so that we need no right to create Secrets; else we create it.
-    """
+    """The `data` of one Secret. Whoever fills it first wins; the others read what the winner wrote."""
 
     def __init__(self, client: Client, namespace: str, name: str) -> None:
         self._client = client
-        self._collection = f"/api/v1/namespaces/{namespace}/secrets"
         self._namespace = namespace
         self._name = name
+        self._path = f"/api/v1/namespaces/{namespace}/secrets/{name}"
+        # Each process is a manager of its own: the API server gives the entries to the first and answers the others 409.
+        self._manager = f"{DISTRIBUTION}-{uuid4()}"
 
     @property
     def key(self) -> str:
         """`namespace/name`."""
         return f"{self._namespace}/{self._name}"
 
-    async def read_or_fill(self, data: Mapping[str, str]) -> Mapping[str, str]:
-        """The data as it is now (values in base64), after writing `data` where there was none."""
-        attempts = 3
-        while True:
-            secret = await self._read()
-            if secret is not None and secret.get("data"):
-                found: Mapping[str, str] = secret["data"]
-                return found
-            try:
-                await self._write(secret, data)
-            except APIError as error:
-                # 409: another replica was faster; 404: the Secret, or its namespace, was deleted. Look again.
-                attempts -= 1
-                if error.status not in {404, 409} or not attempts:
-                    raise
-            else:
-                log.info("secret.filled", secret=self.key)
-                return data
-
-    async def _read(self) -> Raw | None:
+    async def read(self) -> Mapping[str, str]:
+        """The data as it is now (values in base64); empty when there is no such Secret."""
         try:
-            return await self._client.get(f"{self._collection}/{self._name}")
+            secret = await self._client.get(self._path)
         except APIError as error:
             if error.status == 404:
-                return None
+                return {}
             raise
+        return secret.get("data") or {}
 
-    async def _write(self, empty: Raw | None, data: Mapping[str, str]) -> None:
-        if empty is None:
-            metadata = {"name": self._name, "namespace": self._namespace}
-            secret = {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata, "data": dict(data)}
-            await self._client.create(self._collection, secret)
-        else:
-            # With its resourceVersion the patch is refused (409) when somebody wrote in between.
-            version = {"resourceVersion": empty["metadata"]["resourceVersion"]}
-            await self._client.patch(f"{self._collection}/{self._name}", {"metadata": version, "data": dict(data)})
+    async def read_or_fill(self, data: Mapping[str, str]) -> Mapping[str, str]:
+        """The data as it is now, after writing `data` where the Secret was absent or empty.
+
+        By server-side apply, because it names the Secret: RBAC can limit that to one name, and a plain create not.
+        """
+        found = await self.read()
+        if found:
+            return found
+        try:
+            await self._client.apply(self._path, self._manifest(data), self._manager)
+        except APIError as error:
+            if error.status != 409:
+                raise
+            # Another replica was faster. Should the Secret be gone again already, our data is as good as any.
+            return await self.read() or data
+        log.info("secret.filled", secret=self.key)
+        return data
+
+    def _manifest(self, data: Mapping[str, str]) -> Raw:
+        return {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "type": "Opaque",
+            "metadata": {"name": self._name, "namespace": self._namespace},
+            "data": dict(data),
+        }
