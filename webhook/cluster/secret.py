@@ -21,7 +21,7 @@ class SharedSecret:
         self._namespace = namespace
         self._name = name
         self._path = f"/api/v1/namespaces/{namespace}/secrets/{name}"
-        # Each process is a manager of its own: the API server gives the entries to the first and answers the others 409.
+        # Each process is a manager of its own: the API server gives the entries to the first and the others a 409.
         self._manager = f"{DISTRIBUTION}-{uuid4()}"
 
     @property
