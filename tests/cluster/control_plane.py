@@ -60,6 +60,9 @@ class ControlPlane:
         self._etcd_port, self._peer_port, self._api_port, self._scheduler_port, self._controllers_port = ports
         self.url = f"https://127.0.0.1:{self._api_port}"
         self.processes: list[Process] = []
+        """The components; all of them must run."""
+        self.guests: dict[str, Process] = {}
+        """Programs that others run against this control plane, by name: their logs are shown with ours."""
         self._pki = Authority(folder / "pki")
         self.ca = self._pki.certificate
         self._tls = ssl.create_default_context(cafile=str(self.ca))
@@ -140,8 +143,9 @@ class ControlPlane:
         return answer
 
     def logs(self, lines: int = 30) -> str:
-        """The end of every component's log."""
-        return "\n".join(f"--- {process.name} ({process.log})\n{process.tail(lines)}" for process in self.processes)
+        """The end of the log of every component and guest."""
+        programs = [*self.processes, *self.guests.values()]
+        return "\n".join(f"--- {program.name} ({program.log})\n{program.tail(lines)}" for program in programs)
 
     def stop(self) -> None:
         """End every program, all side by side."""

@@ -1,0 +1,74 @@
+"""python -m tests.cluster: `build` the control plane's programs, or bring one `up` in the foreground."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from tests.cluster.assets import AssetError, find_assets
+from tests.cluster.build import BuildFailedError
+from tests.cluster.control_plane import CommandError, NotReadyError
+from tests.cluster.process import ProcessEndedError
+from tests.cluster.up import tell, up
+
+
+def main() -> int:
+    """Run a command. 0: done, or ended by SIGTERM; 130: by Ctrl-C; 1: something failed; 2: wrong use."""
+    options = parser().parse_args()
+    try:
+        if options.command == "build":
+            programs = find_assets(tell)
+            tell(f"control plane: {programs['kube-apiserver'].parent}")
+        else:
+            if options.values and not options.values.is_file():
+                parser().error(f"--values: there is no file {options.values}")
+            up(
+                webhook=options.webhook,
+                replicas=options.replicas,
+                values=options.values,
+                nodes=options.nodes,
+                zones=options.zones,
+            )
+    except (AssetError, BuildFailedError, CommandError, NotReadyError, ProcessEndedError) as error:
+        tell(f"error: {error}")
+        return 1
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    top = argparse.ArgumentParser(prog="python -m tests.cluster", description=__doc__)
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands.add_parser("build", help="build what the control plane needs, once into the user's cache folder")
+    up_parser = commands.add_parser(
+        "up",
+        help="run a control plane until Ctrl-C; prints READY kubeconfig=PATH when pods can be created",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    up_parser.add_argument("--webhook", action="store_true", help="install the chart and run the webhook locally")
+    up_parser.add_argument("--replicas", type=_positive, default=1, help="local processes of the webhook")
+    up_parser.add_argument("--values", type=Path, metavar="FILE", help="further values of the chart")
+    up_parser.add_argument("--nodes", type=_count, default=0, help="nodes to make, without a kubelet")
+    up_parser.add_argument("--zones", type=_positive, default=2, help="NUMA nodes of each")
+    return top
+
+
+def _count(text: str) -> int:
+    """A whole number from 0."""
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{number} is less than 0")
+    return number
+
+
+def _positive(text: str) -> int:
+    """A whole number from 1."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is less than 1")
+    return number
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,63 @@
+"""A control plane in the foreground, for people and for programs that wait for its READY line.
+
+1. Find or build the programs, start the control plane, install the CRDs, make the machines asked for.
+2. With --webhook: install the chart and run its replicas (webhook_process.py).
+3. Print `READY kubeconfig=PATH`: pods can be created, and the webhook is called.
+4. Wait for Ctrl-C or SIGTERM, or for a program that ends by itself (an error); end everything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from tests.cluster.assets import find_assets
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.nodes import create_machines, machines
+from tests.cluster.webhook_process import NAMESPACE, local_webhook
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import FrameType
+
+WATCH_SECONDS = 0.5
+
+
+def up(*, webhook: bool, replicas: int, values: Path | None, nodes: int, zones: int) -> None:
+    """Run until a signal. `zones` NUMA nodes on each of `nodes` machines."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _leave)
+    start = time.monotonic()
+    with ControlPlane.start(find_assets(tell)) as plane, contextlib.ExitStack() as stack:
+        tell(f"control plane on {plane.url} ({time.monotonic() - start:.1f} s); logs in {plane.folder}")
+        plane.install_crds()
+        if nodes:
+            create_machines(plane.api, machines(nodes, zones))
+            tell(f"{nodes} nodes with {zones} NUMA nodes of 16 CPUs each")
+        if webhook:
+            running = stack.enter_context(local_webhook(plane, replicas=replicas, values=values))
+            tell(f"webhook on {running.url} with {replicas} replicas; chart in namespace {NAMESPACE}")
+            if not running.wait_until_called():
+                tell("note: with these values the API server does not call it for pods in the namespace default")
+        tell(f"KUBECONFIG={plane.kubeconfig} {plane.assets['kubectl']} get nodes")
+        print(f"READY kubeconfig={plane.kubeconfig}", flush=True)  # noqa: T201 - the answer; progress is on stderr
+        while True:
+            time.sleep(WATCH_SECONDS)
+            for process in [*plane.processes, *plane.guests.values()]:
+                process.require_running()
+
+
+def tell(line: str) -> None:
+    """A line of progress."""
+    sys.stderr.write(f"==> {line}\n")
+    sys.stderr.flush()
+
+
+def _leave(number: int, _frame: FrameType | None) -> None:
+    """Leave through every `finally` on the way. A second signal must not interrupt that."""
+    for again in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(again, signal.SIG_IGN)
+    raise SystemExit(0 if number == signal.SIGTERM else 130)

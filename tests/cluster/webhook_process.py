@@ -1,0 +1,183 @@
+"""The chart's Deployment as local processes: installed by helm, run here, called by the real API server.
+
+1. helm installs the chart with `webhook.url` set, so that the API server calls loopback; with zero pods, since no
+   kubelet would run them and they would take room on the nodes of a test.
+2. Each replica is the container of the rendered Deployment: its args and env, and the chart's ServiceAccount by a
+   token. Only where it listens and its kubeconfig differ.
+3. One replica is called directly. Several stand behind a relay, as behind a Service.
+4. Ready: every replica's /readyz answers 200, and the API server calls the webhook.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.cluster.api import ApiError
+from tests.cluster.control_plane import NotReadyError
+from tests.cluster.ports import free_port
+from tests.cluster.process import Process, ProcessEndedError
+from tests.cluster.relay import Backend, relay
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from tests.cluster.control_plane import ControlPlane
+
+CHART = Path(__file__).parents[2] / "charts" / "topology-webhook"
+RELEASE = NAMESPACE = "topology-webhook"
+PROGRAM = Path(sys.executable).with_name("topology-webhook")
+PORT_ATTEMPTS = 5
+CALLED_SECONDS = 10.0  # the API server hears of a changed webhook configuration within one
+DRAIN_SECONDS = 30.0  # what the chart's terminationGracePeriodSeconds gives with its default values
+
+
+class Replica:
+    """One local process of the webhook. It keeps its ports and its log when it is started again."""
+
+    def __init__(self, plane: ControlPlane, name: str, container: Mapping[str, Any], account: str) -> None:
+        self.name = name
+        self.backend = Backend(port=0, health_port=0)
+        self._plane = plane
+        self._container = container
+        self._kubeconfig = plane.service_account_kubeconfig(NAMESPACE, account)
+
+    def start(self, backend: Backend | None = None) -> None:
+        """Start the process and wait until it is ready: on these ports, or on those that it had before."""
+        self.backend = backend or self.backend
+        listen = {"bind-address": "127.0.0.1", "port": self.backend.port, "metrics-port": self.backend.health_port}
+        flags = [f"--{name}={value}" for name, value in {**listen, "kubeconfig": self._kubeconfig}.items()]
+        self.process = Process(
+            self.name,
+            [PROGRAM, *self._container["args"], *flags],
+            self._plane.folder / f"{self.name}.log",
+            env={"PATH": os.environ["PATH"], **container_environment(self._container, self.name)},
+            grace_seconds=DRAIN_SECONDS,
+        )
+        self._plane.guests[self.name] = self.process
+        self._plane.wait_for(f"{self.name} /readyz", self.is_ready)
+
+    def is_ready(self) -> bool:
+        """Whether /readyz says so. Raises `ProcessEndedError` when the process ended."""
+        self.process.require_running()
+        try:
+            with urllib.request.urlopen(f"{self.metrics_url}/readyz", timeout=5) as answer:  # noqa: S310 - our own http URL
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    @property
+    def metrics_url(self) -> str:
+        """Where /metrics, /healthz and /readyz are."""
+        return f"http://127.0.0.1:{self.backend.health_port}"
+
+
+class LocalWebhook:
+    """An installed chart and its replicas. Use `local_webhook()`."""
+
+    def __init__(self, plane: ControlPlane, values: Path | None) -> None:
+        self._plane = plane
+        self._values = values
+        self.replicas: list[Replica] = []
+        self.url = ""
+
+    def backends(self) -> list[Backend]:
+        return [replica.backend for replica in self.replicas]
+
+    def install(self, port: int) -> None:
+        """Install or upgrade the release so that the API server calls this loopback port."""
+        self.url = f"https://127.0.0.1:{port}"
+        arguments = ["--namespace", NAMESPACE, "--create-namespace", "--set", f"webhook.url={self.url},replicaCount=0"]
+        values = [] if self._values is None else ["--values", str(self._values)]
+        self._plane.helm("upgrade", "--install", RELEASE, CHART, *values, *arguments)
+
+    def add_replica(self, backend: Backend) -> None:
+        """Start one more replica of the installed Deployment."""
+        (deployment,) = self._plane.api.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments")["items"]
+        pod = deployment["spec"]["template"]["spec"]
+        name = f"{RELEASE}-{len(self.replicas)}"
+        replica = Replica(self._plane, name, pod["containers"][0], pod["serviceAccountName"])
+        replica.start(backend)
+        self.replicas.append(replica)
+
+    def is_called(self) -> bool:
+        """Whether the API server asks the webhook about pods in `default`: it denies one that nobody else would."""
+        pod = {
+            "metadata": {
+                "name": "is-the-webhook-called",
+                "annotations": {"scheduling.koordinator.sh/numa-topology-spec": "not JSON"},
+            },
+            "spec": {"containers": [{"name": "main", "image": "none"}]},
+        }
+        try:
+            self._plane.api.create("/api/v1/namespaces/default/pods?dryRun=All", pod)
+        except ApiError as error:
+            return "admission webhook" in error.message
+        return False
+
+    def wait_until_called(self) -> bool:
+        """Wait for `is_called`. False when it stays so: the values may leave the namespace `default` out."""
+        try:
+            return bool(self._plane.wait_for("the first call", self.is_called, CALLED_SECONDS))
+        except NotReadyError:
+            return False
+
+    def remove(self) -> None:
+        """Uninstall the chart and end the replicas."""
+        self._plane.helm("uninstall", RELEASE, "--namespace", NAMESPACE, "--ignore-not-found")
+        for replica in self.replicas:
+            replica.process.ask_to_stop()
+        for replica in self.replicas:
+            replica.process.stop()
+            del self._plane.guests[replica.name]
+
+
+@contextlib.contextmanager
+def local_webhook(plane: ControlPlane, *, replicas: int = 1, values: Path | None = None) -> Iterator[LocalWebhook]:
+    """Install the chart with these values and run its replicas here; on exit uninstall it and end them."""
+    webhook = LocalWebhook(plane, values)
+    with contextlib.ExitStack() as stack:
+        if replicas == 1:
+            stack.callback(webhook.remove)
+
+            def install_and_start(backend: Backend) -> None:
+                webhook.install(backend.port)
+                webhook.add_replica(backend)
+
+            with_free_ports(install_and_start)
+        else:
+            port = stack.enter_context(relay(webhook.backends))
+            stack.callback(webhook.remove)
+            webhook.install(port)
+            for _ in range(replicas):
+                with_free_ports(webhook.add_replica)
+        yield webhook
+
+
+def with_free_ports(start: Callable[[Backend], None]) -> None:
+    """Start something on free ports, and on others should somebody take one of them first."""
+    for _ in range(PORT_ATTEMPTS - 1):
+        try:
+            return start(Backend(free_port(), free_port()))
+        except ProcessEndedError as error:
+            if "address already in use" not in str(error).lower():
+                raise
+    return start(Backend(free_port(), free_port()))
+
+
+def container_environment(container: Mapping[str, Any], pod_name: str) -> dict[str, str]:
+    """A container's environment as the kubelet would make it. Raises `ValueError` for what only a kubelet knows."""
+    downward = {"metadata.name": pod_name, "metadata.namespace": NAMESPACE, "status.podIP": "127.0.0.1"}
+    environment = {}
+    for variable in container.get("env", ()):
+        source = variable.get("valueFrom")
+        field = (source or {}).get("fieldRef", {}).get("fieldPath")
+        if source and field not in downward:
+            raise ValueError(f"{variable['name']}: a local process cannot know {json.dumps(source)}")
+        environment[variable["name"]] = downward[field] if source else variable.get("value", "")
+    return environment
