@@ -6,6 +6,7 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import Any
 
+from webhook.model.fields import mapping, mappings
 from webhook.model.resources import NO_RESOURCES, parse_list
 
 
@@ -38,21 +39,21 @@ class PodLevelResources:
 def parse_containers(spec: Mapping[str, Any]) -> tuple[Container, ...]:
     """Init containers and sidecars in their order of start, then the apps; raises UserError."""
     containers = []
-    for index, raw in enumerate(spec.get("initContainers") or ()):
+    for index, raw in enumerate(mappings(spec, "initContainers", "spec.initContainers")):
         kind = ContainerKind.SIDECAR if raw.get("restartPolicy") == "Always" else ContainerKind.INIT
-        containers.append(_container(raw, kind, "initContainers", index))
-    for index, raw in enumerate(spec.get("containers") or ()):
-        containers.append(_container(raw, ContainerKind.APP, "containers", index))
+        containers.append(_container(raw, kind, f"spec.initContainers[{index}]"))
+    for index, raw in enumerate(mappings(spec, "containers", "spec.containers")):
+        containers.append(_container(raw, ContainerKind.APP, f"spec.containers[{index}]"))
     return tuple(containers)
 
 
-def _container(raw: Mapping[str, Any], kind: ContainerKind, field: str, index: int) -> Container:
-    resources = raw.get("resources")
+def _container(raw: Mapping[str, Any], kind: ContainerKind, path: str) -> Container:
+    resources = mapping(raw, "resources", f"{path}.resources")
     name = raw.get("name", "")
     if not resources:
         return Container(name, kind, NO_RESOURCES, NO_RESOURCES)
-    limits = parse_list(resources.get("limits"), f"spec.{field}[{index}].resources.limits")
-    requests = parse_list(resources.get("requests"), f"spec.{field}[{index}].resources.requests")
+    limits = parse_list(resources.get("limits"), f"{path}.resources.limits")
+    requests = parse_list(resources.get("requests"), f"{path}.resources.requests")
     # The API server completes requests from limits before admission; a file on disk has not seen it.
     if not limits.keys() <= requests.keys():
         requests = MappingProxyType({**limits, **requests})

@@ -3,15 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 from webhook.model.errors import UserError
+from webhook.model.fields import NO_FIELDS
 from webhook.model.names import KOORDINATOR_NODE_POLICY_LABEL
 from webhook.model.policy import NUMAPolicy
 from webhook.model.resources import NO_RESOURCES, parse_list
-
-_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +40,10 @@ class Node:
     @classmethod
     def from_object(cls, raw: Mapping[str, Any]) -> "Node":
         """Read a node object; what is unusable goes to `problems`."""
-        metadata: Mapping[str, Any] = raw.get("metadata") or _NOTHING
-        spec: Mapping[str, Any] = raw.get("spec") or _NOTHING
-        status: Mapping[str, Any] = raw.get("status") or _NOTHING
-        labels: Mapping[str, str] = metadata.get("labels") or _NOTHING
+        metadata: Mapping[str, Any] = raw.get("metadata") or NO_FIELDS
+        spec: Mapping[str, Any] = raw.get("spec") or NO_FIELDS
+        status: Mapping[str, Any] = raw.get("status") or NO_FIELDS
+        labels: Mapping[str, str] = metadata.get("labels") or NO_FIELDS
         problems: list[str] = []
         return cls(
             name=metadata.get("name", ""),

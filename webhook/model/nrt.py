@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 from functools import lru_cache
 from sys import intern
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from webhook.model import names
+from webhook.model.fields import NO_FIELDS
 from webhook.model.policy import TOPOLOGY_POLICIES, NUMAPolicy, Scope
 from webhook.model.quantity import QuantityError
 from webhook.model.resources import amount
@@ -28,7 +28,6 @@ MAX_NUMA_NODES: Final = 1024
 _MAX_COST = 2**15 - 1  # distances are packed as int16; ACPI's own are bytes
 _ZONE_NAME = re.compile(r"(?:numa-)?(?:node-)?(\d{1,4})", re.ASCII)
 _INTEGER = re.compile(r"[+-]?\d{1,18}", re.ASCII)
-_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class Publisher(Enum):
@@ -89,12 +88,12 @@ class NodeTopology:
     @classmethod
     def from_object(cls, raw: Mapping[str, Any]) -> "NodeTopology":
         """Read a NodeResourceTopology object of any version."""
-        metadata: Mapping[str, Any] = raw.get("metadata") or _NOTHING
+        metadata: Mapping[str, Any] = raw.get("metadata") or NO_FIELDS
         problems: list[str] = []
         config = _Config(problems)
         config.read_topology_policies(raw.get("topologyPolicies") or ())
         config.read_attributes(raw.get("attributes") or ())
-        annotations: Mapping[str, str] = metadata.get("annotations") or _NOTHING
+        annotations: Mapping[str, str] = metadata.get("annotations") or NO_FIELDS
         return cls(
             node=metadata.get("name", ""),
             policy=config.policy,
@@ -104,7 +103,7 @@ class NodeTopology:
             zones=_zones(raw, problems),
             fingerprint=config.fingerprint or annotations.get(names.PODS_FINGERPRINT_ANNOTATION),
             fingerprint_method=config.fingerprint_method,
-            publisher=_publisher(metadata.get("labels") or _NOTHING, annotations),
+            publisher=_publisher(metadata.get("labels") or NO_FIELDS, annotations),
             resource_version=metadata.get("resourceVersion", ""),
             problems=tuple(problems),
         )

@@ -2,17 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 from webhook.model.containers import Container, ContainerKind, PodLevelResources, parse_containers
+from webhook.model.fields import mapping, mappings
 from webhook.model.pod_resources import QoS, container_requests, effective_requests, pod_level_resources, qos_class
 from webhook.model.resident import ResidentPod
 from webhook.model.resources import parse_list
 
 __all__ = ["Container", "ContainerKind", "Owner", "Pod", "PodLevelResources", "QoS", "ResidentPod"]
-
-_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +67,8 @@ class Pod:
     @classmethod
     def from_object(cls, raw: Mapping[str, Any]) -> "Pod":
         """Read a pod object; raises UserError with the path of what is wrong."""
-        metadata: Mapping[str, Any] = raw.get("metadata") or _NOTHING
-        spec: Mapping[str, Any] = raw.get("spec") or _NOTHING
+        metadata = mapping(raw, "metadata", "metadata")
+        spec = mapping(raw, "spec", "spec")
         containers = parse_containers(spec)
         together = container_requests(containers)
         pod_level = pod_level_resources(spec, together)
@@ -79,21 +77,23 @@ class Pod:
             namespace=metadata.get("namespace", ""),
             name=metadata.get("name", ""),
             uid=metadata.get("uid", ""),
-            labels=metadata.get("labels") or _NOTHING,
-            annotations=metadata.get("annotations") or _NOTHING,
+            labels=mapping(metadata, "labels", "metadata.labels"),
+            annotations=mapping(metadata, "annotations", "metadata.annotations"),
             containers=containers,
             overhead=overhead,
             pod_level=pod_level,
             qos=qos_class(containers, pod_level),
             requests=effective_requests(together, pod_level, overhead),
             node_name=spec.get("nodeName") or "",
-            phase=(raw.get("status") or _NOTHING).get("phase", ""),
-            node_selector=spec.get("nodeSelector") or _NOTHING,
+            phase=mapping(raw, "status", "status").get("phase", ""),
+            node_selector=mapping(spec, "nodeSelector", "spec.nodeSelector"),
             required_terms=_required_terms(spec),
-            tolerations=tuple(spec.get("tolerations") or ()),
+            tolerations=tuple(mappings(spec, "tolerations", "spec.tolerations")),
             scheduler_name=spec.get("schedulerName", "default-scheduler"),
-            scheduling_gates=tuple(gate["name"] for gate in spec.get("schedulingGates") or ()),
-            owners=tuple(map(_owner, metadata.get("ownerReferences") or ())),
+            scheduling_gates=tuple(
+                gate.get("name", "") for gate in mappings(spec, "schedulingGates", "spec.schedulingGates")
+            ),
+            owners=tuple(map(_owner, mappings(metadata, "ownerReferences", "metadata.ownerReferences"))),
             priority=spec.get("priority") or 0,
             deleting="deletionTimestamp" in metadata,
             created=metadata.get("creationTimestamp") or "",
@@ -101,11 +101,13 @@ class Pod:
 
 
 def _required_terms(spec: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...] | None:
-    affinity = spec.get("affinity")
-    if not affinity:
-        return None
-    required = (affinity.get("nodeAffinity") or _NOTHING).get("requiredDuringSchedulingIgnoredDuringExecution")
-    return None if required is None else tuple(required.get("nodeSelectorTerms") or ())
+    path = "spec.affinity"
+    for field in ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"):
+        if spec.get(field) is None:
+            return None
+        path = f"{path}.{field}" if field != "affinity" else path
+        spec = mapping(spec, field, path)
+    return tuple(mappings(spec, "nodeSelectorTerms", f"{path}.nodeSelectorTerms"))
 
 
 def _owner(raw: Mapping[str, Any]) -> Owner:

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from webhook.model.containers import Container, ContainerKind, PodLevelResources
+from webhook.model.fields import mapping
 from webhook.model.resources import CPU, MAX_AMOUNT, MEMORY, is_hugepages, parse_list
 
 
@@ -27,7 +28,7 @@ def pod_level_resources(spec: Mapping[str, Any], containers: Mapping[str, int]) 
     `containers`: the requests of the containers together. Where the pod has limits, a missing request is what the
     containers ask for (not for huge pages, which cannot be overcommitted), else the limit.
     """
-    raw = spec.get("resources")
+    raw = mapping(spec, "resources", "spec.resources")
     if not raw:
         return None
     requests = parse_list(raw.get("requests"), "spec.resources.requests")

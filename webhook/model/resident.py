@@ -4,19 +4,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from sys import intern
-from types import MappingProxyType
 from typing import Any, Final
 
 from webhook.model.containers import Container, parse_containers
 from webhook.model.errors import UserError
+from webhook.model.fields import NO_FIELDS
 from webhook.model.hint import NUMAHint, NUMANodeAmounts, parse_resource_status
 from webhook.model.intent import NO_INTENT, NUMAIntent, parse_numa_intent
 from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC, RESOURCE_STATUS
-from webhook.model.pod_resources import QoS, container_requests, effective_requests, pod_level_resources, qos_class
+from webhook.model.pod_resources import QoS, effective_requests, pod_level_resources, qos_class
 from webhook.model.policy import Exclusive, NUMAPolicy
+from webhook.model.resize import held_requests
 from webhook.model.resources import is_device, parse_list
 
-_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _TERMINAL_PHASES: Final = frozenset({"Succeeded", "Failed"})
 
 
@@ -58,10 +58,11 @@ class ResidentPod:
         """Read a pod object; raises UserError if its resources are unreadable. Broken annotations count as absent."""
         metadata: Mapping[str, Any] = raw["metadata"]
         spec: Mapping[str, Any] = raw["spec"]
-        annotations: Mapping[str, str] = metadata.get("annotations") or _NOTHING
+        annotations: Mapping[str, str] = metadata.get("annotations") or NO_FIELDS
         node = intern(spec.get("nodeName") or "")
         containers = parse_containers(spec)
-        together = container_requests(containers)
+        status: Mapping[str, Any] = raw.get("status") or NO_FIELDS
+        together = held_requests(containers, status)
         pod_level = pod_level_resources(spec, together)
         qos = qos_class(containers, pod_level)
         intent = _intent(annotations.get(NUMA_TOPOLOGY_SPEC), annotations.get(RESOURCE_SPEC))
@@ -75,7 +76,7 @@ class ResidentPod:
             exclusive=intent.exclusive,
             hint=_hint(annotations, node),
             exclusive_resources=_has_exclusive_resources(containers, qos),
-            terminal=(raw.get("status") or _NOTHING).get("phase") in _TERMINAL_PHASES,
+            terminal=status.get("phase") in _TERMINAL_PHASES,
             deleting="deletionTimestamp" in metadata,
         )
 

@@ -9,13 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from http import HTTPStatus
-from types import MappingProxyType
 from typing import Any, Final
 
 from webhook.model.errors import Malfunction
+from webhook.model.fields import NO_FIELDS
 
 _API_VERSION: Final = "admission.k8s.io/v1"
-_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class Operation(StrEnum):
@@ -57,7 +56,7 @@ class AdmissionRequest:
     dry_run: bool
 
     @classmethod
-    def from_object(cls, raw: object) -> "AdmissionRequest":
+    def from_object(cls, raw: Any) -> "AdmissionRequest":
         """Read an AdmissionReview; raises Malfunction if it is none: only a wrong caller sends such a thing."""
         if not isinstance(raw, Mapping) or raw.get("kind") != "AdmissionReview":
             raise Malfunction("the body is no AdmissionReview")
@@ -68,20 +67,20 @@ class AdmissionRequest:
             raise Malfunction("the AdmissionReview has no request with a uid")
         if request.get("operation") not in set(Operation):
             raise Malfunction(f"the AdmissionReview asks for the unknown operation {request.get('operation')!r}")
-        kind = request.get("kind") or _NOTHING
-        user = request.get("userInfo") or _NOTHING
+        kind = request.get("kind") or NO_FIELDS
+        user = request.get("userInfo") or NO_FIELDS
         return cls(
             uid=request["uid"],
             group=kind.get("group", ""),
             version=kind.get("version", ""),
             kind=kind.get("kind", ""),
-            resource=(request.get("resource") or _NOTHING).get("resource", ""),
+            resource=(request.get("resource") or NO_FIELDS).get("resource", ""),
             sub_resource=request.get("subResource") or "",
             operation=Operation(request["operation"]),
             namespace=request.get("namespace") or "",
             name=request.get("name") or "",
-            object=request.get("object") or _NOTHING,
-            old_object=request.get("oldObject") or _NOTHING,
+            object=request.get("object") or NO_FIELDS,
+            old_object=request.get("oldObject") or NO_FIELDS,
             user=User(user.get("username", ""), tuple(user.get("groups") or ())),
             dry_run=request.get("dryRun") is True,
         )

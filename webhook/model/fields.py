@@ -1,0 +1,32 @@
+"""Fields of an object that a person may have written by hand: absent and null are empty, the wrong shape is a fault."""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+from webhook.model.errors import UserError
+
+NO_FIELDS: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+def mapping(raw: Mapping[str, Any], name: str, path: str) -> Mapping[str, Any]:
+    """The object in field `name`; `path` is the field's own; raises UserError."""
+    value = raw.get(name)
+    if not value:
+        return NO_FIELDS
+    if not isinstance(value, Mapping):
+        raise UserError(path, f"must be an object, not {value!r}.")
+    return value
+
+
+def mappings(raw: Mapping[str, Any], name: str, path: str) -> Sequence[Mapping[str, Any]]:
+    """The list of objects in field `name`; `path` is the field's own; raises UserError."""
+    value = raw.get(name)
+    if not value:
+        return ()
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        raise UserError(path, f"must be a list, not {value!r}.")
+    for index, entry in enumerate(value):
+        if not isinstance(entry, Mapping):
+            raise UserError(f"{path}[{index}]", f"must be an object, not {entry!r}.")
+    return value
