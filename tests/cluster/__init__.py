@@ -9,5 +9,5 @@ How the parts lean on each other, lowest first:
     nodes                machines as objects: Node and NodeResourceTopology
     relay, webhook_process            the chart's Deployment as local processes
     up, __main__         the same in the foreground: python -m tests.cluster up
-    conftest             the same as pytest fixtures
+    fixtures             the same as pytest fixtures, a plugin that tests/conftest.py loads
 """

@@ -1,4 +1,4 @@
-"""Fixtures on the real control plane. Everything under this folder is marked `cluster`.
+"""Fixtures on the real control plane. What uses one of them, and everything in this folder, is marked `cluster`.
 
 The programs are built (or found) before the first test, with their progress on the terminal; the control plane starts
 with the first test that asks for it and serves the whole session. When a test that used it fails, the report holds the
@@ -29,14 +29,13 @@ ASSETS: pytest.StashKey[Mapping[str, Path]] = pytest.StashKey()
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark before pytest applies `-m`."""
     for item in items:
-        if HERE in item.path.parents:
+        if HERE in item.path.parents or _needs_programs(item):
             item.add_marker("cluster")
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Find or build the programs now: minutes inside a fixture would be silent and run into the test's time limit."""
-    wanted = any("control_plane" in getattr(item, "fixturenames", ()) for item in session.items)
-    if not wanted or session.config.option.collectonly:
+    if session.config.option.collectonly or not any(map(_needs_programs, session.items)):
         return
     terminal = session.config.get_terminal_writer()
     session.config.stash[ASSETS] = find_assets(lambda line: terminal.line(line, flush=True))
@@ -51,10 +50,20 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
+def _needs_programs(item: pytest.Item) -> bool:
+    return not {"control_plane", "programs"}.isdisjoint(getattr(item, "fixturenames", ()))
+
+
 @pytest.fixture(scope="session")
-def control_plane(pytestconfig: pytest.Config) -> Iterator[ControlPlane]:
+def programs(pytestconfig: pytest.Config) -> Mapping[str, Path]:
+    """The path of every program of the control plane, kubectl and helm by its name."""
+    return pytestconfig.stash[ASSETS]
+
+
+@pytest.fixture(scope="session")
+def control_plane(programs: Mapping[str, Path]) -> Iterator[ControlPlane]:
     """A control plane for the session, with the CRDs of crds/ installed."""
-    with ControlPlane.start(pytestconfig.stash[ASSETS]) as plane:
+    with ControlPlane.start(programs) as plane:
         plane.install_crds()
         yield plane
 
