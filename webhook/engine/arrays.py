@@ -4,7 +4,7 @@ Amounts are int64, cpu in millicores, every other resource in bytes or pieces. A
 resource (R), zone (Z: a node's NUMA nodes packed ascending by id; a position is not an id), node (N).
 """
 
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,3 +23,26 @@ NO_ZONE: Final = -1
 """The NUMA id at a position the node does not have."""
 UNKNOWN_DISTANCE: Final = 255
 """Distance of NUMA nodes that nobody published, as upstream assumes (ACPI's SLIT: unreachable)."""
+
+Array = TypeVar("Array", bound=npt.NDArray[Any])
+
+
+def read_only(array: Array) -> Array:
+    """The same memory, not to be written through this name."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def gather(plane: Amounts, zones: npt.NDArray[np.intp]) -> Amounts:
+    """The amount at one position of each node: int64 [node].
+
+    plane: int64 [zone, node], contiguous along the nodes; zones: intp [node], each within the plane's zones.
+    Several times faster than `plane[zones, arange]`: one flat index, no checks but one.
+    """
+    stride = plane.strides[0] // plane.itemsize
+    nodes = plane.shape[1]
+    flat = np.lib.stride_tricks.as_strided(
+        plane, ((plane.shape[0] - 1) * stride + nodes,), (plane.itemsize,), writeable=False
+    )
+    return flat.take(zones * stride + np.arange(nodes), mode="clip")

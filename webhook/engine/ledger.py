@@ -12,18 +12,18 @@ comes back under another index keeps its reservations.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
 from webhook.engine.changes import ChangeLog
-from webhook.engine.resource_index import PODS
+from webhook.engine.overlay import Overlay, OverlayCache
+from webhook.engine.snapshot import Snapshot
+from webhook.engine.sums import NodeSums, NumaAmounts
 from webhook.model.policy import NUMAPolicy
+from webhook.model.resources import PODS
 
-NumaAmounts = Mapping[int, Mapping[str, int]]
-"""NUMA id -> resource -> amount in engine units."""
-
-_NOTHING: Final[Mapping[int, Mapping[str, int]]] = MappingProxyType({})
+_NO_NUMA: Final[NumaAmounts] = MappingProxyType({})
 _NO_REQUESTS: Final[Mapping[str, int]] = MappingProxyType({})
 
 
@@ -32,50 +32,44 @@ class Reservation:
     """What one pod was promised on one node and the cluster does not show yet."""
 
     pod: str
+    """namespace/name."""
     node: str
     numa: NumaAmounts
+    """Empty once the node's NRT counts the pod."""
     requests: Mapping[str, int]
-    """The pod's requests on the node as a whole, `pods` among them; empty once the node's pods include it."""
+    """The pod's requests on the node as a whole, itself among them as "pods"; empty once the node's pods include it."""
     policy: NUMAPolicy | None
     firm: bool
     expires: float | None
-    """When it is to be looked at again, None = never by itself."""
-
-
-@dataclass(slots=True)
-class NodeSums:
-    """All that is reserved on one node."""
-
-    numa: dict[int, dict[str, int]] = field(default_factory=dict)
-    requests: dict[str, int] = field(default_factory=dict)
-    single: dict[int, int] = field(default_factory=dict)
-    """NUMA id -> number of pods with policy SingleNUMANode."""
-    multi: dict[int, int] = field(default_factory=dict)
-    """NUMA id -> number of pods over several NUMA nodes."""
-
-    def __bool__(self) -> bool:
-        return bool(self.numa or self.requests or self.single or self.multi)
+    """When it is to be looked at again; None = never by itself."""
 
 
 class Ledger:
     """All reservations. `View(snapshot, ledger)` lays them over a snapshot."""
 
     def __init__(self) -> None:
-        self.changes: ChangeLog[str] = ChangeLog()
-        """Names of the nodes whose reservations changed; its version is the ledger's."""
-        self.sums: dict[str, NodeSums] = {}
-        """Node name -> what is reserved there; nodes without reservations have no entry."""
         self._reservations: dict[str, Reservation] = {}
+        self._sums: dict[str, NodeSums] = {}
+        self._changed: ChangeLog[str] = ChangeLog()
+        self._overlays = OverlayCache(self._sums, self._changed)
 
     def __len__(self) -> int:
         return len(self._reservations)
 
     def __iter__(self) -> Iterator[Reservation]:
-        return iter(self._reservations.values())
+        return iter(tuple(self._reservations.values()))
 
     def get(self, pod: str) -> Reservation | None:
         """The reservation of the pod `namespace/name`, if it has one."""
         return self._reservations.get(pod)
+
+    def sums(self, node: str) -> NodeSums:
+        """All that is reserved on the node; not to be changed."""
+        return self._sums.get(node) or NodeSums()
+
+    def overlay(self, snapshot: Snapshot) -> Overlay | None:
+        """The reservations laid over the snapshot; None if there are none."""
+        return self._overlays.over(snapshot) if self._sums else None
 
     def reserve(
         self,
@@ -88,10 +82,14 @@ class Ledger:
         firm: bool = False,
         expires: float | None = None,
     ) -> None:
-        """Promise the amounts to the pod, in place of whatever it was promised before. `pods` is added to `requests`."""
-        self.release(pod)
-        kept = {zone: dict(amounts) for zone, amounts in numa.items()}
-        self._put(Reservation(pod, node, kept, {**requests, PODS: 1}, policy, firm, expires))
+        """Promise the amounts to the pod, in place of whatever it was promised before.
+
+        numa: NUMA id -> resource -> amount; requests: what the scheduler counts on the node ("pods" is added here).
+        policy: the pod's own policy, which decides how it counts for exclusivity.
+        """
+        self._take(pod)
+        amounts = {zone: dict(resources) for zone, resources in numa.items()}
+        self._put(Reservation(pod, node, amounts, {**requests, PODS: 1}, policy, firm, expires))
 
     def firm_up(self, pod: str, expires: float | None = None) -> bool:
         """Make a tentative reservation firm, with a new time to look at it; False if the pod has none."""
@@ -106,25 +104,21 @@ class Ledger:
         return self._take(pod) is not None
 
     def release_numa(self, pod: str) -> bool:
-        """The node's NRT counts the pod now: take back the NUMA half; False if the pod has no reservation."""
+        """The node's NRT counts the pod now: take back the NUMA half; False if nothing was reserved."""
         reservation = self._take(pod)
-        if reservation is None:
-            return False
-        if reservation.requests:
-            self._put(replace(reservation, numa=_NOTHING))
-        return True
+        if reservation is not None and reservation.requests:
+            self._put(replace(reservation, numa=_NO_NUMA))
+        return reservation is not None
 
     def release_node(self, pod: str) -> bool:
-        """The node's pods include the pod now: take back the node's half; False if the pod has no reservation."""
+        """The node's pods include the pod now: take back the node's half; False if nothing was reserved."""
         reservation = self._take(pod)
-        if reservation is None:
-            return False
-        if reservation.numa:
+        if reservation is not None and reservation.numa:
             self._put(replace(reservation, requests=_NO_REQUESTS))
-        return True
+        return reservation is not None
 
     def expired(self, now: float) -> tuple[Reservation, ...]:
-        """Reservations whose time is up at `now`, in the order they were made."""
+        """The reservations whose time is up at `now`, in the order they were made."""
         return tuple(
             reservation
             for reservation in self._reservations.values()
@@ -133,55 +127,17 @@ class Ledger:
 
     def _put(self, reservation: Reservation) -> None:
         self._reservations[reservation.pod] = reservation
-        self._add(reservation, 1)
+        self._count(reservation, 1)
 
     def _take(self, pod: str) -> Reservation | None:
         reservation = self._reservations.pop(pod, None)
         if reservation is not None:
-            self._add(reservation, -1)
+            self._count(reservation, -1)
         return reservation
 
-    def _add(self, reservation: Reservation, sign: int) -> None:
-        sums = self.sums.setdefault(reservation.node, NodeSums())
-        for zone, amounts in reservation.numa.items():
-            zone_sums = sums.numa.setdefault(zone, {})
-            add_amounts(zone_sums, amounts, sign)
-            if not zone_sums:
-                del sums.numa[zone]
-        add_amounts(sums.requests, reservation.requests, sign)
-        add_residents(sums.single, sums.multi, reservation.policy, reservation.numa, sign)
+    def _count(self, reservation: Reservation, sign: int) -> None:
+        sums = self._sums.setdefault(reservation.node, NodeSums())
+        sums.add(reservation.numa, reservation.requests, reservation.policy, sign)
         if not sums:
-            del self.sums[reservation.node]
-        self.changes.append((reservation.node,))
-
-
-def add_amounts(sums: dict[str, int], amounts: Mapping[str, int], sign: int) -> None:
-    """Add the amounts (sign 1) or take them back (sign -1). A sum of zero has no entry."""
-    for resource, amount in amounts.items():
-        total = sums.get(resource, 0) + sign * amount
-        if total:
-            sums[resource] = total
-        else:
-            sums.pop(resource, None)
-
-
-def add_residents(
-    single: dict[int, int], multi: dict[int, int], policy: NUMAPolicy | None, zones: Mapping[int, object], sign: int
-) -> None:
-    """Count a pod in (sign 1) or out (-1) of the NUMA nodes it lives in, by its policy and not by its cpuset.
-
-    A SingleNUMANode pod counts as `single`; any other pod as `multi` if it spans several NUMA nodes, else not at all.
-    """
-    counts = single if policy is NUMAPolicy.SINGLE_NUMA_NODE else multi if len(zones) > 1 else None
-    if counts is not None:
-        add_amounts_by_zone(counts, zones, sign)
-
-
-def add_amounts_by_zone(counts: dict[int, int], zones: Mapping[int, object], sign: int) -> None:
-    """Count one pod in or out of each of the NUMA nodes. A count of zero has no entry."""
-    for zone in zones:
-        count = counts.get(zone, 0) + sign
-        if count:
-            counts[zone] = count
-        else:
-            counts.pop(zone, None)
+            del self._sums[reservation.node]
+        self._changed.append((reservation.node,))

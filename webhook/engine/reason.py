@@ -5,7 +5,7 @@ The order of the members is the order of the checks: a node's reason is the firs
 
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ class Reason(IntEnum):
     code: str
     phrase: str
 
-    def __new__(cls, value: int, code: str, phrase: str) -> "Reason":
+    def __new__(cls, value: int, code: str, phrase: str) -> Self:  # noqa: D102
         member = int.__new__(cls, value)
         member._value_ = value
         member.code = code

@@ -1,37 +1,31 @@
 """Dense numbers for resource names: the row of a resource in every array of the engine."""
 
-from collections.abc import Iterator
-
-PODS = "pods"
-"""The resource whose amount is the number of pods."""
+from collections.abc import Iterable, Iterator
 
 
 class ResourceIndex:
-    """Resource name -> row. Rows are only ever added, so a row once given stays valid for every later snapshot."""
+    """Resource name -> row, immutable. A longer index keeps the rows of the shorter one it was made from."""
 
-    __slots__ = ("_names", "_rows")
+    __slots__ = ("_rows", "names")
 
-    def __init__(self) -> None:
-        self._names: list[str] = []
-        self._rows: dict[str, int] = {}
-
-    def row(self, name: str) -> int:
-        """The row of the resource, given now if it is new."""
-        row = self._rows.setdefault(name, len(self._names))
-        if row == len(self._names):
-            self._names.append(name)
-        return row
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self.names = tuple(names)
+        """[R] the resource of each row."""
+        self._rows = {name: row for row, name in enumerate(self.names)}
 
     def find(self, name: str) -> int:
         """The row of the resource, -1 if no node or NUMA node has ever named it."""
         return self._rows.get(name, -1)
 
-    def name(self, row: int) -> str:
-        """The resource of a row."""
-        return self._names[row]
+    def with_names(self, names: Iterable[str]) -> "ResourceIndex":
+        """A longer index: the rows of this one, and one for each name it lacks."""
+        return ResourceIndex(dict.fromkeys((*self.names, *names)))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._rows
 
     def __len__(self) -> int:
-        return len(self._names)
+        return len(self.names)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
+        return iter(self.names)

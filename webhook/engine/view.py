@@ -1,47 +1,73 @@
-"""What is free at the moment of one decision: a snapshot with the ledger's reservations laid over it.
+"""What is free at the moment of one decision: a snapshot with the ledger's reservations laid over it."""
 
-Life of an overlay:
-1. While nothing is reserved there is none: a view reads the snapshot's own arrays.
-2. With the first reservation, the four arrays that reservations touch are copied once.
-3. From view to view only the nodes that changed (in the snapshot or in the ledger) are written again.
-A view never changes: an overlay that some view still holds is copied before it is written.
-"""
-
-from weakref import WeakKeyDictionary, ref
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from webhook.engine.arrays import UNLISTED, Amounts, Counts
-from webhook.engine.changes import ChangeLog
-from webhook.engine.ledger import Ledger, NodeSums
+from webhook.engine.arrays import Amounts, Bools, Counts
+from webhook.engine.ledger import Ledger
 from webhook.engine.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from webhook.engine.overlay import Overlay
 
 
 class View:
-    """Free amounts: the snapshot's, minus what the ledger reserves. Read-only, and stays as it is."""
+    """Free amounts: the snapshot's, minus what the ledger reserves. Read-only, and stays as it is while held."""
 
-    __slots__ = ("__weakref__", "_overlay", "snapshot")
+    __slots__ = ("_source", "snapshot")
 
     def __init__(self, snapshot: Snapshot, ledger: Ledger | None = None) -> None:
         self.snapshot = snapshot
-        self._overlay = _overlay(snapshot, ledger) if ledger else None
+        overlay = None if ledger is None else ledger.overlay(snapshot)
+        self._source: Snapshot | Overlay = snapshot if overlay is None else overlay
 
     def free(self, row: int) -> Amounts:
-        """int64 [zone, node]: free in each NUMA node; -1 = it does not list the resource; never negative otherwise."""
-        source = self.snapshot if self._overlay is None else self._overlay
-        return source.available[row]
+        """int64 [zone, node]: free in each NUMA node; -1 = it does not list the resource, otherwise never negative."""
+        plane: Amounts = self._source.available[row]
+        return plane
 
     def node_free(self, row: int) -> Amounts:
-        """int64 [node]: free on the node as a whole: allocatable minus requests; negative if over-committed."""
-        source = self.snapshot if self._overlay is None else self._overlay
-        return source.node_free[row]
+        """int64 [node]: allocatable minus requests and reservations; negative if over-committed."""
+        amounts: Amounts = self._source.node_free[row]
+        return amounts
 
     @property
     def single_residents(self) -> Counts:
-        """int32 [zone, node]: pods with policy SingleNUMANode in the NUMA node, reserved ones included."""
-        return (self.snapshot if self._overlay is None else self._overlay).single_residents
+        """int32 [zone, node]: pods with policy SingleNUMANode in the NUMA node, promised ones included."""
+        return self._source.single_residents
 
     @property
     def multi_residents(self) -> Counts:
-        """int32 [zone, node]: pods over several NUMA nodes, this one among them, reserved ones included."""
-        return (self.snapshot if self._overlay is None else self._overlay).multi_residents
+        """int32 [zone, node]: pods over several NUMA nodes, this one among them, promised ones included."""
+        return self._source.multi_residents
+
+    def without(self, closed: Bools) -> "View":
+        """The same view with nothing free in the closed NUMA nodes. closed: bool [zone, node]."""
+        return _ViewWithout(self, closed)
+
+
+class _ViewWithout(View):
+    """A view some of whose NUMA nodes have nothing free."""
+
+    __slots__ = ("_closed", "_view")
+
+    def __init__(self, view: View, closed: Bools) -> None:
+        super().__init__(view.snapshot)
+        self._view = view
+        self._closed = closed
+
+    def free(self, row: int) -> Amounts:
+        plane = self._view.free(row)
+        return np.where(self._closed, np.minimum(plane, 0), plane)
+
+    def node_free(self, row: int) -> Amounts:
+        return self._view.node_free(row)
+
+    @property
+    def single_residents(self) -> Counts:
+        return self._view.single_residents
+
+    @property
+    def multi_residents(self) -> Counts:
+        return self._view.multi_residents

@@ -1,0 +1,58 @@
+"""Sums of what pods hold on one node, per NUMA node and for the node as a whole: exact, and exactly undone.
+
+Used for the pods that live on a node (state) and for those that are promised a place there (ledger).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from webhook.model.policy import NUMAPolicy
+
+NumaAmounts = Mapping[int, Mapping[str, int]]
+"""NUMA id -> resource -> amount in engine units."""
+
+Key = TypeVar("Key", int, str)
+
+
+@dataclass(slots=True)
+class NodeSums:
+    """What pods hold on one node. A sum of zero has no entry, so equal holdings compare equal."""
+
+    numa: dict[int, dict[str, int]] = field(default_factory=dict)
+    """NUMA id -> resource -> amount."""
+    requests: dict[str, int] = field(default_factory=dict)
+    """Resource -> amount on the node as a whole; "pods" counts the pods."""
+    single: dict[int, int] = field(default_factory=dict)
+    """NUMA id -> number of pods with policy SingleNUMANode."""
+    multi: dict[int, int] = field(default_factory=dict)
+    """NUMA id -> number of pods that span several NUMA nodes, this one among them."""
+
+    def __bool__(self) -> bool:
+        return bool(self.numa or self.requests or self.single or self.multi)
+
+    def add(self, numa: NumaAmounts, requests: Mapping[str, int], policy: NUMAPolicy | None, sign: int) -> None:
+        """Count one pod in (sign 1) or out (sign -1).
+
+        Whether it counts as single or multi goes by its policy, not by its cpuset: pods in a NUMA node's shared pool
+        have none, and upstream's exclusivity does not see them for that reason.
+        """
+        for zone, amounts in numa.items():
+            sums = self.numa.setdefault(zone, {})
+            _add(sums, amounts.items(), sign)
+            if not sums:
+                del self.numa[zone]
+        _add(self.requests, requests.items(), sign)
+        if policy is NUMAPolicy.SINGLE_NUMA_NODE:
+            _add(self.single, ((zone, 1) for zone in numa), sign)
+        elif len(numa) > 1:
+            _add(self.multi, ((zone, 1) for zone in numa), sign)
+
+
+def _add(sums: dict[Key, int], amounts: Iterable[tuple[Key, int]], sign: int) -> None:
+    for key, amount in amounts:
+        total = sums.get(key, 0) + sign * amount
+        if total:
+            sums[key] = total
+        else:
+            sums.pop(key, None)
