@@ -1,0 +1,74 @@
+"""`python -m tests.cluster up`: what it prints, when it is ready, and that it leaves nothing behind."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cluster.test_control_plane import pod, programs_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+ROOT = Path(__file__).parents[2]
+
+
+@contextlib.contextmanager
+def up(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], Path]]:
+    """`up` in a process of its own, and the kubeconfig of its READY line."""
+    argv = [sys.executable, "-m", "tests.cluster", "up", *arguments]
+    with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            line = process.stdout.readline()
+            assert line.startswith("READY kubeconfig="), process.communicate(timeout=60)[1]
+            yield process, Path(line.removeprefix("READY kubeconfig=").strip())
+        finally:
+            process.terminate()
+            process.communicate(timeout=60)
+
+
+@pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_pods_can_be_created_once_it_is_ready_and_a_signal_ends_everything(
+    number: signal.Signals, exit_code: int, programs: Mapping[str, Path]
+) -> None:
+    with up("--nodes", "2", "--zones", "4") as (process, kubeconfig):
+
+        def kubectl(*arguments: str, stdin: str = "") -> str:
+            argv = [str(programs["kubectl"]), "--kubeconfig", str(kubeconfig), *arguments]
+            return subprocess.run(argv, input=stdin, capture_output=True, text=True, check=True).stdout
+
+        kubectl("create", "-f", "-", stdin=json.dumps(pod("p", cpu="1")))
+        assert kubectl("get", "nodes,noderesourcetopologies", "-o", "name").split() == [
+            "node/node-0000",
+            "node/node-0001",
+            "noderesourcetopology.topology.node.k8s.io/node-0000",
+            "noderesourcetopology.topology.node.k8s.io/node-0001",
+        ]
+        assert len(programs_of(str(kubeconfig.parent))) >= 4
+        process.send_signal(number)
+        assert process.wait(60) == exit_code
+        assert programs_of(str(kubeconfig.parent)) == []
+        assert not kubeconfig.parent.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--replicas", "0"], "0 is less than 1"),
+        (["--nodes", "-1"], "-1 is less than 0"),
+        (["--values", "none.yaml"], "there is no file none.yaml"),
+    ],
+)
+def test_wrong_use_is_told_before_anything_starts(arguments: list[str], message: str) -> None:
+    argv = [sys.executable, "-m", "tests.cluster", "up", *arguments]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False, timeout=30)
+    assert done.returncode == 2
+    assert message in done.stderr
