@@ -14,7 +14,7 @@ def mapping(raw: Mapping[str, Any], name: str, path: str) -> Mapping[str, Any]:
     value = raw.get(name)
     if not value:
         return NO_FIELDS
-    if not isinstance(value, Mapping):
+    if not isinstance(value, dict):
         raise UserError(path, f"must be an object, not {value!r}.")
     return value
 
@@ -24,9 +24,9 @@ def mappings(raw: Mapping[str, Any], name: str, path: str) -> Sequence[Mapping[s
     value = raw.get(name)
     if not value:
         return ()
-    if not isinstance(value, Sequence) or isinstance(value, str):
+    if not isinstance(value, list):
         raise UserError(path, f"must be a list, not {value!r}.")
     for index, entry in enumerate(value):
-        if not isinstance(entry, Mapping):
+        if not isinstance(entry, dict):
             raise UserError(f"{path}[{index}]", f"must be an object, not {entry!r}.")
     return value

@@ -33,7 +33,7 @@ class Node:
     """False if the node says that it is not ready; a node that says nothing is taken as ready."""
     allocatable: Mapping[str, int]
     policy_label: NUMAPolicy | None
-    """Koordinator's label `node.koordinator.sh/numa-topology-policy`, None if absent, empty or unknown."""
+    """Koordinator's label `node.koordinator.sh/numa-topology-policy`; None if absent, empty or unknown."""
     problems: tuple[str, ...] = ()
     """What could not be read, in sentences for a log."""
 
@@ -85,10 +85,10 @@ def _policy_label(labels: Mapping[str, str], problems: list[str]) -> NUMAPolicy 
     text = labels.get(KOORDINATOR_NODE_POLICY_LABEL)
     if not text:
         return None
-    policy = NUMAPolicy.from_koordinator(text)
+    policy = NUMAPolicy.NONE if text == "None" else NUMAPolicy.from_koordinator(text)
     if policy is None:
         problems.append(
             f"label {KOORDINATOR_NODE_POLICY_LABEL}={text} is ignored: "
-            "the values are SingleNUMANode, Restricted and BestEffort"
+            "the values are SingleNUMANode, Restricted, BestEffort and None"
         )
     return policy

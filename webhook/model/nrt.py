@@ -7,27 +7,30 @@ configuration wins), resource-topology-exporter, node-feature-discovery and koor
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from enum import Enum, StrEnum
+from enum import Enum
 from functools import lru_cache
 from sys import intern
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from webhook.model import names
 from webhook.model.fields import NO_FIELDS
-from webhook.model.policy import TOPOLOGY_POLICIES, NUMAPolicy, Scope
+from webhook.model.policy import NUMAPolicy, Scope
 from webhook.model.quantity import QuantityError
 from webhook.model.resources import amount
-
-DEFAULT_MAX_NUMA_NODES: Final = 8
-"""The kubelet's own default of max-allowable-numa-nodes."""
-MAX_NUMA_NODES: Final = 1024
-"""The largest number of NUMA nodes Linux is built with (CONFIG_NODES_SHIFT=10); upstream caps there too."""
+from webhook.model.topology_manager import (
+    DEFAULT_MAX_NUMA_NODES,
+    MAX_NUMA_NODES,
+    FingerprintMethod,
+    TopologyManagerConfig,
+)
 
 _MAX_COST = 2**15 - 1  # distances are packed as int16; ACPI's own are bytes
 _ZONE_NAME = re.compile(r"(?:numa-)?(?:node-)?(\d{1,4})", re.ASCII)
-_INTEGER = re.compile(r"[+-]?\d{1,18}", re.ASCII)
+
+
+__all__ = ["FingerprintMethod", "NodeTopology", "Publisher", "Zone", "ZoneResource"]
 
 
 class Publisher(Enum):
@@ -45,15 +48,6 @@ class ZoneResource(NamedTuple):
     capacity: int
     allocatable: int
     available: int
-
-
-class FingerprintMethod(StrEnum):
-    """Which pods of a node an exporter's pod fingerprint counts."""
-
-    ALL = "all"
-    WITH_EXCLUSIVE_RESOURCES = "with-exclusive-resources"
-    """Pods with exclusive CPUs, memory of a NUMA node, or devices of one: resource-topology-exporter's default."""
-    EXCLUDE_TERMINAL = "exclude-terminal"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +84,9 @@ class NodeTopology:
         """Read a NodeResourceTopology object of any version."""
         metadata: Mapping[str, Any] = raw.get("metadata") or NO_FIELDS
         problems: list[str] = []
-        config = _Config(problems)
-        config.read_topology_policies(raw.get("topologyPolicies") or ())
-        config.read_attributes(raw.get("attributes") or ())
+        config = TopologyManagerConfig(problems)
+        config.read_topology_policies(raw.get("topologyPolicies"))
+        config.read_attributes(_entries(raw.get("attributes"), "value", problems))
         annotations: Mapping[str, str] = metadata.get("annotations") or NO_FIELDS
         return cls(
             node=metadata.get("name", ""),
@@ -109,64 +103,6 @@ class NodeTopology:
         )
 
 
-class _Config:
-    """The topology manager's configuration, read field by field; of duplicates the last valid one wins.
-
-    1. Defaults. 2. The first of `topologyPolicies` (deprecated). 3. The top-level attributes in their order.
-    """
-
-    def __init__(self, problems: list[str]) -> None:
-        self.problems = problems
-        self.policy = NUMAPolicy.NONE
-        self.scope = Scope.CONTAINER
-        self.max_numa_nodes = DEFAULT_MAX_NUMA_NODES
-        self.prefer_closest = False
-        self.fingerprint: str | None = None
-        self.fingerprint_method = FingerprintMethod.ALL
-
-    def read_topology_policies(self, policies: Iterable[object]) -> None:
-        for first in policies:
-            if first in TOPOLOGY_POLICIES:
-                self.policy, self.scope = TOPOLOGY_POLICIES[str(first)]
-            else:
-                self.problems.append(
-                    f"topologyPolicies[0] {first!r} is ignored: not one of {', '.join(TOPOLOGY_POLICIES)}"
-                )
-            return
-
-    def read_attributes(self, attributes: Iterable[Mapping[str, Any]]) -> None:
-        for attribute in attributes:
-            name, value = attribute.get("name"), attribute.get("value")
-            if isinstance(value, str) and not self._read(name, value):
-                self.problems.append(f"attribute {name} is ignored: its value {value!r} is not valid")
-
-    def _read(self, name: object, value: str) -> bool:
-        """Whether the attribute is unknown, and so none of ours, or could be read."""
-        match name:
-            case names.ATTRIBUTE_POLICY:
-                if (policy := NUMAPolicy.from_kubelet(value)) is None:
-                    return False
-                self.policy = policy
-            case names.ATTRIBUTE_SCOPE:
-                if (scope := Scope.from_kubelet(value)) is None:
-                    return False
-                self.scope = scope
-            case names.ATTRIBUTE_MAX_NUMA_NODES:
-                # Upstream's score divides by it and takes 2 as the least.
-                if not _INTEGER.fullmatch(value) or (limit := int(value)) < 2:
-                    return False
-                self.max_numa_nodes = min(limit, MAX_NUMA_NODES)
-            case names.ATTRIBUTE_POLICY_OPTIONS:
-                self.prefer_closest = "prefer-closest-numa-nodes=true" in value.replace(" ", "").split(",")
-            case names.ATTRIBUTE_PODS_FINGERPRINT:
-                self.fingerprint = value
-            case names.ATTRIBUTE_PODS_FINGERPRINT_METHOD:
-                if value not in set(FingerprintMethod):
-                    return False
-                self.fingerprint_method = FingerprintMethod(value)
-        return True
-
-
 def _publisher(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Publisher:
     """By the marks of koordlet: a label on the objects it creates, the CPU topology on those it updates."""
     if labels.get(names.MANAGED_BY_LABEL) == names.MANAGED_BY_KOORDINATOR or names.KOORDLET_CPU_TOPOLOGY in annotations:
@@ -176,7 +112,7 @@ def _publisher(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Pub
 
 def _zones(raw: Mapping[str, Any], problems: list[str]) -> tuple[Zone, ...]:
     zones: dict[int, Zone] = {}
-    for entry in _entries(raw.get("zones") or raw.get("cells") or ()):
+    for entry in _entries(raw.get("zones") or raw.get("cells"), "type", problems):
         # Sockets, dies and cores may be listed too; a cell has no type and is a NUMA node.
         if entry.get("type", "Node") != "Node":
             continue
@@ -196,11 +132,8 @@ def _zones(raw: Mapping[str, Any], problems: list[str]) -> tuple[Zone, ...]:
 
 
 def _costs(zone: str, entry: Mapping[str, Any], problems: list[str]) -> Mapping[int, int]:
-    raw = entry.get("costs") or ()
-    if isinstance(raw, Mapping):
-        raw = [{"name": name, "value": value} for name, value in raw.items()]
     costs = {}
-    for cost in raw:
+    for cost in _entries(entry.get("costs"), "value", problems):
         to, value = _numa_id(str(cost.get("name", ""))), cost.get("value")
         if to is None or type(value) is not int or not 0 <= value <= _MAX_COST:
             problems.append(f"zone {zone!r}: cost {value!r} to {cost.get('name')!r} is ignored")
@@ -211,7 +144,7 @@ def _costs(zone: str, entry: Mapping[str, Any], problems: list[str]) -> Mapping[
 
 def _resources(zone: str, entry: Mapping[str, Any], problems: list[str]) -> Mapping[str, ZoneResource]:
     resources = {}
-    for raw in _entries(entry.get("resources") or ()):
+    for raw in _entries(entry.get("resources"), "capacity", problems):
         name = str(raw.get("name", ""))
         # The oldest form has no `available`, and koordlet's neighbours may leave a field out.
         available = raw.get("available")
@@ -239,13 +172,17 @@ def _zone_resource(name: str, capacity: object, allocatable: object, available: 
     return amounts
 
 
-def _entries(raw: Any) -> Iterator[Mapping[str, Any]]:
-    """The entries of a list of named objects, or of the older form, a map from name to object or plain quantity."""
-    if not isinstance(raw, Mapping):
-        yield from raw
+def _entries(raw: object, plain: str, problems: list[str]) -> Iterator[Mapping[str, Any]]:
+    """The named objects of a list, or of the older form: a map from name to object, or to the field `plain` alone."""
+    if isinstance(raw, dict):
+        for name, value in raw.items():
+            yield {"name": name, **(value if isinstance(value, dict) else {plain: value})}
         return
-    for name, value in raw.items():
-        yield {"name": name, **value} if isinstance(value, Mapping) else {"name": name, "capacity": value}
+    for entry in raw if isinstance(raw, list) else (raw,):
+        if isinstance(entry, dict):
+            yield entry
+        elif entry is not None:
+            problems.append(f"{entry!r} is ignored: it is no object")
 
 
 # "node-0" is looked up in every zone and every cost of every node.

@@ -33,7 +33,10 @@ class NUMAPolicy(IntEnum):
 
     @classmethod
     def from_koordinator(cls, name: str) -> "NUMAPolicy | None":
-        """The policy of Koordinator's spelling (empty: NONE); None for anything else."""
+        """The policy of Koordinator's spelling (empty: NONE); None for anything else, `None` included.
+
+        Koordinator's documents let a node say `None`, but not a pod.
+        """
         return _BY_KOORDINATOR_NAME.get(name)
 
 

@@ -68,7 +68,7 @@ def parse_list(raw: object, path: str) -> Mapping[str, int]:
     """
     if not raw:
         return NO_RESOURCES
-    if not isinstance(raw, Mapping):
+    if not isinstance(raw, dict):
         raise UserError(path, f"must be an object of resource names and quantities, not {raw!r}.")
     try:
         # Only texts are remembered: 1 and True are the same key of a dictionary, but not the same quantity.
