@@ -35,6 +35,8 @@ class PodRequest:
     """int64 [K]: the pod's overhead, 0 where it names none."""
     node: Amounts
     """int64 [K]: what the scheduler counts on the node (containers, pod level, overhead); -1 = not named."""
+    pod_level: bool
+    """Resources are set at pod level: the kubelet then gives its containers no CPUs or memory of their own."""
     qos: QoS
     policy: NUMAPolicy | None
     """The pod's own policy; None = no requirement, the node's applies."""
@@ -58,6 +60,7 @@ class PodRequest:
             integral_cpu=np.array([cpu > 0 and cpu % 1000 == 0 for cpu in cpus], dtype=np.bool_),
             overhead=np.array([pod.overhead.get(name, 0) for name in names], dtype=np.int64),
             node=np.array([pod.requests.get(name, UNLISTED) for name in names], dtype=np.int64),
+            pod_level=pod.pod_level is not None,
             qos=pod.qos,
             policy=intent.policy or None,
             exclusive=intent.exclusive,
