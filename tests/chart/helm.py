@@ -1,0 +1,82 @@
+"""The chart rendered by the real helm, as objects."""
+
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+CHART = Path(__file__).parents[2] / "charts" / "topology-webhook"
+Raw = dict[str, Any]
+
+
+class RefusedError(Exception):
+    """Helm refused the values; the text is what a user reads."""
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """What one `helm template` printed."""
+
+    objects: tuple[Raw, ...]
+
+    def __getitem__(self, kind: str) -> Raw:
+        """The only object of a kind."""
+        (found,) = self.of(kind)
+        return found
+
+    def of(self, kind: str) -> list[Raw]:
+        return [each for each in self.objects if each["kind"] == kind]
+
+    @property
+    def container(self) -> Raw:
+        (container,) = self["Deployment"]["spec"]["template"]["spec"]["containers"]
+        return dict(container)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {variable["name"]: variable["value"] for variable in self.container["env"]}
+
+    @property
+    def mutating(self) -> Raw:
+        (webhook,) = self["MutatingWebhookConfiguration"]["webhooks"]
+        return dict(webhook)
+
+    @property
+    def validating(self) -> Raw:
+        (webhook,) = self["ValidatingWebhookConfiguration"]["webhooks"]
+        return dict(webhook)
+
+
+class Helm:
+    """`helm`, with a home of its own."""
+
+    def __init__(self, program: Path, home: Path) -> None:
+        self._program = program
+        self._environment = {"HOME": str(home), "PATH": ""}
+
+    def template(
+        self, values: Mapping[str, Any] | None = None, *, release: str = "tw", namespace: str = "placement"
+    ) -> Rendered:
+        """The chart's objects with `values`; raises RefusedError."""
+        text = self.run(
+            *("template", release, str(CHART), "--namespace", namespace, "--values", "-"),
+            input=yaml.safe_dump(dict(values or {})),
+        )
+        return Rendered(tuple(each for each in yaml.safe_load_all(text) if each))
+
+    def run(self, *arguments: str, input: str = "") -> str:  # noqa: A002 - subprocess' name for it
+        """What a helm command prints; raises RefusedError."""
+        done = subprocess.run(
+            [self._program, *arguments],
+            input=input,
+            capture_output=True,
+            text=True,
+            env=self._environment,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise RefusedError(done.stderr)
+        return done.stdout

@@ -1,0 +1,310 @@
+"""What the chart's objects say, by the values that were given."""
+
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from tests.chart.helm import CHART, Helm, Rendered
+from webhook.cli.app import app
+from webhook.settings import PREFIX, Settings
+
+OWN_NAMESPACE = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["placement", "kube-system"]}
+
+
+def settings_of(rendered: Rendered, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """The settings that `serve` would start with in the rendered container."""
+    for name, value in rendered.environment.items():
+        monkeypatch.setenv(name, value)
+    return Settings.load()
+
+
+def test_mutation_is_asked_for_created_pods_and_again_after_other_webhooks(rendered: Rendered) -> None:
+    assert rendered.mutating["rules"] == [
+        {
+            "apiGroups": [""],
+            "apiVersions": ["v1"],
+            "resources": ["pods"],
+            "operations": ["CREATE"],
+            "scope": "Namespaced",
+        }
+    ]
+    assert rendered.mutating["reinvocationPolicy"] == "IfNeeded"
+
+
+def test_validation_is_asked_for_created_and_updated_pods(rendered: Rendered) -> None:
+    (rule,) = rendered.validating["rules"]
+    assert (rule["resources"], rule["operations"]) == (["pods"], ["CREATE", "UPDATE"])
+
+
+@pytest.mark.parametrize("webhook", ["mutating", "validating"])
+def test_a_call_has_no_side_effects_is_short_and_fails_open(rendered: Rendered, webhook: str) -> None:
+    call = getattr(rendered, webhook)
+    assert call["sideEffects"] == "None"
+    assert call["matchPolicy"] == "Equivalent"
+    assert call["failurePolicy"] == "Ignore"
+    assert call["timeoutSeconds"] == 5
+    assert call["admissionReviewVersions"] == ["v1"]
+    assert call["namespaceSelector"] == {"matchExpressions": [OWN_NAMESPACE]}
+
+
+def test_ca_bundle_is_left_to_whoever_writes_it(helm: Helm, rendered: Rendered) -> None:
+    for each in (rendered, helm.template({"tls": {"mode": "cert-manager"}})):
+        for call in (each.mutating, each.validating):
+            assert call["clientConfig"].keys() == {"service"}
+
+
+def test_the_service_called_is_the_one_that_is_made(rendered: Rendered) -> None:
+    service = rendered["Service"]
+    for call, path in ((rendered.mutating, "/mutate/pods"), (rendered.validating, "/validate/pods")):
+        assert call["clientConfig"]["service"] == {
+            "namespace": service["metadata"]["namespace"],
+            "name": service["metadata"]["name"],
+            "path": path,
+            "port": 443,
+        }
+    ports = {port["name"]: (port["port"], port["targetPort"]) for port in service["spec"]["ports"]}
+    assert ports["webhook"] == (443, "webhook")
+    assert {port["name"] for port in rendered.container["ports"]} == set(ports)
+    labels = rendered["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    assert service["spec"]["selector"].items() <= labels.items()
+
+
+@pytest.mark.parametrize("slash", ["", "/"])
+def test_a_url_takes_the_services_place_and_its_host_joins_the_certificate(
+    helm: Helm, monkeypatch: pytest.MonkeyPatch, slash: str
+) -> None:
+    rendered = helm.template({"webhook": {"url": f"https://127.0.0.1:9443{slash}"}, "tls": {"names": ["a.example"]}})
+    assert rendered.mutating["clientConfig"] == {"url": "https://127.0.0.1:9443/mutate/pods"}
+    assert rendered.validating["clientConfig"] == {"url": "https://127.0.0.1:9443/validate/pods"}
+    assert settings_of(rendered, monkeypatch).tls_names == ("a.example", "127.0.0.1")
+
+
+def test_an_ipv6_url_is_understood(helm: Helm, monkeypatch: pytest.MonkeyPatch) -> None:
+    rendered = helm.template({"webhook": {"url": "https://[::1]:9443"}})
+    assert settings_of(rendered, monkeypatch).tls_names == ("::1",)
+
+
+def test_further_conditions_are_added_to_the_charts_own(helm: Helm) -> None:
+    expression = {"key": "tier", "operator": "Exists"}
+    condition = {"name": "mine", "expression": "true"}
+    rendered = helm.template(
+        {
+            "webhook": {
+                "excludedNamespaces": ["kube-system", "gpu-operator", "placement"],
+                "namespaceSelector": {"matchLabels": {"team": "a"}, "matchExpressions": [expression]},
+                "objectSelector": {"matchLabels": {"numa": "yes"}},
+                "matchConditions": [condition],
+                "failurePolicy": "Fail",
+            }
+        }
+    )
+    for call in (rendered.mutating, rendered.validating):
+        assert call["namespaceSelector"] == {
+            "matchLabels": {"team": "a"},
+            "matchExpressions": [
+                {**OWN_NAMESPACE, "values": ["placement", "kube-system", "gpu-operator"]},
+                expression,
+            ],
+        }
+        assert call["objectSelector"] == {"matchLabels": {"numa": "yes"}}
+        assert call["matchConditions"][-1] == condition
+        assert len(call["matchConditions"]) == 4
+        assert call["failurePolicy"] == "Fail"
+
+
+def test_the_container_has_no_rights_it_does_not_need(rendered: Rendered) -> None:
+    pod = rendered["Deployment"]["spec"]["template"]["spec"]
+    assert pod["securityContext"] == {
+        "runAsNonRoot": True,
+        "runAsUser": 65532,
+        "runAsGroup": 65532,
+        "fsGroup": 65532,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    assert rendered.container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert "volumes" not in pod
+
+
+def test_probes_ask_the_metrics_port(rendered: Rendered) -> None:
+    assert rendered.container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "metrics"}
+    assert rendered.container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "metrics"}
+
+
+def test_a_pod_has_more_time_to_end_than_its_drain_takes(helm: Helm, monkeypatch: pytest.MonkeyPatch) -> None:
+    rendered = helm.template({"settings": {"drainSeconds": 90}})
+    grace = rendered["Deployment"]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+    assert grace > settings_of(rendered, monkeypatch).drain_seconds == 90
+
+
+def test_the_container_runs_a_command_of_the_program(rendered: Rendered) -> None:
+    assert CliRunner().invoke(app, [*rendered.container["args"], "--help"]).exit_code == 0
+
+
+def test_the_default_values_are_the_programs_defaults_under_the_releases_names(
+    rendered: Rendered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert settings_of(rendered, monkeypatch) == Settings(
+        namespace="placement",
+        service_name="tw-topology-webhook",
+        tls_secret_name="tw-topology-webhook-ca",  # noqa: S106 - a name
+        webhook_configurations=("tw-topology-webhook",),
+    )
+
+
+def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = {
+        "noCompatibleNode": "warn",
+        "fidelity": "plugin",
+        "scoreStrategy": "LeastNUMANodes",
+        "resourceWeights": {"cpu": 2, "nvidia.com/gpu": 5},
+        "maxAffinityValues": 1000,
+        "preferredNodes": 0,
+        "drainSeconds": 7,
+        "listPageSize": 10000,
+        "logLevel": "debug",
+        "logFormat": "console",
+    }
+    assert given.keys() == yaml.safe_load((CHART / "values.yaml").read_text())["settings"].keys()
+    rendered = helm.template({"settings": given, "ports": {"webhook": 9443, "metrics": 9080}})
+    settings = settings_of(rendered, monkeypatch)
+    assert settings.resource_weights == {"cpu": 2, "nvidia.com/gpu": 5}
+    assert (settings.no_compatible_node, settings.fidelity, settings.score_strategy) == (
+        "warn",
+        "plugin",
+        "LeastNUMANodes",
+    )
+    assert (settings.max_affinity_values, settings.preferred_nodes, settings.list_page_size) == (1000, 0, 10000)
+    assert (settings.drain_seconds, settings.log_level, settings.log_format) == (7, "debug", "console")
+    assert (settings.port, settings.metrics_port) == (9443, 9080)
+
+
+def test_every_variable_of_ours_is_a_setting(helm: Helm) -> None:
+    for mode in ("self", "cert-manager"):
+        for name in helm.template({"tls": {"mode": mode}}).environment:
+            assert name.removeprefix(PREFIX).lower() in Settings.model_fields
+
+
+def test_extra_variables_win_and_no_name_stands_twice(helm: Helm) -> None:
+    rendered = helm.template(
+        {"extraEnv": [{"name": f"{PREFIX}FIDELITY", "value": "plugin"}, {"name": "A", "value": "b"}]}
+    )
+    names = [variable["name"] for variable in rendered.container["env"]]
+    assert len(names) == len(set(names))
+    assert (rendered.environment[f"{PREFIX}FIDELITY"], rendered.environment["A"]) == ("plugin", "b")
+
+
+def test_the_releases_secret_comes_without_data(rendered: Rendered) -> None:
+    secret = rendered["Secret"]
+    assert secret["metadata"]["name"] == rendered.environment[f"{PREFIX}TLS_SECRET_NAME"]
+    assert not {"data", "stringData"} & secret.keys()
+
+
+def test_cert_manager_makes_the_certificate_and_writes_ca_bundle(helm: Helm, monkeypatch: pytest.MonkeyPatch) -> None:
+    rendered = helm.template(
+        {"tls": {"mode": "cert-manager", "names": ["10.0.0.7", "hook.example"]}, "webhook": {"annotations": {"a": "b"}}}
+    )
+    certificate = rendered["Certificate"]
+    assert certificate["spec"]["dnsNames"] == [
+        "tw-topology-webhook.placement.svc",
+        "tw-topology-webhook.placement.svc.cluster.local",
+        "hook.example",
+    ]
+    assert certificate["spec"]["ipAddresses"] == ["10.0.0.7"]
+    assert certificate["spec"]["issuerRef"]["name"] == rendered["Issuer"]["metadata"]["name"]
+    for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
+        assert rendered[kind]["metadata"]["annotations"] == {
+            "a": "b",
+            "cert-manager.io/inject-ca-from": f"placement/{certificate['metadata']['name']}",
+        }
+    (volume,) = rendered["Deployment"]["spec"]["template"]["spec"]["volumes"]
+    (mount,) = rendered.container["volumeMounts"]
+    assert volume["secret"]["secretName"] == certificate["spec"]["secretName"]
+    settings = settings_of(rendered, monkeypatch)
+    assert settings.tls_mode == "files"
+    assert {settings.tls_cert_file, settings.tls_key_file} == {
+        Path(mount["mountPath"], name) for name in ("tls.crt", "tls.key")
+    }
+    assert not rendered.of("Secret")
+    assert not rendered.of("Role")
+    (role,) = rendered.of("ClusterRole")
+    assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"get", "list", "watch"}
+
+
+def test_an_issuer_of_the_users_takes_the_place_of_the_charts(helm: Helm) -> None:
+    issuer = {"name": "corporate", "kind": "ClusterIssuer", "group": "cert-manager.io"}
+    rendered = helm.template({"tls": {"mode": "cert-manager", "certManager": {"issuerRef": issuer}}})
+    assert rendered["Certificate"]["spec"]["issuerRef"] == issuer
+    assert not rendered.of("Issuer")
+
+
+def test_what_the_user_says_of_pods_is_in_the_pods(helm: Helm) -> None:
+    said: dict[str, Any] = {
+        "nodeSelector": {"a": "b"},
+        "tolerations": [{"key": "x", "operator": "Exists"}],
+        "affinity": {"podAntiAffinity": {}},
+        "topologySpreadConstraints": [{"maxSkew": 2, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}],
+        "priorityClassName": "system-cluster-critical",
+        "imagePullSecrets": [{"name": "registry"}],
+        "hostNetwork": True,
+    }
+    metadata = {"podLabels": {"team": "a"}, "podAnnotations": {"note": "b"}}
+    rendered = helm.template({**said, **metadata, "image": {"repository": "r/i", "digest": "sha256:" + "0" * 64}})
+    template = rendered["Deployment"]["spec"]["template"]
+    assert {key: template["spec"][key] for key in said} == said
+    assert template["spec"]["dnsPolicy"] == "ClusterFirstWithHostNet"
+    assert template["metadata"]["annotations"] == {"note": "b"}
+    assert template["metadata"]["labels"]["team"] == "a"
+    assert rendered.container["image"] == "r/i@sha256:" + "0" * 64
+
+
+def test_on_the_hosts_network_a_replica_leaves_before_its_successor_takes_the_port(helm: Helm) -> None:
+    strategy = helm.template({"hostNetwork": True})["Deployment"]["spec"]["strategy"]["rollingUpdate"]
+    assert strategy == {"maxUnavailable": 1, "maxSurge": 0}
+
+
+def test_an_account_of_the_users_is_bound_and_not_made(helm: Helm) -> None:
+    rendered = helm.template({"serviceAccount": {"create": False, "name": "mine"}})
+    assert not rendered.of("ServiceAccount")
+    assert rendered["Deployment"]["spec"]["template"]["spec"]["serviceAccountName"] == "mine"
+    for kind in ("RoleBinding", "ClusterRoleBinding"):
+        assert rendered[kind]["subjects"] == [{"kind": "ServiceAccount", "name": "mine", "namespace": "placement"}]
+
+
+def test_a_release_of_the_longest_name_has_names_that_kubernetes_takes(helm: Helm) -> None:
+    rendered = helm.template(release="r" * 53, namespace="n" * 63)  # Helm's and Kubernetes' limits
+    assert all(len(each["metadata"]["name"]) <= 63 for each in rendered.objects)
+
+
+def test_every_namespaced_object_names_its_namespace(rendered: Rendered) -> None:
+    cluster_wide = {
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "MutatingWebhookConfiguration",
+        "ValidatingWebhookConfiguration",
+    }
+    for each in rendered.objects:
+        assert each["metadata"].get("namespace") == (None if each["kind"] in cluster_wide else "placement")
+
+
+def test_a_packaged_chart_holds_the_linked_crds(helm: Helm, tmp_path: Path) -> None:
+    helm.run("package", str(CHART), "--destination", str(tmp_path))
+    (package,) = tmp_path.glob("*.tgz")
+    with tarfile.open(package) as archive:
+        crds = [each for each in archive.getmembers() if "/crds/" in each.name]
+        assert len(crds) == 2
+        for crd in crds:
+            content = archive.extractfile(crd)
+            assert content is not None
+            assert yaml.safe_load(content)["kind"] == "CustomResourceDefinition"
+
+
+def test_helm_lint_has_no_complaint(helm: Helm) -> None:
+    assert "0 chart(s) failed" in helm.run("lint", "--strict", str(CHART))

@@ -1,0 +1,107 @@
+"""values.yaml, its schema, its documentation and the program's own settings say the same."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.chart.helm import CHART, Helm, RefusedError
+from webhook.settings import Settings
+
+VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
+SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
+README = (CHART / "README.md").read_text()
+# | `a.b` | `default` | meaning |
+ROW = re.compile(r"^\| `([\w.]+)` \| (.*?) \| (.*) \|$", re.MULTILINE)
+# What the schema leaves open belongs to Kubernetes, which checks it.
+KUBERNETES_OWN = {"podSecurityContext", "resources", "affinity"}
+
+
+def leaves(values: dict[str, Any], schema: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value by its dotted path: those whose schema names no further properties are leaves."""
+    for name, value in values.items():
+        below = schema["properties"][name]
+        if isinstance(value, dict) and value and "properties" in below:
+            yield from leaves(value, below, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def schema_of(path: str) -> dict[str, Any]:
+    found = SCHEMA
+    for name in path.split("."):
+        found = found["properties"][name]
+    return found
+
+
+DEFAULTS = dict(leaves(VALUES, SCHEMA))
+
+
+def test_the_readme_documents_every_value_and_no_other() -> None:
+    assert [row[0] for row in ROW.findall(README)] == list(DEFAULTS)
+
+
+@pytest.mark.parametrize("path", [path for path in DEFAULTS if path not in KUBERNETES_OWN])
+def test_the_readme_states_the_default(path: str) -> None:
+    stated = {name: default for name, default, _ in ROW.findall(README)}[path]
+    default = DEFAULTS[path]
+    assert yaml.safe_load(stated.strip("`")) == default or stated == f"`{json.dumps(default)}`"
+
+
+def test_the_schema_describes_every_value_and_allows_no_other() -> None:
+    def closed(schema: dict[str, Any], path: str) -> None:
+        assert schema["description"], path
+        for name, below in schema.get("properties", {}).items():
+            assert schema["additionalProperties"] is False, path
+            closed(below, f"{path}.{name}")
+
+    for name, below in SCHEMA["properties"].items():
+        closed(below, name)
+    assert SCHEMA["additionalProperties"] is False
+    # `global` is what Helm itself adds for a chart that is part of another.
+    assert set(SCHEMA["properties"]) == {*VALUES, "global"}
+
+
+# How a value is called, and which of the program's settings it becomes.
+SETTINGS = {f"settings.{name}": re.sub(r"[A-Z]", lambda c: "_" + c[0].lower(), name) for name in VALUES["settings"]}
+
+
+def test_the_values_called_settings_are_settings_of_the_program() -> None:
+    assert set(SETTINGS.values()) <= set(Settings.model_fields)
+
+
+@pytest.mark.parametrize(("path", "field"), SETTINGS.items())
+def test_default_and_limits_of_a_setting_are_the_programs(path: str, field: str) -> None:
+    ours, theirs = schema_of(path), Settings.model_json_schema()["properties"][field]
+    assert DEFAULTS[path] == Settings.model_fields[field].get_default(call_default_factory=True)
+    for limit in ("enum", "minimum", "maximum"):
+        assert ours.get(limit) == theirs.get(limit), limit
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"replicas": 3}, "additional properties 'replicas' not allowed"),
+        ({"settings": {"fidelity": "kublet"}}, "at '/settings/fidelity': value must be one of 'kubelet', 'plugin'"),
+        ({"settings": {"drainSeconds": -1}}, "at '/settings/drainSeconds': minimum: got -1, want 0"),
+        ({"settings": {"resourceWeights": {"cpu": 0}}}, "at '/settings/resourceWeights/cpu': minimum: got 0, want 1"),
+        ({"webhook": {"failurePolicy": "ignore"}}, "value must be one of 'Ignore', 'Fail'"),
+        ({"webhook": {"timeoutSeconds": 31}}, "at '/webhook/timeoutSeconds': maximum: got 31, want 30"),
+        ({"webhook": {"url": "http://127.0.0.1:9443"}}, "at '/webhook/url': 'http://127.0.0.1:9443' does not match"),
+        ({"webhook": {"url": "https://host/?a=b"}}, "at '/webhook/url'"),
+        ({"webhook": {"matchConditions": [{"name": "x"}]}}, "missing property 'expression'"),
+        ({"webhook": {"namespaceSelector": {"matchLabel": {}}}}, "additional properties 'matchLabel' not allowed"),
+        ({"tls": {"mode": "secret"}}, "at '/tls/mode': value must be one of 'self', 'cert-manager'"),
+        ({"tls": {"certManager": {"issuerRef": {"kind": "Issuer"}}}}, "'name' required, if 'kind' exists"),
+        ({"image": {"digest": "latest"}}, "at '/image/digest': 'latest' does not match pattern"),
+        ({"podDisruptionBudget": {"maxUnavailable": "half"}}, "at '/podDisruptionBudget/maxUnavailable'"),
+        ({"extraEnv": [{"value": "x"}]}, "at '/extraEnv/0': missing property 'name'"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_its_place(helm: Helm, values: dict[str, Any], message: str) -> None:
+    with pytest.raises(RefusedError) as raised:
+        helm.template(values)
+    assert message in str(raised.value)
