@@ -89,8 +89,4 @@ class Snapshot:
     @property
     def z(self) -> int:
         """Positions for NUMA nodes: those of the widest node seen."""
-        return self.zone_ids.shape[0]
-
-    def allocatable_of(self, row: int) -> Amounts:
-        """int64 [node]: the node's allocatable of a resource, 0 where it does not name it."""
-        return np.maximum(self.allocatable[row], 0)
+        return int(self.zone_ids.shape[0])

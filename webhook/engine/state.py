@@ -1,0 +1,249 @@
+"""The cluster as told by its objects, one at a time and in any order, and snapshots of it.
+
+Two buffers (left-right):
+1. An object is noted and the columns it concerns are marked; nothing is computed yet, so a burst of changes to one
+   node costs one.
+2. `snapshot()` takes the spare buffer, copies into it the columns in which it lags behind the current one, writes the
+   marked ones, and makes it the current one. One node's change costs two columns, whatever the number of nodes.
+3. The buffer that was current becomes the spare, but is written only when nobody holds its Snapshot any more; until
+   then a fresh copy takes its place, so a Snapshot never changes under its reader.
+
+Nodes, their NRTs and their pods may come in any order: what speaks of an unknown node waits for it. A deleted node's
+column is filled with the last one, so columns are dense and a node's column may change from snapshot to snapshot.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+from weakref import ref
+
+from webhook.engine.buffers import Buffer
+from webhook.engine.changes import ChangeLog
+from webhook.engine.name_order import NameOrder
+from webhook.engine.resource_index import ResourceIndex
+from webhook.engine.snapshot import Snapshot
+from webhook.engine.sums import NodeSums
+from webhook.model.node import Node, Taint
+from webhook.model.nrt import NodeTopology
+from webhook.model.resident import ResidentPod
+from webhook.model.resources import CPU, MEMORY, PODS
+
+# What of a column is to be written.
+_NODE: Final = 1
+_TOPOLOGY: Final = 2
+_PODS: Final = 4
+_ALL: Final = _NODE | _TOPOLOGY | _PODS
+
+# Effects that keep a pod away; PreferNoSchedule does not.
+_EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
+
+_NO_SUMS: Final = NodeSums()
+
+
+class ClusterState:
+    """Nodes, NUMA topologies and bound pods; `snapshot()` gives them as arrays."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, Node] = {}
+        self._topologies: dict[str, NodeTopology] = {}
+        self._pods: dict[str, ResidentPod] = {}
+        self._sums: dict[str, NodeSums] = {}
+        self._outdated: set[str] = set()
+
+        self._names: list[str] = []
+        self._columns: dict[str, int] = {}
+        self._order = NameOrder()
+        self._resources = ResourceIndex((CPU, MEMORY, PODS))
+        self._new_resources: dict[str, None] = {}
+        self._z = 1
+        self._taint_sets: list[tuple[Taint, ...]] = [()]
+        self._taint_numbers: dict[frozenset[Taint], int] = {frozenset(): 0}
+
+        self._marked: dict[int, int] = {}
+        self._changes: ChangeLog[int] = ChangeLog()
+        self._current = Buffer(self._resources, self._z, 0)
+        self._spare: Buffer | None = None
+        self._lag: tuple[int, ...] = ()
+        self._snapshot: Snapshot | None = None
+        self._spare_snapshot: ref[Snapshot] | None = None
+
+    @property
+    def nodes(self) -> Mapping[str, Node]:
+        """The nodes by name; not to be changed."""
+        return self._nodes
+
+    @property
+    def topologies(self) -> Mapping[str, NodeTopology]:
+        """The NUMA topologies by node name, those of unknown nodes included; not to be changed."""
+        return self._topologies
+
+    @property
+    def pods(self) -> Mapping[str, ResidentPod]:
+        """The bound, live pods by namespace/name; not to be changed."""
+        return self._pods
+
+    def upsert_node(self, node: Node) -> None:
+        """The node exists and looks like this."""
+        known = self._nodes.get(node.name)
+        if known == node:
+            return
+        self._nodes[node.name] = node
+        self._learn(node.allocatable)
+        if known is not None:
+            self._mark(node.name, _NODE)
+            return
+        column = len(self._names)
+        self._names.append(node.name)
+        self._place(node.name, column)
+
+    def delete_node(self, name: str) -> None:
+        """The node is gone; its NRT and pods stay known until they are deleted, too."""
+        if self._nodes.pop(name, None) is None:
+            return
+        column = self._columns.pop(name)
+        self._order.remove(name)
+        last = self._names.pop()
+        self._marked[len(self._names)] = 0
+        if last != name:
+            self._names[column] = last
+            self._place(last, column)
+
+    def upsert_topology(self, topology: NodeTopology) -> None:
+        """The NRT of a node exists and looks like this."""
+        if self._topologies.get(topology.node) == topology:
+            return
+        self._topologies[topology.node] = topology
+        for zone in topology.zones:
+            self._learn(zone.resources)
+        self._z = max(self._z, len(topology.zones))
+        self._mark(topology.node, _TOPOLOGY)
+
+    def delete_topology(self, name: str) -> None:
+        """The node has no NRT any more."""
+        if self._topologies.pop(name, None) is not None:
+            self._mark(name, _TOPOLOGY)
+
+    def set_fresh(self, name: str, fresh: bool) -> None:
+        """Whether the node's NRT may be trusted; it may until said otherwise."""
+        if fresh is (name in self._outdated):
+            (self._outdated.discard if fresh else self._outdated.add)(name)
+            self._mark(name, _TOPOLOGY)
+
+    def upsert_pod(self, pod: ResidentPod) -> None:
+        """The pod exists and looks like this. It counts while it is bound and has not ended."""
+        known = self._pods.get(pod.key)
+        if known == pod:
+            return
+        if known is not None:
+            self._count(known, -1)
+            del self._pods[pod.key]
+        if pod.node and not pod.terminal:
+            self._pods[pod.key] = pod
+            self._count(pod, 1)
+
+    def delete_pod(self, key: str) -> None:
+        """The pod is gone."""
+        pod = self._pods.pop(key, None)
+        if pod is not None:
+            self._count(pod, -1)
+
+    def snapshot(self) -> Snapshot:
+        """The state as it is now; the same object as long as nothing changes."""
+        if self._snapshot is not None and not self._marked:
+            return self._snapshot
+        self._grow_rows()
+        buffer = self._writable()
+        self._write(buffer)
+        generation = self._changes.append(self._marked)
+        self._lag = tuple(self._marked)
+        self._marked = {}
+        self._spare, self._current = self._current, buffer
+        self._spare_snapshot = None if self._snapshot is None else ref(self._snapshot)
+        self._snapshot = self._window(buffer, generation)
+        return self._snapshot
+
+    def _place(self, name: str, column: int) -> None:
+        self._columns[name] = column
+        self._order.put(name, column)
+        self._marked[column] = _ALL
+
+    def _mark(self, name: str, part: int) -> None:
+        column = self._columns.get(name)
+        if column is not None:
+            self._marked[column] = self._marked.get(column, 0) | part
+
+    def _learn(self, names: Iterable[str]) -> None:
+        for name in names:
+            if name not in self._resources:
+                self._new_resources[name] = None
+
+    def _count(self, pod: ResidentPod, sign: int) -> None:
+        sums = self._sums.setdefault(pod.node, NodeSums())
+        numa = dict(pod.hint) if pod.hint is not None else {}
+        sums.add(numa, {**pod.requests, PODS: 1}, pod.policy, sign)
+        if not sums:
+            del self._sums[pod.node]
+        self._mark(pod.node, _PODS)
+
+    def _grow_rows(self) -> None:
+        """Give a row to every resource that appeared. Pods may have requested it before any node offered it."""
+        if self._new_resources:
+            self._resources = self._resources.with_names(self._new_resources)
+            self._new_resources = {}
+            for name in self._sums:
+                self._mark(name, _PODS)
+
+    def _writable(self) -> Buffer:
+        """A buffer that equals the current one and that nobody reads."""
+        n = len(self._names)
+        spare = self._spare
+        held = self._spare_snapshot is not None and self._spare_snapshot() is not None
+        if spare is None or held or not spare.has_room(self._resources, self._z, n):
+            self._spare = None  # its memory may serve the copy
+            capacity = self._current.capacity
+            if n > capacity:
+                capacity = n if capacity == 0 else n + n // 8
+            return self._current.copy(self._resources, self._z, capacity)
+        spare.follow(self._current, self._lag)
+        return spare
+
+    def _write(self, buffer: Buffer) -> None:
+        for column in sorted(self._marked):
+            if column < len(self._names):
+                buffer.place(column, self._names[column])
+        buffer.truncate(len(self._names))
+        for column, parts in self._marked.items():
+            if column < len(self._names):
+                self._write_column(buffer, column, parts)
+
+    def _write_column(self, buffer: Buffer, column: int, parts: int) -> None:
+        name = self._names[column]
+        node = self._nodes[name]
+        topology = self._topologies.get(name)
+        if parts & _NODE:
+            buffer.write_node(column, node, self._taint_set(node.taints))
+        if parts & _TOPOLOGY:
+            buffer.write_topology(column, topology)
+            buffer.arrays["fresh"][column] = name not in self._outdated
+        buffer.write_policy(column, node, topology)
+        buffer.write_pods(column, self._sums.get(name, _NO_SUMS), topology)
+
+    def _taint_set(self, taints: tuple[Taint, ...]) -> int:
+        kept = frozenset(taint for taint in taints if taint.effect in _EFFECTS)
+        number = self._taint_numbers.setdefault(kept, len(self._taint_sets))
+        if number == len(self._taint_sets):
+            self._taint_sets.append(tuple(sorted(kept, key=lambda taint: (taint.key, taint.effect, taint.value))))
+        return number
+
+    def _window(self, buffer: Buffer, generation: int) -> Snapshot:
+        fields: dict[str, Any] = dict(buffer.windows())
+        return Snapshot(
+            generation=generation,
+            names=buffer.names,
+            index=buffer.index,
+            order=self._order.columns(),
+            resources=buffer.resources,
+            taint_sets=self._taint_sets,
+            labels=buffer.labels,
+            changes=self._changes,
+            **fields,
+        )
