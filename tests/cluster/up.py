@@ -28,8 +28,7 @@ WATCH_SECONDS = 0.5
 
 def up(*, webhook: bool, replicas: int, values: Path | None, nodes: int, zones: int) -> None:
     """Run until a signal. `zones` NUMA nodes on each of `nodes` machines."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _leave)
+    leave_on_signals()
     start = time.monotonic()
     with ControlPlane.start(find_assets(tell)) as plane, contextlib.ExitStack() as stack:
         tell(f"control plane on {plane.url} ({time.monotonic() - start:.1f} s); logs in {plane.folder}")
@@ -56,8 +55,14 @@ def tell(line: str) -> None:
     sys.stderr.flush()
 
 
+def leave_on_signals() -> None:
+    """Let Ctrl-C and SIGTERM leave through every `finally` on the way, so that nothing is left running."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _leave)
+
+
 def _leave(number: int, _frame: FrameType | None) -> None:
-    """Leave through every `finally` on the way. A second signal must not interrupt that."""
+    """A second signal must not interrupt the way out."""
     for again in (signal.SIGINT, signal.SIGTERM):
         signal.signal(again, signal.SIG_IGN)
     raise SystemExit(0 if number == signal.SIGTERM else 130)
