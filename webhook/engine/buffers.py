@@ -4,7 +4,8 @@ Rows (resources) and zones grow exactly when a new one appears, which is rare; n
 more node costs one column.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -20,29 +21,40 @@ from webhook.model.policy import NUMAPolicy
 from webhook.model.resources import MAX_AMOUNT
 
 _NO_TOPOLOGY: Final = NodeTopology(node="")
+_NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 
-# Field of Snapshot -> axes before the nodes (r resources, z zones), type, value where nothing is known.
-_FIELDS: Final[Mapping[str, tuple[str, type[np.generic], int]]] = {
-    "available": ("rz", np.int64, UNLISTED),
-    "capacity": ("rz", np.int64, UNLISTED),
-    "zone_allocatable": ("rz", np.int64, UNLISTED),
-    "zone_ids": ("z", np.int16, NO_ZONE),
-    "distances": ("zz", np.int16, UNKNOWN_DISTANCE),
-    "policy": ("", np.int8, NUMAPolicy.NONE),
-    "scope": ("", np.int8, 0),
-    "max_numa_nodes": ("", np.int16, _NO_TOPOLOGY.max_numa_nodes),
-    "prefer_closest": ("", np.bool_, 0),
-    "has_topology": ("", np.bool_, 0),
-    "total": ("", np.bool_, 0),
-    "fresh": ("", np.bool_, 1),
-    "single_residents": ("z", np.int32, 0),
-    "multi_residents": ("z", np.int32, 0),
-    "allocatable": ("r", np.int64, UNLISTED),
-    "requested": ("r", np.int64, 0),
-    "node_free": ("r", np.int64, 0),
-    "ready": ("", np.bool_, 0),
-    "unschedulable": ("", np.bool_, 0),
-    "taint_set": ("", np.int32, 0),
+
+# What of a column is written together. What follows from several objects (HELD) is written with every change.
+HELD: Final = 0
+NODE: Final = 1
+ZONES: Final = 2
+ALL: Final = NODE | ZONES
+
+# Field of Snapshot -> part, axes before the nodes (r resources, z zones), type, value where nothing is known.
+_FIELDS: Final[Mapping[str, tuple[int, str, type[np.generic], int]]] = {
+    "available": (HELD, "rz", np.int64, UNLISTED),
+    "capacity": (ZONES, "rz", np.int64, UNLISTED),
+    "zone_allocatable": (ZONES, "rz", np.int64, UNLISTED),
+    "zone_ids": (ZONES, "z", np.int16, NO_ZONE),
+    "distances": (ZONES, "zz", np.int16, UNKNOWN_DISTANCE),
+    "policy": (HELD, "", np.int8, NUMAPolicy.NONE),
+    "scope": (ZONES, "", np.int8, _NO_TOPOLOGY.scope),
+    "max_numa_nodes": (ZONES, "", np.int16, _NO_TOPOLOGY.max_numa_nodes),
+    "prefer_closest": (ZONES, "", np.bool_, _NO_TOPOLOGY.prefer_closest),
+    "has_topology": (ZONES, "", np.bool_, False),
+    "total": (ZONES, "", np.bool_, False),
+    "fresh": (ZONES, "", np.bool_, True),
+    "single_residents": (HELD, "z", np.int32, 0),
+    "multi_residents": (HELD, "z", np.int32, 0),
+    "allocatable": (NODE, "r", np.int64, UNLISTED),
+    "requested": (HELD, "r", np.int64, 0),
+    "node_free": (HELD, "r", np.int64, 0),
+    "ready": (NODE, "", np.bool_, False),
+    "unschedulable": (NODE, "", np.bool_, False),
+    "taint_set": (NODE, "", np.int32, 0),
+}
+_FIELDS_OF: Final = {
+    part: tuple(field for field, spec in _FIELDS.items() if spec[0] == part) for part in (HELD, NODE, ZONES)
 }
 
 
@@ -61,7 +73,7 @@ class Buffer:
         size = {"r": len(resources), "z": z}
         self.arrays: dict[str, NDArray[Any]] = {
             field: np.full((*(size[axis] for axis in axes), capacity), fill, dtype=dtype)
-            for field, (axes, dtype, fill) in _FIELDS.items()
+            for field, (_, axes, dtype, fill) in _FIELDS.items()
         }
         self._windows: dict[str, NDArray[Any]] | None = None
 
@@ -86,17 +98,23 @@ class Buffer:
             twin.arrays[field][(*inner, slice(0, self.n))] = array[..., : self.n]
         return twin
 
-    def follow(self, other: "Buffer", columns: Iterable[int]) -> None:
-        """Take over the nodes at `columns`, the only ones in which the other buffer of the same shape differs."""
-        at = sorted(column for column in columns if column < other.n)
-        for column in at:
+    def follow(self, other: "Buffer", lag: Mapping[int, int]) -> None:
+        """Take over the columns, and of them the parts, in which alone the other buffer of the same shape differs."""
+        present = {column: parts for column, parts in sorted(lag.items()) if column < other.n}
+        for column in present:
             self.place(column, other.names[column])
         self.truncate(other.n)
-        for field, array in other.arrays.items():
-            self.arrays[field][..., at] = array[..., at]
         self.labels.follow(other.labels)
-        for column in at:
-            self.labels.write(column, other.labels.rows[column])
+        for part, fields in _FIELDS_OF.items():
+            columns = [column for column, parts in present.items() if parts & part == part]
+            if columns:
+                # One column is the common case, and a plain index much cheaper than a list of one.
+                at = columns if len(columns) > 1 else columns[0]
+                for field in fields:
+                    self.arrays[field][..., at] = other.arrays[field][..., at]
+                if part == NODE:
+                    for column in columns:
+                        self.labels.write(column, other.labels.rows[column])
 
     def place(self, n: int, name: str) -> None:
         """The node `name` has column `n`, at most one beyond the last. To be called by ascending column."""
@@ -132,54 +150,52 @@ class Buffer:
         arrays["taint_set"][n] = taint_set
         self.labels.write(n, node.labels)
 
-    def write_policy(self, n: int, node: Node, topology: NodeTopology | None) -> None:
-        """The node's own policy: Koordinator's label goes before the NRT."""
-        policy = node.policy_label or (NUMAPolicy.NONE if topology is None else topology.policy)
-        self.arrays["policy"][n] = policy
-
-    def write_topology(self, n: int, topology: NodeTopology | None) -> None:
-        """The NRT at column `n`; None = the node has none."""
+    def write_zones(self, n: int, topology: NodeTopology | None) -> None:
+        """What the NRT at column `n` publishes, but for `available`; None = the node has none."""
         arrays = self.arrays
-        zones = () if topology is None else topology.zones
-        lists = [[[UNLISTED] * self.z for _ in range(len(self.resources))] for _ in range(3)]
-        capacity, allocatable, available = lists
+        kubelet = topology or _NO_TOPOLOGY
+        zones = kubelet.zones
+        capacity, allocatable = self._by_row_and_zone(), self._by_row_and_zone()
         for z, zone in enumerate(zones):
             for name, amounts in zone.resources.items():
                 row = self.resources.find(name)
-                capacity[row][z], allocatable[row][z], available[row][z] = amounts
+                capacity[row][z] = amounts.capacity
+                allocatable[row][z] = amounts.allocatable
         arrays["capacity"][:, :, n] = capacity
         arrays["zone_allocatable"][:, :, n] = allocatable
-        arrays["available"][:, :, n] = available
         ids = [zone.id for zone in zones]
         arrays["zone_ids"][:, n] = ids + [NO_ZONE] * (self.z - len(ids))
-        distances = np.full((self.z, self.z), UNKNOWN_DISTANCE, dtype=np.int16)
+        distances = arrays["distances"][:, :, n]
+        distances[:] = UNKNOWN_DISTANCE
         distances[: len(ids), : len(ids)] = [[zone.costs.get(to, UNKNOWN_DISTANCE) for to in ids] for zone in zones]
-        arrays["distances"][:, :, n] = distances
         arrays["has_topology"][n] = bool(zones)
-        kubelet = topology or _NO_TOPOLOGY
         arrays["scope"][n] = kubelet.scope
         arrays["max_numa_nodes"][n] = kubelet.max_numa_nodes
         arrays["prefer_closest"][n] = kubelet.prefer_closest
         arrays["total"][n] = kubelet.publisher is Publisher.TOTAL
 
-    def write_pods(self, n: int, sums: NodeSums, topology: NodeTopology | None) -> None:
-        """What the node's pods hold. Where the publisher gives totals, `available` is made from it anew."""
+    def write_held(self, n: int, node: Node, topology: NodeTopology | None, sums: NodeSums) -> None:
+        """What follows from the node, its NRT and its pods together.
+
+        Policy: Koordinator's label goes before the NRT. Available: where the publisher gives totals, what the pods hold
+        is taken off here.
+        """
         arrays = self.arrays
+        kubelet = topology or _NO_TOPOLOGY
+        arrays["policy"][n] = node.policy_label or kubelet.policy
         requested = self._by_row(sums.requests, 0)
         arrays["requested"][:, n] = requested
         arrays["node_free"][:, n] = np.maximum(arrays["allocatable"][:, n], 0) - requested
-        positions = {zone: z for z, zone in enumerate(arrays["zone_ids"][:, n].tolist()) if zone != NO_ZONE}
+        total = kubelet.publisher is Publisher.TOTAL
+        available = self._by_row_and_zone()
+        for z, zone in enumerate(kubelet.zones):
+            held = sums.numa.get(zone.id, _NOTHING) if total else _NOTHING
+            for name, amounts in zone.resources.items():
+                available[self.resources.find(name)][z] = max(amounts.available - held.get(name, 0), 0)
+        arrays["available"][:, :, n] = available
+        ids = [zone.id for zone in kubelet.zones]
         for field, counts in (("single_residents", sums.single), ("multi_residents", sums.multi)):
-            arrays[field][:, n] = 0
-            for zone, pods in counts.items():
-                if zone in positions:
-                    arrays[field][positions[zone], n] = pods
-        if topology is not None and topology.publisher is Publisher.TOTAL:
-            for z, zone_object in enumerate(topology.zones):
-                held = sums.numa.get(zone_object.id, {})
-                for name, amounts in zone_object.resources.items():
-                    free = max(amounts.available - held.get(name, 0), 0)
-                    arrays["available"][self.resources.find(name), z, n] = free
+            arrays[field][: len(ids), n] = [counts.get(zone, 0) for zone in ids]
 
     def windows(self) -> Mapping[str, NDArray[Any]]:
         """The arrays cut to the nodes there are, read-only."""
@@ -195,3 +211,6 @@ class Buffer:
                 # Sums of absurd requests must not overflow int64, here or in what is computed from them.
                 column[row] = min(amount, MAX_AMOUNT)
         return column
+
+    def _by_row_and_zone(self) -> list[list[int]]:
+        return [[UNLISTED] * self.z for _ in range(len(self.resources))]

@@ -7,8 +7,6 @@ Snapshot itself (holding one of its arrays is not enough).
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from webhook.engine.arrays import Amounts, Bools, Codes, Counts, Enums, Ids
 from webhook.engine.changes import ChangeLog
 from webhook.engine.labels import LabelColumns

@@ -16,22 +16,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 from weakref import ref
 
-from webhook.engine.buffers import Buffer
+from webhook.engine.buffers import ALL, HELD, NODE, ZONES, Buffer
 from webhook.engine.changes import ChangeLog
 from webhook.engine.name_order import NameOrder
 from webhook.engine.resource_index import ResourceIndex
 from webhook.engine.snapshot import Snapshot
 from webhook.engine.sums import NodeSums
 from webhook.model.node import Node, Taint
-from webhook.model.nrt import NodeTopology
+from webhook.model.nrt import NodeTopology, Zone
 from webhook.model.resident import ResidentPod
 from webhook.model.resources import CPU, MEMORY, PODS
-
-# What of a column is to be written.
-_NODE: Final = 1
-_TOPOLOGY: Final = 2
-_PODS: Final = 4
-_ALL: Final = _NODE | _TOPOLOGY | _PODS
 
 # Effects that keep a pod away; PreferNoSchedule does not.
 _EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
@@ -62,7 +56,7 @@ class ClusterState:
         self._changes: ChangeLog[int] = ChangeLog()
         self._current = Buffer(self._resources, self._z, 0)
         self._spare: Buffer | None = None
-        self._lag: tuple[int, ...] = ()
+        self._lag: dict[int, int] = {}
         self._snapshot: Snapshot | None = None
         self._spare_snapshot: ref[Snapshot] | None = None
 
@@ -89,7 +83,7 @@ class ClusterState:
         self._nodes[node.name] = node
         self._learn(node.allocatable)
         if known is not None:
-            self._mark(node.name, _NODE)
+            self._mark(node.name, NODE)
             return
         column = len(self._names)
         self._names.append(node.name)
@@ -102,31 +96,30 @@ class ClusterState:
         column = self._columns.pop(name)
         self._order.remove(name)
         last = self._names.pop()
-        self._marked[len(self._names)] = 0
+        self._marked[len(self._names)] = HELD
         if last != name:
             self._names[column] = last
             self._place(last, column)
 
     def upsert_topology(self, topology: NodeTopology) -> None:
         """The NRT of a node exists and looks like this."""
-        if self._topologies.get(topology.node) == topology:
-            return
+        known = self._topologies.get(topology.node)
         self._topologies[topology.node] = topology
         for zone in topology.zones:
             self._learn(zone.resources)
         self._z = max(self._z, len(topology.zones))
-        self._mark(topology.node, _TOPOLOGY)
+        self._mark(topology.node, HELD if known is not None and _differs_in_free_only(known, topology) else ZONES)
 
     def delete_topology(self, name: str) -> None:
         """The node has no NRT any more."""
         if self._topologies.pop(name, None) is not None:
-            self._mark(name, _TOPOLOGY)
+            self._mark(name, ZONES)
 
     def set_fresh(self, name: str, fresh: bool) -> None:
         """Whether the node's NRT may be trusted; it may until said otherwise."""
         if fresh is (name in self._outdated):
             (self._outdated.discard if fresh else self._outdated.add)(name)
-            self._mark(name, _TOPOLOGY)
+            self._mark(name, ZONES)
 
     def upsert_pod(self, pod: ResidentPod) -> None:
         """The pod exists and looks like this. It counts while it is bound and has not ended."""
@@ -154,7 +147,7 @@ class ClusterState:
         buffer = self._writable()
         self._write(buffer)
         generation = self._changes.append(self._marked)
-        self._lag = tuple(self._marked)
+        self._lag = self._marked
         self._marked = {}
         self._spare, self._current = self._current, buffer
         self._spare_snapshot = None if self._snapshot is None else ref(self._snapshot)
@@ -164,7 +157,7 @@ class ClusterState:
     def _place(self, name: str, column: int) -> None:
         self._columns[name] = column
         self._order.put(name, column)
-        self._marked[column] = _ALL
+        self._marked[column] = ALL
 
     def _mark(self, name: str, part: int) -> None:
         column = self._columns.get(name)
@@ -182,7 +175,7 @@ class ClusterState:
         sums.add(numa, {**pod.requests, PODS: 1}, pod.policy, sign)
         if not sums:
             del self._sums[pod.node]
-        self._mark(pod.node, _PODS)
+        self._mark(pod.node, HELD)
 
     def _grow_rows(self) -> None:
         """Give a row to every resource that appeared. Pods may have requested it before any node offered it."""
@@ -190,7 +183,7 @@ class ClusterState:
             self._resources = self._resources.with_names(self._new_resources)
             self._new_resources = {}
             for name in self._sums:
-                self._mark(name, _PODS)
+                self._mark(name, HELD)
 
     def _writable(self) -> Buffer:
         """A buffer that equals the current one and that nobody reads."""
@@ -219,13 +212,12 @@ class ClusterState:
         name = self._names[column]
         node = self._nodes[name]
         topology = self._topologies.get(name)
-        if parts & _NODE:
+        if parts & NODE:
             buffer.write_node(column, node, self._taint_set(node.taints))
-        if parts & _TOPOLOGY:
-            buffer.write_topology(column, topology)
+        if parts & ZONES:
+            buffer.write_zones(column, topology)
             buffer.arrays["fresh"][column] = name not in self._outdated
-        buffer.write_policy(column, node, topology)
-        buffer.write_pods(column, self._sums.get(name, _NO_SUMS), topology)
+        buffer.write_held(column, node, topology, self._sums.get(name, _NO_SUMS))
 
     def _taint_set(self, taints: tuple[Taint, ...]) -> int:
         kept = frozenset(taint for taint in taints if taint.effect in _EFFECTS)
@@ -247,3 +239,22 @@ class ClusterState:
             changes=self._changes,
             **fields,
         )
+
+
+def _differs_in_free_only(old: NodeTopology, new: NodeTopology) -> bool:
+    """Whether at most `available` and the bookkeeping changed, as with nearly every update of an NRT."""
+    return (
+        len(old.zones) == len(new.zones)
+        and (old.scope, old.max_numa_nodes, old.prefer_closest, old.publisher)
+        == (new.scope, new.max_numa_nodes, new.prefer_closest, new.publisher)
+        and all(map(_zone_differs_in_free_only, old.zones, new.zones))
+    )
+
+
+def _zone_differs_in_free_only(old: Zone, new: Zone) -> bool:
+    return (
+        old.id == new.id
+        and old.costs == new.costs
+        and old.resources.keys() == new.resources.keys()
+        and all(old.resources[name][:2] == amounts[:2] for name, amounts in new.resources.items())
+    )
