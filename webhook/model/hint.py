@@ -64,7 +64,7 @@ def _object(text: str, path: str) -> Mapping[str, Any]:
 
 def _numa_nodes(raw: Mapping[str, Any], path: str) -> NUMANodeAmounts:
     numa_nodes = []
-    entries = raw.get("numaNodeResources") or ()
+    entries = raw.get("numaNodeResources") or []
     for index, entry in enumerate(entries if isinstance(entries, list) else [entries]):
         place = f"{path}.numaNodeResources[{index}]"
         numa_id = entry.get("node", 0) if isinstance(entry, dict) else None

@@ -79,7 +79,7 @@ def _likely_mistake(text: str, error: json.JSONDecodeError) -> str:
         return f'{match[0]} must stand in double quotes: "{match[0]}".'
     if error.msg.startswith("Extra data"):
         return f"there is something after the end of the JSON value: {_shown(rest)}."
-    if error.msg.startswith("Invalid control character"):
+    if error.msg.startswith(("Unterminated string", "Invalid control character")):
         return "a string runs over the end of its line. A closing double quote is missing."
     return f"{error.msg[0].lower()}{error.msg[1:]}."
 

@@ -1,0 +1,138 @@
+import pytest
+
+from webhook.model.errors import UserError
+from webhook.model.intent import NO_INTENT, NUMAIntent, parse_numa_intent
+from webhook.model.policy import Exclusive, NUMAPolicy
+
+SPEC = "scheduling.koordinator.sh/numa-topology-spec"
+PROPOSED = "scheduling.koordinator.sh/resource-spec"
+PATH = f"metadata.annotations[{SPEC}]"
+
+SINGLE = NUMAIntent(NUMAPolicy.SINGLE_NUMA_NODE, Exclusive.REQUIRED, managed=True)
+
+
+def faults(annotations: dict[str, object]) -> list[tuple[str, str]]:
+    with pytest.raises(UserError) as caught:
+        parse_numa_intent(annotations)
+    return [(fault.path, fault.message) for fault in caught.value.faults]
+
+
+def fault(text: object) -> str:
+    ((path, message),) = faults({SPEC: text})
+    assert path.startswith(PATH)
+    return message
+
+
+def test_a_pod_without_the_annotations_asks_for_nothing() -> None:
+    assert parse_numa_intent({"example.com/a": "b"}) == (NO_INTENT, ())
+
+
+@pytest.mark.parametrize("policy", [policy for policy in NUMAPolicy if policy is not NUMAPolicy.NONE])
+@pytest.mark.parametrize("annotation", [SPEC, PROPOSED])
+def test_either_annotation_may_carry_the_policy(policy: NUMAPolicy, annotation: str) -> None:
+    text = f'{{"numaTopologyPolicy": "{policy.koordinator}"}}'
+    assert parse_numa_intent({annotation: text}) == (NUMAIntent(policy, Exclusive.REQUIRED, managed=True), ())
+
+
+@pytest.mark.parametrize("text", ["{}", "null", '{"numaTopologyPolicy": ""}', '{"numaTopologyPolicy": null}'])
+def test_no_policy_is_no_requirement_but_managed(text: str) -> None:
+    assert parse_numa_intent({SPEC: text}) == (NUMAIntent(managed=True), ())
+
+
+def test_a_pod_with_a_policy_is_exclusive_unless_it_says_otherwise() -> None:
+    text = '{"numaTopologyPolicy": "SingleNUMANode", "singleNUMANodeExclusive": "%s"}'
+    assert parse_numa_intent({SPEC: text % ""})[0] == SINGLE
+    assert parse_numa_intent({SPEC: text % "Required"})[0] == SINGLE
+    assert parse_numa_intent({SPEC: text % "Preferred"})[0].exclusive is Exclusive.PREFERRED
+
+
+def test_exclusiveness_may_stand_without_a_policy() -> None:
+    text = '{"singleNUMANodeExclusive": "Preferred"}'
+    assert parse_numa_intent({SPEC: text})[0] == NUMAIntent(None, Exclusive.PREFERRED, managed=True)
+
+
+def test_cpu_bind_policies_are_left_alone() -> None:
+    text = '{"requiredCPUBindPolicy": "FullPCPUs", "preferredCPUBindPolicy": 1, "preferredCPUExclusivePolicy": "x"}'
+    assert parse_numa_intent({PROPOSED: text}) == (NO_INTENT, ())
+
+
+def test_both_annotations_may_say_the_same_or_complete_each_other() -> None:
+    single = '{"numaTopologyPolicy": "SingleNUMANode"}'
+    assert parse_numa_intent({SPEC: single, PROPOSED: single})[0] == SINGLE
+    assert parse_numa_intent({SPEC: single, PROPOSED: '{"numaTopologyPolicy": ""}'})[0] == SINGLE
+    completed = parse_numa_intent({SPEC: single, PROPOSED: '{"singleNUMANodeExclusive": "Preferred"}'})[0]
+    assert completed == NUMAIntent(NUMAPolicy.SINGLE_NUMA_NODE, Exclusive.PREFERRED, managed=True)
+
+
+def test_annotations_that_contradict_each_other_are_a_fault() -> None:
+    found = faults({SPEC: '{"numaTopologyPolicy": "SingleNUMANode"}', PROPOSED: '{"numaTopologyPolicy": "Restricted"}'})
+    message = (
+        f"numaTopologyPolicy contradicts itself: SingleNUMANode in {SPEC} and Restricted in {PROPOSED}. "
+        "Keep one of the two."
+    )
+    assert found == [("metadata.annotations", message)]
+
+
+@pytest.mark.parametrize(
+    ("value", "meant"),
+    [
+        ("singleNumaNode", "SingleNUMANode"),
+        ("single-numa-node", "SingleNUMANode"),
+        ("SingleNUMA", "SingleNUMANode"),
+        ("best-effort", "BestEffort"),
+        ("restrict", "Restricted"),
+    ],
+)
+def test_an_unknown_policy_is_told_with_the_allowed_ones_and_the_nearest(value: str, meant: str) -> None:
+    assert fault(f'{{"numaTopologyPolicy": "{value}"}}') == (
+        f'"{value}" is unknown. Allowed are BestEffort, Restricted, SingleNUMANode, and "" for no requirement. '
+        f"Did you mean {meant}?"
+    )
+
+
+def test_an_unknown_policy_near_to_none_of_them_is_told_without_a_guess() -> None:
+    assert "Did you mean" not in fault('{"numaTopologyPolicy": "xyz"}')
+
+
+def test_an_unknown_exclusiveness_is_told_with_the_allowed_ones() -> None:
+    assert fault('{"singleNUMANodeExclusive": "required"}') == (
+        '"required" is unknown. Allowed are Preferred, Required, and "" for no requirement. Did you mean Required?'
+    )
+
+
+@pytest.mark.parametrize("value", ["1", "true", "[]", '{"a": 1}'])
+def test_a_value_that_is_no_string_is_a_fault(value: str) -> None:
+    assert "must be a string" in fault(f'{{"numaTopologyPolicy": {value}}}')
+
+
+def test_all_faults_are_told_at_once() -> None:
+    found = faults({SPEC: '{"numaTopologyPolicy": "x", "singleNUMANodeExclusive": 1}', PROPOSED: "{"})
+    assert [path for path, _ in found] == [
+        f"{PATH}.numaTopologyPolicy",
+        f"{PATH}.singleNUMANodeExclusive",
+        f"metadata.annotations[{PROPOSED}]",
+    ]
+
+
+def test_an_unknown_field_is_ignored_with_a_warning_that_names_the_nearest() -> None:
+    intent, warnings = parse_numa_intent({SPEC: '{"numaTopolgyPolicy": "SingleNUMANode"}'})
+    assert intent == NUMAIntent(managed=True)
+    assert warnings == (f"{PATH}: unknown field numaTopolgyPolicy is ignored. Did you mean numaTopologyPolicy?",)
+
+
+def test_a_field_in_the_wrong_case_is_read_as_koordinator_reads_it_with_a_warning() -> None:
+    intent, warnings = parse_numa_intent({SPEC: '{"NUMATopologyPolicy": "SingleNUMANode"}'})
+    assert intent == SINGLE
+    assert warnings == (f"{PATH}: NUMATopologyPolicy is read as numaTopologyPolicy; write it so.",)
+
+
+def test_a_field_written_twice_is_warned_of() -> None:
+    intent, warnings = parse_numa_intent({SPEC: '{"numaTopologyPolicy": "x", "numaTopologyPolicy": "SingleNUMANode"}'})
+    assert intent == SINGLE
+    assert "more than once" in warnings[0]
+
+
+def test_a_pod_template_is_named_by_its_own_path() -> None:
+    with pytest.raises(UserError) as caught:
+        parse_numa_intent({SPEC: "{"}, path="spec.template.metadata.annotations")
+    assert caught.value.path == f"spec.template.metadata.annotations[{SPEC}]"

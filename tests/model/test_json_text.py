@@ -1,0 +1,77 @@
+import pytest
+
+from webhook.model.errors import UserError
+from webhook.model.json_text import parse_object
+
+
+def message(text: object) -> str:
+    with pytest.raises(UserError) as caught:
+        parse_object(text, "a")
+    assert caught.value.path == "a"
+    return caught.value.message
+
+
+def test_an_object_is_read_and_null_is_an_empty_one() -> None:
+    assert parse_object('{"a": {"b": 1}}', "a") == ({"a": {"b": 1}}, ())
+    assert parse_object(" null ", "a") == ({}, ())
+
+
+def test_fields_written_twice_are_named_once() -> None:
+    assert parse_object('{"a": 1, "a": 2, "b": 3, "a": 4}', "a") == ({"a": 4, "b": 3}, ("a",))
+
+
+def test_a_trailing_comma_is_named_with_its_place() -> None:
+    assert message('{\n  "numaTopologyPolicy": "SingleNUMANode",\n}').startswith(
+        "is not valid JSON at line 3, column 1: there is a trailing comma before '}'. Remove the comma."
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "likely"),
+    [
+        ('{"a": [1,]}', "trailing comma before ']'"),
+        ('{"a": 1, }', "trailing comma before '}'"),
+        ("{'a': 1}", "not in single quotes"),
+        ("{\"a\": 'b'}", "not in single quotes"),
+        ("{\N{LEFT DOUBLE QUOTATION MARK}a\N{RIGHT DOUBLE QUOTATION MARK}: 1}", "not in typographic ones"),
+        ('{"a": 1', "closing brace or quote is missing"),
+        ('{"a": ', "closing brace or quote is missing"),
+        ('{"a": "b', "closing double quote is missing"),
+        ('{"a": "b\n"}', "closing double quote is missing"),
+        ('{"a": True}', "True is no JSON value"),
+        ('{"a": NaN}', "NaN is no JSON number"),
+        ('{a: "b"}', '"a"'),
+        ('{"a": b}', '"b"'),
+        ('{"a": 1} }', "after the end of the JSON value"),
+        ('{"a": 1} // x', "JSON has no comments"),
+        ("a: b", "looks like YAML"),
+        ('{"a" "b"}', "':' delimiter"),
+        ('{"a": 1 "b": 2}', "',' delimiter"),
+        ("   ", "is empty"),
+        ("[" * 100_000, "recursion"),
+    ],
+)
+def test_the_likely_mistake_is_named(text: str, likely: str) -> None:
+    assert likely in message(text)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("[]", "must be a JSON object"),
+        ("1", "must be a JSON object"),
+        ('"SingleNUMANode"', "must be a JSON object"),
+        ('"{\\"a\\": 1}"', "Remove one level of quotes"),
+        ({"a": 1}, 'must be text that holds a JSON object, not {"a": 1}'),
+        (True, "must be text"),
+        (None, "must be text"),
+    ],
+)
+def test_what_is_no_json_object_is_told_so(value: object, said: str) -> None:
+    assert said in message(value)
+
+
+def test_a_long_text_is_shown_in_part_and_on_one_line() -> None:
+    said = message('{\n"a": "' + "x" * 500)
+    assert "\n" not in said
+    assert len(said) < 250

@@ -1,0 +1,101 @@
+from typing import Any
+
+import pytest
+
+from webhook.model.errors import UserError
+from webhook.model.pod import ContainerKind, Owner, Pod
+
+RAW: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {
+        "name": "trainer-0",
+        "namespace": "ml",
+        "uid": "11aa",
+        "labels": {"app": "trainer"},
+        "annotations": {"example.com/a": "b"},
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+        "deletionTimestamp": "2026-01-01T01:00:00Z",
+        "ownerReferences": [
+            {"apiVersion": "v1", "kind": "Other", "name": "o", "uid": "1"},
+            {"apiVersion": "batch/v1", "kind": "Job", "name": "trainer", "uid": "2", "controller": True},
+        ],
+    },
+    "spec": {
+        "nodeName": "n1",
+        "schedulerName": "kube",
+        "priority": 100,
+        "nodeSelector": {"disk": "ssd"},
+        "tolerations": [{"operator": "Exists"}],
+        "schedulingGates": [{"name": "example.com/gate"}],
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": []}, {}]}
+            }
+        },
+        "initContainers": [{"name": "setup"}, {"name": "proxy", "restartPolicy": "Always"}],
+        "containers": [{"name": "main", "resources": {"limits": {"cpu": "2"}}}],
+    },
+    "status": {"phase": "Running"},
+}
+
+
+def test_a_pod_is_read_once_and_whole() -> None:
+    pod = Pod.from_object(RAW)
+    assert (pod.key, pod.uid, pod.node_name, pod.phase) == ("ml/trainer-0", "11aa", "n1", "Running")
+    assert (pod.labels, pod.annotations) == ({"app": "trainer"}, {"example.com/a": "b"})
+    assert [(container.name, container.kind) for container in pod.containers] == [
+        ("setup", ContainerKind.INIT),
+        ("proxy", ContainerKind.SIDECAR),
+        ("main", ContainerKind.APP),
+    ]
+    assert (pod.scheduler_name, pod.priority, pod.scheduling_gates) == ("kube", 100, ("example.com/gate",))
+    assert (pod.node_selector, pod.tolerations) == ({"disk": "ssd"}, ({"operator": "Exists"},))
+    assert pod.required_terms == ({"matchExpressions": []}, {})
+    assert pod.controller == Owner("batch/v1", "Job", "trainer", "2", True)
+    assert (pod.deleting, pod.created) == (True, "2026-01-01T00:00:00Z")
+
+
+def test_a_pod_that_says_nothing_has_the_defaults() -> None:
+    pod = Pod.from_object({})
+    assert (pod.name, pod.node_name, pod.containers, pod.required_terms, pod.controller) == ("", "", (), None, None)
+    assert (pod.scheduler_name, pod.priority, pod.deleting) == ("default-scheduler", 0, False)
+
+
+@pytest.mark.parametrize(
+    ("affinity", "terms"),
+    [
+        (None, None),
+        ({}, None),
+        ({"nodeAffinity": None}, None),
+        ({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}, None),
+        ({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}}, ()),
+    ],
+)
+def test_no_required_affinity_and_one_without_terms_are_told_apart(affinity: Any, terms: Any) -> None:
+    assert Pod.from_object({"spec": {"affinity": affinity}}).required_terms == terms
+
+
+@pytest.mark.parametrize(
+    ("raw", "path"),
+    [
+        ({"spec": "none"}, "spec"),
+        ({"metadata": ["x"]}, "metadata"),
+        ({"metadata": {"annotations": "x"}}, "metadata.annotations"),
+        ({"spec": {"containers": {"name": "main"}}}, "spec.containers"),
+        ({"spec": {"containers": ["main"]}}, "spec.containers[0]"),
+        ({"spec": {"containers": [{"resources": "2 cpus"}]}}, "spec.containers[0].resources"),
+        (
+            {"spec": {"initContainers": [{}, {"resources": {"limits": {"cpu": "x"}}}]}},
+            "spec.initContainers[1].resources.limits[cpu]",
+        ),
+        ({"spec": {"overhead": {"cpu": "-1"}}}, "spec.overhead[cpu]"),
+        ({"spec": {"resources": {"requests": {"cpu": "?"}}}}, "spec.resources.requests[cpu]"),
+        ({"spec": {"tolerations": "all"}}, "spec.tolerations"),
+        ({"spec": {"affinity": {"nodeAffinity": "x"}}}, "spec.affinity.nodeAffinity"),
+    ],
+)
+def test_a_fault_names_the_field_it_stands_in(raw: dict[str, Any], path: str) -> None:
+    with pytest.raises(UserError) as caught:
+        Pod.from_object(raw)
+    assert caught.value.path == path

@@ -1,0 +1,96 @@
+import base64
+import json
+from http import HTTPStatus
+from typing import Any
+
+import pytest
+
+from webhook.model.errors import Malfunction
+from webhook.model.review import AdmissionRequest, Allowed, Denied, Errored, Operation, Patched, User
+
+
+def review(**request: Any) -> dict[str, Any]:
+    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+
+
+def test_a_request_is_read_whole() -> None:
+    pod = {"metadata": {"generateName": "a-"}, "spec": {"newField": 1}}
+    request = AdmissionRequest.from_object(
+        review(
+            uid="u1",
+            kind={"group": "", "version": "v1", "kind": "Pod"},
+            resource={"group": "", "version": "v1", "resource": "pods"},
+            subResource="binding",
+            operation="CREATE",
+            namespace="ml",
+            object=pod,
+            oldObject=None,
+            userInfo={"username": "system:serviceaccount:ml:x", "groups": ["g"]},
+            dryRun=True,
+        )
+    )
+    assert (request.uid, request.kind, request.resource, request.sub_resource) == ("u1", "Pod", "pods", "binding")
+    assert (request.operation, request.namespace, request.name) == (Operation.CREATE, "ml", "")
+    assert (request.object, request.old_object) == (pod, {})
+    assert (request.user, request.dry_run) == (User("system:serviceaccount:ml:x", ("g",)), True)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        None,
+        [],
+        {},
+        {"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview", "request": {"uid": "1"}},
+        {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"},
+        review(operation="CREATE"),
+        review(uid="1"),
+        review(uid="1", operation="PATCH"),
+    ],
+)
+def test_what_is_no_admission_review_is_the_callers_malfunction(raw: object) -> None:
+    with pytest.raises(Malfunction):
+        AdmissionRequest.from_object(raw)
+
+
+def test_allowed_lets_the_object_pass_as_it_is() -> None:
+    assert Allowed().to_object("u1") == {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "response": {"uid": "u1", "allowed": True},
+    }
+
+
+def test_patched_carries_its_operations_as_base64() -> None:
+    patch = [{"op": "add", "path": "/metadata/annotations", "value": {}}]
+    response = Patched(patch, ("look",)).to_object("u1")["response"]
+    assert json.loads(base64.b64decode(response["patch"])) == patch
+    assert (response["allowed"], response["patchType"], response["warnings"]) == (True, "JSONPatch", ["look"])
+
+
+def test_an_empty_patch_is_no_patch() -> None:
+    assert Patched([]).to_object("u1") == Allowed().to_object("u1")
+
+
+def test_denied_says_why_to_programs_and_to_people() -> None:
+    assert Denied("x is wrong.", "InvalidAnnotation").to_object("u1")["response"] == {
+        "uid": "u1",
+        "allowed": False,
+        "status": {"code": 403, "reason": "InvalidAnnotation", "message": "x is wrong."},
+    }
+
+
+def test_errored_is_told_apart_from_a_verdict() -> None:
+    response = Errored("no view of the cluster yet", HTTPStatus.SERVICE_UNAVAILABLE).to_object("u1")["response"]
+    assert response["allowed"] is False
+    assert response["status"] == {"code": 503, "reason": "InternalError", "message": "no view of the cluster yet"}
+
+
+def test_an_error_has_an_error_code() -> None:
+    with pytest.raises(Malfunction):
+        Errored("all is well", HTTPStatus.OK)
+
+
+def test_warnings_travel_on_one_line() -> None:
+    response = Allowed(("first\n  second",)).to_object("u1")["response"]
+    assert response["warnings"] == ["first second"]
