@@ -25,6 +25,7 @@ from webhook.admission.affinity import (
     node_affinity,
     required_terms,
 )
+from webhook.admission.patch import PatchError
 
 # 32 bits: a requirement of the user's is taken for one of ours by chance once in 2**32 / 74 pods, and the digests of as
 # many as there can be (64 nodes, 10 preferences) still make less than 1 KiB.
@@ -147,3 +148,15 @@ def _without(held: Sequence[Any], digests: Iterable[str]) -> list[Any]:
 def _digest(item: object) -> str:
     canonical = json.dumps(item, sort_keys=True, separators=(",", ":"))
     return blake2b(canonical.encode(), digest_size=_DIGEST_BYTES).hexdigest()
+
+
+def check_users_part(steered: Mapping[str, Any], marker: Marker, users: Mapping[str, Any]) -> None:
+    """Raise PatchError unless a steered pod holds, beside what is ours, just the node affinity that the user wrote."""
+    if _said(without_ours(steered, marker)) != _said(users):
+        raise PatchError("the patch would change what the user wrote in the pod's node affinity")
+
+
+def _said(pod: Mapping[str, Any]) -> Any:
+    """What the node affinity says: absent, null and empty lists of requirements say the same."""
+    terms = [[(term or {}).get(where) or [] for where in _LISTS] for term in required_terms(pod) or ()]
+    return terms, node_affinity(pod).get(PREFERRED) or []

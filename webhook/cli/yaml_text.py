@@ -8,12 +8,18 @@ Source: sigs.k8s.io/yaml (YAMLToJSON) and its goyaml.v2 (resolve.go).
 
 import re
 from collections.abc import Hashable, Iterator, Mapping
+from itertools import accumulate
 from typing import Any
 
 import yaml
 
-# A document of 16 million values is ten times the largest cluster dump; anchors can promise more than any memory holds.
-_MOST_VALUES = 1 << 24
+# The API server takes objects of up to 3 MB, which hold fewer values; anchors can promise more than any memory holds.
+_MOST_VALUES = 1 << 20
+
+# kubectl's own limit. libyaml's composer recurses on the C stack and would crash somewhere beyond twice that.
+_DEEPEST = 10_000
+_BRACKETS = re.compile(r"[\[\]{}]")
+_DEEPLY_INDENTED = re.compile(rf"^[-? \t]{{{_DEEPEST}}}", re.MULTILINE)
 
 _INT = re.compile(r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]+|0|[1-9][0-9_]*)$")
 _FLOAT = re.compile(
@@ -68,6 +74,8 @@ def _refuse_duplicates(node: yaml.MappingNode) -> None:
 
 def load_all(text: str) -> Iterator[tuple[int, Any]]:
     """The documents, each with the line it starts on. Raises YAMLFault."""
+    if _may_be_too_deep(text):
+        raise YAMLFault(None, "nested too deeply")
     try:
         loader = _Loader(text)
         while loader.check_node():
@@ -85,6 +93,15 @@ def load_all(text: str) -> Iterator[tuple[int, Any]]:
         raise YAMLFault(None, "nested too deeply") from error
     except ValueError as error:
         raise YAMLFault(None, str(error)) from error
+
+
+def _may_be_too_deep(text: str) -> bool:
+    """Whether the text could be nested more than _DEEPEST levels; brackets within strings are counted, too."""
+    if text.count("[") + text.count("{") > _DEEPEST:
+        steps = accumulate(1 if match[0] in "[{" else -1 for match in _BRACKETS.finditer(text))
+        if max(steps) > _DEEPEST:
+            return True
+    return _DEEPLY_INDENTED.search(text) is not None
 
 
 def plain(value: Any) -> Any:
@@ -142,6 +159,8 @@ def dump_all(values: list[Any]) -> str:
 
 def line_of(text: str, document: int, path: str) -> int | None:
     """The line of a field like `spec.containers[0].resources`, or of the nearest thing above it that is there."""
+    if _may_be_too_deep(text):
+        return None
     try:
         nodes = list(yaml.compose_all(text, Loader=_Loader))
     except (yaml.YAMLError, RecursionError):

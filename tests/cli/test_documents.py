@@ -1,0 +1,115 @@
+"""Objects from files: where each stands, and what is said when one cannot be read."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from webhook.cli.documents import InputError, Item, read
+
+POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "x.yaml"
+
+
+def _read(file: Path, content: str | bytes) -> list[Item]:
+    file.write_bytes(content.encode() if isinstance(content, str) else content)
+    return list(read([str(file)]))
+
+
+def test_documents_are_numbered_as_they_stand_empty_ones_included(file: Path) -> None:
+    items = _read(file, f"# nothing\n---\n---\n{POD}---\n{POD}")
+    assert [(item.document, item.line) for item in items] == [(2, 4), (3, 8)]
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_byte_order_marks_and_windows_line_ends_are_fine(file: Path, ending: str, mark: str) -> None:
+    (item,) = _read(file, mark + POD.replace("\n", ending))
+    assert (item.kind, item.name, item.line) == ("Pod", "p", 1)
+
+
+def test_json_may_hold_several_objects(file: Path) -> None:
+    one = json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}, indent=1)
+    assert [item.line for item in _read(file, f"{one}\n{one}\n")] == [1, 8]
+
+
+def test_yaml_may_look_like_json(file: Path) -> None:
+    (item,) = _read(file, "{apiVersion: v1, kind: Pod, metadata: {name: p}}")
+    assert item.name == "p"
+
+
+def test_lists_are_opened_also_within_lists(file: Path) -> None:
+    inner = {
+        "apiVersion": "v1",
+        "kind": "PodList",
+        "items": [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}],
+    }
+    (item,) = _read(file, json.dumps({"apiVersion": "v1", "kind": "List", "items": [inner]}))
+    assert (item.prefix, item.name) == ("items[0].items[0].", "p")
+
+
+def test_directories_stand_for_their_files(tmp_path: Path) -> None:
+    for name in ("b.yaml", "a.yml", "c.json", "d.txt"):
+        (tmp_path / name).write_text(POD.replace("{name: p}", f"{{name: {name[0]}}}"))
+    assert [item.name for item in read([str(tmp_path)])] == ["a", "b", "c"]
+
+
+def test_stdin_is_a_dash(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(POD.encode())))
+    (item,) = read(["-"])
+    assert item.source.name == "stdin"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "there is no Kubernetes object in it"),
+        ("# only words\n---\n", "there is no Kubernetes object in it"),
+        ("kind: [", "line 2: not YAML: while parsing a flow node"),
+        ('{"kind": "Pod"', "line 1: not JSON: Expecting ',' delimiter"),
+        ('{"kind": NaN]', "not JSON: NaN is not a JSON value"),
+        ('{"x":' * 100_000, "nested too deeply"),
+        (b"kind: Pod\nname: \xff\xfe", "line 2: byte 0xff is not UTF-8 text"),
+        ("a\x00b", "line 1: not YAML: the character U+0000"),
+        (
+            "just text",
+            "document 1, line 1: a Kubernetes object (apiVersion, kind, metadata, ...) is needed here, not text",
+        ),
+        (f"{POD}---\n- 1\n", "document 2, line 5: a Kubernetes object"),
+        ("metadata: {name: p}\nkind: Pod", "document 1, line 1: apiVersion: is missing"),
+        ("metadata: {name: p}\napiVersion: v1", "document 1, line 1: kind: is missing"),
+        ("apiVersion: v1\nkind: 3", "document 1, line 2: kind: must be text, but is 3"),
+        ("apiVersion: v1\nkind: Pod", "document 1, line 1: metadata: is missing"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: []", "document 1, line 3: metadata: must be an object, but is []"),
+        ("apiVersion: v1\nkind: Pod\nmetadata:\n  labels: {}", "document 1, line 3: metadata.name: is missing"),
+        (
+            "apiVersion: v1\nkind: Pod\nmetadata:\n  name: 7",
+            "document 1, line 4: metadata.name: must be text, but is 7",
+        ),
+        ("apiVersion: v1\nkind: List\nitems: 3", "document 1, line 3: items: must be a list, but is a number"),
+        (
+            "apiVersion: v1\nkind: List\nitems:\n- 3",
+            "document 1, line 1: items[0]: a Kubernetes object (apiVersion, kind, metadata, ...) is needed here, ",
+        ),
+        (
+            "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Pod\n  metadata: {}",
+            "document 1, line 6: items[0].metadata.name: is missing",
+        ),
+    ],
+)
+def test_faults_name_file_document_line_and_field(file: Path, content: str | bytes, message: str) -> None:
+    with pytest.raises(InputError) as told:
+        _read(file, content)
+    assert str(told.value).startswith(f"{file}: {message}")
+
+
+def test_missing_files_and_empty_directories_are_told(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"missing\.yaml: No such file or directory"):
+        list(read([str(tmp_path / "missing.yaml")]))
+    with pytest.raises(InputError, match=r"no file in this directory ends in \.yaml, \.yml, \.json"):
+        list(read([str(tmp_path)]))

@@ -1,0 +1,39 @@
+"""Pods that are not ours to place."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from webhook.admission.rules import Rules
+from webhook.model.names import MIRROR_POD, NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
+
+# Set by a kubelet on the pods it runs from files ("file", "http"), and on those from the API server ("api").
+_CONFIG_SOURCE = "kubernetes.io/config.source"
+
+_NOT_ANNOTATED = f"no annotation {NUMA_TOPOLOGY_SPEC} or {RESOURCE_SPEC}"
+
+
+def why_left_alone(raw: Mapping[str, Any], rules: Rules) -> str | None:
+    """Why a pod is not steered; None when it is ours to steer."""
+    node = (raw.get("spec") or {}).get("nodeName")
+    return why_not_ours(raw, rules) or (f"its node is chosen already: {node}" if node else None)
+
+
+def why_not_ours(raw: Mapping[str, Any], rules: Rules) -> str | None:
+    """Why a pod is not even judged, bound or not; None when it is ours.
+
+    Not annotated; of another scheduler; or its node is not a scheduler's to choose: a DaemonSet's, or run by a kubelet
+    from a file (static pods and the mirror pods that show them).
+    """
+    metadata: Mapping[str, Any] = raw.get("metadata") or {}
+    annotations = metadata.get("annotations") or {}
+    if NUMA_TOPOLOGY_SPEC not in annotations and RESOURCE_SPEC not in annotations:
+        return _NOT_ANNOTATED
+    if MIRROR_POD in annotations or annotations.get(_CONFIG_SOURCE, "api") != "api":
+        return "a kubelet runs it from a file (static pod)"
+    scheduler = (raw.get("spec") or {}).get("schedulerName") or "default-scheduler"
+    if scheduler not in rules.scheduler_names:
+        return f"the scheduler {scheduler} places it"
+    owners = metadata.get("ownerReferences") or ()
+    if any(owner.get("controller") and owner.get("kind") == "DaemonSet" for owner in owners):
+        return "its DaemonSet chooses its node"
+    return None

@@ -1,0 +1,20 @@
+"""The mutating webhook on pods: a request in, a response out."""
+
+from webhook.admission.rules import Rules
+from webhook.admission.steer import Verdict, steer
+from webhook.admission.world import World
+from webhook.model.errors import UserError
+from webhook.model.review import AdmissionRequest, AdmissionResponse, Allowed, Denied, Operation, Patched
+
+
+def mutate(request: AdmissionRequest, world: World, rules: Rules) -> AdmissionResponse:
+    """Steer a pod that is being created. Nothing outside is touched, so a dry run gets the same answer."""
+    if request.kind != "Pod" or request.sub_resource or request.operation is not Operation.CREATE:
+        return Allowed()
+    try:
+        steering = steer(request.object, world, rules)
+    except UserError as error:
+        return Denied(" ".join(map(str, error.faults)), "Invalid")
+    if steering.verdict is Verdict.DENY:
+        return Denied(steering.message, steering.reason, steering.warnings)
+    return Patched(steering.operations, steering.warnings)

@@ -1,0 +1,65 @@
+"""The nodes that a decision allows, named with as few words as possible.
+
+1. One node is named alone.
+2. Otherwise whichever is shorter: the nodes that fit, or the nodes that do not.
+3. When both lists are too long, only the best of the nodes that fit are allowed.
+
+A node goes by its hostname label; where that is missing or shared with another node, by its name.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from webhook.admission.affinity import Constraint, NodeRef, Term, none_of, one_of, preference
+from webhook.engine.decide import Decision
+from webhook.engine.labels import ABSENT
+from webhook.engine.snapshot import Snapshot
+from webhook.model.names import HOSTNAME_LABEL
+
+
+def hold_to_fitting(snapshot: Snapshot, decision: Decision, most_names: int, most_preferred: int) -> Constraint:
+    """Only nodes that fit, the best of them preferred. At least one must fit."""
+    nodes = _Names(snapshot)
+    required = _required(nodes, decision, most_names)
+    if decision.fit_count == 1:
+        return Constraint(required)
+    best = decision.best(most_preferred)
+    return Constraint(required, tuple(preference(nodes.ref(snapshot.index[one.node]), one.score) for one in best))
+
+
+def hold_to_possible(snapshot: Snapshot, decision: Decision, most_names: int) -> Constraint:
+    """Only nodes that fit, none preferred: for a decision on what may be free one day."""
+    return Constraint(_required(_Names(snapshot), decision, most_names))
+
+
+def _required(nodes: "_Names", decision: Decision, most: int) -> tuple[Term, ...]:
+    fits = decision.fits
+    others = len(fits) - decision.fit_count
+    if decision.fit_count == 1 or decision.fit_count <= min(others, most):
+        return one_of(nodes.refs(np.flatnonzero(fits).tolist()))
+    if others <= min(decision.fit_count, most):
+        return none_of(nodes.refs(np.flatnonzero(~fits).tolist()))
+    return one_of([nodes.named(one.node) for one in decision.best(most)])
+
+
+class _Names:
+    """How each node of a snapshot is named."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        codes, self._hostnames = snapshot.labels.column(HOSTNAME_LABEL)
+        self._codes = codes
+        # A value per code; the slot of the nodes without the label comes first.
+        self._nodes_with = np.bincount(codes - ABSENT, minlength=1)
+
+    def refs(self, indices: Iterable[int]) -> list[NodeRef]:
+        return [self.ref(i) for i in indices]
+
+    def named(self, name: str) -> NodeRef:
+        return self.ref(self._snapshot.index[name])
+
+    def ref(self, i: int) -> NodeRef:
+        code = int(self._codes[i])
+        alone = code != ABSENT and self._nodes_with[code - ABSENT] == 1
+        return NodeRef(self._snapshot.names[i], self._hostnames.values[code] if alone else None)

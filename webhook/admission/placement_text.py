@@ -1,0 +1,66 @@
+"""A decision in one line for people: what stands in the annotation `topology-webhook.dev/placement`.
+
+SingleNUMANode: 812 of 5000 nodes fit; best n17 (score 95, NUMA 1), n3 (score 92, NUMA 0), n9 (score 92, NUMA 1);
+excluded: 4100 no single NUMA node with 8 cpu, 88 NUMA policy mismatch
+"""
+
+from collections.abc import Mapping
+
+from webhook.engine.decide import Candidate, Decision
+from webhook.engine.reason import Reason
+from webhook.model.intent import NUMAIntent
+from webhook.model.pod import Pod
+from webhook.model.resources import EPHEMERAL_STORAGE, STORAGE, format_list
+
+# Node names have up to 253 characters: three of them leave room for the rest in 1 KiB.
+_LONGEST = 1000
+
+_BEST = 3
+
+
+def fitting(pod: Pod, intent: NUMAIntent, decision: Decision) -> str:
+    """How many nodes fit, which are best, why the others do not."""
+    best = ", ".join(map(_candidate, decision.best(_BEST)))
+    nodes = "node fits" if decision.fit_count == 1 else "nodes fit"
+    text = f"{subject(intent)}: {decision.fit_count} of {len(decision.fits)} {nodes}; best {best}"
+    return shortened(text + excluded(pod, decision.excluded, "; excluded: "))
+
+
+def nowhere(pod: Pod, intent: NUMAIntent, decision: Decision, outlook: str) -> str:
+    """That no node fits now, what the outlook is, and why each node does not."""
+    text = f"{subject(intent)}: none of {len(decision.fits)} nodes fits now; {outlook}"
+    return shortened(text + excluded(pod, decision.excluded, "; excluded: "))
+
+
+def subject(intent: NUMAIntent) -> str:
+    """The policy that the pod asks for, or whose policy it takes."""
+    return intent.policy.koordinator if intent.policy else "each node's own NUMA policy"
+
+
+def excluded(pod: Pod, counts: Mapping[Reason, int], prefix: str = "") -> str:
+    """The reasons with their number of nodes, most frequent first; empty when there is none."""
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    reasons = ", ".join(f"{count} {phrase(reason, pod)}" for reason, count in ordered)
+    return prefix + reasons if reasons else ""
+
+
+def phrase(reason: Reason, pod: Pod) -> str:
+    """The reason in words, with the pod's own amounts where one container asks for them all."""
+    if reason is Reason.NO_SINGLE_NUMA_NODE and len(pod.containers) == 1:
+        return f"no single NUMA node with {format_list(on_numa_nodes(pod.containers[0].requests))}"
+    return reason.phrase
+
+
+def on_numa_nodes(amounts: Mapping[str, int]) -> dict[str, int]:
+    """Those amounts that a NUMA node can hold; storage belongs to the machine as a whole."""
+    return {name: amount for name, amount in amounts.items() if name not in {EPHEMERAL_STORAGE, STORAGE}}
+
+
+def shortened(text: str) -> str:
+    """The text, cut to what fits beside the other annotations."""
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+
+
+def _candidate(candidate: Candidate) -> str:
+    where = f", NUMA {'+'.join(map(str, candidate.numa_nodes))}" if candidate.numa_nodes else ""
+    return f"{candidate.node} (score {candidate.score}{where})"

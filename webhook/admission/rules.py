@@ -1,0 +1,22 @@
+"""What an operator may set about the rules, as pure code reads it."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from webhook.engine.decide import Options
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The settings of admission."""
+
+    no_compatible_node: Literal["deny", "warn"] = "deny"
+    """What becomes of a pod that no node could take even if it were empty."""
+    max_affinity_values: int = 64
+    """Most nodes that are named in a pod's required node affinity."""
+    preferred_nodes: int = 10
+    """Best nodes that are written as preferred."""
+    scheduler_names: frozenset[str] = frozenset({"default-scheduler"})
+    """Pods of other schedulers are left alone."""
+    engine: Options = field(default_factory=Options)
+    """How nodes are judged and ranked."""

@@ -1,0 +1,35 @@
+"""The validating webhook on pods: annotations are understood, or the pod is refused with the fault and its cure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from webhook.admission.left_alone import why_not_ours
+from webhook.admission.rules import Rules
+from webhook.model.errors import UserError
+from webhook.model.intent import parse_numa_intent
+from webhook.model.names import NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
+from webhook.model.review import AdmissionRequest, AdmissionResponse, Allowed, Denied, Operation
+
+
+def validate(request: AdmissionRequest, rules: Rules) -> AdmissionResponse:
+    """Judge the annotations of a pod that is created, or of one whose annotations change.
+
+    What was once let in may stay: an update of anything else in the pod must not fail over its annotations.
+    """
+    judged = {Operation.CREATE, Operation.UPDATE}
+    if request.kind != "Pod" or request.sub_resource or request.operation not in judged:
+        return Allowed()
+    asked = _asked(request.object)
+    if why_not_ours(request.object, rules) or asked == _asked(request.old_object):
+        return Allowed()
+    try:
+        _, warnings = parse_numa_intent(asked)
+    except UserError as error:
+        return Denied(" ".join(map(str, error.faults)), "InvalidAnnotation")
+    return Allowed(warnings)
+
+
+def _asked(pod: Mapping[str, Any]) -> dict[str, Any]:
+    """The annotations by which a pod asks for something."""
+    annotations = (pod.get("metadata") or {}).get("annotations") or {}
+    return {name: annotations[name] for name in (NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC) if name in annotations}

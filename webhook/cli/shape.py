@@ -1,0 +1,163 @@
+"""The shape that the API server would insist on, for the fields that are read from objects in files.
+
+Objects from the API server have passed its decoding; objects from files have not. A shape is written like an example:
+
+    {"name": TEXT}     an object; a field that is absent or null passes, one that is not named is not looked at
+    {"name!": TEXT}    the field must be there, and not be empty
+    [shape]            a list
+    Entries(shape)     a list of named objects, or the older form of it: an object from name to object or quantity
+    TEXT, NUMBER, FLAG, QUANTITY, TEXTS (an object of texts), QUANTITIES (an object of quantities)
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from webhook.model.errors import UserError
+from webhook.model.resources import parse_list
+
+# A shape is data: a dict, a list of one shape, Entries, or one of the functions that check a plain value.
+Shape = Any
+Faults = Iterator[UserError]
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """A list of named objects or an object that maps names to them."""
+
+    entry: Shape
+
+
+def faults(value: object, shape: Shape, path: str = "") -> Faults:
+    """Where the value differs from the shape, each with its path."""
+    if value is None:
+        return
+    if isinstance(shape, Entries) and not isinstance(value, Mapping):
+        shape = [shape.entry]
+    if isinstance(shape, Entries):
+        named = value if isinstance(value, Mapping) else {}
+        for name, entry in named.items():
+            yield from faults(entry, shape.entry if isinstance(entry, Mapping) else QUANTITY, f"{path}[{name}]")
+    elif isinstance(shape, dict):
+        if not isinstance(value, Mapping):
+            yield _is_not("an object", value, path)
+            return
+        for key, below in shape.items():
+            name = key.removesuffix("!")
+            where = f"{path}.{name}" if path else name
+            if name != key and value.get(name) in (None, []):
+                yield UserError(where, "is missing.")
+            yield from faults(value.get(name), below, where)
+    elif isinstance(shape, list):
+        if not isinstance(value, list):
+            yield _is_not("a list", value, path)
+            return
+        for position, item in enumerate(value):
+            where = f"{path}[{position}]"
+            # Fields may be null, items of these lists may not.
+            yield from [_is_not("an object", item, where)] if item is None else faults(item, shape[0], where)
+    else:
+        yield from shape(value, path)
+
+
+def _plain(kind: type, words: str) -> Callable[[object, str], Faults]:
+    def check(value: object, path: str) -> Faults:
+        # True is an int for Python, but not for JSON.
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            yield _is_not(words, value, path)
+
+    return check
+
+
+TEXT = _plain(str, "text")
+NUMBER = _plain(int, "a whole number")
+FLAG = _plain(bool, "true or false")
+
+
+def TEXTS(value: object, path: str) -> Faults:  # noqa: N802 - a shape, like its neighbours
+    """An object whose values are texts."""
+    if not isinstance(value, Mapping):
+        yield _is_not("an object", value, path)
+        return
+    for name, text in value.items():
+        if not isinstance(text, str):
+            yield _is_not("text (in quotes)", text, f"{path}[{name}]")
+
+
+def QUANTITIES(value: object, path: str) -> Faults:  # noqa: N802
+    """An object whose values are amounts of resources."""
+    try:
+        parse_list(value, path)
+    except UserError as error:
+        yield from error.faults
+
+
+def QUANTITY(value: object, path: str) -> Faults:  # noqa: N802
+    """An amount of a resource."""
+    yield from (UserError(path, fault.message) for fault in QUANTITIES({"": value}, path))
+
+
+def _is_not(words: str, value: object, path: str) -> UserError:
+    shown = repr(value)
+    return UserError(path, f"must be {words}, not {shown if len(shown) < 60 else shown[:57] + '...'}.")
+
+
+_REQUIREMENT = {"key": TEXT, "operator": TEXT, "values": [TEXT]}
+_TERM = {"matchExpressions": [_REQUIREMENT], "matchFields": [_REQUIREMENT]}
+_RESOURCES = {"requests": QUANTITIES, "limits": QUANTITIES}
+_CONTAINER = {"name!": TEXT, "resources": _RESOURCES, "restartPolicy": TEXT}
+_METADATA = {
+    "name": TEXT,
+    "generateName": TEXT,
+    "namespace": TEXT,
+    "uid": TEXT,
+    "labels": TEXTS,
+    "annotations": TEXTS,
+    "creationTimestamp": TEXT,
+    "resourceVersion": TEXT,
+    "ownerReferences": [{"apiVersion": TEXT, "kind": TEXT, "name": TEXT, "uid": TEXT, "controller": FLAG}],
+}
+_NODE_AFFINITY = {
+    "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms!": [_TERM]},
+    "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": NUMBER, "preference": _TERM}],
+}
+
+# A pod, and the template of one.
+POD: Shape = {
+    "metadata": _METADATA,
+    "spec!": {
+        "containers!": [_CONTAINER],
+        "initContainers": [_CONTAINER],
+        "overhead": QUANTITIES,
+        "resources": _RESOURCES,
+        "nodeName": TEXT,
+        "nodeSelector": TEXTS,
+        "schedulerName": TEXT,
+        "priority": NUMBER,
+        "affinity": {"nodeAffinity": _NODE_AFFINITY},
+        "tolerations": [{"key": TEXT, "operator": TEXT, "value": TEXT, "effect": TEXT}],
+        "schedulingGates": [{"name!": TEXT}],
+    },
+    "status": {"phase": TEXT},
+}
+NODE: Shape = {
+    "metadata": _METADATA,
+    "spec": {"unschedulable": FLAG, "taints": [{"key!": TEXT, "value": TEXT, "effect!": TEXT}]},
+    "status": {"allocatable": QUANTITIES, "conditions": [{"type": TEXT, "status": TEXT}]},
+}
+_ZONES = Entries(
+    {
+        "name": TEXT,
+        "type": TEXT,
+        "costs": Entries({"name": TEXT, "value": NUMBER}),
+        "resources": Entries({"name": TEXT, "capacity": QUANTITY, "allocatable": QUANTITY, "available": QUANTITY}),
+    }
+)
+NODE_RESOURCE_TOPOLOGY: Shape = {
+    "metadata": _METADATA,
+    "topologyPolicies": [TEXT],
+    "attributes": [{"name": TEXT, "value": TEXT}],
+    "zones": _ZONES,
+    "cells": _ZONES,
+}
+TOPOLOGY: Shape = {"metadata": _METADATA, "spec": {"levels": [{"nodeLabel!": TEXT, "alias": TEXT}]}}

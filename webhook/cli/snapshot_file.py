@@ -1,0 +1,84 @@
+"""A cluster from objects: Nodes, NodeResourceTopologies, Pods and Topologies, as `kubectl get ... -o yaml` prints them.
+
+Objects of other kinds are passed over. What an API server would not store (a wrong type, an amount that is none, two
+objects of one name) is an InputError; what the service merely logs about a live cluster (an odd zone name, say) is a
+warning.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from webhook.cli.documents import Item
+from webhook.cli.shape import NODE, NODE_RESOURCE_TOPOLOGY, POD, TOPOLOGY, Shape, faults
+from webhook.engine.state import ClusterState
+from webhook.model.errors import UserError
+from webhook.model.names import KAI_TOPOLOGIES, KUEUE_TOPOLOGIES, NODE_RESOURCE_TOPOLOGIES
+from webhook.model.node import Node
+from webhook.model.nrt import NodeTopology
+from webhook.model.resident import ResidentPod
+from webhook.model.topology import Topology
+
+
+@dataclass(slots=True)
+class Cluster:
+    """What the objects say."""
+
+    state: ClusterState = field(default_factory=ClusterState)
+    topologies: dict[str, Topology] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+    def add_node(self, raw: Mapping[str, Any]) -> tuple[str, ...]:
+        """Take a Node in; the problems with it."""
+        node = Node.from_object(raw)
+        self.state.upsert_node(node)
+        return node.problems
+
+    def add_node_topology(self, raw: Mapping[str, Any]) -> tuple[str, ...]:
+        """Take a NodeResourceTopology in; the problems with it."""
+        topology = NodeTopology.from_object(raw)
+        self.state.upsert_topology(topology)
+        return topology.problems
+
+    def add_pod(self, raw: Mapping[str, Any]) -> tuple[str, ...]:
+        """Take a Pod in."""
+        self.state.upsert_pod(ResidentPod.from_object(raw))
+        return ()
+
+    def add_topology(self, raw: Mapping[str, Any]) -> tuple[str, ...]:
+        """Take a Topology in."""
+        topology = Topology.from_object(raw)
+        self.topologies[topology.name] = topology
+        return ()
+
+
+# (API group, kind) -> how the API server would look at it, and where it goes.
+_KINDS: Final[Mapping[tuple[str, str], tuple[Shape, Callable[[Cluster, Mapping[str, Any]], tuple[str, ...]]]]] = {
+    ("", "Node"): (NODE, Cluster.add_node),
+    ("", "Pod"): (POD, Cluster.add_pod),
+    (NODE_RESOURCE_TOPOLOGIES[0], "NodeResourceTopology"): (NODE_RESOURCE_TOPOLOGY, Cluster.add_node_topology),
+    (KAI_TOPOLOGIES[0], "Topology"): (TOPOLOGY, Cluster.add_topology),
+    (KUEUE_TOPOLOGIES[0], "Topology"): (TOPOLOGY, Cluster.add_topology),
+}
+
+
+def cluster_of(items: Iterable[Item]) -> Cluster:
+    """The cluster that the objects describe. Raises InputError."""
+    cluster = Cluster()
+    seen: dict[tuple[str, str, str, str], Item] = {}
+    for item in items:
+        known = _KINDS.get((item.group, item.kind))
+        if known is None:
+            continue
+        shape, add = known
+        for fault in faults(item.body, shape):
+            raise item.fault(fault.path, fault.message)
+        first = seen.setdefault((item.group, item.kind, item.namespace, item.name), item)
+        if first is not item:
+            raise item.fault("metadata.name", f"{item.kind} {item.name} stands twice, first in {first.place}.")
+        try:
+            problems = add(cluster, item.body)
+        except UserError as error:
+            raise item.fault(error.faults[0].path, error.faults[0].message) from error
+        cluster.warnings += [f"{item.place}: {item.kind} {item.name}: {problem}" for problem in problems]
+    return cluster
