@@ -1,0 +1,119 @@
+"""The image cannot be built by the tests; what can go wrong in it without a build is checked here."""
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.chart.helm import CHART
+from webhook.settings import Settings
+
+ROOT = Path(__file__).parents[1]
+DOCKERFILE = ROOT / "Dockerfile"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def instructions(name: str) -> Iterator[str]:
+    """What follows each instruction of this name, continued lines joined."""
+    joined = DOCKERFILE.read_text().replace("\\\n", " ")
+    for line in joined.splitlines():
+        if line.startswith(f"{name} "):
+            yield line.removeprefix(f"{name} ").strip()
+
+
+def copied() -> Iterator[str]:
+    """Every path of the checkout that a COPY names."""
+    for instruction in instructions("COPY"):
+        if not instruction.startswith("--from="):
+            yield from shlex.split(instruction)[:-1]
+
+
+def ignored(path: str) -> bool:
+    """Whether .dockerignore keeps a path out: the last pattern that matches it, or a folder above it, decides."""
+    outcome = False
+    for line in (ROOT / ".dockerignore").read_text().splitlines():
+        pattern, keep = line.removeprefix("!"), line.startswith("!")
+        if line.startswith("#") or not line:
+            continue
+        if any(parent.match(pattern) for parent in (Path(path), *Path(path).parents)):
+            outcome = not keep
+    return outcome
+
+
+def test_hadolint_finds_nothing() -> None:
+    hadolint = Path(sys.executable).with_name("hadolint")
+    done = subprocess.run([hadolint, DOCKERFILE], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr, done.returncode) == ("", "", 0)
+
+
+def test_every_copied_path_is_in_the_repository_and_in_the_build_context() -> None:
+    paths = list(copied())
+    assert {"pyproject.toml", "webhook/", "certs/", "requirements/runtime.txt"} <= set(paths)
+    for path in paths:
+        assert (ROOT / path).exists(), path
+        assert not ignored(path), path
+
+
+def test_the_build_context_holds_nothing_else() -> None:
+    for path in (".git/config", ".venv/bin/python", "tests/conftest.py", "charts/topology-webhook/values.yaml", ".env"):
+        assert ignored(path), path
+
+
+def test_everything_the_package_is_built_from_is_copied() -> None:
+    parts = {path.rstrip("/") for path in copied()}
+    build = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert {*build["packages"], PROJECT["project"]["readme"], *PROJECT["project"]["license-files"]} <= parts
+
+
+def test_requirements_are_installed_by_hash_only() -> None:
+    installs = [part for run in instructions("RUN") for part in run.split("&&") if "install" in part or "build" in part]
+    assert len(installs) == 4
+    for install in installs:
+        assert "--require-hashes" in install or re.search(r"--no-deps dist/\*\.whl", install), install
+
+
+def test_the_build_backend_is_locked_in_the_file_that_constrains_it() -> None:
+    (constraints,) = re.findall(r"--build-constraint (\S+)", DOCKERFILE.read_text())
+    locked = set(re.findall(r"^([\w-]+)==", (ROOT / constraints).read_text(), re.MULTILINE))
+    assert {re.split(r"[<>=]", requirement)[0] for requirement in PROJECT["build-system"]["requires"]} <= locked
+
+
+def test_the_entry_point_is_a_script_of_the_package_and_the_command_one_of_its_own() -> None:
+    (entry_point,) = map(json.loads, instructions("ENTRYPOINT"))
+    (command,) = map(json.loads, instructions("CMD"))
+    assert entry_point[0] in PROJECT["project"]["scripts"]
+    program = Path(sys.executable).with_name(entry_point[0])
+    subprocess.run([program, *entry_point[1:], *command, "--help"], check=True, capture_output=True)
+
+
+def test_the_base_image_is_pinned_by_version_and_runs_a_supported_python() -> None:
+    (base,) = (instruction.partition("=")[2] for instruction in instructions("ARG"))
+    match = re.fullmatch(r"python:(\d+)\.(\d+)\.\d+-slim-\w+", base)
+    assert match is not None
+    least = re.fullmatch(r">=(\d+)\.(\d+)", PROJECT["project"]["requires-python"])
+    assert least is not None
+    assert (int(match[1]), int(match[2])) >= (int(least[1]), int(least[2]))
+    assert all(stage.startswith("${PYTHON}") for stage in instructions("FROM"))
+
+
+def test_user_and_ports_are_those_of_the_chart() -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    identity = values["podSecurityContext"]
+    assert list(instructions("USER")) == [f"{identity['runAsUser']}:{identity['runAsGroup']}"]
+    (exposed,) = instructions("EXPOSE")
+    ports = {int(port) for port in exposed.split()}
+    assert ports == set(values["ports"].values())
+    assert ports == {Settings.model_fields[name].default for name in ("port", "metrics_port")}
+
+
+@pytest.mark.parametrize("name", ["ENTRYPOINT", "CMD"])
+def test_no_shell_stands_between_the_signal_and_the_program(name: str) -> None:
+    (form,) = instructions(name)
+    assert isinstance(json.loads(form), list)
