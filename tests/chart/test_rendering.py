@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from tests.chart.helm import CHART, Helm, Rendered
 from webhook.cli.app import app
 from webhook.settings import PREFIX, Settings
+from webhook.version import VERSION
 
 OWN_NAMESPACE = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["placement", "kube-system"]}
 
@@ -304,6 +305,20 @@ def test_a_packaged_chart_holds_the_linked_crds(helm: Helm, tmp_path: Path) -> N
             content = archive.extractfile(crd)
             assert content is not None
             assert yaml.safe_load(content)["kind"] == "CustomResourceDefinition"
+
+
+def test_on_openshift_the_ids_can_be_left_to_the_cluster(helm: Helm) -> None:
+    ids = {"runAsUser": None, "runAsGroup": None, "fsGroup": None}
+    rendered = helm.template({"podSecurityContext": ids})
+    assert rendered["Deployment"]["spec"]["template"]["spec"]["securityContext"] == {
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def test_the_chart_is_of_the_programs_version() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert chart["appVersion"] == chart["version"] == VERSION
 
 
 def test_helm_lint_has_no_complaint(helm: Helm) -> None:
