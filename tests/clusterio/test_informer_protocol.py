@@ -155,6 +155,14 @@ async def test_a_storage_older_than_the_version_seen_leads_to_a_new_list() -> No
         await until(lambda: informer.status.lists == 2)
 
 
+async def test_a_watch_that_falls_silent_leads_to_a_new_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("webhook.cluster.informer._SILENCE_SECONDS", 0.1)
+    script = ListWatch()
+    script.watches.append([bookmark(150), HOLD])
+    async with informing(script) as (informer, _):
+        await until(lambda: informer.status.lists == 2)
+
+
 async def test_another_error_in_the_middle_of_a_watch_resumes_it_without_a_list() -> None:
     script = ListWatch()
     script.watches.append([bookmark(150), event("ERROR", status(500, "InternalError"))])

@@ -13,7 +13,7 @@ import aiohttp
 from kubernetes.aio.client import ApiClient
 
 from webhook.cluster.credentials import Credentials, load_credentials
-from webhook.cluster.errors import APIError, UnreachableError
+from webhook.cluster.errors import APIError, SilenceError, UnreachableError
 from webhook.cluster.pace import Pace
 from webhook.cluster.resource import Raw
 from webhook.codec import loads
@@ -92,7 +92,7 @@ class Client:
         return await self._call("PATCH", path, {"fieldManager": manager}, body, APPLY_PATCH)
 
     async def lines(self, path: str, query: Mapping[str, str | int], silence: float) -> AsyncGenerator[bytes, None]:
-        """The lines of a streamed answer until the server ends it; UnreachableError after `silence` seconds of none.
+        """The lines of a streamed answer until the server ends it; SilenceError after `silence` seconds of none.
 
         What follows the last line break when the stream ends is half an event, and dropped.
         """
@@ -105,6 +105,9 @@ class Client:
                 for line in lines:
                     if line:
                         yield line
+        except aiohttp.SocketTimeoutError as error:
+            msg = f"GET {path}: nothing came for {silence:.0f} s"
+            raise SilenceError(msg) from error
         except (aiohttp.ClientError, OSError) as error:
             msg = f"GET {path}: the stream broke off: {error!r}"
             raise UnreachableError(msg) from error

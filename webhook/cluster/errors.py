@@ -12,6 +12,10 @@ class UnreachableError(ClusterError):
     """No answer came: refused, reset, timed out, or an answer that broke off."""
 
 
+class SilenceError(UnreachableError):
+    """A stream was open and brought nothing for longer than it should."""
+
+
 class ConnectionSettingsError(ClusterError):
     """How to reach the API server is not known: no usable kubeconfig, context or service account."""
 

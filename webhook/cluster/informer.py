@@ -6,8 +6,10 @@ Phases:
    copy may hold too much, never too little, which errs towards "taken" for everything counted from it.
 2. WATCH from the list's resource version, with bookmarks. A watch that ends, as the server makes it every few minutes,
    is opened again from the last version seen.
-3. A version the server can no longer serve (410, as a status or as an ERROR event) leads back to 1; any other failure
-   waits (exponential backoff, full jitter, Retry-After) and resumes the watch where it was.
+3. A version the server can no longer serve (410, as a status or as an ERROR event) leads back to 1, and so does a watch
+   that falls silent: bookmarks should come, and a server whose storage was restored from a backup would send nothing
+   until it catches up with our version. Any other failure resumes the watch where it was. Either way after a wait:
+   exponential backoff, full jitter, Retry-After.
 
 The LIST asks for no resource version: the answer is exact, and pages are honoured. `resourceVersion=0` would be cheaper
 for old API servers, but they ignore `limit` with it and answer 50,000 pods at once, and what they answer may be older
@@ -28,7 +30,7 @@ import structlog
 
 from webhook.cluster.backoff import Backoff
 from webhook.cluster.client import Client
-from webhook.cluster.errors import APIError, ClusterError, UnreachableError
+from webhook.cluster.errors import APIError, ClusterError, SilenceError, UnreachableError
 from webhook.cluster.resource import Raw, Resource, key_of
 from webhook.codec import loads
 
@@ -200,6 +202,8 @@ class Informer:
         wait = self._backoff.next(error.retry_after if isinstance(error, APIError) else 0.0)
         self.status.phase = Phase.WAITING
         self.status.error = str(error)
+        if isinstance(error, SilenceError):
+            self._version = None
         if isinstance(error, APIError):
             if error.status == 404:
                 msg = f"{self._resource.path} is not served any more"

@@ -22,9 +22,14 @@ class Check:
 
 
 class Health:
-    """Readiness as the checks say it; `drain` ends it for good."""
+    """Readiness as the checks say it; `drain` ends it for good.
 
-    def __init__(self, checks: Callable[[], Iterable[Check]]) -> None:
+    `synced` says whether the view of the cluster is complete: without it a review cannot be answered at all, whereas
+    one that comes while we drain can.
+    """
+
+    def __init__(self, checks: Callable[[], Iterable[Check]], synced: Callable[[], bool]) -> None:
+        self.synced = synced
         self._checks = checks
         self._draining = False
 

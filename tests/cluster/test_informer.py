@@ -1,0 +1,167 @@
+"""The informer and discovery on a real API server."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tests.cluster.api import ApiError
+from tests.cluster.control_plane import ControlPlane
+from webhook.cluster.client import Client
+from webhook.cluster.discovery import DiscoveredInformer, Wanted, locate
+from webhook.cluster.informer import Informer, Phase
+from webhook.cluster.resource import Resource
+
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+class Copy:
+    """A handler that keeps everything."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, dict[str, Any]] = {}
+
+    def upsert(self, key: str, raw: dict[str, Any]) -> None:
+        self.objects[key] = raw
+
+    def delete(self, key: str) -> None:
+        self.objects.pop(key, None)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110 # nothing to wait on: the condition is any expression
+            await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+async def client(control_plane: ControlPlane) -> AsyncIterator[Client]:
+    async with await Client.connect(control_plane.kubeconfig) as client:
+        yield client
+
+
+@asynccontextmanager
+async def running(informer: Informer | DiscoveredInformer) -> AsyncIterator[None]:
+    task = asyncio.create_task(informer.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+        if not task.cancelled():
+            task.result()
+
+
+def config_map(name: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
+
+
+async def test_pages_events_and_deletions_arrive(control_plane: ControlPlane, namespace: str, client: Client) -> None:
+    resource = Resource("", "v1", "configmaps", namespace)
+    create = partial(control_plane.api.create, resource.path)
+    control_plane.api.in_parallel([partial(create, config_map(f"c{number}")) for number in range(25)])
+    copy = Copy()
+    informer = Informer(client, resource, copy, page_size=10)
+    async with running(informer):
+        await informer.synced.wait()
+        assert len(copy.objects) >= 25  # and kube-root-ca.crt, sooner or later
+        create(config_map("late"))
+        await until(lambda: f"{namespace}/late" in copy.objects)
+        control_plane.api.delete(f"{resource.path}/c7")
+        await until(lambda: f"{namespace}/c7" not in copy.objects)
+        assert all("managedFields" not in raw["metadata"] for raw in copy.objects.values())
+        assert informer.status.phase is Phase.WATCHING
+
+
+async def test_a_field_selector_by_name_sees_that_object_only(
+    control_plane: ControlPlane, namespace: str, client: Client
+) -> None:
+    resource = Resource("", "v1", "configmaps", namespace)
+    copy = Copy()
+    informer = Informer(client, resource, copy, field_selector="metadata.name=mine")
+    async with running(informer):
+        await informer.synced.wait()
+        assert copy.objects == {}
+        control_plane.api.create(resource.path, config_map("other"))
+        control_plane.api.create(resource.path, config_map("mine"))
+        await until(lambda: copy.objects)
+        assert list(copy.objects) == [f"{namespace}/mine"]
+
+
+@pytest.fixture
+def crd(control_plane: ControlPlane) -> Iterator[dict[str, Any]]:
+    """A CRD with two versions, not installed; removed afterwards."""
+    group = f"g{uuid.uuid4().hex[:8]}.example.test"
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    versions = [
+        {"name": name, "served": True, "storage": name == "v1alpha1", "schema": schema}
+        for name in ("v1alpha1", "v1alpha2")
+    ]
+    names = {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"}
+    yield {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"things.{group}"},
+        "spec": {"group": group, "names": names, "scope": "Cluster", "versions": versions},
+    }
+    try:
+        control_plane.api.delete(f"{CRDS}/things.{group}")
+    except ApiError as error:
+        if error.status != 404:
+            raise
+
+
+def discovering(client: Client, crd: dict[str, Any], copy: Copy) -> DiscoveredInformer:
+    wanted = Wanted(crd["spec"]["group"], "things", ("v1alpha2", "v1alpha1"))
+    informer = Informer(client, Resource(wanted.group, "v1alpha2", "things"), copy)
+    return DiscoveredInformer(client, wanted, informer, poll_seconds=0.2)
+
+
+async def test_a_crd_that_is_installed_late_is_picked_up_and_one_that_is_removed_leaves_nothing(
+    control_plane: ControlPlane, client: Client, crd: dict[str, Any]
+) -> None:
+    copy = Copy()
+    discovered = discovering(client, crd, copy)
+    path = f"/apis/{crd['spec']['group']}/v1alpha2/things"
+
+    def thing_created() -> bool:
+        try:
+            control_plane.api.create(
+                path, {"apiVersion": f"{crd['spec']['group']}/v1alpha2", "kind": "Thing", "metadata": {"name": "t"}}
+            )
+        except ApiError:
+            return False
+        return True
+
+    async with running(discovered):
+        await discovered.informer.synced.wait()
+        assert discovered.informer.status.phase is Phase.ABSENT
+        for _ in range(2):
+            control_plane.api.create(CRDS, crd)
+            await until(thing_created)
+            await until(lambda: "t" in copy.objects)
+            control_plane.api.delete(f"{CRDS}/{crd['metadata']['name']}")
+            await until(lambda: discovered.informer.status.phase is Phase.ABSENT)
+            assert copy.objects == {}
+
+
+async def test_the_preferred_version_that_is_served_is_read_and_the_other_one_when_it_ends(
+    control_plane: ControlPlane, client: Client, crd: dict[str, Any]
+) -> None:
+    control_plane.api.create(CRDS, crd)
+    group = crd["spec"]["group"]
+    copy = Copy()
+    discovered = discovering(client, crd, copy)
+    async with running(discovered):
+        await until(lambda: discovered.informer.status.phase is Phase.WATCHING)
+        found = await locate(client, Wanted(group, "things", ("v1alpha2", "v1alpha1")))
+        assert found == Resource(group, "v1alpha2", "things")
+        crd["spec"]["versions"][1]["served"] = False
+        control_plane.api.patch(f"{CRDS}/{crd['metadata']['name']}", {"spec": {"versions": crd["spec"]["versions"]}})
+        thing = {"apiVersion": f"{group}/v1alpha1", "kind": "Thing", "metadata": {"name": "t"}}
+        control_plane.api.create(f"/apis/{group}/v1alpha1/things", thing)
+        await until(lambda: copy.objects.get("t", {}).get("apiVersion") == f"{group}/v1alpha1")

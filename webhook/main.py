@@ -1,0 +1,190 @@
+"""`serve`, put together: settings, API client, informers, the cluster's view, decisions, certificate, the two ports.
+
+Life cycle:
+1. The observation port opens, so that probes see a live process; informers start, and the certificate is got.
+2. With the certificate the review port opens; reviews are answered once every informer has synced.
+3. On SIGTERM: drain (see `server.drain`), then everything is cancelled.
+
+What runs in the background runs in one task group: should any of it end by an exception, the process says so and ends
+with 1, so that it is started again instead of deciding on a view that has stopped moving.
+"""
+
+import asyncio
+import gc
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, TypeVar
+
+import structlog
+
+from certs import CertificateError
+from webhook import logs
+from webhook.certificate import ServingCertificate, source_of
+from webhook.cluster.ca_bundle import CABundleKeeper
+from webhook.cluster.client import Client
+from webhook.cluster.errors import ConnectionSettingsError
+from webhook.cluster.secret import SharedSecret
+from webhook.codec import CODEC
+from webhook.reviewers import reviewers_of
+from webhook.server.app import observation_app, review_app
+from webhook.server.drain import drain, finish_seconds
+from webhook.server.health import Check, Health
+from webhook.server.listener import Listener
+from webhook.server.metrics import Metrics, Sample
+from webhook.server.stop import stop_event
+from webhook.settings import Settings
+from webhook.version import VERSION
+from webhook.watched import watch_all
+from webhook.world import ClusterWorld
+
+log = structlog.get_logger(__name__)
+
+Result = TypeVar("Result")
+
+
+def run(settings: Settings) -> int:
+    """Serve until a signal; the exit code."""
+    logs.configure(settings.log_level, settings.log_format)
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        try:
+            runner.run(_serve(settings))
+        except* (ConnectionSettingsError, CertificateError, OSError) as group:
+            # Faults of the surroundings: a sentence says more than a traceback.
+            for error in _leaves(group):
+                log.critical("serve.failed", error=str(error))
+        except* Exception as group:
+            for error in _leaves(group):
+                log.critical("serve.failed", error=repr(error), exc_info=error)
+        else:
+            return 0
+    return 1
+
+
+async def _serve(settings: Settings) -> None:
+    stop = stop_event()
+    async with await Client.connect(settings.kubeconfig, settings.context) as client:
+        log.info("serve.starting", version=VERSION, api_server=client.host, credentials=client.source, codec=CODEC)
+        service = Service(settings, client)
+        async with asyncio.TaskGroup() as tasks:
+            background = [tasks.create_task(coroutine) for coroutine in service.background()]
+            await service.serve(stop)
+            for task in background:
+                task.cancel()
+    log.info("serve.ended")
+
+
+class Service:
+    """One replica."""
+
+    def __init__(self, settings: Settings, client: Client) -> None:
+        self._settings = settings
+        self._world = ClusterWorld()
+        self._watched = watch_all(client, self._world, settings.list_page_size)
+        self._bundles = _bundle_keeper(settings, client)
+        secret = SharedSecret(client, settings.namespace, settings.tls_secret_name)
+        publish = self._bundles.publish if self._bundles is not None else _nobody
+        self._certificate = ServingCertificate(source_of(settings, secret), publish)
+        self._health = Health(self._checks, self._synced)
+        self._metrics = Metrics(self._sample)
+
+    def background(self) -> Iterator[Coroutine[Any, Any, None]]:
+        """What runs beside the ports, for as long as they are open."""
+        yield from (watched.run() for watched in self._watched)
+        yield self._certificate.run()
+        if self._bundles is not None:
+            yield self._bundles.run()
+        yield self._settle_memory()
+
+    async def serve(self, stop: asyncio.Event) -> None:
+        """Open the ports, serve until `stop`, drain."""
+        settings = self._settings
+        observation = Listener(observation_app(self._health, self._metrics), finish_seconds=1.0)
+        review_routes = review_app(reviewers_of(settings, self._world.view), self._health, self._metrics)
+        reviews = Listener(review_routes, finish_seconds(settings.drain_seconds))
+        try:
+            await observation.open(settings.bind_address, settings.metrics_port)
+            log.info("serve.observation", address=settings.bind_address, port=observation.port)
+            context = await _unless(stop, self._certificate.context())
+            if context is not None:
+                await reviews.open(settings.bind_address, settings.port, context.listening)
+                log.info("serve.reviews", address=settings.bind_address, port=reviews.port)
+                await stop.wait()
+                await drain(self._health, reviews, settings.drain_seconds)
+        finally:
+            await reviews.close()
+            await observation.close()
+
+    async def _settle_memory(self) -> None:
+        """Once the cluster is read, take its records out of the garbage collector's sight.
+
+        They live as long as the process. A full collection over the records of 50,000 pods would stop reviews for
+        longer than a hundred of them take.
+        """
+        for watched in self._watched:
+            await watched.informer.synced.wait()
+        gc.collect()
+        gc.freeze()
+        log.info("serve.synced", objects={watched.status.name: watched.status.objects for watched in self._watched})
+
+    def _synced(self) -> bool:
+        return all(watched.status.synced for watched in self._watched)
+
+    def _checks(self) -> Iterator[Check]:
+        yield from (watched.check() for watched in self._watched)
+        end = self._certificate.end
+        ends = f"ends {end.isoformat()}" if end else ""
+        yield Check("certificate", self._certificate.valid, "; ".join(filter(None, (ends, self._certificate.error))))
+        if self._bundles is not None:
+            found = ", ".join(self._bundles.configurations) or "no configuration found"
+            detail = "; ".join(filter(None, (found, self._bundles.error)))
+            yield Check("caBundle", self._bundles.standing, detail)
+
+    def _sample(self) -> Sample:
+        return Sample(
+            ready=self._health.ready,
+            informers=tuple(watched.sample() for watched in self._watched),
+            generation=self._world.generation,
+            policy_disagreements=self._world.policy_disagreements,
+            certificate_end=self._certificate.end,
+        )
+
+
+def _bundle_keeper(settings: Settings, client: Client) -> CABundleKeeper | None:
+    """Who keeps caBundle; None when that is somebody else's affair."""
+    if settings.tls_mode != "secret":
+        return None
+    return CABundleKeeper(client, settings.webhook_configurations, (settings.namespace, settings.service_name))
+
+
+def _nobody(bundle: str) -> None:
+    """Where a bundle goes that nobody of ours keeps."""
+    del bundle
+
+
+async def _unless(stop: asyncio.Event, wanted: Coroutine[Any, Any, Result]) -> Result | None:
+    """What `wanted` gives; None when `stop` comes first."""
+    tasks = asyncio.create_task(wanted), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        return tasks[0].result() if tasks[0].done() else None
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Uvloop's when it is installed; None for asyncio's own."""
+    try:
+        import uvloop  # noqa: PLC0415 # an extra
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    """The exceptions in a group of groups."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error

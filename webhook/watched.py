@@ -1,0 +1,79 @@
+"""Which resources are watched, with what selection, and into which feed they go."""
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, Final, NoReturn
+
+from webhook.cluster.client import Client
+from webhook.cluster.discovery import (
+    KAI_TOPOLOGIES,
+    KUEUE_TOPOLOGIES,
+    NODE_RESOURCE_TOPOLOGIES,
+    DiscoveredInformer,
+    Wanted,
+)
+from webhook.cluster.informer import Informer, InformerStatus
+from webhook.cluster.resource import Resource
+from webhook.model.topology import TopologySource
+from webhook.server.health import Check
+from webhook.server.metrics import InformerSample
+from webhook.world import ClusterWorld, Feed
+
+# Pods that ended hold nothing. Pods without a node are taken in as well: the selection is one watch for all that
+# concerns pods, and a pod costs an event when it is bound, whether it was seen before or not.
+_LIVE_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """One resource: `run` keeps `feed` current until cancelled."""
+
+    informer: Informer
+    feed: Feed[Any]
+    run: Callable[[], Coroutine[Any, Any, NoReturn]]
+
+    @property
+    def status(self) -> InformerStatus:
+        """How the informer is doing."""
+        return self.informer.status
+
+    def check(self) -> Check:
+        """The informer as a condition of readiness."""
+        status = self.status
+        detail = f"{status.phase}, {status.objects} objects, heard of {monotonic() - status.last_contact:.0f} s ago"
+        return Check(f"informer {status.name}", status.synced, f"{detail}; {status.error}" if status.error else detail)
+
+    def sample(self) -> InformerSample:
+        """The informer as metrics."""
+        status = self.status
+        return InformerSample(
+            resource=status.name,
+            synced=status.synced,
+            objects=status.objects,
+            lists=status.lists,
+            silence_seconds=monotonic() - status.last_contact,
+            faulty_objects=len(self.feed.faults),
+        )
+
+
+def watch_all(client: Client, world: ClusterWorld, page_size: int) -> tuple[Watched, ...]:
+    """Everything a decision depends on."""
+
+    def always(plural: str, feed: Feed[Any], field_selector: str = "") -> Watched:
+        resource = Resource("", "v1", plural)
+        informer = Informer(client, resource, feed, field_selector=field_selector, page_size=page_size)
+        return Watched(informer, feed, informer.run)
+
+    def when_served(wanted: Wanted, feed: Feed[Any]) -> Watched:
+        # The version is settled when discovery has found one.
+        informer = Informer(client, Resource(wanted.group, "", wanted.plural), feed, page_size=page_size)
+        return Watched(informer, feed, DiscoveredInformer(client, wanted, informer).run)
+
+    return (
+        always("nodes", world.nodes),
+        always("pods", world.pods, _LIVE_PODS),
+        when_served(NODE_RESOURCE_TOPOLOGIES, world.node_topologies),
+        when_served(KAI_TOPOLOGIES, world.topologies[TopologySource.KAI]),
+        when_served(KUEUE_TOPOLOGIES, world.topologies[TopologySource.KUEUE]),
+    )

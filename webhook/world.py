@@ -1,0 +1,148 @@
+"""The cluster as decisions see it: informers' raw objects become model records, records become the engine's arrays.
+
+Each kind of object has a `Feed`, which an informer fills. An object that cannot be read is left out and counted, with
+a log line when its fault changes: one odd object must not stop a cluster.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import structlog
+
+from webhook.admission.world import World
+from webhook.engine.ledger import Ledger
+from webhook.engine.state import ClusterState
+from webhook.engine.view import View
+from webhook.model.errors import UserError
+from webhook.model.node import Node
+from webhook.model.nrt import NodeTopology
+from webhook.model.resident import ResidentPod
+from webhook.model.topology import Topology, TopologySource
+
+if TYPE_CHECKING:
+    from webhook.model.policy import NUMAPolicy
+
+log = structlog.get_logger(__name__)
+
+Raw = dict[str, Any]
+Record = TypeVar("Record")
+
+
+class Feed(Generic[Record]):
+    """An informer's handler: `read` makes a record of an object, `put` and `drop` keep it."""
+
+    def __init__(
+        self,
+        kind: str,
+        read: Callable[[Mapping[str, Any]], Record],
+        put: Callable[[Record], None],
+        drop: Callable[[str], None],
+    ) -> None:
+        self.kind = kind
+        self.faults: dict[str, tuple[str, ...]] = {}
+        """What is wrong with which object, by key."""
+        self._read = read
+        self._put = put
+        self._drop = drop
+
+    def upsert(self, key: str, raw: Raw) -> None:
+        """Take in an object that is there, or changed."""
+        try:
+            record = self._read(raw)
+        except UserError as error:
+            self._note(key, [str(error)])
+            self._drop(key)
+        except Exception as error:  # noqa: BLE001 # a CRD without a schema lets anything in; it must not end the service
+            self._note(key, [f"unreadable: {error!r}"])
+            self._drop(key)
+        else:
+            self._note(key, getattr(record, "problems", ()))
+            self._put(record)
+
+    def delete(self, key: str) -> None:
+        """Forget an object that is gone."""
+        self.faults.pop(key, None)
+        self._drop(key)
+
+    def _note(self, key: str, faults: Sequence[str]) -> None:
+        before, now = self.faults.get(key, ()), tuple(faults)
+        if now == before:
+            return
+        if now:
+            self.faults[key] = now
+            log.warning("object.faulty", kind=self.kind, object=key, faults=now)
+        else:
+            del self.faults[key]
+
+
+class ClusterWorld:
+    """Everything known of the cluster, current as of the last event."""
+
+    def __init__(self) -> None:
+        self._state = ClusterState()
+        self._ledger = Ledger()
+        self._topologies: dict[TopologySource, dict[str, Topology]] = {source: {} for source in TopologySource}
+        self._disagreements: dict[str, tuple[NUMAPolicy, NUMAPolicy]] = {}
+        self.nodes = Feed("Node", Node.from_object, self._put_node, self._drop_node)
+        self.node_topologies = Feed(
+            "NodeResourceTopology", NodeTopology.from_object, self._put_node_topology, self._drop_node_topology
+        )
+        self.pods = Feed("Pod", ResidentPod.from_object, self._state.upsert_pod, self._state.delete_pod)
+        self.topologies = {source: self._topology_feed(source) for source in TopologySource}
+
+    def view(self) -> World:
+        """The cluster for one decision; it stays as it is while the cluster goes on changing."""
+        # The same name in both groups is two objects; KAI's, whose annotations are read, wins.
+        by_name = {**self._topologies[TopologySource.KUEUE], **self._topologies[TopologySource.KAI]}
+        return World(View(self._state.snapshot(), self._ledger), by_name)
+
+    @property
+    def generation(self) -> int:
+        """The generation of the engine's arrays; it grows with every change that a decision saw."""
+        return self._state.snapshot().generation
+
+    @property
+    def policy_disagreements(self) -> int:
+        """Nodes whose policy label and NodeResourceTopology name different policies."""
+        return len(self._disagreements)
+
+    def _put_node(self, node: Node) -> None:
+        self._state.upsert_node(node)
+        self._compare_policies(node.name)
+
+    def _drop_node(self, name: str) -> None:
+        self._state.delete_node(name)
+        self._compare_policies(name)
+
+    def _put_node_topology(self, topology: NodeTopology) -> None:
+        self._state.upsert_topology(topology)
+        self._compare_policies(topology.node)
+
+    def _drop_node_topology(self, name: str) -> None:
+        self._state.delete_topology(name)
+        self._compare_policies(name)
+
+    def _topology_feed(self, source: TopologySource) -> Feed[Topology]:
+        kept = self._topologies[source]
+        return Feed(
+            f"Topology of {source}",
+            Topology.from_object,
+            lambda topology: kept.__setitem__(topology.name, topology),
+            lambda name: _discard(kept, name),
+        )
+
+    def _compare_policies(self, name: str) -> None:
+        """One log line when the policies of a node's label and NodeResourceTopology come to differ, or agree again."""
+        node, topology = self._state.nodes.get(name), self._state.topologies.get(name)
+        before = self._disagreements.pop(name, None)
+        if node is None or node.policy_label is None or topology is None or node.policy_label == topology.policy:
+            if before is not None:
+                log.info("node.policies_agree", node=name)
+            return
+        now = self._disagreements[name] = node.policy_label, topology.policy
+        if now != before:
+            log.warning("node.policies_disagree", node=name, label=now[0].name, topology=now[1].name)
+
+
+def _discard(kept: dict[str, Topology], name: str) -> None:
+    kept.pop(name, None)
