@@ -22,15 +22,16 @@ def test_fields_written_twice_are_named_once() -> None:
 
 def test_a_trailing_comma_is_named_with_its_place() -> None:
     assert message('{\n  "numaTopologyPolicy": "SingleNUMANode",\n}').startswith(
-        "is not valid JSON at line 3, column 1: there is a trailing comma before '}'. Remove the comma."
+        "The JSON is invalid at line 2, column 41: there is a trailing comma. Remove it."
     )
 
 
 @pytest.mark.parametrize(
     ("text", "likely"),
     [
-        ('{"a": [1,]}', "trailing comma before ']'"),
-        ('{"a": 1, }', "trailing comma before '}'"),
+        ('{"a": [1,]}', "line 1, column 9: there is a trailing comma"),
+        ('{"a": 1, }', "line 1, column 8: there is a trailing comma"),
+        ('{"a": 1,\n', "line 2, column 1: the text ends too early"),
         ("{'a': 1}", "not in single quotes"),
         ("{\"a\": 'b'}", "not in single quotes"),
         ("{\N{LEFT DOUBLE QUOTATION MARK}a\N{RIGHT DOUBLE QUOTATION MARK}: 1}", "not in typographic ones"),
@@ -44,7 +45,8 @@ def test_a_trailing_comma_is_named_with_its_place() -> None:
         ('{"a": b}', '"b"'),
         ('{"a": 1} }', "after the end of the JSON value"),
         ('{"a": 1} // x', "JSON has no comments"),
-        ("a: b", "looks like YAML"),
+        ("a: b", 'looks like YAML: a: b. Write a JSON object, such as {"field": "value"}'),
+        ("SingleNUMANode", 'must be a JSON object, such as {"field": "value"}, not SingleNUMANode'),
         ('{"a" "b"}', "':' delimiter"),
         ('{"a": 1 "b": 2}', "',' delimiter"),
         ("   ", "is empty"),

@@ -15,7 +15,7 @@ def mapping(raw: Mapping[str, Any], name: str, path: str) -> Mapping[str, Any]:
     if not value:
         return NO_FIELDS
     if not isinstance(value, dict):
-        raise UserError(path, f"must be an object, not {value!r}.")
+        raise UserError(path, f"This must be an object, not {value!r}.")
     return value
 
 
@@ -25,8 +25,8 @@ def mappings(raw: Mapping[str, Any], name: str, path: str) -> Sequence[Mapping[s
     if not value:
         return ()
     if not isinstance(value, list):
-        raise UserError(path, f"must be a list, not {value!r}.")
+        raise UserError(path, f"This must be a list, not {value!r}.")
     for index, entry in enumerate(value):
         if not isinstance(entry, dict):
-            raise UserError(f"{path}[{index}]", f"must be an object, not {entry!r}.")
+            raise UserError(f"{path}[{index}]", f"This must be an object, not {entry!r}.")
     return value

@@ -33,7 +33,7 @@ class NUMAHint:
         raw = _object(text, path)
         node = raw.get("node")
         if not isinstance(node, str):
-            raise UserError(path, f"names no node: {text!r}. It is written by this webhook; remove it.")
+            raise UserError(path, f"The hint names no node: {text!r}. It is written by this webhook; remove it.")
         return cls(node, _numa_nodes(raw, path))
 
     def to_json(self) -> str:
@@ -58,7 +58,9 @@ def _object(text: str, path: str) -> Mapping[str, Any]:
     except (ValueError, RecursionError):
         raw = None
     if not isinstance(raw, dict):
-        raise UserError(path, f"is no JSON object: {text!r}. It is written by schedulers and webhooks; remove it.")
+        raise UserError(
+            path, f"The value is no JSON object: {text!r}. It is written by schedulers and webhooks; remove it."
+        )
     return raw
 
 
@@ -69,7 +71,7 @@ def _numa_nodes(raw: Mapping[str, Any], path: str) -> NUMANodeAmounts:
         place = f"{path}.numaNodeResources[{index}]"
         numa_id = entry.get("node", 0) if isinstance(entry, dict) else None
         if type(numa_id) is not int or numa_id < 0:
-            raise UserError(place, f"is no NUMA node: {entry!r}.")
+            raise UserError(place, f"{entry!r} is no NUMA node.")
         numa_nodes.append((numa_id, parse_list(entry.get("resources"), f"{place}.resources")))
     return tuple(numa_nodes)
 

@@ -32,6 +32,7 @@ _ALLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     POLICY_FIELD: tuple(policy.koordinator for policy in NUMAPolicy if policy is not NUMAPolicy.NONE),
     EXCLUSIVE_FIELD: tuple(Exclusive),
 }
+_EXAMPLE: Final = f'{{"{POLICY_FIELD}": "{NUMAPolicy.SINGLE_NUMA_NODE.koordinator}"}}'
 _KNOWN_FIELDS: Final[Mapping[str, frozenset[str]]] = {
     NUMA_TOPOLOGY_SPEC: frozenset(_ALLOWED),
     RESOURCE_SPEC: frozenset(
@@ -72,7 +73,7 @@ def parse_numa_intent(
             continue
         place = f"{path}[{annotation}]"
         try:
-            fields, repeated = parse_object(annotations[annotation], place)
+            fields, repeated = parse_object(annotations[annotation], place, example=_EXAMPLE)
         except UserError as fault:
             faults.append(fault)
             continue
@@ -115,7 +116,7 @@ def _value(field: str, value: object, place: str, faults: list[UserError]) -> st
     if isinstance(value, str):
         faults.append(UserError(f"{place}.{field}", f'"{value}" is unknown.{cure}{did_you_mean(value, allowed)}'))
     else:
-        faults.append(UserError(f"{place}.{field}", f"must be a string, not {value!r}.{cure}"))
+        faults.append(UserError(f"{place}.{field}", f"{value!r} is no string.{cure}"))
     return None
 
 

@@ -9,20 +9,27 @@ from webhook.model.errors import UserError
 _SHOWN = 60
 """How many characters of the user's text an error repeats."""
 
-_PYTHON_OR_YAML_LITERAL = re.compile(r"(?:True|False|None|yes|no)\b")
 _TYPOGRAPHIC_QUOTES = {chr(0x201C), chr(0x201D), chr(0x201E), chr(0x2018), chr(0x2019)}
+_FOREIGN_LITERAL = re.compile(r"(?:True|False|None|yes|no)\b")  # of Python and YAML
 _BARE_WORD = re.compile(r"[A-Za-z_]\w*")
 _YAML_FIELD = re.compile(r"\s*[A-Za-z_]\w*\s*:\s")
+_TRAILING_COMMA = re.compile(r",\s*[}\]]")
 
 
-def parse_object(text: object, path: str) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The JSON object in `text` and the names of fields written twice; `null` is an empty object; raises UserError."""
+def parse_object(
+    text: object, path: str, example: str = '{"field": "value"}'
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The JSON object in `text` and the names of fields written twice; `null` is an empty object; raises UserError.
+
+    `path`: the field the text stands in; `example`: an object to show to who wrote none.
+    """
     if not isinstance(text, str):
         raise UserError(
-            path, f"must be text that holds a JSON object, not {_shown(text)}. In YAML, put the value in single quotes."
+            path,
+            f"The value must be text that holds a JSON object, not {_shown(text)}. In YAML, put it in single quotes.",
         )
     if not text.strip():
-        raise UserError(path, "is empty. Write a JSON object, such as {}, or remove the annotation.")
+        raise UserError(path, f"The value is empty. Write a JSON object, such as {example}, or remove it.")
     repeated: list[str] = []
 
     def collect(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -35,17 +42,13 @@ def parse_object(text: object, path: str) -> tuple[dict[str, Any], tuple[str, ..
     try:
         value = json.loads(text, object_pairs_hook=collect, parse_constant=_reject_constant)
     except json.JSONDecodeError as error:
-        likely = _likely_mistake(text, error)
-        raise UserError(
-            path,
-            f"is not valid JSON at line {error.lineno}, column {error.colno}: {likely} The value is {_shown(text)}.",
-        ) from None
+        raise UserError(path, _invalid(text, error, example)) from None
     except (ValueError, RecursionError) as error:
-        raise UserError(path, f"is not valid JSON: {error}. The value is {_shown(text)}.") from None
+        raise UserError(path, f"The JSON is invalid: {error}. The value is {_shown(text)}.") from None
     if value is None:
         return {}, ()
     if not isinstance(value, dict):
-        raise UserError(path, _not_an_object(value, text))
+        raise UserError(path, _not_an_object(value, text, example))
     return value, tuple(repeated)
 
 
@@ -53,27 +56,39 @@ def _reject_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON number")
 
 
-def _likely_mistake(text: str, error: json.JSONDecodeError) -> str:
-    """One sentence or two: what is wrong at the place of the error, and the cure."""
-    rest = text[error.pos :]
-    here = rest[:1]
-    before = text[: error.pos].rstrip()
-    if here in {"}", "]"} and before.endswith(","):
-        return f"there is a trailing comma before '{here}'. Remove the comma."
-    # Newer Pythons point at the comma itself.
-    if here == "," and rest[1:].lstrip()[:1] in {"}", "]"}:
-        return f"there is a trailing comma before '{rest[1:].lstrip()[0]}'. Remove the comma."
+def _invalid(text: str, error: json.JSONDecodeError, example: str) -> str:
+    if _YAML_FIELD.match(text):
+        return f"The value looks like YAML: {_shown(text)}. Write a JSON object, such as {example}."
+    if _BARE_WORD.match(text.lstrip()):
+        return _not_an_object(None, text, example)
+    place = error.pos
+    if (comma := _trailing_comma(text, error.pos)) is not None:
+        place, likely = comma, "there is a trailing comma. Remove it."
+    else:
+        likely = _likely_mistake(text[place:], error)
+    line = text.count("\n", 0, place) + 1
+    column = place - text.rfind("\n", 0, place)
+    return f"The JSON is invalid at line {line}, column {column}: {likely} The value is {_shown(text)}."
+
+
+def _trailing_comma(text: str, position: int) -> int | None:
+    """Where the comma stands if that is the mistake; older Pythons point behind it, newer ones at it."""
+    before = text[:position].rstrip()
+    start = len(before) - 1 if before.endswith(",") else position
+    return start if _TRAILING_COMMA.match(text, start) else None
+
+
+def _likely_mistake(rest: str, error: json.JSONDecodeError) -> str:
+    """What is wrong at the start of `rest`, and the cure."""
     if not rest.strip():
         return "the text ends too early. A closing brace or quote is missing."
-    if here == "'":
+    if rest[0] == "'":
         return "strings stand in double quotes (\"), not in single quotes (')."
-    if here in _TYPOGRAPHIC_QUOTES:
-        return f'strings stand in plain double quotes ("), not in typographic ones ({here}).'
+    if rest[0] in _TYPOGRAPHIC_QUOTES:
+        return f'strings stand in plain double quotes ("), not in typographic ones ({rest[0]}).'
     if rest.startswith(("//", "/*", "#")):
         return "JSON has no comments. Remove the comment."
-    if _YAML_FIELD.match(text):
-        return 'this looks like YAML. Write JSON: {"field": "value"}.'
-    if match := _PYTHON_OR_YAML_LITERAL.match(rest):
+    if match := _FOREIGN_LITERAL.match(rest):
         return f"{match[0]} is no JSON value. Write true, false or null, or put it in double quotes."
     if match := _BARE_WORD.match(rest):
         return f'{match[0]} must stand in double quotes: "{match[0]}".'
@@ -84,10 +99,10 @@ def _likely_mistake(text: str, error: json.JSONDecodeError) -> str:
     return f"{error.msg[0].lower()}{error.msg[1:]}."
 
 
-def _not_an_object(value: object, text: str) -> str:
+def _not_an_object(value: object, text: str, example: str) -> str:
     if isinstance(value, str) and value.lstrip().startswith("{"):
-        return f"holds JSON inside a JSON string. Remove one level of quotes: {_shown(value)}."
-    return f'must be a JSON object, such as {{"field": "value"}}, not {_shown(text)}.'
+        return f"The value holds JSON inside a JSON string. Remove one level of quotes: {_shown(value)}."
+    return f"The value must be a JSON object, such as {example}, not {_shown(text)}."
 
 
 def _shown(value: object) -> str:

@@ -69,7 +69,7 @@ def parse_list(raw: object, path: str) -> Mapping[str, int]:
     if not raw:
         return NO_RESOURCES
     if not isinstance(raw, dict):
-        raise UserError(path, f"must be an object of resource names and quantities, not {raw!r}.")
+        raise UserError(path, f"This must be an object of resource names and quantities, not {raw!r}.")
     try:
         # Only texts are remembered: 1 and True are the same key of a dictionary, but not the same quantity.
         if all(type(quantity) is str for quantity in raw.values()):

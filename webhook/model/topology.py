@@ -53,12 +53,12 @@ class Topology:
             path = f"spec.levels[{index}].nodeLabel"
             label = entry.get("nodeLabel")
             if not isinstance(label, str) or not label:
-                raise UserError(path, "is missing. Every level names a node label.")
+                raise UserError(path, "The node label is missing. Every level names a node label.")
             if any(level.node_label == label for level in levels):
                 raise UserError(path, f"{label} is a level already. Every level needs a label of its own.")
             levels.append(Level(label, entry.get("alias") or None))
         if not levels:
-            raise UserError("spec.levels", "is empty. A topology needs at least one level.")
+            raise UserError("spec.levels", "There are no levels. A topology needs at least one level.")
         return cls((raw.get("metadata") or {}).get("name", ""), TopologySource(group), tuple(levels))
 
     def level(self, reference: str, path: str = "") -> int:
