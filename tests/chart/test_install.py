@@ -1,6 +1,7 @@
 """The chart in a real cluster: what the API server makes of it, and what is left of it."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -132,6 +133,22 @@ def test_an_update_is_asked_about_when_annotations_change(control_plane: Control
         control_plane.api.patch(f"{path}/one", {"metadata": {"labels": {"a": "b"}, "finalizers": []}})
         with pytest.raises(ApiError, match=r"validate\.pods\.topology-webhook\.dev"):
             control_plane.api.patch(f"{path}/one", {"metadata": {"annotations": {"a": "b"}}})
+
+
+def test_the_readmes_ways_to_be_asked_less_work(control_plane: ControlPlane, release: Release) -> None:
+    readme = (CHART / "README.md").read_text().partition("### Only some pods")[2]
+    by_annotation, by_namespace = map(yaml.safe_load, re.findall(r"```yaml\n(.*?)```", readme, re.DOTALL)[:2])
+    with other_namespace(control_plane, f"{release.namespace}-pods") as pods:
+        annotated = pod(metadata={"annotations": {"kai.scheduler/topology": "dc"}})
+        release.upgrade({"webhook": {**by_annotation["webhook"], **NOBODY}})
+        control_plane.wait_for("the configuration to count", lambda: asked(control_plane, pods, annotated))
+        assert asked(control_plane, pods, pod()) == ""
+        assert asked(control_plane, pods, pod(metadata={"annotations": {"a": "b"}})) == ""
+
+        release.upgrade({"webhook": {**by_namespace["webhook"], **NOBODY}})
+        control_plane.wait_for("the new one to count", lambda: not asked(control_plane, pods, annotated))
+        control_plane.kubectl("label", "namespace", pods, "topology-webhook.dev/enabled=true")
+        control_plane.wait_for("the label to count", lambda: asked(control_plane, pods, pod()))
 
 
 def test_nobody_answers_and_pods_are_admitted_as_they_came(control_plane: ControlPlane, release: Release) -> None:
