@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from webhook.model.nrt import FingerprintMethod, NodeTopology, Publisher, ZoneResource
 from webhook.model.policy import NUMAPolicy, Scope
@@ -291,3 +293,18 @@ def test_the_kubelets_policy_options_may_be_given(value: str, closest: bool) -> 
 def test_an_old_exporter_puts_the_fingerprint_into_an_annotation() -> None:
     read = topology(metadata={"annotations": {"topology.node.k8s.io/fingerprint": "pfp0v001ef46db3751d8e999"}})
     assert read.fingerprint == "pfp0v001ef46db3751d8e999"
+
+
+NAMES = st.sampled_from(
+    ["name", "type", "costs", "resources", "capacity", "available", "value", "node-0", "cpu", "Node"]
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(["Node", "node-0", "cpu", "4", "x"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(st.dictionaries(st.sampled_from(["zones", "cells", "attributes", "topologyPolicies"]), JSON))
+def test_no_object_is_so_odd_that_it_stops_the_reader(raw: dict[str, Any]) -> None:
+    assert NodeTopology.from_object({"metadata": {"name": "n1"}, **raw}).node == "n1"
