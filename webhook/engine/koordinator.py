@@ -1,0 +1,121 @@
+"""Koordinator's rules on top of what kubelets do: which policies go together, exclusive NUMA nodes, packing.
+
+Source: koordinator pkg/scheduler/frameworkext/topologymanager (policy, exclusivity),
+docs/proposals/scheduling/20240131-pod-level-numa-policy.md (matrix, score).
+"""
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from webhook.engine.arrays import Amounts, Bools, Bytes, Enums, gather
+from webhook.engine.reason import Reason
+from webhook.engine.request import PodRequest
+from webhook.engine.snapshot import Snapshot
+from webhook.engine.view import View
+from webhook.model.policy import NUMAPolicy, compatible
+
+Masks = npt.NDArray[np.int64]
+
+# [pod's policy, node's policy]
+_MATRIX: Final = np.array([[compatible(pod, node) for node in NUMAPolicy] for pod in NUMAPolicy])
+
+# Shares of NUMA nodes are counted in thousandths: amounts up to 2^53 (8 PiB) times 1000 stay within int64.
+_THOUSAND: Final = 1000
+
+
+def policy_fit(snapshot: Snapshot, request: PodRequest) -> Bytes:
+    """uint8 [node]: why the node's NUMA policy, or what is known of it, does not go with the pod; FITS where it does.
+
+    A pod that insists on alignment needs a node whose NUMA nodes are known; others may go where nothing is known. Where
+    misalignment would be refused, an NRT known to be out of date will not do.
+    """
+    reasons = np.zeros(snapshot.n, dtype=np.uint8)
+    if request.policy is not None:
+        np.putmask(reasons, ~_MATRIX[request.policy].take(snapshot.policy), np.uint8(Reason.POLICY_MISMATCH))
+    if not snapshot.fresh.all():
+        refuses = effective_policy(snapshot, request) >= NUMAPolicy.RESTRICTED
+        np.putmask(reasons, refuses & ~snapshot.fresh, np.uint8(Reason.STALE_TOPOLOGY))
+    if request.strict and not snapshot.has_topology.all():
+        np.putmask(reasons, ~snapshot.has_topology, np.uint8(Reason.NO_TOPOLOGY))
+    return reasons
+
+
+def effective_policy(snapshot: Snapshot, request: PodRequest) -> Enums:
+    """int8 [node]: the policy that holds for the pod: its own if it has one, else the node's."""
+    if request.policy is None:
+        return snapshot.policy
+    return np.full(snapshot.n, request.policy, dtype=np.int8)
+
+
+def ours_to_place(snapshot: Snapshot) -> Bools:
+    """Where the NUMA nodes are ours to choose, bool [node]: the kubelet does not align, or koordlet does as told."""
+    ours: Bools = (snapshot.policy == NUMAPolicy.NONE) | snapshot.total
+    return ours
+
+
+def shut_out(view: View, request: PodRequest) -> Bools | None:
+    """The NUMA nodes that pods of the other kind live in, bool [zone, node]; None if there are none.
+
+    The other kind: for a SingleNUMANode pod those that span several NUMA nodes, for any other the SingleNUMANode pods.
+    """
+    single = request.policy is NUMAPolicy.SINGLE_NUMA_NODE
+    residents = view.multi_residents if single else view.single_residents
+    return residents > 0 if residents.any() else None
+
+
+def intrudes(shut: Bools, request: PodRequest, mask: Masks) -> Bools:
+    """Where the placement breaks exclusivity, bool [node]: some NUMA node of it is shut out for the pod.
+
+    Pods other than SingleNUMANode are minded only where they span several NUMA nodes.
+    shut: bool [zone, node]; mask: int64 [node].
+    """
+    bits = np.int64(1) << np.arange(len(shut), dtype=np.int64)
+    hit: Bools = (mask & (bits @ shut)) != 0
+    return hit if request.policy is NUMAPolicy.SINGLE_NUMA_NODE else hit & (np.bitwise_count(mask) > 1)
+
+
+def packing_score(view: View, request: PodRequest, mask: Masks) -> Amounts:
+    """int64 [node]: 100 - 10 for each NUMA node used + 10 x how full those are with the pod in, within 0..100.
+
+    Fullness is requested/allocatable over the NUMA nodes used, averaged over the resources that the pod requests,
+    rounded down to thousandths for each resource; the sum is rounded down once more. A pod that is bound to no NUMA
+    node counts as spread over all of its node's; where none are known the score is 0.
+    mask: int64 [node], bit per position.
+    """
+    snapshot = view.snapshot
+    machine = _machine_mask(snapshot) if not mask.all() else mask
+    used = np.where(mask == 0, machine, mask)
+    width = np.bitwise_count(used).astype(np.int64)
+    columns = [
+        (row, amount) for row, amount in zip(request.rows, request.node.tolist(), strict=True) if amount > 0 <= row
+    ]
+    fullness = np.zeros(snapshot.n, dtype=np.int64)
+    for row, amount in columns:
+        free, allocatable = _over(view.free(row), used, width), _over(snapshot.zone_allocatable[row], used, width)
+        taken = np.clip(allocatable - free + amount, 0, allocatable)
+        fullness += taken * _THOUSAND // np.maximum(allocatable, 1)
+    bonus = fullness * 10 // (_THOUSAND * max(len(columns), 1))
+    score = np.clip(100 - 10 * width + bonus, 0, 100)
+    score[width == 0] = 0
+    return score
+
+
+def _over(plane: Amounts, mask: Masks, width: npt.NDArray[np.int64]) -> Amounts:
+    """int64 [node]: sum over the NUMA nodes of the mask; what is not listed counts 0."""
+    # Isolated lowest bit minus one has as many bits as the position's number.
+    lowest = np.bitwise_count((mask & -mask) - 1).astype(np.intp)
+    lowest[width == 0] = 0
+    total = np.maximum(gather(plane, lowest), 0)
+    wide = np.flatnonzero(width > 1)
+    if len(wide):
+        bits = (mask[wide] >> np.arange(len(plane))[:, None]) & 1
+        total[wide] = (np.maximum(plane[:, wide], 0) * bits).sum(axis=0)
+    return total
+
+
+def _machine_mask(snapshot: Snapshot) -> Masks:
+    bits = np.int64(1) << np.arange(snapshot.z, dtype=np.int64)
+    machine: Masks = bits @ (snapshot.zone_ids >= 0)
+    return machine
