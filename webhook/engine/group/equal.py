@@ -1,0 +1,146 @@
+"""The place of a group of equal pods: a few sums and sorts over the tree, exact.
+
+1. Room: pods per node, summed to the level of the segments, there cut to whole segments, summed on upwards.
+2. Domain: at the preferred level, then coarser up to the required one, those that hold the whole group. At the first
+   level that has any: where members run; else where the fewest domains of the preferred (or the segments') level are
+   needed; else the tightest.
+3. Elastic groups: if no domain holds all, the one that holds most, if that is the minimum or more.
+4. Way down: to the preferred level, then level by level to the segments' level and on to the nodes, each time into the
+   fewest sub-domains (webhook.engine.group.pour). The last, smaller segment goes where room is left over.
+
+Room adds up along the tree, so step 2 finds a domain whenever any search would.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from webhook.engine.arrays import Amounts, Bools
+from webhook.engine.group.pour import Share, pour
+from webhook.engine.group.room import Room
+from webhook.engine.group.spec import ANYWHERE, Constraint, Segments, Strategy
+from webhook.engine.tree import ROOT, Domain, TopologyTree
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EqualPods:
+    """A group of equal pods. Positions are those of the tree."""
+
+    count: int
+    """Pods to place."""
+    minimum: int
+    """Pods without which none is placed."""
+    constraint: Constraint = ANYWHERE
+    segments: Segments | None = None
+    strategy: Strategy = Strategy.BIN_PACK
+    members: Amounts | None = None
+    """int64 [position]: members of the group that run there already; None = none do."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EqualPlan:
+    """Where equal pods go."""
+
+    domain: Domain
+    """The domain that holds them all."""
+    nodes: Share
+    """Pods per position. In order of position neighbours in rank are neighbours in the tree."""
+    tail: slice | None
+    """Positions of the domain that takes the last, smaller segment: its pods come last in rank."""
+
+
+def place_equal(tree: TopologyTree, slots: Amounts, pods: EqualPods) -> EqualPlan | None:
+    """The plan, or None if the pods (their minimum) fit nowhere.
+
+    slots: int64 [position], the pods each node can take.
+    """
+    if pods.segments is None:
+        return _Search(tree, pods, Room(tree, slots, pods.count, None)).run()
+    for level in pods.segments.constraint.levels():
+        plan = _Search(tree, pods, Room(tree, slots, pods.count, (level, pods.segments.size))).run()
+        if plan is not None:
+            return plan
+    return None
+
+
+class _Search:
+    def __init__(self, tree: TopologyTree, pods: EqualPods, room: Room) -> None:
+        self.tree = tree
+        self.pods = pods
+        self.room = room
+        self.within = self._pinned()
+
+    def run(self) -> EqualPlan | None:
+        """Steps 2 to 4."""
+        for level in self.pods.constraint.levels():
+            fitting = np.flatnonzero(self._open(level) & self.room.holds(level))
+            if len(fitting):
+                return self._down(Domain(level, self._choose(level, fitting)), self.room)
+        bound = self.pods.constraint.bound
+        most = np.where(self._open(bound), self.room.most(bound), 0)
+        best = int(most.argmax())
+        if most[best] < max(self.pods.minimum, 1):
+            return None
+        return self._down(Domain(bound, best), self.room.cut(int(most[best])))
+
+    def _pinned(self) -> Domain | None:
+        """The domain of the required level that running members hold the group to."""
+        members, bound = self.pods.members, self.pods.constraint.bound
+        if members is None or bound == ROOT or not members.any():
+            return None
+        return Domain(bound, int(self.tree.sums(bound, members).argmax()))
+
+    def _open(self, level: int) -> Bools:
+        """Which domains of a level may be chosen: bool [domain]."""
+        allowed = self.tree.real(level)
+        if self.within is None:
+            return allowed
+        inside = np.zeros_like(allowed)
+        inside[self.tree.under(self.within, level)] = True
+        return allowed & inside
+
+    def _choose(self, level: int, fitting: Amounts) -> int:
+        """The domain of a level to take among those that hold the group."""
+        if len(fitting) == 1:
+            return int(fitting[0])
+        room = self.tree.sums(level, self.room.slots)[fitting]
+        keys = [room if self.pods.strategy is Strategy.BIN_PACK else -room]
+        finer = self._counted_level(level)
+        if finer is not None:
+            keys.append(self.room.pieces(level, finer)[fitting])
+        if self.pods.members is not None:
+            keys.append(-self.tree.sums(level, self.pods.members)[fitting])
+        return int(fitting[np.lexsort(keys)[0]])
+
+    def _counted_level(self, level: int) -> int | None:
+        """The level whose domains are to be few within a domain of `level`."""
+        preferred = self.pods.constraint.preferred
+        if preferred is not None and preferred > level:
+            return preferred
+        return self.room.level if self.room.segmented and self.room.level > level else None
+
+    def _down(self, domain: Domain, room: Room) -> EqualPlan:
+        """Step 4."""
+        if not room.segmented or room.level < domain.level:
+            all_of_them = Share(np.array([domain.number]), np.array([room.count]))
+            return EqualPlan(domain, self._levels(all_of_them, domain.level, self.tree.node_level, None), None)
+        share = Share(np.array([domain.number]), np.array([room.segments]))
+        if room.segments:
+            share = self._levels(share, domain.level, room.level, room)
+        else:
+            share = Share(share.domains[:0], share.amounts[:0])
+        share, last = room.in_pods(domain, share)
+        tail = None if last is None else self.tree.span(Domain(room.level, last))
+        return EqualPlan(domain, self._levels(share, room.level, self.tree.node_level, None), tail)
+
+    def _levels(self, share: Share, upper: int, lower: int, room: Room | None) -> Share:
+        """From level to level, at once to the preferred one. With `room` in segments, without in pods."""
+        preferred = self.pods.constraint.preferred
+        while upper < lower:
+            below = preferred if preferred is not None and upper < preferred <= lower else upper + 1
+            amounts = self.tree.sums(below, self.room.slots) if room is None else room.at(below)
+            members = self.pods.members
+            anchored = None if members is None else self.tree.sums(below, members) > 0
+            share = pour(self.tree, share, upper, below, amounts, anchored)
+            upper = below
+        return share
