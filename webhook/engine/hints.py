@@ -1,0 +1,160 @@
+"""The NUMA hints that a kubelet's managers would give, for many nodes at a time.
+
+1. A mask is a hint if what is free in its NUMA nodes suffices.
+2. It is preferred if it is as narrow as the machine's *capacity* allows, whatever is in use: all CPUs, reserved ones
+   included; all devices; allocatable memory and huge pages.
+3. What init containers of the pod left to be reused must lie inside the mask (CPUs, devices), or counts for exactly
+   the mask it was held under (memory).
+4. The memory manager gives the same masks for memory and every size of huge pages, and keeps NUMA nodes that serve
+   single-node allocations apart from groups that serve multi-node ones.
+
+Source: kubernetes pkg/kubelet/cm/cpumanager/policy_static.go, devicemanager/topology_hints.go,
+memorymanager/policy_static.go. M masks over z positions, n nodes (webhook.engine.masks).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from webhook.engine.arrays import Amounts, Bools
+from webhook.engine.kubelet_pools import UNASSIGNED, UNKNOWN_GROUP, Pool
+from webhook.engine.masks import members, subset_sums, subsets_of, widths
+from webhook.engine.merge import Hints
+
+
+def piece_hints(pool: Pool, requested: int) -> Hints:
+    """Hints of the CPU manager or the device manager for whole CPUs or devices.
+
+    A resource without NUMA nodes is open to all; one that no mask can provide cannot be satisfied.
+    """
+    z, n = pool.capacity.shape
+    has_any = pool.capacity > 0
+    found = subsets_of(has_any)
+    found[0] = False
+    found &= subset_sums(pool.free + pool.reusable) >= requested
+    if pool.reusable.any():
+        found &= subset_sums(pool.reusable) == pool.reusable.sum(axis=0)
+    found &= pool.listed & (pool.total() >= requested)
+    narrowest = np.minimum(narrowest_width([(pool.capacity, requested)]), has_any.sum(axis=0))
+    width = widths(z)[:, None]
+    preferred = width == narrowest
+    if pool.shared.any():
+        # Pieces counted twice make masks look richer than they are: the real narrowest width is this or a wider one.
+        preferred |= pool.shared & (narrowest > 1) & (width > narrowest)
+    return Hints(
+        found & preferred,
+        found & ~preferred,
+        any_preferred=~pool.listed,
+        any_other=pool.listed & ~found.any(axis=0),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryMasks:
+    """The masks that the memory manager would give memory on; the same for every kind of memory a container names."""
+
+    found: Bools
+    """bool [M, n]."""
+    narrowest: npt.NDArray[np.int64]
+    """int64 [n]: the preferred width."""
+
+    @property
+    def preferred(self) -> Bools:
+        """bool [M, n]."""
+        z = len(self.found).bit_length() - 1
+        return self.found & (widths(z)[:, None] == self.narrowest)
+
+    def hints(self, managed: Bools) -> Hints:
+        """The list for one kind of memory. No mask at all reads as "no preference": the allocation fails later.
+
+        managed: bool [n], nodes whose memory is known.
+        """
+        preferred = self.preferred
+        closed = ~self.found.any(axis=0) | ~managed
+        return Hints(
+            preferred & managed,
+            self.found & ~preferred & managed,
+            any_preferred=closed,
+            any_other=np.zeros_like(closed),
+        )
+
+
+def memory_masks(pools: Mapping[int, Pool], requested: Mapping[int, int], groups_allow: Bools) -> MemoryMasks:
+    """Masks with enough of every kind of memory named (row -> bytes), among those the groups allow (bool [M, n])."""
+    z = len(groups_allow).bit_length() - 1
+    wanted = [(pools[row], amount) for row, amount in requested.items()]
+    enough = np.ones_like(groups_allow)
+    enough[0] = False
+    for pool, amount in wanted:
+        enough &= subset_sums(pool.capacity) >= amount
+    narrowest = np.where(enough, widths(z)[:, None], z).min(axis=0)
+    found = enough & groups_allow
+    for pool, amount in wanted:
+        free = subset_sums(pool.free)
+        for mask, reusable in pool.reusable_by_mask.items():
+            free[mask] += reusable
+        found &= free >= amount
+    return MemoryMasks(found, narrowest)
+
+
+def masks_by_groups(groups: npt.NDArray[np.int64], may_be_group: Bools) -> Bools:
+    """bool [M, n]: masks that keep single-node and multi-node allocations of memory apart.
+
+    groups: int64 [z, n], the mask of the memory group each NUMA node is in. may_be_group: bool [M, n], whether a
+    group whose members are unknown may be this mask.
+    """
+    z, n = groups.shape
+    masks = np.arange(1 << z)[:, None]
+    allowed = np.ones((1 << z, n), dtype=np.bool_)
+    for position in range(z):
+        group = groups[position]
+        joins = (group == UNASSIGNED) | (group == masks) | (group == UNKNOWN_GROUP) & may_be_group
+        allowed &= joins | ~members(z)[:, position, None]
+    for position in range(z):
+        alone = 1 << position
+        allowed[alone] = (groups[position] == alone) | (groups[position] <= UNASSIGNED)
+    return allowed
+
+
+def groups_needing_their_width(pools: Sequence[Pool]) -> Bools:
+    """bool [M, n]: whether what is in use in a mask would not have fitted a narrower one.
+
+    Where only preferred hints are admitted, a group exists only if this holds: each of its pods asked for more than
+    any narrower mask has. Pools: every kind of memory of the node. Where kinds are spread over the NUMA nodes in
+    different proportions the question is left open (True).
+    """
+    z, n = pools[0].capacity.shape
+    width = widths(z)
+    needed = np.zeros((1 << z, n), dtype=np.bool_)
+    ranks = []
+    for pool in pools:
+        most = np.zeros((z + 1, n), dtype=np.int64)
+        np.cumsum(-np.sort(-pool.capacity, axis=0), axis=0, out=most[1:])
+        in_use = subset_sums(np.maximum(pool.capacity - pool.free, 0))
+        needed |= in_use > most[np.maximum(width - 1, 0)]
+        ranks.append(pool.capacity)
+    return needed | _differently_spread(ranks)
+
+
+def _differently_spread(capacities: Sequence[Amounts]) -> Bools:
+    """bool [n]: some NUMA node has more of one kind and less of another than some other NUMA node."""
+    z, n = capacities[0].shape
+    different = np.zeros(n, dtype=np.bool_)
+    for left in range(z):
+        for right in range(left):
+            more = [capacity[left] > capacity[right] for capacity in capacities]
+            less = [capacity[left] < capacity[right] for capacity in capacities]
+            different |= np.logical_or.reduce(more) & np.logical_or.reduce(less)
+    return different
+
+
+def narrowest_width(wanted: Sequence[tuple[Amounts, int]]) -> npt.NDArray[np.int64]:
+    """int64 [n]: the fewest NUMA nodes whose capacity (int64 [z, n]) suffices; z + 1 if all together do not."""
+    z, n = wanted[0][0].shape
+    narrowest = np.ones(n, dtype=np.int64)
+    for capacity, amount in wanted:
+        most = np.cumsum(-np.sort(-capacity, axis=0), axis=0)
+        np.maximum(narrowest, 1 + (most < amount).sum(axis=0), out=narrowest)
+    return narrowest

@@ -1,0 +1,287 @@
+"""Whether a node's kubelet will admit a pod, predicted for all nodes at once from what their NRTs publish.
+
+1. Who places the pod on each node: the kubelet, by its policy and scope; or, where the kubelet does not and the pod or
+   the node's label has a policy, Koordinator's agent, by what is promised here.
+2. The short way for all nodes: every container within one NUMA node (webhook.engine.kubelet_zones).
+3. Where that fails and the policy allows more: all sets of NUMA nodes (webhook.engine.kubelet_masks), in batches.
+
+Source: kubernetes pkg/kubelet/cm (topology, cpu, memory and device managers with policy static).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from webhook.engine.arrays import NO_ZONE, UNLISTED, Bools, Bytes
+from webhook.engine.kubelet_demand import Demand, Share
+from webhook.engine.kubelet_masks import Admission, Machines
+from webhook.engine.kubelet_pools import Pool
+from webhook.engine.kubelet_zones import ZoneFit, fit_zones
+from webhook.engine.masks import as_mask
+from webhook.engine.numafit import Allocation, NUMAFit, by_numa_id
+from webhook.engine.reason import Reason
+from webhook.engine.request import PodRequest
+from webhook.engine.view import View
+from webhook.model.policy import NUMAPolicy, Scope
+from webhook.model.resources import MEMORY, is_hugepages
+
+Nodes = npt.NDArray[np.intp]
+
+# Tables of 2^z masks by nodes: 4 Mi entries are 32 MiB of int64.
+_BATCH: Final = 1 << 22
+
+
+def predict(view: View, request: PodRequest) -> NUMAFit:
+    """The verdict of every node's kubelet on the pod, and the NUMA nodes it would use.
+
+    A node without a known topology takes every pod that has no strict policy of its own.
+    """
+    prediction = _Prediction(view, request)
+    n = view.snapshot.n
+    reason: Bytes = np.zeros(n, dtype=np.uint8)
+    mask = np.zeros(n, dtype=np.int64)
+    for part in _parts(view, request, np.arange(n)):
+        reason[part.nodes], mask[part.nodes] = prediction.admit(part)
+    return NUMAFit(reason == Reason.FITS, reason, mask, prediction.split)
+
+
+def refusal(view: View, request: PodRequest, node: int) -> Reason:
+    """Why the kubelet of one node (an index) refuses, by the whole way: the affinity, or an allocation; FITS if not."""
+    prediction = _Prediction(view, request)
+    (part,) = _parts(view, request, np.array([node]))
+    return Reason(int(prediction.reason_of(part)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Nodes that decide alike."""
+
+    nodes: Nodes
+    policy: NUMAPolicy
+    scope: Scope
+    closest: bool
+    """prefer-closest-numa-nodes."""
+    ours: bool
+    """The kubelet does not place: what the policy asks for is promised here, for the whole pod."""
+    verdict: Reason | None
+    """The same for every pod: nothing is known, or the kubelet does not run with so many NUMA nodes."""
+
+    def at(self, where: Bools | Nodes) -> "_Part":
+        """A part of the part."""
+        return _Part(self.nodes[where], self.policy, self.scope, self.closest, self.ours, self.verdict)
+
+
+def _parts(view: View, request: PodRequest, nodes: Nodes) -> Iterator[_Part]:
+    """Split nodes into those that decide alike."""
+    snapshot = view.snapshot
+    own = snapshot.policy[nodes].astype(np.int64)
+    loose = own == NUMAPolicy.NONE
+    we_place = snapshot.total[nodes] | loose if request.policy else snapshot.total[nodes]
+    zones = (snapshot.zone_ids[:, nodes] != NO_ZONE).sum(axis=0)
+    too_many = ~we_place & ~loose & (zones > snapshot.max_numa_nodes[nodes])
+    # One number for all that tells parts apart; policies are 0..3, every other field is one bit.
+    kind = np.where(loose & we_place, request.policy or NUMAPolicy.NONE, own)
+    kind |= we_place.astype(np.int64) << 2
+    kind |= (snapshot.scope[nodes] == Scope.POD).astype(np.int64) << 3
+    kind |= snapshot.prefer_closest[nodes].astype(np.int64) << 4
+    kind |= too_many.astype(np.int64) << 5
+    kind |= (~snapshot.has_topology[nodes]).astype(np.int64) << 6
+    for code in np.flatnonzero(np.bincount(kind)).tolist():
+        policy, ours = NUMAPolicy(code & 3), bool(code >> 2 & 1)
+        verdict = None
+        if code >> 6:
+            verdict = Reason.NO_TOPOLOGY if request.strict else Reason.FITS
+        elif ours and policy is NUMAPolicy.NONE:
+            verdict = Reason.FITS
+        elif code >> 5:
+            verdict = Reason.TOO_MANY_NUMA_NODES
+        yield _Part(
+            nodes=nodes[kind == code],
+            policy=policy,
+            scope=Scope(code >> 3 & 1),
+            closest=bool(code >> 4 & 1),
+            ours=ours,
+            verdict=verdict,
+        )
+
+
+class _Prediction:
+    """One pod on nodes of one view."""
+
+    def __init__(self, view: View, request: PodRequest) -> None:
+        self._view = view
+        self._request = request
+        self._placed = Demand.of(request)
+        self._whole = Demand.whole(request)
+
+    def admit(self, part: _Part) -> tuple[Bytes, npt.NDArray[np.int64]]:
+        """Reason (uint8 [n]) and mask (int64 [n]) of each node of the part."""
+        n = len(part.nodes)
+        reason: Bytes = np.zeros(n, dtype=np.uint8)
+        mask = np.zeros(n, dtype=np.int64)
+        if part.verdict is not None:
+            reason[:] = part.verdict
+            return reason, mask
+        demand = self._demand(part)
+        if part.scope is Scope.POD and demand.init_only_memory or self._closest_differs(part):
+            return self._by_masks(part)
+        short = self._by_zones(self._shares(part, demand), part.nodes)
+        fits = short.fits & self._totals_suffice(part, demand)
+        reason[:] = Reason.NO_SINGLE_NUMA_NODE
+        reason[fits] = Reason.FITS
+        if part.policy is not NUMAPolicy.NONE:
+            mask[fits] = short.mask[fits]
+        if not self._short_way_is_final(part, demand):
+            rest = np.flatnonzero(~fits)
+            if len(rest):
+                reason[rest], mask[rest] = self._by_masks(part.at(rest))
+        return reason, mask
+
+    def split(self, node: int) -> Allocation:
+        """What the pod would take of each NUMA node of one node (an index)."""
+        (part,) = _parts(self._view, self._request, np.array([node]))
+        demand = self._demand(part)
+        if part.verdict is not None or part.policy is NUMAPolicy.NONE or not demand.names:
+            return ()
+        machines = self._machines(part)
+        before = {row: machines.pools[row].free.copy() for row in demand.names if row in machines.pools}
+        admission = Admission(machines, demand)
+        admission.run()
+        if admission.reason[0] != Reason.FITS:
+            return ()
+        taken = {demand.names[row]: (free - machines.pools[row].free)[:, 0] for row, free in before.items()}
+        return by_numa_id(self._view.snapshot.zone_ids[:, node], taken)
+
+    def reason_of(self, part: _Part) -> int:
+        """Reason of the one node of a part, by the whole way."""
+        if part.verdict is not None:
+            return part.verdict
+        reason, _ = self._by_masks(part)
+        return int(reason[0])
+
+    def _demand(self, part: _Part) -> Demand:
+        return self._whole if part.ours else self._placed
+
+    def _shares(self, part: _Part, demand: Demand) -> list[Share]:
+        """What must stay within one NUMA node each."""
+        if part.policy is NUMAPolicy.NONE:
+            return [Share(share.kind, {}, share.memory, {}) for share in demand.containers]
+        return [demand.pod] if part.scope is Scope.POD else list(demand.containers)
+
+    def _by_zones(self, shares: list[Share], nodes: Nodes) -> ZoneFit:
+        """The short way. Resources that no NUMA node of a node lists are left out there: nobody aligns them."""
+        view, everywhere = self._view, len(nodes) == self._view.snapshot.n
+        at = slice(None) if everywhere else nodes
+        fit = fit_zones(
+            shares, lambda row: view.free(row)[:, at], lambda row: view.snapshot.capacity[row][:, at], len(nodes)
+        )
+        failed = np.flatnonzero(~fit.fits)
+        rows = sorted({row for share in shares for row in share.amounts})
+        if not len(failed) or not rows:
+            return fit
+        unlisted = np.stack([(view.free(row)[:, nodes[failed]] == UNLISTED).all(axis=0) for row in rows])
+        patterns = as_mask(unlisted)
+        for pattern in np.unique(patterns[patterns > 0]).tolist():
+            gone = {row for bit, row in enumerate(rows) if pattern >> bit & 1}
+            here = failed[patterns == pattern]
+            again = self._by_zones([share.without(gone) for share in shares], nodes[here])
+            fit.fits[here], fit.mask[here] = again.fits, again.mask
+        return fit
+
+    def _totals_suffice(self, part: _Part, demand: Demand) -> Bools:
+        """bool [n]: there are enough pieces of what is not bound to NUMA nodes, wherever they are."""
+        view, nodes = self._view, part.nodes
+        enough = np.ones(len(nodes), dtype=np.bool_)
+        unbound = {**demand.pod.cpu, **demand.pod.devices} if part.policy is NUMAPolicy.NONE else demand.pod.devices
+        for row, amount in unbound.items():
+            free = view.free(row)[:, nodes]
+            listed = (free > UNLISTED).any(axis=0)
+            named = view.snapshot.allocatable[row][nodes] > UNLISTED
+            enough &= listed | ~named | (view.node_free(row)[nodes] >= amount)
+            if part.policy is NUMAPolicy.NONE:
+                total = np.maximum(free, 0).sum(axis=0) + self._elsewhere(row, nodes)
+                enough &= ~listed | (total >= amount)
+        return enough
+
+    def _elsewhere(self, row: int, nodes: Nodes) -> npt.NDArray[np.int64]:
+        """int64 [n]: at most so many pieces are near no NUMA node: what the node has beyond its NUMA nodes."""
+        snapshot = self._view.snapshot
+        near = np.maximum(snapshot.capacity[row][:, nodes], 0).sum(axis=0)
+        return np.maximum(snapshot.allocatable[row][nodes] - near, 0)
+
+    def _short_way_is_final(self, part: _Part, demand: Demand) -> bool:
+        if part.policy is NUMAPolicy.SINGLE_NUMA_NODE:
+            # Without a hint from another manager, containers may end up on NUMA nodes of their own: a sum of memory
+            # that no mask can hold counts as "no preference".
+            return part.scope is Scope.CONTAINER or len(demand.containers) == 1 or bool(demand.pod.cpu)
+        return part.policy is NUMAPolicy.NONE and not demand.pod.memory
+
+    def _closest_differs(self, part: _Part) -> bool:
+        """Whether single NUMA nodes may differ in their distance to themselves, which would decide between them."""
+        if not part.closest or part.policy in {NUMAPolicy.NONE, NUMAPolicy.SINGLE_NUMA_NODE}:
+            return False
+        snapshot = self._view.snapshot
+        to_self = snapshot.distances[:, :, part.nodes].diagonal()
+        exists = (snapshot.zone_ids[:, part.nodes] != NO_ZONE).T
+        return bool((np.where(exists, to_self, to_self[:, :1]) != to_self[:, :1]).any())
+
+    def _by_masks(self, part: _Part) -> tuple[Bytes, npt.NDArray[np.int64]]:
+        """The whole way, in batches."""
+        n = len(part.nodes)
+        reason: Bytes = np.zeros(n, dtype=np.uint8)
+        mask = np.zeros(n, dtype=np.int64)
+        demand = self._demand(part)
+        if not demand.names:
+            return reason, mask
+        size = max(1, _BATCH >> self._view.snapshot.z)
+        for start in range(0, n, size):
+            batch = slice(start, start + size)
+            here = part.at(np.arange(n)[batch])
+            admission = Admission(self._machines(here), demand)
+            admission.run()
+            failed = admission.reason == Reason.FITS
+            failed &= ~self._totals_suffice(here, demand)
+            admission.reason[failed] = Reason.ALLOCATION_FAILS
+            reason[batch] = admission.reason
+            fits = admission.reason == Reason.FITS
+            if part.policy is not NUMAPolicy.NONE:
+                mask[batch] = np.where(fits, admission.mask, 0)
+        return reason, mask
+
+    def _machines(self, part: _Part) -> Machines:
+        snapshot, nodes = self._view.snapshot, part.nodes
+        exists = snapshot.zone_ids[:, nodes] != NO_ZONE
+        z = int(exists.any(axis=1).sum())
+        demand = self._demand(part)
+        memory = [row for row, name in enumerate(snapshot.resources) if name == MEMORY or is_hugepages(name)]
+        pools = {}
+        for row in {*demand.pod.amounts, *(row for share in demand.containers for row in share.amounts), *memory}:
+            capacity = snapshot.zone_allocatable if row in memory else snapshot.capacity
+            listed = self._view.free(row)[:z, nodes]
+            near = np.maximum(capacity[row][:z, nodes], 0)
+            device = row in demand.pod.devices
+            none = np.zeros(len(nodes), dtype=np.int64)
+            pools[row] = Pool(
+                capacity=near,
+                free=np.maximum(listed, 0),
+                listed=(listed > UNLISTED).any(axis=0),
+                elsewhere=self._elsewhere(row, nodes) if device else none,
+                shared=(snapshot.allocatable[row][nodes] > UNLISTED)
+                & (near.sum(axis=0) > snapshot.allocatable[row][nodes])
+                if device
+                else none.astype(np.bool_),
+                reusable=np.zeros_like(near),
+                reusable_by_mask={},
+            )
+        return Machines(
+            policy=part.policy,
+            scope=part.scope,
+            machine=as_mask(exists[:z]),
+            distances=snapshot.distances[:z, :z, nodes] if part.closest else None,
+            pools=pools,
+            memory_rows=tuple(memory),
+            grouped=not part.ours,
+        )

@@ -1,0 +1,126 @@
+"""What of a pod the kubelet's managers allocate on particular NUMA nodes, container by container.
+
+- CPUs: exclusively, for containers of Guaranteed pods that ask for whole ones.
+- Memory and huge pages: for Guaranteed pods.
+- Devices: for every pod.
+- A pod with resources at pod level gets neither CPUs nor memory aligned (PodLevelResourceManagers is off by default).
+
+Source: kubernetes pkg/kubelet/cm/{cpumanager,memorymanager}/policy_static.go, devicemanager/topology_hints.go.
+"""
+
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass
+
+from webhook.engine.request import PodRequest
+from webhook.model.pod import ContainerKind, QoS
+from webhook.model.resources import CPU, MEMORY, is_device, is_hugepages
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one container, or the pod as a whole, asks of the managers. Keys are rows of the engine's arrays."""
+
+    kind: ContainerKind
+    cpu: Mapping[int, int]
+    """Row of cpu -> exclusive CPUs in millicores; empty if it gets none."""
+    memory: Mapping[int, int]
+    """Rows of memory and huge pages -> bytes."""
+    devices: Mapping[int, int]
+    """Rows of devices -> pieces; a zero counts, for it too makes the device manager give hints."""
+
+    @property
+    def amounts(self) -> Mapping[int, int]:
+        """All rows together."""
+        return {**self.cpu, **self.memory, **self.devices}
+
+    def without(self, rows: Container[int]) -> "Share":
+        """The share but for some rows."""
+        return Share(
+            self.kind,
+            {row: amount for row, amount in self.cpu.items() if row not in rows},
+            {row: amount for row, amount in self.memory.items() if row not in rows},
+            {row: amount for row, amount in self.devices.items() if row not in rows},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """A pod, as the managers of a kubelet see it."""
+
+    containers: tuple[Share, ...]
+    """In the order of admission."""
+    pod: Share
+    """What topology scope "pod" aligns as a whole."""
+    names: Mapping[int, str]
+    """Row -> resource name."""
+    init_only_memory: bool
+    """Memory or huge pages that no app container names: the kubelet leaves them out of the pod's hints."""
+
+    @classmethod
+    def of(cls, request: PodRequest) -> "Demand":
+        """The demand of a request on nodes whose kubelet does the placing."""
+        guaranteed = request.qos is QoS.GUARANTEED and not request.pod_level
+        known = [(column, row) for column, row in enumerate(request.rows) if row >= 0]
+        shares = []
+        for index, kind in enumerate(request.kinds.tolist()):
+            named = {row: int(request.containers[index, column]) for column, row in known}
+            named = {row: amount for row, amount in named.items() if amount >= 0}
+            names = {row: request.resources[column] for column, row in known}
+            exclusive = guaranteed and bool(request.integral_cpu[index])
+            shares.append(
+                Share(
+                    ContainerKind(kind),
+                    {row: amount for row, amount in named.items() if exclusive and names[row] == CPU},
+                    {row: amount for row, amount in named.items() if guaranteed and _is_memory(names[row])},
+                    {row: amount for row, amount in named.items() if is_device(names[row])},
+                )
+            )
+        in_apps = {row for share in shares if share.kind is ContainerKind.APP for row in share.memory}
+        memory = _together((share.kind, share.memory) for share in shares)
+        return cls(
+            containers=tuple(shares),
+            pod=Share(
+                ContainerKind.APP,
+                _together((share.kind, share.cpu) for share in shares),
+                {row: amount for row, amount in memory.items() if row in in_apps},
+                _together((share.kind, share.devices) for share in shares),
+            ),
+            names={row: request.resources[column] for column, row in known},
+            init_only_memory=not memory.keys() <= in_apps,
+        )
+
+    @classmethod
+    def whole(cls, request: PodRequest) -> "Demand":
+        """The demand of a pod with a policy of its own on nodes whose kubelet does not align.
+
+        Koordinator aligns the whole pod, whatever its QoS class, fractions of CPUs too.
+        """
+        names = {row: request.resources[column] for column, row in enumerate(request.rows) if row >= 0}
+        amounts = {row: int(request.node[column]) for column, row in enumerate(request.rows) if row >= 0}
+        share = Share(
+            ContainerKind.APP,
+            {row: amount for row, amount in amounts.items() if names[row] == CPU and amount > 0},
+            {row: amount for row, amount in amounts.items() if _is_memory(names[row]) and amount > 0},
+            {row: amount for row, amount in amounts.items() if is_device(names[row]) and amount >= 0},
+        )
+        return cls((share,), share, names, init_only_memory=False)
+
+
+def _is_memory(name: str) -> bool:
+    return name == MEMORY or is_hugepages(name)
+
+
+def _together(shares: Iterable[tuple[ContainerKind, Mapping[int, int]]]) -> dict[int, int]:
+    """max(apps + sidecars, each init container + the sidecars before it), per row."""
+    running: dict[int, int] = {}
+    sidecars: dict[int, int] = {}
+    peak: dict[int, int] = {}
+    for kind, amounts in shares:
+        for row, amount in amounts.items():
+            if kind is ContainerKind.INIT:
+                peak[row] = max(peak.get(row, 0), amount + sidecars.get(row, 0))
+                continue
+            running[row] = running.get(row, 0) + amount
+            if kind is ContainerKind.SIDECAR:
+                sidecars[row] = sidecars.get(row, 0) + amount
+    return {row: max(running.get(row, 0), peak.get(row, 0)) for row in {**running, **peak}}

@@ -1,0 +1,88 @@
+"""What the managers of n kubelets have left, as far as the NRT tells: one pool per resource, and groups of memory.
+
+Rows follow webhook.engine.arrays: positions of NUMA nodes (z) by nodes (n). Amounts not listed by a NUMA node are 0.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from webhook.engine.arrays import Amounts, Bools
+from webhook.model.pod import ContainerKind
+
+UNASSIGNED: Final = 0
+"""Memory group of a NUMA node that no pod holds memory of."""
+UNKNOWN_GROUP: Final = -1
+"""Memory group of a NUMA node with memory in use: it may stand alone or belong to any group; the NRT does not tell."""
+
+
+@dataclass(slots=True)
+class Pool:
+    """One resource on n nodes. Changed in place as containers are admitted."""
+
+    capacity: Amounts
+    """int64 [z, n]: decides how narrow a mask could be. CPUs and devices: all; memory: the allocatable ones."""
+    free: Amounts
+    """int64 [z, n]."""
+    listed: Bools
+    """bool [n]: some NUMA node of the node lists it; else its manager is not known to align it."""
+    elsewhere: Amounts
+    """int64 [n]: free pieces that are near no NUMA node (devices without topology)."""
+    shared: Bools
+    """bool [n]: some pieces are near more than one NUMA node, so that sums over NUMA nodes count them twice."""
+    reusable: Amounts
+    """int64 [z, n]: what init containers of this pod left to the containers after them (CPUs, devices)."""
+    reusable_by_mask: dict[int, Amounts]
+    """Mask -> int64 [n]: the same for memory, which is reused only under exactly the same NUMA affinity."""
+
+    def total(self) -> Amounts:
+        """int64 [n]: free, reusable and elsewhere."""
+        total: Amounts = self.free.sum(axis=0) + self.reusable.sum(axis=0) + self.elsewhere
+        return total
+
+    def take_pieces(self, taken: Amounts, kind: ContainerKind) -> None:
+        """Give `taken` (int64 [z, n]) of CPUs or devices to a container: reusable ones go first.
+
+        What an init container holds stays reusable for the containers after it.
+        """
+        reused = np.minimum(taken, self.reusable)
+        self.free -= taken - reused
+        if kind is ContainerKind.INIT:
+            self.reusable += taken - reused
+        else:
+            self.reusable -= reused
+
+
+def take_in_order(available: Amounts, requested: npt.NDArray[np.int64], order: npt.NDArray[np.int64]) -> Amounts:
+    """int64 [z, n]: how `requested` (int64 [n]) is taken from `available` (int64 [z, n]), NUMA node after NUMA node.
+
+    order: int64 [z, n], a permutation of the positions for each node, first taken first.
+    """
+    sorted_available = np.take_along_axis(available, order, axis=0)
+    before = np.cumsum(sorted_available, axis=0) - sorted_available
+    sorted_taken = np.clip(requested - before, 0, sorted_available)
+    taken = np.empty_like(available)
+    np.put_along_axis(taken, order, sorted_taken, axis=0)
+    return taken
+
+
+def take_cpus(available: Amounts, capacity: Amounts, allowed: Bools, requested: npt.NDArray[np.int64]) -> Amounts:
+    """int64 [z, n]: whole free NUMA nodes while that many are needed, then from the fullest NUMA node on.
+
+    Source: kubernetes pkg/kubelet/cm/cpumanager/cpu_assignment.go, packed allocation. Sockets and cores, which an NRT
+    does not show, are taken to be one socket per NUMA node and one thread per core.
+    """
+    available = np.where(allowed, available, 0)
+    # Empty NUMA nodes last: nothing is taken from them.
+    order = np.argsort(np.where(available > 0, available, np.iinfo(np.int64).max), axis=0, kind="stable")
+    needed = requested.copy()
+    taken = np.zeros_like(available)
+    columns = np.arange(available.shape[1])
+    for position in order:
+        here = available[position, columns]
+        whole = (here > 0) & (here == capacity[position, columns]) & (needed >= here)
+        taken[position, columns] += np.where(whole, here, 0)
+        needed -= np.where(whole, here, 0)
+    return taken + take_in_order(available - taken, needed, order)
