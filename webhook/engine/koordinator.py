@@ -104,10 +104,10 @@ def packing_score(view: View, request: PodRequest, mask: Masks) -> Amounts:
 
 def _over(plane: Amounts, mask: Masks, width: npt.NDArray[np.int64]) -> Amounts:
     """int64 [node]: sum over the NUMA nodes of the mask; what is not listed counts 0."""
-    # Isolated lowest bit minus one has as many bits as the position's number.
+    # The bits below the lowest one are as many as its position.
     lowest = np.bitwise_count((mask & -mask) - 1).astype(np.intp)
     lowest[width == 0] = 0
-    total = np.maximum(gather(plane, lowest), 0)
+    total: Amounts = np.maximum(gather(plane, lowest), 0)
     wide = np.flatnonzero(width > 1)
     if len(wide):
         bits = (mask[wide] >> np.arange(len(plane))[:, None]) & 1

@@ -51,6 +51,6 @@ def _keep(reasons: Bytes, allowed: Bools | None, reason: Reason) -> None:
 
 
 def _tainted(snapshot: Snapshot, pod: Pod) -> Bools | None:
-    """Nodes with a taint that the pod does not tolerate, bool [node]; None if none has. Decided once per set of taints."""
+    """Nodes with a taint that the pod does not tolerate, bool [node]; None if none has. Decided per set of taints."""
     table = [untolerated(pod.tolerations, taints) is not None for taints in snapshot.taint_sets]
     return np.array(table).take(snapshot.taint_set) if any(table) else None

@@ -1,0 +1,168 @@
+"""Every node's answer to one pod: whether it fits and how well, or the one reason why it does not.
+
+1. The node as a whole: selectors, taints, readiness, resources (webhook.engine.nodefit).
+2. The node's NUMA policy and what is known of its NUMA nodes (webhook.engine.koordinator).
+3. Its NUMA nodes: the kubelet's admission predicted, or the scheduler plugin's filter.
+4. Exclusivity. Where the NUMA nodes are ours to choose, others are looked for first. What then still intrudes is
+   excluded (Required) or comes last (Preferred).
+5. Score, and from it the rank; equal scores by name.
+
+A node's reason is the first that applies. Allocations and explanations are worked out when asked for.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from webhook.engine import kubelet
+from webhook.engine.arrays import Amounts, Bools, Bytes
+from webhook.engine.explain import explain
+from webhook.engine.koordinator import intrudes, ours_to_place, packing_score, policy_fit, shut_out
+from webhook.engine.nodefit import node_fit
+from webhook.engine.numafit import Allocation, NUMAFit
+from webhook.engine.options import Fidelity, Options, ScoreStrategy
+from webhook.engine.reason import REASONS, Reason, count
+from webhook.engine.request import PodRequest
+from webhook.engine.view import View
+from webhook.model.intent import NUMAIntent
+from webhook.model.pod import Pod
+from webhook.model.policy import Exclusive
+
+__all__ = ["Candidate", "Decision", "Fidelity", "Options", "ScoreStrategy", "decide"]
+
+_INCOMPATIBLE = (Reason.NO_TOPOLOGY, Reason.POLICY_MISMATCH)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A node that fits."""
+
+    node: str
+    score: int
+    numa_nodes: tuple[int, ...]
+    """NUMA ids that the pod would use, ascending; empty if it is not bound to any."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Decision:
+    """The answer of all nodes, in the order of the view's snapshot."""
+
+    view: View
+    pod: Pod
+    request: PodRequest
+    fits: Bools
+    """bool [node]."""
+    fit_count: int
+    reason: Bytes
+    """uint8 [node]: Reason; FITS where it fits."""
+    score: Amounts
+    """int64 [node]: 0..100, higher is better; only comparable among nodes that fit."""
+    numa: NUMAFit
+    compatible_count: int
+    """Nodes whose NUMA policy goes with the pod's and whose NUMA nodes are known if it insists on alignment."""
+
+    @property
+    def excluded(self) -> Mapping[Reason, int]:
+        """How many nodes each reason excludes."""
+        return count(self.reason)
+
+    def best(self, k: int) -> tuple[Candidate, ...]:
+        """The k best nodes that fit, best first; equal scores in the order of their names."""
+        if k <= 0:
+            return ()
+        order = self.view.snapshot.order
+        fitting = order[self.fits.take(order)]
+        scores = self.score.take(fitting)
+        if len(fitting) > k:
+            least = np.partition(scores, len(scores) - k)[len(scores) - k]
+            above, ties = np.flatnonzero(scores > least), np.flatnonzero(scores == least)
+            chosen = np.concatenate([above, ties[: k - len(above)]])
+            fitting, scores = fitting[chosen], scores[chosen]
+        # Stable: within a score the order by name stays.
+        ranked = fitting[np.argsort(-scores, kind="stable")]
+        return tuple(map(self.candidate, ranked.tolist()))
+
+    def candidate(self, node: int) -> Candidate:
+        """A node that fits, by its index."""
+        snapshot = self.view.snapshot
+        mask = int(self.numa.mask[node])
+        numa_nodes = tuple(id_ for z, id_ in enumerate(snapshot.zone_ids[:, node].tolist()) if mask >> z & 1)
+        return Candidate(snapshot.names[node], int(self.score[node]), numa_nodes)
+
+    def allocation(self, node: int) -> Allocation:
+        """What the pod would take of each NUMA node of a node (an index) that fits."""
+        return self.numa.allocation(node)
+
+    def explain(self, node: int) -> tuple[Reason, str]:
+        """The reason of a node (an index) and a sentence with the numbers behind it."""
+        reason = REASONS[self.reason[node]]
+        return reason, explain(self.view, self.pod, self.request, reason, node)
+
+
+def decide(view: View, pod: Pod, intent: NUMAIntent, options: Options | None = None) -> Decision:
+    """Judge every node of the view."""
+    options = options or Options()
+    snapshot = view.snapshot
+    request = PodRequest.of(pod, intent, snapshot.resources)
+    policies = policy_fit(snapshot, request)
+    reasons = node_fit(view, pod, request)
+    _then(reasons, policies)
+    numa, intruding = _on_numa_nodes(view, request, options)
+    _then(reasons, numa.reason)
+    if request.exclusive is Exclusive.REQUIRED and intruding is not None:
+        _then(reasons, intruding.astype(np.uint8) * np.uint8(Reason.NUMA_NODE_EXCLUSIVE))
+    fits = reasons == Reason.FITS
+    fit_count = int(np.count_nonzero(fits))
+    score = _score(view, request, numa, options)
+    if intruding is not None:
+        score[intruding] = 0
+    incompatible = sum(int(np.count_nonzero(policies == reason)) for reason in _INCOMPATIBLE) if policies.any() else 0
+    return Decision(view, pod, request, fits, fit_count, reasons, score, numa, snapshot.n - incompatible)
+
+
+def _then(reasons: Bytes, later: Bytes) -> None:
+    """Where nothing excluded the node so far, the later reason counts."""
+    if later.any():
+        np.copyto(reasons, later, where=reasons == Reason.FITS)
+
+
+def _on_numa_nodes(view: View, request: PodRequest, options: Options) -> tuple[NUMAFit, Bools | None]:
+    """The fit on NUMA nodes, and where it intrudes on other pods' NUMA nodes (bool [node]; None = nowhere)."""
+    fit = _numa_fit(view, request, options)
+    shut = None if request.exclusive is None else shut_out(view, request)
+    if shut is None:
+        return fit, None
+    intruding = intrudes(shut, request, fit.mask) & fit.fits
+    ours = ours_to_place(view.snapshot)
+    if (intruding & ours).any():
+        elsewhere = _numa_fit(view.without(shut), request, options)
+        better = intruding & ours & elsewhere.fits
+        fit = _merged(fit, elsewhere, better)
+        intruding &= ~better
+    return fit, intruding if intruding.any() else None
+
+
+def _merged(fit: NUMAFit, other: NUMAFit, where: Bools) -> NUMAFit:
+    return NUMAFit(
+        fits=np.where(where, other.fits, fit.fits),
+        reason=np.where(where, other.reason, fit.reason),
+        mask=np.where(where, other.mask, fit.mask),
+        split=lambda node: (other if where[node] else fit).allocation(node),
+    )
+
+
+def _numa_fit(view: View, request: PodRequest, options: Options) -> NUMAFit:
+    if options.fidelity == "plugin":
+        from webhook.engine import plugin
+
+        return plugin.filter(view, request)
+    return kubelet.predict(view, request)
+
+
+def _score(view: View, request: PodRequest, numa: NUMAFit, options: Options) -> Amounts:
+    if options.score_strategy == "Packing":
+        return packing_score(view, request, numa.mask)
+    from webhook.engine import plugin
+
+    return plugin.score(view, request, options.score_strategy, options.resource_weights)
