@@ -9,7 +9,9 @@ import yaml
 from typer.testing import CliRunner
 
 from tests.chart.helm import CHART, Helm, Rendered
+from webhook.admission.world import World
 from webhook.cli.app import app
+from webhook.reviewers import reviewers_of
 from webhook.settings import PREFIX, Settings
 from webhook.version import VERSION
 
@@ -147,6 +149,14 @@ def test_a_pod_has_more_time_to_end_than_its_drain_takes(helm: Helm, monkeypatch
 
 def test_the_container_runs_a_command_of_the_program(rendered: Rendered) -> None:
     assert CliRunner().invoke(app, [*rendered.container["args"], "--help"]).exit_code == 0
+
+
+def test_the_program_answers_at_every_path_that_is_called(rendered: Rendered) -> None:
+    def no_world() -> World:
+        raise AssertionError  # nothing is reviewed here
+
+    calls = (rendered.mutating, rendered.validating)
+    assert {call["clientConfig"]["service"]["path"] for call in calls} == set(reviewers_of(Settings(), no_world))
 
 
 def test_the_default_values_are_the_programs_defaults_under_the_releases_names(
