@@ -4,6 +4,7 @@ Every fault is an InputError that names the file, the document, the line and the
 """
 
 import json
+import math
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -151,7 +152,7 @@ def _values(source: Source) -> Iterator[tuple[int, Any]]:
 
 def _json_values(text: str) -> list[tuple[int, Any]]:
     """The JSON values of the text, one or several after each other."""
-    decoder = json.JSONDecoder(parse_constant=_refuse_constant)
+    decoder = json.JSONDecoder(parse_constant=_finite, parse_float=_finite)
     found = []
     position = _after_space(text, 0)
     while position < len(text):
@@ -167,8 +168,12 @@ def _after_space(text: str, position: int) -> int:
     return position
 
 
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not a JSON value")
+def _finite(text: str) -> float:
+    # JSON has no NaN and no Infinity, but Python would read both, and 1e999 as the latter.
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is not a JSON number")
+    return number
 
 
 def _reason(error: ValueError) -> str:
