@@ -40,10 +40,16 @@ log = structlog.get_logger(__name__)
 
 Result = TypeVar("Result")
 
+# A decoded page of 500 pods is 40,000 dicts and lists without a cycle among them. By its defaults (700, 10, 10) the
+# collector goes through the young ones 60 times a page and through all there is now and then, which took half of the
+# time to read a cluster of 50,000 pods.
+_GC_THRESHOLDS = (50_000, 20, 100)
+
 
 def run(settings: Settings) -> int:
     """Serve until a signal; the exit code."""
     logs.configure(settings.log_level, settings.log_format)
+    gc.set_threshold(*_GC_THRESHOLDS)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         try:
             runner.run(_serve(settings))

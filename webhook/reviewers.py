@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Mapping
 
-from webhook.admission.mutate import mutate
+from webhook.admission.mutate import steered
 from webhook.admission.rules import Rules
+from webhook.admission.steer import Steering
 from webhook.admission.validate import validate
 from webhook.admission.world import World
+from webhook.engine.options import Options
 from webhook.model.review import AdmissionRequest, AdmissionResponse, Denied
 from webhook.server.reviews import Answer, Reviewer
 from webhook.settings import Settings
@@ -13,21 +15,37 @@ from webhook.settings import Settings
 
 def reviewers_of(settings: Settings, world: Callable[[], World]) -> Mapping[str, Reviewer]:
     """Path -> decision; `world` gives the cluster as it is when a review comes."""
-    rules = Rules(
-        no_compatible_node=settings.no_compatible_node,
-        max_affinity_values=settings.max_affinity_values,
-        preferred_nodes=settings.preferred_nodes,
-    )
+    rules = rules_of(settings)
 
     def mutate_pods(request: AdmissionRequest) -> Answer:
-        return _answer(mutate(request, world(), rules))
+        response, steering = steered(request, world(), rules)
+        return _of_response(response) if steering is None else _of_steering(response, steering)
 
     def validate_pods(request: AdmissionRequest) -> Answer:
-        return _answer(validate(request, rules))
+        return _of_response(validate(request, rules))
 
     return {"/mutate/pods": mutate_pods, "/validate/pods": validate_pods}
 
 
-def _answer(response: AdmissionResponse) -> Answer:
-    denied = isinstance(response, Denied)
-    return Answer(response, "deny" if denied else "allow", decided=denied)
+def rules_of(settings: Settings) -> Rules:
+    """The settings that pure code reads."""
+    return Rules(
+        no_compatible_node=settings.no_compatible_node,
+        max_affinity_values=settings.max_affinity_values,
+        preferred_nodes=settings.preferred_nodes,
+        engine=Options(settings.fidelity, settings.score_strategy, settings.resource_weights),
+    )
+
+
+def _of_steering(response: AdmissionResponse, steering: Steering) -> Answer:
+    decision = steering.decision
+    if decision is None:  # left alone, or denied for its annotations
+        return _of_response(response, steering.message)
+    excluded = {reason.code: nodes for reason, nodes in decision.excluded.items()}
+    return Answer(response, steering.verdict, True, steering.message, decision.fit_count, excluded)
+
+
+def _of_response(response: AdmissionResponse, message: str = "") -> Answer:
+    if isinstance(response, Denied):
+        return Answer(response, "deny", decided=True, message=response.message)
+    return Answer(response, "allow", message=message)

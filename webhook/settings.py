@@ -11,9 +11,9 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-PREFIX: Final = "TOPOLOGY_WEBHOOK_"
+from webhook.engine.options import Fidelity, ScoreStrategy
 
-ScoreStrategy = Literal["LeastAllocated", "MostAllocated", "BalancedAllocation", "LeastNUMANodes"]
+PREFIX: Final = "TOPOLOGY_WEBHOOK_"
 
 
 def _split(value: object) -> object:
@@ -90,13 +90,14 @@ class Settings(BaseSettings):
 
     no_compatible_node: Literal["deny", "warn"] = "deny"
     """What to do with a pod when no node has a NUMA policy that is compatible with the pod's."""
-    fidelity: Literal["kubelet", "plugin"] = "kubelet"
+    fidelity: Fidelity = "kubelet"
     """What decides whether a node fits: `kubelet` predicts the node's own admission, `plugin` repeats the scheduler
     plugin NodeResourceTopologyMatch."""
-    score_strategy: ScoreStrategy = "LeastAllocated"
-    """How fitting nodes are ranked."""
+    score_strategy: ScoreStrategy = "Packing"
+    """How fitting nodes are ranked: `Packing` as Koordinator does (few NUMA nodes, the fuller ones first), the others
+    as the scheduler plugin NodeResourceTopologyMatch does."""
     resource_weights: Weights = Field(default_factory=dict)
-    """Weight of each resource in the score, as resource=weight; a resource that is not named weighs 1."""
+    """Weight of each resource in the scores other than `Packing`, as resource=weight; others weigh 1."""
     max_affinity_values: Annotated[int, Field(ge=1, le=1000)] = 64
     """Most node names that are written into a pod's required node affinity."""
     preferred_nodes: Annotated[int, Field(ge=0, le=100)] = 10

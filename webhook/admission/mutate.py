@@ -1,7 +1,7 @@
 """The mutating webhook on pods: a request in, a response out."""
 
 from webhook.admission.rules import Rules
-from webhook.admission.steer import Verdict, steer
+from webhook.admission.steer import Steering, Verdict, steer
 from webhook.admission.world import World
 from webhook.model.errors import UserError
 from webhook.model.review import AdmissionRequest, AdmissionResponse, Allowed, Denied, Operation, Patched
@@ -9,12 +9,17 @@ from webhook.model.review import AdmissionRequest, AdmissionResponse, Allowed, D
 
 def mutate(request: AdmissionRequest, world: World, rules: Rules) -> AdmissionResponse:
     """Steer a pod that is being created. Nothing outside is touched, so a dry run gets the same answer."""
+    return steered(request, world, rules)[0]
+
+
+def steered(request: AdmissionRequest, world: World, rules: Rules) -> tuple[AdmissionResponse, Steering | None]:
+    """`mutate`, with the steering behind the response, for logs and metrics; None where there was nothing to steer."""
     if request.kind != "Pod" or request.sub_resource or request.operation is not Operation.CREATE:
-        return Allowed()
+        return Allowed(), None
     try:
         steering = steer(request.object, world, rules)
     except UserError as error:
-        return Denied(" ".join(map(str, error.faults)), "Invalid")
+        return Denied(" ".join(map(str, error.faults)), "Invalid"), None
     if steering.verdict is Verdict.DENY:
-        return Denied(steering.message, steering.reason, steering.warnings)
-    return Patched(steering.operations, steering.warnings)
+        return Denied(steering.message, steering.reason, steering.warnings), steering
+    return Patched(steering.operations, steering.warnings), steering
