@@ -1,0 +1,146 @@
+"""The plugin's Filter: whether each part of a pod fits one NUMA node by what is available there.
+
+1. A BestEffort pod that names nothing but native resources passes. A stale NRT fails, no NRT passes, and so does any
+   policy but single-numa-node.
+2. A part fits the NUMA nodes with enough of everything: a zero amount is ignored; what the node's allocatable lacks
+   fits nowhere; what no NUMA node lists is ignored if it belongs to the whole machine; cpu, memory and huge pages of a
+   pod that is not Guaranteed fit wherever they are listed.
+3. The lowest such NUMA node is taken. App containers reduce it for those after them; init containers and sidecars are
+   each checked alone, against NUMA nodes as published.
+
+Source: scheduler-plugins pkg/noderesourcetopology/filter.go.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from webhook.engine.arrays import NO_ZONE, UNLISTED, Amounts, Bools
+from webhook.engine.numafit import Allocation, NUMAFit, by_numa_id
+from webhook.engine.plugin.demand import Part, parts
+from webhook.engine.reason import Reason
+from webhook.engine.request import PodRequest
+from webhook.engine.view import View
+from webhook.model.pod import ContainerKind, QoS
+from webhook.model.policy import NUMAPolicy, Scope
+from webhook.model.resources import is_aligned_for_guaranteed_only, is_host_level, is_native
+
+NO_PART: Final = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FilterFit(NUMAFit):
+    """The verdict, and which part of the pod failed."""
+
+    failed: npt.NDArray[np.int16]
+    """int16 [N]: index of the part that does not fit: a container with scope container, 0 with scope pod; -1 = none."""
+
+
+def filter_nodes(view: View, request: PodRequest) -> FilterFit:
+    """The plugin's verdict on every node."""
+    snapshot = view.snapshot
+    n = snapshot.n
+    reason = np.full(n, Reason.FITS, dtype=np.uint8)
+    mask = np.zeros(n, dtype=np.int64)
+    failed = np.full(n, NO_PART, dtype=np.int16)
+    if request.qos is not QoS.BEST_EFFORT or not _names_native_only(request):
+        reason[~snapshot.fresh] = Reason.STALE_TOPOLOGY
+        strict = snapshot.has_topology & snapshot.fresh & (snapshot.policy == NUMAPolicy.SINGLE_NUMA_NODE)
+        for scope in Scope:
+            nodes = np.flatnonzero(strict & (snapshot.scope == scope))
+            if len(nodes):
+                aligned = _Alignment(view, request, nodes)
+                failed[nodes], mask[nodes] = aligned.run(parts(request, scope))
+        reason[failed != NO_PART] = Reason.NO_SINGLE_NUMA_NODE
+        mask[failed != NO_PART] = 0
+    return FilterFit(
+        fits=reason == Reason.FITS,
+        reason=reason,
+        mask=mask,
+        split=lambda node: _split(view, request, node) if mask[node] else (),
+        failed=failed,
+    )
+
+
+def _split(view: View, request: PodRequest, node: int) -> Allocation:
+    aligned = _Alignment(view, request, np.array([node]))
+    aligned.run(parts(request, Scope(int(view.snapshot.scope[node]))))
+    return by_numa_id(view.snapshot.zone_ids[:, node], {name: taken[:, 0] for name, taken in aligned.taken.items()})
+
+
+def _names_native_only(request: PodRequest) -> bool:
+    # The overhead names native resources only, and no container needs to name them.
+    named = (request.containers != UNLISTED).any(axis=0).tolist()
+    return all(is_native(name) for name, is_named in zip(request.resources, named, strict=True) if is_named)
+
+
+class _Alignment:
+    """The parts of one pod against n nodes with policy single-numa-node."""
+
+    def __init__(self, view: View, request: PodRequest, nodes: npt.NDArray[np.intp]) -> None:
+        self._view = view
+        self._nodes = nodes
+        self._guaranteed = request.qos is QoS.GUARANTEED
+        self._rows = dict(zip(request.resources, request.rows, strict=True))
+        self._exists = view.snapshot.zone_ids[:, nodes] != NO_ZONE
+        self.taken: dict[str, Amounts] = {}
+        """Resource -> int64 [z, n]: what app containers took so far."""
+
+    def run(self, sequence: Sequence[Part]) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int64]]:
+        """The part that fails on each node (int16 [n], -1 = none) and the NUMA nodes taken (int64 [n])."""
+        failed = np.full(len(self._nodes), NO_PART, dtype=np.int16)
+        mask = np.zeros(len(self._nodes), dtype=np.int64)
+        for index, part in enumerate(sequence):
+            enough = self._enough(part)
+            failed[(failed == NO_PART) & ~enough.any(axis=0)] = index
+            zone = enough.argmax(axis=0)
+            if any(part.amounts.values()):
+                mask |= np.int64(1) << zone
+            if part.kind is ContainerKind.APP:
+                self._take(part, zone)
+        return failed, mask
+
+    def _available(self, name: str) -> Amounts | None:
+        """int64 [z, n] as published, None if nothing names the resource."""
+        row = self._rows[name]
+        return None if row < 0 else self._view.free(row)[:, self._nodes]
+
+    def _enough(self, part: Part) -> Bools:
+        """Which NUMA nodes (bool [z, n]) have enough of everything."""
+        enough: Bools = self._exists.copy()
+        for name, amount in part.amounts.items():
+            if amount:
+                enough &= self._enough_of(name, amount, part.kind)
+        return enough
+
+    def _enough_of(self, name: str, amount: int, kind: ContainerKind) -> Bools:
+        available = self._available(name)
+        if available is None:
+            return np.zeros_like(self._exists)
+        listed = available != UNLISTED
+        if self._binding(name):
+            if kind is ContainerKind.APP and name in self.taken:
+                available = available - self.taken[name]
+            enough = listed & (available >= amount)
+        else:
+            enough = listed
+        if is_host_level(name):
+            enough |= ~listed.any(axis=0)
+        enough &= self._view.snapshot.allocatable[self._rows[name]][self._nodes] != UNLISTED
+        return enough
+
+    def _take(self, part: Part, zone: npt.NDArray[np.intp]) -> None:
+        columns = np.arange(len(zone))
+        for name, amount in part.amounts.items():
+            available = self._available(name)
+            if not amount or not self._binding(name) or available is None:
+                continue
+            taken = self.taken.setdefault(name, np.zeros_like(available))
+            taken[zone, columns] += np.where(available[zone, columns] != UNLISTED, amount, 0)
+
+    def _binding(self, name: str) -> bool:
+        """Whether the amount counts: only Guaranteed pods are bound by cpu, memory and huge pages."""
+        return self._guaranteed or not is_aligned_for_guaranteed_only(name)

@@ -1,0 +1,130 @@
+"""LeastNUMANodes: how few NUMA nodes a pod needs, and whether they are as near to each other as any so many are.
+
+1. For each part: widths from 1 up; of one width the combinations of NUMA nodes that list every resource the part names
+   and have enough together.
+2. Of those the first that is as near as the nearest combination of that width at all, else the nearest, the first of
+   equals. Distance is the mean over all ordered pairs, self included; what is not published is 255.
+3. With scope container, what a part takes is taken off its NUMA nodes, lowest first, before the next.
+4. Score: 100 minus unit times the largest width, plus half a unit if every combination was a nearest one; a unit is
+   100 over the node's maximum of NUMA nodes. No combination: 0. Parts that name no resource of any NUMA node do not
+   count; if none counts, 100.
+
+Source: scheduler-plugins pkg/noderesourcetopology/least_numa.go.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import combinations
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from webhook.engine.arrays import NO_ZONE, UNKNOWN_DISTANCE, UNLISTED, Amounts, Bools
+from webhook.engine.plugin.demand import Part
+from webhook.engine.request import PodRequest
+from webhook.engine.view import View
+
+_MAX_SCORE: Final = 100
+
+
+def least_numa_nodes(
+    view: View, request: PodRequest, sequence: Sequence[Part], nodes: npt.NDArray[np.intp]
+) -> npt.NDArray[np.int64]:
+    """int64 [n]: the score of some nodes (indexes)."""
+    search = _Search(view, request, nodes)
+    n = len(nodes)
+    widest = np.zeros(n, dtype=np.int64)
+    nearest = np.ones(n, dtype=np.bool_)
+    possible = np.ones(n, dtype=np.bool_)
+    for part in sequence:
+        counts = search.names_a_listed_resource(part)
+        width, near, taken = search.find(part)
+        possible &= ~counts | (width > 0)
+        nearest &= ~counts | near
+        widest = np.where(counts, np.maximum(widest, width), widest)
+        if len(sequence) > 1:
+            search.take(part, taken & counts)
+    unit = _MAX_SCORE // view.snapshot.max_numa_nodes[nodes].astype(np.int64)
+    score = _MAX_SCORE - widest * unit + np.where(nearest, unit // 2, 0)
+    return np.where(possible, np.where(widest > 0, score, _MAX_SCORE), 0)
+
+
+class _Search:
+    """Combinations of NUMA nodes on n nodes, with what earlier parts took taken off."""
+
+    def __init__(self, view: View, request: PodRequest, nodes: npt.NDArray[np.intp]) -> None:
+        snapshot = view.snapshot
+        self._exists = snapshot.zone_ids[:, nodes] != NO_ZONE
+        self._distances = snapshot.distances[:, :, nodes]
+        self._left: dict[str, Amounts] = {}
+        for name, row in zip(request.resources, request.rows, strict=True):
+            if row >= 0:
+                self._left[name] = view.free(row)[:, nodes].copy()
+            else:
+                self._left[name] = np.full(self._exists.shape, UNLISTED, dtype=np.int64)
+
+    def names_a_listed_resource(self, part: Part) -> Bools:
+        """Whether (bool [n]) some NUMA node lists a resource that the part names."""
+        listed = np.zeros(self._exists.shape[1], dtype=np.bool_)
+        for name in part.amounts:
+            listed |= (self._left[name] != UNLISTED).any(axis=0)
+        return listed
+
+    def find(self, part: Part) -> tuple[npt.NDArray[np.int64], Bools, Bools]:
+        """Width (int64 [n], 0 = none), whether it is a nearest one (bool [n]), the NUMA nodes chosen (bool [z, n])."""
+        z, n = self._exists.shape
+        width = np.zeros(n, dtype=np.int64)
+        near = np.zeros(n, dtype=np.bool_)
+        chosen = np.zeros((z, n), dtype=np.bool_)
+        usable = self._exists.copy()
+        for name in part.amounts:
+            usable &= self._left[name] != UNLISTED
+        for k in range(1, z + 1):
+            rest = np.flatnonzero((width == 0) & (usable.sum(axis=0) >= k))
+            if not len(rest):
+                continue
+            table = _combinations(z, k)
+            enough = usable[:, rest][table].all(axis=1)
+            for name, amount in part.amounts.items():
+                if amount:
+                    enough &= self._left[name][:, rest][table].sum(axis=1) >= amount
+            distance = self._distance(table, rest)
+            least = np.where(self._exists[:, rest][table].all(axis=1), distance, np.float32(UNKNOWN_DISTANCE)).min(
+                axis=0
+            )
+            reachable = np.where(enough, distance, np.float32(np.inf))
+            pick = reachable.argmin(axis=0)
+            found = enough.any(axis=0)
+            width[rest] = np.where(found, k, 0)
+            near[rest] = found & (reachable.min(axis=0) == least)
+            picked = np.zeros((z, len(rest)), dtype=np.bool_)
+            np.put_along_axis(picked, table[pick].T, values=True, axis=0)
+            chosen[:, rest] = picked & found
+        return width, near, chosen
+
+    def _distance(self, table: npt.NDArray[np.intp], nodes: npt.NDArray[np.intp]) -> npt.NDArray[np.float32]:
+        """float32 [combination, n]: the mean distance within each combination, as upstream rounds it."""
+        k = table.shape[1]
+        between = self._distances[:, :, nodes]
+        total = np.zeros((len(table), len(nodes)), dtype=np.int64)
+        for left in range(k):
+            for right in range(k):
+                total += between[table[:, left], table[:, right]]
+        return total.astype(np.float32) / np.float32(k * k)
+
+    def take(self, part: Part, chosen: Bools) -> None:
+        """Take the part off the chosen NUMA nodes (bool [z, n]), lowest first."""
+        for name, amount in part.amounts.items():
+            left = self._left[name]
+            needed = np.full(left.shape[1], amount, dtype=np.int64)
+            for position in range(len(left)):
+                taken = np.where(chosen[position], np.clip(left[position], 0, needed), 0)
+                left[position] -= taken
+                needed -= taken
+
+
+@lru_cache(maxsize=128)
+def _combinations(z: int, k: int) -> npt.NDArray[np.intp]:
+    """The combinations of k of z positions, in lexicographic order (intp [combination, k])."""
+    return np.array(list(combinations(range(z), k)), dtype=np.intp)
