@@ -1,0 +1,311 @@
+"""A pod at its creation: what is decided, what is written, and that a second pass changes nothing."""
+
+import copy
+from typing import Any
+
+import jsonpatch
+import pytest
+from hypothesis import given
+
+from tests.admission.clusters import node, pod, topology, world
+from tests.admission.node_affinity import admits, faults
+from tests.admission.strategies import pods
+from webhook.admission.affinity import PREFERRED, REQUIRED, node_affinity, required_terms
+from webhook.admission.rules import Rules
+from webhook.admission.steer import Steering, Verdict, steer
+from webhook.admission.world import World
+from webhook.model.errors import UserError
+from webhook.model.names import NUMA_TOPOLOGY_SPEC, PLACEMENT, RESOURCE_SPEC, STEERED
+
+# a [7 7]  b [2 9]  c [0 12]   single-numa-node              [free cpus per NUMA node]
+# d [8 8]           restricted
+# e                 no NodeResourceTopology
+CLUSTER = world(
+    *(node(name) for name in "abcde"),
+    topology("a", [7, 7]),
+    topology("b", [2, 9]),
+    topology("c", [0, 12]),
+    topology("d", [8, 8], policy="restricted"),
+)
+LABELS = {name: {"kubernetes.io/hostname": name} for name in "abcde"}
+
+
+def _applied(raw: Any, steering: Steering) -> Any:
+    """The pod as the API server makes it from the patch."""
+    return jsonpatch.apply_patch(raw, list(steering.operations))
+
+
+def _allowed_nodes(raw: Any, steering: Steering) -> set[str]:
+    steered = _applied(raw, steering)
+    return {name for name, labels in LABELS.items() if admits(steered, name, labels)}
+
+
+def _only_requirement(steering: Steering) -> Any:
+    terms = required_terms(steering.mutated)
+    assert terms is not None
+    ((requirement,),) = (term["matchExpressions"] for term in terms)
+    return requirement
+
+
+def _annotation(raw: Any, steering: Steering) -> str:
+    return str(_applied(raw, steering)["metadata"]["annotations"][PLACEMENT])
+
+
+def test_a_pod_is_held_to_the_nodes_where_one_numa_node_holds_it() -> None:
+    raw = pod(cpu="8")
+    steering = steer(raw, CLUSTER, Rules())
+    assert steering.verdict is Verdict.ALLOW
+    assert _allowed_nodes(raw, steering) == {"b", "c"}
+    assert [term["preference"] for term in node_affinity(steering.mutated)[PREFERRED]] == [
+        {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [name]}]} for name in "bc"
+    ]
+
+
+def test_the_placement_is_written_down_in_one_line() -> None:
+    raw = pod(cpu="8")
+    steering = steer(raw, CLUSTER, Rules())
+    assert steering.message == _annotation(raw, steering)
+    assert steering.message.startswith("SingleNUMANode: 2 of 5 nodes fit; best b (score ")
+    assert steering.message.endswith(
+        "; excluded: 1 no NUMA topology known, 1 NUMA policy mismatch, 1 no single NUMA node with 8 cpu, 1Gi memory"
+    )
+
+
+@pytest.mark.parametrize("name", [NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC])
+def test_either_annotation_is_obeyed(name: str) -> None:
+    raw = pod(metadata={"annotations": {name: '{"numaTopologyPolicy": "SingleNUMANode"}'}})
+    assert _allowed_nodes(raw, steer(raw, CLUSTER, Rules())) == {"b", "c"}
+
+
+def test_a_single_fitting_node_is_named_and_nothing_is_preferred() -> None:
+    steering = steer(pod(cpu="10"), CLUSTER, Rules())
+    assert required_terms(steering.mutated) == [
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["c"]}]}
+    ]
+    assert PREFERRED not in node_affinity(steering.mutated)
+
+
+def test_the_shorter_list_of_nodes_is_written() -> None:
+    raw = pod(cpu="7")
+    steering = steer(raw, CLUSTER, Rules())
+    assert required_terms(steering.mutated) == [
+        {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["d", "e"]}]}
+    ]
+    assert _allowed_nodes(raw, steering) == {"a", "b", "c"}
+
+
+def test_nothing_is_required_when_every_node_fits() -> None:
+    everywhere = world(*(node(name) for name in "ab"), topology("a", [8, 8]), topology("b", [8, 8]))
+    steering = steer(pod(), everywhere, Rules())
+    assert required_terms(steering.mutated) is None
+    assert len(node_affinity(steering.mutated)[PREFERRED]) == 2
+
+
+@pytest.mark.parametrize(("fitting", "others"), [(65, 65), (70, 90), (90, 70)])
+def test_when_both_lists_are_too_long_the_best_nodes_remain(fitting: int, others: int) -> None:
+    names = [f"n{i:03}" for i in range(fitting + others)]
+    # The fuller a NUMA node, the better it suits a pod that needs only one: the last ones that fit are the best.
+    free = [16 - 4 * i // fitting if i < fitting else 7 for i in range(fitting + others)]
+    large = world(*map(node, names), *(topology(name, [free[i]]) for i, name in enumerate(names)))
+    steering = steer(pod(), large, Rules())
+    requirement = _only_requirement(steering)
+    assert requirement["operator"] == "In"
+    assert len(requirement["values"]) == 64
+    assert steering.decision is not None
+    assert set(requirement["values"]) == {one.node for one in steering.decision.best(64)}
+
+
+@pytest.mark.parametrize(
+    ("fitting", "others", "operator"), [(64, 64, "In"), (64, 900, "In"), (900, 64, "NotIn"), (65, 64, "NotIn")]
+)
+def test_up_to_64_nodes_are_named(fitting: int, others: int, operator: str) -> None:
+    names = [f"n{i:03}" for i in range(fitting + others)]
+    large = world(*map(node, names), *(topology(name, [16 if i < fitting else 1]) for i, name in enumerate(names)))
+    requirement = _only_requirement(steer(pod(), large, Rules()))
+    assert requirement["operator"] == operator
+    assert requirement["values"] == (names[:fitting] if operator == "In" else names[fitting:])
+
+
+def test_a_node_whose_hostname_is_missing_or_shared_goes_by_its_name() -> None:
+    odd = world(
+        node("bare", hostname=None),
+        node("one", hostname="twin"),
+        node("two", hostname="twin"),
+        node("plain"),
+        *(node(f"full-{i}") for i in range(4)),
+        *(topology(name, [16]) for name in ("bare", "one", "plain")),
+    )
+    steered = steer(pod(), odd, Rules()).mutated
+    hostnames: dict[str, dict[str, str]] = {
+        "bare": {},
+        "one": {"kubernetes.io/hostname": "twin"},
+        "two": {"kubernetes.io/hostname": "twin"},
+        "plain": {"kubernetes.io/hostname": "plain"},
+        "full-0": {"kubernetes.io/hostname": "full-0"},
+    }
+    assert {name for name, labels in hostnames.items() if admits(steered, name, labels)} == {"bare", "one", "plain"}
+    assert faults(steered) == []
+
+
+def test_a_pod_that_fits_nowhere_now_waits_for_the_nodes_that_could_take_it() -> None:
+    raw = pod(cpu="14")
+    steering = steer(raw, CLUSTER, Rules())
+    assert steering.verdict is Verdict.WAIT
+    assert _allowed_nodes(raw, steering) == {"a", "b", "c"}
+    assert steering.message == _annotation(raw, steering)
+    assert steering.message.startswith(
+        "SingleNUMANode: none of 5 nodes fits now; 3 nodes could take it once other pods leave; excluded: 3 no single "
+    )
+    assert steering.warnings == (steering.message,)
+
+
+# A NUMA node of the cluster has 16 cpus.
+TOO_LARGE = pod(cpu="17")
+NOT_OFFERED = pod(spec='{"numaTopologyPolicy": "BestEffort"}', nodeSelector={"kubernetes.io/hostname": "a"})
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason", "message"),
+    [
+        (TOO_LARGE, "TooLarge", "it asks for 17 cpu in one NUMA node, the largest has 16 (a, NUMA 0)"),
+        (NOT_OFFERED, "NoCompatibleNode", "no node has a NUMA policy that goes with BestEffort: "),
+    ],
+)
+def test_a_pod_that_no_node_could_ever_take_is_denied_or_warned_about(
+    raw: dict[str, Any], reason: str, message: str
+) -> None:
+    denied = steer(raw, CLUSTER, Rules())
+    assert (denied.verdict, denied.reason, denied.operations) == (Verdict.DENY, reason, ())
+    assert message in denied.message
+    warned = steer(raw, CLUSTER, Rules(no_compatible_node="warn"))
+    assert warned.verdict is Verdict.ALLOW
+    assert warned.warnings == (warned.message,)
+    assert message in _annotation(raw, warned)
+    assert required_terms(warned.mutated) is None
+
+
+@pytest.mark.parametrize(
+    ("cluster", "cpu", "message"),
+    [
+        (world(), "8", "there is no node at all"),
+        (world(node("a")), "8", "no node has a NUMA policy that goes with SingleNUMANode: 1 no NUMA topology known"),
+        (world(node("a"), topology("a", [4, 4])), "40", "it asks for 40 cpu, the largest node has 32 (a)"),
+        (
+            world(node("a"), topology("a", [4, 4], scope="pod")),
+            "20",
+            "it asks for 20 cpu in one NUMA node, the largest has 16 (a, NUMA 0)",
+        ),
+    ],
+)
+def test_why_no_node_could_ever_take_it_is_said(cluster: World, cpu: str, message: str) -> None:
+    assert message in steer(pod(cpu=cpu), cluster, Rules()).message
+
+
+def test_a_resource_that_no_node_has_is_named() -> None:
+    raw = pod()
+    raw["spec"]["containers"][0]["resources"]["limits"]["example.com/fpga"] = "1"
+    assert "no node has example.com/fpga" in steer(raw, CLUSTER, Rules()).message
+
+
+def test_a_pod_whose_own_selector_matches_no_node_waits_as_it_would_without_us() -> None:
+    raw = pod(nodeSelector={"pool": "none"})
+    steering = steer(raw, CLUSTER, Rules())
+    assert steering.verdict is Verdict.WAIT
+    assert (
+        "its own node selector, affinity and tolerations let it onto no node: 5 node selector mismatch"
+        in steering.message
+    )
+    assert required_terms(steering.mutated) is None
+
+
+def test_a_cordoned_node_can_be_waited_for() -> None:
+    cordoned = world(node("a", unschedulable=True), topology("a", [16, 16]))
+    assert steer(pod(), cordoned, Rules()).verdict is Verdict.WAIT
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        (pod(metadata={"annotations": None}), "no annotation scheduling.koordinator.sh/numa-topology-spec or "),
+        (pod(nodeName="a"), "its node is chosen already: a"),
+        (pod(schedulerName="volcano"), "the scheduler volcano places it"),
+        (
+            pod(metadata={"ownerReferences": [{"kind": "DaemonSet", "name": "d", "controller": True}]}),
+            "its DaemonSet chooses its node",
+        ),
+        (
+            pod(metadata={"annotations": {NUMA_TOPOLOGY_SPEC: "{}", "kubernetes.io/config.mirror": "x"}}),
+            "a kubelet runs it from a file (static pod)",
+        ),
+        (
+            pod(metadata={"annotations": {NUMA_TOPOLOGY_SPEC: "{}", "kubernetes.io/config.source": "file"}}),
+            "a kubelet runs it from a file (static pod)",
+        ),
+        ({"metadata": None, "spec": None}, "no annotation"),
+        ({}, "no annotation"),
+    ],
+)
+def test_pods_that_are_not_ours_to_place_are_left_alone(raw: dict[str, Any], reason: str) -> None:
+    steering = steer(raw, CLUSTER, Rules())
+    assert (steering.verdict, steering.operations, steering.mutated) == (Verdict.ALLOW, (), raw)
+    assert steering.message.startswith(f"left alone: {reason}")
+    assert steering.decision is None
+
+
+def test_a_pod_without_a_requirement_takes_each_nodes_own_policy() -> None:
+    raw = pod(cpu="8", spec='{"numaTopologyPolicy": ""}')
+    steering = steer(raw, CLUSTER, Rules())
+    # d spreads it over as few NUMA nodes as it must, e is not known to care.
+    assert _allowed_nodes(raw, steering) == {"b", "c", "d", "e"}
+    assert steering.message.startswith("each node's own NUMA policy: 4 of 5 nodes fit; best ")
+
+
+def test_faults_in_the_annotations_deny_all_at_once() -> None:
+    raw = pod(spec='{"numaTopologyPolicy": "single", "singleNUMANodeExclusive": 3}')
+    steering = steer(raw, CLUSTER, Rules())
+    assert (steering.verdict, steering.reason) == (Verdict.DENY, "InvalidAnnotation")
+    assert "numaTopologyPolicy" in steering.message
+    assert "singleNUMANodeExclusive" in steering.message
+
+
+def test_an_unreadable_pod_is_the_users_fault() -> None:
+    with pytest.raises(UserError, match=r"spec\.containers\[0\]\.resources\.limits\[cpu\]"):
+        steer(pod(cpu="abc"), CLUSTER, Rules())
+
+
+@given(pods)
+def test_the_patch_adds_only_and_a_second_pass_changes_nothing(raw: dict[str, Any]) -> None:
+    annotations = {**(raw["metadata"].get("annotations") or {}), NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": ""}'}
+    raw = {**raw, "metadata": {**raw["metadata"], "annotations": annotations}}
+    before = copy.deepcopy(raw)
+    steering = steer(raw, CLUSTER, Rules())
+    assert raw == before
+    assert {operation["op"] for operation in steering.operations} <= {"add"}
+    steered = _applied(raw, steering)
+    assert steered == steering.mutated
+    again = steer(steered, CLUSTER, Rules())
+    assert (again.operations, again.mutated, again.message) == ((), steered, steering.message)
+
+
+def test_a_pod_steered_elsewhere_before_is_steered_anew_from_what_the_user_wrote() -> None:
+    mine = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["c"]}]}
+    raw = pod(affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [mine]}}})
+    first = steer(raw, CLUSTER, Rules())
+    assert _allowed_nodes(raw, first) == {"b"}
+    # b is full now, a is empty.
+    later = world(
+        *(node(name) for name in "abc"), topology("a", [16, 16]), topology("b", [0, 0]), topology("c", [16, 16])
+    )
+    second = steer(first.mutated, later, Rules())
+    assert _allowed_nodes(first.mutated, second) == {"a"}
+    assert second.mutated == steer(raw, later, Rules()).mutated
+    assert _applied(first.mutated, second) == second.mutated
+
+
+def test_what_was_added_goes_when_nothing_can_be_required_any_more() -> None:
+    raw = pod()
+    first = steer(raw, CLUSTER, Rules())
+    second = steer(first.mutated, world(), Rules(no_compatible_node="warn"))
+    assert "affinity" not in second.mutated["spec"]
+    assert STEERED not in second.mutated["metadata"]["annotations"]
+    assert _applied(first.mutated, second) == second.mutated

@@ -1,0 +1,116 @@
+"""The mutating and the validating webhook on pods, called without a socket."""
+
+import base64
+import json
+from typing import Any
+
+import jsonpatch
+import pytest
+
+from tests.admission.clusters import SINGLE, node, pod, topology, world
+from webhook.admission.mutate import mutate
+from webhook.admission.rules import Rules
+from webhook.admission.validate import validate
+from webhook.model.names import NUMA_TOPOLOGY_SPEC
+from webhook.model.review import AdmissionRequest, Allowed, Denied, Patched
+
+CLUSTER = world(node("a"), node("b"), topology("a", [16, 2]), topology("b", [2, 2]))
+BAD = '{"numaTopologyPolicy": "Best"}'
+
+
+def _request(raw: Any, old: Any = None, operation: str = "CREATE", **more: Any) -> AdmissionRequest:
+    request = {
+        "uid": "7",
+        "kind": {"group": "", "version": "v1", "kind": "Pod"},
+        "operation": operation,
+        "object": raw,
+        "oldObject": old,
+        **more,
+    }
+    review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    return AdmissionRequest.from_object(review)
+
+
+def test_a_created_pod_is_patched() -> None:
+    raw = pod()
+    response = mutate(_request(raw), CLUSTER, Rules()).to_object("7")["response"]
+    patched = jsonpatch.apply_patch(raw, json.loads(base64.b64decode(response["patch"])))
+    assert (response["uid"], response["allowed"]) == ("7", True)
+    assert patched["metadata"]["annotations"]["topology-webhook.dev/placement"].startswith("SingleNUMANode: 1 of 2 ")
+
+
+def test_a_dry_run_gets_the_same_answer() -> None:
+    assert mutate(_request(pod(), dryRun=True), CLUSTER, Rules()) == mutate(_request(pod()), CLUSTER, Rules())
+
+
+def test_a_pod_whose_name_is_to_be_generated_is_patched() -> None:
+    raw = pod()
+    raw["metadata"] |= {"name": "", "generateName": "p-"}
+    assert isinstance(mutate(_request(raw), CLUSTER, Rules()), Patched)
+
+
+@pytest.mark.parametrize("more", [{"operation": "UPDATE"}, {"operation": "DELETE"}, {"subResource": "status"}])
+def test_only_creations_of_pods_are_mutated(more: dict[str, Any]) -> None:
+    assert mutate(_request(pod(), **more), CLUSTER, Rules()) == Allowed()
+    assert mutate(_request(pod(), kind={"kind": "Service"}), CLUSTER, Rules()) == Allowed()
+
+
+def test_an_unmanaged_pod_is_let_through_even_if_it_is_unreadable() -> None:
+    raw = pod(cpu="abc", metadata={"annotations": {}})
+    assert mutate(_request(raw), CLUSTER, Rules()) == Patched(())
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [(pod(spec=BAD), "InvalidAnnotation"), (pod(cpu="abc"), "Invalid"), (pod(cpu="99"), "TooLarge")],
+)
+def test_what_cannot_be_placed_is_denied_with_a_reason(raw: Any, reason: str) -> None:
+    response = mutate(_request(raw), CLUSTER, Rules())
+    assert isinstance(response, Denied)
+    assert response.reason == reason
+
+
+def test_a_created_pod_with_broken_annotations_is_refused() -> None:
+    response = validate(_request(pod(spec=BAD)), Rules())
+    assert isinstance(response, Denied)
+    assert "Allowed are BestEffort, Restricted, SingleNUMANode" in response.message
+
+
+def test_warnings_reach_the_user() -> None:
+    response = validate(_request(pod(spec='{"numaTopologyPolicies": "SingleNUMANode"}')), Rules())
+    assert isinstance(response, Allowed)
+    assert "numaTopologyPolicies" in response.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "allowed"),
+    [
+        (BAD, BAD, True),  # it was let in once, by whatever way
+        (SINGLE, BAD, False),
+        (None, BAD, False),
+        (BAD, SINGLE, True),
+        (BAD, None, True),
+        (None, None, True),
+    ],
+)
+@pytest.mark.parametrize("bound", [{}, {"nodeName": "a"}])
+def test_an_update_is_judged_only_when_it_changes_the_annotations(
+    before: str | None, after: str | None, allowed: bool, bound: dict[str, str]
+) -> None:
+    old, new = (
+        pod(metadata={"annotations": {} if spec is None else {NUMA_TOPOLOGY_SPEC: spec}}, **bound)
+        for spec in (before, after)
+    )
+    new["metadata"]["labels"] = {"touched": "yes"}
+    assert isinstance(validate(_request(new, old, "UPDATE"), Rules()), Allowed) == allowed
+
+
+@pytest.mark.parametrize(
+    "more", [{"operation": "DELETE"}, {"subResource": "ephemeralcontainers"}, {"kind": {"kind": "Job"}}]
+)
+def test_nothing_else_is_validated(more: dict[str, Any]) -> None:
+    assert validate(_request(pod(spec=BAD), **more), Rules()) == Allowed()
+
+
+def test_pods_of_other_schedulers_are_not_validated() -> None:
+    assert validate(_request(pod(spec=BAD, schedulerName="koord-scheduler")), Rules()) == Allowed()
