@@ -4,6 +4,7 @@ Amounts are int64, cpu in millicores, every other resource in bytes or pieces. A
 resource (R), zone (Z: a node's NUMA nodes packed ascending by id; a position is not an id), node (N).
 """
 
+from functools import lru_cache
 from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
@@ -45,4 +46,9 @@ def gather(plane: Amounts, zones: npt.NDArray[np.intp]) -> Amounts:
     flat = np.lib.stride_tricks.as_strided(
         plane, ((plane.shape[0] - 1) * stride + nodes,), (plane.itemsize,), writeable=False
     )
-    return flat.take(zones * stride + np.arange(nodes), mode="clip")
+    return flat.take(zones * stride + _counting(nodes), mode="clip")
+
+
+@lru_cache(maxsize=4)
+def _counting(n: int) -> npt.NDArray[np.intp]:
+    return np.arange(n)

@@ -12,10 +12,11 @@ A node's reason is the first that applies. Allocations and explanations are work
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from webhook.engine import kubelet
+from webhook.engine import kubelet, plugin
 from webhook.engine.arrays import Amounts, Bools, Bytes
 from webhook.engine.explain import explain
 from webhook.engine.koordinator import intrudes, ours_to_place, packing_score, policy_fit, shut_out
@@ -34,8 +35,7 @@ __all__ = ["Candidate", "Decision", "Fidelity", "Options", "ScoreStrategy", "dec
 _INCOMPATIBLE = (Reason.NO_TOPOLOGY, Reason.POLICY_MISMATCH)
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A node that fits."""
 
     node: str
@@ -69,26 +69,28 @@ class Decision:
 
     def best(self, k: int) -> tuple[Candidate, ...]:
         """The k best nodes that fit, best first; equal scores in the order of their names."""
+        snapshot = self.view.snapshot
+        order = snapshot.order
+        # In the order of names; 0 = does not fit, 1..101 = score.
+        ranks = ((self.score + 1) * self.fits).astype(np.uint8).take(order)
+        k = min(k, self.fit_count)
         if k <= 0:
             return ()
-        order = self.view.snapshot.order
-        fitting = order[self.fits.take(order)]
-        scores = self.score.take(fitting)
-        if len(fitting) > k:
-            least = np.partition(scores, len(scores) - k)[len(scores) - k]
-            above, ties = np.flatnonzero(scores > least), np.flatnonzero(scores == least)
-            chosen = np.concatenate([above, ties[: k - len(above)]])
-            fitting, scores = fitting[chosen], scores[chosen]
-        # Stable: within a score the order by name stays.
-        ranked = fitting[np.argsort(-scores, kind="stable")]
-        return tuple(map(self.candidate, ranked.tolist()))
+        least = np.partition(ranks, len(ranks) - k)[len(ranks) - k]
+        above, ties = np.flatnonzero(ranks > least), np.flatnonzero(ranks == least)
+        chosen = np.concatenate([above, ties[: k - len(above)]])
+        # Stable: within a score the order of names stays.
+        chosen = order[chosen[np.argsort(-ranks[chosen].astype(np.int16), kind="stable")]]
+        ids = snapshot.zone_ids[:, chosen].T.tolist()
+        masks, scores = self.numa.mask[chosen].tolist(), self.score[chosen].tolist()
+        return tuple(
+            Candidate(snapshot.names[node], score, _numa_nodes(mask, ids_of_node))
+            for node, score, mask, ids_of_node in zip(chosen.tolist(), scores, masks, ids, strict=True)
+        )
 
-    def candidate(self, node: int) -> Candidate:
-        """A node that fits, by its index."""
-        snapshot = self.view.snapshot
-        mask = int(self.numa.mask[node])
-        numa_nodes = tuple(id_ for z, id_ in enumerate(snapshot.zone_ids[:, node].tolist()) if mask >> z & 1)
-        return Candidate(snapshot.names[node], int(self.score[node]), numa_nodes)
+    def numa_nodes(self, node: int) -> tuple[int, ...]:
+        """NUMA ids that the pod would use on a node (an index) that fits, ascending."""
+        return _numa_nodes(int(self.numa.mask[node]), self.view.snapshot.zone_ids[:, node].tolist())
 
     def allocation(self, node: int) -> Allocation:
         """What the pod would take of each NUMA node of a node (an index) that fits."""
@@ -119,6 +121,12 @@ def decide(view: View, pod: Pod, intent: NUMAIntent, options: Options | None = N
         score[intruding] = 0
     incompatible = sum(int(np.count_nonzero(policies == reason)) for reason in _INCOMPATIBLE) if policies.any() else 0
     return Decision(view, pod, request, fits, fit_count, reasons, score, numa, snapshot.n - incompatible)
+
+
+def _numa_nodes(mask: int, ids: list[int]) -> tuple[int, ...]:
+    if mask & (mask - 1) == 0:
+        return (ids[mask.bit_length() - 1],) if mask else ()
+    return tuple(numa_id for z, numa_id in enumerate(ids) if mask >> z & 1)
 
 
 def _then(reasons: Bytes, later: Bytes) -> None:
@@ -154,15 +162,11 @@ def _merged(fit: NUMAFit, other: NUMAFit, where: Bools) -> NUMAFit:
 
 def _numa_fit(view: View, request: PodRequest, options: Options) -> NUMAFit:
     if options.fidelity == "plugin":
-        from webhook.engine import plugin
-
-        return plugin.filter(view, request)
+        return plugin.filter_nodes(view, request)
     return kubelet.predict(view, request)
 
 
 def _score(view: View, request: PodRequest, numa: NUMAFit, options: Options) -> Amounts:
     if options.score_strategy == "Packing":
-        return packing_score(view, request, numa.mask)
-    from webhook.engine import plugin
-
-    return plugin.score(view, request, options.score_strategy, options.resource_weights)
+        return packing_score(view, request, numa)
+    return plugin.score_nodes(view, request, plugin.Strategy(options.score_strategy), options.resource_weights)

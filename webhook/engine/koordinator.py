@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from webhook.engine.arrays import Amounts, Bools, Bytes, Enums, gather
+from webhook.engine.numafit import NUMAFit
 from webhook.engine.reason import Reason
 from webhook.engine.request import PodRequest
 from webhook.engine.snapshot import Snapshot
@@ -23,6 +24,9 @@ _MATRIX: Final = np.array([[compatible(pod, node) for node in NUMAPolicy] for po
 
 # Shares of NUMA nodes are counted in thousandths: amounts up to 2^53 (8 PiB) times 1000 stay within int64.
 _THOUSAND: Final = 1000
+
+# Positions that a mask (int64) has room for.
+_BITS: Final = 63
 
 
 def policy_fit(snapshot: Snapshot, request: PodRequest) -> Bytes:
@@ -76,43 +80,61 @@ def intrudes(shut: Bools, request: PodRequest, mask: Masks) -> Bools:
     return hit if request.policy is NUMAPolicy.SINGLE_NUMA_NODE else hit & (np.bitwise_count(mask) > 1)
 
 
-def packing_score(view: View, request: PodRequest, mask: Masks) -> Amounts:
+def packing_score(view: View, request: PodRequest, fit: NUMAFit) -> Amounts:
     """int64 [node]: 100 - 10 for each NUMA node used + 10 x how full those are with the pod in, within 0..100.
 
-    Fullness is requested/allocatable over the NUMA nodes used, averaged over the resources that the pod requests,
-    rounded down to thousandths for each resource; the sum is rounded down once more. A pod that is bound to no NUMA
-    node counts as spread over all of its node's; where none are known the score is 0.
-    mask: int64 [node], bit per position.
+    Fullness is requested/allocatable over the NUMA nodes used, averaged over the resources that the pod requests: for
+    each resource rounded down to thousandths, the bonus rounded down once more. A pod that is bound to no NUMA node
+    counts as spread over all of its node's; where none are known the score is 0. Means nothing where the pod does not
+    fit.
     """
     snapshot = view.snapshot
-    machine = _machine_mask(snapshot) if not mask.all() else mask
-    used = np.where(mask == 0, machine, mask)
-    width = np.bitwise_count(used).astype(np.int64)
-    columns = [
-        (row, amount) for row, amount in zip(request.rows, request.node.tolist(), strict=True) if amount > 0 <= row
-    ]
+    unbound = (fit.mask == 0) & fit.fits
+    # Where the pod does not fit, any NUMA node will do.
+    used = np.maximum(fit.mask, 1)
+    if unbound.any():
+        used[unbound] = _machine_mask(snapshot)[unbound]
+    width = np.bitwise_count(used)
+    sums = _Sums(used, width)
+    amounts = zip(request.rows, request.node.tolist(), strict=True)
+    columns = [(row, amount) for row, amount in amounts if amount > 0 <= row]
     fullness = np.zeros(snapshot.n, dtype=np.int64)
     for row, amount in columns:
-        free, allocatable = _over(view.free(row), used, width), _over(snapshot.zone_allocatable[row], used, width)
-        taken = np.clip(allocatable - free + amount, 0, allocatable)
-        fullness += taken * _THOUSAND // np.maximum(allocatable, 1)
-    bonus = fullness * 10 // (_THOUSAND * max(len(columns), 1))
-    score = np.clip(100 - 10 * width + bonus, 0, 100)
-    score[width == 0] = 0
-    return score
+        allocatable = sums.over(snapshot.zone_allocatable[row])
+        taken = allocatable - sums.over(view.free(row))
+        taken += amount
+        taken *= _THOUSAND
+        taken //= np.maximum(allocatable, 1)
+        fullness += taken
+    fullness //= _THOUSAND // 10 * max(len(columns), 1)
+    fullness += 100
+    fullness -= np.int64(10) * width
+    np.maximum(fullness, 0, out=fullness)
+    np.minimum(fullness, 100, out=fullness)
+    if not width.all():
+        fullness[width == 0] = 0
+    return fullness
 
 
-def _over(plane: Amounts, mask: Masks, width: npt.NDArray[np.int64]) -> Amounts:
-    """int64 [node]: sum over the NUMA nodes of the mask; what is not listed counts 0."""
-    # The bits below the lowest one are as many as its position.
-    lowest = np.bitwise_count((mask & -mask) - 1).astype(np.intp)
-    lowest[width == 0] = 0
-    total: Amounts = np.maximum(gather(plane, lowest), 0)
-    wide = np.flatnonzero(width > 1)
-    if len(wide):
-        bits = (mask[wide] >> np.arange(len(plane))[:, None]) & 1
-        total[wide] = (np.maximum(plane[:, wide], 0) * bits).sum(axis=0)
-    return total
+class _Sums:
+    """Sums of planes over a set of NUMA nodes of each node. The common case, one NUMA node each, costs one look-up."""
+
+    def __init__(self, mask: Masks, width: npt.NDArray[np.uint8]) -> None:
+        # The bits below the lowest one are as many as its position.
+        self._lowest = np.bitwise_count((mask & -mask) - 1).astype(np.intp)
+        self._none = np.flatnonzero(width == 0) if not width.all() else None
+        if self._none is not None:
+            self._lowest[self._none] = 0
+        self._wide = np.flatnonzero(width > 1)
+        self._bits = (mask[self._wide] >> np.arange(_BITS)[:, None]) & 1 if len(self._wide) else None
+
+    def over(self, plane: Amounts) -> Amounts:
+        """int64 [node]: the sum; what is not listed counts 0. plane: int64 [zone, node]."""
+        total: Amounts = np.maximum(gather(plane, self._lowest), 0)
+        if self._bits is not None:
+            listed = np.maximum(plane[:, self._wide], 0)
+            total[self._wide] = (listed * self._bits[: len(plane)]).sum(axis=0)
+        return total
 
 
 def _machine_mask(snapshot: Snapshot) -> Masks:
