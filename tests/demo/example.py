@@ -1,0 +1,53 @@
+"""The cluster of examples/cluster.yaml as objects in a real API server, where the scheduler alone chooses wrongly."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from tests.cluster.nodes import NODES, TOPOLOGIES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.cluster.control_plane import ControlPlane
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+CLUSTER = EXAMPLES / "cluster.yaml"
+POD = EXAMPLES / "pod.yaml"
+# What pod.yaml asks for on one NUMA node, and the NUMA nodes of cluster.yaml that have it: {node: NUMA id}.
+POD_CPUS = 8
+RIGHT = {"node-b": 1, "node-c": 1}
+# Most cpus free in sum, so the scheduler's own favourite, but 7 and 7.
+WRONG = "node-a"
+
+
+@contextlib.contextmanager
+def example_cluster(plane: ControlPlane) -> Iterator[list[dict[str, Any]]]:
+    """The nodes, their NUMA topologies and the pods that run there already, created within this context."""
+    objects = list(yaml.safe_load_all(CLUSTER.read_text()))
+    residents = "/api/v1/namespaces/default/pods"
+    collections = {"Node": NODES, "NodeResourceTopology": TOPOLOGIES, "Pod": residents}
+    created: list[str] = []
+    try:
+        for item in sorted(objects, key=lambda item: list(collections).index(item["kind"])):
+            collection = collections[item["kind"]]
+            plane.api.create(collection, item)
+            created.append(f"{collection}/{item['metadata']['name']}")
+        yield objects
+    finally:
+        for path in reversed(created):
+            # No kubelet is there to confirm that a bound pod ended.
+            plane.api.delete(path, {"gracePeriodSeconds": 0})
+
+
+def node_of(plane: ControlPlane, name: str, namespace: str = "default") -> str:
+    """The node that the scheduler bound the pod to; waits for it."""
+    path = f"/api/v1/namespaces/{namespace}/pods/{name}"
+    node: str = plane.wait_for(
+        f"the scheduler's choice for {name}", lambda: plane.api.get(path)["spec"].get("nodeName")
+    )
+    return node
