@@ -73,8 +73,12 @@ class Process:
         try:
             self._supervisor.wait(self._grace_seconds + 10)
         except subprocess.TimeoutExpired:
-            self._supervisor.kill()  # the program follows by PR_SET_PDEATHSIG
-            self._supervisor.wait()
+            self.kill()
+
+    def kill(self) -> None:
+        """End the program without a chance to clean up."""
+        self._supervisor.kill()  # the program follows by PR_SET_PDEATHSIG
+        self._supervisor.wait()
 
     def ask_to_stop(self) -> None:
         """Begin to end the program without waiting, so that several can end side by side."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -40,7 +39,7 @@ def eventually(condition: Callable[[], object], seconds: float = 10) -> bool:
 def alive(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
     return state != "Z"  # an orphan that nobody has reaped yet
 
@@ -62,7 +61,7 @@ def test_a_program_is_ended_when_its_starter_is_killed(tmp_path: Path) -> None:
 def test_a_program_is_ended_when_its_supervisor_is_killed(tmp_path: Path) -> None:
     process = Process("program", ["sh", "-c", "echo $$; exec sleep 600"], tmp_path / "log")
     pid = pid_in(process.log)
-    os.kill(process._supervisor.pid, signal.SIGKILL)
+    process.kill()
     assert eventually(lambda: not alive(pid))
     process.stop()
 

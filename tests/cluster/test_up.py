@@ -59,6 +59,18 @@ def test_pods_can_be_created_once_it_is_ready_and_a_signal_ends_everything(
         assert not kubeconfig.parent.exists()
 
 
+def test_the_webhook_is_called_once_it_is_ready_and_leaves_no_process(programs: Mapping[str, Path]) -> None:
+    broken = pod("p", cpu="1")
+    broken["metadata"]["annotations"] = {"scheduling.koordinator.sh/numa-topology-spec": "{,}"}
+    with up("--webhook", "--replicas", "2", "--nodes", "2") as (process, kubeconfig):
+        create = [str(programs["kubectl"]), "--kubeconfig", str(kubeconfig), "create", "-f", "-"]
+        done = subprocess.run(create, input=json.dumps(broken), capture_output=True, text=True, check=False)
+        assert "denied the request: metadata.annotations[scheduling.koordinator.sh/numa-topology-spec]" in done.stderr
+        process.terminate()
+        assert process.wait(60) == 0
+        assert programs_of(str(kubeconfig.parent)) == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

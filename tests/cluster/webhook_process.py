@@ -25,7 +25,7 @@ from tests.cluster.process import Process, ProcessEndedError
 from tests.cluster.relay import Backend, relay
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from tests.cluster.control_plane import ControlPlane
 
@@ -38,19 +38,20 @@ DRAIN_SECONDS = 30.0  # what the chart's terminationGracePeriodSeconds gives wit
 
 
 class Replica:
-    """One local process of the webhook. It keeps its ports and its log when it is started again."""
+    """One local process of the webhook."""
 
     def __init__(self, plane: ControlPlane, name: str, container: Mapping[str, Any], account: str) -> None:
         self.name = name
-        self.backend = Backend(port=0, health_port=0)
         self._plane = plane
         self._container = container
         self._kubeconfig = plane.service_account_kubeconfig(NAMESPACE, account)
 
-    def start(self, backend: Backend | None = None) -> None:
-        """Start the process and wait until it is ready: on these ports, or on those that it had before."""
-        self.backend = backend or self.backend
-        listen = {"bind-address": "127.0.0.1", "port": self.backend.port, "metrics-port": self.backend.health_port}
+    def start(self, backend: Backend) -> None:
+        """Start the process on these ports, or start it again; its log goes on."""
+        if before := self._plane.guests.get(self.name):
+            before.stop()
+        self.backend = backend
+        listen = {"bind-address": "127.0.0.1", "port": backend.port, "metrics-port": backend.health_port}
         flags = [f"--{name}={value}" for name, value in {**listen, "kubeconfig": self._kubeconfig}.items()]
         self.process = Process(
             self.name,
@@ -60,7 +61,19 @@ class Replica:
             grace_seconds=DRAIN_SECONDS,
         )
         self._plane.guests[self.name] = self.process
-        self._plane.wait_for(f"{self.name} /readyz", self.is_ready)
+
+    def wait_until_ready(self) -> None:
+        """Wait for /readyz. Should somebody have taken one of the ports first, the process moves to others."""
+        for _ in range(PORT_ATTEMPTS):
+            try:
+                self._plane.wait_for(f"{self.name} /readyz", self.is_ready)
+            except ProcessEndedError as error:
+                if "address already in use" not in str(error):
+                    raise
+                self.start(free_ports())
+            else:
+                return
+        raise NotReadyError(f"{self.name}: every port it was given was taken\n{self.process.tail()}")
 
     def is_ready(self) -> bool:
         """Whether /readyz says so. Raises `ProcessEndedError` when the process ended."""
@@ -87,6 +100,7 @@ class LocalWebhook:
         self.url = ""
 
     def backends(self) -> list[Backend]:
+        """Where the replicas listen."""
         return [replica.backend for replica in self.replicas]
 
     def install(self, port: int) -> None:
@@ -96,7 +110,7 @@ class LocalWebhook:
         values = [] if self._values is None else ["--values", str(self._values)]
         self._plane.helm("upgrade", "--install", RELEASE, CHART, *values, *arguments)
 
-    def add_replica(self, backend: Backend) -> None:
+    def add_replica(self, backend: Backend) -> Replica:
         """Start one more replica of the installed Deployment."""
         (deployment,) = self._plane.api.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments")["items"]
         pod = deployment["spec"]["template"]["spec"]
@@ -104,6 +118,7 @@ class LocalWebhook:
         replica = Replica(self._plane, name, pod["containers"][0], pod["serviceAccountName"])
         replica.start(backend)
         self.replicas.append(replica)
+        return replica
 
     def is_called(self) -> bool:
         """Whether the API server asks the webhook about pods in `default`: it denies one that nobody else would."""
@@ -144,30 +159,24 @@ def local_webhook(plane: ControlPlane, *, replicas: int = 1, values: Path | None
     with contextlib.ExitStack() as stack:
         if replicas == 1:
             stack.callback(webhook.remove)
-
-            def install_and_start(backend: Backend) -> None:
-                webhook.install(backend.port)
-                webhook.add_replica(backend)
-
-            with_free_ports(install_and_start)
+            wanted = free_ports()
+            webhook.install(wanted.port)
+            replica = webhook.add_replica(wanted)
+            replica.wait_until_ready()
+            if replica.backend != wanted:
+                webhook.install(replica.backend.port)
         else:
             port = stack.enter_context(relay(webhook.backends))
             stack.callback(webhook.remove)
             webhook.install(port)
-            for _ in range(replicas):
-                with_free_ports(webhook.add_replica)
+            for replica in [webhook.add_replica(free_ports()) for _ in range(replicas)]:
+                replica.wait_until_ready()
         yield webhook
 
 
-def with_free_ports(start: Callable[[Backend], None]) -> None:
-    """Start something on free ports, and on others should somebody take one of them first."""
-    for _ in range(PORT_ATTEMPTS - 1):
-        try:
-            return start(Backend(free_port(), free_port()))
-        except ProcessEndedError as error:
-            if "address already in use" not in str(error).lower():
-                raise
-    return start(Backend(free_port(), free_port()))
+def free_ports() -> Backend:
+    """Ports that were free a moment ago: the webhook, unlike the control plane, shares its ports with nobody."""
+    return Backend(port=free_port(), health_port=free_port())
 
 
 def container_environment(container: Mapping[str, Any], pod_name: str) -> dict[str, str]:
