@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from webhook.engine.arrays import NO_ZONE, UNKNOWN_DISTANCE, UNLISTED, read_only
 from webhook.engine.labels import LabelColumns
+from webhook.engine.node_kind import kind_of
 from webhook.engine.resource_index import ResourceIndex
 from webhook.engine.sums import NodeSums
 from webhook.model.node import Node
@@ -44,6 +45,8 @@ _FIELDS: Final[Mapping[str, tuple[int, str, type[np.generic], int]]] = {
     "has_topology": (ZONES, "", np.bool_, False),
     "total": (ZONES, "", np.bool_, False),
     "fresh": (ZONES, "", np.bool_, True),
+    "kind": (HELD, "", np.uint8, kind_of(NUMAPolicy.NONE, _NO_TOPOLOGY)),
+    "listed": (ZONES, "r", np.bool_, False),
     "single_residents": (HELD, "z", np.int32, 0),
     "multi_residents": (HELD, "z", np.int32, 0),
     "allocatable": (NODE, "r", np.int64, UNLISTED),
@@ -169,6 +172,7 @@ class Buffer:
         distances[:] = UNKNOWN_DISTANCE
         distances[: len(ids), : len(ids)] = [[zone.costs.get(to, UNKNOWN_DISTANCE) for to in ids] for zone in zones]
         arrays["has_topology"][n] = bool(zones)
+        arrays["listed"][:, n] = [max(row) > UNLISTED for row in capacity]
         arrays["scope"][n] = kubelet.scope
         arrays["max_numa_nodes"][n] = kubelet.max_numa_nodes
         arrays["prefer_closest"][n] = kubelet.prefer_closest
@@ -182,7 +186,9 @@ class Buffer:
         """
         arrays = self.arrays
         kubelet = topology or _NO_TOPOLOGY
-        arrays["policy"][n] = node.policy_label or kubelet.policy
+        policy = node.policy_label or kubelet.policy
+        arrays["policy"][n] = policy
+        arrays["kind"][n] = kind_of(policy, kubelet)
         requested = self._by_row(sums.requests, 0)
         arrays["requested"][:, n] = requested
         arrays["node_free"][:, n] = np.maximum(arrays["allocatable"][:, n], 0) - requested

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from webhook.engine.arrays import Amounts, Bools, Bytes, Enums, gather
+from webhook.engine.arrays import Amounts, Bools, Bytes, Enums, Picker
 from webhook.engine.numafit import NUMAFit
 from webhook.engine.reason import Reason
 from webhook.engine.request import PodRequest
@@ -94,6 +94,10 @@ def packing_score(view: View, request: PodRequest, fit: NUMAFit) -> Amounts:
     used = np.maximum(fit.mask, 1)
     if unbound.any():
         used[unbound] = _machine_mask(snapshot)[unbound]
+        nowhere = used == 0
+        used[nowhere] = 1
+    else:
+        nowhere = None
     width = np.bitwise_count(used)
     sums = _Sums(used, width)
     amounts = zip(request.rows, request.node.tolist(), strict=True)
@@ -111,8 +115,8 @@ def packing_score(view: View, request: PodRequest, fit: NUMAFit) -> Amounts:
     fullness -= np.int64(10) * width
     np.maximum(fullness, 0, out=fullness)
     np.minimum(fullness, 100, out=fullness)
-    if not width.all():
-        fullness[width == 0] = 0
+    if nowhere is not None:
+        fullness[nowhere] = 0
     return fullness
 
 
@@ -121,17 +125,17 @@ class _Sums:
 
     def __init__(self, mask: Masks, width: npt.NDArray[np.uint8]) -> None:
         # The bits below the lowest one are as many as its position.
-        self._lowest = np.bitwise_count((mask & -mask) - 1).astype(np.intp)
-        self._none = np.flatnonzero(width == 0) if not width.all() else None
-        if self._none is not None:
-            self._lowest[self._none] = 0
-        self._wide = np.flatnonzero(width > 1)
-        self._bits = (mask[self._wide] >> np.arange(_BITS)[:, None]) & 1 if len(self._wide) else None
+        below = mask & -mask
+        below -= 1
+        self._lowest = Picker(np.bitwise_count(below))
+        self._wide = np.flatnonzero(width > 1) if width.max(initial=0) > 1 else None
+        self._bits = None if self._wide is None else (mask[self._wide] >> np.arange(_BITS)[:, None]) & 1
 
     def over(self, plane: Amounts) -> Amounts:
         """int64 [node]: the sum; what is not listed counts 0. plane: int64 [zone, node]."""
-        total: Amounts = np.maximum(gather(plane, self._lowest), 0)
-        if self._bits is not None:
+        total = self._lowest.of(plane)
+        np.maximum(total, 0, out=total)
+        if self._wide is not None and self._bits is not None:
             listed = np.maximum(plane[:, self._wide], 0)
             total[self._wide] = (listed * self._bits[: len(plane)]).sum(axis=0)
         return total

@@ -10,11 +10,13 @@ Source: kubernetes pkg/kubelet/cm (topology, cpu, memory and device managers wit
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from webhook.engine import node_kind
 from webhook.engine.arrays import NO_ZONE, UNLISTED, Bools, Bytes
 from webhook.engine.kubelet_demand import Demand, Share
 from webhook.engine.kubelet_masks import Admission, Machines
@@ -44,7 +46,10 @@ def predict(view: View, request: PodRequest) -> NUMAFit:
     reason: Bytes = np.zeros(n, dtype=np.uint8)
     mask = np.zeros(n, dtype=np.int64)
     for part in _parts(view, request, np.arange(n)):
-        reason[part.nodes], mask[part.nodes] = prediction.admit(part)
+        if len(part.nodes) == n:
+            reason, mask = prediction.admit(part)
+        else:
+            reason[part.nodes], mask[part.nodes] = prediction.admit(part)
     return NUMAFit(reason == Reason.FITS, reason, mask, prediction.split)
 
 
@@ -75,37 +80,33 @@ class _Part:
 
 
 def _parts(view: View, request: PodRequest, nodes: Nodes) -> Iterator[_Part]:
-    """Split nodes into those that decide alike."""
-    snapshot = view.snapshot
-    own = snapshot.policy[nodes].astype(np.int64)
-    loose = own == NUMAPolicy.NONE
-    we_place = snapshot.total[nodes] | loose if request.policy else snapshot.total[nodes]
-    zones = (snapshot.zone_ids[:, nodes] != NO_ZONE).sum(axis=0)
-    too_many = ~we_place & ~loose & (zones > snapshot.max_numa_nodes[nodes])
-    # One number for all that tells parts apart; policies are 0..3, every other field is one bit.
-    kind = np.where(loose & we_place, request.policy or NUMAPolicy.NONE, own)
-    kind |= we_place.astype(np.int64) << 2
-    kind |= (snapshot.scope[nodes] == Scope.POD).astype(np.int64) << 3
-    kind |= snapshot.prefer_closest[nodes].astype(np.int64) << 4
-    kind |= too_many.astype(np.int64) << 5
-    kind |= (~snapshot.has_topology[nodes]).astype(np.int64) << 6
-    for code in np.flatnonzero(np.bincount(kind)).tolist():
-        policy, ours = NUMAPolicy(code & 3), bool(code >> 2 & 1)
-        verdict = None
-        if code >> 6:
-            verdict = Reason.NO_TOPOLOGY if request.strict else Reason.FITS
-        elif ours and policy is NUMAPolicy.NONE:
-            verdict = Reason.FITS
-        elif code >> 5:
-            verdict = Reason.TOO_MANY_NUMA_NODES
-        yield _Part(
-            nodes=nodes[kind == code],
-            policy=policy,
-            scope=Scope(code >> 3 & 1),
-            closest=bool(code >> 4 & 1),
-            ours=ours,
-            verdict=verdict,
-        )
+    """Split nodes into those that decide alike: by kind, of which a cluster has few."""
+    kinds = view.snapshot.kind
+    if len(nodes) != len(kinds):
+        kinds = kinds[nodes]
+    if not len(kinds):
+        return
+    if (kinds == kinds[0]).all():
+        yield _part(int(kinds[0]), request, nodes)
+        return
+    for kind in np.flatnonzero(np.bincount(kinds)).tolist():
+        yield _part(kind, request, nodes[kinds == kind])
+
+
+def _part(kind: int, request: PodRequest, nodes: Nodes) -> _Part:
+    own = NUMAPolicy(kind & node_kind.POLICY)
+    loose = own is NUMAPolicy.NONE
+    ours = bool(kind & node_kind.TOTAL) or (loose and request.policy is not None)
+    policy = request.policy or NUMAPolicy.NONE if loose and ours else own
+    verdict = None
+    if kind & node_kind.NO_TOPOLOGY:
+        verdict = Reason.NO_TOPOLOGY if request.strict else Reason.FITS
+    elif ours and policy is NUMAPolicy.NONE:
+        verdict = Reason.FITS
+    elif kind & node_kind.TOO_MANY and not (ours or loose):
+        verdict = Reason.TOO_MANY_NUMA_NODES
+    scope = Scope.POD if kind & node_kind.POD_SCOPE else Scope.CONTAINER
+    return _Part(nodes, policy, scope, bool(kind & node_kind.CLOSEST), ours, verdict)
 
 
 class _Prediction:
@@ -114,8 +115,6 @@ class _Prediction:
     def __init__(self, view: View, request: PodRequest) -> None:
         self._view = view
         self._request = request
-        self._placed = Demand.of(request)
-        self._whole = Demand.whole(request)
 
     def admit(self, part: _Part) -> tuple[Bytes, npt.NDArray[np.int64]]:
         """Reason (uint8 [n]) and mask (int64 [n]) of each node of the part."""
@@ -130,10 +129,9 @@ class _Prediction:
             return self._by_masks(part)
         short = self._by_zones(self._shares(part, demand), part.nodes)
         fits = short.fits & self._totals_suffice(part, demand)
-        reason[:] = Reason.NO_SINGLE_NUMA_NODE
-        reason[fits] = Reason.FITS
+        reason = (~fits).view(np.uint8) * np.uint8(Reason.NO_SINGLE_NUMA_NODE)
         if part.policy is not NUMAPolicy.NONE:
-            mask[fits] = short.mask[fits]
+            mask = short.mask * fits
         if not self._short_way_is_final(part, demand):
             rest = np.flatnonzero(~fits)
             if len(rest):
@@ -165,6 +163,14 @@ class _Prediction:
     def _demand(self, part: _Part) -> Demand:
         return self._whole if part.ours else self._placed
 
+    @cached_property
+    def _placed(self) -> Demand:
+        return Demand.of(self._request)
+
+    @cached_property
+    def _whole(self) -> Demand:
+        return Demand.whole(self._request)
+
     def _shares(self, part: _Part, demand: Demand) -> list[Share]:
         """What must stay within one NUMA node each."""
         if part.policy is NUMAPolicy.NONE:
@@ -178,12 +184,12 @@ class _Prediction:
         fit = fit_zones(
             shares, lambda row: view.free(row)[:, at], lambda row: view.snapshot.capacity[row][:, at], len(nodes)
         )
+        listed = view.snapshot.listed
+        rows = sorted({row for share in shares for row in share.amounts if not listed[row].all()})
         failed = np.flatnonzero(~fit.fits)
-        rows = sorted({row for share in shares for row in share.amounts})
         if not len(failed) or not rows:
             return fit
-        unlisted = np.stack([(view.free(row)[:, nodes[failed]] == UNLISTED).all(axis=0) for row in rows])
-        patterns = as_mask(unlisted)
+        patterns = as_mask(~listed[rows][:, nodes[failed]])
         for pattern in np.unique(patterns[patterns > 0]).tolist():
             gone = {row for bit, row in enumerate(rows) if pattern >> bit & 1}
             here = failed[patterns == pattern]

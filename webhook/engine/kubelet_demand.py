@@ -62,10 +62,10 @@ class Demand:
         guaranteed = request.qos is QoS.GUARANTEED and not request.pod_level
         known = [(column, row) for column, row in enumerate(request.rows) if row >= 0]
         shares = []
+        names = {row: request.resources[column] for column, row in known}
+        requests = request.containers.tolist()
         for index, kind in enumerate(request.kinds.tolist()):
-            named = {row: int(request.containers[index, column]) for column, row in known}
-            named = {row: amount for row, amount in named.items() if amount >= 0}
-            names = {row: request.resources[column] for column, row in known}
+            named = {row: amount for column, row in known if (amount := requests[index][column]) >= 0}
             exclusive = guaranteed and bool(request.integral_cpu[index])
             shares.append(
                 Share(

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from webhook.engine.arrays import Amounts, Bools
 from webhook.engine.kubelet_demand import Share
+from webhook.engine.masks import lowest
 from webhook.model.pod import ContainerKind
 
 Planes = Callable[[int], Amounts]
@@ -39,7 +40,8 @@ def fit_zones(shares: Sequence[Share], free: Planes, capacity: Planes, n: int) -
         return ZoneFit(np.ones(n, dtype=np.bool_), np.zeros(n, dtype=np.int64))
     if len(wanted) == 1:
         enough = _enough(wanted[0], free, capacity)
-        return ZoneFit(enough.any(axis=0), np.int64(1) << enough.argmax(axis=0))
+        mask = lowest(enough)
+        return ZoneFit(mask > 0, mask)
     return _in_sequence(wanted, free, capacity, n)
 
 

@@ -7,7 +7,7 @@ Snapshot itself (holding one of its arrays is not enough).
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from webhook.engine.arrays import Amounts, Bools, Codes, Counts, Enums, Ids
+from webhook.engine.arrays import Amounts, Bools, Bytes, Codes, Counts, Enums, Ids
 from webhook.engine.changes import ChangeLog
 from webhook.engine.labels import LabelColumns
 from webhook.engine.resource_index import ResourceIndex
@@ -54,6 +54,10 @@ class Snapshot:
     """bool [N]: the publisher gives totals in `available` (koordlet): placing the pod is ours, not the kubelet's."""
     fresh: Bools
     """bool [N]: the NRT is not known to be out of date."""
+    kind: Bytes
+    """uint8 [N]: all of the above that decides how a pod is aligned, in one number (webhook.engine.node_kind)."""
+    listed: Bools
+    """bool [R, N]: some NUMA node of the node lists the resource."""
     single_residents: Counts
     """int32 [Z, N]: pods with policy SingleNUMANode that live in the NUMA node."""
     multi_residents: Counts

@@ -1,0 +1,33 @@
+"""Kinds of nodes: nodes of one kind align every pod by the same rules, and a cluster has few kinds.
+
+A kind is one byte: bits 0-1 NUMAPolicy, then one bit each as named below.
+"""
+
+from typing import Final
+
+from webhook.model.nrt import NodeTopology, Publisher
+from webhook.model.policy import NUMAPolicy, Scope
+
+POLICY: Final = 0b11
+"""The bits that hold the node's NUMAPolicy."""
+TOTAL: Final = 1 << 2
+"""The publisher gives totals (koordlet)."""
+POD_SCOPE: Final = 1 << 3
+CLOSEST: Final = 1 << 4
+"""prefer-closest-numa-nodes."""
+TOO_MANY: Final = 1 << 5
+"""More NUMA nodes than max-allowable-numa-nodes."""
+NO_TOPOLOGY: Final = 1 << 6
+"""No NUMA node is known."""
+
+
+def kind_of(policy: NUMAPolicy, topology: NodeTopology) -> int:
+    """The kind of a node with this policy and NRT."""
+    flags = (
+        (topology.publisher is Publisher.TOTAL, TOTAL),
+        (topology.scope is Scope.POD, POD_SCOPE),
+        (topology.prefer_closest, CLOSEST),
+        (len(topology.zones) > topology.max_numa_nodes, TOO_MANY),
+        (not topology.zones, NO_TOPOLOGY),
+    )
+    return policy | sum(flag for holds, flag in flags if holds)
