@@ -277,15 +277,26 @@ def run_folder() -> Iterator[Path]:
     A run holds a lock on its folder as long as it lives. A folder that can be locked has no run any more.
     """
     parent = Path(tempfile.gettempdir())
-    for folder in parent.glob(f"{RUN_PREFIX}*"):
-        with contextlib.suppress(OSError), _locked(folder):
-            shutil.rmtree(folder)
-    folder = Path(tempfile.mkdtemp(prefix=RUN_PREFIX, dir=parent))
-    with _locked(folder):
+    for left_over in parent.glob(f"{RUN_PREFIX}*"):
+        with contextlib.suppress(OSError), _locked(left_over):
+            shutil.rmtree(left_over)
+    with contextlib.ExitStack() as stack:
+        folder = _new_locked_folder(parent, stack)
         try:
             yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _new_locked_folder(parent: Path, stack: contextlib.ExitStack) -> Path:
+    """A new folder whose lock is held until the stack unwinds."""
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=RUN_PREFIX, dir=parent))
+        # Between making and locking it another run may take it for left over, hold its lock or have removed it.
+        with contextlib.suppress(OSError):
+            stack.enter_context(_locked(folder))
+            if folder.is_dir():
+                return folder
 
 
 @contextlib.contextmanager

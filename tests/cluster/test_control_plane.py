@@ -16,6 +16,7 @@ import yaml
 from tests.cluster.api import Api, ApiError
 from tests.cluster.control_plane import CommandError, ControlPlane, run_folder
 from tests.cluster.nodes import Machine
+from tests.cluster.toolchain import parse_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,8 +65,9 @@ def test_an_error_of_the_api_server_names_its_reason(control_plane: ControlPlane
 
 
 def test_the_api_server_and_helm_know_their_versions(control_plane: ControlPlane) -> None:
-    assert control_plane.api.get("/version")["gitVersion"] == "v1.36.3"
-    assert control_plane.helm("version", "--short").startswith("v4.2.4")
+    # Built without the linker's flags they would say v0.0.0-master and v4.
+    assert parse_version(control_plane.api.get("/version")["gitVersion"]) >= (1, 30)
+    assert len(parse_version(control_plane.helm("version", "--short"))) == 3
 
 
 def test_every_program_ends_when_the_starter_is_killed() -> None:
