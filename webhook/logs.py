@@ -23,7 +23,7 @@ def configure(level: str, style: Literal["json", "console"]) -> None:
         structlog.processors.StackInfoRenderer(),
     ]
     renderer: list[structlog.typing.Processor] = (
-        [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(_to_json)]
+        [structlog.processors.format_exc_info, _put_first, structlog.processors.JSONRenderer(_to_json)]
         if style == "json"
         else [structlog.dev.ConsoleRenderer(colors=sys.stdout.isatty())]
     )
@@ -43,6 +43,11 @@ def configure(level: str, style: Literal["json", "console"]) -> None:
     logging.basicConfig(handlers=[handler], level=_LIBRARIES, force=True)
     logging.getLogger("webhook").setLevel(threshold)
     logging.captureWarnings(capture=True)
+
+
+def _put_first(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """When, how severe and what first: lines are read by people, too."""
+    return {name: event.pop(name) for name in ("timestamp", "level", "event") if name in event} | dict(event)
 
 
 def _to_json(event: object, **_: object) -> str:

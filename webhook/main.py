@@ -12,7 +12,7 @@ with 1, so that it is started again instead of deciding on a view that has stopp
 import asyncio
 import gc
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import structlog
 
@@ -91,6 +91,7 @@ class Service:
         self._certificate = ServingCertificate(source_of(settings, secret), publish)
         self._health = Health(self._checks, self._synced)
         self._metrics = Metrics(self._sample)
+        self._view_is_current = False
 
     def background(self) -> Iterator[Coroutine[Any, Any, None]]:
         """What runs beside the ports, for as long as they are open."""
@@ -98,7 +99,7 @@ class Service:
         yield self._certificate.run()
         if self._bundles is not None:
             yield self._bundles.run()
-        yield self._settle_memory()
+        yield self._keep_view_current()
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Open the ports, serve until `stop`, drain."""
@@ -119,23 +120,30 @@ class Service:
             await reviews.close()
             await observation.close()
 
-    async def _settle_memory(self) -> None:
-        """Once the cluster is read, take its records out of the garbage collector's sight.
+    async def _keep_view_current(self) -> NoReturn:
+        """Take changes into the engine's arrays between reviews, so that no review pays for those of an hour.
 
-        They live as long as the process. A full collection over the records of 50,000 pods would stop reviews for
-        longer than a hundred of them take.
+        The first time takes all nodes in, and is part of getting ready. The cluster's records live as long as the
+        process, so they are taken out of the garbage collector's sight: a full collection over 50,000 pods would stop
+        reviews for longer than a hundred of them take.
         """
         for watched in self._watched:
             await watched.informer.synced.wait()
+        self._world.view()
         gc.collect()
         gc.freeze()
+        self._view_is_current = True
         log.info("serve.synced", objects={watched.status.name: watched.status.objects for watched in self._watched})
+        while True:
+            await asyncio.sleep(1.0)
+            self._world.view()
 
     def _synced(self) -> bool:
-        return all(watched.status.synced for watched in self._watched)
+        return self._view_is_current
 
     def _checks(self) -> Iterator[Check]:
         yield from (watched.check() for watched in self._watched)
+        yield Check("view", self._view_is_current, f"generation {self._world.generation}" if self._synced() else "")
         end = self._certificate.end
         ends = f"ends {end.isoformat()}" if end else ""
         yield Check("certificate", self._certificate.valid, "; ".join(filter(None, (ends, self._certificate.error))))
@@ -148,7 +156,7 @@ class Service:
         return Sample(
             ready=self._health.ready,
             informers=tuple(watched.sample() for watched in self._watched),
-            generation=self._world.generation,
+            generation=self._world.generation if self._view_is_current else 0,
             policy_disagreements=self._world.policy_disagreements,
             certificate_end=self._certificate.end,
         )

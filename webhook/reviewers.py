@@ -3,12 +3,11 @@
 from collections.abc import Callable, Mapping
 
 from webhook.admission.mutate import steered
-from webhook.admission.rules import Rules
 from webhook.admission.steer import Steering
 from webhook.admission.validate import validate
 from webhook.admission.world import World
-from webhook.engine.options import Options
 from webhook.model.review import AdmissionRequest, AdmissionResponse, Denied
+from webhook.rules import rules_of
 from webhook.server.reviews import Answer, Reviewer
 from webhook.settings import Settings
 
@@ -25,16 +24,6 @@ def reviewers_of(settings: Settings, world: Callable[[], World]) -> Mapping[str,
         return _of_response(validate(request, rules))
 
     return {"/mutate/pods": mutate_pods, "/validate/pods": validate_pods}
-
-
-def rules_of(settings: Settings) -> Rules:
-    """The settings that pure code reads."""
-    return Rules(
-        no_compatible_node=settings.no_compatible_node,
-        max_affinity_values=settings.max_affinity_values,
-        preferred_nodes=settings.preferred_nodes,
-        engine=Options(settings.fidelity, settings.score_strategy, settings.resource_weights),
-    )
 
 
 def _of_steering(response: AdmissionResponse, steering: Steering) -> Answer:

@@ -121,28 +121,29 @@ def discovering(client: Client, crd: dict[str, Any], copy: Copy) -> DiscoveredIn
     return DiscoveredInformer(client, wanted, informer, poll_seconds=0.2)
 
 
+def thing_created(control_plane: ControlPlane, crd: dict[str, Any]) -> bool:
+    """Create the Thing `t`; False while the API server does not serve it yet."""
+    version = f"{crd['spec']['group']}/v1alpha1"
+    try:
+        control_plane.api.create(
+            f"/apis/{version}/things", {"apiVersion": version, "kind": "Thing", "metadata": {"name": "t"}}
+        )
+    except ApiError:
+        return False
+    return True
+
+
 async def test_a_crd_that_is_installed_late_is_picked_up_and_one_that_is_removed_leaves_nothing(
     control_plane: ControlPlane, client: Client, crd: dict[str, Any]
 ) -> None:
     copy = Copy()
     discovered = discovering(client, crd, copy)
-    path = f"/apis/{crd['spec']['group']}/v1alpha2/things"
-
-    def thing_created() -> bool:
-        try:
-            control_plane.api.create(
-                path, {"apiVersion": f"{crd['spec']['group']}/v1alpha2", "kind": "Thing", "metadata": {"name": "t"}}
-            )
-        except ApiError:
-            return False
-        return True
-
     async with running(discovered):
         await discovered.informer.synced.wait()
         assert discovered.informer.status.phase is Phase.ABSENT
         for _ in range(2):
             control_plane.api.create(CRDS, crd)
-            await until(thing_created)
+            await until(partial(thing_created, control_plane, crd))
             await until(lambda: "t" in copy.objects)
             control_plane.api.delete(f"{CRDS}/{crd['metadata']['name']}")
             await until(lambda: discovered.informer.status.phase is Phase.ABSENT)
@@ -160,8 +161,8 @@ async def test_the_preferred_version_that_is_served_is_read_and_the_other_one_wh
         await until(lambda: discovered.informer.status.phase is Phase.WATCHING)
         found = await locate(client, Wanted(group, "things", ("v1alpha2", "v1alpha1")))
         assert found == Resource(group, "v1alpha2", "things")
+        await until(partial(thing_created, control_plane, crd))
+        await until(lambda: copy.objects.get("t", {}).get("apiVersion") == f"{group}/v1alpha2")
         crd["spec"]["versions"][1]["served"] = False
         control_plane.api.patch(f"{CRDS}/{crd['metadata']['name']}", {"spec": {"versions": crd["spec"]["versions"]}})
-        thing = {"apiVersion": f"{group}/v1alpha1", "kind": "Thing", "metadata": {"name": "t"}}
-        control_plane.api.create(f"/apis/{group}/v1alpha1/things", thing)
         await until(lambda: copy.objects.get("t", {}).get("apiVersion") == f"{group}/v1alpha1")

@@ -67,12 +67,13 @@ class CABundleKeeper:
         self._bundle = ""
         self._wake = asyncio.Event()
         self._kept = [_Kept(resource, self._wake) for resource in KINDS]
+        self._written: dict[str, tuple[str, str]] = {}
         self.informers = [
             Informer(client, kept.resource, kept, field_selector=f"metadata.name={name}")
             for kept in self._kept
             for name in names
         ]
-        self.error = ""
+        self._error = ""
 
     def publish(self, bundle: str) -> None:
         """Write `bundle` (base64 PEM) from now on."""
@@ -83,6 +84,11 @@ class CABundleKeeper:
     def standing(self) -> bool:
         """Whether every configuration there is has the bundle; one that does not exist yet gets it when it does."""
         return bool(self._bundle) and all(i.synced.is_set() for i in self.informers) and not any(self._due())
+
+    @property
+    def error(self) -> str:
+        """What keeps us from reading or writing; empty when nothing does."""
+        return self._error or next((i.status.error for i in self.informers if i.status.error), "")
 
     @property
     def configurations(self) -> tuple[str, ...]:
@@ -103,16 +109,20 @@ class CABundleKeeper:
             await self._wake.wait()
             self._wake.clear()
             try:
-                for path, patch in list(self._due()):
-                    await self._write(path, patch)
+                for path, version, patch in list(self._due()):
+                    # Its watch event may not have come yet: what was written to this very version needs no second try.
+                    if self._written.get(path) != (version, self._bundle):
+                        self._written[path] = version, self._bundle
+                        await self._write(path, patch)
             except ClusterError as error:
                 # 422: a `test` failed, so the list changed under us, and its watch event is on the way.
-                self.error = str(error)
+                self._error = str(error)
+                self._written.clear()
                 log.warning("ca_bundle.retry", error=str(error))
                 await asyncio.sleep(backoff.next())
                 self._wake.set()
             else:
-                self.error = ""
+                self._error = ""
                 backoff.reset()
 
     async def _write(self, path: str, patch: list[Raw]) -> None:
@@ -124,15 +134,15 @@ class CABundleKeeper:
             raise
         log.info("ca_bundle.written", path=path, webhooks=len(patch) // 2)
 
-    def _due(self) -> Iterator[tuple[str, list[Raw]]]:
-        """Path and patch of every configuration that lacks the bundle."""
+    def _due(self) -> Iterator[tuple[str, str, list[Raw]]]:
+        """Path, resource version and patch of every configuration that lacks the bundle."""
         if not self._bundle:
             return
         for kept in self._kept:
             for name, configuration in kept.seen.items():
                 patch = bundle_patch(configuration, self._bundle, self._service)
                 if patch:
-                    yield f"{kept.resource.path}/{name}", patch
+                    yield f"{kept.resource.path}/{name}", configuration["metadata"]["resourceVersion"], patch
 
 
 def _is_ours(webhook: dict[str, Any], service: tuple[str, str]) -> bool:

@@ -1,0 +1,15 @@
+"""The part of the settings that pure code reads."""
+
+from webhook.admission.rules import Rules
+from webhook.engine.options import Options
+from webhook.settings import Settings
+
+
+def rules_of(settings: Settings) -> Rules:
+    """The rules that the settings ask for."""
+    return Rules(
+        no_compatible_node=settings.no_compatible_node,
+        max_affinity_values=settings.max_affinity_values,
+        preferred_nodes=settings.preferred_nodes,
+        engine=Options(settings.fidelity, settings.score_strategy, settings.resource_weights),
+    )
