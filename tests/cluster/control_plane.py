@@ -16,12 +16,9 @@ What differs from a cluster that kubeadm makes, because no kubelet runs here:
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
-import shutil
 import ssl
 import subprocess
-import tempfile
 import time
 import urllib.request
 from functools import partial
@@ -33,12 +30,12 @@ from tests.cluster.kubeconfig import write_kubeconfig
 from tests.cluster.pki import Authority, KeyPair
 from tests.cluster.ports import reserved_ports
 from tests.cluster.process import Process
+from tests.cluster.run_folder import run_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 CRDS = Path(__file__).parents[2] / "crds"
-RUN_PREFIX = "topology-webhook-run-"
 READY_SECONDS = 60.0  # an API server on an idle machine needs 3; a loaded CI machine is slower, not broken
 POLL_SECONDS = 0.05
 
@@ -125,11 +122,17 @@ class ControlPlane:
         self.wait_for(f"service account default in {name}", partial(self._exists, _default_account(name)))
 
     def delete_namespace(self, name: str) -> None:
-        """Delete a namespace. Bound pods are deleted by force: no kubelet is there to confirm that they ended."""
-        with contextlib.suppress(ApiError):
-            self.api.delete(f"/api/v1/namespaces/{name}/pods", {"gracePeriodSeconds": 0})
-        with contextlib.suppress(ApiError):
+        """Delete a namespace and wait until its pods are gone, so that they take no room on any node.
+
+        Bound pods are deleted by force: no kubelet is there to confirm that they ended. The namespace goes first:
+        while it ends, no controller can make new ones.
+        """
+        try:
             self.api.delete(f"/api/v1/namespaces/{name}")
+        except ApiError as error:
+            if error.status not in (404, 409):  # gone, or going already
+                raise
+        self.wait_for(f"the end of the pods in {name}", partial(self._no_pods_left, f"/api/v1/namespaces/{name}/pods"))
 
     def wait_for(self, what: str, condition: Callable[[], object], seconds: float = READY_SECONDS) -> Any:
         """Poll until `condition` gives something true, and return that. Raises `NotReadyError` with the logs' ends."""
@@ -256,6 +259,10 @@ class ControlPlane:
         except OSError:  # not listening yet, or not ready (HTTPError is an OSError)
             return False
 
+    def _no_pods_left(self, path: str) -> bool:
+        self.api.delete(path, {"gracePeriodSeconds": 0})
+        return not self.api.get(path)["items"]
+
     def _exists(self, path: str) -> bool:
         try:
             self.api.get(path)
@@ -268,43 +275,3 @@ class ControlPlane:
 
 def _default_account(namespace: str) -> str:
     return f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
-
-
-@contextlib.contextmanager
-def run_folder() -> Iterator[Path]:
-    """A folder for one run, removed at its end; folders of runs that were killed are removed first.
-
-    A run holds a lock on its folder as long as it lives. A folder that can be locked has no run any more.
-    """
-    parent = Path(tempfile.gettempdir())
-    for left_over in parent.glob(f"{RUN_PREFIX}*"):
-        with contextlib.suppress(OSError), _locked(left_over):
-            shutil.rmtree(left_over)
-    with contextlib.ExitStack() as stack:
-        folder = _new_locked_folder(parent, stack)
-        try:
-            yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def _new_locked_folder(parent: Path, stack: contextlib.ExitStack) -> Path:
-    """A new folder whose lock is held until the stack unwinds."""
-    while True:
-        folder = Path(tempfile.mkdtemp(prefix=RUN_PREFIX, dir=parent))
-        # Between making and locking it another run may take it for left over, hold its lock or have removed it.
-        with contextlib.suppress(OSError):
-            stack.enter_context(_locked(folder))
-            if folder.is_dir():
-                return folder
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder. Raises `BlockingIOError` when somebody holds it."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    finally:
-        os.close(descriptor)

@@ -14,8 +14,9 @@ import pytest
 import yaml
 
 from tests.cluster.api import Api, ApiError
-from tests.cluster.control_plane import CommandError, ControlPlane, run_folder
+from tests.cluster.control_plane import CommandError, ControlPlane
 from tests.cluster.nodes import Machine
+from tests.cluster.run_folder import run_folder
 from tests.cluster.toolchain import parse_version
 
 if TYPE_CHECKING:
@@ -46,10 +47,20 @@ def test_the_scheduler_binds_a_pod_to_the_made_node_that_has_room(
     assert control_plane.wait_for("binding", lambda: control_plane.api.get(path)["spec"].get("nodeName")) == "large"
 
 
-def test_a_replica_set_gets_its_pods(control_plane: ControlPlane, namespace: str) -> None:
-    control_plane.kubectl("create", "deployment", "web", "--image=none", "--replicas=3", "-n", namespace)
-    pods = f"/api/v1/namespaces/{namespace}/pods"
-    control_plane.wait_for("three pods", lambda: len(control_plane.api.get(pods)["items"]) == 3)
+def test_a_replica_set_gets_its_pods_and_a_deleted_namespace_keeps_none(
+    control_plane: ControlPlane, create_machines: Callable[..., None]
+) -> None:
+    create_machines(Machine("n0", free=(8, 8)))
+    control_plane.create_namespace("web")
+    control_plane.kubectl("create", "deployment", "web", "--image=none", "--replicas=3", "-n", "web")
+
+    def bound() -> list[str]:
+        pods = control_plane.api.get("/api/v1/namespaces/web/pods")["items"]
+        return [pod["metadata"]["name"] for pod in pods if pod["spec"].get("nodeName") == "n0"]
+
+    control_plane.wait_for("three bound pods", lambda: len(bound()) == 3)
+    control_plane.delete_namespace("web")
+    assert bound() == []
 
 
 def test_a_service_account_may_not_do_what_it_was_not_granted(control_plane: ControlPlane, namespace: str) -> None:
