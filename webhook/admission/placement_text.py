@@ -21,8 +21,8 @@ _BEST = 3
 def fitting(pod: Pod, intent: NUMAIntent, decision: Decision) -> str:
     """How many nodes fit, which are best, why the others do not."""
     best = ", ".join(map(_candidate, decision.best(_BEST)))
-    nodes = "node fits" if decision.fit_count == 1 else "nodes fit"
-    text = f"{subject(intent)}: {decision.fit_count} of {len(decision.fits)} {nodes}; best {best}"
+    fit = "fits" if decision.fit_count == 1 else "fit"
+    text = f"{subject(intent)}: {decision.fit_count} of {len(decision.fits)} nodes {fit}; best {best}"
     return shortened(text + excluded(pod, decision.excluded, "; excluded: "))
 
 

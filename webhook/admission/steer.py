@@ -56,13 +56,16 @@ class Steering:
     """Of a denial, for programs."""
 
 
-def steer(raw: Mapping[str, Any], world: World, rules: Rules) -> Steering:
-    """Decide on a pod. Raises UserError for a pod that is unreadable beyond its annotations."""
+def steer(raw: Mapping[str, Any], world: World, rules: Rules, path: str = "") -> Steering:
+    """Decide on a pod; `path` is where it stands in its workload ("spec.template."), for messages.
+
+    Raises UserError for a pod that is unreadable beyond its annotations.
+    """
     if reason := why_left_alone(raw, rules):
         return Steering(Verdict.ALLOW, f"left alone: {reason}", raw)
     annotations = raw["metadata"]["annotations"]
     try:
-        intent, warnings = parse_numa_intent(annotations)
+        intent, warnings = parse_numa_intent(annotations, f"{path}metadata.annotations")
     except UserError as error:
         return Steering(Verdict.DENY, " ".join(map(str, error.faults)), raw, reason="InvalidAnnotation")
     users = without_ours(raw, Marker.parse(annotations.get(STEERED)))

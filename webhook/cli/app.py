@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from webhook.cli.review import review
 from webhook.cli.serve import serve
 from webhook.version import DISTRIBUTION, VERSION
 
@@ -33,6 +34,7 @@ def _options(
     del version  # typer has called back before
 
 
+app.command("review")(review)
 app.command("serve")(serve)
 
 

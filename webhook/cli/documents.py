@@ -6,7 +6,7 @@ Every fault is an InputError that names the file, the document, the line and the
 import json
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -85,7 +85,7 @@ class Item:
         return InputError(f"{self.source.name}: document {self.document}, line {line}: {path}: {message}")
 
 
-def read(paths: list[str]) -> Iterator[Item]:
+def read(paths: Iterable[str]) -> Iterator[Item]:
     """The objects of all the files, in order. `-` is stdin; a directory stands for its YAML and JSON files.
 
     Raises InputError, also for a file without any object.

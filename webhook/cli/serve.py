@@ -1,14 +1,11 @@
-"""`topology-webhook serve`: a flag for every setting, made from the settings' own fields and their docstrings."""
+"""`topology-webhook serve`: a flag for every setting."""
 
-import inspect
 import sys
-from collections.abc import Callable
-from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
-from pydantic.fields import FieldInfo
 
-from webhook.settings import Settings, SettingsError, flag
+from webhook.cli.setting_flags import with_setting_flags
+from webhook.settings import Settings, SettingsError
 
 
 def serve(**flags: str | None) -> None:
@@ -26,50 +23,4 @@ def serve(**flags: str | None) -> None:
     raise typer.Exit(run(settings))
 
 
-def _flags_of(settings: type[Settings]) -> inspect.Signature:
-    """One text option a field: the settings validate, so that flag and variable are told wrong in the same words."""
-    return inspect.Signature(
-        [
-            inspect.Parameter(
-                name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=None,
-                annotation=Annotated[
-                    str | None,
-                    typer.Option(flag(name), help=_help(field), metavar=_metavar(field), show_default=False),
-                ],
-            )
-            for name, field in settings.model_fields.items()
-        ]
-    )
-
-
-def _help(field: FieldInfo) -> str:
-    text = " ".join((field.description or "").split())
-    default = _default(field)
-    return f"{text} [default: {default}]" if default else text
-
-
-def _metavar(field: FieldInfo) -> str:
-    kind = field.annotation
-    if get_origin(kind) is Literal:
-        return "|".join(get_args(kind))
-    if kind in {int, float}:
-        return "NUMBER"
-    names: dict[Any, str] = {dict: "RESOURCE=WEIGHT,…", tuple: "NAME,…"}
-    return names.get(get_origin(kind), "TEXT")
-
-
-def _default(field: FieldInfo) -> str:
-    default = field.get_default(call_default_factory=True)
-    if isinstance(default, tuple):
-        return ",".join(default)
-    return "" if default is None or default == {} else str(default)
-
-
-def _with_signature(function: Callable[..., None], signature: inspect.Signature) -> None:
-    function.__signature__ = signature  # type: ignore[attr-defined] # what inspect.signature looks for first
-    function.__annotations__ = {name: parameter.annotation for name, parameter in signature.parameters.items()}
-
-
-_with_signature(serve, _flags_of(Settings))
+with_setting_flags(serve, Settings.model_fields)

@@ -9,15 +9,17 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from webhook.admission.world import World
 from webhook.cli.documents import Item
 from webhook.cli.shape import NODE, NODE_RESOURCE_TOPOLOGY, POD, TOPOLOGY, Shape, faults
 from webhook.engine.state import ClusterState
+from webhook.engine.view import View
 from webhook.model.errors import UserError
 from webhook.model.names import KAI_TOPOLOGIES, KUEUE_TOPOLOGIES, NODE_RESOURCE_TOPOLOGIES
 from webhook.model.node import Node
 from webhook.model.nrt import NodeTopology
 from webhook.model.resident import ResidentPod
-from webhook.model.topology import Topology
+from webhook.model.topology import Topology, TopologySource
 
 
 @dataclass(slots=True)
@@ -48,8 +50,14 @@ class Cluster:
     def add_topology(self, raw: Mapping[str, Any]) -> tuple[str, ...]:
         """Take a Topology in."""
         topology = Topology.from_object(raw)
-        self.topologies[topology.name] = topology
+        # KAI's annotations are read, so its topology wins over Kueue's of the same name.
+        if topology.source is TopologySource.KAI or topology.name not in self.topologies:
+            self.topologies[topology.name] = topology
         return ()
+
+    def world(self) -> World:
+        """The cluster as decisions see it."""
+        return World(View(self.state.snapshot()), self.topologies)
 
 
 # (API group, kind) -> how the API server would look at it, and where it goes.

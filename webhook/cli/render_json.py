@@ -1,0 +1,68 @@
+"""Judgements for programs: one JSON array, an entry per object."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from webhook.cli.judgement import Judgement
+from webhook.engine.decide import Candidate, Decision
+
+# As many as the webhook writes into a pod's preferred node affinity.
+_BEST = 10
+
+
+def render_json(judgements: Sequence[Judgement], *, all_nodes: bool) -> str:
+    """The array as text."""
+    entries = [_entry(judgement, all_nodes=all_nodes) for judgement in judgements]
+    return json.dumps(entries, indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def _entry(judgement: Judgement, *, all_nodes: bool) -> dict[str, Any]:
+    item, decision = judgement.item, judgement.decision
+    entry: dict[str, Any] = {
+        "object": {
+            "apiVersion": item.api_version,
+            "kind": item.kind,
+            "namespace": item.namespace,
+            "name": item.name,
+        },
+        "verdict": judgement.verdict.value,
+        "message": judgement.message,
+        "warnings": list(judgement.warnings),
+        "nodes": {"fit": 0, "best": [], "excluded": {}} if decision is None else _nodes(decision),
+        "mutated": judgement.mutated,
+    }
+    if all_nodes:
+        entry["perNode"] = [] if decision is None else _per_node(decision)
+    return entry
+
+
+def _nodes(decision: Decision) -> dict[str, Any]:
+    return {
+        "fit": decision.fit_count,
+        "best": [_candidate(one) for one in decision.best(_BEST)],
+        "excluded": {reason.code: nodes for reason, nodes in decision.excluded.items()},
+    }
+
+
+def _candidate(one: Candidate) -> dict[str, Any]:
+    return {"node": one.node, "score": one.score, "numaNodes": list(one.numa_nodes)}
+
+
+def _per_node(decision: Decision) -> list[dict[str, Any]]:
+    """Every node, in the order of the names."""
+    nodes = []
+    for index in decision.view.snapshot.order.tolist():
+        reason, message = decision.explain(index)
+        fits = bool(decision.fits[index])
+        nodes.append(
+            {
+                "node": decision.view.snapshot.names[index],
+                "fits": fits,
+                "reason": reason.code,
+                "message": message,
+                "numaNodes": list(decision.numa_nodes(index)) if fits else [],
+                "score": int(decision.score[index]) if fits else 0,
+            }
+        )
+    return nodes

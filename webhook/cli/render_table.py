@@ -1,0 +1,94 @@
+"""Judgements for people: per object the verdict and the decision in words, then why and why not, node by node.
+
+The text depends on no width: only colours are left out where the output is no terminal.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from rich.console import Console
+from rich.text import Text
+
+from webhook.admission.steer import Verdict
+from webhook.cli.judgement import Judgement
+from webhook.engine.decide import Decision
+
+# A cluster of up to so many nodes is shown whole; of a larger one the best nodes, and an example of each reason.
+_SHOWN_WHOLE = 20
+_BEST = 10
+
+_STYLES = {Verdict.ALLOW: "green", Verdict.WAIT: "yellow", Verdict.DENY: "red"}
+
+
+class _Row(NamedTuple):
+    node: str
+    fits: str
+    score: str = ""
+    numa: str = ""
+    why_not: str = ""
+
+
+_HEADER = _Row("NODE", "FITS", "SCORE", "NUMA", "WHY NOT")
+
+
+def print_table(judgements: Sequence[Judgement], console: Console, *, all_nodes: bool) -> None:
+    """Print the judgements, and a count of the verdicts where there are several."""
+    for judgement in judgements:
+        _print_judgement(judgement, console, all_nodes=all_nodes)
+    if len(judgements) > 1:
+        verdicts = [judgement.verdict for judgement in judgements]
+        counts = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in Verdict if verdict in verdicts)
+        _print(console, Text(f"{len(judgements)} objects: {counts}"))
+
+
+def _print_judgement(judgement: Judgement, console: Console, *, all_nodes: bool) -> None:
+    item = judgement.item
+    name = f"{item.namespace}/{item.name}" if item.namespace else item.name
+    verdict = (judgement.verdict.value, _STYLES[judgement.verdict])
+    _print(console, Text.assemble((f"{item.kind} {name}", "bold"), ": ", verdict))
+    _print(console, Text(f"  {judgement.message}"))
+    for warning in judgement.warnings:
+        if warning != judgement.message:
+            _print(console, Text.assemble("  ", ("warning", "yellow"), f": {warning}"))
+    if judgement.decision is not None and len(judgement.decision.fits):
+        _print_rows([_HEADER, *_rows(judgement.decision, all_nodes=all_nodes)], console)
+    _print(console, Text())
+
+
+def _rows(decision: Decision, *, all_nodes: bool) -> Iterator[_Row]:
+    whole = all_nodes or len(decision.fits) <= _SHOWN_WHOLE
+    best = decision.best(len(decision.fits) if whole else _BEST)
+    for one in best:
+        yield _Row(one.node, "yes", str(one.score), "+".join(map(str, one.numa_nodes)) or "any")
+    if decision.fit_count > len(best):
+        yield _Row(f"... {decision.fit_count - len(best)} more", "yes")
+    order = decision.view.snapshot.order
+    excluded = order[~decision.fits[order]]
+    if whole:
+        yield from (_why_not(decision, int(node)) for node in excluded)
+        return
+    for reason, count in sorted(decision.excluded.items(), key=lambda one: (-one[1], one[0])):
+        yield _why_not(decision, int(excluded[np.argmax(decision.reason[excluded] == reason)]))
+        if count > 1:
+            yield _Row(f"... {count - 1} more", "no", why_not=reason.phrase)
+
+
+def _why_not(decision: Decision, node: int) -> _Row:
+    return _Row(decision.view.snapshot.names[node], "no", why_not=decision.explain(node)[1])
+
+
+def _print_rows(rows: Sequence[_Row], console: Console) -> None:
+    node, fits, score, numa, _ = (max(map(len, column)) for column in zip(*rows, strict=True))
+    for row in rows:
+        cells = f"  {row.node:{node}}  {row.fits:{fits}}  {row.score:>{score}}  {row.numa:{numa}}  {row.why_not}"
+        line = Text(cells.rstrip())
+        if row is _HEADER:
+            line.stylize("bold")
+        line.highlight_words([" yes "], "green")
+        _print(console, line)
+
+
+def _print(console: Console, line: Text) -> None:
+    # A terminal may wrap the line; we neither wrap nor cut it.
+    console.print(line, soft_wrap=True)

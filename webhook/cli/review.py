@@ -1,0 +1,154 @@
+"""`topology-webhook review`: what the webhook would say to objects, without one that runs.
+
+1. The objects and the cluster are read; one fault, and nothing is judged.
+2. Each object is judged on its own.
+3. The judgements go to stdout; warnings about the cluster, and what `-o yaml` leaves out, to stderr.
+"""
+
+import gc
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+
+from webhook.admission.steer import Verdict
+from webhook.cli.documents import STDIN, InputError, read
+from webhook.cli.judgement import Judgement, judge
+from webhook.cli.live_cluster import read_live
+from webhook.cli.render_json import render_json
+from webhook.cli.render_table import print_table
+from webhook.cli.setting_flags import with_setting_flags
+from webhook.cli.snapshot_file import Cluster, cluster_of
+from webhook.cli.yaml_text import dump_all
+from webhook.rules import rules_of
+from webhook.settings import Settings, SettingsError
+
+EXIT_REFUSED: Final = 1
+EXIT_UNREADABLE: Final = 2
+
+# Settings that change what is decided, and which cluster is read.
+_SETTINGS: Final = (
+    "kubeconfig",
+    "context",
+    "no_compatible_node",
+    "fidelity",
+    "score_strategy",
+    "resource_weights",
+    "max_affinity_values",
+    "preferred_nodes",
+)
+
+
+class Output(StrEnum):
+    """How judgements are shown."""
+
+    TABLE = "table"
+    YAML = "yaml"
+    JSON = "json"
+
+
+def review(
+    filename: Annotated[
+        list[str],
+        typer.Option(
+            "--filename",
+            "-f",
+            metavar="FILE",
+            help="Objects to judge: a YAML or JSON file, a directory of them, or - for stdin. May be repeated.",
+        ),
+    ],
+    cluster: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--cluster",
+            metavar="SNAPSHOT",
+            help="The cluster as kubectl get nodes,noderesourcetopologies,pods -A -o yaml (or json) prints it: a file, a "
+            "directory, or - for stdin. May be repeated. Without it, the live cluster of --kubeconfig or --context.",
+        ),
+    ] = None,
+    output: Annotated[
+        Output, typer.Option("--output", "-o", help="For people, for kubectl apply -f -, or for programs.")
+    ] = Output.TABLE,
+    all_nodes: Annotated[bool, typer.Option("--all-nodes", help="Tell of every node (table and json).")] = False,
+    **flags: str | None,
+) -> None:
+    """Judge pods and workloads as the webhook would, and show why.
+
+    A workload is judged by its pod template. Each object is judged on its own: the objects of one call do not take room
+    from each other. With -o yaml they are printed as they would be let in; denied ones are left out.
+
+    Ends with 0 if all are allowed, 1 if one is denied or fits nowhere now, 2 if the input cannot be read.
+    """
+    try:
+        with _no_collection():
+            judgements = _judgements(filename, cluster or [], flags)
+            text = "" if output is Output.TABLE else _render(judgements, output, all_nodes=all_nodes)
+    except (InputError, SettingsError) as error:
+        _tell(f"error: {error}")
+        raise typer.Exit(EXIT_UNREADABLE) from error
+    except RecursionError as error:
+        _tell("error: an object is nested too deeply")
+        raise typer.Exit(EXIT_UNREADABLE) from error
+    if output is Output.TABLE:
+        print_table(judgements, Console(highlight=False), all_nodes=all_nodes)
+    else:
+        sys.stdout.write(text)
+    if not all(judgement.is_fine for judgement in judgements):
+        raise typer.Exit(EXIT_REFUSED)
+
+
+with_setting_flags(review, _SETTINGS)
+
+
+def _judgements(filenames: Sequence[str], snapshots: Sequence[str], flags: Mapping[str, str | None]) -> list[Judgement]:
+    settings = Settings.load(flags)
+    if [*filenames, *snapshots].count(STDIN) > 1:
+        raise InputError("stdin (-) can be read only once")
+    items = list(read(filenames))
+    cluster = _cluster(snapshots, settings, flags)
+    for warning in cluster.warnings:
+        _tell(f"warning: {warning}")
+    world, rules = cluster.world(), rules_of(settings)
+    return [judge(item, world, rules) for item in items]
+
+
+def _cluster(snapshots: Sequence[str], settings: Settings, flags: Mapping[str, str | None]) -> Cluster:
+    live = [name for name in ("kubeconfig", "context") if flags.get(name)]
+    if snapshots and live:
+        raise InputError(f"--cluster and --{live[0]} exclude each other: give a snapshot or a live cluster")
+    if snapshots:
+        return cluster_of(read(snapshots))
+    if live:
+        return read_live(settings.kubeconfig, settings.context, settings.list_page_size)
+    raise InputError("no cluster to judge by: give --cluster SNAPSHOT, or --kubeconfig or --context for a live one")
+
+
+def _render(judgements: Sequence[Judgement], output: Output, *, all_nodes: bool) -> str:
+    if output is Output.JSON:
+        return render_json(judgements, all_nodes=all_nodes)
+    for judgement in judgements:
+        if not judgement.is_fine:
+            left_out = " (left out)" if judgement.verdict is Verdict.DENY else ""
+            _tell(f"{judgement.verdict}{left_out}: {judgement.item.kind} {judgement.item.name}: {judgement.message}")
+        for warning in judgement.warnings:
+            if warning != judgement.message:
+                _tell(f"warning: {judgement.item.kind} {judgement.item.name}: {warning}")
+    return dump_all([judgement.mutated for judgement in judgements if judgement.verdict is not Verdict.DENY])
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Without the cycle collector: it would walk the millions of values of a large snapshot again and again."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
