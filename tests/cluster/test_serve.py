@@ -1,0 +1,199 @@
+"""`serve` as the chart runs it, two replicas behind a Service, called by a real API server."""
+
+from __future__ import annotations
+
+import base64
+import json
+import signal
+import socket
+import ssl
+import threading
+import time
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.cluster.api import ApiError
+from tests.cluster.nodes import Machine, present
+from tests.cluster.webhook_process import NAMESPACE, RELEASE, LocalWebhook, Replica, local_webhook
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.cluster.control_plane import ControlPlane
+
+MUTATING = f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{RELEASE}"
+VALIDATING = f"/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/{RELEASE}"
+SECRET = f"/api/v1/namespaces/{NAMESPACE}/secrets/{RELEASE}-ca"
+SPEC = "scheduling.koordinator.sh/numa-topology-spec"
+PLACEMENT = "topology-webhook.dev/placement"
+
+#  free cpus per NUMA node of 16
+#  roomy [9 9]   split [3 3]
+
+
+@pytest.fixture(scope="module")
+def webhook(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalWebhook]:
+    """Two replicas that must answer: failurePolicy Fail turns every lost review into a refused pod."""
+    values = tmp_path_factory.mktemp("serve") / "values.yaml"
+    values.write_text("webhook: {failurePolicy: Fail}\n")
+    machines = [Machine("roomy", free=(9, 9)), Machine("split", free=(3, 3))]
+    with (
+        present(control_plane.api, machines),
+        local_webhook(control_plane, replicas=2, values=values) as running,
+    ):
+        assert running.wait_until_called()
+        yield running
+
+
+def observed(replica: Replica, path: str) -> str:
+    with urllib.request.urlopen(f"{replica.metrics_url}/{path}", timeout=5) as answer:  # noqa: S310 - our own http URL
+        return str(answer.read().decode())
+
+
+def logged(replica: Replica) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in replica.process.log.read_text().splitlines()]
+
+
+def pod(name: str, annotation: str = '{"numaTopologyPolicy": "SingleNUMANode"}') -> dict[str, Any]:
+    resources = {"limits": {"cpu": "4", "memory": "1Gi"}}
+    return {
+        "metadata": {"name": name, "annotations": {SPEC: annotation}},
+        "spec": {"containers": [{"name": "main", "image": "none", "resources": resources}]},
+    }
+
+
+def create(plane: ControlPlane, namespace: str, document: dict[str, Any], query: str = "?dryRun=All") -> dict[str, Any]:
+    created: dict[str, Any] = plane.api.create(f"/api/v1/namespaces/{namespace}/pods{query}", document)
+    return created
+
+
+def test_every_part_of_readiness_is_told(webhook: LocalWebhook) -> None:
+    for replica in webhook.replicas:
+        told = json.loads(observed(replica, "readyz?verbose"))
+        assert told["ready"]
+        assert {check["name"] for check in told["checks"]} == {
+            "serving",
+            "informer nodes",
+            "informer pods",
+            "informer noderesourcetopologies.topology.node.k8s.io",
+            "informer topologies.kai.scheduler",
+            "informer topologies.kueue.x-k8s.io",
+            "view",
+            "certificate",
+            "caBundle",
+        }
+
+
+def test_a_pod_is_steered_and_the_decision_is_logged_and_counted(
+    control_plane: ControlPlane, webhook: LocalWebhook, namespace: str
+) -> None:
+    created = create(control_plane, namespace, pod("steered"), query="")
+    required = created["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    (term,) = required["nodeSelectorTerms"]
+    assert term["matchFields"] == [{"key": "metadata.name", "operator": "In", "values": ["roomy"]}]
+    lines = [line for replica in webhook.replicas for line in logged(replica)]
+    (line,) = [line for line in lines if line.get("object") == f"{namespace}/steered" and line["event"] == "review"]
+    assert (line["verdict"], line["fit"], line["excluded"]) == ("allow", 1, {"NoSingleNUMANode": 1})
+    assert line["message"] == created["metadata"]["annotations"][PLACEMENT]
+    assert line["milliseconds"] > 0
+    counted = 'topology_webhook_reviews_total{operation="CREATE",verdict="allow",webhook="mutate-pods"}'
+    assert any(counted in observed(replica, "metrics") for replica in webhook.replicas)
+
+
+@pytest.mark.usefixtures("webhook")
+def test_a_mistake_is_refused_with_403_and_our_words(control_plane: ControlPlane, namespace: str) -> None:
+    with pytest.raises(ApiError) as refused:
+        create(control_plane, namespace, pod("wrong", '{"numaTopologyPolicy": "SingleNumaNode"}'))
+    assert refused.value.status == 403
+    assert "SingleNUMANode" in refused.value.message
+
+
+@pytest.mark.usefixtures("webhook")
+def test_a_node_that_comes_is_used_without_a_restart(control_plane: ControlPlane, namespace: str) -> None:
+    def decided() -> str:
+        text: str = create(control_plane, namespace, pod("p"))["metadata"]["annotations"][PLACEMENT]
+        return text
+
+    with present(control_plane.api, [Machine("newcomer", free=(16, 16))]):
+        control_plane.wait_for("the new node in a decision", lambda: "2 of 3 nodes fit" in decided())
+
+
+def test_replicas_that_start_together_share_one_ca_and_show_certificates_of_their_own(
+    control_plane: ControlPlane, webhook: LocalWebhook
+) -> None:
+    authority = base64.b64decode(control_plane.api.get(SECRET)["data"]["ca.crt"]).decode()
+    context = ssl.create_default_context(cadata=authority)
+    shown = set()
+    for replica in webhook.replicas:
+        with (
+            socket.create_connection(("127.0.0.1", replica.backend.port)) as plain,
+            context.wrap_socket(plain, server_hostname="127.0.0.1") as connection,
+        ):
+            shown.add(connection.getpeercert(binary_form=True))
+    assert len(shown) == 2
+
+
+@pytest.mark.usefixtures("webhook")
+@pytest.mark.parametrize("path", [MUTATING, VALIDATING])
+def test_a_ca_bundle_that_somebody_drops_is_put_back_and_nothing_else_is_touched(
+    control_plane: ControlPlane, path: str
+) -> None:
+    before = control_plane.api.get(path)
+    bundle = before["webhooks"][0]["clientConfig"]["caBundle"]
+    assert bundle == control_plane.api.get(SECRET)["data"]["ca.crt"]
+    del before["webhooks"][0]["clientConfig"]["caBundle"]
+    before["webhooks"][0]["timeoutSeconds"] = 3  # as an upgrade may change something at the same time
+    written = control_plane.api.replace(path, before)
+    assert "caBundle" not in written["webhooks"][0]["clientConfig"]
+
+    def mended() -> dict[str, Any] | None:
+        now: dict[str, Any] = control_plane.api.get(path)
+        return now if "caBundle" in now["webhooks"][0]["clientConfig"] else None
+
+    after = control_plane.wait_for("the caBundle", mended)
+    assert after["webhooks"][0]["clientConfig"].pop("caBundle") == bundle
+    assert after["webhooks"] == written["webhooks"]
+
+
+# NB: the last two end a replica each, and start it again.
+def test_not_one_review_is_lost_while_a_replica_drains(
+    control_plane: ControlPlane, webhook: LocalWebhook, namespace: str
+) -> None:
+    ended = threading.Event()
+
+    def create_until_ended(worker: int) -> int:
+        count = 0
+        while not ended.is_set():
+            created = create(control_plane, namespace, pod(f"w{worker}"))
+            assert PLACEMENT in created["metadata"]["annotations"]
+            count += 1
+        return count
+
+    leaving = webhook.replicas[0]
+    with ThreadPoolExecutor(4) as workers:
+        counts = [workers.submit(create_until_ended, worker) for worker in range(4)]
+        time.sleep(0.5)
+        leaving.process.send_signal(signal.SIGTERM)
+        exit_code = leaving.process.wait(30)
+        time.sleep(0.5)
+        ended.set()
+        assert all(future.result() > 0 for future in counts)
+    assert exit_code == 0
+    events = [line["event"] for line in logged(leaving)]
+    assert events[-1] == "serve.ended"
+    assert events.index("drain.begun") < events.index("drain.done")
+    leaving.start(leaving.backend)
+    leaving.wait_until_ready()
+
+
+def test_a_second_signal_ends_a_drain_at_once(webhook: LocalWebhook) -> None:
+    leaving = webhook.replicas[1]
+    leaving.process.send_signal(signal.SIGTERM)
+    time.sleep(0.5)
+    leaving.process.send_signal(signal.SIGTERM)
+    assert leaving.process.wait(2) == 128 + signal.SIGTERM
+    leaving.start(leaving.backend)
+    leaving.wait_until_ready()
