@@ -157,16 +157,16 @@ def node_affinity(pod: Mapping[str, Any]) -> Mapping[str, Any]:
 def _object(held: Mapping[str, Any], key: str, path: str) -> Mapping[str, Any]:
     value = held.get(key)
     if value is not None and not isinstance(value, Mapping):
-        raise UserError(f"{path}.{key}", f"must be an object, but is {value!r}.")
+        raise UserError(f"{path}.{key}", f"This must be an object, not {value!r}.")
     return value or {}
 
 
 def _objects(held: Mapping[str, Any], key: str, path: str) -> Iterable[tuple[Mapping[str, Any], str]]:
     value = held.get(key)
     if value is not None and not isinstance(value, list):
-        raise UserError(f"{path}.{key}", f"must be a list, but is {value!r}.")
+        raise UserError(f"{path}.{key}", f"This must be a list, not {value!r}.")
     items = [(item or {}, f"{path}.{key}[{position}]") for position, item in enumerate(value or ())]
     for item, where in items:
         if not isinstance(item, Mapping):
-            raise UserError(where, f"must be an object, but is {item!r}.")
+            raise UserError(where, f"This must be an object, not {item!r}.")
     return items

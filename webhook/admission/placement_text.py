@@ -1,10 +1,11 @@
-"""A decision in one line for people: what stands in the annotation `topology-webhook.dev/placement`.
+"""A decision in words: one sentence in messages, a clause a line in the annotation `topology-webhook.dev/placement`.
 
 SingleNUMANode: 812 of 5000 nodes fit; best n17 (score 95, NUMA 1), n3 (score 92, NUMA 0), n9 (score 92, NUMA 1);
 excluded: 4100 no single NUMA node with 8 cpu, 88 NUMA policy mismatch
 """
 
 from collections.abc import Mapping
+from textwrap import wrap
 
 from webhook.engine.decide import Candidate, Decision
 from webhook.engine.reason import Reason
@@ -16,6 +17,9 @@ from webhook.model.resources import EPHEMERAL_STORAGE, STORAGE, format_list
 _LONGEST = 1000
 
 _BEST = 3
+
+# `kubectl describe` cuts each line of an annotation after 138 characters (maxAnnotationLen in kubectl's pkg/describe).
+_DESCRIBED = 138
 
 
 def fitting(pod: Pod, intent: NUMAIntent, decision: Decision) -> str:
@@ -59,6 +63,15 @@ def on_numa_nodes(amounts: Mapping[str, int]) -> dict[str, int]:
 def shortened(text: str) -> str:
     """The text, cut to what fits beside the other annotations."""
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+
+
+def annotated(text: str) -> str:
+    """The text with a clause a line, none longer than `kubectl describe` shows: there, people read the whole of it."""
+    return "\n".join(
+        line
+        for clause in text.split("; ")
+        for line in wrap(clause, _DESCRIBED, subsequent_indent="  ", break_on_hyphens=False)
+    )
 
 
 def _candidate(candidate: Candidate) -> str:

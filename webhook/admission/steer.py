@@ -119,7 +119,7 @@ def _let_in(verdict: Verdict, text: str, case: _Case, constraint: Constraint, *,
     if _affinity(wanted.document) != _affinity(case.raw):
         _restore(patch, case.users)
         constrain(patch, constraint)
-    _annotate(patch, PLACEMENT, text)
+    _annotate(patch, PLACEMENT, placement_text.annotated(text))
     _annotate(patch, STEERED, marker.text() if marker else None)
     check_users_part(patch.document, marker, case.users)
     warnings = (*case.warnings, text) if warn else case.warnings

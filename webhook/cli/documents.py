@@ -192,24 +192,28 @@ def _objects(item: Item) -> Iterator[Item]:
         )
     for key in ("apiVersion", "kind"):
         if not isinstance(body.get(key), str) or not body[key]:
-            raise item.fault(key, "is missing" if body.get(key) is None else f"must be text, but is {body[key]!r}")
+            raise item.fault(
+                key, "This is missing." if body.get(key) is None else f"This must be text, not {body[key]!r}."
+            )
     if item.kind.endswith("List") and "items" in body:
         for position, below in enumerate(_listed(item)):
             yield from _objects(replace(item, prefix=f"{item.prefix}items[{position}].", body=below))
         return
     metadata = body.get("metadata")
     if not isinstance(metadata, Mapping):
-        raise item.fault("metadata", "is missing" if metadata is None else f"must be an object, but is {metadata!r}")
+        raise item.fault(
+            "metadata", "This is missing." if metadata is None else f"This must be an object, not {metadata!r}."
+        )
     name = metadata.get("name", metadata.get("generateName"))
     if not isinstance(name, str) or not name:
-        raise item.fault("metadata.name", "is missing" if name is None else f"must be text, but is {name!r}")
+        raise item.fault("metadata.name", "This is missing." if name is None else f"This must be text, not {name!r}.")
     yield item
 
 
 def _listed(item: Item) -> list[Any]:
     items = item.body["items"]
     if items is not None and not isinstance(items, list):
-        raise item.fault("items", f"must be a list, but is {_kind_of_value(items)}")
+        raise item.fault("items", f"This must be a list, not {_kind_of_value(items)}.")
     return items or []
 
 

@@ -48,7 +48,7 @@ def judge(item: Item, world: World, rules: Rules) -> Judgement:
     prefix = "".join(f"{key}." for key in path)
     pod = at(item.body, path)
     if pod is None:
-        raise item.fault(prefix.removesuffix("."), "is missing.")
+        raise item.fault(prefix.removesuffix("."), "This is missing.")
     for fault in faults(pod, POD, prefix.removesuffix(".")):
         raise item.fault(fault.path, fault.message)
     try:

@@ -66,7 +66,7 @@ def review(
         typer.Option(
             "--cluster",
             metavar="SNAPSHOT",
-            help="The cluster as kubectl get nodes,noderesourcetopologies,pods -A -o yaml (or json) prints it: a file, a "
+            help="The cluster as kubectl get nodes,noderesourcetopologies,pods -A -o yaml (or json) prints it: a file, "
             "directory, or - for stdin. May be repeated. Without it, the live cluster of --kubeconfig or --context.",
         ),
     ] = None,
@@ -121,7 +121,10 @@ def _cluster(snapshots: Sequence[str], settings: Settings, flags: Mapping[str, s
     if snapshots and live:
         raise InputError(f"--cluster and --{live[0]} exclude each other: give a snapshot or a live cluster")
     if snapshots:
-        return cluster_of(read(snapshots))
+        cluster = cluster_of(read(snapshots))
+        if not cluster.state.nodes:
+            raise InputError(f"{', '.join(snapshots)}: there is no Node in it, so there is no cluster to judge by")
+        return cluster
     if live:
         return read_live(settings.kubeconfig, settings.context, settings.list_page_size)
     raise InputError("no cluster to judge by: give --cluster SNAPSHOT, or --kubeconfig or --context for a live one")

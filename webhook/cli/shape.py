@@ -46,7 +46,7 @@ def faults(value: object, shape: Shape, path: str = "") -> Faults:
             name = key.removesuffix("!")
             where = f"{path}.{name}" if path else name
             if name != key and value.get(name) in (None, []):
-                yield UserError(where, "is missing.")
+                yield UserError(where, "This is missing.")
             yield from faults(value.get(name), below, where)
     elif isinstance(shape, list):
         if not isinstance(value, list):
@@ -99,7 +99,7 @@ def QUANTITY(value: object, path: str) -> Faults:  # noqa: N802
 
 def _is_not(words: str, value: object, path: str) -> UserError:
     shown = repr(value)
-    return UserError(path, f"must be {words}, not {shown if len(shown) < 60 else shown[:57] + '...'}.")
+    return UserError(path, f"This must be {words}, not {shown if len(shown) < 60 else shown[:57] + '...'}.")
 
 
 _REQUIREMENT = {"key": TEXT, "operator": TEXT, "values": [TEXT]}
