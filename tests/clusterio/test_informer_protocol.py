@@ -243,7 +243,7 @@ async def test_an_api_server_that_is_down_is_told_and_waited_for(unused_tcp_port
         client._credentials.configuration.host, address = f"http://127.0.0.1:{unused_tcp_port}", client.host
         task = asyncio.create_task(informer.run())
         await until(lambda: informer.status.phase is Phase.WAITING)
-        assert "ConnectorError" in informer.status.error
+        assert "Cannot connect" in informer.status.error
         client._credentials.configuration.host = address
         await informer.synced.wait()
         task.cancel()

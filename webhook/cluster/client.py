@@ -109,7 +109,7 @@ class Client:
             msg = f"GET {path}: nothing came for {silence:.0f} s"
             raise SilenceError(msg) from error
         except (aiohttp.ClientError, OSError) as error:
-            msg = f"GET {path}: the stream broke off: {error!r}"
+            msg = f"GET {path}: the stream broke off: {_in_words(error)}"
             raise UnreachableError(msg) from error
         finally:
             response.close()
@@ -127,7 +127,7 @@ class Client:
             text = await response.read()
             answer: Raw = loads(text)
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            msg = f"{method} {path}: the answer broke off: {error!r}"
+            msg = f"{method} {path}: the answer broke off: {_in_words(error)}"
             raise UnreachableError(msg) from error
         return answer
 
@@ -154,7 +154,7 @@ class Client:
         try:
             wrapped = await self._api.call_api(method, url, headers, body, _request_timeout=limits)
         except (aiohttp.ClientError, OSError) as error:  # asyncio.TimeoutError is an OSError since Python 3.11
-            msg = f"{method} {path}: {error!r}"
+            msg = f"{method} {path}: {_in_words(error)}"
             raise UnreachableError(msg) from error
         response: aiohttp.ClientResponse = wrapped.response
         if response.status >= 400:
@@ -182,6 +182,11 @@ async def _error_of(response: aiohttp.ClientResponse) -> APIError:
     except ValueError:  # a date, which API servers do not send
         retry_after = 0.0
     return APIError.from_status(status, response.status, retry_after)
+
+
+def _in_words(error: Exception) -> str:
+    """What an exception says; a timeout says nothing but its name."""
+    return str(error) or type(error).__name__
 
 
 def _keepalive_socket(address: tuple[Any, ...]) -> socket.socket:
