@@ -5,6 +5,8 @@ from enum import StrEnum
 from typing import Final
 
 from webhook.engine.tree import ROOT
+from webhook.model.intent import NUMAIntent
+from webhook.model.pod import Pod
 
 
 class Strategy(StrEnum):
@@ -30,6 +32,10 @@ class Constraint:
         """The level at which one domain has to hold all: the root if nothing is required."""
         return ROOT if self.required is None else self.required
 
+    def within(self, level: int) -> "Constraint":
+        """The same inside one domain of a level."""
+        return Constraint(max(self.bound, level), self.preferred)
+
     def levels(self) -> range:
         """The levels to look for one domain at, in order: preferred first, then coarser up to the bound."""
         finest = self.bound if self.preferred is None else self.preferred
@@ -46,3 +52,43 @@ class Segments:
 
     size: int
     constraint: Constraint
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One pod of a set."""
+
+    name: str
+    rank: int
+    """Its place in the order of the set: completion index, replica index, or place in the order of names."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodSet:
+    """Pods of one template. All names are unique in the group."""
+
+    name: str
+    pod: Pod
+    """What each of them asks for."""
+    intent: NUMAIntent
+    members: tuple[Member, ...]
+    """The pods to place, in order of rank."""
+    minimum: int
+    """How many of them the group cannot do without; the rest is placed as far as it fits."""
+    segments: Segments | None = None
+    running: tuple[tuple[int, str], ...] = ()
+    """(rank, node name) of members that run already."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroup:
+    """Pods that are placed together, or a part of them with a constraint of its own."""
+
+    name: str
+    constraint: Constraint = ANYWHERE
+    sets: tuple[PodSet, ...] = ()
+    subgroups: tuple["PodGroup", ...] = ()
+
+    def all_sets(self) -> tuple[PodSet, ...]:
+        """The sets of the group and of all groups below."""
+        return self.sets + tuple(podset for subgroup in self.subgroups for podset in subgroup.all_sets())

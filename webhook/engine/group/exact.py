@@ -1,0 +1,178 @@
+"""The exact search (webhook.engine.group.search) put to a group: its pieces, its nodes, its constraints.
+
+1. Every piece is one class of pods, or two: its whole segments, and the smaller last one.
+2. The front of a node: what fits on it as a whole, and, for classes bound to single NUMA nodes, into those together.
+   Nodes that are in the same state share theirs.
+3. Constraints become rules; running members pin them to where they run.
+4. Domains of the group's level are tried, the tightest first.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+
+from webhook.engine.arrays import UNLISTED, Amounts
+from webhook.engine.group.count import Count
+from webhook.engine.group.fronts import Budget, Front, Vector, both, common, packings, split
+from webhook.engine.group.pieces import Part, Piece
+from webhook.engine.group.search import InSegments, Rule, Search, Together
+from webhook.engine.group.seating import Row, joined, row_of
+from webhook.engine.group.stock import Stock, Taken
+from webhook.engine.tree import ROOT, Domain, TopologyTree
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Class:
+    piece: Piece
+    count: int
+    slots: Amounts
+    counted: Count
+
+
+def place_exactly(
+    stock: Stock, tree: TopologyTree, part: Part, full: bool, budget: Budget
+) -> tuple[Domain, list[tuple[Piece, Row]]] | None:
+    """A domain and seats for all pods (full) or the minimum of each piece; None if there is no place at all.
+
+    Raises TooMuchWork.
+    """
+    return _Exact(stock, tree, part, full, budget).run()
+
+
+def pinned(tree: TopologyTree, running: Amounts | None, level: int | None) -> int | None:
+    """The domain of a required level that running members hold the others to: that of most of them; None = free."""
+    if running is None or not level or not running.any():
+        return None
+    return int(tree.sums(level, running).argmax())
+
+
+class _Exact:
+    def __init__(self, stock: Stock, tree: TopologyTree, part: Part, full: bool, budget: Budget) -> None:
+        self._stock = stock
+        self._tree = tree
+        self._part = part
+        self._budget = budget
+        self._classes: list[_Class] = []
+        self._of_piece: dict[int, tuple[int, ...]] = {}
+        self._rules: list[Rule] = []
+        self._memo: dict[tuple[object, ...], tuple[Front, list[Front]]] = {}
+        for piece in part.all_pieces():
+            self._add(piece, len(piece.members) if full else piece.minimum)
+        self._constrain(part)
+        self._wanted: Vector = tuple(cls.count for cls in self._classes)
+
+    def run(self) -> tuple[Domain, list[tuple[Piece, Row]]] | None:
+        """The first domain that holds the group."""
+        search = Search(self._tree, lambda position: self._node(position)[0], self._wanted, self._rules, self._budget)
+        for domain in self._domains():
+            if search.holds(domain):
+                return domain, self._seats(search.nodes(domain))
+        return None
+
+    def _add(self, piece: Piece, count: int) -> None:
+        slots, counted = self._stock.slots(piece.kind)
+        first = len(self._classes)
+        level = None if piece.segments is None else piece.segments.constraint.required
+        size = 1 if piece.segments is None or level is None else piece.segments.size
+        whole, rest = divmod(count, size)
+        self._classes.append(_Class(piece, whole * size, slots, counted))
+        if level is not None and size > 1:
+            self._rules.append(InSegments(level, first, size))
+            if rest:
+                self._classes.append(_Class(piece, rest, slots, counted))
+                self._rules.append(Together(level, (first + 1,)))
+        self._of_piece[id(piece)] = tuple(range(first, len(self._classes)))
+        required = piece.constraint.required
+        if required is not None:
+            self._rules.append(
+                Together(required, self._of_piece[id(piece)], pinned(self._tree, piece.running, required))
+            )
+
+    def _constrain(self, part: Part) -> None:
+        required = part.constraint.required
+        if required is not None:
+            classes = tuple(index for piece in part.all_pieces() for index in self._of_piece[id(piece)])
+            self._rules.append(Together(required, classes, pinned(self._tree, part.running, required)))
+        for below in part.parts:
+            self._constrain(below)
+
+    def _domains(self) -> Iterator[Domain]:
+        """The domains that may hold the group, tightest first."""
+        level = self._part.constraint.bound
+        if level == ROOT:
+            yield Domain(ROOT, 0)
+            return
+        room = np.zeros(self._tree.size(level), dtype=np.int64)
+        possible = self._tree.real(level).copy()
+        for cls in self._classes:
+            here = self._tree.sums(level, cls.slots)
+            possible &= here >= cls.count
+            room += here
+        for number in np.argsort(room, kind="stable").tolist():
+            if possible[number]:
+                yield Domain(level, number)
+
+    def _node(self, position: int) -> tuple[Front, list[Front]]:
+        """The front of a node, and those of its NUMA nodes (none if no class is bound there)."""
+        limit = tuple(min(cls.count, int(cls.slots[position])) for cls in self._classes)
+        if not any(limit):
+            return [limit], []
+        node = int(self._tree.order[position])
+        view = self._stock.view
+        rows = sorted({row for cls in self._classes for row in cls.piece.kind.node})
+        free = tuple(int(view.node_free(row)[node]) for row in rows)
+        shares = [self._bound_share(cls, node) for cls in self._classes]
+        zone_rows = sorted({row for share in shares if share is not None for row in share})
+        planes = [view.free(row)[:, node].tolist() for row in zone_rows]
+        caps = [
+            None if cls.counted.zones is None or share is None else tuple(cls.counted.zones[:, node].tolist())
+            for cls, share in zip(self._classes, shares, strict=True)
+        ]
+        key = (limit, free, tuple(map(tuple, planes)), tuple(caps))
+        if key not in self._memo:
+            needs = [[cls.piece.kind.node.get(row, 0) for row in rows] for cls in self._classes]
+            front = packings(free, needs, limit, self._budget)
+            zones: list[Front] = []
+            if any(cap is not None for cap in caps):
+                # What no NUMA node lists is not aligned there.
+                listed = [index for index, plane in enumerate(planes) if max(plane) != UNLISTED]
+                zone_needs = [[(share or {}).get(zone_rows[index], 0) for index in listed] for share in shares]
+                for z in range(view.snapshot.z):
+                    here = tuple(
+                        most if cap is None else min(most, cap[z]) for most, cap in zip(limit, caps, strict=True)
+                    )
+                    zones.append(packings([planes[index][z] for index in listed], zone_needs, here, self._budget))
+                together = reduce(lambda one, other: both(one, other, limit, self._budget), zones)
+                front = common(front, together)
+            self._memo[key] = front, zones
+        return self._memo[key]
+
+    def _bound_share(self, cls: _Class, node: int) -> dict[int, int] | None:
+        """What a pod of the class takes of one NUMA node; None if it is not bound to one there."""
+        for bound in cls.counted.parts.bound:
+            if bound.where[node]:
+                return {row: amount for row, amount in bound.share.amounts.items() if amount > 0}
+        return None
+
+    def _seats(self, nodes: dict[int, Vector]) -> list[tuple[Piece, Row]]:
+        """Rows of seats, piece by piece; of a piece in segments the smaller last one comes last."""
+        z = self._stock.view.snapshot.z
+        positions = sorted(nodes)
+        zones = np.zeros((len(self._classes), len(positions), z + 1), dtype=np.int64)
+        for at, position in enumerate(positions):
+            target = nodes[position]
+            _, fronts = self._node(position)
+            shares = split(fronts, target, self._budget) if fronts else None
+            for index, wanted in enumerate(target):
+                bound = self._bound_share(self._classes[index], int(self._tree.order[position]))
+                if bound is not None and shares is not None:
+                    zones[index, at, :z] = [share[index] for share in shares]
+                else:
+                    zones[index, at, z] = wanted
+        of_nodes = self._tree.order[positions].astype(np.int64)
+        rows = [row_of(Taken(of_nodes, zones[index]), None) for index in range(len(self._classes))]
+        return [
+            (piece, joined([rows[index] for index in self._of_piece[id(piece)]])) for piece in self._part.all_pieces()
+        ]

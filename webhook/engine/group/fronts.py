@@ -1,0 +1,104 @@
+"""What a place can hold of several kinds of pods at once: the maximal vectors of counts, exact.
+
+A place that holds a vector holds every smaller one, so the maximal ones, its front, say all. Two places together hold
+the sums of what each holds. With one kind a front is one number, and all this is plain addition.
+"""
+
+from collections.abc import Iterable, Sequence
+
+Vector = tuple[int, ...]
+Front = list[Vector]
+
+
+class TooMuchWork(Exception):  # noqa: N818 - an outcome that callers expect, not a fault
+    """The search would take longer than it is allowed to."""
+
+
+class Budget:
+    """Work that a search may still do, in sums of two vectors."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, sums: int) -> None:
+        self.left = sums
+
+    def spend(self, sums: int) -> None:
+        """Count work before it is done; raises TooMuchWork if it is too much."""
+        self.left -= sums
+        if self.left < 0:
+            raise TooMuchWork
+
+
+def maximal(vectors: Iterable[Vector]) -> Front:
+    """The vectors that no other one covers, largest first."""
+    front: Front = []
+    for vector in sorted(set(vectors), reverse=True):
+        if not any(covers(larger, vector) for larger in front):
+            front.append(vector)
+    return front
+
+
+def covers(larger: Vector, smaller: Vector) -> bool:
+    """Whether a place that holds `larger` holds `smaller`."""
+    return all(have >= need for have, need in zip(larger, smaller, strict=True))
+
+
+def both(one: Front, other: Front, limit: Vector, budget: Budget) -> Front:
+    """The front of two places together; nobody needs more than `limit`."""
+    if one == [limit] or other == [limit]:
+        return [limit]
+    budget.spend(len(one) * len(other))
+    return maximal(
+        tuple(min(a + b, most) for a, b, most in zip(left, right, limit, strict=True))
+        for left in one
+        for right in other
+    )
+
+
+def common(one: Front, other: Front) -> Front:
+    """The front of what both places allow."""
+    return maximal(tuple(map(min, left, right)) for left in one for right in other)
+
+
+def packings(free: Sequence[int], needs: Sequence[Sequence[int]], limit: Vector, budget: Budget) -> Front:
+    """The front of one space. free: amount per resource; needs: amounts per kind; limit: most pods of each kind."""
+    if not limit:
+        return [()]
+    most = min((have // need for have, need in zip(free, needs[0], strict=True) if need > 0), default=limit[0])
+    most = max(min(most, limit[0]), 0)
+    if len(limit) == 1:
+        return [(most,)]
+    vectors = []
+    # What takes nothing of this space leaves it to the others as it is.
+    fewest = 0 if any(needs[0]) else most
+    for count in range(most, fewest - 1, -1):
+        left = [have - count * need for have, need in zip(free, needs[0], strict=True)]
+        rest = packings(left, needs[1:], limit[1:], budget)
+        budget.spend(len(rest))
+        vectors += [(count, *vector) for vector in rest]
+    return maximal(vectors)
+
+
+def split(fronts: Sequence[Front], target: Vector, budget: Budget) -> list[Vector] | None:
+    """How much of `target` each of these places takes, at most what it holds; None if they cannot hold it together."""
+    zero = (0,) * len(target)
+    reached: list[Front] = [[zero]]
+    for front in fronts:
+        reached.append(both(reached[-1], front, target, budget))
+    shares: list[Vector] = []
+    for before, front in zip(reversed(reached[:-1]), reversed(fronts), strict=True):
+        share = _share(before, front, target)
+        if share is None:
+            return None
+        shares.append(share)
+        target = tuple(need - have for need, have in zip(target, share, strict=True))
+    return shares[::-1]
+
+
+def _share(before: Front, front: Front, target: Vector) -> Vector | None:
+    """What the last place takes so that those before it hold the rest; as little as can be."""
+    for earlier in before:
+        missing = tuple(max(need - have, 0) for need, have in zip(target, earlier, strict=True))
+        if any(covers(vector, missing) for vector in front):
+            return missing
+    return None

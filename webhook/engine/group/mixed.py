@@ -1,0 +1,213 @@
+"""The place of a group of several kinds of pods, or with constraints of its parts.
+
+1. Greedy, for all pods: the domains of the group's levels that have room for each kind by itself, preferred level
+   first, tightest first. In each: parts with constraints of their own (the finest first), then pieces (the largest pods
+   first), each by webhook.engine.group.equal, each from what the ones before left.
+2. Exact, for all pods, at the required level, where greedy found nothing.
+3. The same for the minimum of elastic groups; then as many of the others as fit beside.
+
+Steps 2 and 3 are bounded: beyond the bound the answer is "not found", and it says so.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from webhook.engine.arrays import Amounts
+from webhook.engine.group.equal import EqualPods, place_equal
+from webhook.engine.group.exact import pinned, place_exactly
+from webhook.engine.group.fronts import Budget, TooMuchWork
+from webhook.engine.group.pieces import Part, Piece
+from webhook.engine.group.seating import Row, row_of
+from webhook.engine.group.spec import ANYWHERE, Constraint, Strategy
+from webhook.engine.group.stock import Caps, Stock
+from webhook.engine.tree import Domain, TopologyTree
+from webhook.engine.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How long to search."""
+
+    domains: int = 8
+    """Domains of a level that greedy tries."""
+    sums: int = 400_000
+    """Sums of vectors in the exact search; a sum takes about a microsecond."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """Seats for the pieces of a group, within a domain."""
+
+    domain: Domain
+    rows: Sequence[tuple[tuple[Piece, ...], Row]]
+    """Seats, shared by equal pieces."""
+
+
+def place_mixed(
+    view: View, tree: TopologyTree, part: Part, caps: Caps, strategy: Strategy, effort: Effort
+) -> tuple[Found | None, bool]:
+    """Seats, and whether "no seats" is certain."""
+    certain = True
+    elastic = any(piece.minimum < len(piece.members) for piece in part.all_pieces())
+    for full in (True, False) if elastic else (True,):
+        greedy = _Greedy(view, tree, caps, strategy, effort, full)
+        domain = greedy.part(part, Domain(0, 0), None)
+        if domain is None:
+            try:
+                exact = place_exactly(Stock(view, tree, caps), tree, part, full, Budget(effort.sums))
+            except TooMuchWork:
+                certain = False
+                continue
+            if exact is None:
+                continue
+            domain = exact[0]
+            greedy.adopt(exact[1])
+        if not full:
+            greedy.add_extras(part, [])
+        return Found(domain, [((piece,), row) for piece, row in greedy.rows]), True
+    return None, certain
+
+
+class _Greedy:
+    """Pieces placed one after the other."""
+
+    def __init__(
+        self, view: View, tree: TopologyTree, caps: Caps, strategy: Strategy, effort: Effort, full: bool
+    ) -> None:
+        self.rows: list[tuple[Piece, Row]] = []
+        self._tree = tree
+        self._stock = Stock(view, tree, caps)
+        self._strategy = strategy
+        self._effort = effort
+        self._full = full
+
+    def part(self, part: Part, within: Domain, preferred: int | None) -> Domain | None:
+        """Place a part; the domain that holds it, None if that failed."""
+        preferred = part.constraint.preferred or preferred
+        levels = part.constraint.within(within.level).levels()
+        if not part.parts and len(part.pieces) == 1 and part.pieces[0].constraint is ANYWHERE:
+            return self._piece(part.pieces[0], part.constraint, within, preferred)
+        for level in levels:
+            for domain in self._candidates(part, level, within)[: self._effort.domains]:
+                saved = self._stock.save(), len(self.rows)
+                if self._fill(part, domain, preferred):
+                    return domain
+                self._stock.restore(saved[0])
+                del self.rows[saved[1] :]
+        return None
+
+    def adopt(self, rows: Sequence[tuple[Piece, Row]]) -> None:
+        """Take over seats that were found otherwise."""
+        for piece, row in rows:
+            self.rows.append((piece, row))
+            _, counted = self._stock.slots(piece.kind)
+            self._stock.take(piece.kind, counted, row.taken(self._stock.view.snapshot.z))
+
+    def add_extras(self, part: Part, bounds: list[tuple[int, Part]]) -> None:
+        """Seats for pods beyond the minimum, beside those that are placed."""
+        if part.constraint.required is not None:
+            bounds = [*bounds, (part.constraint.required, part)]
+        for below in part.parts:
+            self.add_extras(below, bounds)
+        for piece in part.pieces:
+            self._extend(piece, part, bounds)
+
+    def _extend(self, piece: Piece, part: Part, bounds: Sequence[tuple[int, Part]]) -> None:
+        placed = sum(len(row.nodes) for of, row in self.rows if of is piece)
+        missing = len(piece.members) - placed
+        if not missing or (piece.segments is not None and placed % piece.segments.size):
+            return
+        slots, counted = self._stock.slots(piece.kind)
+        for level, owner in bounds:
+            beside = self._positions_of(owner.all_pieces())
+            if beside is not None:
+                held_to = int(self._tree.sums(level, beside).argmax())
+                slots = _only(slots, self._tree.span(Domain(level, held_to)))
+        pods = EqualPods(
+            count=missing,
+            minimum=1,
+            constraint=Constraint(max((level for level, _ in bounds), default=None), None),
+            segments=piece.segments,
+            strategy=self._strategy,
+            members=self._positions_of((piece,)),
+        )
+        plan = place_equal(self._tree, slots, pods)
+        if plan is None:
+            return
+        taken = self._stock.seat(counted, plan.nodes)
+        self._stock.take(piece.kind, counted, taken)
+        self.rows.append((piece, row_of(taken, None)))
+
+    def _positions_of(self, pieces: Sequence[Piece]) -> Amounts | None:
+        """int64 [position]: pods placed so far of these pieces; None = none."""
+        nodes = [row.nodes for piece, row in self.rows if any(piece is other for other in pieces) and len(row.nodes)]
+        if not nodes:
+            return None
+        return np.bincount(self._tree.positions()[np.concatenate(nodes)], minlength=self._tree.n)
+
+    def _candidates(self, part: Part, level: int, within: Domain) -> list[Domain]:
+        """Domains of a level with room for each kind by itself, best first."""
+        needed: dict[int, int] = {}
+        kinds = {}
+        for piece in part.all_pieces():
+            kinds[id(piece.kind)] = piece.kind
+            needed[id(piece.kind)] = needed.get(id(piece.kind), 0) + self._wanted(piece)
+        possible = np.zeros(self._tree.size(level), dtype=np.bool_)
+        possible[self._tree.under(within, level)] = True
+        possible &= self._tree.real(level)
+        held_to = pinned(self._tree, part.running, part.constraint.required)
+        if held_to is not None and part.constraint.required is not None:
+            inside = self._tree.under(Domain(part.constraint.required, held_to), level)
+            possible[: inside.start] = False
+            possible[inside.stop :] = False
+        room = np.zeros(len(possible), dtype=np.int64)
+        for key, kind in kinds.items():
+            here = self._tree.sums(level, self._stock.slots(kind)[0])
+            possible &= here >= needed[key]
+            room += here
+        keys = [room if self._strategy is Strategy.BIN_PACK else -room]
+        if part.running is not None:
+            keys.append(-self._tree.sums(level, part.running))
+        return [Domain(level, number) for number in np.lexsort(keys).tolist() if possible[number]]
+
+    def _fill(self, part: Part, domain: Domain, preferred: int | None) -> bool:
+        for below in sorted(part.parts, key=lambda below: -below.constraint.bound):
+            if self.part(below, domain, preferred) is None:
+                return False
+        pieces = sorted(part.pieces, key=lambda piece: -max(piece.kind.node.values()))
+        return all(self._piece(piece, piece.constraint, domain, preferred) is not None for piece in pieces)
+
+    def _piece(self, piece: Piece, constraint: Constraint, within: Domain, preferred: int | None) -> Domain | None:
+        count = self._wanted(piece)
+        if not count:
+            return within
+        slots, counted = self._stock.slots(piece.kind)
+        bound = max(constraint.bound, within.level)
+        pods = EqualPods(
+            count=count,
+            minimum=count,
+            constraint=Constraint(bound, max(preferred, bound) if preferred is not None else None),
+            segments=piece.segments,
+            strategy=self._strategy,
+            members=piece.running,
+        )
+        plan = place_equal(self._tree, _only(slots, self._tree.span(within)), pods)
+        if plan is None:
+            return None
+        taken = self._stock.seat(counted, plan.nodes)
+        self._stock.take(piece.kind, counted, taken)
+        last = None if plan.tail is None else self._tree.order[plan.tail].astype(np.int64)
+        self.rows.append((piece, row_of(taken, last)))
+        return plan.domain
+
+    def _wanted(self, piece: Piece) -> int:
+        return len(piece.members) if self._full else piece.minimum
+
+
+def _only(slots: Amounts, span: slice) -> Amounts:
+    """The same slots within a span of positions, none elsewhere."""
+    inside = np.zeros_like(slots)
+    inside[span] = slots[span]
+    return inside

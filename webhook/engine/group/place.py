@@ -1,0 +1,131 @@
+"""The place of a pod group, from what is free to a node and NUMA node for every pod.
+
+1. The group in pieces: pods of one kind under the same constraints (webhook.engine.group.pieces).
+2. One kind without constraints of parts: exact by sums alone (webhook.engine.group.equal).
+3. Else piece by piece, larger ones first; where that fails, an exact search (webhook.engine.group.mixed).
+4. Nodes whose admission is only known by trying rehearse what they were given. What they refuse is noted as the most
+   they take, and the group is placed again: counts only ever shrink, so this ends.
+5. Seats in order of rank; or, if there is no place, what is missing at each level (webhook.engine.group.shortfall).
+"""
+
+import numpy as np
+
+from webhook.engine.arrays import Bools
+from webhook.engine.group.equal import EqualPods, place_equal
+from webhook.engine.group.kind import Kind, parts
+from webhook.engine.group.mixed import Effort, Found, place_mixed
+from webhook.engine.group.pieces import Part, cut
+from webhook.engine.group.rehearsal import rehearse
+from webhook.engine.group.result import GroupPlacement
+from webhook.engine.group.seating import Row, by_set, row_of, shared_out
+from webhook.engine.group.shortfall import shortfalls
+from webhook.engine.group.spec import ANYWHERE, PodGroup, Strategy
+from webhook.engine.group.stock import Caps, Stock
+from webhook.engine.tree import ROOT, Domain, TopologyTree
+from webhook.engine.view import View
+
+DEFAULT_EFFORT = Effort()
+
+
+def place_group(
+    view: View,
+    tree: TopologyTree,
+    group: PodGroup,
+    strategy: Strategy = Strategy.BIN_PACK,
+    effort: Effort = DEFAULT_EFFORT,
+) -> GroupPlacement:
+    """The placement of a group on the nodes of the view, which the tree is of."""
+    part = cut(view, tree, group)
+    caps = Caps()
+    pieces = part.all_pieces()
+    if not any(piece.members for piece in pieces):
+        return GroupPlacement(group.name, view, tree, True, Domain(ROOT, 0), (), ())
+    while True:
+        if _of_one_kind(part):
+            found, certain = _place_equal(view, tree, part, caps, strategy), True
+        else:
+            found, certain = place_mixed(view, tree, part, caps, strategy, effort)
+        if found is None:
+            why = shortfalls(view, tree, part, caps)
+            # In company a kind may be capped lower than it would have to be.
+            certain = certain and (not caps or _of_one_kind(part))
+            return GroupPlacement(group.name, view, tree, False, None, (), why, certain)
+        if _admitted(view, found, caps):
+            seats = [seats for pieces, row in found.rows for seats in shared_out(pieces, row)]
+            return GroupPlacement(group.name, view, tree, True, found.domain, by_set(seats), ())
+
+
+def _of_one_kind(part: Part) -> bool:
+    """Whether sums alone decide: equal pods, one constraint for all of them."""
+    pieces = part.all_pieces()
+    return (
+        all(piece.kind is pieces[0].kind and piece.constraint is ANYWHERE for piece in pieces)
+        and (len(pieces) == 1 or all(piece.segments is None for piece in pieces))
+        and all(below.constraint == ANYWHERE for below in _below(part))
+    )
+
+
+def _below(part: Part) -> list[Part]:
+    return [each for below in part.parts for each in (below, *_below(below))]
+
+
+def _place_equal(view: View, tree: TopologyTree, part: Part, caps: Caps, strategy: Strategy) -> Found | None:
+    pieces = part.all_pieces()
+    stock = Stock(view, tree, caps)
+    slots, counted = stock.slots(pieces[0].kind)
+    pods = EqualPods(
+        count=sum(len(piece.members) for piece in pieces),
+        minimum=sum(piece.minimum for piece in pieces),
+        constraint=part.constraint,
+        segments=pieces[0].segments,
+        strategy=strategy,
+        members=part.running,
+    )
+    plan = place_equal(tree, slots, pods)
+    if plan is None:
+        return None
+    last = None if plan.tail is None else tree.order[plan.tail].astype(np.int64)
+    return Found(plan.domain, [(pieces, row_of(stock.seat(counted, plan.nodes), last))])
+
+
+def _admitted(view: View, found: Found, caps: Caps) -> bool:
+    """Whether every node admits what it was given, as far as that is open; what one refuses goes to the caps.
+
+    Rehearsed pods get the NUMA nodes that they got in the rehearsal.
+    """
+    kinds = {id(pieces[0].kind): pieces[0].kind for pieces, _ in found.rows}
+    open_to = {key: parts(view, kind).open for key, kind in kinds.items()}
+    if all(where is None for where in open_to.values()):
+        return True
+    seats: dict[int, list[tuple[Kind, Row, int]]] = {}
+    for pieces, row in found.rows:
+        for at, node in enumerate(row.nodes.tolist()):
+            seats.setdefault(node, []).append((pieces[0].kind, row, at))
+    asked = {
+        node: taken
+        for node, taken in seats.items()
+        if any((where := open_to[id(kind)]) is not None and where[node] for kind, _, _ in taken)
+    }
+    admitted = rehearse(view, {node: [kind for kind, _, _ in taken] for node, taken in asked.items()})
+    refused = False
+    for node, taken in asked.items():
+        for (_, row, at), pod in zip(taken, admitted[node], strict=False):
+            row.masks[at] = pod.mask
+        if len(admitted[node]) < len(taken):
+            refused = True
+            _cap(caps, node, [kind for kind, _, _ in taken], len(admitted[node]), open_to)
+    return not refused
+
+
+def _cap(caps: Caps, node: int, kinds: list[Kind], admitted: int, open_to: dict[int, Bools | None]) -> None:
+    """Note what a node refused: of the kind that was refused it takes as many as it admitted.
+
+    Where that kind is counted exactly, another one took more than was thought: one less of that.
+    """
+    blamed = kinds[admitted]
+    most = sum(kind is blamed for kind in kinds[:admitted])
+    where = open_to[id(blamed)]
+    if where is None or not where[node]:
+        blamed = next(kind for kind in kinds if (at := open_to[id(kind)]) is not None and at[node])
+        most = sum(kind is blamed for kind in kinds) - 1
+    caps[id(blamed), node] = most

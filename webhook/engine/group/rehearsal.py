@@ -1,0 +1,129 @@
+"""Admitting pods one after the other on copies of a few nodes: exact where counting by division is not.
+
+1. The nodes are copied out of the view into a small one that may be written to. Nodes in the same state are one copy.
+2. Round by round each copy admits the next pod of its sequence, as webhook.engine.kubelet predicts, and what that takes
+   is taken off. A copy that refuses drops out.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import count
+
+import numpy as np
+
+from webhook.engine.group.kind import Kind
+from webhook.engine.koordinator import intrudes, shut_out
+from webhook.engine.kubelet import predict
+from webhook.engine.snapshot import Snapshot
+from webhook.engine.view import View
+from webhook.model.policy import Exclusive, NUMAPolicy
+
+# Fields of a snapshot without an axis of nodes, or that no kubelet looks at.
+_NOT_OF_NODES = {"generation", "names", "index", "order", "resources", "taint_sets", "labels", "changes"}
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """A pod that a node admitted."""
+
+    mask: int
+    """Bit per position of a NUMA node that it uses; 0 = it is not bound to any."""
+
+
+def rehearse(view: View, sequences: dict[int, Sequence[Kind]]) -> dict[int, tuple[Admitted, ...]]:
+    """How far each node (by n) gets with its sequence of pods: those admitted before the first that is not."""
+    stages: dict[tuple[bytes, tuple[int, ...]], int] = {}
+    stage_of = {
+        node: stages.setdefault((_state(view, node), tuple(map(id, sequence))), node)
+        for node, sequence in sequences.items()
+    }
+    leaders = sorted(stages.values())
+    admitted = dict(zip(leaders, _run(view, leaders, [sequences[node] for node in leaders]), strict=True))
+    return {node: admitted[leader] for node, leader in stage_of.items()}
+
+
+def _state(view: View, node: int) -> bytes:
+    """Everything that decides what a node admits."""
+    snapshot = view.snapshot
+    rows = range(len(snapshot.available))
+    parts = [getattr(snapshot, name)[..., node].tobytes() for name in _STATE]
+    parts += [view.free(row)[:, node].tobytes() + view.node_free(row)[node].tobytes() for row in rows]
+    parts += [view.single_residents[:, node].tobytes(), view.multi_residents[:, node].tobytes()]
+    return b"".join(parts)
+
+
+def _run(view: View, nodes: list[int], sequences: list[Sequence[Kind]]) -> list[tuple[Admitted, ...]]:
+    admitted: list[list[Admitted]] = [[] for _ in nodes]
+    stage = View(_copied(view, nodes))
+    active = [at for at, sequence in enumerate(sequences) if sequence]
+    for turn in count():
+        if not active:
+            break
+        kinds = {id(sequences[at][turn]): sequences[at][turn] for at in active}
+        for kind in kinds.values():
+            asking = [at for at in active if sequences[at][turn] is kind]
+            for at, pod in zip(asking, _admit(stage, kind, asking), strict=True):
+                if pod is not None:
+                    admitted[at].append(pod)
+        active = [at for at in active if len(admitted[at]) == turn + 1 < len(sequences[at])]
+    return list(map(tuple, admitted))
+
+
+def _admit(stage: View, kind: Kind, nodes: list[int]) -> list[Admitted | None]:
+    """One pod of a kind on each of these nodes of the stage; None where it is refused."""
+    request = kind.request
+    fit = predict(stage, request)
+    fits = fit.fits.copy()
+    shut = shut_out(stage, request) if request.exclusive is Exclusive.REQUIRED else None
+    if shut is not None:
+        fits &= ~intrudes(shut, request, fit.mask)
+    for row, amount in kind.node.items():
+        fits &= stage.node_free(row) >= amount
+    # All are read before anything is taken: an allocation is worked out from the stage as it is.
+    allocations = {node: fit.allocation(node) for node in nodes if fits[node]}
+    for node, allocation in allocations.items():
+        _take(stage.snapshot, node, kind, int(fit.mask[node]))
+        ids = stage.snapshot.zone_ids[:, node].tolist()
+        for numa_id, amounts in allocation:
+            for resource, amount in amounts.items():
+                stage.snapshot.available[stage.snapshot.resources.find(resource), ids.index(numa_id), node] -= amount
+    return [Admitted(int(fit.mask[node])) if fits[node] else None for node in nodes]
+
+
+def _take(snapshot: Snapshot, node: int, kind: Kind, mask: int) -> None:
+    for row, amount in kind.node.items():
+        snapshot.node_free[row, node] -= amount
+    positions = [z for z in range(snapshot.z) if mask >> z & 1]
+    if kind.request.policy is NUMAPolicy.SINGLE_NUMA_NODE:
+        snapshot.single_residents[positions, node] += 1
+    elif len(positions) > 1:
+        snapshot.multi_residents[positions, node] += 1
+
+
+def _copied(view: View, nodes: list[int]) -> Snapshot:
+    """A snapshot of these nodes only, reservations taken off, that may be written to."""
+    snapshot = view.snapshot
+    rows = range(len(snapshot.available))
+    copies = {name: getattr(snapshot, name)[..., nodes] for name in _OF_NODES}
+    copies["available"] = np.stack([view.free(row)[:, nodes] for row in rows])
+    copies["node_free"] = np.stack([view.node_free(row)[nodes] for row in rows])
+    copies["single_residents"] = view.single_residents[:, nodes].copy()
+    copies["multi_residents"] = view.multi_residents[:, nodes].copy()
+    names = [snapshot.names[node] for node in nodes]
+    return replace(snapshot, names=names, index={}, order=np.argsort(names).astype(np.int32), **copies)
+
+
+_OF_NODES = [field.name for field in fields(Snapshot) if field.name not in _NOT_OF_NODES]
+_STATE = [
+    "capacity",
+    "zone_allocatable",
+    "zone_ids",
+    "distances",
+    "policy",
+    "scope",
+    "max_numa_nodes",
+    "prefer_closest",
+    "has_topology",
+    "total",
+    "allocatable",
+]
