@@ -111,7 +111,8 @@ async def from_kubeconfig(paths: str, context: str | None) -> Credentials:
         loader = KubeConfigLoader(config_dict=merged.config, active_context=context, config_base_path=None)
         await loader.load_and_set(configuration)
         user = _user_of(merged, loader)
-    except (ConfigException, OSError, yaml.YAMLError) as error:
+    except (ConfigException, OSError, yaml.YAMLError, TypeError, LookupError, AttributeError, ValueError) as error:
+        # The last four: the client's loader takes much of a kubeconfig's structure for granted.
         msg = f"The kubeconfig {paths} cannot be used: {error}"
         raise ConnectionSettingsError(msg) from error
     source = f"kubeconfig {paths}, context {loader.current_context['name']}"
