@@ -61,10 +61,10 @@ def test_a_pod_is_held_to_the_nodes_where_one_numa_node_holds_it() -> None:
     ]
 
 
-def test_the_placement_is_written_down_in_one_line() -> None:
+def test_the_placement_is_written_down_with_a_clause_a_line() -> None:
     raw = pod(cpu="8")
     steering = steer(raw, CLUSTER, Rules())
-    assert steering.message == _annotation(raw, steering)
+    assert _annotation(raw, steering).splitlines() == steering.message.split("; ")
     assert steering.message.startswith("SingleNUMANode: 2 of 5 nodes fit; best b (score ")
     assert steering.message.endswith(
         "; excluded: 1 no NUMA topology known, 1 NUMA policy mismatch, 1 no single NUMA node with 8 cpu, 1Gi memory"
@@ -152,7 +152,7 @@ def test_a_pod_that_fits_nowhere_now_waits_for_the_nodes_that_could_take_it() ->
     steering = steer(raw, CLUSTER, Rules())
     assert steering.verdict is Verdict.WAIT
     assert _allowed_nodes(raw, steering) == {"a", "b", "c"}
-    assert steering.message == _annotation(raw, steering)
+    assert _annotation(raw, steering).splitlines() == steering.message.split("; ")
     assert steering.message.startswith(
         "SingleNUMANode: none of 5 nodes fits now; 3 nodes could take it once other pods leave; excluded: 3 no single "
     )

@@ -49,7 +49,9 @@ def test_json_has_the_decision_the_reasons_and_the_mutated_object(review: Review
         "PolicyMismatch": 1,
         "NoSingleNUMANode": 1,
     }
-    assert entry["mutated"]["metadata"]["annotations"]["topology-webhook.dev/placement"] == entry["message"]
+    assert entry["mutated"]["metadata"]["annotations"]["topology-webhook.dev/placement"].splitlines() == entry[
+        "message"
+    ].split("; ")
     assert required_terms(entry["mutated"]) is not None
 
 

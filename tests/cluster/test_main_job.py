@@ -83,9 +83,11 @@ def test_describe_shows_what_was_decided_and_why(cluster: ControlPlane, namespac
     create(cluster, namespace, pod("described"))
     node_of(cluster, "described", namespace)
     described = cluster.kubectl("describe", "pod", "described", "--namespace", namespace)
-    _, placement = described.split(f"{PLACEMENT}:", 1)  # kubectl breaks the line behind the key of a long annotation
-    assert placement.lstrip().startswith("SingleNUMANode: 2 of 6 nodes fit; best node-b")
-    assert "1 no single NUMA node with 8 cpu, 16Gi memory" in placement
+    _, _, placement = described.partition(f"{PLACEMENT}:")
+    lines = [line.strip() for line in placement.splitlines()[1:5]]
+    assert lines[0] == "SingleNUMANode: 2 of 6 nodes fit"
+    assert lines[1].startswith("best node-b (score ")
+    assert " ".join(lines[2:4]).endswith("1 no single NUMA node with 8 cpu, 16Gi memory")
 
 
 @pytest.mark.usefixtures("webhook")
