@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from webhook.engine.arrays import Amounts, Bools
-from webhook.engine.kubelet_pools import UNASSIGNED, UNKNOWN_GROUP, Pool
-from webhook.engine.masks import members, subset_sums, subsets_of, widths
+from webhook.engine.kubelet_pools import Pool
+from webhook.engine.masks import subset_sums, subsets_of, widths
 from webhook.engine.merge import Hints
 
 
@@ -97,57 +97,6 @@ def memory_masks(pools: Mapping[int, Pool], requested: Mapping[int, int], groups
             free[mask] += reusable
         found &= free >= amount
     return MemoryMasks(found, narrowest)
-
-
-def masks_by_groups(groups: npt.NDArray[np.int64], may_be_group: Bools) -> Bools:
-    """bool [M, n]: masks that keep single-node and multi-node allocations of memory apart.
-
-    groups: int64 [z, n], the mask of the memory group each NUMA node is in. may_be_group: bool [M, n], whether a
-    group whose members are unknown may be this mask.
-    """
-    z, n = groups.shape
-    masks = np.arange(1 << z)[:, None]
-    allowed = np.ones((1 << z, n), dtype=np.bool_)
-    for position in range(z):
-        group = groups[position]
-        joins = (group == UNASSIGNED) | (group == masks) | (group == UNKNOWN_GROUP) & may_be_group
-        allowed &= joins | ~members(z)[:, position, None]
-    for position in range(z):
-        alone = 1 << position
-        allowed[alone] = (groups[position] == alone) | (groups[position] <= UNASSIGNED)
-    return allowed
-
-
-def groups_needing_their_width(pools: Sequence[Pool]) -> Bools:
-    """bool [M, n]: whether what is in use in a mask would not have fitted a narrower one.
-
-    Where only preferred hints are admitted, a group exists only if this holds: each of its pods asked for more than
-    any narrower mask has. Pools: every kind of memory of the node. Where kinds are spread over the NUMA nodes in
-    different proportions the question is left open (True).
-    """
-    z, n = pools[0].capacity.shape
-    width = widths(z)
-    needed = np.zeros((1 << z, n), dtype=np.bool_)
-    ranks = []
-    for pool in pools:
-        most = np.zeros((z + 1, n), dtype=np.int64)
-        np.cumsum(-np.sort(-pool.capacity, axis=0), axis=0, out=most[1:])
-        in_use = subset_sums(np.maximum(pool.capacity - pool.free, 0))
-        needed |= in_use > most[np.maximum(width - 1, 0)]
-        ranks.append(pool.capacity)
-    return needed | _differently_spread(ranks)
-
-
-def _differently_spread(capacities: Sequence[Amounts]) -> Bools:
-    """bool [n]: some NUMA node has more of one kind and less of another than some other NUMA node."""
-    z, n = capacities[0].shape
-    different = np.zeros(n, dtype=np.bool_)
-    for left in range(z):
-        for right in range(left):
-            more = [capacity[left] > capacity[right] for capacity in capacities]
-            less = [capacity[left] < capacity[right] for capacity in capacities]
-            different |= np.logical_or.reduce(more) & np.logical_or.reduce(less)
-    return different
 
 
 def narrowest_width(wanted: Sequence[tuple[Amounts, int]]) -> npt.NDArray[np.int64]:

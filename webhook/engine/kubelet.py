@@ -201,15 +201,17 @@ class _Prediction:
         """bool [n]: there are enough pieces of what is not bound to NUMA nodes, wherever they are."""
         view, nodes = self._view, part.nodes
         enough = np.ones(len(nodes), dtype=np.bool_)
-        unbound = {**demand.pod.cpu, **demand.pod.devices} if part.policy is NUMAPolicy.NONE else demand.pod.devices
-        for row, amount in unbound.items():
-            free = view.free(row)[:, nodes]
-            listed = (free > UNLISTED).any(axis=0)
+        for row, amount in demand.pod.devices.items():
+            # Also where NUMA nodes list them: a device near two of them is counted by both.
             named = view.snapshot.allocatable[row][nodes] > UNLISTED
-            enough &= listed | ~named | (view.node_free(row)[nodes] >= amount)
-            if part.policy is NUMAPolicy.NONE:
-                total = np.maximum(free, 0).sum(axis=0) + self._elsewhere(row, nodes)
-                enough &= ~listed | (total >= amount)
+            enough &= ~named | (view.node_free(row)[nodes] >= amount)
+        if part.policy is NUMAPolicy.NONE:
+            for row, amount in {**demand.pod.cpu, **demand.pod.devices}.items():
+                free = view.free(row)[:, nodes]
+                total = np.maximum(free, 0).sum(axis=0)
+                if row in demand.pod.devices:
+                    total += self._elsewhere(row, nodes)
+                enough &= (free == UNLISTED).all(axis=0) | (total >= amount)
         return enough
 
     def _elsewhere(self, row: int, nodes: Nodes) -> npt.NDArray[np.int64]:
@@ -246,16 +248,39 @@ class _Prediction:
         for start in range(0, n, size):
             batch = slice(start, start + size)
             here = part.at(np.arange(n)[batch])
-            admission = Admission(self._machines(here), demand)
-            admission.run()
-            failed = admission.reason == Reason.FITS
-            failed &= ~self._totals_suffice(here, demand)
-            admission.reason[failed] = Reason.ALLOCATION_FAILS
-            reason[batch] = admission.reason
-            fits = admission.reason == Reason.FITS
+            reason[batch], used = self._admitted(here, demand)
             if part.policy is not NUMAPolicy.NONE:
-                mask[batch] = np.where(fits, admission.mask, 0)
+                mask[batch] = used
         return reason, mask
+
+    def _admitted(self, part: _Part, demand: Demand) -> tuple[Bytes, npt.NDArray[np.int64]]:
+        admission = Admission(self._machines(part), demand)
+        admission.run()
+        reason = admission.reason
+        doubtful = np.flatnonzero((reason != Reason.FITS) & admission.doubt)
+        if len(doubtful):
+            spared = doubtful[self._may_be_admitted(part.at(doubtful), demand)]
+            reason[spared] = Reason.FITS
+        reason[(reason == Reason.FITS) & ~self._totals_suffice(part, demand)] = Reason.ALLOCATION_FAILS
+        return reason, np.where(reason == Reason.FITS, admission.mask, 0)
+
+    def _may_be_admitted(self, part: _Part, demand: Demand) -> Bools:
+        """Whether nodes (bool [n]) that refuse as far as can be seen may admit as far as cannot.
+
+        What no state could change: there must be enough in total, and with policy restricted each container by itself,
+        or the pod with scope "pod", must have a preferred hint now.
+        """
+        machines = self._machines(part)
+        possible = np.ones(len(part.nodes), dtype=np.bool_)
+        for row, amount in demand.pod.amounts.items():
+            pool = machines.pools[row]
+            possible &= ~pool.listed | (pool.total() >= amount)
+        if part.policy is NUMAPolicy.RESTRICTED:
+            for share in (demand.pod,) if part.scope is Scope.POD else demand.containers:
+                alone = Admission(self._machines(part), demand.alone(share))
+                alone.run()
+                possible &= alone.reason == Reason.FITS
+        return possible
 
     def _machines(self, part: _Part) -> Machines:
         snapshot, nodes = self._view.snapshot, part.nodes

@@ -89,6 +89,10 @@ class Demand:
             init_only_memory=not memory.keys() <= in_apps,
         )
 
+    def alone(self, share: Share) -> "Demand":
+        """The demand of one of its parts."""
+        return Demand((share,), share, self.names, init_only_memory=False)
+
     @classmethod
     def whole(cls, request: PodRequest) -> "Demand":
         """The demand of a pod with a policy of its own on nodes whose kubelet does not align.

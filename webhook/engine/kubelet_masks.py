@@ -18,10 +18,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from webhook.engine.arrays import Bools, Bytes, Ids
-from webhook.engine.hints import MemoryMasks, groups_needing_their_width, masks_by_groups, memory_masks, piece_hints
+from webhook.engine.arrays import Amounts, Bools, Bytes, Ids
+from webhook.engine.hints import MemoryMasks, memory_masks, piece_hints
+from webhook.engine.kubelet_groups import UNKNOWN_GROUP, masks_by_groups, possible_groups, published_groups
 from webhook.engine.kubelet_demand import Demand, Share
-from webhook.engine.kubelet_pools import UNKNOWN_GROUP, Pool, take_cpus, take_in_order
+from webhook.engine.kubelet_pools import Pool, take_cpus, take_in_order
 from webhook.engine.masks import as_mask, members, widths
 from webhook.engine.merge import Hints, best, merge
 from webhook.engine.reason import Reason
@@ -60,7 +61,11 @@ class Affinity:
 
 
 class Admission:
-    """One pod's admission on n nodes."""
+    """One pod's admission on n nodes.
+
+    `reason` and `mask` (uint8 and int64 [n]) hold the outcome, the machines' pools what is left, `doubt` (bool [n])
+    whether the outcome may be another one in truth.
+    """
 
     def __init__(self, machines: Machines, demand: Demand) -> None:
         self._machines = machines
@@ -71,22 +76,19 @@ class Admission:
         self.mask: npt.NDArray[np.int64] = np.zeros(n, dtype=np.int64)
         kinds = [machines.pools[row] for row in machines.memory_rows]
         self._managed = np.logical_or.reduce([pool.listed for pool in kinds]) if kinds else np.zeros(n, dtype=np.bool_)
+        self._may_be_group = possible_groups(machines.policy, kinds, (1 << self._z, n))
         self._groups = np.zeros((self._z, n), dtype=np.int64)
-        alone = (1 << np.arange(self._z))[:, None]
-        for pool in kinds if machines.grouped else ():
-            # single-numa-node makes no groups.
-            single = machines.policy is NUMAPolicy.SINGLE_NUMA_NODE
-            self._groups = np.where(pool.free < pool.capacity, alone if single else UNKNOWN_GROUP, self._groups)
-        self._may_be_group = np.ones((1 << self._z, n), dtype=np.bool_)
-        if machines.policy is NUMAPolicy.RESTRICTED and kinds:
-            self._may_be_group = groups_needing_their_width(kinds)
+        if kinds and machines.grouped:
+            self._groups = published_groups(kinds, self._may_be_group)
+        self.doubt: Bools = (self._groups == UNKNOWN_GROUP).any(axis=0)
+        if not any(share.memory for share in demand.containers):
+            self.doubt[:] = False
 
     def run(self) -> None:
-        """Admit the containers; `reason` and `mask` hold the outcome, the pools what is left."""
+        """Admit the containers in their order."""
         affinity = self._affinity(self._demand.pod) if self._machines.scope is Scope.POD else None
         for share in self._demand.containers:
-            own = affinity or self._affinity(share)
-            self._allocate(share, own)
+            self._allocate(share, affinity or self._affinity(share))
 
     def _fail(self, failed: Bools, reason: Reason) -> None:
         self.reason[failed & (self.reason == Reason.FITS)] = reason
@@ -130,7 +132,10 @@ class Admission:
         needed = np.full(len(given), amount, dtype=np.int64)
         reused = take_in_order(pool.reusable, needed, order)
         needed -= reused.sum(axis=0)
-        near = take_in_order(np.where(inside & given, pool.free, 0), needed, order)
+        allowed = np.where(inside & given, pool.free, 0)
+        near = take_in_order(allowed, needed, order)
+        self._note_split(pool.reusable, reused)
+        self._note_split(allowed, near)
         needed -= near.sum(axis=0)
         far = take_in_order(pool.free - near, needed, order)
         needed -= far.sum(axis=0)
@@ -144,8 +149,26 @@ class Admission:
         needed = np.full(len(given), amount, dtype=np.int64)
         near = take_cpus(available, pool.capacity, inside & given, needed)
         far = take_cpus(available - near, pool.capacity, np.ones_like(inside), needed - near.sum(axis=0))
+        whole = pool.capacity
+        self._note_split(np.where(inside & given, available, 0), near, whole)
+        self._note_split(available - near, far, whole)
         self._use(near + far > 0)
         pool.take_pieces(near + far, kind)
+
+    def _note_split(self, available: Amounts, taken: Amounts, whole: Amounts | None = None) -> None:
+        """Mark doubt: how some, not all, of what several NUMA nodes have is spread over them is the kubelet's affair.
+
+        Of two NUMA nodes with all their CPUs free (`whole`, capacities) the kubelet empties the first.
+        """
+        total = taken.sum(axis=0)
+        in_part = (total > 0) & (total < available.sum(axis=0))
+        several = (available > 0).sum(axis=0)
+        if whole is None:
+            known = several < 2
+        else:
+            known = (several < 2) | (several == 2) & ((available == 0) | (available == whole)).all(axis=0)
+        if self._machines.scope is Scope.CONTAINER and self._machines.policy is not NUMAPolicy.SINGLE_NUMA_NODE:
+            self.doubt |= in_part & ~known & (self.reason == Reason.FITS)
 
     def _memory_masks(self, share: Share) -> MemoryMasks:
         return memory_masks(self._pools, share.memory, masks_by_groups(self._groups, self._may_be_group))

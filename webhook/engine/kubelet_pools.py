@@ -4,18 +4,12 @@ Rows follow webhook.engine.arrays: positions of NUMA nodes (z) by nodes (n). Amo
 """
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from webhook.engine.arrays import Amounts, Bools
 from webhook.model.pod import ContainerKind
-
-UNASSIGNED: Final = 0
-"""Memory group of a NUMA node that no pod holds memory of."""
-UNKNOWN_GROUP: Final = -1
-"""Memory group of a NUMA node with memory in use: it may stand alone or belong to any group; the NRT does not tell."""
 
 
 @dataclass(slots=True)

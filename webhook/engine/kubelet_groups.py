@@ -1,0 +1,101 @@
+"""Memory groups: the NUMA nodes that a kubelet's memory manager keeps together, as far as an NRT lets them be known.
+
+1. A NUMA node serves either pods that have their memory on it alone, or pods that have it on exactly one set of
+   several NUMA nodes: a group. The first pod after an empty state decides.
+2. An NRT shows what is in use, not which of the two it is.
+3. Where only preferred hints are admitted, what is in use narrows it down: a group's pods each asked for more than any
+   narrower set of NUMA nodes has.
+
+Source: kubernetes pkg/kubelet/cm/memorymanager/policy_static.go.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from webhook.engine.arrays import Amounts, Bools
+from webhook.engine.kubelet_pools import Pool
+from webhook.engine.masks import members, subset_sums, widths
+from webhook.model.policy import NUMAPolicy
+
+UNASSIGNED: Final = 0
+"""Group of a NUMA node with no memory in use."""
+UNKNOWN_GROUP: Final = -1
+"""Group of a NUMA node with memory in use that may stand alone or belong to a set of several."""
+
+
+def possible_groups(policy: NUMAPolicy, kinds: Sequence[Pool], shape: tuple[int, int]) -> Bools:
+    """Which masks may be groups of several NUMA nodes (bool [M, n], `shape`) with what is in use now.
+
+    kinds: every kind of memory of the nodes.
+    """
+    several = np.broadcast_to(widths(shape[0].bit_length() - 1)[:, None] > 1, shape)
+    if policy is NUMAPolicy.SINGLE_NUMA_NODE:
+        return np.zeros(shape, dtype=np.bool_)
+    if policy is NUMAPolicy.RESTRICTED and kinds:
+        return several & _needed_their_width(kinds)
+    return several
+
+
+def published_groups(kinds: Sequence[Pool], possible: Bools) -> npt.NDArray[np.int64]:
+    """The group of each NUMA node (int64 [z, n]) as a mask, UNASSIGNED or UNKNOWN_GROUP. possible: bool [M, n]."""
+    z = len(kinds[0].capacity)
+    groups = np.zeros_like(kinds[0].capacity)
+    for position in range(z):
+        in_use = np.logical_or.reduce([pool.free[position] < pool.capacity[position] for pool in kinds])
+        doubtful = possible[members(z)[:, position]].any(axis=0)
+        groups[position] = np.where(in_use, np.where(doubtful, UNKNOWN_GROUP, 1 << position), UNASSIGNED)
+    return groups
+
+
+def masks_by_groups(groups: npt.NDArray[np.int64], may_be_group: Bools) -> Bools:
+    """bool [M, n]: masks that keep single-node and multi-node allocations of memory apart.
+
+    groups: int64 [z, n], the mask of the memory group each NUMA node is in. may_be_group: bool [M, n], whether a
+    group whose members are unknown may be this mask.
+    """
+    z, n = groups.shape
+    masks = np.arange(1 << z)[:, None]
+    allowed = np.ones((1 << z, n), dtype=np.bool_)
+    for position in range(z):
+        group = groups[position]
+        joins = (group == UNASSIGNED) | (group == masks) | (group == UNKNOWN_GROUP) & may_be_group
+        allowed &= joins | ~members(z)[:, position, None]
+    for position in range(z):
+        alone = 1 << position
+        allowed[alone] = (groups[position] == alone) | (groups[position] <= UNASSIGNED)
+    return allowed
+
+
+def _needed_their_width(pools: Sequence[Pool]) -> Bools:
+    """bool [M, n]: whether what is in use in a mask would not have fitted a narrower one.
+
+    Where only preferred hints are admitted, a group exists only if this holds: each of its pods asked for more than
+    any narrower mask has. Pools: every kind of memory of the node. Where kinds are spread over the NUMA nodes in
+    different proportions the question is left open (True).
+    """
+    z, n = pools[0].capacity.shape
+    width = widths(z)
+    needed = np.zeros((1 << z, n), dtype=np.bool_)
+    ranks = []
+    for pool in pools:
+        most = np.zeros((z + 1, n), dtype=np.int64)
+        np.cumsum(-np.sort(-pool.capacity, axis=0), axis=0, out=most[1:])
+        in_use = subset_sums(np.maximum(pool.capacity - pool.free, 0))
+        needed |= in_use > most[np.maximum(width - 1, 0)]
+        ranks.append(pool.capacity)
+    return needed | _differently_spread(ranks)
+
+
+def _differently_spread(capacities: Sequence[Amounts]) -> Bools:
+    """bool [n]: some NUMA node has more of one kind and less of another than some other NUMA node."""
+    z, n = capacities[0].shape
+    different = np.zeros(n, dtype=np.bool_)
+    for left in range(z):
+        for right in range(left):
+            more = [capacity[left] > capacity[right] for capacity in capacities]
+            less = [capacity[left] < capacity[right] for capacity in capacities]
+            different |= np.logical_or.reduce(more) & np.logical_or.reduce(less)
+    return different
