@@ -12,13 +12,13 @@ from webhook.admission.affinity import (
     REQUIRED,
     Constraint,
     NodeRef,
+    check_only_appended,
     constrain,
     none_of,
     one_of,
     preference,
 )
-from webhook.admission.patch import Patch
-from webhook.model.errors import UserError
+from webhook.admission.patch import Patch, PatchError
 
 A, B, C = (NodeRef(name, f"host-{name}") for name in "abc")
 BARE, TWIN = NodeRef("bare", None), NodeRef("twin", None)
@@ -133,31 +133,38 @@ def test_preferences_are_appended_to_the_users() -> None:
 
 
 @pytest.mark.parametrize(
-    ("affinity", "path"),
+    "after",
     [
-        ("x", "spec.affinity"),
-        ({"nodeAffinity": []}, "spec.affinity.nodeAffinity"),
-        ({"nodeAffinity": {REQUIRED: []}}, f"spec.affinity.nodeAffinity.{REQUIRED}"),
-        (
-            {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": {}}}},
-            f"spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms",
-        ),
-        (
-            {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{}, 1]}}},
-            f"spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms[1]",
-        ),
-        (
-            {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchFields": "n1"}]}}},
-            f"spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms[0].matchFields",
-        ),
-        ({"nodeAffinity": {PREFERRED: {}}}, f"spec.affinity.nodeAffinity.{PREFERRED}"),
-        ({"nodeAffinity": {PREFERRED: [{"preference": 1}]}}, f"spec.affinity.nodeAffinity.{PREFERRED}[0].preference"),
+        {},
+        {REQUIRED: {"nodeSelectorTerms": [{"matchFields": [_name("In", "a")]}, {}]}, PREFERRED: [preference(A, 1)]},
+        {
+            REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [_hostname("In", "x")]}]},
+            PREFERRED: [preference(A, 1)],
+        },
+        {
+            REQUIRED: {
+                "nodeSelectorTerms": [{"matchExpressions": [_hostname("In", "x")]}, {"matchFields": [_name("In", "a")]}]
+            },
+            PREFERRED: [preference(A, 1)],
+        },
+        {
+            REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [_hostname("In", "x")]}, {}]},
+            PREFERRED: [preference(B, 1)],
+        },
     ],
 )
-def test_malformed_affinity_is_told_with_its_place(affinity: Any, path: str) -> None:
-    with pytest.raises(UserError) as told:
-        _steered(affinity, Constraint(one_of([A]), (preference(A, 1),)))
-    assert told.value.path == path
+def test_a_patch_that_changes_what_the_user_wrote_is_an_error_of_ours(after: Any) -> None:
+    before = {
+        REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [_hostname("In", "x")]}, {}]},
+        PREFERRED: [preference(A, 1)],
+    }
+    check_only_appended(
+        {"spec": {"affinity": {"nodeAffinity": before}}}, {"spec": {"affinity": {"nodeAffinity": before}}}
+    )
+    with pytest.raises(PatchError):
+        check_only_appended(
+            {"spec": {"affinity": {"nodeAffinity": before}}}, {"spec": {"affinity": {"nodeAffinity": after}}}
+        )
 
 
 # The nodes of the property tests: n5's hostname label is also n3's.
@@ -190,4 +197,5 @@ def test_the_api_server_accepts_what_is_added(pod: dict[str, Any], constraint: C
 def test_constraining_only_adds(pod: dict[str, Any], constraint: Constraint) -> None:
     steered = Patch(pod)
     constrain(steered, constraint)
+    check_only_appended(pod, steered.document)
     assert {operation["op"] for operation in steered.operations} <= {"add"}

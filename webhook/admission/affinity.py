@@ -7,17 +7,17 @@
    further one to a copy of it. A term without requirements matches no node; it stays empty, or it would match some.
 3. Preferences are appended.
 
-Nothing of the user's is changed or taken away: the patch made here consists of `add` operations only.
+Nothing of the user's is changed or taken away: the patch made here consists of `add` operations only. Pods are read as
+they come, their types having been checked by whoever decoded them (the API server, or `review`).
 Source: k8s.io/api core/v1 NodeSelector; kubernetes pkg/apis/core/validation (ValidateNodeSelectorTerm and
 ValidateNodeFieldSelectorRequirement).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from webhook.admission.patch import END, Patch
-from webhook.model.errors import UserError
+from webhook.admission.patch import END, Patch, PatchError
 from webhook.model.names import HOSTNAME_LABEL
 
 AFFINITY_PATH = ("spec", "affinity")
@@ -138,35 +138,22 @@ def required_terms(pod: Mapping[str, Any]) -> list[Any] | None:
 
 
 def node_affinity(pod: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The pod's `spec.affinity.nodeAffinity`, {} when absent or null.
-
-    Raises UserError when something in it is of another kind than the API has there.
-    """
-    affinity = _object(pod.get("spec") or {}, "affinity", "spec")
-    held = _object(affinity, "nodeAffinity", "spec.affinity")
-    path = ".".join(NODE_AFFINITY_PATH)
-    terms = _objects(_object(held, REQUIRED, path), "nodeSelectorTerms", f"{path}.{REQUIRED}")
-    weighted = _objects(held, PREFERRED, path)
-    preferences = [(_object(term, "preference", where), f"{where}.preference") for term, where in weighted]
-    for term, where in (*terms, *preferences):
-        _objects(term, EXPRESSIONS, where)
-        _objects(term, FIELDS, where)
-    return held
+    """The pod's `spec.affinity.nodeAffinity`, {} when absent or null."""
+    spec: Mapping[str, Any] = pod.get("spec") or {}
+    return (spec.get("affinity") or {}).get("nodeAffinity") or {}
 
 
-def _object(held: Mapping[str, Any], key: str, path: str) -> Mapping[str, Any]:
-    value = held.get(key)
-    if value is not None and not isinstance(value, Mapping):
-        raise UserError(f"{path}.{key}", f"This must be an object, not {value!r}.")
-    return value or {}
-
-
-def _objects(held: Mapping[str, Any], key: str, path: str) -> Iterable[tuple[Mapping[str, Any], str]]:
-    value = held.get(key)
-    if value is not None and not isinstance(value, list):
-        raise UserError(f"{path}.{key}", f"This must be a list, not {value!r}.")
-    items = [(item or {}, f"{path}.{key}[{position}]") for position, item in enumerate(value or ())]
-    for item, where in items:
-        if not isinstance(item, Mapping):
-            raise UserError(where, f"This must be an object, not {item!r}.")
-    return items
+def check_only_appended(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+    """Raise PatchError unless all that the node affinity said before stands in it after, in its place."""
+    terms_before, terms_after = required_terms(before) or [], required_terms(after) or []
+    preferred_before, preferred_after = (node_affinity(pod).get(PREFERRED) or [] for pod in (before, after))
+    kept = preferred_after[: len(preferred_before)] == preferred_before and len(terms_after) >= len(terms_before)
+    for old, new in zip(terms_before, terms_after, strict=False):
+        if is_empty(old):
+            kept = kept and is_empty(new)
+            continue
+        for where in (EXPRESSIONS, FIELDS):
+            requirements = old.get(where) or []
+            kept = kept and (new.get(where) or [])[: len(requirements)] == requirements
+    if not kept:
+        raise PatchError("the patch would change what the user wrote in the pod's node affinity")

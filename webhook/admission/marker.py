@@ -9,6 +9,7 @@ many required terms the pod had before. What the digests do not cover is the use
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -25,7 +26,6 @@ from webhook.admission.affinity import (
     node_affinity,
     required_terms,
 )
-from webhook.admission.patch import PatchError
 
 # 32 bits: a requirement of the user's is taken for one of ours by chance once in 2**32 / 74 pods, and the digests of as
 # many as there can be (64 nodes, 10 preferences) still make less than 1 KiB.
@@ -80,18 +80,15 @@ class Marker:
 def without_ours(pod: Mapping[str, Any], marker: Marker) -> Mapping[str, Any]:
     """The pod without what the marker says is ours in its node affinity; what that leaves empty goes with it.
 
-    Raises UserError when the affinity is malformed. The argument is not altered.
+    The argument is not altered.
     """
     if not marker:
         return pod
     held = node_affinity(pod)
     kept = dict(held)
     if terms := required_terms(pod):
-        _keep(
-            kept,
-            REQUIRED,
-            {**held[REQUIRED], "nodeSelectorTerms": left} if (left := [*_users(terms, marker)]) else None,
-        )
+        left = list(_users(terms, marker))
+        _keep(kept, REQUIRED, {**held[REQUIRED], "nodeSelectorTerms": left} if left else None)
     if preferred := held.get(PREFERRED):
         _keep(kept, PREFERRED, _without(preferred, marker.preferred))
     if kept == held:
@@ -137,26 +134,20 @@ def _has(term: Term, digests: Iterable[str]) -> bool:
 
 def _without(held: Sequence[Any], digests: Iterable[str]) -> list[Any]:
     """The list without one item per digest: the last such item, since ours were appended."""
-    left = list(held)
-    for digest in digests:
-        position = next((i for i in reversed(range(len(left))) if _digest(left[i]) == digest), None)
-        if position is not None:
-            del left[position]
-    return left
+    ours = Counter(digests)
+    left = []
+    for item in reversed(held):
+        digest = _digest(item)
+        if ours[digest]:
+            ours[digest] -= 1
+        else:
+            left.append(item)
+    return left[::-1]
+
+
+# Made once: json.dumps would make an encoder for each call.
+_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 
 def _digest(item: object) -> str:
-    canonical = json.dumps(item, sort_keys=True, separators=(",", ":"))
-    return blake2b(canonical.encode(), digest_size=_DIGEST_BYTES).hexdigest()
-
-
-def check_users_part(steered: Mapping[str, Any], marker: Marker, users: Mapping[str, Any]) -> None:
-    """Raise PatchError unless a steered pod holds, beside what is ours, just the node affinity that the user wrote."""
-    if _said(without_ours(steered, marker)) != _said(users):
-        raise PatchError("the patch would change what the user wrote in the pod's node affinity")
-
-
-def _said(pod: Mapping[str, Any]) -> Any:
-    """What the node affinity says: absent, null and empty lists of requirements say the same."""
-    terms = [[(term or {}).get(where) or [] for where in _LISTS] for term in required_terms(pod) or ()]
-    return terms, node_affinity(pod).get(PREFERRED) or []
+    return blake2b(_canonical(item).encode(), digest_size=_DIGEST_BYTES).hexdigest()

@@ -7,25 +7,26 @@
 A node goes by its hostname label; where that is missing or shared with another node, by its name.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from webhook.admission.affinity import Constraint, NodeRef, Term, none_of, one_of, preference
-from webhook.engine.decide import Decision
+from webhook.engine.decide import Candidate, Decision
 from webhook.engine.labels import ABSENT
 from webhook.engine.snapshot import Snapshot
 from webhook.model.names import HOSTNAME_LABEL
 
 
-def hold_to_fitting(snapshot: Snapshot, decision: Decision, most_names: int, most_preferred: int) -> Constraint:
-    """Only nodes that fit, the best of them preferred. At least one must fit."""
+def hold_to_fitting(
+    snapshot: Snapshot, decision: Decision, preferred: Sequence[Candidate], most_names: int
+) -> Constraint:
+    """Only nodes that fit, some of them preferred. At least one must fit."""
     nodes = _Names(snapshot)
     required = _required(nodes, decision, most_names)
     if decision.fit_count == 1:
         return Constraint(required)
-    best = decision.best(most_preferred)
-    return Constraint(required, tuple(preference(nodes.ref(snapshot.index[one.node]), one.score) for one in best))
+    return Constraint(required, tuple(preference(nodes.named(one.node), one.score) for one in preferred))
 
 
 def hold_to_possible(snapshot: Snapshot, decision: Decision, most_names: int) -> Constraint:

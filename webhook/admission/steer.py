@@ -15,9 +15,9 @@ from enum import StrEnum
 from typing import Any
 
 from webhook.admission import placement_text
-from webhook.admission.affinity import AFFINITY_PATH, Constraint, constrain, required_terms
+from webhook.admission.affinity import AFFINITY_PATH, Constraint, check_only_appended, constrain, required_terms
 from webhook.admission.left_alone import why_left_alone
-from webhook.admission.marker import Marker, check_users_part, without_ours
+from webhook.admission.marker import Marker, without_ours
 from webhook.admission.node_set import hold_to_fitting, hold_to_possible
 from webhook.admission.outlook import Prospect, look_ahead
 from webhook.admission.patch import Operation, Patch
@@ -90,8 +90,10 @@ class _Case:
 
 def _held_to_fitting(case: _Case, world: World, rules: Rules) -> Steering:
     snapshot = world.view.snapshot
-    constraint = hold_to_fitting(snapshot, case.decision, rules.max_affinity_values, rules.preferred_nodes)
-    text = placement_text.fitting(case.pod, case.intent, case.decision)
+    best = case.decision.best(max(rules.preferred_nodes, placement_text.BEST))
+    preferred = best[: rules.preferred_nodes]
+    constraint = hold_to_fitting(snapshot, case.decision, preferred, rules.max_affinity_values)
+    text = placement_text.fitting(case.pod, case.intent, case.decision, best[: placement_text.BEST])
     return _let_in(Verdict.ALLOW, text, case, constraint)
 
 
@@ -121,7 +123,7 @@ def _let_in(verdict: Verdict, text: str, case: _Case, constraint: Constraint, *,
         constrain(patch, constraint)
     _annotate(patch, PLACEMENT, placement_text.annotated(text))
     _annotate(patch, STEERED, marker.text() if marker else None)
-    check_users_part(patch.document, marker, case.users)
+    check_only_appended(case.users, patch.document)
     warnings = (*case.warnings, text) if warn else case.warnings
     return Steering(verdict, text, patch.document, tuple(patch.operations), warnings, case.decision)
 
