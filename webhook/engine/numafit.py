@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from webhook.engine.arrays import Amounts, Bools, Bytes, Ids
+from webhook.engine.arrays import NO_ZONE, Amounts, Bools, Bytes, Ids
 
 Allocation = tuple[tuple[int, Mapping[str, int]], ...]
 """What a pod takes of each NUMA node: (NUMA id, resource -> amount in engine units), ascending by id."""
@@ -33,9 +33,14 @@ class NUMAFit:
 
 
 def by_numa_id(ids: Ids, taken: Mapping[str, Amounts]) -> Allocation:
-    """The amounts taken on one node, by NUMA id. ids: int16 [z]; taken: resource -> int64 [z]; zeros are left out."""
+    """The amounts taken on one node, by NUMA id; zeros are left out.
+
+    ids: int16 [Z], -1 = no such position; taken: resource -> int64 [z], z at most Z.
+    """
     allocation = []
     for position, numa_id in enumerate(ids.tolist()):
+        if numa_id == NO_ZONE:
+            break
         amounts = {name: amount for name, by_zone in taken.items() if (amount := int(by_zone[position])) > 0}
         if amounts:
             allocation.append((numa_id, amounts))

@@ -1,0 +1,94 @@
+"""Pods placed one after another where the NUMA nodes are ours to choose, against a plain search over all of them."""
+
+from dataclasses import dataclass
+from itertools import combinations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.engine.machines import GI, decision, node, pod, state, topology
+from webhook.engine.decide import Decision
+from webhook.engine.ledger import Ledger
+from webhook.model.policy import NUMAPolicy
+
+CPUS = 8  # of each NUMA node
+
+
+@dataclass
+class Placed:
+    """A pod that has its place."""
+
+    single: bool
+    node: str
+    numa: dict[int, int]
+    """NUMA id -> CPUs."""
+
+
+def fits_somewhere(placed: list[Placed], name: str, zones: int, single: bool, cpus: int) -> bool:
+    """Search all sets of NUMA nodes as wide as the pod needs: with room, and nobody of the other kind."""
+    width = 1 if single else -(-cpus // CPUS)
+    for chosen in combinations(range(zones), width):
+        free = sum(CPUS - used(placed, name, zone) for zone in chosen)
+        minded = single or width > 1
+        if free >= cpus and not (minded and any(held_by(placed, name, zone, not single) for zone in chosen)):
+            return True
+    return False
+
+
+def used(placed: list[Placed], name: str, zone: int) -> int:
+    return sum(one.numa.get(zone, 0) for one in placed if one.node == name)
+
+
+def held_by(placed: list[Placed], name: str, zone: int, single: bool) -> bool:
+    """Whether a SingleNUMANode pod, or a pod that spans several NUMA nodes, lives there."""
+    here = [one for one in placed if one.node == name and zone in one.numa]
+    return any(one.single if single else not one.single and len(one.numa) > 1 for one in here)
+
+
+def placement(decided: Decision, single: bool) -> Placed:
+    """The best candidate and what it takes."""
+    best = decided.best(1)[0]
+    n = decided.view.snapshot.index[best.node]
+    numa = {numa_id: amounts["cpu"] // 1000 for numa_id, amounts in decided.allocation(n)}
+    assert set(numa) <= set(best.numa_nodes)
+    return Placed(single, best.node, numa)
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    st.lists(st.integers(1, 4), min_size=1, max_size=3),
+    st.lists(st.tuples(st.booleans(), st.integers(1, 20)), max_size=10),
+)
+def test_no_numa_node_holds_both_kinds_and_none_is_over_committed(
+    machines: list[int], asked: list[tuple[bool, int]]
+) -> None:
+    names = [f"n{number}" for number in range(len(machines))]
+    whole = {"cpu": 1000 * CPUS}
+    nodes = [
+        node(name, {"cpu": 1000 * CPUS * zones, "memory": 99 * GI, "pods": 99})
+        for name, zones in zip(names, machines, strict=True)
+    ]
+    nrts = [
+        topology(name, [whole] * zones, policy=NUMAPolicy.NONE) for name, zones in zip(names, machines, strict=True)
+    ]
+    cluster = state(*nodes, *nrts)
+    ledger = Ledger()
+    placed: list[Placed] = []
+    for number, (single, cpus) in enumerate(asked):
+        wanted = pod({"cpu": str(cpus)}, policy="SingleNUMANode" if single else "Restricted")
+        decided = decision(cluster, wanted, ledger=ledger)
+        for n, name in enumerate(decided.view.snapshot.names):
+            zones = machines[names.index(name)]
+            assert decided.fits[n] == fits_somewhere(placed, name, zones, single, cpus), (name, placed)
+        if not decided.fit_count:
+            continue
+        one = placement(decided, single)
+        assert sum(one.numa.values()) == cpus
+        placed.append(one)
+        amounts = {zone: {"cpu": 1000 * taken} for zone, taken in one.numa.items()}
+        policy = NUMAPolicy.SINGLE_NUMA_NODE if single else NUMAPolicy.RESTRICTED
+        ledger.reserve(f"default/{number}", one.node, amounts, wanted.requests, policy=policy)
+    for name, zones in zip(names, machines, strict=True):
+        for zone in range(zones):
+            assert used(placed, name, zone) <= CPUS
+            assert not (held_by(placed, name, zone, single=True) and held_by(placed, name, zone, single=False))

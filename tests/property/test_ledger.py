@@ -1,0 +1,120 @@
+"""The ledger against plain sums: reserve and release undo each other, and nothing makes an amount negative."""
+
+from copy import deepcopy
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.engine.machines import node, resident, state, topology
+from webhook.engine.ledger import Ledger
+from webhook.engine.view import View
+from webhook.model.policy import NUMAPolicy
+
+NODES = st.sampled_from(["a", "b", "c", "gone"])
+KEYS = st.sampled_from([f"default/{name}" for name in "pqrs"])
+AMOUNTS = st.dictionaries(st.sampled_from(["cpu", "x.io/gpu", "nobody.has/it"]), st.integers(0, 6), max_size=2)
+NUMA = st.dictionaries(st.integers(0, 3), AMOUNTS, max_size=3)
+RESERVE = st.tuples(
+    st.just("reserve"), KEYS, NODES, NUMA, AMOUNTS, st.none() | st.sampled_from(NUMAPolicy), st.none() | st.floats(0, 9)
+)
+EVENTS = st.one_of(
+    RESERVE,
+    st.tuples(st.sampled_from(["release", "release_numa", "release_node", "firm_up"]), KEYS),
+    st.tuples(st.just("delete_node"), st.sampled_from("abc")),
+    st.tuples(st.just("upsert_node"), st.sampled_from("abc")),
+    st.tuples(st.just("free"), st.sampled_from("abc"), st.lists(st.integers(0, 9), min_size=1, max_size=4)),
+    st.tuples(st.just("resident"), st.sampled_from("abc")),
+    st.just(("view",)),
+)
+ALLOCATABLE = {"cpu": 20, "x.io/gpu": 4, "pods": 9}
+
+
+class Model:
+    """Reservations as a plain dictionary: pod -> [node, NUMA amounts, requests or None once released, policy]."""
+
+    def __init__(self) -> None:
+        self.promised: dict[str, list[Any]] = {}
+
+    def apply(self, event: tuple[Any, ...]) -> None:
+        match event:
+            case ("reserve", pod, node, numa, requests, policy, _):
+                self.promised[pod] = [node, numa, requests, policy]
+            case ("release", pod):
+                self.promised.pop(pod, None)
+            case ("release_numa", pod) if pod in self.promised:
+                self.promised[pod][1] = {}
+                if self.promised[pod][2] is None:
+                    del self.promised[pod]
+            case ("release_node", pod) if pod in self.promised:
+                self.promised[pod][2] = None
+                if not self.promised[pod][1]:
+                    del self.promised[pod]
+
+    def check(self, view: View) -> None:
+        """Compare every amount of the view with plain sums."""
+        snapshot = view.snapshot
+        for n, name in enumerate(snapshot.names):
+            mine = [promise for promise in self.promised.values() if promise[0] == name]
+            for row, resource in enumerate(snapshot.resources):
+                for z, numa_id in enumerate(snapshot.zone_ids[:, n].tolist()):
+                    published = int(snapshot.available[row, z, n])
+                    taken = sum(numa.get(numa_id, {}).get(resource, 0) for _, numa, _, _ in mine)
+                    expected = published if published < 0 else max(published - taken, 0)
+                    assert view.free(row)[z, n] == expected
+                asked = [requests for _, _, requests, _ in mine if requests is not None]
+                used = len(asked) if resource == "pods" else sum(requests.get(resource, 0) for requests in asked)
+                assert view.node_free(row)[n] == snapshot.node_free[row, n] - used
+            for z, numa_id in enumerate(snapshot.zone_ids[:, n].tolist()):
+                here = [(policy, numa) for _, numa, _, policy in mine if numa_id in numa]
+                single = sum(policy is NUMAPolicy.SINGLE_NUMA_NODE for policy, _ in here)
+                multi = sum(policy is not NUMAPolicy.SINGLE_NUMA_NODE and len(numa) > 1 for policy, numa in here)
+                assert view.single_residents[z, n] == snapshot.single_residents[z, n] + single
+                assert view.multi_residents[z, n] == snapshot.multi_residents[z, n] + multi
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(EVENTS, max_size=40))
+def test_a_view_is_the_snapshot_minus_plain_sums(events: list[tuple[Any, ...]]) -> None:
+    cluster = state(*(node(name, ALLOCATABLE) for name in "abc"))
+    ledger, model = Ledger(), Model()
+    for number, event in enumerate(events):
+        match event:
+            case ("reserve", pod, where, numa, requests, policy, expires):
+                ledger.reserve(pod, where, numa, requests, policy=policy, expires=expires)
+            case ("free", name, amounts):
+                free = [{"cpu": amount, "x.io/gpu": amount // 3} for amount in amounts]
+                cluster.upsert_topology(topology(name, free, {"cpu": 9, "x.io/gpu": 3}))
+            case ("resident", name):
+                cluster.upsert_pod(
+                    resident(f"r{number}", name, {"cpu": 1}, {0: {"cpu": 1}}, policy=NUMAPolicy.RESTRICTED)
+                )
+            case ("upsert_node", name):
+                cluster.upsert_node(node(name, ALLOCATABLE))
+            case ("delete_node", name):
+                cluster.delete_node(name)
+            case ("view",):
+                model.check(View(cluster.snapshot(), ledger))
+            case (method, pod):
+                getattr(ledger, method)(pod)
+        model.apply(event)
+    model.check(View(cluster.snapshot(), ledger))
+    assert {reservation.pod for reservation in ledger} == set(model.promised)
+
+
+@settings(deadline=None)
+@given(st.lists(RESERVE, max_size=12), st.lists(RESERVE, max_size=12), st.randoms())
+def test_releasing_all_that_was_reserved_leaves_no_trace(before: list[Any], events: list[Any], random: Any) -> None:
+    ledger = Ledger()
+    for number, (_, _, where, numa, requests, policy, _) in enumerate(before):
+        ledger.reserve(f"default/before-{number}", where, numa, requests, policy=policy)
+    kept = {name: deepcopy(ledger.sums(name)) for name in ("a", "b", "c", "gone")}
+    pods = []
+    for number, (_, _, where, numa, requests, policy, _) in enumerate(events):
+        pods.append(f"default/after-{number}")
+        ledger.reserve(pods[-1], where, numa, requests, policy=policy)
+    random.shuffle(pods)
+    for pod in pods:
+        getattr(ledger, random.choice(["release_numa", "release_node", "firm_up"]))(pod)
+        ledger.release(pod)
+    assert {name: ledger.sums(name) for name in kept} == kept

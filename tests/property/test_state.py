@@ -1,0 +1,124 @@
+"""Whatever the order of events, the state equals one built from scratch, and snapshots that are held never change."""
+
+import copy
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.engine.machines import node, resident, state, tell, topology
+from webhook.engine.snapshot import Snapshot
+from webhook.engine.state import ClusterState
+from webhook.model.node import Node, Taint
+from webhook.model.nrt import NodeTopology, Publisher
+from webhook.model.policy import NUMAPolicy, Scope
+from webhook.model.resident import ResidentPod
+
+NAMES = st.sampled_from("abcde")
+POLICIES = st.sampled_from(NUMAPolicy)
+NODES = st.builds(
+    node,
+    NAMES,
+    st.dictionaries(st.sampled_from(["cpu", "memory", "pods", "x.io/gpu", "x.io/nic"]), st.integers(0, 9)),
+    labels=st.dictionaries(st.sampled_from(["zone", "rack"]), st.sampled_from("xyz")),
+    taints=st.lists(st.builds(Taint, st.just("t"), st.sampled_from("ab"), st.just("NoSchedule")), max_size=1),
+    cordoned=st.booleans(),
+    ready=st.booleans(),
+    policy_label=st.none() | POLICIES,
+)
+TOPOLOGIES = st.builds(
+    topology,
+    NAMES,
+    st.lists(st.dictionaries(st.sampled_from(["cpu", "x.io/gpu"]), st.integers(0, 9)), max_size=4),
+    st.just({"cpu": 9, "x.io/gpu": 9}),
+    policy=POLICIES,
+    scope=st.sampled_from(Scope),
+    publisher=st.sampled_from(Publisher),
+    max_numa_nodes=st.sampled_from([2, 8]),
+)
+HELD = st.dictionaries(st.integers(0, 3), st.dictionaries(st.just("cpu"), st.integers(1, 5)), max_size=2)
+PODS = st.builds(
+    resident,
+    st.sampled_from("pqrst"),
+    NAMES | st.just(""),
+    st.dictionaries(st.sampled_from(["cpu", "x.io/gpu", "nobody.has/it"]), st.integers(0, 5)),
+    st.none() | HELD,
+    policy=st.none() | POLICIES,
+    terminal=st.booleans(),
+)
+EVENTS = st.one_of(
+    NODES,
+    TOPOLOGIES,
+    PODS,
+    st.tuples(st.just("delete_node"), NAMES),
+    st.tuples(st.just("delete_topology"), NAMES),
+    st.tuples(st.just("delete_pod"), st.sampled_from([f"default/{pod}" for pod in "pqrst"])),
+    st.tuples(st.just("snapshot"), st.booleans()),
+    st.tuples(st.just("column"), st.sampled_from(["zone", "rack"])),
+)
+
+
+def by_name(snapshot: Snapshot) -> dict[str, dict[str, Any]]:
+    """All that a snapshot says of each node, in a form that depends on no column, row or code."""
+    described: dict[str, dict[str, Any]] = {}
+    for n, name in enumerate(snapshot.names):
+        facts: dict[str, Any] = {
+            "taints": snapshot.taint_sets[snapshot.taint_set[n]],
+            "labels": snapshot.labels.rows[n],
+        }
+        for field in Snapshot.__slots__:
+            array = getattr(snapshot, field, None)
+            if isinstance(array, np.ndarray) and field not in {"order", "taint_set"}:
+                facts[field] = _without_padding(snapshot, field, array[..., n])
+        for key in ("zone", "rack"):
+            codes, vocabulary = snapshot.labels.column(key)
+            facts[key] = vocabulary.values[codes[n]] if codes[n] >= 0 else None
+        described[name] = facts
+    return described
+
+
+def _without_padding(snapshot: Snapshot, field: str, column: Any) -> Any:
+    """By resource where the field has rows; resources and zones that say nothing are left out."""
+    if field in {"available", "capacity", "zone_allocatable", "allocatable", "requested", "node_free", "listed"}:
+        # A row is never given up: a resource that no node names any more does not tell two states apart.
+        named: list[bool] = np.append(snapshot.allocatable >= 0, snapshot.listed, axis=1).any(axis=1).tolist()
+        rows = {name: np.atleast_1d(column[row]) for row, name in enumerate(snapshot.resources) if named[row]}
+        silent = 0 if field in {"requested", "node_free", "listed"} else -1
+        return {resource: _trimmed(row, silent) for resource, row in rows.items() if (row != silent).any()}
+    if field == "distances":
+        return {tuple(at): int(column[tuple(at)]) for at in np.argwhere(column != 255).tolist()}
+    return _trimmed(np.atleast_1d(column), -1 if field == "zone_ids" else 0)
+
+
+def _trimmed(row: Any, silent: int) -> list[int]:
+    values: list[int] = row.astype(np.int64).tolist()
+    while values and values[-1] == silent:
+        values.pop()
+    return values
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.lists(EVENTS, max_size=40))
+def test_any_order_of_events_leads_to_the_state_built_from_scratch(events: list[Any]) -> None:
+    cluster = ClusterState()
+    held: list[tuple[Snapshot, dict[str, Any]]] = []
+    for event in events:
+        match event:
+            case Node() | NodeTopology() | ResidentPod():
+                tell(cluster, event)
+            case ("snapshot", keep):
+                snapshot = cluster.snapshot()
+                if keep:
+                    held.append((snapshot, copy.deepcopy(by_name(snapshot))))
+            case ("column", key):
+                cluster.snapshot().labels.column(key)
+            case (method, argument):
+                getattr(cluster, method)(argument)
+    scratch = state(*cluster.pods.values(), *cluster.topologies.values(), *cluster.nodes.values())
+    snapshot = cluster.snapshot()
+    assert by_name(snapshot) == by_name(scratch.snapshot())
+    assert dict(snapshot.index) == {name: n for n, name in enumerate(snapshot.names)}
+    assert [snapshot.names[n] for n in snapshot.order] == sorted(snapshot.names)
+    for kept, described in held:
+        assert by_name(kept) == described
