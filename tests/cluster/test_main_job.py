@@ -115,9 +115,8 @@ def test_a_dry_run_gives_the_same_answer_and_leaves_nothing(cluster: ControlPlan
 
 @pytest.mark.usefixtures("webhook")
 def test_what_review_prints_is_taken_unchanged_by_the_running_webhook(cluster: ControlPlane, namespace: str) -> None:
-    command = [PROGRAM, "review", "-f", POD, "--cluster", CLUSTER, "-o", "yaml"]
-    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    reviewed = yaml.safe_load(printed)
+    command = [PROGRAM, "review", "-f", str(POD), "--cluster", str(CLUSTER), "-o", "yaml"]
+    reviewed = yaml.safe_load(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     created = create(cluster, namespace, copy.deepcopy(reviewed))
     assert node_affinity(created) == node_affinity(reviewed)
     assert created["metadata"]["annotations"] == reviewed["metadata"]["annotations"]
@@ -130,7 +129,7 @@ def test_what_review_prints_is_taken_unchanged_by_the_running_webhook(cluster: C
 def test_a_mistake_is_refused_with_what_review_says_of_it(
     cluster: ControlPlane, namespace: str, document: dict[str, Any]
 ) -> None:
-    command = [PROGRAM, "review", "-f", "-", "--cluster", CLUSTER, "-o", "json"]
+    command = [PROGRAM, "review", "-f", "-", "--cluster", str(CLUSTER), "-o", "json"]
     reviewed = subprocess.run(command, check=False, capture_output=True, text=True, input=json.dumps(document))
     (verdict,) = json.loads(reviewed.stdout)
     assert reviewed.returncode == 1
