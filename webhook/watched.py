@@ -65,15 +65,17 @@ def watch_all(client: Client, world: ClusterWorld, page_size: int) -> tuple[Watc
         informer = Informer(client, resource, feed, field_selector=field_selector, page_size=page_size)
         return Watched(informer, feed, informer.run)
 
-    def when_served(wanted: Wanted, feed: Feed[Any]) -> Watched:
+    def when_served(wanted: Wanted, feed: Feed[Any], *, managed_fields: bool = False) -> Watched:
         # The version is settled when discovery has found one.
-        informer = Informer(client, Resource(wanted.group, "", wanted.plural), feed, page_size=page_size)
+        resource = Resource(wanted.group, "", wanted.plural)
+        informer = Informer(client, resource, feed, page_size=page_size, managed_fields=managed_fields)
         return Watched(informer, feed, DiscoveredInformer(client, wanted, informer).run)
 
     return (
         always("nodes", world.nodes),
         always("pods", world.pods, _LIVE_PODS),
-        when_served(NODE_RESOURCE_TOPOLOGIES, world.node_topologies),
+        # When its zones were last written tells which pods they cannot have counted.
+        when_served(NODE_RESOURCE_TOPOLOGIES, world.node_topologies, managed_fields=True),
         when_served(KAI_TOPOLOGIES, world.topologies[TopologySource.KAI]),
         when_served(KUEUE_TOPOLOGIES, world.topologies[TopologySource.KUEUE]),
     )

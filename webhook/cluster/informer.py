@@ -50,7 +50,7 @@ class Handler(Protocol):
     """Who keeps what the informer sees. Called from the event loop, one call at a time, never concurrently."""
 
     def upsert(self, key: str, raw: Raw) -> None:
-        """The object `key` exists and looks like this (`metadata.managedFields` removed)."""
+        """The object `key` exists and looks like this (`metadata.managedFields` removed unless asked for)."""
 
     def delete(self, key: str) -> None:
         """The object `key` is gone, or no longer selected."""
@@ -95,6 +95,7 @@ class Informer:
         field_selector: str = "",
         page_size: int = DEFAULT_PAGE_SIZE,
         backoff: Backoff | None = None,
+        managed_fields: bool = False,
     ) -> None:
         self.status = InformerStatus(resource.name)
         self.synced = asyncio.Event()
@@ -104,6 +105,7 @@ class Informer:
         self._selector = {"fieldSelector": field_selector} if field_selector else {}
         self._page_size = page_size
         self._backoff = backoff or Backoff()
+        self._managed_fields = managed_fields
         self._keys: set[str] = set()
         self._version: str | None = None
 
@@ -216,8 +218,9 @@ class Informer:
         await asyncio.sleep(wait)
 
     def _upsert(self, raw: Raw) -> str:
-        # A third of an object's size, and nobody's business here: who wrote which field.
-        raw["metadata"].pop("managedFields", None)
+        # A third of an object's size, and hardly anybody's business here: who wrote which field, and when.
+        if not self._managed_fields:
+            raw["metadata"].pop("managedFields", None)
         key = key_of(raw)
         self._handler.upsert(key, raw)
         self._keys.add(key)

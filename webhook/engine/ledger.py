@@ -43,6 +43,27 @@ class Reservation:
     expires: float | None
     """When it is to be looked at again; None = never by itself."""
 
+    @classmethod
+    def of(
+        cls,
+        pod: str,
+        node: str,
+        numa: NumaAmounts,
+        requests: Mapping[str, int] | None,
+        *,
+        policy: NUMAPolicy | None = None,
+        firm: bool = False,
+        expires: float | None = None,
+    ) -> "Reservation":
+        """A reservation with the pod itself counted as "pods".
+
+        numa: NUMA id -> resource -> amount; requests: what the scheduler counts on the node, None if the node's pods
+        include the pod already.
+        """
+        amounts = {zone: dict(resources) for zone, resources in numa.items()}
+        whole = _NO_REQUESTS if requests is None else {**requests, PODS: 1}
+        return cls(pod, node, amounts, whole, policy, firm, expires)
+
 
 class Ledger:
     """All reservations. `View(snapshot, ledger)` lays them over a snapshot."""
@@ -76,20 +97,22 @@ class Ledger:
         pod: str,
         node: str,
         numa: NumaAmounts,
-        requests: Mapping[str, int],
+        requests: Mapping[str, int] | None,
         *,
         policy: NUMAPolicy | None = None,
         firm: bool = False,
         expires: float | None = None,
     ) -> None:
-        """Promise the amounts to the pod, in place of whatever it was promised before.
+        """Promise the amounts to the pod, in place of whatever it was promised before; arguments as Reservation.of.
 
-        numa: NUMA id -> resource -> amount; requests: what the scheduler counts on the node ("pods" is added here).
         policy: the pod's own policy, which decides how it counts for exclusivity.
         """
-        self._take(pod)
-        amounts = {zone: dict(resources) for zone, resources in numa.items()}
-        self._put(Reservation(pod, node, amounts, {**requests, PODS: 1}, policy, firm, expires))
+        self.put(Reservation.of(pod, node, numa, requests, policy=policy, firm=firm, expires=expires))
+
+    def put(self, reservation: Reservation) -> None:
+        """Promise this to the pod, in place of whatever it was promised before."""
+        self._take(reservation.pod)
+        self._put(reservation)
 
     def firm_up(self, pod: str, expires: float | None = None) -> bool:
         """Make a tentative reservation firm, with a new time to look at it; False if the pod has none."""

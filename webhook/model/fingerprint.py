@@ -5,8 +5,9 @@
 Source: k8stopologyawareschedwg/podfingerprint.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from struct import pack
 
 from xxhash import xxh64_hexdigest, xxh64_intdigest
 
@@ -15,8 +16,17 @@ _VERSION = "pfp0v001"
 
 def pod_fingerprint(pods: Iterable[tuple[str, str]]) -> str:
     """The fingerprint of (namespace, name) pairs, as NRT attribute nodeTopologyPodsFingerprint carries it."""
-    hashes = sorted(xxh64_intdigest(name.encode(), _namespace_seed(namespace)) for namespace, name in pods)
-    return _VERSION + xxh64_hexdigest(b"".join(value.to_bytes(8, "little") for value in hashes))
+    return fingerprint_of_sorted(sorted(pod_hash(namespace, name) for namespace, name in pods))
+
+
+def pod_hash(namespace: str, name: str) -> int:
+    """The hash of one pod, 64 bits."""
+    return xxh64_intdigest(name.encode(), _namespace_seed(namespace))
+
+
+def fingerprint_of_sorted(hashes: Sequence[int]) -> str:
+    """The fingerprint of a set of pods by their hashes, ascending."""
+    return _VERSION + xxh64_hexdigest(pack(f"<{len(hashes)}Q", *hashes))
 
 
 @lru_cache(maxsize=4096)

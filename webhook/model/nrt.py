@@ -19,6 +19,7 @@ from webhook.model.fields import NO_FIELDS
 from webhook.model.policy import NUMAPolicy, Scope
 from webhook.model.quantity import QuantityError
 from webhook.model.resources import amount
+from webhook.model.timestamps import epoch_seconds
 from webhook.model.topology_manager import (
     DEFAULT_MAX_NUMA_NODES,
     MAX_NUMA_NODES,
@@ -27,6 +28,8 @@ from webhook.model.topology_manager import (
 )
 
 _MAX_COST = 2**15 - 1  # distances are packed as int16; ACPI's own are bytes
+# Keys of metadata.managedFields[].fieldsV1.
+_ZONE_FIELDS = frozenset({"f:zones", "f:cells"})
 _ZONE_NAME = re.compile(r"(?:numa-)?(?:node-)?(\d{1,4})", re.ASCII)
 
 
@@ -76,6 +79,8 @@ class NodeTopology:
     fingerprint_method: FingerprintMethod = FingerprintMethod.ALL
     publisher: Publisher = Publisher.SUBTRACTS
     resource_version: str = ""
+    written_at: int | None = None
+    """When its zones were last changed, in seconds since the epoch by the API server's clock; None = not known."""
     problems: tuple[str, ...] = ()
     """What was left out and why, in sentences for a log."""
 
@@ -99,6 +104,7 @@ class NodeTopology:
             fingerprint_method=config.fingerprint_method,
             publisher=_publisher(metadata.get("labels") or NO_FIELDS, annotations),
             resource_version=metadata.get("resourceVersion", ""),
+            written_at=_written_at(metadata.get("managedFields")),
             problems=tuple(problems),
         )
 
@@ -108,6 +114,16 @@ def _publisher(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Pub
     if labels.get(names.MANAGED_BY_LABEL) == names.MANAGED_BY_KOORDINATOR or names.KOORDLET_CPU_TOPOLOGY in annotations:
         return Publisher.TOTAL
     return Publisher.SUBTRACTS
+
+
+def _written_at(managed_fields: object) -> int | None:
+    """The newest time at which anybody changed the zones; who labels the object does not count."""
+    times = [
+        epoch_seconds(entry.get("time"))
+        for entry in (managed_fields if isinstance(managed_fields, list) else ())
+        if isinstance(entry, dict) and not _ZONE_FIELDS.isdisjoint(entry.get("fieldsV1") or ())
+    ]
+    return max((time for time in times if time is not None), default=None)
 
 
 def _zones(raw: Mapping[str, Any], problems: list[str]) -> tuple[Zone, ...]:

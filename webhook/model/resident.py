@@ -1,4 +1,4 @@
-"""A pod that holds resources of a node: the slim record that is kept for each of a cluster's 50,000."""
+"""A pod that holds resources of a node, or is promised some: the slim record kept for each of a cluster's 50,000."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,23 +6,24 @@ from functools import lru_cache
 from sys import intern
 from typing import Any, Final
 
-from webhook.model.containers import Container, parse_containers
+from webhook.model.containers import Container, ContainerKind, parse_containers
 from webhook.model.errors import UserError
 from webhook.model.fields import NO_FIELDS
 from webhook.model.hint import NUMAHint, NUMANodeAmounts, parse_resource_status
 from webhook.model.intent import NO_INTENT, NUMAIntent, parse_numa_intent
-from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC, RESOURCE_STATUS
+from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC, PLACEMENT_GATE, RESOURCE_SPEC, RESOURCE_STATUS
 from webhook.model.pod_resources import QoS, effective_requests, pod_level_resources, qos_class
 from webhook.model.policy import Exclusive, NUMAPolicy
 from webhook.model.resize import held_requests
-from webhook.model.resources import is_device, parse_list
+from webhook.model.resources import CPU, is_device, parse_list
+from webhook.model.timestamps import epoch_seconds
 
 _TERMINAL_PHASES: Final = frozenset({"Succeeded", "Failed"})
 
 
 @dataclass(frozen=True, slots=True)
 class ResidentPod:
-    """A pod bound to a node. Amounts in engine units; equal pods share their mappings."""
+    """A pod bound to a node, or placed on one. Amounts in engine units; equal pods share their mappings."""
 
     key: str
     """namespace/name."""
@@ -36,12 +37,18 @@ class ResidentPod:
     """The pod's own NUMA policy."""
     exclusive: Exclusive | None
     hint: NUMANodeAmounts | None
-    """The NUMA nodes it was given on this node, as far as an annotation says."""
+    """The NUMA nodes it was given on this node, or on `placed_on`, as far as an annotation says."""
     exclusive_resources: bool
     """Whether the kubelet's managers may give it resources of its own: exclusive CPUs, NUMA memory, devices."""
     terminal: bool
     """Succeeded or failed: it holds nothing any more."""
     deleting: bool
+    exclusive_beyond_memory: bool = False
+    """The same where no memory manager gives NUMA memory: exclusive CPUs or devices, once init containers are done."""
+    placed_on: str = ""
+    """The node it was placed on and waits to be bound to: our hint names it, our gate is gone. Empty once bound."""
+    bound_at: int | None = None
+    """When it was bound at the earliest, in seconds since the epoch by the API server's clock; None = not known."""
 
     @property
     def namespace(self) -> str:
@@ -66,6 +73,7 @@ class ResidentPod:
         pod_level = pod_level_resources(spec, together)
         qos = qos_class(containers, pod_level)
         intent = _intent(annotations.get(NUMA_TOPOLOGY_SPEC), annotations.get(RESOURCE_SPEC))
+        placement = None if node else _placement(annotations, spec)
         return cls(
             key=f"{metadata.get('namespace', '')}/{metadata['name']}",
             uid=metadata.get("uid", ""),
@@ -74,10 +82,13 @@ class ResidentPod:
             qos=qos,
             policy=intent.policy,
             exclusive=intent.exclusive,
-            hint=_hint(annotations, node),
+            hint=_hint(annotations, node) if placement is None else placement.numa_nodes,
             exclusive_resources=_has_exclusive_resources(containers, qos),
             terminal=status.get("phase") in _TERMINAL_PHASES,
             deleting="deletionTimestamp" in metadata,
+            exclusive_beyond_memory=_has_exclusive_pieces(containers, qos),
+            placed_on="" if placement is None else intern(placement.node),
+            bound_at=_bound_at(metadata, status) if node else None,
         )
 
 
@@ -105,6 +116,38 @@ def _hint(annotations: Mapping[str, str], node: str) -> NUMANodeAmounts | None:
     return None
 
 
+def _placement(annotations: Mapping[str, str], spec: Mapping[str, Any]) -> NUMAHint | None:
+    """The hint of a pod that is not bound. While our gate is there it means nothing: the two change in one patch."""
+    text = annotations.get(NUMA_HINT)
+    if text is None or any(gate.get("name") == PLACEMENT_GATE for gate in spec.get("schedulingGates") or ()):
+        return None
+    try:
+        return NUMAHint.parse(text)
+    except UserError:
+        return None
+
+
+def _bound_at(metadata: Mapping[str, Any], status: Mapping[str, Any]) -> int | None:
+    """The API server sets PodScheduled as it binds; a pod that was created with its node was bound at its creation."""
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "True":
+            return epoch_seconds(condition.get("lastTransitionTime"))
+    return epoch_seconds(metadata.get("creationTimestamp"))
+
+
 def _has_exclusive_resources(containers: tuple[Container, ...], qos: QoS) -> bool:
     """Static managers give whole CPUs and NUMA memory to Guaranteed pods, and devices to any."""
     return qos is QoS.GUARANTEED or any(is_device(name) for container in containers for name in container.requests)
+
+
+def _has_exclusive_pieces(containers: tuple[Container, ...], qos: QoS) -> bool:
+    """Whole CPUs of a Guaranteed pod, or devices, in containers that last.
+
+    Source: scheduler-plugins pkg/noderesourcetopology/resourcerequests/exclusive.go, without its memory.
+    """
+    return any(
+        (amount > 0 and amount % 1000 == 0 and qos is QoS.GUARANTEED) if name == CPU else is_device(name)
+        for container in containers
+        if container.kind is not ContainerKind.INIT
+        for name, amount in container.requests.items()
+    )

@@ -1,0 +1,70 @@
+"""Which pods the numbers of a NodeResourceTopology have counted, found out from its pod fingerprint.
+
+An exporter publishes one hash of the pods it saw, not the pods. So sets of pods that it may have seen are tried:
+1. No pods at all.
+2. All that live on the node, less those bound last: 0, 1, .. 16 of them.
+3. The same, with the pods that ended last put back: 1, 2, .. of them.
+Each for every meaning that the publisher's method has. No set matches: nothing is known.
+
+Pods bound within one second are ordered by name, so in a burst the right set may not be among those tried; the
+exporter's next scan, seconds later, counts all of them.
+Source: k8stopologyawareschedwg/podfingerprint; scheduler-plugins pkg/noderesourcetopology/cache.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+from webhook.model.fingerprint import fingerprint_of_sorted, pod_hash
+from webhook.model.nrt import FingerprintMethod
+from webhook.model.resident import ResidentPod
+
+# Pods that may be bound to one node between two scans of its exporter: scans are seconds apart where pods start.
+_LATEST: Final = 16
+
+_Seen = Callable[[ResidentPod], bool]
+
+# A kubelet without a memory manager gives no NUMA memory, and an NRT does not say which it has: both are tried.
+_SEEN: Final[Mapping[FingerprintMethod, tuple[_Seen, ...]]] = {
+    FingerprintMethod.ALL: (lambda _: True,),
+    FingerprintMethod.EXCLUDE_TERMINAL: (lambda _: True,),
+    FingerprintMethod.WITH_EXCLUSIVE_RESOURCES: (
+        lambda pod: pod.exclusive_resources,
+        lambda pod: pod.exclusive_beyond_memory,
+    ),
+}
+
+
+def covered_pods(
+    fingerprint: str, method: FingerprintMethod, living: Sequence[ResidentPod], ended: Sequence[ResidentPod]
+) -> frozenset[str] | None:
+    """The keys of the pods that the fingerprint stands for; None when it cannot be told.
+
+    living: the pods bound to the node; ended: those that were and ended, the last one first.
+    """
+    if fingerprint == fingerprint_of_sorted(()):
+        return frozenset()
+    in_order = sorted(living, key=lambda pod: (pod.bound_at or 0, pod.key))
+    for seen in _SEEN[method]:
+        here = [pod for pod in in_order if seen(pod)]
+        gone = [pod for pod in ended if seen(pod)]
+        for back in range(len(gone) + 1):
+            for keys, candidate in _candidates(here, gone[:back]):
+                if candidate == fingerprint:
+                    return frozenset(keys)
+    return None
+
+
+def _candidates(living: Sequence[ResidentPod], more: Sequence[ResidentPod]) -> Iterator[tuple[list[str], str]]:
+    """The sets of `more` with the living pods, less the last 0, 1, .. of these, and their fingerprints."""
+    keys = [pod.key for pod in (*more, *living)]
+    hashes = sorted(_hash(pod) for pod in (*more, *living))
+    for left_out in range(min(len(living), _LATEST) + 1):
+        if left_out:
+            keys.pop()
+            del hashes[bisect_left(hashes, _hash(living[-left_out]))]
+        yield keys, fingerprint_of_sorted(hashes)
+
+
+def _hash(pod: ResidentPod) -> int:
+    return pod_hash(pod.namespace, pod.name)

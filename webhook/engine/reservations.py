@@ -1,0 +1,206 @@
+"""Keeps the ledger in step with the cluster: what pods were promised, and what their nodes' NRTs do not count yet.
+
+Nearly all of it is derived from objects, so that whoever reads the same objects comes to the same reservations:
+- a pod that is placed (its hint names a node, our gate is gone) and not yet bound is promised all it asks for;
+- a bound pod is promised what `uncounted` says its node's NRT does not show.
+What is on the wire stands in no object: a grant, given with a binding or a patch that the API server has not written
+yet. It holds until an object shows it, is taken back when its pod goes away, and is overdue after its time.
+
+Life cycle:
+1. An object is noted and its node marked; nothing is worked out yet, so a burst of changes to one node costs one.
+2. `settle` works out the marked nodes, and those for which it is time.
+
+A grant goes before what is derived for the same pod: it is newer.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import Final
+
+from webhook.engine.coverage import covered_pods
+from webhook.engine.ledger import Ledger, Reservation
+from webhook.engine.sums import NumaAmounts
+from webhook.engine.uncounted import CountingTimes, uncounted
+from webhook.model.nrt import NodeTopology, Publisher
+from webhook.model.policy import NUMAPolicy
+from webhook.model.resident import ResidentPod
+
+# Pods that ended on a node and that its NRT may still count: more than end there between two scans, as a rule.
+_ENDED: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What was given to a pod in an answer, or a patch, that no object shows yet."""
+
+    pod: str
+    """namespace/name."""
+    uid: str
+    node: str
+    numa: NumaAmounts
+    requests: Mapping[str, int]
+    policy: NUMAPolicy | None
+    expires: float
+    """When the binding or patch must have been written, or never will be; on the caller's own clock."""
+
+
+class ReservationKeeper:
+    """Told of every pod and NRT, it owns the firm reservations of a ledger."""
+
+    def __init__(self, ledger: Ledger, times: CountingTimes | None = None) -> None:
+        self._ledger = ledger
+        self._times = times or CountingTimes()
+        self._pods: dict[str, ResidentPod] = {}
+        self._on: dict[str, dict[str, ResidentPod]] = {}
+        self._ended: dict[str, tuple[ResidentPod, ...]] = {}
+        self._topologies: dict[str, NodeTopology] = {}
+        self._covered: dict[str, frozenset[str]] = {}
+        self._grants: dict[str, Grant] = {}
+        self._reserved: dict[str, set[str]] = {}
+        self._marked: set[str] = set()
+        self._until: dict[str, float] = {}
+        self._earliest = inf
+
+    def put_pod(self, pod: ResidentPod) -> None:
+        """The pod exists and looks like this."""
+        known = self._pods.get(pod.key)
+        if known == pod:
+            return
+        self._compare_grant(pod)
+        node = "" if pod.terminal else pod.node or pod.placed_on
+        if known is not None and (known.uid != pod.uid or (known.node or known.placed_on) != node):
+            self._remove(known)
+        if node:
+            self._pods[pod.key] = pod
+            self._on.setdefault(node, {})[pod.key] = pod
+            self._marked.add(node)
+
+    def drop_pod(self, key: str) -> None:
+        """The pod is gone."""
+        self.withdraw(key)
+        known = self._pods.get(key)
+        if known is not None:
+            self._remove(known)
+
+    def put_topology(self, topology: NodeTopology) -> None:
+        """The NRT of a node exists and looks like this."""
+        known = self._topologies.get(topology.node)
+        if known is None or known.fingerprint != topology.fingerprint:
+            self._covered.pop(topology.node, None)
+        self._topologies[topology.node] = topology
+        self._marked.add(topology.node)
+
+    def drop_topology(self, node: str) -> None:
+        """The node has no NRT any more."""
+        if self._topologies.pop(node, None) is not None:
+            self._covered.pop(node, None)
+            self._marked.add(node)
+
+    def grant(self, grant: Grant) -> None:
+        """Promise this to the pod, in place of whatever it was promised before."""
+        self._forget_grant(grant.pod)
+        self._grants[grant.pod] = grant
+        self._reserved.setdefault(grant.node, set()).add(grant.pod)
+        self._ledger.reserve(
+            grant.pod, grant.node, grant.numa, grant.requests, policy=grant.policy, firm=True, expires=grant.expires
+        )
+
+    def withdraw(self, key: str) -> None:
+        """The grant's binding or patch will not come any more, or the pod is gone."""
+        if (grant := self._forget_grant(key)) is not None:
+            self._release(key, grant.node)
+
+    def overdue(self, now: float) -> tuple[Grant, ...]:
+        """The grants whose time is up at `now`, on the clock of their `expires`: their pods are to be looked at."""
+        return tuple(grant for grant in self._grants.values() if grant.expires <= now)
+
+    def settle(self, now: float) -> None:
+        """Bring the ledger in step. now: seconds since the epoch, within seconds of the API server's clock."""
+        if now >= self._earliest:
+            self._marked.update(node for node, until in self._until.items() if until <= now)
+        if self._marked:
+            for node in self._marked:
+                self._settle_node(node, now)
+            self._marked = set()
+            self._earliest = min(self._until.values(), default=inf)
+
+    def _compare_grant(self, pod: ResidentPod) -> None:
+        """Let the grant go if the pod shows it, or shows that it will never come."""
+        grant = self._grants.get(pod.key)
+        if grant is None:
+            return
+        shown = pod.placed_on == grant.node and dict(pod.hint or ()) == grant.numa
+        if pod.node or shown or pod.terminal or pod.uid != grant.uid:
+            self._forget_grant(pod.key)
+
+    def _forget_grant(self, key: str) -> Grant | None:
+        """The ledger follows when the nodes are settled."""
+        grant = self._grants.pop(key, None)
+        if grant is not None:
+            self._marked.add(grant.node)
+            if (pod := self._pods.get(key)) is not None:
+                self._marked.add(pod.node or pod.placed_on)
+        return grant
+
+    def _remove(self, pod: ResidentPod) -> None:
+        """Take a pod off its node."""
+        del self._pods[pod.key]
+        node = pod.node or pod.placed_on
+        on_node = self._on[node]
+        del on_node[pod.key]
+        if not on_node:
+            del self._on[node]
+        if pod.node:
+            self._ended[node] = (pod, *self._ended.get(node, ()))[:_ENDED]
+        self._marked.add(node)
+
+    def _settle_node(self, node: str, now: float) -> None:
+        self._until.pop(node, None)
+        wanted = {wanted.pod: wanted for wanted in self._derived(node, now) if wanted.pod not in self._grants}
+        for key in self._reserved.pop(node, set()) - wanted.keys():
+            grant = self._grants.get(key)
+            if grant is None or grant.node != node:
+                self._release(key, node)
+            else:
+                self._reserved.setdefault(node, set()).add(key)
+        for key, reservation in wanted.items():
+            self._reserved.setdefault(node, set()).add(key)
+            if self._ledger.get(key) != reservation:
+                self._ledger.put(reservation)
+
+    def _derived(self, node: str, now: float) -> Iterator[Reservation]:
+        """The reservations on the node that follow from objects."""
+        pods = self._on.get(node, {})
+        bound = [pod for pod in pods.values() if pod.node]
+        topology = self._topologies.get(node)
+        for pod in pods.values():
+            if pod.placed_on:
+                yield Reservation.of(pod.key, node, dict(pod.hint or ()), pod.requests, policy=pod.policy, firm=True)
+        if any(pod.hint for pod in bound):
+            rest = uncounted(topology, bound, self._covered_on(node, topology, bound), self._times, now)
+            if rest.until is not None:
+                self._until[node] = rest.until
+            for key, numa in rest.amounts.items():
+                yield Reservation.of(key, node, numa, None, policy=pods[key].policy, firm=True)
+
+    def _covered_on(
+        self, node: str, topology: NodeTopology | None, bound: Iterable[ResidentPod]
+    ) -> frozenset[str] | None:
+        """The pods that the NRT's fingerprint stands for. Once found out, that holds while the fingerprint does."""
+        if topology is None or topology.fingerprint is None or topology.publisher is Publisher.TOTAL:
+            return None
+        covered = self._covered.get(node)
+        if covered is None:
+            living = list(bound)
+            names = {pod.key for pod in living}
+            ended = [pod for pod in self._ended.get(node, ()) if pod.key not in names]
+            covered = covered_pods(topology.fingerprint, topology.fingerprint_method, living, ended)
+            if covered is not None:
+                self._covered[node] = covered
+        return covered
+
+    def _release(self, key: str, node: str) -> None:
+        reservation = self._ledger.get(key)
+        if reservation is not None and reservation.firm and reservation.node == node:
+            self._ledger.release(key)
