@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from webhook.engine.arrays import NO_ZONE, UNLISTED, Amounts, Bools
-from webhook.engine.group.kind import Bound, Kind, Parts, parts
+from webhook.engine.group.kind import Bound, Kind
 from webhook.engine.koordinator import ours_to_place, policy_fit, shut_out
 from webhook.engine.kubelet import predict
 from webhook.engine.masks import as_mask
@@ -32,11 +32,9 @@ class Count:
     """Pods of one kind per node. N nodes, Z positions."""
 
     nodes: Amounts
-    """int64 [N]."""
+    """int64 [N]; an upper bound where only a rehearsal tells."""
     zones: Amounts | None
     """int64 [Z, N]: pods per NUMA node, meaningful on bound nodes; None = there are none."""
-    parts: Parts
-    """How nodes decide; where a part is open, `nodes` is an upper bound."""
     bound: Bools
     """bool [N]: each pod stays within one NUMA node."""
 
@@ -46,7 +44,7 @@ def count(view: View, kind: Kind) -> Count:
     closed = policy_fit(view.snapshot, kind.request) | node_fit(view, kind.pod, kind.request)
     nodes = _as_a_whole(view, kind)
     nodes[closed != Reason.FITS] = 0
-    how = parts(view, kind)
+    how = kind.parts
     if how.refusing.any():
         nodes[how.refusing] = 0
     zones: Amounts | None = None
@@ -58,7 +56,7 @@ def count(view: View, kind: Kind) -> Count:
         zones = fit if zones is None else np.where(bound.where, fit, zones)
     if how.open is not None:
         nodes[how.open & ~predict(view, kind.request).fits] = 0
-    return Count(nodes, zones, how, anywhere)
+    return Count(nodes, zones, anywhere)
 
 
 def _as_a_whole(view: View, kind: Kind) -> Amounts:
@@ -72,7 +70,9 @@ def _per_zone(view: View, kind: Kind, bound: Bound) -> Amounts:
     wanted = {row: amount for row, amount in bound.share.amounts.items() if amount > 0}
     devices = [row for row, amount in bound.share.devices.items() if amount == 0]
     fit = _planes(view, wanted, devices, slice(None))
-    without = np.flatnonzero(bound.where & ~fit.any(axis=0))
+    # Only a node whose first NUMA node lists nothing of a resource can have none that does.
+    unlisted = [view.free(row)[0] == UNLISTED for row in (*wanted, *devices)]
+    without = np.flatnonzero(bound.where & np.logical_or.reduce(unlisted))
     if len(without):
         fit[:, without] = _leaving_unlisted_out(view, wanted, devices, without)
     shut = shut_out(view, kind.request) if kind.request.exclusive is Exclusive.REQUIRED else None
@@ -96,12 +96,11 @@ def _planes(view: View, wanted: Mapping[int, int], devices: Sequence[int], at: s
 
 
 def _leaving_unlisted_out(view: View, wanted: Mapping[int, int], devices: Sequence[int], nodes: Positions) -> Amounts:
-    """The same for nodes where no NUMA node lists some resource: nobody aligns that one."""
+    """The same for nodes where no NUMA node may list some resource: nobody aligns that one."""
     fit = np.zeros((view.snapshot.z, len(nodes)), dtype=np.int64)
     rows = [*wanted, *devices]
-    unlisted = np.stack([(view.free(row)[:, nodes] == UNLISTED).all(axis=0) for row in rows])
-    patterns = as_mask(unlisted)
-    for pattern in np.unique(patterns[patterns > 0]).tolist():
+    patterns = as_mask(np.stack([(view.free(row)[:, nodes] == UNLISTED).all(axis=0) for row in rows]))
+    for pattern in np.unique(patterns).tolist():
         gone = {row for bit, row in enumerate(rows) if pattern >> bit & 1}
         here = patterns == pattern
         listed = {row: amount for row, amount in wanted.items() if row not in gone}

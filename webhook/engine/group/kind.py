@@ -24,35 +24,6 @@ from webhook.model.policy import NUMAPolicy, Scope
 from webhook.model.resources import PODS
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Kind:
-    """Pods that ask for the same. Amounts by row of the snapshot's arrays."""
-
-    pod: Pod
-    request: PodRequest
-    node: dict[int, int]
-    """What one takes of the node as a whole, itself among the pods."""
-    placed: tuple[Share, ...]
-    """What a kubelet aligns, piece by piece (scope container)."""
-    pod_scope: Share
-    """The same as one piece (scope pod)."""
-    init_only_memory: bool
-    """Memory that only init containers name: scope pod then needs the whole way."""
-    whole: Share
-    """What is aligned where the NUMA nodes are ours to choose."""
-
-    @classmethod
-    def of(cls, view: View, pod: Pod, intent: NUMAIntent) -> "Kind":
-        """The kind of a pod."""
-        request = PodRequest.of(pod, intent, view.snapshot.resources)
-        columns = zip(request.rows, request.node.tolist(), strict=True)
-        node = {row: amount for row, amount in columns if amount > 0}
-        node[view.snapshot.resources.find(PODS)] = 1
-        demand = Demand.of(request)
-        pieces = tuple(filter(_asks, demand.containers))
-        return cls(pod, request, node, pieces, demand.pod, demand.init_only_memory, Demand.whole(request).pod)
-
-
 class Bound(NamedTuple):
     """Nodes where each pod takes `share` of one NUMA node."""
 
@@ -72,9 +43,48 @@ class Parts(NamedTuple):
     """The kubelet does not run with so many NUMA nodes."""
 
 
-def parts(view: View, kind: Kind) -> Parts:
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """What a pod asks of NUMA nodes, depending on who aligns."""
+
+    placed: tuple[Share, ...]
+    """What a kubelet aligns, piece by piece (scope container)."""
+    pod_scope: Share
+    """The same as one piece (scope pod)."""
+    init_only_memory: bool
+    """Memory that only init containers name: scope pod then needs the whole way."""
+    whole: Share
+    """What is aligned where the NUMA nodes are ours to choose."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kind:
+    """Pods that ask for the same. Amounts by row of the snapshot's arrays."""
+
+    pod: Pod
+    request: PodRequest
+    node: dict[int, int]
+    """What one takes of the node as a whole, itself among the pods."""
+    asking: Asking
+    parts: Parts
+    """How the nodes of the view decide about it."""
+
+    @classmethod
+    def of(cls, view: View, pod: Pod, intent: NUMAIntent) -> "Kind":
+        """The kind of a pod."""
+        request = PodRequest.of(pod, intent, view.snapshot.resources)
+        columns = zip(request.rows, request.node.tolist(), strict=True)
+        node = {row: amount for row, amount in columns if amount > 0}
+        node[view.snapshot.resources.find(PODS)] = 1
+        demand = Demand.of(request)
+        asking = Asking(
+            tuple(filter(_asks, demand.containers)), demand.pod, demand.init_only_memory, Demand.whole(request).pod
+        )
+        return cls(pod, request, node, asking, _parts(view.snapshot, request, asking))
+
+
+def _parts(snapshot: Snapshot, request: PodRequest, asking: Asking) -> Parts:
     """The cases of webhook.engine.kubelet, sorted by how to count."""
-    snapshot, request = view.snapshot, kind.request
     loose = snapshot.policy == NUMAPolicy.NONE
     ours = snapshot.total | loose if request.policy else snapshot.total
     policy = np.where(loose & ours, request.policy or NUMAPolicy.NONE, snapshot.policy)
@@ -84,26 +94,26 @@ def parts(view: View, kind: Kind) -> Parts:
     single = deciding & (policy == NUMAPolicy.SINGLE_NUMA_NODE)
     other = deciding & ~single
     bound: list[Bound] = []
-    for piece, where in _pieces(snapshot, kind, single, ours):
+    for piece, where in _pieces(snapshot, asking, single, ours):
         if not where.any():
             continue
         if piece is None:
             other |= where
         elif _asks(piece):
             bound.append(Bound(piece, where))
-    if not (kind.placed or _asks(kind.whole)):
+    if not (asking.placed or _asks(asking.whole)):
         other[:] = False
     return Parts(tuple(_merged(bound)), other if other.any() else None, refusing)
 
 
-def _pieces(snapshot: Snapshot, kind: Kind, single: Bools, ours: Bools) -> list[tuple[Share | None, Bools]]:
+def _pieces(snapshot: Snapshot, asking: Asking, single: Bools, ours: Bools) -> list[tuple[Share | None, Bools]]:
     """What single-numa-node nodes align as one piece; None where there are several, or none that is sure."""
     pod_scope = snapshot.scope == Scope.POD
-    alone = kind.placed[0] if len(kind.placed) == 1 else None
-    by_container = alone if kind.placed else kind.pod_scope
+    alone = asking.placed[0] if len(asking.placed) == 1 else None
+    by_container = alone if asking.placed else asking.pod_scope
     return [
-        (kind.whole, single & ours),
-        (None if kind.init_only_memory else kind.pod_scope, single & ~ours & pod_scope),
+        (asking.whole, single & ours),
+        (None if asking.init_only_memory else asking.pod_scope, single & ~ours & pod_scope),
         (by_container, single & ~ours & ~pod_scope),
     ]
 

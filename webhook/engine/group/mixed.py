@@ -102,8 +102,7 @@ class _Greedy:
         """Take over seats that were found otherwise."""
         for piece, row in rows:
             self.rows.append((piece, row))
-            _, counted = self._stock.slots(piece.kind)
-            self._stock.take(piece.kind, counted, row.taken(self._stock.view.snapshot.z))
+            self._stock.take(piece.kind, row.taken(self._stock.view.snapshot.z))
 
     def add_extras(self, part: Part, bounds: list[tuple[int, Part]]) -> None:
         """Seats for pods beyond the minimum, beside those that are placed."""
@@ -137,7 +136,7 @@ class _Greedy:
         if plan is None:
             return
         taken = self._stock.seat(counted, plan.nodes)
-        self._stock.take(piece.kind, counted, taken)
+        self._stock.take(piece.kind, taken)
         self.rows.append((piece, row_of(taken, None)))
 
     def _positions_of(self, pieces: Sequence[Piece]) -> Amounts | None:
@@ -197,7 +196,7 @@ class _Greedy:
         if plan is None:
             return None
         taken = self._stock.seat(counted, plan.nodes)
-        self._stock.take(piece.kind, counted, taken)
+        self._stock.take(piece.kind, taken)
         last = None if plan.tail is None else self._tree.order[plan.tail].astype(np.int64)
         self.rows.append((piece, row_of(taken, last)))
         return plan.domain

@@ -8,11 +8,13 @@
 5. Seats in order of rank; or, if there is no place, what is missing at each level (webhook.engine.group.shortfall).
 """
 
+from functools import partial
+
 import numpy as np
 
 from webhook.engine.arrays import Bools
 from webhook.engine.group.equal import EqualPods, place_equal
-from webhook.engine.group.kind import Kind, parts
+from webhook.engine.group.kind import Kind
 from webhook.engine.group.mixed import Effort, Found, place_mixed
 from webhook.engine.group.pieces import Part, cut
 from webhook.engine.group.rehearsal import rehearse
@@ -39,20 +41,20 @@ def place_group(
     caps = Caps()
     pieces = part.all_pieces()
     if not any(piece.members for piece in pieces):
-        return GroupPlacement(group.name, view, tree, True, Domain(ROOT, 0), (), ())
+        return GroupPlacement(group.name, view, tree, True, Domain(ROOT, 0), (), tuple)
     while True:
         if _of_one_kind(part):
             found, certain = _place_equal(view, tree, part, caps, strategy), True
         else:
             found, certain = place_mixed(view, tree, part, caps, strategy, effort)
         if found is None:
-            why = shortfalls(view, tree, part, caps)
             # In company a kind may be capped lower than it would have to be.
             certain = certain and (not caps or _of_one_kind(part))
+            why = partial(shortfalls, view, tree, part, caps)
             return GroupPlacement(group.name, view, tree, False, None, (), why, certain)
         if _admitted(view, found, caps):
             seats = [seats for pieces, row in found.rows for seats in shared_out(pieces, row)]
-            return GroupPlacement(group.name, view, tree, True, found.domain, by_set(seats), ())
+            return GroupPlacement(group.name, view, tree, True, found.domain, by_set(seats), tuple)
 
 
 def _of_one_kind(part: Part) -> bool:
@@ -94,7 +96,7 @@ def _admitted(view: View, found: Found, caps: Caps) -> bool:
     Rehearsed pods get the NUMA nodes that they got in the rehearsal.
     """
     kinds = {id(pieces[0].kind): pieces[0].kind for pieces, _ in found.rows}
-    open_to = {key: parts(view, kind).open for key, kind in kinds.items()}
+    open_to = {key: kind.parts.open for key, kind in kinds.items()}
     if all(where is None for where in open_to.values()):
         return True
     seats: dict[int, list[tuple[Kind, Row, int]]] = {}

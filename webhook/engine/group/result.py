@@ -1,7 +1,8 @@
 """The answer to a group: a node and NUMA nodes for every pod, or what is missing where."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from webhook.engine.arrays import Amounts
@@ -56,7 +57,7 @@ class Seats:
     """Bit per position of a NUMA node; 0 = not bound to any."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class GroupPlacement:
     """The answer for one group."""
 
@@ -69,10 +70,14 @@ class GroupPlacement:
     """The domain that holds all pods; None if not placed."""
     seats: tuple[Seats, ...]
     """Per set; empty if not placed."""
-    why: tuple[Shortfall, ...]
-    """What is missing, coarse to fine, if not placed."""
+    explain: Callable[[], tuple[Shortfall, ...]]
     exhaustive: bool = True
     """Whether "not placed" is certain; False: the search was given up beyond its bound."""
+
+    @cached_property
+    def why(self) -> tuple[Shortfall, ...]:
+        """What is missing, coarse to fine, if not placed; worked out when asked for."""
+        return self.explain()
 
     def pods(self) -> Iterator[PodPlacement]:
         """Every placed pod, set by set in order of rank."""

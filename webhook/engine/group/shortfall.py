@@ -68,7 +68,7 @@ def _fill(stock: Stock, tree: TopologyTree, domain: Domain, piece: Piece) -> int
         share = Share(np.array([domain.number]), np.array([count]))
         if domain.level < tree.node_level:
             share = pour(tree, share, domain.level, tree.node_level, inside, None)
-        stock.take(piece.kind, counted, stock.seat(counted, share))
+        stock.take(piece.kind, stock.seat(counted, share))
     return count
 
 
@@ -89,7 +89,7 @@ def _short_resource(view: View, tree: TopologyTree, domain: Domain, kind: Kind) 
         if amount > 0:
             allowed[kind.request.resources[column]] = 0 if row < 0 else _pods(view.node_free(row)[here], amount)
     allowed["pods"] = _pods(view.node_free(snapshot.resources.find("pods"))[here], 1)
-    for shares in (kind.placed, (kind.whole,)):
+    for shares in (kind.asking.placed, (kind.asking.whole,)):
         for share in shares:
             for row, amount in share.amounts.items():
                 name = snapshot.resources.names[row]

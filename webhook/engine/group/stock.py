@@ -61,13 +61,13 @@ class Stock:
             zones[loose, z] = share.amounts[loose]
         return Taken(nodes, zones)
 
-    def take(self, kind: Kind, counted: Count, taken: Taken) -> None:
+    def take(self, kind: Kind, taken: Taken) -> None:
         """Take these pods off."""
         available, node_free = self._writable()
         totals = taken.zones.sum(axis=1)
         for row, amount in kind.node.items():
             node_free[row, taken.nodes] -= totals * amount
-        for bound in counted.parts.bound:
+        for bound in kind.parts.bound:
             here = bound.where[taken.nodes]
             nodes = taken.nodes[here]
             for row, amount in bound.share.amounts.items():

@@ -1,0 +1,181 @@
+"""Groups of equal pods against an exhaustive search on small trees."""
+
+from itertools import product
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.engine.group.clusters import RACK, ZONE, tree_of
+from webhook.engine.group.equal import EqualPlan, EqualPods, place_equal
+from webhook.engine.group.spec import Constraint, Segments, Strategy
+from webhook.engine.tree import ROOT, Domain, TopologyTree
+
+NODES = 7
+
+paths = st.lists(
+    st.tuples(st.sampled_from(["a", "b", None]), st.sampled_from(["r1", "r2", "r10", None])), min_size=1, max_size=NODES
+)
+free_slots = st.lists(st.integers(0, 4), min_size=NODES, max_size=NODES)
+constraints = st.sampled_from(
+    [
+        Constraint(),
+        Constraint(ZONE),
+        Constraint(RACK),
+        Constraint(None, ZONE),
+        Constraint(None, RACK),
+        Constraint(ZONE, RACK),
+    ]
+)
+segments = st.none() | st.builds(
+    Segments,
+    st.integers(2, 4),
+    st.sampled_from([Constraint(RACK), Constraint(ZONE), Constraint(3), Constraint(None, RACK)]),
+)
+
+
+def domains(tree: TopologyTree, level: int) -> list[list[int]]:
+    """The positions of each domain that may be chosen."""
+    real = tree.real(level)
+    spans = [tree.span(Domain(level, number)) for number in range(tree.size(level)) if real[number]]
+    return [list(range(span.start, span.stop)) for span in spans]
+
+
+def cut(count: int, size: int) -> list[int]:
+    """Segments of a group."""
+    return [min(size, count - start) for start in range(0, count, size)]
+
+
+def holds(tree: TopologyTree, slots: list[int], inside: list[int], count: int, cutting: Segments | None) -> bool:
+    """Whether the positions hold so many pods, by trying every domain for every segment."""
+    if cutting is None:
+        return sum(slots[position] for position in inside) >= count
+    for level in cutting.constraint.levels():
+        places = [[position for position in domain if position in inside] for domain in domains(tree, level)]
+        rooms = [sum(slots[position] for position in place) for place in places]
+        pieces = cut(count, cutting.size)
+        for choice in product(range(len(places)), repeat=len(pieces)):
+            taken = [
+                sum(piece for piece, at in zip(pieces, choice, strict=True) if at == n) for n in range(len(places))
+            ]
+            if all(room >= used for room, used in zip(rooms, taken, strict=True)):
+                return True
+    return False
+
+
+def check(tree: TopologyTree, slots: list[int], pods: EqualPods, plan: EqualPlan) -> int:
+    """Whether a plan is true; how many pods it places."""
+    amounts = dict(zip(plan.nodes.domains.tolist(), plan.nodes.amounts.tolist(), strict=True))
+    assert all(0 < amount <= slots[position] for position, amount in amounts.items())
+    span = tree.span(plan.domain)
+    assert all(span.start <= position < span.stop for position in amounts)
+    assert plan.domain.level >= pods.constraint.bound
+    if pods.constraint.required is not None:
+        assert tree.real(plan.domain.level)[plan.domain.number]
+    placed = sum(amounts.values())
+    if pods.segments is not None and pods.segments.constraint.required is not None:
+        seats = [position for position in sorted(amounts) for _ in range(amounts[position])]
+        if plan.tail is not None:
+            seats.sort(key=lambda position: plan.tail.start <= position < plan.tail.stop)
+        for start in range(0, placed, pods.segments.size):
+            level = pods.segments.constraint.required
+            here = {tree.containing(position, level) for position in seats[start : start + pods.segments.size]}
+            assert len(here) == 1, "a segment is torn apart"
+            assert tree.real(level)[here.pop()]
+    return placed
+
+
+@settings(max_examples=400, deadline=None)
+@given(paths, free_slots, st.integers(1, 7), constraints, segments, st.sampled_from(Strategy))
+def test_a_group_is_placed_exactly_if_an_exhaustive_search_places_it(
+    where: list[tuple[str | None, str | None]],
+    free: list[int],
+    count: int,
+    constraint: Constraint,
+    cutting: Segments | None,
+    strategy: Strategy,
+) -> None:
+    tree = tree_of(where)
+    slots = free[: len(where)]
+    pods = EqualPods(count, count, constraint, cutting, strategy)
+    plan = place_equal(tree, np.array(slots, dtype=np.int64), pods)
+    fits = [domain for domain in domains(tree, constraint.bound) if holds(tree, slots, domain, count, cutting)]
+    assert (plan is not None) == bool(fits)
+    if plan is not None:
+        assert check(tree, slots, pods, plan) == count
+
+
+@settings(max_examples=300, deadline=None)
+@given(paths, free_slots, st.integers(1, 9), st.integers(0, 9), constraints, segments)
+def test_an_elastic_group_is_placed_if_its_minimum_fits_and_as_large_as_one_domain_allows(
+    where: list[tuple[str | None, str | None]],
+    free: list[int],
+    count: int,
+    minimum: int,
+    constraint: Constraint,
+    cutting: Segments | None,
+) -> None:
+    tree = tree_of(where)
+    slots = free[: len(where)]
+    minimum = max(1, min(minimum, count))
+    pods = EqualPods(count, minimum, constraint, cutting)
+    plan = place_equal(tree, np.array(slots, dtype=np.int64), pods)
+    sizes = [
+        size
+        for size in range(minimum, count + 1)
+        for domain in domains(tree, constraint.bound)
+        if holds(tree, slots, domain, size, cutting)
+    ]
+    assert (plan is not None) == bool(sizes)
+    if plan is not None:
+        placed = check(tree, slots, pods, plan)
+        assert placed == max(sizes) or (cutting is not None and cutting.constraint.preferred is not None)
+
+
+@settings(max_examples=300, deadline=None)
+@given(paths, free_slots, st.integers(1, 9), st.sampled_from([Constraint(None, RACK), Constraint(ZONE, RACK)]))
+def test_a_preferred_level_gets_the_fewest_domains_there_can_be(
+    where: list[tuple[str | None, str | None]], free: list[int], count: int, constraint: Constraint
+) -> None:
+    tree = tree_of(where)
+    slots = free[: len(where)]
+    plan = place_equal(tree, np.array(slots, dtype=np.int64), EqualPods(count, count, constraint))
+    if plan is None:
+        return
+    used = {tree.containing(position, RACK) for position in plan.nodes.domains.tolist()}
+    fewest = min(
+        _fewest_racks(tree, slots, domain, count)
+        for level in constraint.levels()
+        for domain in domains(tree, level)
+        if level == plan.domain.level and sum(slots[position] for position in domain) >= count
+    )
+    assert len(used) == fewest
+
+
+def _fewest_racks(tree: TopologyTree, slots: list[int], inside: list[int], count: int) -> int:
+    rooms: dict[int, int] = {}
+    for position in inside:
+        rack = tree.containing(position, RACK)
+        rooms[rack] = rooms.get(rack, 0) + slots[position]
+    most_first = sorted(rooms.values(), reverse=True)
+    return next(k for k in range(len(most_first) + 1) if sum(most_first[:k]) >= count)
+
+
+@settings(max_examples=200, deadline=None)
+@given(paths, free_slots, st.integers(1, 6), constraints, st.data())
+def test_running_members_pin_a_required_domain(
+    where: list[tuple[str | None, str | None]], free: list[int], count: int, constraint: Constraint, data: st.DataObject
+) -> None:
+    tree = tree_of(where)
+    slots = free[: len(where)]
+    members = np.zeros(tree.n, dtype=np.int64)
+    position = data.draw(st.integers(0, tree.n - 1))
+    members[position] = 2
+    pods = EqualPods(count, count, constraint, None, Strategy.BIN_PACK, members)
+    plan = place_equal(tree, np.array(slots, dtype=np.int64), pods)
+    home = Domain(constraint.bound, tree.containing(position, constraint.bound))
+    inside = tree.span(home)
+    fits = sum(slots[inside]) >= count and tree.real(home.level)[home.number]
+    assert (plan is not None) == bool(fits)
+    if plan is not None and constraint.bound != ROOT:
+        assert all(inside.start <= position < inside.stop for position in plan.nodes.domains.tolist())
