@@ -62,7 +62,7 @@ def test_an_unmanaged_pod_is_let_through_even_if_it_is_unreadable() -> None:
 
 @pytest.mark.parametrize(
     ("raw", "reason"),
-    [(pod(spec=BAD), "InvalidAnnotation"), (pod(cpu="abc"), "Invalid"), (pod(cpu="99"), "TooLarge")],
+    [(pod(spec=BAD), "InvalidAnnotation"), (pod(cpu="abc"), "Invalid"), (pod(cpu="17"), "NeverAligned")],
 )
 def test_what_cannot_be_placed_is_denied_with_a_reason(raw: Any, reason: str) -> None:
     response = mutate(_request(raw), CLUSTER, Rules())

@@ -4,6 +4,8 @@
 2. Otherwise whichever is shorter: the nodes that fit, or the nodes that do not.
 3. When both lists are too long, only the best of the nodes that fit are allowed.
 
+A pod that waits is kept off the nodes that can never take it, the same way.
+
 A node goes by its hostname label; where that is missing or shared with another node, by its name.
 """
 
@@ -12,6 +14,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from webhook.admission.affinity import Constraint, NodeRef, Term, none_of, one_of, preference
+from webhook.admission.outlook import Outlook
 from webhook.engine.decide import Candidate, Decision
 from webhook.engine.labels import ABSENT
 from webhook.engine.snapshot import Snapshot
@@ -29,9 +32,16 @@ def hold_to_fitting(
     return Constraint(required, tuple(preference(nodes.named(one.node), one.score) for one in preferred))
 
 
-def hold_to_possible(snapshot: Snapshot, decision: Decision, most_names: int) -> Constraint:
-    """Only nodes that fit, none preferred: for a decision on what may be free one day."""
-    return Constraint(_required(_Names(snapshot), decision, most_names))
+def keep_off_others(snapshot: Snapshot, outlook: Outlook, most_names: int) -> Constraint:
+    """Only nodes where there is hope, none preferred. The others are named if they can be: nodes to come stay open."""
+    nodes, hopeful = _Names(snapshot), outlook.hopeful
+    others = np.flatnonzero(~hopeful)
+    if len(others) <= most_names:
+        return Constraint(none_of(nodes.refs(others.tolist())))
+    if np.count_nonzero(hopeful) <= most_names:
+        return Constraint(one_of(nodes.refs(np.flatnonzero(hopeful).tolist())))
+    best = outlook.when_empty.best(most_names)
+    return Constraint(one_of([nodes.named(one.node) for one in best]) if best else ())
 
 
 def _required(nodes: "_Names", decision: Decision, most: int) -> tuple[Term, ...]:

@@ -1,10 +1,11 @@
-"""What a pod that fits nowhere now can hope for: a place once other pods leave, or never one on the nodes there are.
+"""What a pod that fits nowhere now can hope for.
 
 1. Every node is thought empty, ready and not cordoned, and the pod is decided on once more.
 2. Some node fits: the pod can wait for it.
-3. No node has a policy the pod can live with (or none publishes its NUMA nodes): never.
-4. Among the nodes that the pod's selectors and tolerations let it onto, none is large enough: never.
-5. Its own selectors and tolerations let it onto no node at all: it waits for one, as it would without us.
+3. No node has a policy the pod can live with (or none publishes its NUMA nodes): nothing to wait for.
+4. A node large enough as a whole could never align it: the scheduler would bind it there some day, and the kubelet
+   refuse it again and again. Nothing to wait for, either.
+5. No node is large enough, or the pod's own selectors let it onto none: it waits, as it would without us.
 """
 
 from dataclasses import dataclass, replace
@@ -14,7 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from webhook.admission.placement_text import excluded, on_numa_nodes, subject
+from webhook.engine.arrays import Bools
 from webhook.engine.decide import Decision, Options, decide
+from webhook.engine.koordinator import policy_fit
 from webhook.engine.reason import Reason
 from webhook.engine.snapshot import Snapshot
 from webhook.engine.view import View
@@ -25,44 +28,61 @@ from webhook.model.resources import format_amount
 
 _PODS_OWN = frozenset({Reason.NODE_SELECTOR_MISMATCH, Reason.NODE_AFFINITY_MISMATCH, Reason.UNTOLERATED_TAINT})
 _INCOMPATIBLE = frozenset({Reason.NO_TOPOLOGY, Reason.POLICY_MISMATCH})
+_NOT_ALIGNED = frozenset(
+    {
+        Reason.NO_SINGLE_NUMA_NODE,
+        Reason.NOT_ALIGNED,
+        Reason.ALLOCATION_FAILS,
+        Reason.TOO_MANY_NUMA_NODES,
+        Reason.NUMA_NODE_EXCLUSIVE,
+    }
+)
 
 
 class Prospect(Enum):
-    """What can become of a pod that fits nowhere now."""
+    """What can become of a pod that fits nowhere now; the value is the reason of a denial, for programs."""
 
     LATER = "Later"
     NO_COMPATIBLE_NODE = "NoCompatibleNode"
-    TOO_LARGE = "TooLarge"
-    NO_ELIGIBLE_NODE = "NoEligibleNode"
+    NEVER_ALIGNED = "NeverAligned"
+    NO_NODE = "NoNode"
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """The prospect, the decision on the emptied cluster, and why, in one sentence."""
+    """The prospect, and why, in words."""
 
     prospect: Prospect
-    when_empty: Decision
     message: str
+    when_empty: Decision
+    """The decision on the emptied cluster."""
+    hopeful: Bools
+    """bool [node]: where the pod may go once it can: nodes that fit when empty, else those of a compatible policy."""
 
 
 def look_ahead(snapshot: Snapshot, pod: Pod, intent: NUMAIntent, options: Options) -> Outlook:
     """The outlook of a pod that fits nowhere now."""
     empty = _emptied(snapshot)
     decision = decide(View(empty), pod, intent, options)
-    counts = excluded(pod, decision.excluded)
+    compatible = policy_fit(empty, decision.request) == Reason.FITS
     reasons = decision.excluded.keys()
     if decision.fit_count:
         nodes = "1 node" if decision.fit_count == 1 else f"{decision.fit_count} nodes"
-        return Outlook(Prospect.LATER, decision, f"{nodes} could take it once other pods leave")
-    if not snapshot.n:
-        return Outlook(Prospect.NO_COMPATIBLE_NODE, decision, "there is no node at all")
+        message = f"{nodes} could take it once other pods leave"
+        return Outlook(Prospect.LATER, message, decision, decision.fits)
+    if not compatible.any() or (reasons & _INCOMPATIBLE and reasons <= _INCOMPATIBLE | _PODS_OWN):
+        message = _why_incompatible(empty, intent, ~_any_of(decision, _PODS_OWN))
+        return Outlook(Prospect.NO_COMPATIBLE_NODE, message, decision, compatible)
+    if reasons & _NOT_ALIGNED:
+        why = _too_large_for_one(empty, pod, intent, _any_of(decision, _NOT_ALIGNED))
+        message = f"none could align it even if it were empty: {why or excluded(pod, decision.excluded)}"
+        return Outlook(Prospect.NEVER_ALIGNED, message, decision, compatible)
     if reasons <= _PODS_OWN:
-        message = f"its own node selector, affinity and tolerations let it onto no node: {counts}"
-        return Outlook(Prospect.NO_ELIGIBLE_NODE, decision, message)
-    if reasons <= _PODS_OWN | _INCOMPATIBLE:
-        message = f"no node has a NUMA policy that goes with {subject(intent)}: {counts}"
-        return Outlook(Prospect.NO_COMPATIBLE_NODE, decision, message)
-    return Outlook(Prospect.TOO_LARGE, decision, _why_too_large(empty, pod, intent, decision) or counts)
+        message = "its own node selector, affinity and tolerations let it onto none"
+    else:
+        why = _too_large(empty, pod, ~_any_of(decision, _PODS_OWN))
+        message = f"none could take it even if it were empty: {why or excluded(pod, decision.excluded)}"
+    return Outlook(Prospect.NO_NODE, message, decision, compatible)
 
 
 def _emptied(snapshot: Snapshot) -> Snapshot:
@@ -80,34 +100,58 @@ def _emptied(snapshot: Snapshot) -> Snapshot:
     )
 
 
-def _why_too_large(empty: Snapshot, pod: Pod, intent: NUMAIntent, decision: Decision) -> str | None:
-    """The resource that no node, or no NUMA node, has enough of; None when it is not a matter of one resource."""
-    eligible = np.flatnonzero(~np.isin(decision.reason, [*_PODS_OWN, *_INCOMPATIBLE]))
+def _any_of(decision: Decision, reasons: frozenset[Reason]) -> Bools:
+    """Where the reason is one of these, bool [node]."""
+    where: Bools = np.isin(decision.reason, list(reasons))
+    return where
+
+
+def _why_incompatible(snapshot: Snapshot, intent: NUMAIntent, eligible: Bools) -> str:
+    """Which policies the nodes have. eligible: bool [node], where the pod may go by its own selectors."""
+    if not snapshot.n:
+        return "there is no node at all"
+    known = eligible & snapshot.has_topology
+    counts = np.bincount(snapshot.policy[known], minlength=len(NUMAPolicy)).tolist()
+    policies = [f"{count} with {NUMAPolicy(policy).kubelet}" for policy, count in enumerate(counts) if count]
+    unknown = int(np.count_nonzero(eligible & ~snapshot.has_topology))
+    if unknown:
+        policies.append(f"{unknown} without a known NUMA topology")
+    return f"no node has a NUMA policy that goes with {subject(intent)}: there are {', '.join(policies)}"
+
+
+def _too_large(empty: Snapshot, pod: Pod, eligible: Bools) -> str | None:
+    """The resource that no node has enough of; None when it is not a matter of one resource."""
+    nodes = np.flatnonzero(eligible)
     for resource, amount in pod.requests.items():
         row = empty.resources.find(resource)
         if row < 0:
             return f"no node has {resource}"
-        largest = int(eligible[empty.node_free[row, eligible].argmax()])
-        if amount > empty.node_free[row, largest]:
-            asks, has = format_amount(resource, amount), format_amount(resource, int(empty.node_free[row, largest]))
+        largest = int(nodes[empty.node_free[row, nodes].argmax()])
+        free = int(empty.node_free[row, largest])
+        if amount > free:
+            asks, has = format_amount(resource, amount), format_amount(resource, free)
             return f"it asks for {asks} {resource}, the largest node has {has} ({empty.names[largest]})"
-    policies = {intent.policy} if intent.policy else set(empty.policy[eligible].tolist())
-    return _too_large_for_one(empty, pod, eligible) if policies == {NUMAPolicy.SINGLE_NUMA_NODE} else None
+    return None
 
 
-def _too_large_for_one(empty: Snapshot, pod: Pod, eligible: npt.NDArray[np.intp]) -> str | None:
-    """The resource that no single NUMA node has enough of. What no NUMA node lists is not looked for in one."""
+def _too_large_for_one(empty: Snapshot, pod: Pod, intent: NUMAIntent, eligible: Bools) -> str | None:
+    """The resource that no single NUMA node has enough of; None when it is not a matter of one resource and NUMA node.
+
+    A resource that no NUMA node lists is not looked for in one.
+    """
+    nodes: npt.NDArray[np.intp] = np.flatnonzero(eligible)
+    policies = {intent.policy} if intent.policy else set(empty.policy[nodes].tolist())
+    if policies != {NUMAPolicy.SINGLE_NUMA_NODE}:
+        return None
     for resource in on_numa_nodes(pod.requests):
-        zones = empty.zone_allocatable[empty.resources.find(resource)][:, eligible]
+        zones = empty.zone_allocatable[empty.resources.find(resource)][:, nodes]
         position, column = np.unravel_index(zones.argmax(), zones.shape)
-        node, largest = int(eligible[column]), int(zones[position, column])
+        node, largest = int(nodes[column]), int(zones[position, column])
         # What must come from one NUMA node: the whole pod, or each container for itself.
         whole = empty.scope[node] == Scope.POD
         amount = pod.requests[resource] if whole else max(one.requests.get(resource, 0) for one in pod.containers)
         if amount > largest >= 0:
+            asks, has = format_amount(resource, amount), format_amount(resource, largest)
             where = f"{empty.names[node]}, NUMA {empty.zone_ids[position, node]}"
-            return (
-                f"it asks for {format_amount(resource, amount)} {resource} in one NUMA node, "
-                f"the largest has {format_amount(resource, largest)} ({where})"
-            )
+            return f"it asks for {asks} {resource} in one NUMA node, the largest has {has} ({where})"
     return None

@@ -11,7 +11,7 @@ class Rules:
     """The settings of admission."""
 
     no_compatible_node: Literal["deny", "warn"] = "deny"
-    """What becomes of a pod that no node could take even if it were empty."""
+    """What becomes of a pod for which no node has a compatible policy, or that no node could align even if empty."""
     max_affinity_values: int = 64
     """Most nodes that are named in a pod's required node affinity."""
     preferred_nodes: int = 10

@@ -4,8 +4,8 @@
 2. The annotations say what the pod asks for; faults in them deny it.
 3. What an earlier pass added is taken out: the decision starts from what the user wrote.
 4. The engine decides on every node.
-5. Some nodes fit: the pod is held to them. None fits now: it is held to those that could take it once other pods leave.
-   None ever will: denied, or let in with a warning.
+5. Some nodes fit: the pod is held to them. None fits now: it is kept off those that never can. There is nothing to wait
+   for: denied, or let in with a warning.
 6. The affinity, the placement in words and the marker become one patch, tried on the pod.
 """
 
@@ -18,7 +18,7 @@ from webhook.admission import placement_text
 from webhook.admission.affinity import AFFINITY_PATH, Constraint, check_only_appended, constrain, required_terms
 from webhook.admission.left_alone import why_left_alone
 from webhook.admission.marker import Marker, without_ours
-from webhook.admission.node_set import hold_to_fitting, hold_to_possible
+from webhook.admission.node_set import hold_to_fitting, keep_off_others
 from webhook.admission.outlook import Prospect, look_ahead
 from webhook.admission.patch import Operation, Patch
 from webhook.admission.rules import Rules
@@ -101,15 +101,12 @@ def _fits_nowhere(case: _Case, world: World, rules: Rules) -> Steering:
     snapshot = world.view.snapshot
     outlook = look_ahead(snapshot, case.pod, case.intent, rules.engine)
     text = placement_text.nowhere(case.pod, case.intent, case.decision, outlook.message)
-    if outlook.prospect in {Prospect.NO_COMPATIBLE_NODE, Prospect.TOO_LARGE}:
-        if rules.no_compatible_node == "deny":
-            reason = outlook.prospect.value
-            return Steering(Verdict.DENY, text, case.raw, (), case.warnings, case.decision, reason)
+    if outlook.prospect in {Prospect.LATER, Prospect.NO_NODE}:
+        constraint = keep_off_others(snapshot, outlook, rules.max_affinity_values)
+        return _let_in(Verdict.WAIT, text, case, constraint, warn=True)
+    if rules.no_compatible_node == "warn":
         return _let_in(Verdict.ALLOW, text, case, Constraint(), warn=True)
-    constraint = Constraint()
-    if outlook.when_empty.fit_count:
-        constraint = hold_to_possible(snapshot, outlook.when_empty, rules.max_affinity_values)
-    return _let_in(Verdict.WAIT, text, case, constraint, warn=True)
+    return Steering(Verdict.DENY, text, case.raw, (), case.warnings, case.decision, outlook.prospect.value)
 
 
 def _let_in(verdict: Verdict, text: str, case: _Case, constraint: Constraint, *, warn: bool = False) -> Steering:
