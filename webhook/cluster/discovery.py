@@ -1,8 +1,9 @@
 """Resources that may not be there: CRDs that are installed late, removed, or served in another version.
 
 Life cycle of a `DiscoveredInformer`: ask the API server which version it serves (any authenticated user may) ->
-absent: empty and synced, ask again in a few seconds -> present: an informer runs, and the question is asked on, so that
-a preferred version that appears is moved to and a removed CRD empties the copy.
+absent: empty and synced, ask again in a few seconds -> present: an informer runs, and the question is asked on, if more
+seldom, so that a preferred version that appears is moved to. The end of a CRD ends the informer's watch, and the copy is
+emptied.
 """
 
 import asyncio
@@ -19,8 +20,10 @@ from webhook.cluster.resource import Raw, Resource
 
 log = structlog.get_logger(__name__)
 
-# Two calls of a few hundred bytes each time; a CRD is in use within seconds of its installation.
+# One call of a few hundred bytes each time; a CRD is in use within seconds of its installation.
 DEFAULT_POLL_SECONDS: Final = 5.0
+# While the resource is there, only a change of versions is to be noticed: somebody upgrades a CRD once in months.
+_SELDOM: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,7 @@ class DiscoveredInformer:
             if self._current is not None or not self.informer.synced.is_set():
                 log.info("discovery.absent", resource=self._wanted.name)
                 await self._stop()
-                self.informer.clear()
+            self.informer.clear()
         elif found != self._current or self._task is None:
             log.info("discovery.found", resource=self._wanted.name, version=found.version)
             await self._stop()
@@ -111,7 +114,7 @@ class DiscoveredInformer:
         if self._task is None:
             await asyncio.sleep(self._poll_seconds)
             return
-        done, _ = await asyncio.wait({self._task}, timeout=self._poll_seconds)
+        done, _ = await asyncio.wait({self._task}, timeout=self._poll_seconds * _SELDOM)
         if done:
             task, self._task = self._task, None
             try:

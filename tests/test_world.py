@@ -1,0 +1,137 @@
+"""From raw objects to the view that decisions get."""
+
+from typing import Any
+
+from structlog.testing import capture_logs
+
+from webhook.model.topology import TopologySource
+from webhook.world import ClusterWorld
+
+
+def node(name: str, **labels: str) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "labels": labels},
+        "status": {"allocatable": {"cpu": "8", "memory": "16Gi", "pods": "110"}},
+    }
+
+
+def topology(name: str, policy: str = "single-numa-node", **more: Any) -> dict[str, Any]:
+    resources = [{"name": "cpu", "capacity": "8", "allocatable": "8", "available": "8"}]
+    return {
+        "metadata": {"name": name},
+        "attributes": [{"name": "topologyManagerPolicy", "value": policy}],
+        "zones": [{"name": "node-0", "type": "Node", "resources": resources}],
+        **more,
+    }
+
+
+def pod(name: str, node_name: str, phase: str = "Running") -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "namespace": "ns", "uid": name},
+        "spec": {
+            "nodeName": node_name,
+            "containers": [{"name": "main", "resources": {"requests": {"cpu": "3"}}}],
+        },
+        "status": {"phase": phase},
+    }
+
+
+def levels(source: TopologySource, *labels: str) -> dict[str, Any]:
+    return {
+        "apiVersion": f"{source}/v1alpha1",
+        "metadata": {"name": "default"},
+        "spec": {"levels": [{"nodeLabel": label} for label in labels]},
+    }
+
+
+def requested_cpu(world: ClusterWorld, name: str) -> int:
+    snapshot = world.view().view.snapshot
+    return int(snapshot.requested[snapshot.resources.find("cpu"), snapshot.index[name]])
+
+
+def test_nodes_their_topologies_and_bound_pods_make_the_view_in_any_order() -> None:
+    world = ClusterWorld()
+    world.pods.upsert("ns/p", pod("p", "n0"))
+    world.node_topologies.upsert("n0", topology("n0"))
+    world.nodes.upsert("n0", node("n0"))
+    snapshot = world.view().view.snapshot
+    assert list(snapshot.names) == ["n0"]
+    assert snapshot.has_topology.tolist() == [True]
+    assert requested_cpu(world, "n0") == 3000
+
+
+def test_pods_without_a_node_and_pods_that_ended_hold_nothing() -> None:
+    world = ClusterWorld()
+    world.nodes.upsert("n0", node("n0"))
+    world.pods.upsert("ns/pending", pod("pending", ""))
+    world.pods.upsert("ns/ended", pod("ended", "n0", "Succeeded"))
+    world.pods.upsert("ns/bound", pod("bound", "n0"))
+    assert requested_cpu(world, "n0") == 3000
+    world.pods.delete("ns/bound")
+    assert requested_cpu(world, "n0") == 0
+
+
+def test_a_view_stays_as_it_was_while_the_cluster_goes_on() -> None:
+    world = ClusterWorld()
+    world.nodes.upsert("n0", node("n0"))
+    before = world.view()
+    world.nodes.upsert("n1", node("n1"))
+    assert list(before.view.snapshot.names) == ["n0"]
+    assert sorted(world.view().view.snapshot.names) == ["n0", "n1"]
+    assert world.generation > before.view.snapshot.generation
+
+
+def test_an_unreadable_object_is_left_out_counted_and_told_once() -> None:
+    world = ClusterWorld()
+    world.nodes.upsert("n0", node("n0"))
+    broken = pod("p", "n0")
+    broken["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "three"
+    world.pods.upsert("ns/p", pod("p", "n0"))
+    with capture_logs() as lines:
+        world.pods.upsert("ns/p", broken)
+        world.pods.upsert("ns/p", broken)
+    (line,) = lines
+    assert (line["event"], line["object"]) == ("object.faulty", "ns/p")
+    assert "three" in line["faults"][0]
+    assert requested_cpu(world, "n0") == 0
+    assert list(world.pods.faults) == ["ns/p"]
+    world.pods.upsert("ns/p", pod("p", "n0"))
+    assert world.pods.faults == {}
+    assert requested_cpu(world, "n0") == 3000
+
+
+def test_an_object_of_an_impossible_shape_does_not_end_the_service() -> None:
+    world = ClusterWorld()
+    world.pods.upsert("ns/p", {"metadata": {"name": "p", "namespace": "ns"}, "spec": ["no", "mapping"]})
+    assert list(world.pods.faults) == ["ns/p"]
+    world.pods.delete("ns/p")
+    assert world.pods.faults == {}
+
+
+def test_a_label_and_a_topology_that_disagree_are_counted_and_told_once_per_change() -> None:
+    world = ClusterWorld()
+    labels = {"node.koordinator.sh/numa-topology-policy": "Restricted"}
+    with capture_logs() as lines:
+        world.nodes.upsert("n0", node("n0", **labels))
+        world.node_topologies.upsert("n0", topology("n0"))
+        world.node_topologies.upsert("n0", topology("n0", resourceVersion="2"))
+        assert world.policy_disagreements == 1
+        world.node_topologies.upsert("n0", topology("n0", "restricted"))
+        assert world.policy_disagreements == 0
+        world.node_topologies.upsert("n0", topology("n0", "best-effort"))
+        world.nodes.delete("n0")
+        assert world.policy_disagreements == 0
+    assert [line["event"] for line in lines] == [
+        "node.policies_disagree",
+        "node.policies_agree",
+        "node.policies_disagree",
+    ]
+
+
+def test_kais_topology_wins_over_kueues_of_the_same_name() -> None:
+    world = ClusterWorld()
+    world.topologies[TopologySource.KAI].upsert("default", levels(TopologySource.KAI, "zone", "rack"))
+    world.topologies[TopologySource.KUEUE].upsert("default", levels(TopologySource.KUEUE, "block"))
+    assert world.view().topologies["default"].source is TopologySource.KAI
+    world.topologies[TopologySource.KAI].delete("default")
+    assert world.view().topologies["default"].source is TopologySource.KUEUE
