@@ -2,8 +2,8 @@
 
 Life cycle of a `DiscoveredInformer`: ask the API server which version it serves (any authenticated user may) ->
 absent: empty and synced, ask again in a few seconds -> present: an informer runs, and the question is asked on, if more
-seldom, so that a preferred version that appears is moved to. The end of a CRD ends the informer's watch, and the copy is
-emptied.
+seldom, so that a preferred version that appears is moved to. The end of a CRD ends the informer's watch, and the copy
+is emptied.
 """
 
 import asyncio
