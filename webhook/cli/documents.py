@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from webhook.cli.yaml_text import YAMLFault, line_of, load_all
+from webhook.cli.yaml_lines import line_of
+from webhook.cli.yaml_text import YAMLFault, load_all
 
 SUFFIXES = (".yaml", ".yml", ".json")
 STDIN = "-"

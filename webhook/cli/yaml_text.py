@@ -18,8 +18,6 @@ from typing import Any, Final
 import yaml
 from yaml.events import (
     AliasEvent,
-    CollectionEndEvent,
-    CollectionStartEvent,
     DocumentStartEvent,
     MappingStartEvent,
     ScalarEvent,
@@ -53,15 +51,15 @@ class YAMLFault(Exception):  # noqa: N818 - it is the text's fault
 
 def load_all(text: str) -> Iterator[tuple[int, Any]]:
     """The documents as JSON has them, each with the line it starts on. Raises YAMLFault."""
-    events = _events(text)
+    events = events_of(text)
     for event in events:
         if isinstance(event, DocumentStartEvent):
             first = next(events)
             yield first.start_mark.line + 1, _value(first, events)
 
 
-def _events(text: str) -> Iterator[Any]:
-    """The events of libyaml."""
+def events_of(text: str) -> Iterator[Any]:
+    """The events of libyaml. Raises YAMLFault."""
     try:
         yield from yaml.parse(text, Loader=yaml.CSafeLoader)
     except yaml.MarkedYAMLError as error:
@@ -253,62 +251,3 @@ def dump_all(values: list[Any]) -> str:
     """The values as YAML documents separated by `---`."""
     # One line per string: a folded annotation is hard to read and to compare.
     return yaml.dump_all(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1 << 20)
-
-
-def line_of(text: str, document: int, path: str) -> int | None:
-    """The line of a field like `spec.containers[0].resources`, or of the nearest thing above it that is there."""
-    try:
-        events = _events(text)
-        for event in events:
-            document -= isinstance(event, DocumentStartEvent)
-            if document == 0:
-                return _descend(next(events), events, path)
-    except YAMLFault:
-        pass
-    return None
-
-
-def _descend(event: Any, events: Iterator[Any], path: str) -> int:
-    """The line that the path leads to from the value that begins with `event`."""
-    line: int = event.start_mark.line + 1
-    while path and isinstance(event, CollectionStartEvent):
-        for place, first, below in _entries(event, events):
-            if (rest := _after(path, place)) is not None:
-                line, event, path = first.start_mark.line + 1, below, rest
-                break
-            _pass_over(below, events)
-        else:
-            break
-    return line
-
-
-def _entries(start: Any, events: Iterator[Any]) -> Iterator[tuple[str, Any, Any]]:
-    """Of an open container: each key or position, the event it begins with, the event its value begins with."""
-    position = 0
-    while not isinstance(first := next(events), CollectionEndEvent):
-        if isinstance(start, SequenceStartEvent):
-            yield f"[{position}]", first, first
-            position += 1
-        else:
-            below = next(events) if isinstance(first, ScalarEvent) else first
-            yield getattr(first, "value", ""), first, below
-
-
-def _pass_over(event: Any, events: Iterator[Any]) -> None:
-    depth = int(isinstance(event, CollectionStartEvent))
-    while depth:
-        event = next(events)
-        depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
-
-
-def _after(path: str, place: str) -> str | None:
-    """What is left of the path after this place; None when the path does not lead there.
-
-    Keys may hold dots (`requests.nvidia.com/gpu`), brackets may hold keys (`annotations[a.b/c]`).
-    """
-    path = path.removeprefix(".")
-    for spelling in (place, f"[{place}]"):
-        rest = path.removeprefix(spelling)
-        if rest != path and rest[:1] in {"", ".", "["}:
-            return rest
-    return None
