@@ -18,5 +18,7 @@ class Rules:
     """Best nodes that are written as preferred."""
     scheduler_names: frozenset[str] = frozenset({"default-scheduler"})
     """Pods of other schedulers are left alone."""
+    trusted_users: frozenset[str] = frozenset()
+    """Users who may write what we write: we ourselves, and whom the operator names."""
     engine: Options = field(default_factory=Options)
     """How nodes are judged and ranked."""

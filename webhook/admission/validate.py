@@ -1,8 +1,9 @@
-"""The validating webhook on pods: annotations are understood, or the pod is refused with the fault and its cure."""
+"""The validating webhook on pods: what they ask for is understood and nothing in them forged, or they are refused."""
 
 from collections.abc import Mapping
 from typing import Any
 
+from webhook.admission.forgery import forgery
 from webhook.admission.left_alone import why_not_ours
 from webhook.admission.rules import Rules
 from webhook.model.errors import UserError
@@ -12,13 +13,15 @@ from webhook.model.review import AdmissionRequest, AdmissionResponse, Allowed, D
 
 
 def validate(request: AdmissionRequest, rules: Rules) -> AdmissionResponse:
-    """Judge the annotations of a pod that is created, or of one whose annotations change.
+    """Judge the annotations of a pod that is created, or of one whose annotations, labels or gates change.
 
     What was once let in may stay: an update of anything else in the pod must not fail over its annotations.
     """
     judged = {Operation.CREATE, Operation.UPDATE}
     if request.kind != "Pod" or request.sub_resource or request.operation not in judged:
         return Allowed()
+    if forged := forgery(request, rules):
+        return Denied(" ".join(map(str, forged.faults)), "Forged")
     asked = _asked(request.object)
     if why_not_ours(request.object, rules) or asked == _asked(request.old_object):
         return Allowed()

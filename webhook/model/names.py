@@ -16,6 +16,7 @@ MANAGED_BY_KOORDINATOR: Final = "Koordinator"
 KOORDLET_CPU_TOPOLOGY: Final = "node.koordinator.sh/cpu-topology"
 
 # Ours.
+OUR_DOMAIN: Final = "topology-webhook.dev/"
 PLACEMENT: Final = "topology-webhook.dev/placement"
 NUMA_HINT: Final = "topology-webhook.dev/numa"
 STEERED: Final = "topology-webhook.dev/steered"
@@ -29,7 +30,16 @@ KAI_SEGMENT_SIZE: Final = "kai.scheduler/segment-size"
 KAI_SEGMENT_REQUIRED_PLACEMENT: Final = "kai.scheduler/segment-topology-required-placement"
 KAI_SEGMENT_PREFERRED_PLACEMENT: Final = "kai.scheduler/segment-topology-preferred-placement"
 KAI_BATCH_MIN_MEMBER: Final = "kai.scheduler/batch-min-member"
+KAI_POD_INDEX_LABEL: Final = "kai.scheduler/pod-index-label"
 POD_GROUP_NAME: Final = "pod-group-name"
+# How many pods of a group must be placed together, for owners of any kind. Ours.
+MIN_MEMBER: Final = "topology-webhook.dev/min-member"
+
+# Where controllers write a pod's place in the order of its workload.
+JOB_COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+KUBEFLOW_REPLICA_INDEX: Final = "training.kubeflow.org/replica-index"
+LWS_WORKER_INDEX: Final = "leaderworkerset.sigs.k8s.io/worker-index"
+STATEFUL_SET_POD_INDEX: Final = "apps.kubernetes.io/pod-index"
 
 # Kubernetes.
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"

@@ -1,0 +1,171 @@
+"""The guard's decisions, called without a socket."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.admission.clusters import SINGLE, node, pod, topology
+from webhook.admission.bind import Given, Pass, Refusal, guard, into_binding
+from webhook.admission.patch import apply
+from webhook.admission.rules import Rules
+from webhook.engine.ledger import Ledger
+from webhook.engine.one_node import chosen_node
+from webhook.engine.state import ClusterState
+from webhook.engine.view import View
+from webhook.model.hint import NUMANodeAmounts
+from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC, RESOURCE_STATUS
+from webhook.model.node import Node
+from webhook.model.nrt import NodeTopology
+
+GI = 2**30
+RULES = Rules()
+KEY = "default/p"
+
+
+def alone(name: str, *objects: Node | NodeTopology, ledger: Ledger | None = None) -> View | None:
+    state = ClusterState()
+    for one in objects:
+        state.upsert_node(one) if isinstance(one, Node) else state.upsert_topology(one)
+    return chosen_node(state.snapshot(), ledger or Ledger(), name, KEY)
+
+
+def judged(raw: dict[str, Any], view: View | None, promised: NUMANodeAmounts | None = None) -> Given | Refusal | Pass:
+    return guard(raw, "n3", view, RULES, promised)
+
+
+def given(raw: dict[str, Any], view: View | None, promised: NUMANodeAmounts | None = None) -> Given:
+    verdict = judged(raw, view, promised)
+    assert isinstance(verdict, Given), verdict
+    return verdict
+
+
+def placed(node_name: str, numa_id: int, cpu: str = "8") -> dict[str, str]:
+    zones = [{"node": numa_id, "resources": {"cpu": cpu, "memory": "1Gi"}}]
+    hint = json.dumps({"node": node_name, "numaNodeResources": zones})
+    return {NUMA_TOPOLOGY_SPEC: SINGLE, NUMA_HINT: hint}
+
+
+# n3 ── NUMA 0 [4]  NUMA 1 [8]      [free cpus]
+N3 = node("n3"), topology("n3", (4, 8))
+
+
+def test_a_pod_is_given_the_numa_node_that_its_kubelet_will_take() -> None:
+    assert given(pod("8"), alone("n3", *N3)).numa_nodes == ((1, {"cpu": 8000, "memory": GI}),)
+    assert given(pod("4"), alone("n3", *N3)).numa_nodes == ((0, {"cpu": 4000, "memory": GI}),)
+
+
+def test_what_is_given_is_written_for_machines_and_for_koordlet() -> None:
+    annotations = given(pod("8"), alone("n3", *N3)).annotations
+    zones = [{"node": 1, "resources": {"cpu": "8", "memory": "1Gi"}}]
+    assert json.loads(annotations[NUMA_HINT]) == {"node": "n3", "numaNodeResources": zones}
+    assert json.loads(annotations[RESOURCE_STATUS]) == {"numaNodeResources": zones}
+
+
+def test_a_node_that_filled_up_is_refused_with_what_is_needed_and_what_is_left() -> None:
+    verdict = judged(pod("8"), alone("n3", node("n3"), topology("n3", (4, 6))))
+    assert verdict == Refusal(
+        "node n3 can no longer hold this pod on one NUMA node: needs 8 cpu, most free on one is 6 (NUMA 1)",
+        "NoSingleNUMANode",
+    )
+
+
+def test_what_others_were_promised_is_not_free() -> None:
+    ledger = Ledger()
+    ledger.reserve("default/other", "n3", {1: {"cpu": 3000}}, {"cpu": 3000}, firm=True)
+    verdict = judged(pod("8"), alone("n3", *N3, ledger=ledger))
+    assert isinstance(verdict, Refusal)
+    assert "most free on one is 5 (NUMA 1)" in verdict.message
+
+
+def test_what_the_pod_itself_was_promised_is_free_to_it() -> None:
+    ledger = Ledger()
+    ledger.reserve(KEY, "n3", {1: {"cpu": 8000}}, {"cpu": 8000}, firm=True)
+    assert given(pod("8"), alone("n3", *N3, ledger=ledger)).numa_nodes[0][0] == 1
+    assert judged(pod("8"), alone("n3", node("n3", cpus=8), topology("n3", (4, 8)), ledger=ledger))
+
+
+def test_a_node_is_refused_whose_sum_does_not_suffice() -> None:
+    ledger = Ledger()
+    ledger.reserve("default/other", "n3", {}, {"cpu": 28000}, firm=True)
+    verdict = judged(pod("8"), alone("n3", *N3, ledger=ledger))
+    message = "node n3 can no longer hold this pod: insufficient cpu: 8 requested, 4 free"
+    assert verdict == Refusal(message, "InsufficientResources")
+
+
+def test_resources_that_no_numa_node_has_together_are_told_in_full() -> None:
+    # n3 ── NUMA 0 [8 cpus, 1Gi]  NUMA 1 [2 cpus, 64Gi]      [free]
+    full = topology("n3", (8, 2))
+    ledger = Ledger()
+    ledger.reserve("default/other", "n3", {0: {"memory": 63 * GI + GI // 2}}, {}, firm=True)
+    verdict = judged(pod("8"), alone("n3", node("n3"), full, ledger=ledger))
+    assert isinstance(verdict, Refusal)
+    assert (
+        "on one NUMA node: no single NUMA node with 8 cpu, 1Gi memory (NUMA 0: 8 cpu, 512Mi memory" in verdict.message
+    )
+
+
+def test_pods_that_no_manager_pins_need_the_nodes_sum_only() -> None:
+    raw = pod("8", spec="{}")
+    raw["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "8"}}
+    verdict = given(raw, alone("n3", node("n3"), topology("n3", (4, 4))))
+    assert (verdict.numa_nodes, verdict.annotations) == ((), {})
+    assert isinstance(judged(raw, alone("n3", node("n3", cpus=6), topology("n3", (4, 4)))), Refusal)
+
+
+def test_pods_without_our_annotations_pass() -> None:
+    raw = pod("8", metadata={"annotations": {}})
+    assert isinstance(judged(raw, alone("n3", node("n3"), topology("n3", (0, 0)))), Pass)
+
+
+def test_a_placed_pod_keeps_its_numa_nodes_while_they_are_free_to_it() -> None:
+    # n3 ── NUMA 0 [8]  NUMA 1 [8]: by itself the kubelet's choice would be NUMA 0.
+    both = alone("n3", node("n3"), topology("n3", (8, 8)))
+    assert given(pod("8", metadata={"annotations": placed("n3", 1)}), both).numa_nodes[0][0] == 1
+
+
+def test_a_placed_pod_whose_numa_node_was_taken_is_given_another_one() -> None:
+    assert given(pod("8", metadata={"annotations": placed("n3", 0)}), alone("n3", *N3)).numa_nodes[0][0] == 1
+
+
+def test_a_placed_pod_is_refused_where_nothing_is_left() -> None:
+    verdict = judged(
+        pod("8", metadata={"annotations": placed("n3", 0)}), alone("n3", node("n3"), topology("n3", (4, 4)))
+    )
+    assert isinstance(verdict, Refusal)
+
+
+def test_a_placed_pod_goes_to_no_other_node() -> None:
+    verdict = judged(pod("8", metadata={"annotations": placed("n1", 0)}), alone("n3", *N3))
+    assert verdict == Refusal("this pod was placed on node n1, not on n3", "PlacedElsewhere")
+
+
+def test_a_promise_newer_than_the_pod_in_the_cache_goes_before_its_hint() -> None:
+    raw = pod("8", metadata={"annotations": placed("n1", 0)})
+    promised: NUMANodeAmounts = ((1, {"cpu": 8000, "memory": GI}),)
+    assert given(raw, alone("n3", *N3), promised).numa_nodes == promised
+
+
+@pytest.mark.parametrize("spec", ["not JSON", '{"numaTopologyPolicy": "Sometimes"}'])
+def test_a_pod_let_in_with_faulty_annotations_is_judged_by_the_nodes_policy(spec: str) -> None:
+    assert given(pod("8", spec=spec), alone("n3", *N3)).numa_nodes[0][0] == 1
+    assert isinstance(judged(pod("9", spec=spec), alone("n3", *N3)), Refusal)
+
+
+def test_what_the_scheduler_has_judged_is_not_judged_again() -> None:
+    raw = pod("8", nodeSelector={"disk": "ssd"})
+    cordoned = node("n3", unschedulable=True, taints=[{"key": "a", "effect": "NoSchedule"}])
+    assert given(raw, alone("n3", cordoned, N3[1])).numa_nodes[0][0] == 1
+
+
+def test_a_strict_pod_waits_for_what_is_known_of_its_node_and_others_do_not() -> None:
+    assert judged(pod("8"), None) == Refusal("nothing is known of node n3 yet", "NoTopology")
+    assert isinstance(judged(pod("8", spec="{}"), None), Pass)
+
+
+@pytest.mark.parametrize("metadata", [{"name": "p"}, {"name": "p", "annotations": {"a": "b"}}])
+def test_the_patch_keeps_the_annotations_that_a_binding_has(metadata: dict[str, Any]) -> None:
+    binding = {"kind": "Binding", "metadata": metadata, "target": {"kind": "Node", "name": "n3"}}
+    verdict = given(pod("8"), alone("n3", *N3))
+    patched = apply(binding, into_binding(binding, verdict))
+    assert patched["metadata"]["annotations"] == {**metadata.get("annotations", {}), **verdict.annotations}

@@ -1,0 +1,174 @@
+"""The guard: whether the node that the scheduler chose can still hold the pod, and what the pod is given of it.
+
+1. Pods that are not ours to place pass.
+2. A pod that was placed goes to the node of its hint and to no other: the placement of its group depends on it.
+3. Of that node it is given what its hint says, as long as that is free to it.
+4. Any other pod, or one whose NUMA nodes were taken by somebody unforeseen, is judged anew on this node alone: refused,
+   or given what the node's kubelet will allocate.
+
+What a pod is given goes into the Binding's annotations; the API server writes them into the pod as it binds it.
+Source: kubernetes pkg/registry/core/pod/storage (assignPod); koordinator apis/extension/numa_aware.go.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from webhook.admission.left_alone import why_not_ours
+from webhook.admission.patch import Operation, Patch
+from webhook.admission.rules import Rules
+from webhook.engine.arrays import NO_ZONE
+from webhook.engine.decide import Decision, decide
+from webhook.engine.one_node import as_chosen
+from webhook.engine.reason import Reason
+from webhook.engine.view import View
+from webhook.model.errors import UserError
+from webhook.model.hint import NUMAHint, NUMANodeAmounts, resource_status_to_json
+from webhook.model.intent import NO_INTENT, NUMAIntent, parse_numa_intent
+from webhook.model.names import NUMA_HINT, RESOURCE_STATUS
+from webhook.model.pod import Pod
+from webhook.model.policy import NUMAPolicy, Scope
+from webhook.model.resources import format_amount
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """The binding is none of our affair."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The node cannot take the pod; the scheduler tries again, and the pod's events say why."""
+
+    message: str
+    reason: str
+    """For programs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What the pod is given on the node. No NUMA nodes: it is not bound to any, the sums of the node suffice."""
+
+    node: str
+    numa_nodes: NUMANodeAmounts
+    requests: Mapping[str, int]
+    policy: NUMAPolicy | None
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """What the Binding is to carry."""
+        if not self.numa_nodes:
+            return {}
+        return {
+            NUMA_HINT: NUMAHint(self.node, self.numa_nodes).to_json(),
+            RESOURCE_STATUS: resource_status_to_json(self.numa_nodes),
+        }
+
+    @property
+    def message(self) -> str:
+        """In one line."""
+        where = "+".join(str(numa_id) for numa_id, _ in self.numa_nodes)
+        return f"bound to {self.node}" + (f", NUMA {where}" if where else "")
+
+
+def placed_on(raw: Mapping[str, Any]) -> NUMAHint | None:
+    """Where a pod was placed before it is bound; None when it was not."""
+    text = ((raw.get("metadata") or {}).get("annotations") or {}).get(NUMA_HINT)
+    try:
+        return None if text is None else NUMAHint.parse(text)
+    except UserError:
+        return None
+
+
+def guard(
+    raw: Mapping[str, Any], node: str, view: View | None, rules: Rules, promised: NUMANodeAmounts | None = None
+) -> Given | Refusal | Pass:
+    """Judge the binding of a pod to `node`.
+
+    view: that node alone, less what other pods were promised there; None when it is not known. promised: what this pod
+    was promised there already, where that is newer than the pod's hint.
+    """
+    if reason := why_not_ours(raw, rules):
+        return Pass(f"left alone: {reason}")
+    try:
+        pod = as_chosen(Pod.from_object(raw))
+    except UserError as error:
+        return Pass(f"left alone: unreadable: {error}")
+    intent = _intent(pod)
+    if promised is None and (hint := placed_on(raw)) is not None:
+        if hint.node != node:
+            return Refusal(f"this pod was placed on node {hint.node}, not on {node}", "PlacedElsewhere")
+        promised = hint.numa_nodes
+    if view is None:
+        return _on_unknown_node(node, intent)
+    if promised and _is_free(view, promised):
+        return Given(node, promised, pod.requests, intent.policy)
+    decision = decide(view, pod, intent, rules.engine)
+    if decision.fits[0]:
+        return Given(node, decision.allocation(0), pod.requests, intent.policy)
+    return _refusal(node, decision)
+
+
+def into_binding(binding: Mapping[str, Any], given: Given) -> tuple[Operation, ...]:
+    """The JSON patch that writes what is given into a Binding; annotations it has already stay."""
+    patch = Patch(binding)
+    for name, text in given.annotations.items():
+        patch.put(("metadata", "annotations", name), text)
+    return tuple(patch.operations)
+
+
+def _intent(pod: Pod) -> NUMAIntent:
+    """Faulty annotations ask for nothing: the pod was let in with them, and its node's own policy still holds."""
+    try:
+        return parse_numa_intent(pod.annotations)[0]
+    except UserError:
+        return NO_INTENT
+
+
+def _on_unknown_node(node: str, intent: NUMAIntent) -> Refusal | Pass:
+    """A node that is newer than what we know of the cluster, or that nothing can be read of."""
+    if intent.policy in {NUMAPolicy.RESTRICTED, NUMAPolicy.SINGLE_NUMA_NODE}:
+        return Refusal(f"nothing is known of node {node} yet", Reason.NO_TOPOLOGY.code)
+    return Pass(f"nothing is known of node {node}")
+
+
+def _is_free(view: View, numa_nodes: NUMANodeAmounts) -> bool:
+    """Whether each NUMA node still has what it is to give."""
+    snapshot = view.snapshot
+    position = {numa_id: z for z, numa_id in enumerate(snapshot.zone_ids[:, 0].tolist()) if numa_id != NO_ZONE}
+    rows = snapshot.resources
+    return all(
+        numa_id in position and (row := rows.find(name)) >= 0 and view.free(row)[position[numa_id], 0] >= amount
+        for numa_id, amounts in numa_nodes
+        for name, amount in amounts.items()
+    )
+
+
+def _refusal(node: str, decision: Decision) -> Refusal:
+    reason, sentence = decision.explain(0)
+    if reason is not Reason.NO_SINGLE_NUMA_NODE:
+        return Refusal(f"node {node} can no longer hold this pod: {sentence}", reason.code)
+    why = _shortage(decision) or sentence
+    return Refusal(f"node {node} can no longer hold this pod on one NUMA node: {why}", reason.code)
+
+
+def _shortage(decision: Decision) -> str | None:
+    """The first resource that no NUMA node has enough of; None where each is there, but not together."""
+    view, request = decision.view, decision.request
+    snapshot = view.snapshot
+    whole = snapshot.scope[0] == Scope.POD or snapshot.total[0] or snapshot.policy[0] == NUMAPolicy.NONE
+    needs = request.node if whole else request.containers.max(axis=0)
+    for name, row, need in zip(request.resources, request.rows, needs.tolist(), strict=True):
+        free = view.free(row)[:, 0] if row >= 0 else None
+        if free is None or need <= 0 or free.max() < 0:
+            continue
+        most = int(np.argmax(free))
+        if free[most] < need:
+            has = format_amount(name, int(free[most]))
+            numa_id = int(snapshot.zone_ids[most, 0])
+            return f"needs {format_amount(name, need)} {name}, most free on one is {has} (NUMA {numa_id})"
+    return None
