@@ -85,7 +85,7 @@ def test_a_reviewed_pod_is_created_with_what_steering_wrote_and_is_steered_anew(
     cluster = world(node("n1"), topology("n1", (16, 16)))
     review = mutate(request(pod()), cluster, RULES)
     assert isinstance(review, Patched)
-    reviewed = apply(pod(), review.patch)
+    reviewed = apply(pod(), map(dict, review.patch))
     assert PLACEMENT in reviewed["metadata"]["annotations"]
     assert validate(request(reviewed), RULES) == Allowed()
     forged = apply(
@@ -93,7 +93,7 @@ def test_a_reviewed_pod_is_created_with_what_steering_wrote_and_is_steered_anew(
     )
     again = mutate(request(forged), cluster, RULES)
     assert isinstance(again, Patched)
-    assert apply(forged, again.patch) == reviewed
+    assert apply(forged, map(dict, again.patch)) == reviewed
 
 
 @pytest.mark.parametrize("name", [PLACEMENT, STEERED])
