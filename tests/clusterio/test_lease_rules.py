@@ -1,0 +1,220 @@
+"""The rules of the Lease, one by one: no clock, no socket."""
+
+from math import inf
+
+import pytest
+
+from webhook.cluster.election import Action, Election, Read, Rest, Timing
+from webhook.cluster.lease_record import Claim, LeaseRecord, Release
+
+TIMING = Timing(lease_duration=15, renew_deadline=10, retry_period=2)
+HELD = LeaseRecord("7", "other", transitions=4, duration=15, renewed="t0")
+
+
+def candidate(lease: LeaseRecord | None, now: float = 0.0) -> Election:
+    election = Election("me", TIMING)
+    election.read(lease, now)
+    return election
+
+
+def leader(lease: LeaseRecord | None = None, asked: float = 0.0, now: float = 1.0) -> Election:
+    """Claims at `asked` what it has read before; the answer comes `now`."""
+    election = candidate(lease, asked)
+    answer(election, asked, now, "8")
+    return election
+
+
+def answer(election: Election, asked: float, now: float, version: str) -> Claim:
+    """Let the write that is due at `asked` go through."""
+    claim = election.next(asked)
+    assert isinstance(claim, Claim)
+    written = LeaseRecord(version, claim.holder, claim.transitions, claim.duration, f"t{asked}", claim.release)
+    election.wrote(claim, written, asked, now)
+    return claim
+
+
+def claims(action: Action) -> bool:
+    return isinstance(action, Claim)
+
+
+@pytest.mark.parametrize(
+    ("lease", "at_once"),
+    [
+        pytest.param(None, True, id="there is none"),
+        pytest.param(LeaseRecord("1"), True, id="nobody has held it"),
+        pytest.param(LeaseRecord("1", "", 4, 15, "t0", Release.SETTLED), True, id="given back"),
+        pytest.param(LeaseRecord("1", "", 4, 15, "t0", Release.UNSETTLED), True, id="given back in a hurry"),
+        pytest.param(LeaseRecord("1", "me", 4, 15, "t0"), True, id="ours: the answer to a claim got lost"),
+        pytest.param(LeaseRecord("1", "", 4, 15, "t0"), False, id="emptied by hand"),
+        pytest.param(LeaseRecord("1", "", 4, 1, "t0"), False, id="given back by other rules"),
+        pytest.param(HELD, False, id="held"),
+        pytest.param(LeaseRecord("1", "other"), False, id="held by one that does not say for how long"),
+    ],
+)
+def test_a_lease_is_claimed_at_once_only_when_nobody_can_be_leading(lease: LeaseRecord | None, at_once: bool) -> None:
+    assert claims(candidate(lease).next(0)) == at_once
+    assert claims(candidate(lease).next(15))
+
+
+def test_a_holder_is_believed_for_as_long_as_it_says_itself() -> None:
+    assert not claims(candidate(LeaseRecord("1", "other", 1, 40, "t0")).next(39))
+    assert claims(candidate(LeaseRecord("1", "other", 1, 40, "t0")).next(40))
+    assert claims(candidate(LeaseRecord("1", "other", 1, 3, "t0")).next(3))
+
+
+def test_a_candidate_reads_every_retry_period_and_waits_from_the_last_change() -> None:
+    election = candidate(HELD, now=0)
+    assert election.next(0) == Rest(2)
+    assert election.next(2) == Read()
+    election.read(LeaseRecord("9", "other", 4, 15, "t2"), 2)
+    election.read(LeaseRecord("9", "other", 4, 15, "t2"), 14)
+    assert election.next(16.9) == Read()
+    assert claims(election.next(17))
+
+
+def test_somebody_who_writes_a_label_does_not_prolong_a_dead_holders_lease() -> None:
+    election = candidate(HELD, now=0)
+    election.read(LeaseRecord("99", "other", transitions=4, duration=15, renewed="t0"), 14)
+    claim = election.next(15)
+    assert isinstance(claim, Claim)
+    assert claim.replaces is not None
+    assert claim.replaces.version == "99"
+
+
+@pytest.mark.parametrize("gone", [None, LeaseRecord("1")], ids=["deleted", "emptied"])
+def test_a_lease_that_was_held_and_is_gone_may_still_have_a_leader(gone: LeaseRecord | None) -> None:
+    election = candidate(HELD, now=0)
+    election.read(gone, 5)
+    assert not claims(election.next(19.9))
+    assert claims(election.next(20))
+
+
+def test_a_leader_leads_until_its_deadline_counted_from_the_request() -> None:
+    election = leader(asked=0, now=3)
+    assert election.leads(3)
+    assert election.leads(9.9)
+    assert not election.leads(10)
+
+
+def test_an_answer_that_comes_after_the_deadline_makes_no_leader() -> None:
+    assert not leader(asked=0, now=10).leads(10)
+
+
+def test_a_leader_renews_every_retry_period() -> None:
+    election = leader(asked=0, now=1)
+    assert election.next(1) == Rest(2)
+    assert answer(election, 2, 2.5, "9").renews
+    assert election.leads(11.9)
+    assert not election.leads(12)
+
+
+def test_a_renewal_that_is_answered_after_the_deadline_does_not_prolong_the_term() -> None:
+    election = leader(asked=0, now=1)
+    answer(election, asked=5, now=12, version="9")
+    assert not election.leads(12)
+    again = answer(election, asked=12, now=12.5, version="10")
+    assert (again.renews, again.transitions) == (False, 2)
+    assert election.leads(12.5)
+
+
+def test_a_leader_that_reads_anothers_name_stops_at_once() -> None:
+    election = leader(asked=0, now=1)
+    election.look_again()
+    election.read(HELD, 3)
+    assert not election.leads(3)
+
+
+def test_a_leader_whose_lease_is_deleted_writes_it_again() -> None:
+    election = leader(LeaseRecord("7", "", 4, 15, "t", Release.SETTLED), asked=0, now=1)
+    election.look_again()
+    assert election.next(2) == Read()
+    election.read(None, 2)
+    assert election.leads(2)
+    claim = answer(election, 2, 3, "1")
+    assert (claim.replaces, claim.transitions, claim.renews) == (None, 5, True)
+    assert election.leads(11)
+
+
+def test_while_it_leads_a_call_is_waited_for_no_longer_than_its_term_lasts() -> None:
+    election = leader(asked=0, now=1)
+    assert election.patience(1) == 5
+    assert election.patience(7) == 3
+    assert election.patience(10) == 5
+
+
+def test_epochs_grow_even_when_the_lease_is_made_anew() -> None:
+    election = leader(LeaseRecord("7", "", 4, 15, "t", Release.SETTLED), asked=0, now=1)
+    first = election.term(1)
+    election.look_again()
+    election.read(None, 11)
+    answer(election, 30, 31, "1")
+    second = election.term(31)
+    assert first is not None
+    assert second is not None
+    assert (first.epoch, second.epoch) == (5, 6)
+    assert first.name != second.name
+
+
+@pytest.mark.parametrize(
+    ("lease", "asked", "alone_since"),
+    [
+        pytest.param(None, 0, -inf, id="the first leader of all"),
+        pytest.param(LeaseRecord("1", "", 4, 15, "t", Release.SETTLED), 5, -inf, id="after one that left all settled"),
+        pytest.param(LeaseRecord("1", "", 4, 15, "t", Release.UNSETTLED), 5, 5, id="after one that left in a hurry"),
+        pytest.param(HELD, 20, 21, id="after one that died"),
+    ],
+)
+def test_it_is_told_since_when_nobody_else_can_have_promised_anything(
+    lease: LeaseRecord | None, asked: float, alone_since: float
+) -> None:
+    election = candidate(lease, 5)
+    answer(election, asked, asked + 1, "8")
+    term = election.term(asked + 1)
+    assert term is not None
+    assert (term.since, term.alone_since) == (asked + 1, alone_since)
+
+
+def test_a_leader_that_lost_its_term_and_got_it_back_is_alone_since_it_first_was() -> None:
+    election = candidate(HELD, 5)
+    answer(election, 20, 21, "8")
+    answer(election, 40, 41, "9")
+    term = election.term(41)
+    assert term is not None
+    assert (term.epoch, term.since, term.alone_since) == (6, 41, 21)
+
+
+def test_with_another_leader_in_between_it_is_alone_only_since_it_leads_again() -> None:
+    election = leader(asked=0, now=1)
+    election.read(HELD, 30)
+    answer(election, 50, 51, "9")
+    term = election.term(51)
+    assert term is not None
+    assert term.alone_since == 51
+
+
+def test_resigning_ends_the_term_at_once_and_no_other_follows() -> None:
+    election = leader(asked=0, now=1)
+    election.resign()
+    assert election.term(1) is None
+    assert election.next(100) == Rest(inf)
+
+
+def test_a_claim_that_goes_through_after_resigning_makes_no_leader_and_is_given_back() -> None:
+    election = candidate(None)
+    claim = election.next(0)
+    assert isinstance(claim, Claim)
+    election.resign()
+    election.wrote(claim, LeaseRecord("1", "me", 1, 15, "t0"), 0, 1)
+    assert not election.leads(1)
+    election.release(Release.SETTLED)
+    back = answer(election, 1, 2, "2")
+    assert back == Claim("", 1, 15, LeaseRecord("1", "me", 1, 15, "t0"), Release.SETTLED)
+    assert election.released
+    assert election.next(2) == Rest(inf)
+
+
+def test_what_is_not_ours_is_not_given_back() -> None:
+    election = candidate(HELD)
+    election.release(Release.SETTLED)
+    assert election.released
+    assert election.next(0) == Rest(inf)
