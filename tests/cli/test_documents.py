@@ -38,6 +38,11 @@ def test_json_may_hold_several_objects(file: Path) -> None:
     assert [item.line for item in _read(file, f"{one}\n{one}\n")] == [1, 8]
 
 
+def test_json_may_write_characters_as_surrogate_pairs(file: Path) -> None:
+    (item,) = _read(file, r'{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "\ud83d\ude00"}}')
+    assert item.name == "\U0001f600"
+
+
 def test_yaml_may_look_like_json(file: Path) -> None:
     (item,) = _read(file, "{apiVersion: v1, kind: Pod, metadata: {name: p}}")
     assert item.name == "p"
@@ -75,6 +80,7 @@ def test_stdin_is_a_dash(monkeypatch: pytest.MonkeyPatch) -> None:
         ('{"kind": NaN]', "not JSON: NaN is not a JSON number"),
         ('{"kind": -1e999]', "not JSON: -1e999 is not a JSON number"),
         ('{"x":' * 100_000, "nested too deeply"),
+        (r'{"kind": "\ud83d\ude00 \ud800"}', r"not JSON: '\ud800' is half of a surrogate pair"),
         (b"kind: Pod\nname: \xff\xfe", "line 2: byte 0xff is not UTF-8 text"),
         ("a\x00b", "line 1: not YAML: the character U+0000"),
         (

@@ -64,7 +64,7 @@ def look_ahead(snapshot: Snapshot, pod: Pod, intent: NUMAIntent, options: Option
     """The outlook of a pod that fits nowhere now."""
     empty = _emptied(snapshot)
     decision = decide(View(empty), pod, intent, options)
-    compatible = policy_fit(empty, decision.request) == Reason.FITS
+    compatible = _compatible(empty, decision)
     reasons = decision.excluded.keys()
     if decision.fit_count:
         nodes = "1 node" if decision.fit_count == 1 else f"{decision.fit_count} nodes"
@@ -98,6 +98,12 @@ def _emptied(snapshot: Snapshot) -> Snapshot:
         fresh=np.ones_like(snapshot.fresh),
         unschedulable=np.zeros_like(snapshot.unschedulable),
     )
+
+
+def _compatible(snapshot: Snapshot, decision: Decision) -> Bools:
+    """Where the node's NUMA policy goes with the pod's, bool [node]."""
+    unfit = policy_fit(snapshot, decision.request)
+    return np.ones(snapshot.n, dtype=np.bool_) if unfit is None else unfit == Reason.FITS
 
 
 def _any_of(decision: Decision, reasons: frozenset[Reason]) -> Bools:

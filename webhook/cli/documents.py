@@ -5,6 +5,7 @@ Every fault is an InputError that names the file, the document, the line and the
 
 import json
 import math
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,8 @@ from webhook.cli.yaml_text import YAMLFault, load_all
 
 SUFFIXES = (".yaml", ".yml", ".json")
 STDIN = "-"
+
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 # Finding a field's line means parsing once more, at 1 to 2 MB/s: in larger files the document's line has to do.
 _QUICKLY_SEARCHED = 8 << 20
@@ -158,9 +161,19 @@ def _json_values(text: str) -> list[tuple[int, Any]]:
     position = _after_space(text, 0)
     while position < len(text):
         body, end = decoder.raw_decode(text, position)
+        if _SURROGATE.search(text, position, end):
+            _check_surrogates(body)
         found.append((text.count("\n", 0, position) + 1, body))
         position = _after_space(text, end)
     return found
+
+
+def _check_surrogates(body: Any) -> None:
+    # Half of a surrogate pair can be written in JSON, but is no character and could not be printed.
+    try:
+        json.dumps(body, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{error.object[error.start]!r} is half of a surrogate pair") from error
 
 
 def _after_space(text: str, position: int) -> int:
