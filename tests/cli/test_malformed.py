@@ -260,7 +260,7 @@ def _paths(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int
 
 
 # The fixtures are paths and functions; nothing is carried from example to example.
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
 @given(st.data())
 def test_garbage_anywhere_ends_with_a_message(review: Review, snapshot: Path, data: st.DataObject) -> None:
     objects = [*WHOLE]
@@ -272,7 +272,7 @@ def test_garbage_anywhere_ends_with_a_message(review: Review, snapshot: Path, da
     assert (outcome.code == 2) == outcome.stderr.startswith("error: ")
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
 @given(st.data())
 def test_garbage_in_the_object_ends_with_a_message(review: Review, tmp_path: Path, data: st.DataObject) -> None:
     pod = {
