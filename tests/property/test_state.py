@@ -82,7 +82,7 @@ def _without_padding(snapshot: Snapshot, field: str, column: Any) -> Any:
     """By resource where the field has rows; resources and zones that say nothing are left out."""
     if field in {"available", "capacity", "zone_allocatable", "allocatable", "requested", "node_free", "listed"}:
         # A row is never given up: a resource that no node names any more does not tell two states apart.
-        named: list[bool] = np.append(snapshot.allocatable >= 0, snapshot.listed, axis=1).any(axis=1).tolist()
+        named = np.asarray(np.append(snapshot.allocatable >= 0, snapshot.listed, axis=1).any(axis=1))
         rows = {name: np.atleast_1d(column[row]) for row, name in enumerate(snapshot.resources) if named[row]}
         silent = 0 if field in {"requested", "node_free", "listed"} else -1
         return {resource: _trimmed(row, silent) for resource, row in rows.items() if (row != silent).any()}

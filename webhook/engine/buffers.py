@@ -199,9 +199,9 @@ class Buffer:
             for name, amounts in zone.resources.items():
                 available[self.resources.find(name)][z] = max(amounts.available - held.get(name, 0), 0)
         arrays["available"][:, :, n] = available
-        ids = [zone.id for zone in kubelet.zones]
+        nowhere = [0] * (self.z - len(kubelet.zones))
         for field, counts in (("single_residents", sums.single), ("multi_residents", sums.multi)):
-            arrays[field][: len(ids), n] = [counts.get(zone, 0) for zone in ids]
+            arrays[field][:, n] = [counts.get(zone.id, 0) for zone in kubelet.zones] + nowhere
 
     def windows(self) -> Mapping[str, NDArray[Any]]:
         """The arrays cut to the nodes there are, read-only."""

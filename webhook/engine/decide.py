@@ -109,7 +109,8 @@ def decide(view: View, pod: Pod, intent: NUMAIntent, options: Options | None = N
     request = PodRequest.of(pod, intent, snapshot.resources)
     policies = policy_fit(snapshot, request)
     reasons = node_fit(view, pod, request)
-    _then(reasons, policies)
+    if policies is not None:
+        _then(reasons, policies)
     numa, intruding = _on_numa_nodes(view, request, options)
     _then(reasons, numa.reason)
     if request.exclusive is Exclusive.REQUIRED and intruding is not None:
@@ -119,7 +120,7 @@ def decide(view: View, pod: Pod, intent: NUMAIntent, options: Options | None = N
     score = _score(view, request, numa, options)
     if intruding is not None:
         score[intruding] = 0
-    incompatible = sum(int(np.count_nonzero(policies == reason)) for reason in _INCOMPATIBLE) if policies.any() else 0
+    incompatible = 0 if policies is None else int(np.isin(policies, _INCOMPATIBLE).sum())
     return Decision(view, pod, request, fits, fit_count, reasons, score, numa, snapshot.n - incompatible)
 
 

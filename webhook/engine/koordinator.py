@@ -4,11 +4,13 @@ Source: koordinator pkg/scheduler/frameworkext/topologymanager (policy, exclusiv
 docs/proposals/scheduling/20240131-pod-level-numa-policy.md (matrix, score).
 """
 
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from webhook.engine import node_kind
 from webhook.engine.arrays import Amounts, Bools, Bytes, Enums, Picker
 from webhook.engine.numafit import NUMAFit
 from webhook.engine.reason import Reason
@@ -19,9 +21,6 @@ from webhook.model.policy import NUMAPolicy, compatible
 
 Masks = npt.NDArray[np.int64]
 
-# [pod's policy, node's policy]
-_MATRIX: Final = np.array([[compatible(pod, node) for node in NUMAPolicy] for pod in NUMAPolicy])
-
 # Shares of NUMA nodes are counted in thousandths: amounts up to 2^53 (8 PiB) times 1000 stay within int64.
 _THOUSAND: Final = 1000
 
@@ -29,21 +28,34 @@ _THOUSAND: Final = 1000
 _BITS: Final = 63
 
 
-def policy_fit(snapshot: Snapshot, request: PodRequest) -> Bytes:
-    """uint8 [node]: why the node's NUMA policy, or what is known of it, does not go with the pod; FITS where it does.
+def policy_fit(snapshot: Snapshot, request: PodRequest) -> Bytes | None:
+    """uint8 [node]: why the node's NUMA policy, or what is known of it, does not go with the pod; None = it does.
 
     A pod that insists on alignment needs a node whose NUMA nodes are known; others may go where nothing is known. Where
     misalignment would be refused, an NRT known to be out of date will not do.
     """
-    reasons = np.zeros(snapshot.n, dtype=np.uint8)
-    if request.policy is not None:
-        np.putmask(reasons, ~_MATRIX[request.policy].take(snapshot.policy), np.uint8(Reason.POLICY_MISMATCH))
+    verdicts = _verdicts(request.policy, request.strict)
+    kinds = snapshot.kind
+    reasons = None
+    if verdicts.any() and not (snapshot.n and verdicts[kinds[0]] == Reason.FITS and (kinds == kinds[0]).all()):
+        reasons = verdicts.take(kinds)
     if not snapshot.fresh.all():
-        refuses = effective_policy(snapshot, request) >= NUMAPolicy.RESTRICTED
-        np.putmask(reasons, refuses & ~snapshot.fresh, np.uint8(Reason.STALE_TOPOLOGY))
-    if request.strict and not snapshot.has_topology.all():
-        np.putmask(reasons, ~snapshot.has_topology, np.uint8(Reason.NO_TOPOLOGY))
+        stale = ~snapshot.fresh & (effective_policy(snapshot, request) >= NUMAPolicy.RESTRICTED)
+        reasons = np.zeros(snapshot.n, dtype=np.uint8) if reasons is None else reasons
+        np.putmask(reasons, stale & (reasons != Reason.NO_TOPOLOGY), np.uint8(Reason.STALE_TOPOLOGY))
     return reasons
+
+
+@lru_cache(maxsize=8)
+def _verdicts(policy: NUMAPolicy | None, strict: bool) -> Bytes:
+    """uint8 [kind of node]: what becomes of a pod with this policy there."""
+    return np.array([_verdict(kind, policy, strict) for kind in range(node_kind.KINDS)], dtype=np.uint8)
+
+
+def _verdict(kind: int, policy: NUMAPolicy | None, strict: bool) -> Reason:
+    if strict and kind & node_kind.NO_TOPOLOGY:
+        return Reason.NO_TOPOLOGY
+    return Reason.FITS if compatible(policy, NUMAPolicy(kind & node_kind.POLICY)) else Reason.POLICY_MISMATCH
 
 
 def effective_policy(snapshot: Snapshot, request: PodRequest) -> Enums:
@@ -83,59 +95,59 @@ def intrudes(shut: Bools, request: PodRequest, mask: Masks) -> Bools:
 def packing_score(view: View, request: PodRequest, fit: NUMAFit) -> Amounts:
     """int64 [node]: 100 - 10 for each NUMA node used + 10 x how full those are with the pod in, within 0..100.
 
-    Fullness is requested/allocatable over the NUMA nodes used, averaged over the resources that the pod requests: for
-    each resource rounded down to thousandths, the bonus rounded down once more. A pod that is bound to no NUMA node
-    counts as spread over all of its node's; where none are known the score is 0. Means nothing where the pod does not
-    fit.
+    Fullness is requested/allocatable over the NUMA nodes used, averaged over the resources that the pod requests and
+    NUMA nodes list: for each resource rounded down to thousandths, the bonus rounded down once more. NUMA nodes that do
+    not list a resource are full of it. A pod that is bound to no NUMA node counts as spread over all of its node's;
+    where none are known the score is 0. Means nothing where the pod does not fit.
     """
     snapshot = view.snapshot
-    unbound = (fit.mask == 0) & fit.fits
     # Where the pod does not fit, any NUMA node will do.
     used = np.maximum(fit.mask, 1)
+    unbound = (fit.mask == 0) & fit.fits
+    nowhere: Bools | None = None
     if unbound.any():
         used[unbound] = _machine_mask(snapshot)[unbound]
         nowhere = used == 0
         used[nowhere] = 1
-    else:
-        nowhere = None
-    width = np.bitwise_count(used)
-    sums = _Sums(used, width)
+    sums = _Sums(used)
     amounts = zip(request.rows, request.node.tolist(), strict=True)
-    columns = [(row, amount) for row, amount in amounts if amount > 0 <= row]
-    fullness = np.zeros(snapshot.n, dtype=np.int64)
+    columns = [(row, amount) for row, amount in amounts if amount > 0 <= row and snapshot.listed[row].any()]
+    score = np.zeros(snapshot.n, dtype=np.int64)
     for row, amount in columns:
         allocatable = sums.over(snapshot.zone_allocatable[row])
         taken = allocatable - sums.over(view.free(row))
         taken += amount
         taken *= _THOUSAND
-        taken //= np.maximum(allocatable, 1)
-        fullness += taken
-    fullness //= _THOUSAND // 10 * max(len(columns), 1)
-    fullness += 100
-    fullness -= np.int64(10) * width
-    np.maximum(fullness, 0, out=fullness)
-    np.minimum(fullness, 100, out=fullness)
+        taken //= np.maximum(allocatable, 1, out=allocatable)
+        score += np.minimum(taken, _THOUSAND, out=taken)
+    score //= _THOUSAND // 10 * max(len(columns), 1)
+    score += 100
+    score -= 10 if sums.narrow else np.int64(10) * sums.width
+    np.maximum(score, 0, out=score)
+    np.minimum(score, 100, out=score)
     if nowhere is not None:
-        fullness[nowhere] = 0
-    return fullness
+        score[nowhere] = 0
+    return score
 
 
 class _Sums:
-    """Sums of planes over a set of NUMA nodes of each node. The common case, one NUMA node each, costs one look-up."""
+    """Sums of planes over the NUMA nodes of a mask, on each node. The common case, one NUMA node, is a look-up."""
 
-    def __init__(self, mask: Masks, width: npt.NDArray[np.uint8]) -> None:
+    def __init__(self, mask: Masks) -> None:
+        """mask: int64 [node], at least one bit each."""
+        self.width = np.bitwise_count(mask)
+        self.narrow = int(self.width.max(initial=1)) == 1
         # The bits below the lowest one are as many as its position.
-        below = mask & -mask
-        below -= 1
+        below = (mask if self.narrow else mask & -mask) - 1
         self._lowest = Picker(np.bitwise_count(below))
-        self._wide = np.flatnonzero(width > 1) if width.max(initial=0) > 1 else None
-        self._bits = None if self._wide is None else (mask[self._wide] >> np.arange(_BITS)[:, None]) & 1
+        if not self.narrow:
+            self._wide = np.flatnonzero(self.width > 1)
+            self._bits = (mask[self._wide] >> np.arange(_BITS)[:, None]) & 1
 
     def over(self, plane: Amounts) -> Amounts:
-        """int64 [node]: the sum; what is not listed counts 0. plane: int64 [zone, node]."""
+        """int64 [node], new; what is not listed is at most 0. plane: int64 [zone, node]."""
         total = self._lowest.of(plane)
-        np.maximum(total, 0, out=total)
-        if self._wide is not None and self._bits is not None:
+        if not self.narrow:
             listed = np.maximum(plane[:, self._wide], 0)
             total[self._wide] = (listed * self._bits[: len(plane)]).sum(axis=0)
         return total

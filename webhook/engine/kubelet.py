@@ -24,7 +24,7 @@ from webhook.engine.kubelet_pools import Pool
 from webhook.engine.kubelet_zones import ZoneFit, fit_zones
 from webhook.engine.masks import as_mask
 from webhook.engine.numafit import Allocation, NUMAFit, by_numa_id
-from webhook.engine.reason import Reason
+from webhook.engine.reason import REASONS, Reason
 from webhook.engine.request import PodRequest
 from webhook.engine.view import View
 from webhook.model.policy import NUMAPolicy, Scope
@@ -43,12 +43,13 @@ def predict(view: View, request: PodRequest) -> NUMAFit:
     """
     prediction = _Prediction(view, request)
     n = view.snapshot.n
-    reason: Bytes = np.zeros(n, dtype=np.uint8)
-    mask = np.zeros(n, dtype=np.int64)
-    for part in _parts(view, request, np.arange(n)):
-        if len(part.nodes) == n:
-            reason, mask = prediction.admit(part)
-        else:
+    parts = tuple(_parts(view, request, np.arange(n)))
+    if len(parts) == 1:
+        reason, mask = prediction.admit(parts[0])
+    else:
+        reason = np.zeros(n, dtype=np.uint8)
+        mask = np.zeros(n, dtype=np.int64)
+        for part in parts:
             reason[part.nodes], mask[part.nodes] = prediction.admit(part)
     return NUMAFit(reason == Reason.FITS, reason, mask, prediction.split)
 
@@ -57,7 +58,7 @@ def refusal(view: View, request: PodRequest, node: int) -> Reason:
     """Why the kubelet of one node (an index) refuses, by the whole way: the affinity, or an allocation; FITS if not."""
     prediction = _Prediction(view, request)
     (part,) = _parts(view, request, np.array([node]))
-    return Reason(int(prediction.reason_of(part)))
+    return REASONS[prediction.reason_of(part)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,19 +120,18 @@ class _Prediction:
     def admit(self, part: _Part) -> tuple[Bytes, npt.NDArray[np.int64]]:
         """Reason (uint8 [n]) and mask (int64 [n]) of each node of the part."""
         n = len(part.nodes)
-        reason: Bytes = np.zeros(n, dtype=np.uint8)
-        mask = np.zeros(n, dtype=np.int64)
         if part.verdict is not None:
-            reason[:] = part.verdict
-            return reason, mask
+            return np.full(n, part.verdict, dtype=np.uint8), np.zeros(n, dtype=np.int64)
         demand = self._demand(part)
-        if part.scope is Scope.POD and demand.init_only_memory or self._closest_differs(part):
+        if (part.scope is Scope.POD and demand.init_only_memory) or self._closest_differs(part):
             return self._by_masks(part)
         short = self._by_zones(self._shares(part, demand), part.nodes)
-        fits = short.fits & self._totals_suffice(part, demand)
-        reason = (~fits).view(np.uint8) * np.uint8(Reason.NO_SINGLE_NUMA_NODE)
-        if part.policy is not NUMAPolicy.NONE:
-            mask = short.mask * fits
+        fits, mask = short.fits, short.mask
+        if demand.pod.devices or part.policy is NUMAPolicy.NONE:
+            fits = fits & self._totals_suffice(part, demand)
+            mask = mask * (fits if part.policy is not NUMAPolicy.NONE else 0)
+        none = part.policy is NUMAPolicy.NONE
+        reason = (~fits).view(np.uint8) * np.uint8(Reason.ALLOCATION_FAILS if none else Reason.NO_SINGLE_NUMA_NODE)
         if not self._short_way_is_final(part, demand):
             rest = np.flatnonzero(~fits)
             if len(rest):
@@ -186,9 +186,9 @@ class _Prediction:
         )
         listed = view.snapshot.listed
         rows = sorted({row for share in shares for row in share.amounts if not listed[row].all()})
-        failed = np.flatnonzero(~fit.fits)
-        if not len(failed) or not rows:
+        if not rows:
             return fit
+        failed = np.flatnonzero(~fit.fits)
         patterns = as_mask(~listed[rows][:, nodes[failed]])
         for pattern in np.unique(patterns[patterns > 0]).tolist():
             gone = {row for bit, row in enumerate(rows) if pattern >> bit & 1}
@@ -198,7 +198,7 @@ class _Prediction:
         return fit
 
     def _totals_suffice(self, part: _Part, demand: Demand) -> Bools:
-        """bool [n]: there are enough pieces of what is not bound to NUMA nodes, wherever they are."""
+        """Whether there are enough pieces of what is not bound to NUMA nodes, wherever they are (bool [n])."""
         view, nodes = self._view, part.nodes
         enough = np.ones(len(nodes), dtype=np.bool_)
         for row, amount in demand.pod.devices.items():
@@ -218,7 +218,8 @@ class _Prediction:
         """int64 [n]: at most so many pieces are near no NUMA node: what the node has beyond its NUMA nodes."""
         snapshot = self._view.snapshot
         near = np.maximum(snapshot.capacity[row][:, nodes], 0).sum(axis=0)
-        return np.maximum(snapshot.allocatable[row][nodes] - near, 0)
+        beyond: npt.NDArray[np.int64] = np.maximum(snapshot.allocatable[row][nodes] - near, 0)
+        return beyond
 
     def _short_way_is_final(self, part: _Part, demand: Demand) -> bool:
         if part.policy is NUMAPolicy.SINGLE_NUMA_NODE:

@@ -8,7 +8,7 @@ single-numa-node admits exactly these pods. restricted and best-effort admit the
 (webhook.engine.kubelet_masks). With policy none only memory seeks NUMA nodes; of the rest there must be enough at all.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,7 +30,7 @@ class ZoneFit:
     fits: Bools
     """bool [n]."""
     mask: npt.NDArray[np.int64]
-    """int64 [n]: the NUMA nodes used; meaningful where it fits."""
+    """int64 [n]: the NUMA nodes used; 0 where it does not fit."""
 
 
 def fit_zones(shares: Sequence[Share], free: Planes, capacity: Planes, n: int) -> ZoneFit:
@@ -46,18 +46,13 @@ def fit_zones(shares: Sequence[Share], free: Planes, capacity: Planes, n: int) -
 
 
 def _enough(share: Share, free: Planes, capacity: Planes) -> Bools:
-    """bool [z, n]: NUMA nodes with enough of everything."""
-    enough: Bools | None = None
-    for row, amount in share.amounts.items():
-        if amount > 0:
-            here = free(row) >= amount
-        elif row in share.devices:
-            # Asking for no devices still binds the container to where there are some.
-            here = capacity(row) > 0
-        else:
-            continue
-        enough = here if enough is None else np.logical_and(enough, here, out=enough)
-    assert enough is not None
+    """NUMA nodes with enough of everything (bool [z, n]); the share wants something."""
+    conditions = [free(row) >= amount for row, amount in share.amounts.items() if amount > 0]
+    # Asking for no devices still binds the container to where there are some.
+    conditions += [capacity(row) > 0 for row, amount in share.devices.items() if amount == 0]
+    enough: Bools = conditions[0]
+    for here in conditions[1:]:
+        np.logical_and(enough, here, out=enough)
     return enough
 
 
@@ -79,7 +74,7 @@ def _in_sequence(shares: Sequence[Share], free: Planes, capacity: Planes, n: int
         mask |= np.int64(1) << zone
         for row, amount in share.amounts.items():
             _take(left[row], reusable[row], (zone, columns), amount, share)
-    return ZoneFit(fits, mask)
+    return ZoneFit(fits, mask * fits)
 
 
 def _take(

@@ -19,6 +19,8 @@ TOO_MANY: Final = 1 << 5
 """More NUMA nodes than max-allowable-numa-nodes."""
 NO_TOPOLOGY: Final = 1 << 6
 """No NUMA node is known."""
+KINDS: Final = 1 << 7
+"""Kinds there can be."""
 
 
 def kind_of(policy: NUMAPolicy, topology: NodeTopology) -> int:

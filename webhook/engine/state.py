@@ -187,7 +187,8 @@ class ClusterState:
 
     def _writable(self) -> Buffer:
         """A buffer that equals the current one and that nobody reads."""
-        n = len(self._names)
+        # Following the current buffer passes through its state, which may have had more nodes.
+        n = max(len(self._names), self._current.n)
         spare = self._spare
         held = self._spare_snapshot is not None and self._spare_snapshot() is not None
         if spare is None or held or not spare.has_room(self._resources, self._z, n):
