@@ -1,4 +1,4 @@
-"""For tests in every folder: the control plane's fixtures (one session, one control plane), hypothesis without a clock."""
+"""For tests in every folder: the control plane's fixtures (one a session), and hypothesis without a clock."""
 
 from hypothesis import settings
 
