@@ -143,7 +143,7 @@ class Service:
 
     def _checks(self) -> Iterator[Check]:
         yield from (watched.check() for watched in self._watched)
-        yield Check("view", self._view_is_current, f"generation {self._world.generation}" if self._synced() else "")
+        yield Check("view", self._view_is_current, f"generation {self._world.generation}")
         end = self._certificate.end
         ends = f"ends {end.isoformat()}" if end else ""
         yield Check("certificate", self._certificate.valid, "; ".join(filter(None, (ends, self._certificate.error))))
@@ -156,7 +156,7 @@ class Service:
         return Sample(
             ready=self._health.ready,
             informers=tuple(watched.sample() for watched in self._watched),
-            generation=self._world.generation if self._view_is_current else 0,
+            generation=self._world.generation,
             policy_disagreements=self._world.policy_disagreements,
             certificate_end=self._certificate.end,
         )

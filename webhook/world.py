@@ -5,13 +5,19 @@ a log line when its fault changes: one odd object must not stop a cluster.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from time import time
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import structlog
 
+from webhook.admission.left_alone import is_annotated
 from webhook.admission.world import World
 from webhook.engine.ledger import Ledger
+from webhook.engine.one_node import chosen_node
+from webhook.engine.reservations import Grant, ReservationKeeper
 from webhook.engine.state import ClusterState
+from webhook.engine.uncounted import CountingTimes
 from webhook.engine.view import View
 from webhook.model.errors import UserError
 from webhook.model.node import Node
@@ -20,6 +26,7 @@ from webhook.model.resident import ResidentPod
 from webhook.model.topology import Topology, TopologySource
 
 if TYPE_CHECKING:
+    from webhook.model.hint import NUMANodeAmounts
     from webhook.model.policy import NUMAPolicy
 
 log = structlog.get_logger(__name__)
@@ -80,26 +87,82 @@ class Feed(Generic[Record]):
             del self.faults[key]
 
 
+@dataclass(frozen=True, slots=True)
+class SeenPod:
+    """A pod as it is kept: the record, and while it waits for its node the object itself if it asks for something."""
+
+    record: ResidentPod
+    waiting: Raw | None
+
+    @classmethod
+    def from_object(cls, raw: Mapping[str, Any]) -> "SeenPod":
+        """Read a pod object; raises UserError."""
+        record = ResidentPod.from_object(raw)
+        if record.node or record.terminal:
+            return cls(record, None)
+        if is_annotated(raw):
+            return cls(record, dict(raw))
+        metadata = raw["metadata"]
+        return cls(record, {"metadata": {"name": metadata["name"], "uid": metadata.get("uid", "")}, "spec": {}})
+
+
 class ClusterWorld:
     """Everything known of the cluster, current as of the last event."""
 
-    def __init__(self) -> None:
+    def __init__(self, times: CountingTimes | None = None, clock: Callable[[], float] = time) -> None:
+        self.generation = 0
+        """That of the latest view; it grows with the changes that views took in."""
         self._state = ClusterState()
         self._ledger = Ledger()
+        self._keeper = ReservationKeeper(self._ledger, times)
+        self._clock = clock  # wall clock: the API server's stamps on pods and NRTs are compared with it
+        self._waiting: dict[str, Raw] = {}
         self._topologies: dict[TopologySource, dict[str, Topology]] = {source: {} for source in TopologySource}
         self._disagreements: dict[str, tuple[NUMAPolicy, NUMAPolicy]] = {}
         self.nodes = Feed("Node", Node.from_object, self._put_node, self._drop_node)
         self.node_topologies = Feed(
             "NodeResourceTopology", NodeTopology.from_object, self._put_node_topology, self._drop_node_topology
         )
-        self.pods = Feed("Pod", ResidentPod.from_object, self._state.upsert_pod, self._state.delete_pod)
+        self.pods = Feed("Pod", SeenPod.from_object, self._put_pod, self._drop_pod)
         self.topologies = {source: self._topology_feed(source) for source in TopologySource}
 
     def view(self) -> World:
         """The cluster for one decision; it stays as it is while the cluster goes on changing."""
         # The same name in both groups is two objects; KAI's, whose annotations are read, wins.
         by_name = {**self._topologies[TopologySource.KUEUE], **self._topologies[TopologySource.KAI]}
+        self._keeper.settle(self._clock())
         return World(View(self._state.snapshot(), self._ledger), by_name)
+
+    def chosen_node(self, node: str, pod: str) -> View | None:
+        """The node alone, as free as it is to the pod namespace/name; None when it is not known."""
+        self._keeper.settle(self._clock())
+        return chosen_node(self._state.snapshot(), self._ledger, node, pod)
+
+    def waiting_pod(self, key: str, uid: str) -> Raw | None:
+        """A pod that is not bound yet; None when it, or this incarnation of it, was not seen.
+
+        Of one that asks for nothing here no more than its metadata's name and uid.
+        """
+        pod = self._waiting.get(key)
+        return pod if pod is not None and uid in {"", pod["metadata"].get("uid")} else None
+
+    def promised(self, pod: str, uid: str, node: str) -> NUMANodeAmounts | None:
+        """What the pod was granted on the node in an answer or patch that it does not show yet."""
+        grant = self._keeper.granted(pod)
+        return tuple(grant.numa.items()) if grant and (grant.uid, grant.node) == (uid, node) else None
+
+    def grant(self, grant: Grant) -> None:
+        """Keep what was given to a pod."""
+        self._keeper.grant(grant)
+
+    def overdue_grants(self, now: float) -> tuple[Grant, ...]:
+        """The grants that no object has come to show by the time they had, on the clock of `time.monotonic`."""
+        return self._keeper.overdue(now)
+
+    def withdraw(self, grant: Grant) -> None:
+        """What was given will not be taken."""
+        if self._keeper.granted(grant.pod) is grant:
+            self._keeper.withdraw(grant.pod)
 
     @property
     def generation(self) -> int:
@@ -119,12 +182,28 @@ class ClusterWorld:
         self._state.delete_node(name)
         self._compare_policies(name)
 
+    def _put_pod(self, pod: "SeenPod") -> None:
+        key = pod.record.key
+        self._state.upsert_pod(pod.record)
+        self._keeper.put_pod(pod.record)
+        if pod.waiting is None:
+            self._waiting.pop(key, None)
+        else:
+            self._waiting[key] = pod.waiting
+
+    def _drop_pod(self, key: str) -> None:
+        self._state.delete_pod(key)
+        self._keeper.drop_pod(key)
+        self._waiting.pop(key, None)
+
     def _put_node_topology(self, topology: NodeTopology) -> None:
         self._state.upsert_topology(topology)
+        self._keeper.put_topology(topology)
         self._compare_policies(topology.node)
 
     def _drop_node_topology(self, name: str) -> None:
         self._state.delete_topology(name)
+        self._keeper.drop_topology(name)
         self._compare_policies(name)
 
     def _topology_feed(self, source: TopologySource) -> Feed[Topology]:

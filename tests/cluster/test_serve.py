@@ -97,7 +97,7 @@ def test_a_pod_is_steered_and_the_decision_is_logged_and_counted(
     lines = [line for replica in webhook.replicas for line in logged(replica)]
     (line,) = [line for line in lines if line.get("object") == f"{namespace}/steered" and line["event"] == "review"]
     assert (line["verdict"], line["fit"], line["excluded"]) == ("allow", 1, {"NoSingleNUMANode": 1})
-    assert line["message"] == created["metadata"]["annotations"][PLACEMENT]
+    assert line["message"] == "; ".join(created["metadata"]["annotations"][PLACEMENT].splitlines())
     assert line["milliseconds"] > 0
     counted = 'topology_webhook_reviews_total{operation="CREATE",verdict="allow",webhook="mutate-pods"}'
     assert any(counted in observed(replica, "metrics") for replica in webhook.replicas)
