@@ -41,9 +41,11 @@ class Count:
 
 def count(view: View, kind: Kind) -> Count:
     """The count of every node."""
-    closed = policy_fit(view.snapshot, kind.request) | node_fit(view, kind.pod, kind.request)
     nodes = _as_a_whole(view, kind)
-    nodes[closed != Reason.FITS] = 0
+    nodes[node_fit(view, kind.pod, kind.request) != Reason.FITS] = 0
+    policies = policy_fit(view.snapshot, kind.request)
+    if policies is not None:
+        nodes[policies != Reason.FITS] = 0
     how = kind.parts
     if how.refusing.any():
         nodes[how.refusing] = 0

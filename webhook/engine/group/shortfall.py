@@ -75,9 +75,10 @@ def _fill(stock: Stock, tree: TopologyTree, domain: Domain, piece: Piece) -> int
 def _short_resource(view: View, tree: TopologyTree, domain: Domain, kind: Kind) -> str:
     """The resource that binds; empty if no node of the domain may be used."""
     snapshot = view.snapshot
-    usable = np.isin(node_fit(view, kind.pod, kind.request), _FULL) & (
-        policy_fit(snapshot, kind.request) == Reason.FITS
-    )
+    usable = np.isin(node_fit(view, kind.pod, kind.request), _FULL)
+    policies = policy_fit(snapshot, kind.request)
+    if policies is not None:
+        usable &= policies == Reason.FITS
     here = np.zeros(snapshot.n, dtype=np.bool_)
     here[tree.order[tree.span(domain)]] = True
     here &= usable

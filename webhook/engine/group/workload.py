@@ -1,0 +1,105 @@
+"""A workload's gang as a group to place: levels of its topology resolved, pod templates read.
+
+1. Templates become pods; the NUMA annotations of the workload hold for templates that have none.
+2. Levels the user named become levels of the tree.
+3. Pods that run already are left out and counted as running where they are.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from webhook.engine.group.spec import Constraint, Member, PodGroup, PodSet, Segments
+from webhook.model.errors import UserError
+from webhook.model.intent import parse_numa_intent
+from webhook.model.names import NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
+from webhook.model.nearest import did_you_mean
+from webhook.model.pod import Pod
+from webhook.model.topology import Topology, TopologySource
+from webhook.model.workload import Gang, Role, Workload
+from webhook.model.workload_fields import annotations_of
+from webhook.model.workload_topology import Levels
+
+NO_TOPOLOGY: Final = Topology("", TopologySource.KAI, ())
+"""For groups that ask for none: all nodes are one domain."""
+
+Running = Mapping[str, str]
+"""Pod name (as in Role.pods) -> name of the node it runs on."""
+
+_NOT_RUNNING: Final[Running] = {}
+_NUMA: Final = {NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC}
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    workload: Workload
+    topology: Topology
+    running: Running
+
+
+def topology_of(gang: Gang, topologies: Mapping[str, Topology]) -> Topology:
+    """The topology that a gang and its parts name; raises UserError if there is none of that name."""
+    for part in (gang, *gang.gangs):
+        name = part.request.topology
+        if name is not None:
+            if name not in topologies:
+                known = ", ".join(sorted(topologies)) or "none"
+                raise UserError(
+                    part.request.path,
+                    f'There is no topology "{name}". Those of this cluster: {known}.{did_you_mean(name, topologies)}',
+                )
+            return topologies[name]
+    return NO_TOPOLOGY
+
+
+def group_of(workload: Workload, gang: Gang, topology: Topology, running: Running = _NOT_RUNNING) -> PodGroup:
+    """The group of a gang of the workload; raises UserError for what its annotations or templates have wrong."""
+    return _group(gang, _Reader(workload, topology, running))
+
+
+def _group(gang: Gang, reader: _Reader) -> PodGroup:
+    return PodGroup(
+        gang.name,
+        _constraint(gang.request.resolve(reader.topology)) if gang.request.levels else Constraint(),
+        tuple(_set(role, reader) for role in gang.roles),
+        tuple(_group(part, reader) for part in gang.gangs),
+    )
+
+
+def _set(role: Role, reader: _Reader) -> PodSet:
+    raw = _pod_object(role, reader.workload)
+    try:
+        pod = Pod.from_object(raw)
+        intent, _ = parse_numa_intent(pod.annotations)
+    except UserError as error:
+        # The pod's own paths, below the template's.
+        raise UserError(f"{role.path}.{error.path}" if role.path else error.path, error.message) from error
+    begun = tuple((rank, reader.running[name]) for rank, name in enumerate(role.pods) if name in reader.running)
+    members = tuple(Member(name, rank) for rank, name in enumerate(role.pods) if name not in reader.running)
+    segments = None
+    if role.segments is not None:
+        segments = Segments(role.segments.size, _constraint(role.segments.resolve(reader.topology)))
+    return PodSet(
+        role.name, pod, intent, members, min(max(role.minimum - len(begun), 0), len(members)), segments, begun
+    )
+
+
+def _pod_object(role: Role, workload: Workload) -> dict[str, Any]:
+    """The template as a pod. The workload's NUMA annotations hold where the template has none."""
+    own = annotations_of(role.template, role.path)
+    above = {key: text for key, text in workload.annotations.items() if key in _NUMA and not own.keys() & _NUMA}
+    metadata = role.template.get("metadata") or {}
+    return {
+        "metadata": {
+            "namespace": workload.namespace,
+            "name": role.pods[0] if role.pods else workload.name,
+            "labels": metadata.get("labels") or {},
+            "annotations": {**above, **own},
+        },
+        "spec": role.template.get("spec") or {},
+    }
+
+
+def _constraint(levels: Levels) -> Constraint:
+    """Levels of a topology as levels of its tree, which has the root above them."""
+    return Constraint(*(None if level is None else level + 1 for level in (levels.required, levels.preferred)))

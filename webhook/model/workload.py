@@ -1,0 +1,69 @@
+"""A workload as groups of pods: who belongs together, how many, in what order, and what they ask of a topology.
+
+Read from the specs of the kinds that KAI-Scheduler's pod grouper knows, with its minimum per kind; one module for each
+family of kinds (webhook.model.workload_*).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
+
+from webhook.model.workload_topology import NO_REQUEST, SegmentRequest, TopologyRequest
+
+NO_ANNOTATIONS: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """Pods of one template, in order of rank: the launcher, the workers, a replicated job."""
+
+    name: str
+    pods: tuple[str, ...]
+    """Names by rank, as the controller makes them; where it adds a random suffix, without it."""
+    minimum: int
+    """Without so many of them none starts."""
+    template: Mapping[str, Any]
+    """The pod template."""
+    path: str
+    """The template's place in the object, for messages."""
+    segments: SegmentRequest | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """Pods that start together, or a part of them with a request of its own."""
+
+    name: str
+    request: TopologyRequest = NO_REQUEST
+    roles: tuple[Role, ...] = ()
+    gangs: tuple["Gang", ...] = ()
+    """Parts with a request of their own."""
+
+    @property
+    def size(self) -> int:
+        """Pods in the gang and its parts."""
+        return sum(len(role.pods) for role in self.roles) + sum(gang.size for gang in self.gangs)
+
+    @property
+    def minimum(self) -> int:
+        """Pods without which none starts."""
+        return sum(role.minimum for role in self.roles) + sum(gang.minimum for gang in self.gangs)
+
+    def all_roles(self) -> tuple[Role, ...]:
+        """The roles of the gang and its parts."""
+        return self.roles + tuple(role for gang in self.gangs for role in gang.all_roles())
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One object that makes pods."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    gangs: tuple[Gang, ...]
+    """Groups that start independently of each other: each replica of a LeaderWorkerSet is one."""
+    annotations: Mapping[str, str] = field(default=NO_ANNOTATIONS)
+    """Of the object itself; those of a pod template go before them."""

@@ -1,0 +1,27 @@
+"""Deployment, ReplicaSet, StatefulSet, ReplicationController and bare pods as gangs.
+
+Their pods start one by one: the minimum is one, unless an annotation sets another. They still share one topology
+request: a Deployment that requires a rack has all its pods in one rack.
+
+Source: KAI-Scheduler pkg/podgrouper plugins deployment, defaultgrouper, podjob.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from webhook.model.workload import Gang, Role
+from webhook.model.workload_fields import count, gang_of_one_role, min_member, template_of
+
+
+def replicas(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> tuple[Gang, ...]:
+    """The gang of an object with `replicas` and a pod template."""
+    size = count(spec, "replicas", path, 1)
+    minimum = min(min_member(owner) or 1, size)
+    pods = tuple(f"{name}-{index}" for index in range(size))
+    role = Role("pods", pods, minimum, template_of(spec, path), f"{path}.template")
+    return (gang_of_one_role(name, owner, role),)
+
+
+def bare_pod(raw: Mapping[str, Any], name: str) -> tuple[Gang, ...]:
+    """The gang of a pod that nobody owns: itself."""
+    return (gang_of_one_role(name, {}, Role("pods", (name,), 1, raw, "")),)

@@ -1,0 +1,71 @@
+"""Job, CronJob and JobSet as gangs.
+
+- A Job runs min(parallelism, completions) pods at a time. It is a gang if it asks for a topology: then all of them
+  start together, or as many as its minimum says; otherwise its pods start one by one.
+- A CronJob makes such Jobs; what stands on its job template goes before what stands on itself.
+- A JobSet that starts its replicated jobs in order (KAI takes this as the default) is a gang for each, for the later
+  ones wait for the earlier; with any order it is one gang.
+
+Source: kubernetes pkg/controller/job; jobset api/jobset/v1alpha2; KAI-Scheduler pkg/podgrouper plugins job, jobset.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from webhook.model.fields import mapping, mappings
+from webhook.model.workload import Gang, Role
+from webhook.model.workload_fields import (
+    annotations_of,
+    batch_min_member,
+    count,
+    gang_of_one_role,
+    gang_of_roles,
+    template_of,
+    with_minimum,
+)
+
+
+def job(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> tuple[Gang, ...]:
+    """The gang of a Job, or of one that a CronJob would make."""
+    role = _role("pods", name, spec, path)
+    gang = gang_of_one_role(name, owner, role)
+    asked = batch_min_member(owner)
+    if asked is None and not gang.request.levels and gang.roles[0].segments is None:
+        asked = 1
+    return (replace(gang, roles=tuple(with_minimum(gang.roles, asked))),)
+
+
+def cron_job(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> tuple[Gang, ...]:
+    """The gang of the next Job of a CronJob."""
+    below = f"{path}.jobTemplate"
+    template = mapping(spec, "jobTemplate", below)
+    annotations = {**owner, **annotations_of(template, below)}
+    return job(name, annotations, mapping(template, "spec", f"{below}.spec"), f"{below}.spec")
+
+
+def job_set(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> tuple[Gang, ...]:
+    """The gangs of a JobSet."""
+    roles: list[Role] = []
+    for index, entry in enumerate(mappings(spec, "replicatedJobs", f"{path}.replicatedJobs")):
+        where = f"{path}.replicatedJobs[{index}]"
+        below = mapping(entry, "template", f"{where}.template")
+        part = f"{name}-{entry.get('name', index)}"
+        inner = mapping(below, "spec", f"{where}.template.spec")
+        role = _role(str(entry.get("name", index)), part, inner, f"{where}.template.spec")
+        replicas = count(entry, "replicas", where, 1)
+        pods = tuple(f"{part}-{replica}-{pod}" for replica in range(replicas) for pod in range(len(role.pods)))
+        roles.append(replace(role, pods=pods, minimum=len(pods)))
+    policy = mapping(spec, "startupPolicy", f"{path}.startupPolicy")
+    asked = batch_min_member(owner)
+    if policy.get("startupPolicyOrder", "InOrder") != "InOrder":
+        return (gang_of_roles(name, owner, with_minimum(roles, asked)),)
+    return tuple(gang_of_roles(f"{name}-{role.name}", owner, with_minimum([role], asked)) for role in roles)
+
+
+def _role(name: str, prefix: str, spec: Mapping[str, Any], path: str) -> Role:
+    """The pods that one Job runs at a time."""
+    parallelism = count(spec, "parallelism", path, 1)
+    at_a_time = min(parallelism, count(spec, "completions", path, parallelism))
+    pods = tuple(f"{prefix}-{index}" for index in range(at_a_time))
+    return Role(name, pods, at_a_time, template_of(spec, path), f"{path}.template")

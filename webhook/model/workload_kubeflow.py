@@ -1,0 +1,75 @@
+"""Kubeflow's training jobs as gangs: MPIJob, PyTorchJob, TFJob, XGBoostJob, JAXJob, PaddleJob.
+
+All have replica specs by type (pytorchReplicaSpecs: {Master: .., Worker: ..}). All pods start together, or as many as
+`runPolicy.schedulingPolicy.minAvailable`, else (PyTorch) `elasticPolicy.minReplicas`, say. The types that lead count
+into a minimum first. An MPIJob whose launcher is only made when the workers are ready does not wait for it.
+
+Source: training-operator pkg/apis/kubeflow.org/v1; mpi-operator v2beta1; KAI-Scheduler pkg/podgrouper plugins kubeflow.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from webhook.model.errors import UserError
+from webhook.model.fields import mapping
+from webhook.model.workload import Gang, Role
+from webhook.model.workload_fields import count, gang_of_roles, min_member, template_of, with_minimum
+
+REPLICA_SPECS: Final[Mapping[str, str]] = {
+    "MPIJob": "mpiReplicaSpecs",
+    "PyTorchJob": "pytorchReplicaSpecs",
+    "TFJob": "tfReplicaSpecs",
+    "XGBoostJob": "xgbReplicaSpecs",
+    "JAXJob": "jaxReplicaSpecs",
+    "PaddleJob": "paddleReplicaSpecs",
+}
+# Types that lead, in this order; all others follow in the order of their names.
+_LEADERS: Final = ("launcher", "master", "chief")
+
+
+def training_job(
+    kind: str, name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str
+) -> tuple[Gang, ...]:
+    """The gang of a training job."""
+    field = REPLICA_SPECS[kind]
+    specs = mapping(spec, field, f"{path}.{field}")
+    if not specs:
+        raise UserError(f"{path}.{field}", f"This is missing. A {kind} has its pod templates here.")
+    roles = [_role(name, kind_of, specs, f"{path}.{field}") for kind_of in sorted(specs, key=_order)]
+    late = kind == "MPIJob" and spec.get("launcherCreationPolicy") == "WaitForWorkersReady"
+    minimum = _minimum(owner, spec, path)
+    if late:
+        launchers = [role for role in roles if role.name == "launcher"]
+        others = with_minimum([role for role in roles if role.name != "launcher"], minimum)
+        roles = [*others, *with_minimum(launchers, 0)]
+    else:
+        roles = with_minimum(roles, minimum)
+    return (gang_of_roles(name, owner, roles),)
+
+
+def _order(kind_of: str) -> tuple[int, str]:
+    lower = kind_of.lower()
+    return (_LEADERS.index(lower) if lower in _LEADERS else len(_LEADERS)), lower
+
+
+def _role(name: str, kind_of: str, specs: Mapping[str, Any], path: str) -> Role:
+    spec = mapping(specs, kind_of, f"{path}.{kind_of}")
+    size = count(spec, "replicas", f"{path}.{kind_of}", 1)
+    role = kind_of.lower()
+    pods = tuple(f"{name}-{role}-{index}" for index in range(size))
+    return Role(role, pods, size, template_of(spec, f"{path}.{kind_of}"), f"{path}.{kind_of}.template")
+
+
+def _minimum(owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> int | None:
+    """Pods that must start together; None = all."""
+    asked = min_member(owner)
+    if asked is not None:
+        return asked
+    where = f"{path}.runPolicy"
+    scheduling = mapping(mapping(spec, "runPolicy", where), "schedulingPolicy", f"{where}.schedulingPolicy")
+    if scheduling.get("minAvailable") is not None:
+        return count(scheduling, "minAvailable", f"{where}.schedulingPolicy", 1)
+    elastic = mapping(spec, "elasticPolicy", f"{path}.elasticPolicy")
+    if elastic.get("minReplicas") is not None:
+        return count(elastic, "minReplicas", f"{path}.elasticPolicy", 1)
+    return None

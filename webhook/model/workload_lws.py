@@ -1,0 +1,95 @@
+"""LeaderWorkerSet as gangs: each replica is one, of a leader and size - 1 workers.
+
+1. Without a leader template all pods of a replica are equal, and what the worker template asks holds for all of them.
+2. startupPolicy LeaderReady: workers are made when the leader runs, so it does not wait for them.
+3. Segments, from subGroupPolicy or the annotation. LeaderWorker: the leader is in the first segment, as one pod of it,
+   or, if size - 1 is a multiple of the segment, beside it. LeaderExcluded: segments of workers only.
+
+Source: lws api/leaderworkerset/v1; KAI-Scheduler pkg/podgrouper plugins leaderworkerset.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from webhook.model.errors import UserError
+from webhook.model.fields import mapping
+from webhook.model.names import KAI_SEGMENT_SIZE
+from webhook.model.workload import Gang, Role
+from webhook.model.workload_fields import annotations_of, count, gang_of_roles, min_member, template_of, with_minimum
+from webhook.model.workload_topology import SegmentRequest, TopologyRequest, segment_request, topology_request
+
+
+def leader_worker_set(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> tuple[Gang, ...]:
+    """The gangs of a LeaderWorkerSet."""
+    return tuple(
+        _replica(f"{name}-{replica}", owner, spec, path) for replica in range(count(spec, "replicas", path, 1))
+    )
+
+
+def _replica(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> Gang:
+    below = f"{path}.leaderWorkerTemplate"
+    template = mapping(spec, "leaderWorkerTemplate", below)
+    size = count(template, "size", below, 1)
+    if size < 1:
+        raise UserError(f"{below}.size", "0 is no size: a replica has at least its leader.")
+    policy = mapping(template, "subGroupPolicy", f"{below}.subGroupPolicy")
+    worker = template_of({"template": template.get("workerTemplate")}, below)
+    leader = mapping(template, "leaderTemplate", f"{below}.leaderTemplate")
+    leader_path = "leaderTemplate" if leader else "workerTemplate"
+    lead = Role("leader", (name,), 1, leader or worker, f"{below}.{leader_path}")
+    workers = tuple(f"{name}-{index}" for index in range(1, size))
+    follow = Role("worker", workers, len(workers), worker, f"{below}.workerTemplate")
+    segments = _segments(owner, worker, policy, f"{below}.workerTemplate")
+    roles = with_minimum([lead, follow], 1 if spec.get("startupPolicy") == "LeaderReady" else min_member(owner))
+    if leader:
+        gang = gang_of_roles(name, owner, roles)
+    else:
+        where = f"{below}.workerTemplate"
+        asked = annotations_of(worker, where), f"{where}.metadata.annotations"
+        gang = Gang(name, topology_request(asked, (owner, "metadata.annotations")), tuple(roles))
+    if segments is None:
+        return gang
+    excluded = policy.get("subGroupPolicyType") == "LeaderExcluded"
+    return _in_segments(gang, segments, size, excluded)
+
+
+def _segments(
+    owner: Mapping[str, str], worker: Mapping[str, Any], policy: Mapping[str, Any], path: str
+) -> SegmentRequest | None:
+    """The segments of a replica: the field goes before the annotation of the set, and that before the template's."""
+    size = policy.get("subGroupSize")
+    above = {**owner, KAI_SEGMENT_SIZE: str(size)} if size is not None else owner
+    below = annotations_of(worker, path)
+    sized = {KAI_SEGMENT_SIZE: above[KAI_SEGMENT_SIZE]} if above.get(KAI_SEGMENT_SIZE) else {}
+    if not sized and KAI_SEGMENT_SIZE not in below:
+        return None
+    return segment_request(
+        (sized, "metadata.annotations"),
+        (below, f"{path}.metadata.annotations"),
+        (owner, "metadata.annotations"),
+    )
+
+
+def _in_segments(gang: Gang, segments: SegmentRequest, size: int, excluded: bool) -> Gang:
+    """The gang with its workers in segments, the first of them beside the leader unless it is excluded."""
+    roles = gang.all_roles()
+    (lead,) = (role for role in roles if role.name == "leader")
+    (follow,) = (role for role in roles if role.name == "worker")
+    if excluded:
+        return _with_worker(gang, replace(follow, segments=segments), lead)
+    beside = segments.size if (size - 1) % segments.size == 0 else segments.size - 1
+    first = replace(follow, name="first-workers", pods=follow.pods[:beside], minimum=min(beside, follow.minimum))
+    later = max(follow.minimum - beside, 0)
+    others = replace(follow, pods=follow.pods[beside:], minimum=later, segments=segments)
+    request = TopologyRequest(gang.request.topology, segments.required, segments.preferred, segments.path)
+    head = Gang("segment-0", request, (lead, replace(first, segments=None)))
+    without_lead = _with_worker(gang, others, None)
+    return replace(without_lead, gangs=(head, *without_lead.gangs))
+
+
+def _with_worker(gang: Gang, worker: Role, leader: Role | None) -> Gang:
+    """The gang with these roles in the place of the ones it has."""
+    new = {"worker": worker, "leader": leader}
+    roles = tuple(role for old in gang.roles if (role := new[old.name]) is not None and role.pods)
+    return replace(gang, roles=roles, gangs=tuple(_with_worker(part, worker, leader) for part in gang.gangs))

@@ -1,0 +1,34 @@
+"""A pod's place in the order of its workload, from what its controller wrote on it.
+
+1. The label that the user names in kai.scheduler/pod-index-label.
+2. The index its controller sets: completion index, replica index, worker index, ordinal of a StatefulSet.
+3. The number at the end of its name.
+
+Pods without any come after the others, in the order of their names.
+"""
+
+from collections.abc import Mapping
+from re import compile as pattern
+from typing import Final
+
+from webhook.model.names import (
+    JOB_COMPLETION_INDEX,
+    KAI_POD_INDEX_LABEL,
+    KUBEFLOW_REPLICA_INDEX,
+    LWS_WORKER_INDEX,
+    STATEFUL_SET_POD_INDEX,
+)
+
+_INDEXES: Final = (JOB_COMPLETION_INDEX, KUBEFLOW_REPLICA_INDEX, LWS_WORKER_INDEX, STATEFUL_SET_POD_INDEX)
+_LAST_NUMBER: Final = pattern(r"-(\d{1,9})$")
+
+
+def rank_of(name: str, labels: Mapping[str, str], annotations: Mapping[str, str]) -> int | None:
+    """The rank of a pod; None if nothing tells."""
+    chosen = annotations.get(KAI_POD_INDEX_LABEL)
+    for key in (chosen, *_INDEXES) if chosen else _INDEXES:
+        text = labels.get(key) or annotations.get(key) or ""
+        if text.isascii() and text.isdigit():
+            return int(text)
+    ending = _LAST_NUMBER.search(name)
+    return int(ending.group(1)) if ending else None

@@ -1,0 +1,46 @@
+"""RayCluster, RayJob and RayService as gangs: the head, and groups of workers.
+
+A group has `replicas` times `numOfHosts` workers; of them `minReplicas` times `numOfHosts` must start with the head, or
+all if no minimum is set. A suspended group has none. Each group may ask for a topology of its own on its template.
+
+Source: kuberay ray.io/v1; KAI-Scheduler pkg/podgrouper plugins ray.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from webhook.model.fields import mapping, mappings
+from webhook.model.workload import Gang, Role
+from webhook.model.workload_fields import count, gang_of_roles, min_member, template_of, with_minimum
+
+
+def ray_cluster(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> tuple[Gang, ...]:
+    """The gang of a RayCluster, or of the one that a RayJob or a RayService makes."""
+    head = mapping(spec, "headGroupSpec", f"{path}.headGroupSpec")
+    roles = [
+        Role("head", (f"{name}-head",), 1, template_of(head, f"{path}.headGroupSpec"), f"{path}.headGroupSpec.template")
+    ]
+    for index, group in enumerate(mappings(spec, "workerGroupSpecs", f"{path}.workerGroupSpecs")):
+        if group.get("suspend") is not True:
+            roles.append(_workers(name, group, f"{path}.workerGroupSpecs[{index}]", index))
+    return (gang_of_roles(name, owner, with_minimum(roles, min_member(owner))),)
+
+
+def ray_job(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> tuple[Gang, ...]:
+    """The gang of a RayJob's cluster."""
+    return ray_cluster(name, owner, mapping(spec, "rayClusterSpec", f"{path}.rayClusterSpec"), f"{path}.rayClusterSpec")
+
+
+def ray_service(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> tuple[Gang, ...]:
+    """The gang of a RayService's cluster."""
+    below = f"{path}.rayClusterConfig"
+    return ray_cluster(name, owner, mapping(spec, "rayClusterConfig", below), below)
+
+
+def _workers(name: str, group: Mapping[str, Any], path: str, index: int) -> Role:
+    hosts = count(group, "numOfHosts", path, 1)
+    size = count(group, "replicas", path, 0) * hosts
+    least = count(group, "minReplicas", path, 0) * hosts
+    role = str(group.get("groupName") or f"worker-group-{index}")
+    pods = tuple(f"{name}-{role}-worker-{worker}" for worker in range(size))
+    return Role(role, pods, min(least or size, size), template_of(group, path), f"{path}.template")

@@ -1,0 +1,134 @@
+"""What the annotations of a workload or a pod template ask of a topology, in KAI-Scheduler's words.
+
+    kai.scheduler/topology: cluster-topology
+    kai.scheduler/topology-required-placement: topology.kubernetes.io/zone
+    kai.scheduler/topology-preferred-placement: rack
+    kai.scheduler/segment-size: "4"
+    kai.scheduler/segment-topology-required-placement: rack
+
+A level is a node label of the topology, its alias, or an unambiguous last segment. Checked here: what needs no cluster
+(a level without a topology, a size that is none). Checked against the topology: `resolve`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from webhook.model.errors import UserError
+from webhook.model.names import (
+    KAI_PREFERRED_PLACEMENT,
+    KAI_REQUIRED_PLACEMENT,
+    KAI_SEGMENT_PREFERRED_PLACEMENT,
+    KAI_SEGMENT_REQUIRED_PLACEMENT,
+    KAI_SEGMENT_SIZE,
+    KAI_TOPOLOGY,
+)
+from webhook.model.topology import Topology
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """A pair of levels as indexes into a topology, coarse = 0; None = no wish."""
+
+    required: int | None
+    preferred: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyRequest:
+    """A topology by name and levels as the user wrote them; None where nothing is asked."""
+
+    topology: str | None = None
+    required: str | None = None
+    preferred: str | None = None
+    path: str = ""
+    """The annotations' place, for messages."""
+
+    @property
+    def levels(self) -> bool:
+        """Whether any level is asked for."""
+        return self.required is not None or self.preferred is not None
+
+    def resolve(self, topology: Topology) -> Levels:
+        """The levels in a topology; raises UserError."""
+        return _resolved(
+            topology, (self.required, KAI_REQUIRED_PLACEMENT), (self.preferred, KAI_PREFERRED_PLACEMENT), self.path
+        )
+
+
+NO_REQUEST: Final = TopologyRequest()
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRequest:
+    """Segments of pods in order of rank, each within a domain."""
+
+    size: int
+    required: str | None
+    preferred: str | None
+    path: str = ""
+
+    def resolve(self, topology: Topology) -> Levels:
+        """The levels in a topology; raises UserError."""
+        return _resolved(
+            topology,
+            (self.required, KAI_SEGMENT_REQUIRED_PLACEMENT),
+            (self.preferred, KAI_SEGMENT_PREFERRED_PLACEMENT),
+            self.path,
+        )
+
+
+def topology_request(*annotations: tuple[Mapping[str, str], str]) -> TopologyRequest:
+    """What several sets of annotations ask together, each with its path; earlier ones win. Raises UserError."""
+    topology, _ = _first(annotations, KAI_TOPOLOGY)
+    required, required_path = _first(annotations, KAI_REQUIRED_PLACEMENT)
+    preferred, preferred_path = _first(annotations, KAI_PREFERRED_PLACEMENT)
+    path = required_path or preferred_path
+    if topology is None and path:
+        key = KAI_REQUIRED_PLACEMENT if required is not None else KAI_PREFERRED_PLACEMENT
+        raise UserError(
+            f"{path}[{key}]", f"A level needs a topology. Name it in the annotation {KAI_TOPOLOGY} beside this one."
+        )
+    return TopologyRequest(topology, required, preferred, path)
+
+
+def segment_request(*annotations: tuple[Mapping[str, str], str]) -> SegmentRequest | None:
+    """The segments asked for, None if there are none; raises UserError."""
+    text, path = _first(annotations, KAI_SEGMENT_SIZE)
+    required, required_path = _first(annotations, KAI_SEGMENT_REQUIRED_PLACEMENT)
+    preferred, preferred_path = _first(annotations, KAI_SEGMENT_PREFERRED_PLACEMENT)
+    if text is None:
+        if required_path or preferred_path:
+            key = KAI_SEGMENT_REQUIRED_PLACEMENT if required_path else KAI_SEGMENT_PREFERRED_PLACEMENT
+            raise UserError(
+                f"{required_path or preferred_path}[{key}]",
+                f"Segments need a size. Write it in the annotation {KAI_SEGMENT_SIZE} beside this one.",
+            )
+        return None
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise UserError(f"{path}[{KAI_SEGMENT_SIZE}]", f'"{text}" is no size. Write a whole number of pods, such as 4.')
+    if required is None and preferred is None:
+        # Without a level there is nothing that a segment could be within.
+        return None
+    return SegmentRequest(int(text), required, preferred, required_path or preferred_path)
+
+
+def _first(annotations: tuple[tuple[Mapping[str, str], str], ...], key: str) -> tuple[str | None, str]:
+    """The first value of a key that is not empty, and the path of its annotations."""
+    for values, path in annotations:
+        if values.get(key):
+            return values[key].strip(), path
+    return None, ""
+
+
+def _resolved(
+    topology: Topology, required: tuple[str | None, str], preferred: tuple[str | None, str], path: str
+) -> Levels:
+    levels = [None if name is None else topology.level(name, f"{path}[{key}]") for name, key in (required, preferred)]
+    if levels[0] is not None and levels[1] is not None and levels[1] < levels[0]:
+        raise UserError(
+            f"{path}[{preferred[1]}]",
+            f'"{preferred[0]}" is coarser than the required level "{required[0]}" of topology {topology.name}. '
+            "Prefer the same level or a finer one.",
+        )
+    return Levels(*levels)
