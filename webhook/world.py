@@ -20,13 +20,13 @@ from webhook.engine.state import ClusterState
 from webhook.engine.uncounted import CountingTimes
 from webhook.engine.view import View
 from webhook.model.errors import UserError
+from webhook.model.hint import NUMANodeAmounts
 from webhook.model.node import Node
 from webhook.model.nrt import NodeTopology
 from webhook.model.resident import ResidentPod
 from webhook.model.topology import Topology, TopologySource
 
 if TYPE_CHECKING:
-    from webhook.model.hint import NUMANodeAmounts
     from webhook.model.policy import NUMAPolicy
 
 log = structlog.get_logger(__name__)

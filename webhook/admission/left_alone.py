@@ -12,6 +12,12 @@ _CONFIG_SOURCE = "kubernetes.io/config.source"
 _NOT_ANNOTATED = f"no annotation {NUMA_TOPOLOGY_SPEC} or {RESOURCE_SPEC}"
 
 
+def is_annotated(raw: Mapping[str, Any]) -> bool:
+    """Whether a pod asks for anything that is decided here."""
+    annotations = (raw.get("metadata") or {}).get("annotations") or {}
+    return NUMA_TOPOLOGY_SPEC in annotations or RESOURCE_SPEC in annotations
+
+
 def why_left_alone(raw: Mapping[str, Any], rules: Rules) -> str | None:
     """Why a pod is not steered; None when it is ours to steer."""
     node = (raw.get("spec") or {}).get("nodeName")
@@ -26,7 +32,7 @@ def why_not_ours(raw: Mapping[str, Any], rules: Rules) -> str | None:
     """
     metadata: Mapping[str, Any] = raw.get("metadata") or {}
     annotations = metadata.get("annotations") or {}
-    if NUMA_TOPOLOGY_SPEC not in annotations and RESOURCE_SPEC not in annotations:
+    if not is_annotated(raw):
         return _NOT_ANNOTATED
     if MIRROR_POD in annotations or annotations.get(_CONFIG_SOURCE, "api") != "api":
         return "a kubelet runs it from a file (static pod)"

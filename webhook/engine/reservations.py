@@ -106,6 +106,10 @@ class ReservationKeeper:
             grant.pod, grant.node, grant.numa, grant.requests, policy=grant.policy, firm=True, expires=grant.expires
         )
 
+    def granted(self, key: str) -> Grant | None:
+        """What the pod was promised and does not show yet."""
+        return self._grants.get(key)
+
     def withdraw(self, key: str) -> None:
         """The grant's binding or patch will not come any more, or the pod is gone."""
         if (grant := self._forget_grant(key)) is not None:

@@ -1,12 +1,13 @@
 """POST of an AdmissionReview: decode, decide, encode; and tell apart whose fault it is when something is wrong.
 
 - The user's object is wrong: a review that denies, with a reason and a message (HTTP 200).
-- The call is wrong (no review, too large, too late), we are not ready, or a fault in us: an HTTP error. The API server
-  then does what the webhook's failurePolicy says, which a denying review would take out of the operator's hands.
+- The call is wrong (no review, too large, too late), it is not ours to answer now, or a fault in us: an HTTP error. The
+  API server then does what the webhook's failurePolicy says, which a denying review would take out of the operator's
+  hands.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, Final
@@ -44,11 +45,16 @@ class Answer:
     """Excluded nodes by reason code."""
 
 
-Reviewer = Callable[[AdmissionRequest], Answer]
+Reviewer = Callable[[AdmissionRequest], Answer | Awaitable[Answer]]
+"""Decides at once, or after looking something up."""
+
+
+class NotNowError(Exception):
+    """Not ours to answer at this moment; another replica, or we a little later, can."""
 
 
 class ReviewRoute:
-    """One webhook: `name` in logs and metrics, `reviewer` the pure decision."""
+    """One webhook: `name` in logs and metrics, `reviewer` the decision."""
 
     def __init__(self, name: str, reviewer: Reviewer, health: Health, metrics: Metrics) -> None:
         self._name = name
@@ -68,8 +74,9 @@ class ReviewRoute:
     async def _answer(self, request: web.Request, began: float) -> web.Response:
         if request.content_type != "application/json":
             return self._refuse(415, f"Content-Type is {request.content_type!r}, not application/json")
+        deadline = asyncio.get_running_loop().time() + deadline_seconds(request.query.get("timeout"))
         try:
-            async with asyncio.timeout(deadline_seconds(request.query.get("timeout"))):
+            async with asyncio.timeout_at(deadline):
                 body = await request.read()
         except web.HTTPRequestEntityTooLarge:
             return self._refuse(413, f"the body is larger than {MAX_BODY_BYTES} bytes")
@@ -79,14 +86,21 @@ class ReviewRoute:
             review = AdmissionRequest.from_object(loads(body))
         except (ValueError, Malfunction) as error:
             return self._refuse(400, f"not an AdmissionReview: {error}")
-        return self._decide(review, began)
+        return await self._decide(review, began, deadline)
 
-    def _decide(self, review: AdmissionRequest, began: float) -> web.Response:
+    async def _decide(self, review: AdmissionRequest, began: float, deadline: float) -> web.Response:
         if not self._health.synced():
             return self._refuse(503, "the cluster has not been read completely yet", review)
         try:
             answer = self._reviewer(review)
+            if not isinstance(answer, Answer):
+                async with asyncio.timeout_at(deadline):
+                    answer = await answer
             body = dumps(answer.response.to_object(review.uid))
+        except NotNowError as error:
+            return self._refuse(503, str(error), review)
+        except TimeoutError:
+            return self._refuse(504, "what the decision depends on did not come before its deadline", review)
         except Exception as error:  # whatever it is, this review has failed, and the next one is to be served
             log.exception("review.failed", **_identity(review), webhook=self._name)
             return self._refuse(500, f"{type(error).__name__} while deciding on review {review.uid}", review)

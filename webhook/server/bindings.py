@@ -1,0 +1,129 @@
+"""The guard at work: a Binding comes in, its pod is looked up, the decision is made and what it gives is kept.
+
+1. The pod: from the informers' copy, else by one GET. What is no affair of ours passes on any replica.
+2. Leadership, asked for after the last wait: from here to the answer nothing else runs.
+   - No leader: only a placed pod going to its node passes, for that needs no new promise. Anything else is an HTTP 503:
+     the webhook's failurePolicy decides, as it does while no replica at all is the leader. Ignore binds the pod
+     unguarded, Fail has the scheduler try again.
+   - A new leader does not know what the last one promised in answers that are still on their way into pods. It gives
+     out nothing new until they must be visible; it refuses, so that the scheduler tries again.
+3. What is given is kept as a grant before the answer leaves, so that the next Binding finds it taken.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from enum import Enum
+from time import monotonic
+from typing import Any, Final, Protocol
+
+from webhook.admission.bind import Given, Pass, Refusal, guard, into_binding, placed_on
+from webhook.admission.forgery import forgery
+from webhook.admission.left_alone import why_not_ours
+from webhook.admission.rules import Rules
+from webhook.engine.reservations import Grant
+from webhook.engine.view import View
+from webhook.model.hint import NUMANodeAmounts
+from webhook.model.review import AdmissionRequest, Allowed, Denied, Patched
+from webhook.server.reviews import Answer, NotNowError
+
+_LEADER_CHANGED: Final = Refusal(
+    "the leader has just changed, and NUMA nodes given out before may not be visible yet; they can be soon",
+    "LeaderChanged",
+)
+
+
+class Duty(Enum):
+    """What this replica may answer."""
+
+    NONE = "not the leader"
+    PLACED_ONLY = "the leader, while promises of the last one may be on their way"
+    ALL = "the leader"
+
+
+class BindingWorld(Protocol):
+    """What the guard needs of the cluster."""
+
+    def waiting_pod(self, key: str, uid: str) -> Mapping[str, Any] | None:
+        """The pod namespace/name that is not bound yet, as last seen; None when that incarnation was not."""
+
+    def chosen_node(self, node: str, pod: str) -> View | None:
+        """The node alone, as free as it is to the pod; None when it is not known."""
+
+    def promised(self, pod: str, uid: str, node: str) -> NUMANodeAmounts | None:
+        """What the pod was granted on the node in an answer or patch that it does not show yet."""
+
+    def grant(self, grant: Grant) -> None:
+        """Keep what was given."""
+
+
+Fetch = Callable[[str, str], Awaitable[Mapping[str, Any] | None]]
+"""(namespace, name) -> the pod by one GET; None when there is none."""
+
+
+class BindingGuard:
+    """Reviews of Bindings. horizon: seconds after which an answer that is not in the pod never will be."""
+
+    def __init__(
+        self, world: BindingWorld, fetch: Fetch, duty: Callable[[], Duty], rules: Rules, horizon: float
+    ) -> None:
+        self._world = world
+        self._fetch = fetch
+        self._duty = duty
+        self._rules = rules
+        self._horizon = horizon
+
+    async def review(self, request: AdmissionRequest) -> Answer:
+        """Answer one. Raises NotNowError."""
+        binding = request.object
+        if forged := forgery(request, self._rules):
+            message = " ".join(map(str, forged.faults))
+            return Answer(Denied(message, "Forged"), "deny", decided=True, message=message)
+        metadata = binding.get("metadata") or {}
+        name, uid = request.name or metadata.get("name", ""), metadata.get("uid") or ""
+        node = (binding.get("target") or {}).get("name", "")
+        pod = self._world.waiting_pod(f"{request.namespace}/{name}", uid)
+        if pod is None or _is_gated(pod):
+            # Not seen yet, or as it was before its gate was removed: the scheduler heard of it sooner than we.
+            pod = await self._fetch(request.namespace, name)
+        if pod is None:
+            return Answer(Allowed(), "allow", message="there is no such pod; the API server will say so")
+        if reason := why_not_ours(pod, self._rules):
+            return Answer(Allowed(), "allow", message=f"left alone: {reason}")
+        if pod["spec"].get("nodeName"):
+            return Answer(Allowed(), "allow", message="bound already; the API server will say so")
+        return self._judge(request, pod, node)
+
+    def _judge(self, request: AdmissionRequest, pod: Mapping[str, Any], node: str) -> Answer:
+        duty = self._duty()
+        hint = placed_on(pod)
+        if duty is not Duty.ALL and (hint is None or hint.node != node):
+            if duty is Duty.NONE:
+                raise NotNowError("this replica is not the leader, who alone gives out NUMA nodes")
+            return _refused(_LEADER_CHANGED)
+        if duty is Duty.NONE:
+            return Answer(Allowed(), "allow", decided=True, message=f"placed on {node} before")
+        key, uid = f"{request.namespace}/{pod['metadata']['name']}", pod["metadata"].get("uid", "")
+        view = self._world.chosen_node(node, key)
+        verdict = guard(pod, node, view, self._rules, self._world.promised(key, uid, node))
+        match verdict:
+            case Pass():
+                return Answer(Allowed(), "allow", message=verdict.message)
+            case Refusal():
+                return _refused(verdict)
+        if duty is Duty.PLACED_ONLY and hint is not None and verdict.numa_nodes != hint.numa_nodes:
+            return _refused(_LEADER_CHANGED)
+        if not request.dry_run:
+            self._world.grant(_grant(verdict, key, uid, monotonic() + self._horizon))
+        operations = into_binding(request.object, verdict)
+        return Answer(Patched(operations), "allow", decided=True, message=verdict.message)
+
+
+def _is_gated(pod: Mapping[str, Any]) -> bool:
+    return bool((pod.get("spec") or {}).get("schedulingGates"))
+
+
+def _refused(refusal: Refusal) -> Answer:
+    return Answer(Denied(refusal.message, refusal.reason), "deny", decided=True, message=refusal.message)
+
+
+def _grant(given: Given, key: str, uid: str, expires: float) -> Grant:
+    return Grant(key, uid, given.node, dict(given.numa_nodes), given.requests, given.policy, expires)
