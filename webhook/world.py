@@ -131,7 +131,9 @@ class ClusterWorld:
         # The same name in both groups is two objects; KAI's, whose annotations are read, wins.
         by_name = {**self._topologies[TopologySource.KUEUE], **self._topologies[TopologySource.KAI]}
         self._keeper.settle(self._clock())
-        return World(View(self._state.snapshot(), self._ledger), by_name)
+        snapshot = self._state.snapshot()
+        self.generation = snapshot.generation
+        return World(View(snapshot, self._ledger), by_name)
 
     def chosen_node(self, node: str, pod: str) -> View | None:
         """The node alone, as free as it is to the pod namespace/name; None when it is not known."""
@@ -163,11 +165,6 @@ class ClusterWorld:
         """What was given will not be taken."""
         if self._keeper.granted(grant.pod) is grant:
             self._keeper.withdraw(grant.pod)
-
-    @property
-    def generation(self) -> int:
-        """The generation of the engine's arrays; it grows with every change that a decision saw."""
-        return self._state.snapshot().generation
 
     @property
     def policy_disagreements(self) -> int:
