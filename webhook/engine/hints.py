@@ -29,7 +29,7 @@ def piece_hints(pool: Pool, requested: int) -> Hints:
 
     A resource without NUMA nodes is open to all; one that no mask can provide cannot be satisfied.
     """
-    z, n = pool.capacity.shape
+    z = len(pool.capacity)
     has_any = pool.capacity > 0
     found = subsets_of(has_any)
     found[0] = False
@@ -62,9 +62,10 @@ class MemoryMasks:
 
     @property
     def preferred(self) -> Bools:
-        """bool [M, n]."""
+        """The preferred ones (bool [M, n])."""
         z = len(self.found).bit_length() - 1
-        return self.found & (widths(z)[:, None] == self.narrowest)
+        preferred: Bools = self.found & (widths(z)[:, None] == self.narrowest)
+        return preferred
 
     def hints(self, managed: Bools) -> Hints:
         """The list for one kind of memory. No mask at all reads as "no preference": the allocation fails later.
@@ -101,8 +102,7 @@ def memory_masks(pools: Mapping[int, Pool], requested: Mapping[int, int], groups
 
 def narrowest_width(wanted: Sequence[tuple[Amounts, int]]) -> npt.NDArray[np.int64]:
     """int64 [n]: the fewest NUMA nodes whose capacity (int64 [z, n]) suffices; z + 1 if all together do not."""
-    z, n = wanted[0][0].shape
-    narrowest = np.ones(n, dtype=np.int64)
+    narrowest = np.ones(wanted[0][0].shape[1], dtype=np.int64)
     for capacity, amount in wanted:
         most = np.cumsum(-np.sort(-capacity, axis=0), axis=0)
         np.maximum(narrowest, 1 + (most < amount).sum(axis=0), out=narrowest)

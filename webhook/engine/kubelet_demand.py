@@ -71,7 +71,7 @@ class Demand:
                 Share(
                     ContainerKind(kind),
                     {row: amount for row, amount in named.items() if exclusive and names[row] == CPU},
-                    {row: amount for row, amount in named.items() if guaranteed and _is_memory(names[row])},
+                    {row: amount for row, amount in named.items() if guaranteed and is_memory(names[row])},
                     {row: amount for row, amount in named.items() if is_device(names[row])},
                 )
             )
@@ -104,13 +104,14 @@ class Demand:
         share = Share(
             ContainerKind.APP,
             {row: amount for row, amount in amounts.items() if names[row] == CPU and amount > 0},
-            {row: amount for row, amount in amounts.items() if _is_memory(names[row]) and amount > 0},
+            {row: amount for row, amount in amounts.items() if is_memory(names[row]) and amount > 0},
             {row: amount for row, amount in amounts.items() if is_device(names[row]) and amount >= 0},
         )
         return cls((share,), share, names, init_only_memory=False)
 
 
-def _is_memory(name: str) -> bool:
+def is_memory(name: str) -> bool:
+    """Whether the memory manager gives out the resource."""
     return name == MEMORY or is_hugepages(name)
 
 

@@ -51,7 +51,7 @@ def published_groups(kinds: Sequence[Pool], possible: Bools) -> npt.NDArray[np.i
 
 
 def masks_by_groups(groups: npt.NDArray[np.int64], may_be_group: Bools) -> Bools:
-    """bool [M, n]: masks that keep single-node and multi-node allocations of memory apart.
+    """Masks that keep single-node and multi-node allocations of memory apart (bool [M, n]).
 
     groups: int64 [z, n], the mask of the memory group each NUMA node is in. may_be_group: bool [M, n], whether a
     group whose members are unknown may be this mask.
@@ -70,11 +70,9 @@ def masks_by_groups(groups: npt.NDArray[np.int64], may_be_group: Bools) -> Bools
 
 
 def _needed_their_width(pools: Sequence[Pool]) -> Bools:
-    """bool [M, n]: whether what is in use in a mask would not have fitted a narrower one.
+    """Whether what is in use in a mask would not have fitted a narrower one (bool [M, n]).
 
-    Where only preferred hints are admitted, a group exists only if this holds: each of its pods asked for more than
-    any narrower mask has. Pools: every kind of memory of the node. Where kinds are spread over the NUMA nodes in
-    different proportions the question is left open (True).
+    Where kinds of memory are spread over the NUMA nodes in different proportions the question is left open (True).
     """
     z, n = pools[0].capacity.shape
     width = widths(z)
@@ -90,7 +88,7 @@ def _needed_their_width(pools: Sequence[Pool]) -> Bools:
 
 
 def _differently_spread(capacities: Sequence[Amounts]) -> Bools:
-    """bool [n]: some NUMA node has more of one kind and less of another than some other NUMA node."""
+    """Whether some NUMA node has more of one kind and less of another than some other one (bool [n])."""
     z, n = capacities[0].shape
     different = np.zeros(n, dtype=np.bool_)
     for left in range(z):

@@ -20,8 +20,8 @@ import numpy.typing as npt
 
 from webhook.engine.arrays import Amounts, Bools, Bytes, Ids
 from webhook.engine.hints import MemoryMasks, memory_masks, piece_hints
-from webhook.engine.kubelet_groups import UNKNOWN_GROUP, masks_by_groups, possible_groups, published_groups
 from webhook.engine.kubelet_demand import Demand, Share
+from webhook.engine.kubelet_groups import UNKNOWN_GROUP, masks_by_groups, possible_groups, published_groups
 from webhook.engine.kubelet_pools import Pool, take_cpus, take_in_order
 from webhook.engine.masks import as_mask, members, widths
 from webhook.engine.merge import Hints, best, merge
@@ -174,7 +174,7 @@ class Admission:
         return memory_masks(self._pools, share.memory, masks_by_groups(self._groups, self._may_be_group))
 
     def _allocate_memory(self, share: Share, affinity: Affinity) -> None:
-        """1. Without an affinity the manager's own best hint. 2. One that is too small is widened. 3. Groups. 4. Take."""
+        """1. Without an affinity: the manager's own best hint. 2. Widen what is too small. 3. Check groups. 4. Take."""
         masks = self._memory_masks(share)
         preferred = masks.preferred
         order = np.where(preferred, 0, self._z + 1) + widths(self._z)[:, None]

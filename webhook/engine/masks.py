@@ -28,8 +28,8 @@ def widths(z: int) -> npt.NDArray[np.int64]:
 
 @lru_cache(maxsize=32)
 def members(z: int) -> Bools:
-    """bool [M, z]: whether a mask holds the NUMA node at a position."""
-    table = (np.arange(1 << z)[:, None] >> np.arange(z)) & 1 == 1
+    """Whether a mask holds the NUMA node at a position (bool [M, z])."""
+    table: Bools = (np.arange(1 << z)[:, None] >> np.arange(z)) & 1 == 1
     table.flags.writeable = False
     return table
 
@@ -48,7 +48,7 @@ def subset_sums(amounts: Amounts) -> Amounts:
 
 
 def subsets_of(allowed: Bools) -> Bools:
-    """bool [M, n]: whether every NUMA node of a mask is allowed (bool [z, n]). True for the empty set."""
+    """Whether every NUMA node of a mask is allowed (bool [z, n]); so it is for the empty set. Gives bool [M, n]."""
     z, n = allowed.shape
     table = np.ones((1 << z, n), dtype=np.bool_)
     for position in range(z):
@@ -60,7 +60,8 @@ def subsets_of(allowed: Bools) -> Bools:
 def as_mask(allowed: Bools) -> npt.NDArray[np.int64]:
     """int64 [n]: the mask of the positions that are true (bool [z, n])."""
     bits: npt.NDArray[np.int64] = np.int64(1) << np.arange(len(allowed), dtype=np.int64)
-    return bits @ allowed
+    mask: npt.NDArray[np.int64] = np.asarray(bits @ allowed)
+    return mask
 
 
 def lowest(allowed: Bools) -> npt.NDArray[np.int64]:
@@ -69,11 +70,12 @@ def lowest(allowed: Bools) -> npt.NDArray[np.int64]:
         return np.where(allowed.any(axis=0), np.int64(1) << allowed.argmax(axis=0), 0)
     # A byte holds the bits of eight positions, and a table leads from it to its lowest one: much faster than argmax.
     bits = np.bitwise_or.reduce(allowed.view(np.uint8) * _BITS[: len(allowed), None], axis=0)
-    return _LOWEST.take(bits)
+    found: npt.NDArray[np.int64] = np.asarray(_LOWEST.take(bits))
+    return found
 
 
 def intersections(left: Bools, right: Bools) -> Bools:
-    """bool [M, n]: the masks that are the intersection of a mask of `left` and one of `right` (both bool [M, n]).
+    """The masks that are the intersection of a mask of `left` and one of `right`, all bool [M, n].
 
     1. Count, for each mask, the supersets on either side (a sum over supersets, one doubling step per position).
     2. The product counts the pairs that both contain the mask.
@@ -84,7 +86,8 @@ def intersections(left: Bools, right: Bools) -> Bools:
     dtype = np.int32 if len(left) <= 1 << 15 else np.int64
     counts = _over_supersets(left.astype(dtype), np.add)
     counts *= _over_supersets(right.astype(dtype), np.add)
-    return _over_supersets(counts, np.subtract) != 0
+    found: Bools = _over_supersets(counts, np.subtract) != 0
+    return found
 
 
 def _over_supersets(table: npt.NDArray[np.integer], step: np.ufunc) -> npt.NDArray[np.integer]:
@@ -104,7 +107,7 @@ def distance_sums(distances: Ids) -> Amounts:
     sums = np.zeros((1 << z, n), dtype=np.int64)
     for position in range(z):
         half = 1 << position
-        both_ways = (distances[:position, position] + distances[position, :position]).astype(np.int64)
+        both_ways = distances[:position, position].astype(np.int64) + distances[position, :position]
         np.add(sums[:half], subset_sums(both_ways), out=sums[half : 2 * half])
         sums[half : 2 * half] += distances[position, position]
     return sums

@@ -24,6 +24,9 @@ from webhook.engine.arrays import Bools, Ids
 from webhook.engine.masks import distance_sums, intersections, widths
 from webhook.model.policy import NUMAPolicy
 
+Masks = npt.NDArray[np.int64]
+"""int64 [n] or [M, n]: masks, or numbers by mask."""
+
 
 @dataclass(frozen=True, slots=True)
 class Hints:
@@ -48,22 +51,22 @@ class Hints:
 class Merged:
     """The merged hint on each of n nodes."""
 
-    mask: npt.NDArray[np.int64]
+    mask: Masks
     """int64 [n]: the NUMA nodes; the whole machine also stands for "any"."""
     preferred: Bools
     """bool [n]."""
 
     def admitted(self, policy: NUMAPolicy) -> Bools:
-        """bool [n]: whether the policy lets a pod with this hint in."""
+        """Whether the policy lets a pod with this hint in (bool [n])."""
         if policy in {NUMAPolicy.NONE, NUMAPolicy.BEST_EFFORT}:
-            return np.ones_like(self.preferred)
+            return np.ones(self.preferred.shape, dtype=np.bool_)
         return self.preferred
 
 
 def merge(
     lists: Sequence[Hints],
     policy: NUMAPolicy,
-    machine: npt.NDArray[np.int64],
+    machine: Masks,
     distances: Ids | None = None,
     *,
     preferred_only: bool = False,
@@ -84,7 +87,7 @@ def merge(
         average = distance_sums(distances) / np.maximum(widths(z) ** 2, 1)[:, None]
 
     agreed = _agreed(lists, whole)
-    preferred = agreed.any(axis=0)
+    preferred: Bools = np.asarray(agreed.any(axis=0))
     mask = best(agreed, widths(z)[:, None], average)
     # single-numa-node has no other hints left; where a refused hint's mask is of no use, so is the work for it.
     if policy is not NUMAPolicy.SINGLE_NUMA_NODE and not preferred_only and not preferred.all():
@@ -96,7 +99,7 @@ def merge(
     return Merged(np.where(mask > 0, mask, machine), preferred)
 
 
-def best(candidates: Bools, order: npt.NDArray[np.int64], average: npt.NDArray[np.float64] | None) -> Ids:
+def best(candidates: Bools, order: Masks, average: npt.NDArray[np.float64] | None) -> Masks:
     """int64 [n]: the candidate (bool [M, n]) first by `order` ([M, n] or [M, 1]), average distance, mask; 0 if none."""
     last = np.iinfo(np.int64).max
     ranked = np.where(candidates, order, last)
@@ -104,7 +107,8 @@ def best(candidates: Bools, order: npt.NDArray[np.int64], average: npt.NDArray[n
     if average is not None:
         far = np.where(first, average, np.inf)
         first &= far == far.min(axis=0)
-    return first.argmax(axis=0)
+    chosen: Masks = first.argmax(axis=0).astype(np.int64, copy=False)
+    return chosen
 
 
 def _z(hints: Hints) -> int:
@@ -112,7 +116,7 @@ def _z(hints: Hints) -> int:
 
 
 def _agreed(lists: Sequence[Hints], whole: Bools) -> Bools:
-    """bool [M, n]: masks that every list prefers or leaves open; the whole machine where all lists leave it open."""
+    """Masks (bool [M, n]) that every list prefers or leaves open; the whole machine where all leave it open."""
     agreed = np.ones_like(whole)
     named = np.zeros_like(whole)
     open_everywhere = np.ones(whole.shape[1], dtype=np.bool_)
@@ -124,7 +128,7 @@ def _agreed(lists: Sequence[Hints], whole: Bools) -> Bools:
 
 
 def _reached(lists: Sequence[Hints], whole: Bools) -> Bools:
-    """bool [M, n]: every intersection of one hint from each list, but the empty one."""
+    """Every intersection of one hint from each list, but the empty one (bool [M, n])."""
     reached = whole
     for hints in lists:
         given = hints.preferred | hints.other | whole & (hints.any_preferred | hints.any_other)
@@ -133,7 +137,7 @@ def _reached(lists: Sequence[Hints], whole: Bools) -> Bools:
     return reached
 
 
-def _largest_narrowest(lists: Sequence[Hints], z: int) -> npt.NDArray[np.int64]:
+def _largest_narrowest(lists: Sequence[Hints], z: int) -> Masks:
     """int64 [n]: the largest of the lists' narrowest widths; lists that give no mask do not count."""
     largest = np.zeros(lists[0].any_other.shape if lists else 1, dtype=np.int64)
     for hints in lists:
@@ -143,7 +147,7 @@ def _largest_narrowest(lists: Sequence[Hints], z: int) -> npt.NDArray[np.int64]:
     return largest
 
 
-def _order_of_widths(target: npt.NDArray[np.int64], z: int) -> npt.NDArray[np.int64]:
+def _order_of_widths(target: Masks, z: int) -> Masks:
     """int64 [M, n]: 0 for masks as wide as the target, then narrower ones by how far below, then wider ones."""
     width = widths(z)[:, None]
     return np.where(width <= target, target - width, width)

@@ -26,9 +26,23 @@ from webhook.engine.request import PodRequest
 from webhook.engine.view import View
 from webhook.model.pod import ContainerKind, QoS
 from webhook.model.policy import NUMAPolicy, Scope
-from webhook.model.resources import is_aligned_for_guaranteed_only, is_host_level, is_native
+from webhook.model.resources import (
+    CPU,
+    EPHEMERAL_STORAGE,
+    MEMORY,
+    PODS,
+    is_aligned_for_guaranteed_only,
+    is_host_level,
+    is_native,
+)
 
 NO_PART: Final = -1
+
+# The scheduler's own record of a node's allocatable always has these, whatever the node says.
+_ALWAYS_NAMED: Final = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE, PODS})
+
+# Upstream keeps NUMA nodes as the bits of 64; ids beyond fit nothing.
+_MAX_NUMA_ID: Final = 63
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,7 +99,8 @@ class _Alignment:
         self._nodes = nodes
         self._guaranteed = request.qos is QoS.GUARANTEED
         self._rows = dict(zip(request.resources, request.rows, strict=True))
-        self._exists = view.snapshot.zone_ids[:, nodes] != NO_ZONE
+        ids = view.snapshot.zone_ids[:, nodes]
+        self._exists = (ids != NO_ZONE) & (ids <= _MAX_NUMA_ID)
         self.taken: dict[str, Amounts] = {}
         """Resource -> int64 [z, n]: what app containers took so far."""
 
@@ -119,17 +134,18 @@ class _Alignment:
     def _enough_of(self, name: str, amount: int, kind: ContainerKind) -> Bools:
         available = self._available(name)
         if available is None:
-            return np.zeros_like(self._exists)
+            return np.full_like(self._exists, is_host_level(name) and name in _ALWAYS_NAMED)
         listed = available != UNLISTED
         if self._binding(name):
             if kind is ContainerKind.APP and name in self.taken:
                 available = available - self.taken[name]
-            enough = listed & (available >= amount)
+            enough: Bools = listed & (available >= amount)
         else:
             enough = listed
         if is_host_level(name):
             enough |= ~listed.any(axis=0)
-        enough &= self._view.snapshot.allocatable[self._rows[name]][self._nodes] != UNLISTED
+        if name not in _ALWAYS_NAMED:
+            enough &= self._view.snapshot.allocatable[self._rows[name]][self._nodes] != UNLISTED
         return enough
 
     def _take(self, part: Part, zone: npt.NDArray[np.intp]) -> None:

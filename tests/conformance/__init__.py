@@ -1,0 +1,1 @@
+"""Agreement with results of real Kubernetes components: `python -m tests.conformance --cases DIR`."""

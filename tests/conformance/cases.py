@@ -1,0 +1,80 @@
+"""Golden files: which they are, told by what is in them rather than by their names, and their cases."""
+
+import gzip
+import json
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from tests.conformance import kubelet, plugin, small, unit_tables
+from tests.conformance.tally import Tally
+
+Case = Mapping[str, Any]
+Check = Callable[[Sequence[Case]], list[Tally]]
+
+# Format -> the keys that tell its cases from all others (the first format that matches), and its check.
+FORMATS: Final[Mapping[str, tuple[frozenset[str], Check]]] = {
+    "kubelet admission": (frozenset({"machine", "pods", "expect"}), kubelet.check),
+    "filter and scores": (frozenset({"nodes", "pods", "expect"}), plugin.check),
+    "topology merge": (frozenset({"policy", "numaNodes", "providers", "expect"}), small.check_merges),
+    "pod fingerprint": (frozenset({"pods", "expect"}), small.check_fingerprints),
+    "quantities": (frozenset({"in", "expect"}), small.check_quantities),
+    "plugin unit tables": (frozenset({"kind", "node", "nrt", "pod"}), unit_tables.check),
+}
+
+SUFFIXES: Final = (".jsonl", ".jsonl.gz", ".json", ".json.gz")
+
+
+class UnusableError(Exception):
+    """The cases cannot be used; the message says which file and why."""
+
+
+def files(directory: Path) -> list[Path]:
+    """The golden files of a directory, by name."""
+    if not directory.is_dir():
+        raise UnusableError(f"{directory} is not a directory")
+    found = sorted(path for path in directory.iterdir() if path.is_file() and path.name.endswith(SUFFIXES))
+    if not found:
+        raise UnusableError(f"{directory} has no golden file (*{', *'.join(SUFFIXES)})")
+    return found
+
+
+def read(path: Path) -> tuple[Check, Sequence[Case]]:
+    """The check for a file and its cases."""
+    try:
+        content = path.read_bytes()
+        text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode()
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise UnusableError(f"{path.name} is unreadable: {error}") from error
+    cases = _parse(path, text)
+    if not cases:
+        raise UnusableError(f"{path.name} has no cases")
+    return _check_for(path, cases), cases
+
+
+def _parse(path: Path, text: str) -> list[Case]:
+    if path.name.removesuffix(".gz").endswith(".json"):
+        try:
+            cases = json.loads(text)
+        except ValueError as error:
+            raise UnusableError(f"{path.name} is no JSON: {error}") from error
+        if not isinstance(cases, list):
+            raise UnusableError(f"{path.name} is no JSON array of cases")
+        return cases
+    cases = []
+    # Not splitlines: a JSON string may hold other line ends of Unicode.
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            try:
+                cases.append(json.loads(line))
+            except ValueError as error:
+                raise UnusableError(f"{path.name}, line {number} is no JSON: {error}") from error
+    return cases
+
+
+def _check_for(path: Path, cases: Sequence[Case]) -> Check:
+    for keys, check in FORMATS.values():
+        if all(isinstance(case, dict) and keys <= case.keys() for case in cases):
+            return check
+    raise UnusableError(f"{path.name} is in no known format: {', '.join(FORMATS)}")

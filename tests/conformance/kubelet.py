@@ -1,0 +1,244 @@
+"""The check of the kubelet fidelity, pod by pod in the order of admission.
+
+1. Prediction: what the engine says from the NRT just before the pod, as a webhook would.
+2. Replay: what the reference, which keeps the whole state of the machine, says (tests.conformance.reference).
+3. A pod is *hidden* where the prediction admits, the real kubelet refused, and the replay knows why: the NRT does not
+   show it. Hidden pods do not count for the policies' own floors, but there may only be few.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final
+
+import numpy as np
+
+from tests.conformance.floors import FLOORS
+from tests.conformance.plugin import NO_INTENT, add_node
+from tests.conformance.reference import AFFINITY, ALLOCATION, Held, Machine, RefusedError
+from tests.conformance.tally import Tally
+from webhook.engine import kubelet
+from webhook.engine.numafit import NUMAFit
+from webhook.engine.reason import REASONS, Reason
+from webhook.engine.request import PodRequest
+from webhook.engine.snapshot import Snapshot
+from webhook.engine.state import ClusterState
+from webhook.engine.view import View
+from webhook.model.pod import Pod
+from webhook.model.policy import NUMAPolicy
+from webhook.model.resident import ResidentPod
+from webhook.model.resources import amount
+
+Case = Mapping[str, Any]
+
+_REASONS: Final = {
+    Reason.FITS: None,
+    Reason.NO_SINGLE_NUMA_NODE: AFFINITY,
+    Reason.NOT_ALIGNED: AFFINITY,
+    Reason.ALLOCATION_FAILS: ALLOCATION,
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One pod and the machine as its NRT shows it."""
+
+    case: Case
+    raw: Mapping[str, Any]
+    expected: Mapping[str, Any]
+    residents: tuple[Mapping[str, Any], ...]
+    """The pods that live on the machine."""
+
+    @property
+    def place(self) -> str:
+        """For messages."""
+        return f"{self.case['id']} {self.expected['pod']}"
+
+
+def check(cases: Sequence[Case]) -> list[Tally]:
+    """All pods of all machines."""
+    steps = [step for case in cases for step in _steps(case)]
+    snapshot = _snapshot(steps)
+    report = _Report()
+    index = 0
+    for case in cases:
+        machine = Machine(case["machine"])
+        for step in _steps(case):
+            report.add(step, _window(snapshot, index), machine)
+            index += 1
+        if "nrtAfter" in case["expect"]:
+            report.compare_published(case["id"], case["expect"]["nrtAfter"], machine)
+    return report.tallies()
+
+
+def _steps(case: Case) -> Iterator[Step]:
+    residents: dict[str, Mapping[str, Any]] = {}
+    expected = case["expect"]["pods"]
+    for raw, outcome in zip(case["pods"], expected, strict=False):
+        name = raw["metadata"]["name"]
+        for gone in case.get("remove", {}).get(name, ()):
+            residents.pop(gone, None)
+        yield Step(case, raw, outcome, tuple(residents.values()))
+        if outcome["admit"]:
+            residents[name] = raw
+
+
+def _snapshot(steps: Sequence[Step]) -> Snapshot:
+    """Every step's machine as a node of its own."""
+    state = ClusterState()
+    for number, step in enumerate(steps):
+        name, machine = f"node-{number}", step.case["machine"]
+        # What the kubelet reports in the node's status; the golden sequences ask for no check of cpu and memory there.
+        allocatable = {resource: len(devices) for resource, devices in machine["devices"].items()}
+        nrt = {**step.expected["nrtBefore"], "metadata": {"name": name}}
+        options = [f"{option}={value}" for option, value in machine.get("options", {}).items()]
+        attributes = [{"name": "topologyManagerPolicyOptions", "value": ",".join(options)}] if options else []
+        nrt["attributes"] = [*nrt.get("attributes", ()), *attributes]
+        add_node(state, name, allocatable, nrt, fresh=True)
+        for resident in step.residents if machine["devices"] else ():
+            metadata = resident["metadata"]
+            own = {**metadata, "name": f"{number}-{metadata['name']}"}
+            spec = {**resident["spec"], "nodeName": name}
+            state.upsert_pod(ResidentPod.from_object({**resident, "metadata": own, "spec": spec}))
+    return state.snapshot()
+
+
+_ARRAYS: Final = tuple(field.name for field in fields(Snapshot))
+
+
+def _window(snapshot: Snapshot, node: int) -> View:
+    """The view of one node alone."""
+    arrays: dict[str, Any] = {}
+    for name in _ARRAYS:
+        value = getattr(snapshot, name)
+        if isinstance(value, np.ndarray):
+            arrays[name] = value[..., node : node + 1]
+    return View(replace(snapshot, names=[snapshot.names[node]], index={snapshot.names[node]: 0}, **arrays))
+
+
+class _Report:
+    def __init__(self) -> None:
+        few = FLOORS["kubelet not admitted wrongly"]
+        self.all = Tally("", few)
+        self.policies = {
+            policy: Tally(f"  {policy.kubelet}", FLOORS[f"kubelet {policy.kubelet}"]) for policy in reversed(NUMAPolicy)
+        }
+        self.hidden: Counter[NUMAPolicy] = Counter()
+        self.admitted = Tally("  admitted pods not refused", FLOORS["kubelet admitted pods not refused"])
+        self.wrongly = Tally("  not admitted wrongly", few)
+        self.reason = Tally("  reason of refusals", FLOORS["kubelet reason of refusals"])
+        self.nodes = Tally("  NUMA nodes with single-numa-node", FLOORS["kubelet NUMA nodes with single-numa-node"])
+        floor = FLOORS["kubelet replay"]
+        self.replay = Tally("  replay: verdict", floor)
+        self.containers = Tally("  replay: containers (affinity, CPUs, memory, devices)", floor)
+        self.published = Tally("  replay: published NRTs", floor)
+
+    def tallies(self) -> list[Tally]:
+        for policy, tally in self.policies.items():
+            if self.hidden[policy]:
+                tally.note = f"({self.hidden[policy]} more admitted wrongly: hidden from the NRT)"
+        return [
+            self.all,
+            *(tally for tally in self.policies.values() if tally.total),
+            self.admitted,
+            self.wrongly,
+            self.reason,
+            self.nodes,
+            self.replay,
+            self.containers,
+            self.published,
+        ]
+
+    def add(self, step: Step, view: View, machine: Machine) -> None:
+        pod = Pod.from_object(step.raw)
+        removed = step.case.get("remove", {}).get(pod.name, ())
+        for key in [key for key in machine.pods if key.partition("/")[2] in removed]:
+            machine.remove(key)
+        self.compare_published(step.place, step.expected["nrtBefore"], machine)
+        replayed = self._replay(step, pod, machine)
+        self._predict(step, pod, view, machine.policy, replayed)
+
+    def _replay(self, step: Step, pod: Pod, machine: Machine) -> str | None:
+        expected = step.expected
+        refused, held = None, None
+        try:
+            held = machine.admit(pod)
+        except RefusedError as refusal:
+            refused = str(refusal)
+        verdict = (expected["admit"], expected.get("reason"), expected["qos"])
+        self.replay.count(verdict, (refused is None, refused, str(pod.qos)), step.place)
+        if held is not None and expected["admit"]:
+            for container, got in zip(expected["containers"], held, strict=True):
+                wanted = _wanted(container)
+                random = frozenset(name for name, near in wanted["devices"].items() if near is None)
+                self.containers.count(wanted, _got(got, machine, random), f"{step.place} {got.name}")
+        return refused
+
+    def compare_published(self, place: str, nrt: Mapping[str, Any], machine: Machine) -> None:
+        available = machine.available()
+        for zone in nrt["zones"]:
+            node = int(zone["name"].removeprefix("node-"))
+            wanted = {entry["name"]: amount(entry["name"], entry["available"]) for entry in zone["resources"]}
+            got = {name: available[node].get(name, 0) for name in wanted}
+            self.published.count(wanted, got, f"{place} NRT {zone['name']}")
+
+    def _predict(self, step: Step, pod: Pod, view: View, policy: NUMAPolicy, replayed: str | None) -> None:
+        expected = step.expected
+        request = PodRequest.of(pod, NO_INTENT, view.snapshot.resources)
+        fit = kubelet.predict(view, request)
+        got, wanted = bool(fit.fits[0]), bool(expected["admit"])
+        words = {True: "admit", False: "refuse"}
+        message = f"{step.place}: expected {words[wanted]} {expected.get('reason', '')}, got {words[got]}"
+        self.all.note_one(agrees=got == wanted, disagreement=message)
+        if got and not wanted and replayed == expected.get("reason"):
+            self.hidden[policy] += 1
+        else:
+            self.policies[policy].note_one(agrees=got == wanted, disagreement=message)
+        self.wrongly.note_one(agrees=wanted or not got, disagreement=message)
+        if wanted:
+            self.admitted.note_one(agrees=got, disagreement=message)
+        if not wanted and not got:
+            reason = REASONS[int(fit.reason[0])]
+            if policy in {NUMAPolicy.SINGLE_NUMA_NODE, NUMAPolicy.RESTRICTED}:
+                # The short way does not ask which manager would have said no.
+                reason = kubelet.refusal(view, request, 0)
+            self.reason.count(expected["reason"], _REASONS.get(reason), step.place)
+        if wanted and got and policy is NUMAPolicy.SINGLE_NUMA_NODE:
+            self._compare_nodes(step, fit)
+
+    def _compare_nodes(self, step: Step, fit: NUMAFit) -> None:
+        affinities = [container["affinity"] for container in step.expected["containers"]]
+        mask = int(fit.mask[0])
+        got = sorted(node for node in range(mask.bit_length()) if mask >> node & 1)
+        wanted = sorted({node for affinity in affinities if affinity is not None for node in affinity})
+        # The only NUMA node of a machine is no affinity for the kubelet.
+        if not (len(step.expected["nrtBefore"]["zones"]) == 1 and wanted == []):
+            self.nodes.count(wanted, got, step.place)
+
+
+def _wanted(container: Mapping[str, Any]) -> dict[str, Any]:
+    affinity = container["affinity"]
+    return {
+        "affinity": None if affinity is None else tuple(affinity),
+        "preferred": container["preferred"],
+        "cpusPerNuma": container.get("cpusPerNuma", {}),
+        "memory": sorted(
+            (tuple(block["numaAffinity"]), block["type"], block["size"]) for block in container.get("memory") or ()
+        ),
+        "devices": dict(container.get("devices") or {}),
+    }
+
+
+def _got(held: Held, machine: Machine, random: frozenset[str]) -> dict[str, Any]:
+    """In the form of the golden data; `random`: devices whose split over NUMA nodes the kubelet leaves to chance."""
+    devices: dict[str, Any] = {}
+    for name, taken in held.devices.items():
+        near = (",".join(map(str, machine.devices[name][device])) or "none" for device in taken)
+        devices[name] = None if name in random else dict(Counter(near))
+    return {
+        "affinity": held.hint.mask,
+        "preferred": held.hint.preferred,
+        "cpusPerNuma": dict(Counter(str(machine.topology.numa[cpu]) for cpu in held.cpus)),
+        "memory": sorted((block.affinity, block.kind, block.size) for block in held.memory),
+        "devices": devices,
+    }

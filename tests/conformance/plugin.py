@@ -1,0 +1,124 @@
+"""The check of the plugin fidelity: Filter and the four scores on every node of a case."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from tests.conformance.floors import FLOORS
+from tests.conformance.tally import Tally
+from webhook.engine import plugin
+from webhook.engine.plugin import Strategy
+from webhook.engine.plugin.demand import parts
+from webhook.engine.request import PodRequest
+from webhook.engine.snapshot import Snapshot
+from webhook.engine.state import ClusterState
+from webhook.engine.view import View
+from webhook.model.intent import NUMAIntent
+from webhook.model.node import Node
+from webhook.model.nrt import NodeTopology
+from webhook.model.pod import ContainerKind, Pod
+from webhook.model.policy import TOPOLOGY_POLICIES, NUMAPolicy, Scope
+from webhook.model.resources import amount
+
+NO_INTENT: Final = NUMAIntent(policy=None, exclusive=None, managed=False)
+
+_CANNOT_ALIGN: Final = {
+    ContainerKind.INIT: "cannot align init container",
+    ContainerKind.SIDECAR: "cannot align sidecar container",
+    ContainerKind.APP: "cannot align container",
+}
+
+
+def check(cases: Sequence[Mapping[str, Any]]) -> list[Tally]:
+    """One comparison per pod and node, of everything the plugin gave there."""
+    tally = Tally("", FLOORS["plugin"])
+    requests = Tally("  effective requests", FLOORS["plugin"])
+    for case in cases:
+        state = ClusterState()
+        for node in case["nodes"]:
+            add_node(state, node["name"], node["allocatable"], node.get("nrt"), fresh=node.get("fresh", True))
+        view = View(state.snapshot())
+        wanted = iter(case["expect"]["results"])
+        for raw in case["pods"]:
+            pod = Pod.from_object(raw)
+            request = PodRequest.of(pod, NO_INTENT, view.snapshot.resources)
+            expected = case["expect"]["effectiveRequests"][pod.key]
+            requests.count(
+                {name: amount(name, quantity) for name, quantity in expected.items()},
+                dict(parts(request, Scope.POD)[0].amounts),
+                f"{case['id']} {pod.key}",
+            )
+            for result in results(view, pod, request, case):
+                expected = next(wanted, None)
+                place = f"{case['id']} {result['pod']} on {result['node']}"
+                if expected is None or not tally.count(expected, result, place):
+                    _shorten(tally, place, expected, result)
+        for expected in wanted:
+            tally.count(expected, None, f"{case['id']} {expected['pod']} on {expected['node']}")
+    return [tally, requests]
+
+
+def _shorten(tally: Tally, place: str, expected: Mapping[str, Any] | None, got: Mapping[str, Any]) -> None:
+    """Say only what differs."""
+    if expected is None:
+        tally.count(None, got, place)
+        return
+    differing = [key for key in {**expected, **got} if expected.get(key) != got.get(key)]
+    wanted = {key: expected.get(key) for key in differing}
+    tally.disagreements[-1] = f"{place}: expected {wanted}, got { {key: got.get(key) for key in differing} }"
+
+
+def add_node(
+    state: ClusterState, name: str, allocatable: Mapping[str, Any], nrt: Mapping[str, Any] | None, *, fresh: bool
+) -> None:
+    """A ready node and its NRT."""
+    state.upsert_node(Node.from_object({"metadata": {"name": name}, "status": {"allocatable": allocatable}}))
+    if nrt is not None:
+        state.upsert_topology(NodeTopology.from_object(nrt))
+    state.set_fresh(name, fresh)
+
+
+def results(view: View, pod: Pod, request: PodRequest, case: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What the engine says of one pod on every node of the case, in the form of the golden data."""
+    snapshot = view.snapshot
+    fit = plugin.filter_nodes(view, request)
+    scores = {
+        str(strategy): plugin.score_nodes(view, request, strategy, case.get("weights", {})) for strategy in Strategy
+    }
+    found = []
+    for node in case["nodes"]:
+        index = snapshot.index[node["name"]]
+        passes = bool(fit.fits[index])
+        result: dict[str, Any] = {"pod": pod.key, "node": node["name"], "qos": str(pod.qos)}
+        if "nrt" in node:
+            result["config"] = _config(snapshot, index, node["nrt"])
+        result["filter"] = {
+            "pass": passes,
+            "code": "Success" if passes else "Unschedulable",
+            "reasons": [] if passes else [failure(snapshot, request, fit, index)],
+        }
+        result["scores"] = {name: int(score[index]) for name, score in scores.items()}
+        found.append(result)
+    return found
+
+
+def _config(snapshot: Snapshot, index: int, nrt: Mapping[str, Any]) -> dict[str, Any]:
+    attributes = {attribute["name"]: attribute["value"] for attribute in nrt.get("attributes", ())}
+    deprecated = (nrt.get("topologyPolicies") or [""])[0]
+    policy = NUMAPolicy(int(snapshot.policy[index])).kubelet
+    # The bare names Restricted and BestEffort say enough for us; the plugin takes them for nothing.
+    if deprecated in TOPOLOGY_POLICIES and "Level" not in deprecated and policy not in attributes.values():
+        policy = NUMAPolicy.NONE.kubelet
+    return {
+        "policy": policy,
+        "scope": Scope(int(snapshot.scope[index])).kubelet,
+        "maxNUMANodes": int(snapshot.max_numa_nodes[index]),
+    }
+
+
+def failure(snapshot: Snapshot, request: PodRequest, fit: plugin.FilterFit, index: int) -> str:
+    """Upstream's words for a failed filter."""
+    if not snapshot.fresh[index]:
+        return "invalid node topology data"
+    if snapshot.scope[index] == Scope.POD:
+        return "cannot align pod"
+    return _CANNOT_ALIGN[ContainerKind(int(request.kinds[fit.failed[index]]))]

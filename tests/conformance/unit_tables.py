@@ -1,0 +1,49 @@
+"""The check of calls recorded from the plugin's own unit tests: one node, one pod, Filter or one score."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tests.conformance.floors import FLOORS
+from tests.conformance.plugin import NO_INTENT, add_node, failure
+from tests.conformance.tally import Tally
+from webhook.engine import plugin
+from webhook.engine.plugin import Strategy
+from webhook.engine.request import PodRequest
+from webhook.engine.state import ClusterState
+from webhook.engine.view import View
+from webhook.model.pod import Pod
+
+
+def check(cases: Sequence[Mapping[str, Any]]) -> list[Tally]:
+    """One comparison per recorded call."""
+    tally = Tally("", FLOORS["plugin"])
+    for number, case in enumerate(cases):
+        expected, got = (_filter if case["kind"] == "filter" else _score)(case, *_load(case))
+        tally.count(expected, got, f"#{number} {case['test']}")
+    return [tally]
+
+
+def _load(case: Mapping[str, Any]) -> tuple[View, PodRequest]:
+    node, nrt = case["node"], case["nrt"]
+    name = node["metadata"]["name"]
+    if nrt is not None:
+        # A recorded NRT belongs to the recorded node, whatever the test called it.
+        nrt = {**nrt, "metadata": {**nrt.get("metadata", {}), "name": name}}
+    state = ClusterState()
+    add_node(state, name, node["status"].get("allocatable", {}), nrt, fresh=case["fresh"])
+    view = View(state.snapshot())
+    return view, PodRequest.of(Pod.from_object(case["pod"]), NO_INTENT, view.snapshot.resources)
+
+
+def _filter(case: Mapping[str, Any], view: View, request: PodRequest) -> tuple[object, object]:
+    fit = plugin.filter_nodes(view, request)
+    passes = bool(fit.fits[0])
+    reasons = [] if passes else [failure(view.snapshot, request, fit, 0)]
+    return (case["pass"], case["reasons"]), (passes, reasons)
+
+
+def _score(case: Mapping[str, Any], view: View, request: PodRequest) -> tuple[object, object]:
+    name = case["strategy"].rpartition(".")[2].removesuffix("ScoreStrategy")
+    strategy = Strategy(name[:1].upper() + name[1:].removesuffix("Strategy"))
+    score = plugin.score_nodes(view, request, strategy, case["weights"] or {})
+    return (case["ok"], case["score"]), (True, int(score[0]))

@@ -1,0 +1,58 @@
+"""From a view's arrays to what the managers of some kubelets have left."""
+
+import numpy as np
+import numpy.typing as npt
+
+from webhook.engine.arrays import NO_ZONE, UNLISTED
+from webhook.engine.kubelet_demand import Demand, is_memory
+from webhook.engine.kubelet_masks import Machines
+from webhook.engine.kubelet_parts import Nodes, Part
+from webhook.engine.kubelet_pools import Pool
+from webhook.engine.masks import as_mask
+from webhook.engine.view import View
+from webhook.model.resources import is_device
+
+
+def machines_of(view: View, part: Part, demand: Demand) -> Machines:
+    """The nodes of a part, with a pool for every resource of the demand and for every kind of memory."""
+    snapshot, nodes = view.snapshot, part.nodes
+    exists = snapshot.zone_ids[:, nodes] != NO_ZONE
+    z = int(exists.any(axis=1).sum())
+    memory = tuple(row for row, name in enumerate(snapshot.resources) if is_memory(name))
+    wanted = {row for share in demand.containers for row in share.amounts}
+    return Machines(
+        policy=part.policy,
+        scope=part.scope,
+        machine=as_mask(exists[:z]),
+        distances=snapshot.distances[:z, :z, nodes] if part.closest else None,
+        pools={row: _pool(view, row, nodes, z) for row in wanted.union(memory)},
+        memory_rows=memory,
+        grouped=not part.ours,
+    )
+
+
+def elsewhere(view: View, row: int, nodes: Nodes) -> npt.NDArray[np.int64]:
+    """int64 [n]: at most so many pieces are near no NUMA node: what the node has beyond its NUMA nodes."""
+    near = np.maximum(view.snapshot.capacity[row][:, nodes], 0).sum(axis=0)
+    beyond: npt.NDArray[np.int64] = np.maximum(view.snapshot.allocatable[row][nodes] - near, 0)
+    return beyond
+
+
+def _pool(view: View, row: int, nodes: Nodes, z: int) -> Pool:
+    snapshot = view.snapshot
+    name = snapshot.resources.names[row]
+    device = is_device(name)
+    # Reserved CPUs count for how narrow a mask could be, memory that the system keeps does not.
+    by_capacity = snapshot.zone_allocatable if is_memory(name) else snapshot.capacity
+    capacity = np.maximum(by_capacity[row][:z, nodes], 0)
+    free = view.free(row)[:z, nodes]
+    named = snapshot.allocatable[row][nodes]
+    return Pool(
+        capacity=capacity,
+        free=np.maximum(free, 0),
+        listed=np.asarray((free != UNLISTED).any(axis=0)),
+        elsewhere=elsewhere(view, row, nodes) if device else np.zeros(len(nodes), dtype=np.int64),
+        shared=(named != UNLISTED) & (capacity.sum(axis=0) > named) & device,
+        reusable=np.zeros_like(capacity),
+        reusable_by_mask={},
+    )
