@@ -97,7 +97,8 @@ def source_of(settings: Settings, secret: SharedSecret) -> Source:
     if settings.tls_cert_file is not None and settings.tls_key_file is not None and settings.tls_mode == "files":
         names = ServerNames.of(settings.tls_names or (service,))
         return FilesSource(settings.tls_cert_file, settings.tls_key_file, names)
-    names = ServerNames.of_service(settings.service_name, settings.namespace, settings.tls_names)
+    others = f"{settings.bind_service_name}.{settings.namespace}.svc", *settings.tls_names
+    names = ServerNames.of_service(settings.service_name, settings.namespace, others)
     return SecretSource(secret, settings.service_name, names)
 
 

@@ -3,7 +3,8 @@
 Life cycle:
 1. The observation port opens, so that probes see a live process; informers start, and the certificate is got.
 2. With the certificate the review port opens; reviews are answered once every informer has synced.
-3. On SIGTERM: drain (see `server.drain`), then everything is cancelled.
+3. Ready, it takes part in the election of a leader (see `leadership`).
+4. On SIGTERM: drain (see `server.drain`) while leadership is handed over, then everything is cancelled.
 
 What runs in the background runs in one task group: should any of it end by an exception, the process says so and ends
 with 1, so that it is started again instead of deciding on a view that has stopped moving.
@@ -24,6 +25,7 @@ from webhook.cluster.client import Client
 from webhook.cluster.errors import ConnectionSettingsError
 from webhook.cluster.secret import SharedSecret
 from webhook.codec import CODEC
+from webhook.leadership import Leadership
 from webhook.reviewers import reviewers_of
 from webhook.server.app import observation_app, review_app
 from webhook.server.drain import drain, finish_seconds
@@ -67,9 +69,13 @@ def run(settings: Settings) -> int:
 
 async def _serve(settings: Settings) -> None:
     stop = stop_event()
-    async with await Client.connect(settings.kubeconfig, settings.context) as client:
+    async with (
+        await Client.connect(settings.kubeconfig, settings.context) as client,
+        # Connections and a pace of its own: a renewal must not stand in line behind a thousand patches.
+        await Client.connect(settings.kubeconfig, settings.context) as leadership_client,
+    ):
         log.info("serve.starting", version=VERSION, api_server=client.host, credentials=client.source, codec=CODEC)
-        service = Service(settings, client)
+        service = Service(settings, client, leadership_client)
         async with asyncio.TaskGroup() as tasks:
             background = [tasks.create_task(coroutine) for coroutine in service.background()]
             await service.serve(stop)
@@ -81,7 +87,7 @@ async def _serve(settings: Settings) -> None:
 class Service:
     """One replica."""
 
-    def __init__(self, settings: Settings, client: Client) -> None:
+    def __init__(self, settings: Settings, client: Client, leadership_client: Client) -> None:
         self._settings = settings
         self._world = ClusterWorld()
         self._watched = watch_all(client, self._world, settings.list_page_size)
@@ -89,6 +95,7 @@ class Service:
         secret = SharedSecret(client, settings.namespace, settings.tls_secret_name)
         publish = self._bundles.publish if self._bundles is not None else _nobody
         self._certificate = ServingCertificate(source_of(settings, secret), publish)
+        self._leadership = Leadership(settings, leadership_client, lambda: self._health.ready, duties=())
         self._health = Health(self._checks, self._synced)
         self._metrics = Metrics(self._sample)
         self._view_is_current = False
@@ -99,6 +106,7 @@ class Service:
         yield self._certificate.run()
         if self._bundles is not None:
             yield self._bundles.run()
+        yield self._leadership.run()
         yield self._keep_view_current()
 
     async def serve(self, stop: asyncio.Event) -> None:
@@ -115,7 +123,9 @@ class Service:
                 await reviews.open(settings.bind_address, settings.port, context.listening)
                 log.info("serve.reviews", address=settings.bind_address, port=reviews.port)
                 await stop.wait()
-                await drain(self._health, reviews, settings.drain_seconds)
+                async with asyncio.TaskGroup() as ending:
+                    ending.create_task(self._leadership.hand_over(settings.drain_seconds))
+                    ending.create_task(drain(self._health, reviews, settings.drain_seconds))
         finally:
             await reviews.close()
             await observation.close()
@@ -151,6 +161,7 @@ class Service:
             found = ", ".join(self._bundles.configurations) or "no configuration found"
             detail = "; ".join(filter(None, (found, self._bundles.error)))
             yield Check("caBundle", self._bundles.standing, detail)
+        yield self._leadership.check()
 
     def _sample(self) -> Sample:
         return Sample(
@@ -159,6 +170,7 @@ class Service:
             generation=self._world.generation,
             policy_disagreements=self._world.policy_disagreements,
             certificate_end=self._certificate.end,
+            leading=self._leadership.is_leader(),
         )
 
 
@@ -166,7 +178,8 @@ def _bundle_keeper(settings: Settings, client: Client) -> CABundleKeeper | None:
     """Who keeps caBundle; None when that is somebody else's affair."""
     if settings.tls_mode != "secret":
         return None
-    return CABundleKeeper(client, settings.webhook_configurations, (settings.namespace, settings.service_name))
+    services = {(settings.namespace, name) for name in (settings.service_name, settings.bind_service_name)}
+    return CABundleKeeper(client, settings.webhook_configurations, services)
 
 
 def _nobody(bundle: str) -> None:

@@ -61,7 +61,9 @@ class Settings(BaseSettings):
     context: str | None = None
     """Context in the kubeconfig. Unset: its current one."""
     namespace: str = "topology-webhook"
-    """Namespace that the service runs in; its CA Secret and Service are there."""
+    """Namespace that the service runs in; its CA Secret, Services and Lease are there."""
+    pod_name: str | None = None
+    """Pod that the process runs in, by the downward API. Unset: it may lead, but no Pod is marked as the leader's."""
 
     bind_address: str = "0.0.0.0"  # noqa: S104 # a pod's own network namespace
     """Address that both ports listen on."""
@@ -82,6 +84,8 @@ class Settings(BaseSettings):
     """Secret with the CA, for tls-mode `secret`; created when absent."""
     service_name: str = "topology-webhook"
     """Service by which the API server calls; its DNS names are in the certificate."""
+    bind_service_name: str = "topology-webhook-bind"
+    """Service that leads to the leader, for calls that need it; its DNS names are in the certificate, too."""
     tls_names: Names = ()
     """Further DNS names and IP addresses for the certificate, where the API server calls a URL."""
     webhook_configurations: Names = ("topology-webhook",)
@@ -102,6 +106,23 @@ class Settings(BaseSettings):
     """Most node names that are written into a pod's required node affinity."""
     preferred_nodes: Annotated[int, Field(ge=0, le=100)] = 10
     """Number of best nodes that are written as preferred, with a weight each."""
+
+    lease_name: str = "topology-webhook"
+    """Lease by which replicas agree on one that leads."""
+    lease_duration_seconds: Annotated[int, Field(ge=1, le=3600)] = 15
+    """How long a leader is believed to live after it was last heard of. Short: a dead one is replaced soon; long: an
+    API server that is slow or restarted does not end its term."""
+    renew_deadline_seconds: Annotated[float, Field(ge=0.1, le=3600)] = 10.0
+    """How long a leader leads after the last renewal it has asked for and got. What it is below
+    lease-duration-seconds is the time between the end of one term and the earliest begin of the next: no less than the
+    API server waits for a webhook's answer."""
+    retry_period_seconds: Annotated[float, Field(ge=0.1, le=3600)] = 2.0
+    """How often a leader renews, and others look. A call may take half of renew-deadline-seconds, so that one that
+    fails leaves time for another."""
+    grant_horizon_seconds: Annotated[float, Field(ge=0, le=3600)] = 65.0
+    """How long the next leader must reckon with bindings that a dead one allowed and that it cannot see yet: the API
+    server's --request-timeout (60) and etcd's own time for a write (7), less what lies between the two terms (5), and 3
+    for the watch. Until then it binds only pods that were placed before."""
 
     drain_seconds: Annotated[float, Field(ge=0, le=600)] = 20.0
     """Longest time from SIGTERM to the end: not ready at once, serving on while endpoints are removed, then finishing
@@ -127,6 +148,22 @@ class Settings(BaseSettings):
         missing = [name for name, path in given.items() if path is None]
         if self.tls_mode == "files" and missing:
             msg = f"tls_mode is 'files', which needs {' and '.join(missing)}"
+            raise ValueError(msg)
+        return self
+
+    @model_validator(mode="after")
+    def _terms_end_before_leases_run_out(self) -> Self:
+        if self.renew_deadline_seconds >= self.lease_duration_seconds:
+            msg = (
+                f"renew_deadline_seconds is {self.renew_deadline_seconds:g}, which must be less than "
+                f"lease_duration_seconds, {self.lease_duration_seconds}"
+            )
+            raise ValueError(msg)
+        if self.retry_period_seconds > self.renew_deadline_seconds / 2:
+            msg = (
+                f"retry_period_seconds is {self.retry_period_seconds:g}, which must be at most half of "
+                f"renew_deadline_seconds, {self.renew_deadline_seconds:g}"
+            )
             raise ValueError(msg)
         return self
 

@@ -20,6 +20,7 @@ SAMPLE = Sample(
     generation=7,
     policy_disagreements=2,
     certificate_end=datetime(2030, 1, 1, tzinfo=UTC),
+    leading=True,
 )
 
 

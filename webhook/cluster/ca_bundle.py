@@ -5,7 +5,7 @@ anew without a bundle, is mended at once. Replicas may all write: they share the
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Final, NoReturn
 
 import structlog
@@ -25,16 +25,16 @@ KINDS: Final = (
 )
 
 
-def bundle_patch(configuration: Raw, bundle: str, service: tuple[str, str]) -> list[Raw]:
+def bundle_patch(configuration: Raw, bundle: str, services: Collection[tuple[str, str]]) -> list[Raw]:
     """JSON patch that gives `bundle` (base64 PEM) to our webhooks in `configuration`; empty when they have it.
 
-    Ours are those called at `service` (namespace, name) or at a URL. Each operation comes with a test of the webhook's
-    name: when somebody reorders the list at the same time, the API server refuses the patch instead of writing into
-    another webhook.
+    Ours are those called at one of `services` (namespace, name) or at a URL. Each operation comes with a test of the
+    webhook's name: when somebody reorders the list at the same time, the API server refuses the patch instead of
+    writing into another webhook.
     """
     patch: list[Raw] = []
     for index, webhook in enumerate(configuration.get("webhooks") or ()):
-        if _is_ours(webhook, service) and webhook["clientConfig"].get("caBundle") != bundle:
+        if _is_ours(webhook, services) and webhook["clientConfig"].get("caBundle") != bundle:
             patch += [
                 {"op": "test", "path": f"/webhooks/{index}/name", "value": webhook["name"]},
                 {"op": "add", "path": f"/webhooks/{index}/clientConfig/caBundle", "value": bundle},
@@ -61,9 +61,9 @@ class _Kept:
 class CABundleKeeper:
     """Writes the bundle into the configurations called `names`, of both kinds."""
 
-    def __init__(self, client: Client, names: Iterable[str], service: tuple[str, str]) -> None:
+    def __init__(self, client: Client, names: Iterable[str], services: Collection[tuple[str, str]]) -> None:
         self._client = client
-        self._service = service
+        self._services = services
         self._bundle = ""
         self._wake = asyncio.Event()
         self._kept = [_Kept(resource, self._wake) for resource in KINDS]
@@ -140,12 +140,12 @@ class CABundleKeeper:
             return
         for kept in self._kept:
             for name, configuration in kept.seen.items():
-                patch = bundle_patch(configuration, self._bundle, self._service)
+                patch = bundle_patch(configuration, self._bundle, self._services)
                 if patch:
                     yield f"{kept.resource.path}/{name}", configuration["metadata"]["resourceVersion"], patch
 
 
-def _is_ours(webhook: dict[str, Any], service: tuple[str, str]) -> bool:
+def _is_ours(webhook: dict[str, Any], services: Collection[tuple[str, str]]) -> bool:
     """A webhook at another Service in our configuration would be somebody else's addition; a URL is ours."""
     target = webhook["clientConfig"].get("service")
-    return target is None or (target.get("namespace"), target.get("name")) == service
+    return target is None or (target.get("namespace"), target.get("name")) in services

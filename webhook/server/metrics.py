@@ -46,6 +46,7 @@ class Sample:
     generation: int
     policy_disagreements: int
     certificate_end: datetime | None
+    leading: bool
 
 
 class Metrics:
@@ -103,6 +104,7 @@ class _StateCollector(Collector):
             "Nodes whose Koordinator policy label and NodeResourceTopology name different policies.",
             sample.policy_disagreements,
         )
+        yield _gauge("leader", "1 while this replica leads, else 0.", sample.leading)
         if sample.certificate_end is not None:
             yield _gauge(
                 "certificate_end_timestamp_seconds",
