@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from webhook.engine.arrays import NO_ZONE, UNLISTED, Amounts, Bools
+from webhook.engine.arrays import NO_ZONE, Amounts, Bools
 from webhook.engine.group.kind import Bound, Kind
 from webhook.engine.koordinator import ours_to_place, policy_fit, shut_out
 from webhook.engine.kubelet import predict
@@ -46,8 +46,8 @@ def count(view: View, kind: Kind) -> Count:
     policies = policy_fit(view.snapshot, kind.request)
     if policies is not None:
         nodes[policies != Reason.FITS] = 0
-    how = kind.parts
-    if how.refusing.any():
+    how = kind.ways
+    if how.refusing is not None:
         nodes[how.refusing] = 0
     zones: Amounts | None = None
     anywhere = np.zeros(len(nodes), dtype=np.bool_)
@@ -72,9 +72,7 @@ def _per_zone(view: View, kind: Kind, bound: Bound) -> Amounts:
     wanted = {row: amount for row, amount in bound.share.amounts.items() if amount > 0}
     devices = [row for row, amount in bound.share.devices.items() if amount == 0]
     fit = _planes(view, wanted, devices, slice(None))
-    # Only a node whose first NUMA node lists nothing of a resource can have none that does.
-    unlisted = [view.free(row)[0] == UNLISTED for row in (*wanted, *devices)]
-    without = np.flatnonzero(bound.where & np.logical_or.reduce(unlisted))
+    without = np.flatnonzero(bound.where & ~view.snapshot.listed[[*wanted, *devices]].all(axis=0))
     if len(without):
         fit[:, without] = _leaving_unlisted_out(view, wanted, devices, without)
     shut = shut_out(view, kind.request) if kind.request.exclusive is Exclusive.REQUIRED else None
@@ -98,10 +96,10 @@ def _planes(view: View, wanted: Mapping[int, int], devices: Sequence[int], at: s
 
 
 def _leaving_unlisted_out(view: View, wanted: Mapping[int, int], devices: Sequence[int], nodes: Positions) -> Amounts:
-    """The same for nodes where no NUMA node may list some resource: nobody aligns that one."""
+    """The same for nodes where no NUMA node lists some resource: nobody aligns that one."""
     fit = np.zeros((view.snapshot.z, len(nodes)), dtype=np.int64)
     rows = [*wanted, *devices]
-    patterns = as_mask(np.stack([(view.free(row)[:, nodes] == UNLISTED).all(axis=0) for row in rows]))
+    patterns = as_mask(~view.snapshot.listed[rows][:, nodes])
     for pattern in np.unique(patterns).tolist():
         gone = {row for bit, row in enumerate(rows) if pattern >> bit & 1}
         here = patterns == pattern

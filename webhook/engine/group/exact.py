@@ -151,7 +151,7 @@ class _Exact:
 
     def _bound_share(self, cls: _Class, node: int) -> dict[int, int] | None:
         """What a pod of the class takes of one NUMA node; None if it is not bound to one there."""
-        for bound in cls.piece.kind.parts.bound:
+        for bound in cls.piece.kind.ways.bound:
             if bound.where[node]:
                 return {row: amount for row, amount in bound.share.amounts.items() if amount > 0}
         return None

@@ -7,16 +7,16 @@ Mirrors the cases of webhook.engine.kubelet, sorted by how pods can be counted:
 3. The rest (several containers, sets of NUMA nodes, memory alone): open until rehearsed.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from webhook.engine.arrays import NO_ZONE, Bools
+from webhook.engine.arrays import Bools
 from webhook.engine.kubelet_demand import Demand, Share
+from webhook.engine.kubelet_parts import Nodes, Part, parts
+from webhook.engine.reason import Reason
 from webhook.engine.request import PodRequest
-from webhook.engine.snapshot import Snapshot
 from webhook.engine.view import View
 from webhook.model.intent import NUMAIntent
 from webhook.model.pod import Pod
@@ -32,15 +32,15 @@ class Bound(NamedTuple):
     """bool [N]."""
 
 
-class Parts(NamedTuple):
-    """How nodes decide about a kind; all bool [N]. Those in none of them count as a whole."""
+class Ways(NamedTuple):
+    """How nodes decide about a kind. All bool [N]; nodes in none of them count as a whole."""
 
     bound: tuple[Bound, ...]
     """One piece within one NUMA node."""
     open: Bools | None
     """Only a rehearsal tells; None = nowhere."""
-    refusing: Bools
-    """The kubelet does not run with so many NUMA nodes."""
+    refusing: Bools | None
+    """They take none, whatever is free; None = nowhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,20 @@ class Asking:
     whole: Share
     """What is aligned where the NUMA nodes are ours to choose."""
 
+    def as_one_piece(self, part: Part) -> Share | None:
+        """What nodes align within one NUMA node, nothing perhaps; None where only a rehearsal tells."""
+        if part.ours and not _asks(self.whole):
+            return self.whole
+        if not part.ours and not self.placed:
+            return self.pod_scope
+        if part.policy is not NUMAPolicy.SINGLE_NUMA_NODE:
+            return None
+        if part.ours:
+            return self.whole
+        if part.scope is Scope.POD:
+            return None if self.init_only_memory else self.pod_scope
+        return self.placed[0] if len(self.placed) == 1 else None
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kind:
@@ -66,7 +80,7 @@ class Kind:
     node: dict[int, int]
     """What one takes of the node as a whole, itself among the pods."""
     asking: Asking
-    parts: Parts
+    ways: Ways
     """How the nodes of the view decide about it."""
 
     @classmethod
@@ -80,55 +94,36 @@ class Kind:
         asking = Asking(
             tuple(filter(_asks, demand.containers)), demand.pod, demand.init_only_memory, Demand.whole(request).pod
         )
-        return cls(pod, request, node, asking, _parts(view.snapshot, request, asking))
+        return cls(pod, request, node, asking, _ways(view, request, asking))
 
 
-def _parts(snapshot: Snapshot, request: PodRequest, asking: Asking) -> Parts:
-    """The cases of webhook.engine.kubelet, sorted by how to count."""
-    loose = snapshot.policy == NUMAPolicy.NONE
-    ours = snapshot.total | loose if request.policy else snapshot.total
-    policy = np.where(loose & ours, request.policy or NUMAPolicy.NONE, snapshot.policy)
-    known = snapshot.has_topology
-    refusing = known & ~ours & ~loose & ((snapshot.zone_ids != NO_ZONE).sum(axis=0) > snapshot.max_numa_nodes)
-    deciding = known & ~(ours & (policy == NUMAPolicy.NONE)) & ~refusing
-    single = deciding & (policy == NUMAPolicy.SINGLE_NUMA_NODE)
-    other = deciding & ~single
+def _ways(view: View, request: PodRequest, asking: Asking) -> Ways:
+    """The parts of webhook.engine.kubelet_parts, sorted by how to count."""
+    n = view.snapshot.n
     bound: list[Bound] = []
-    for piece, where in _pieces(snapshot, asking, single, ours):
-        if not where.any():
+    still_open = np.zeros(n, dtype=np.bool_)
+    refusing = np.zeros(n, dtype=np.bool_)
+    for part in parts(view, request, np.arange(n)):
+        if part.verdict is not None:
+            refusing[part.nodes] = part.verdict is not Reason.FITS
             continue
+        piece = asking.as_one_piece(part)
         if piece is None:
-            other |= where
+            still_open[part.nodes] = True
         elif _asks(piece):
-            bound.append(Bound(piece, where))
-    if not (asking.placed or _asks(asking.whole)):
-        other[:] = False
-    return Parts(tuple(_merged(bound)), other if other.any() else None, refusing)
+            _add(bound, piece, part.nodes, n)
+    return Ways(tuple(bound), still_open if still_open.any() else None, refusing if refusing.any() else None)
 
 
-def _pieces(snapshot: Snapshot, asking: Asking, single: Bools, ours: Bools) -> list[tuple[Share | None, Bools]]:
-    """What single-numa-node nodes align as one piece; None where there are several, or none that is sure."""
-    pod_scope = snapshot.scope == Scope.POD
-    alone = asking.placed[0] if len(asking.placed) == 1 else None
-    by_container = alone if asking.placed else asking.pod_scope
-    return [
-        (asking.whole, single & ours),
-        (None if asking.init_only_memory else asking.pod_scope, single & ~ours & pod_scope),
-        (by_container, single & ~ours & ~pod_scope),
-    ]
-
-
-def _merged(bounds: Iterable[Bound]) -> list[Bound]:
-    """Parts that align the same amounts made one."""
-    merged: list[Bound] = []
-    for part in bounds:
-        for index, other in enumerate(merged):
-            if other.share.amounts == part.share.amounts:
-                merged[index] = Bound(other.share, other.where | part.where)
-                break
-        else:
-            merged.append(part)
-    return merged
+def _add(bound: list[Bound], share: Share, nodes: Nodes, n: int) -> None:
+    """Note more nodes; parts that align the same amounts are one."""
+    for other in bound:
+        if other.share.amounts == share.amounts:
+            other.where[nodes] = True
+            return
+    where = np.zeros(n, dtype=np.bool_)
+    where[nodes] = True
+    bound.append(Bound(share, where))
 
 
 def _asks(share: Share) -> bool:

@@ -96,7 +96,7 @@ def _admitted(view: View, found: Found, caps: Caps) -> bool:
     Rehearsed pods get the NUMA nodes that they got in the rehearsal.
     """
     kinds = {id(pieces[0].kind): pieces[0].kind for pieces, _ in found.rows}
-    open_to = {key: kind.parts.open for key, kind in kinds.items()}
+    open_to = {key: kind.ways.open for key, kind in kinds.items()}
     if all(where is None for where in open_to.values()):
         return True
     seats: dict[int, list[tuple[Kind, Row, int]]] = {}

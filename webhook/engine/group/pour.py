@@ -33,32 +33,50 @@ def pour(tree: TopologyTree, share: Share, upper: int, lower: int, room: Amounts
     bounds = tree.bounds(upper, lower)
     first = bounds[share.domains].astype(np.int64)
     widths = bounds[share.domains + 1] - first
-    ends = widths.cumsum()
-    below = np.arange(ends[-1]) + np.repeat(first - ends + widths, widths)
+    starts = widths.cumsum() - widths
+    below = np.arange(starts[-1] + widths[-1]) + np.repeat(first - starts, widths)
     amounts = room[below]
-    totals = np.add.reduceat(amounts, ends - widths)
-    partial = share.amounts < totals
+    partial = share.amounts < np.add.reduceat(amounts, starts)
     if partial.any():
-        for number in np.flatnonzero(partial).tolist():
-            piece = slice(int(ends[number] - widths[number]), int(ends[number]))
-            preferred = None if anchored is None else anchored[below[piece]]
-            amounts[piece] = _fewest(amounts[piece], int(share.amounts[number]), preferred)
+        concerned = np.repeat(partial, widths)
+        preferred = None if anchored is None else anchored[below[concerned]]
+        amounts[concerned] = _fewest(amounts[concerned], widths[partial], share.amounts[partial], preferred)
     taken = amounts > 0
     return Share(below[taken], amounts[taken])
 
 
-def _fewest(room: Amounts, wanted: int, preferred: Bools | None) -> Amounts:
-    """How much of `wanted` goes to each of these sub-domains, which hold more than that together."""
+def _fewest(room: Amounts, widths: Amounts, wanted: Amounts, preferred: Bools | None) -> Amounts:
+    """How much of each domain's `wanted` its sub-domains take; they hold more than that together.
+
+    room, preferred: [sub-domain], those of one domain side by side; widths, wanted: [domain].
+    """
+    starts = widths.cumsum() - widths
+    owner = np.repeat(np.arange(len(widths)), widths)
+    # By size first, then by owner: the second sort is stable.
     order = np.argsort(-room if preferred is None else -room - preferred * _MEMBERS_FIRST, kind="stable")
+    if len(widths) > 1:
+        order = order[np.argsort(owner[order], kind="stable")]
     sizes = room[order]
     reached = sizes.cumsum()
-    last = int(reached.searchsorted(wanted))
-    rest = wanted - (int(reached[last - 1]) if last else 0)
-    amounts = np.zeros_like(room)
-    amounts[order[:last]] = sizes[:last]
-    if preferred is None or not preferred[order[last]]:
-        later = sizes[last:]
-        tightest = later[(-later).searchsorted(-rest, side="right") - 1]
-        last += int((-later).searchsorted(-tightest))
-    amounts[order[last]] = rest
+    before = reached - sizes
+    before -= before[starts][owner]
+    taken = np.clip(wanted[owner] - before, 0, sizes)
+    cut = np.flatnonzero((taken > 0) & (taken < sizes))
+    if preferred is not None:
+        cut = cut[~preferred[order[cut]]]
+    if len(cut):
+        _tighten(sizes, taken, starts, owner, cut)
+    amounts = np.empty_like(room)
+    amounts[order] = taken
     return amounts
+
+
+def _tighten(sizes: Amounts, taken: Amounts, starts: Amounts, owner: Amounts, cut: Amounts) -> None:
+    """Step 3: move what was taken of the sub-domains `cut`, at most one of each domain, to the tightest after them."""
+    ends = np.append(starts[1:], len(sizes))[owner[cut]]
+    rests = taken[cut]
+    for at, end, rest in zip(cut.tolist(), ends.tolist(), rests.tolist(), strict=True):
+        later = sizes[at:end]
+        tightest = later[(-later).searchsorted(-rest, side="right") - 1]
+        taken[at] = 0
+        taken[at + int((-later).searchsorted(-tightest))] = rest

@@ -67,7 +67,7 @@ class Stock:
         totals = taken.zones.sum(axis=1)
         for row, amount in kind.node.items():
             node_free[row, taken.nodes] -= totals * amount
-        for bound in kind.parts.bound:
+        for bound in kind.ways.bound:
             here = bound.where[taken.nodes]
             nodes = taken.nodes[here]
             for row, amount in bound.share.amounts.items():
