@@ -308,3 +308,15 @@ JSON = st.recursive(
 @given(st.dictionaries(st.sampled_from(["zones", "cells", "attributes", "topologyPolicies"]), JSON))
 def test_no_object_is_so_odd_that_it_stops_the_reader(raw: dict[str, Any]) -> None:
     assert NodeTopology.from_object({"metadata": {"name": "n1"}, **raw}).node == "n1"
+
+
+def test_an_nrt_was_written_when_somebody_last_changed_its_zones() -> None:
+    fields = [
+        {"manager": "exporter", "time": "1970-01-01T00:00:20Z", "fieldsV1": {"f:zones": {}}},
+        {"manager": "older", "time": "1970-01-01T00:00:10Z", "fieldsV1": {"f:zones": {}, "f:attributes": {}}},
+        {"manager": "kubectl", "time": "1970-01-01T00:00:30Z", "fieldsV1": {"f:metadata": {"f:labels": {}}}},
+        {"manager": "odd", "fieldsV1": {"f:zones": {}}},
+        "odd",
+    ]
+    assert NodeTopology.from_object({"metadata": {"name": "n", "managedFields": fields}}).written_at == 20
+    assert NodeTopology.from_object({"metadata": {"name": "n"}}).written_at is None

@@ -124,3 +124,51 @@ def test_a_pod_resized_in_place_holds_the_largest_of_its_numbers(
     conditions = [{"type": "PodResizePending", "reason": "Infeasible"}] if infeasible else []
     read = resident(requests={"cpu": "2"}, containerStatuses=[status], conditions=conditions)
     assert read.requests == {"cpu": cpu + 100}
+
+
+GATED = {"schedulingGates": [{"name": "topology-webhook.dev/placement"}]}
+HINT_FOR_N2 = json.dumps({"node": "n2", **numa_nodes(1, cpu="2")})
+
+
+def waiting(hint: str, **spec: Any) -> ResidentPod:
+    metadata = {"namespace": "ml", "name": "a", "uid": "1", "annotations": {HINT: hint}}
+    return ResidentPod.from_object({"metadata": metadata, "spec": {"containers": [], **spec}})
+
+
+def test_a_pod_with_a_hint_and_without_our_gate_is_placed_until_it_is_bound() -> None:
+    assert (waiting(HINT_FOR_N2).placed_on, waiting(HINT_FOR_N2).hint) == ("n2", ((1, {"cpu": 2000}),))
+    assert waiting(HINT_FOR_N2, schedulingGates=[{"name": "example.com/quota"}]).placed_on == "n2"
+    assert (waiting(HINT_FOR_N2, **GATED).placed_on, waiting(HINT_FOR_N2, **GATED).hint) == ("", None)
+    assert (waiting("not JSON").placed_on, waiting("not JSON").hint) == ("", None)
+    assert waiting(HINT_FOR_N2, nodeName="n2").placed_on == ""
+
+
+def test_a_pod_is_bound_when_the_api_server_says_so_and_at_its_creation_at_the_earliest() -> None:
+    metadata = {"name": "a", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:01:00Z"}
+    raw: dict[str, Any] = {"metadata": metadata, "spec": {"containers": [], "nodeName": "n1"}}
+    created = ResidentPod.from_object(raw).bound_at
+    bound = ResidentPod.from_object({**raw, "status": {"conditions": [scheduled]}}).bound_at
+    assert created is not None
+    assert bound == created + 60
+    assert ResidentPod.from_object({**raw, "spec": {"containers": []}}).bound_at is None
+
+
+@pytest.mark.parametrize(
+    ("limits", "init", "exclusive"),
+    [
+        ({"cpu": "2", "memory": "1Gi"}, False, True),
+        ({"cpu": "500m", "memory": "1Gi"}, False, False),
+        ({"cpu": "500m", "memory": "1Gi", "example.com/gpu": "1"}, False, True),
+        ({"cpu": "2", "memory": "1Gi"}, True, False),
+    ],
+)
+def test_whole_cpus_and_devices_are_exclusive_without_a_memory_manager(
+    limits: dict[str, str], init: bool, exclusive: bool
+) -> None:
+    half = {"name": "half", "resources": {"limits": {"cpu": "500m", "memory": "1Gi"}}}
+    container = {"name": "main", "resources": {"limits": limits}}
+    spec = {"containers": [half], "initContainers": [container]} if init else {"containers": [container]}
+    read = ResidentPod.from_object({"metadata": {"name": "a"}, "spec": {**spec, "nodeName": "n1"}})
+    assert read.exclusive_resources
+    assert read.exclusive_beyond_memory is exclusive
