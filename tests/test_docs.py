@@ -1,0 +1,74 @@
+"""The docs say what the code says: names, reasons, commands, targets, links."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from webhook.cli.app import app
+from webhook.engine.reason import REASONS
+from webhook.model import names
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+# Not names that anybody writes or reads: a prefix, and a value that stands beside its label.
+NOT_NAMES = {"OUR_DOMAIN", "MANAGED_BY_KOORDINATOR"}
+
+
+def console_lines(text: str) -> list[str]:
+    """What a reader would type, from the console blocks; lines that go on after a backslash are joined."""
+    blocks = re.findall(r"```console\n(.*?)```", text, re.DOTALL)
+    return [line[2:] for block in blocks for line in block.replace("\\\n", "").splitlines() if line.startswith("$ ")]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [value for key, value in vars(names).items() if isinstance(value, str) and key.isupper() and key not in NOT_NAMES],
+)
+def test_every_annotation_label_and_attribute_is_documented(name: str) -> None:
+    assert f"`{name}" in (ROOT / "docs" / "annotations.md").read_text()
+
+
+def test_every_reason_code_is_documented_and_no_other() -> None:
+    _, _, section = (ROOT / "docs" / "review.md").read_text().partition("## Reason codes")
+    table, _, _ = section.partition("\n## ")
+    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == [reason.code for reason in REASONS]
+
+
+def test_every_command_is_shown_in_the_readme() -> None:
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined] # a click group
+    missing = [name for name in commands if name != "serve" and f"topology-webhook {name}" not in README]
+    assert not missing
+
+
+def test_every_make_target_that_is_named_exists() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = {target for page in PAGES for target in re.findall(r"`(?:KEEP=1 )?make ([a-z-]+)`", page.read_text())}
+    assert named <= targets
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_to_a_file(page: Path) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text())
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("line", [line for line in console_lines(README) if "topology-webhook review" in line])
+def test_the_readmes_review_commands_run(line: str) -> None:
+    command = shlex.split(line.replace("--cluster cluster.yaml", "--cluster examples/cluster.yaml"))
+    done = subprocess.run(
+        [Path(sys.executable).with_name("topology-webhook"), *command[1:]],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
