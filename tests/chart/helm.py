@@ -37,7 +37,11 @@ class Rendered:
 
     @property
     def environment(self) -> dict[str, str]:
-        return {variable["name"]: variable["value"] for variable in self.container["env"]}
+        """Variables with their values, or with the field of the pod that they are taken from."""
+        return {
+            variable["name"]: variable.get("value") or variable["valueFrom"]["fieldRef"]["fieldPath"]
+            for variable in self.container["env"]
+        }
 
     @property
     def mutating(self) -> Raw:

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from tests.chart.helm import CHART, Helm, Rendered
 from webhook.admission.world import World
 from webhook.cli.app import app
+from webhook.cluster.role_label import LEADER, ROLE_LABEL
 from webhook.reviewers import reviewers_of
 from webhook.settings import PREFIX, Settings
 from webhook.version import VERSION
@@ -61,7 +62,7 @@ def test_ca_bundle_is_left_to_whoever_writes_it(helm: Helm, rendered: Rendered) 
 
 
 def test_the_service_called_is_the_one_that_is_made(rendered: Rendered) -> None:
-    service = rendered["Service"]
+    service, _ = rendered.of("Service")
     for call, path in ((rendered.mutating, "/mutate/pods"), (rendered.validating, "/validate/pods")):
         assert call["clientConfig"]["service"] == {
             "namespace": service["metadata"]["namespace"],
@@ -76,6 +77,16 @@ def test_the_service_called_is_the_one_that_is_made(rendered: Rendered) -> None:
     assert service["spec"]["selector"].items() <= labels.items()
 
 
+def test_one_service_leads_to_the_pod_that_the_leader_labels_as_its_own(
+    rendered: Rendered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for_all, for_the_leader = rendered.of("Service")
+    assert for_the_leader["spec"]["selector"] == {**for_all["spec"]["selector"], ROLE_LABEL: LEADER}
+    settings = settings_of(rendered, monkeypatch)
+    assert for_the_leader["metadata"]["name"] == settings.bind_service_name
+    assert rendered.environment[f"{PREFIX}POD_NAME"] == "metadata.name"
+
+
 @pytest.mark.parametrize("slash", ["", "/"])
 def test_a_url_takes_the_services_place_and_its_host_joins_the_certificate(
     helm: Helm, monkeypatch: pytest.MonkeyPatch, slash: str
@@ -84,6 +95,13 @@ def test_a_url_takes_the_services_place_and_its_host_joins_the_certificate(
     assert rendered.mutating["clientConfig"] == {"url": "https://127.0.0.1:9443/mutate/pods"}
     assert rendered.validating["clientConfig"] == {"url": "https://127.0.0.1:9443/validate/pods"}
     assert settings_of(rendered, monkeypatch).tls_names == ("a.example", "127.0.0.1")
+
+
+def test_the_host_of_another_url_for_the_leader_joins_the_certificate_too(
+    helm: Helm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rendered = helm.template({"webhook": {"url": "https://a.example", "bindUrl": "https://b.example:9443"}})
+    assert settings_of(rendered, monkeypatch).tls_names == ("a.example", "b.example")
 
 
 def test_an_ipv6_url_is_understood(helm: Helm, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,7 +182,10 @@ def test_the_default_values_are_the_programs_defaults_under_the_releases_names(
 ) -> None:
     assert settings_of(rendered, monkeypatch) == Settings(
         namespace="placement",
+        pod_name="metadata.name",
         service_name="tw-topology-webhook",
+        bind_service_name="tw-topology-webhook-bind",
+        lease_name="tw-topology-webhook",
         tls_secret_name="tw-topology-webhook-ca",  # noqa: S106 - a name
         webhook_configurations=("tw-topology-webhook",),
     )
@@ -178,6 +199,10 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
         "resourceWeights": {"cpu": 2, "nvidia.com/gpu": 5},
         "maxAffinityValues": 1000,
         "preferredNodes": 0,
+        "leaseDurationSeconds": 30,
+        "renewDeadlineSeconds": 20,
+        "retryPeriodSeconds": 2.5,
+        "grantHorizonSeconds": 0,
         "drainSeconds": 7,
         "listPageSize": 10000,
         "logLevel": "debug",
@@ -195,6 +220,8 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
     assert (settings.max_affinity_values, settings.preferred_nodes, settings.list_page_size) == (1000, 0, 10000)
     assert (settings.drain_seconds, settings.log_level, settings.log_format) == (7, "debug", "console")
     assert (settings.port, settings.metrics_port) == (9443, 9080)
+    assert (settings.lease_duration_seconds, settings.renew_deadline_seconds) == (30, 20)
+    assert (settings.retry_period_seconds, settings.grant_horizon_seconds) == (2.5, 0)
 
 
 def test_every_variable_of_ours_is_a_setting(helm: Helm) -> None:
@@ -205,11 +232,18 @@ def test_every_variable_of_ours_is_a_setting(helm: Helm) -> None:
 
 def test_extra_variables_win_and_no_name_stands_twice(helm: Helm) -> None:
     rendered = helm.template(
-        {"extraEnv": [{"name": f"{PREFIX}FIDELITY", "value": "plugin"}, {"name": "A", "value": "b"}]}
+        {
+            "extraEnv": [
+                {"name": f"{PREFIX}FIDELITY", "value": "plugin"},
+                {"name": f"{PREFIX}POD_NAME", "value": "p"},
+                {"name": "A", "value": "b"},
+            ]
+        }
     )
     names = [variable["name"] for variable in rendered.container["env"]]
     assert len(names) == len(set(names))
     assert (rendered.environment[f"{PREFIX}FIDELITY"], rendered.environment["A"]) == ("plugin", "b")
+    assert rendered.environment[f"{PREFIX}POD_NAME"] == "p"
 
 
 def test_the_releases_secret_comes_without_data(rendered: Rendered) -> None:
@@ -226,6 +260,7 @@ def test_cert_manager_makes_the_certificate_and_writes_ca_bundle(helm: Helm, mon
     assert certificate["spec"]["dnsNames"] == [
         "tw-topology-webhook.placement.svc",
         "tw-topology-webhook.placement.svc.cluster.local",
+        "tw-topology-webhook-bind.placement.svc",
         "hook.example",
     ]
     assert certificate["spec"]["ipAddresses"] == ["10.0.0.7"]
@@ -244,7 +279,7 @@ def test_cert_manager_makes_the_certificate_and_writes_ca_bundle(helm: Helm, mon
         Path(mount["mountPath"], name) for name in ("tls.crt", "tls.key")
     }
     assert not rendered.of("Secret")
-    assert not rendered.of("Role")
+    assert [rule["resources"] for rule in rendered["Role"]["rules"]] == [["leases"], ["pods"]]
     (role,) = rendered.of("ClusterRole")
     assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"get", "list", "watch"}
 

@@ -8,6 +8,7 @@ One that stands in extraEnv as well is left to extraEnv: the API server takes no
 {{- $settings := dict
   "NAMESPACE" .Release.Namespace
   "SERVICE_NAME" (include "topology-webhook.fullname" .)
+  "BIND_SERVICE_NAME" (include "topology-webhook.bindServiceName" .)
   "PORT" .Values.ports.webhook
   "METRICS_PORT" .Values.ports.metrics
   "TLS_NAMES" (include "topology-webhook.tlsNames" .)
@@ -17,6 +18,11 @@ One that stands in extraEnv as well is left to extraEnv: the API server takes no
   "RESOURCE_WEIGHTS" (join "," $weights)
   "MAX_AFFINITY_VALUES" .Values.settings.maxAffinityValues
   "PREFERRED_NODES" .Values.settings.preferredNodes
+  "LEASE_NAME" (include "topology-webhook.fullname" .)
+  "LEASE_DURATION_SECONDS" .Values.settings.leaseDurationSeconds
+  "RENEW_DEADLINE_SECONDS" .Values.settings.renewDeadlineSeconds
+  "RETRY_PERIOD_SECONDS" .Values.settings.retryPeriodSeconds
+  "GRANT_HORIZON_SECONDS" .Values.settings.grantHorizonSeconds
   "DRAIN_SECONDS" .Values.settings.drainSeconds
   "LIST_PAGE_SIZE" .Values.settings.listPageSize
   "LOG_LEVEL" .Values.settings.logLevel
@@ -31,15 +37,25 @@ One that stands in extraEnv as well is left to extraEnv: the API server takes no
 {{- $_ := set $settings "TLS_CERT_FILE" "/etc/topology-webhook/tls/tls.crt" }}
 {{- $_ := set $settings "TLS_KEY_FILE" "/etc/topology-webhook/tls/tls.key" }}
 {{- end }}
+{{- $podName := false }}
 {{- range .Values.extraEnv }}
+{{- $podName = or $podName (eq .name "TOPOLOGY_WEBHOOK_POD_NAME") }}
 {{- $_ := unset $settings (trimPrefix "TOPOLOGY_WEBHOOK_" .name) }}
 {{- end }}
 {{- range $name, $value := $settings }}
 {{- if ne (toString $value) "" }}
 - name: TOPOLOGY_WEBHOOK_{{ $name }}
-  {{- /* Numbers of a values file are float64, which would print large ones as 1e+06. */}}
-  value: {{ kindIs "float64" $value | ternary (int64 $value) $value | toString | quote }}
+  {{- /* Numbers of a values file are float64, which would print large whole ones as 1e+06. */}}
+  {{- if and (kindIs "float64" $value) (eq (toString $value) (toString (floor $value))) }}
+  value: {{ int64 $value | toString | quote }}
+  {{- else }}
+  value: {{ toString $value | quote }}
+  {{- end }}
 {{- end }}
+{{- end }}
+{{- if not $podName }}
+- name: TOPOLOGY_WEBHOOK_POD_NAME
+  valueFrom: {fieldRef: {fieldPath: metadata.name}}
 {{- end }}
 {{- with .Values.extraEnv }}
 {{ toYaml . }}

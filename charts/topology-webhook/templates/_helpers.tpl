@@ -3,7 +3,7 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
-{{/* 52: room for the suffixes "-ca", "-metrics" within the 63 characters of a DNS label. */}}
+{{/* 52: room for the suffixes "-ca", "-bind", "-metrics" within the 63 characters of a DNS label. */}}
 {{- define "topology-webhook.fullname" -}}
 {{- if .Values.fullnameOverride }}
 {{- .Values.fullnameOverride | trunc 52 | trimSuffix "-" }}
@@ -12,6 +12,11 @@
 {{- else }}
 {{- printf "%s-%s" .Release.Name (include "topology-webhook.name" .) | trunc 52 | trimSuffix "-" }}
 {{- end }}
+{{- end }}
+
+{{/* The Service that leads to the leader. */}}
+{{- define "topology-webhook.bindServiceName" -}}
+{{- include "topology-webhook.fullname" . }}-bind
 {{- end }}
 
 {{- define "topology-webhook.selectorLabels" -}}
@@ -51,10 +56,10 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 {{- end }}
 
-{{/* The names besides the Service's that the certificate must carry, comma-separated: tls.names and the host of webhook.url. */}}
+{{/* The names besides the Services' that the certificate must carry, comma-separated: tls.names and the hosts of the URLs called. */}}
 {{- define "topology-webhook.tlsNames" -}}
 {{- $names := .Values.tls.names }}
-{{- with .Values.webhook.url }}
+{{- range compact (list .Values.webhook.url .Values.webhook.bindUrl) }}
 {{- $names = append $names ((urlParse .).hostname | trimPrefix "[" | trimSuffix "]") }}
 {{- end }}
 {{- uniq $names | join "," }}

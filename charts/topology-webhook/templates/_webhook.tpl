@@ -12,14 +12,15 @@ annotations: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 
-{{/* Takes {root, path}. caBundle is left out on purpose: the service, or cert-manager, owns that field. */}}
+{{/* Takes {root, path, leader}: leader is true for what only the leader answers. caBundle is left out on purpose: the service, or cert-manager, owns that field. */}}
 {{- define "topology-webhook.clientConfig" -}}
-{{- with .root.Values.webhook.url -}}
+{{- $values := .root.Values.webhook }}
+{{- with .leader | ternary (default $values.url $values.bindUrl) $values.url -}}
 url: {{ printf "%s%s" (trimSuffix "/" .) $.path | quote }}
 {{- else -}}
 service:
   namespace: {{ .root.Release.Namespace }}
-  name: {{ include "topology-webhook.fullname" .root }}
+  name: {{ include (.leader | ternary "topology-webhook.bindServiceName" "topology-webhook.fullname") .root }}
   path: {{ .path }}
   port: 443
 {{- end }}
