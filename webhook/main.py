@@ -160,7 +160,7 @@ class Service:
         if self._bundles is not None:
             found = ", ".join(self._bundles.configurations) or "no configuration found"
             detail = "; ".join(filter(None, (found, self._bundles.error)))
-            yield Check("caBundle", self._bundles.standing, detail)
+            yield Check("caBundle", self._bundles.published, detail)
         yield self._leadership.check()
 
     def _sample(self) -> Sample:

@@ -84,6 +84,7 @@ def test_every_part_of_readiness_is_told(webhook: LocalWebhook) -> None:
             "view",
             "certificate",
             "caBundle",
+            "leadership",
         }
 
 

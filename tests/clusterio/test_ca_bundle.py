@@ -4,8 +4,11 @@ from typing import Any
 
 import jsonpatch
 import pytest
+from kubernetes.aio.client import Configuration
 
-from webhook.cluster.ca_bundle import bundle_patch
+from webhook.cluster.ca_bundle import CABundleKeeper, bundle_patch
+from webhook.cluster.client import Client
+from webhook.cluster.credentials import Credentials
 
 SERVICES = {("ns", "webhook"), ("ns", "webhook-bind")}
 
@@ -40,3 +43,17 @@ def test_a_list_that_was_reordered_meanwhile_is_not_written_into() -> None:
     reordered = {"webhooks": configuration["webhooks"][::-1]}
     with pytest.raises(jsonpatch.JsonPatchTestFailed):
         jsonpatch.apply_patch(reordered, patch)
+
+
+async def test_once_published_a_bundle_that_is_lost_for_a_moment_does_not_make_every_replica_unready() -> None:
+    keeper = CABundleKeeper(Client(Credentials(Configuration(), "test")), ["webhook"], SERVICES)
+    published = [keeper.published]
+    keeper.publish("new")
+    for informer in keeper.informers:
+        informer.synced.set()
+    for bundle in (None, "new", None):
+        keeper._kept[0].upsert(
+            "webhook", {"metadata": {"resourceVersion": "1"}, "webhooks": [webhook("a", OURS, bundle)]}
+        )
+        published.append(keeper.published)
+    assert published == [False, False, True, True]

@@ -65,6 +65,7 @@ class CABundleKeeper:
         self._client = client
         self._services = services
         self._bundle = ""
+        self._published = False
         self._wake = asyncio.Event()
         self._kept = [_Kept(resource, self._wake) for resource in KINDS]
         self._written: dict[str, tuple[str, str]] = {}
@@ -81,9 +82,15 @@ class CABundleKeeper:
         self._wake.set()
 
     @property
-    def standing(self) -> bool:
-        """Whether every configuration there is has the bundle; one that does not exist yet gets it when it does."""
-        return bool(self._bundle) and all(i.synced.is_set() for i in self.informers) and not any(self._due())
+    def published(self) -> bool:
+        """Whether every configuration there is has had the bundle; one that does not exist yet gets it when it does.
+
+        It stays so should one lose it for a moment. The API server can call no replica then, and taking them all out
+        of the Service as well would only make that moment longer.
+        """
+        complete = bool(self._bundle) and all(informer.synced.is_set() for informer in self.informers)
+        self._published = self._published or (complete and not any(self._due()))
+        return self._published
 
     @property
     def error(self) -> str:
