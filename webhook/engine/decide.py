@@ -111,7 +111,7 @@ def decide(view: View, pod: Pod, intent: NUMAIntent, options: Options | None = N
     reasons = node_fit(view, pod, request)
     if policies is not None:
         _then(reasons, policies)
-    numa, intruding = _on_numa_nodes(view, request, options)
+    numa, intruding = _on_numa_nodes(view, request, options, reasons == Reason.FITS)
     _then(reasons, numa.reason)
     if request.exclusive is Exclusive.REQUIRED and intruding is not None:
         _then(reasons, intruding.astype(np.uint8) * np.uint8(Reason.NUMA_NODE_EXCLUSIVE))
@@ -136,16 +136,16 @@ def _then(reasons: Bytes, later: Bytes) -> None:
         np.copyto(reasons, later, where=reasons == Reason.FITS)
 
 
-def _on_numa_nodes(view: View, request: PodRequest, options: Options) -> tuple[NUMAFit, Bools | None]:
+def _on_numa_nodes(view: View, request: PodRequest, options: Options, among: Bools) -> tuple[NUMAFit, Bools | None]:
     """The fit on NUMA nodes, and where it intrudes on other pods' NUMA nodes (bool [node]; None = nowhere)."""
-    fit = _numa_fit(view, request, options)
+    fit = _numa_fit(view, request, options, among)
     shut = None if request.exclusive is None else shut_out(view, request)
     if shut is None:
         return fit, None
     intruding = intrudes(shut, request, fit.mask) & fit.fits
     ours = ours_to_place(view.snapshot)
     if (intruding & ours).any():
-        elsewhere = _numa_fit(view.without(shut), request, options)
+        elsewhere = _numa_fit(view.without(shut), request, options, among)
         better = intruding & ours & elsewhere.fits
         fit = _merged(fit, elsewhere, better)
         intruding &= ~better
@@ -161,10 +161,10 @@ def _merged(fit: NUMAFit, other: NUMAFit, where: Bools) -> NUMAFit:
     )
 
 
-def _numa_fit(view: View, request: PodRequest, options: Options) -> NUMAFit:
+def _numa_fit(view: View, request: PodRequest, options: Options, among: Bools) -> NUMAFit:
     if options.fidelity == "plugin":
         return plugin.filter_nodes(view, request)
-    return kubelet.predict(view, request)
+    return kubelet.predict(view, request, among)
 
 
 def _score(view: View, request: PodRequest, numa: NUMAFit, options: Options) -> Amounts:

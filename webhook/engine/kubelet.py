@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from webhook.engine.arrays import NO_ZONE, UNLISTED, Bools, Bytes
 from webhook.engine.kubelet_demand import Demand, Share
-from webhook.engine.kubelet_machines import elsewhere, machines_of
+from webhook.engine.kubelet_machines import devices_shared, elsewhere, machines_of
 from webhook.engine.kubelet_masks import Admission
 from webhook.engine.kubelet_parts import Nodes, Part, parts
 from webhook.engine.kubelet_zones import ZoneFit, fit_zones
@@ -31,12 +31,13 @@ from webhook.model.policy import NUMAPolicy, Scope
 _BATCH: Final = 1 << 22
 
 
-def predict(view: View, request: PodRequest) -> NUMAFit:
+def predict(view: View, request: PodRequest, among: Bools | None = None) -> NUMAFit:
     """The verdict of every node's kubelet on the pod, and the NUMA nodes it would use.
 
     A node without a known topology takes every pod that has no strict policy of its own.
+    among: bool [node]: the nodes that matter; the verdict of others may be NoSingleNUMANode without a closer look.
     """
-    prediction = _Prediction(view, request)
+    prediction = _Prediction(view, request, among)
     n = view.snapshot.n
     alike = tuple(parts(view, request, np.arange(n)))
     if len(alike) == 1:
@@ -59,9 +60,10 @@ def refusal(view: View, request: PodRequest, node: int) -> Reason:
 class _Prediction:
     """One pod on nodes of one view."""
 
-    def __init__(self, view: View, request: PodRequest) -> None:
+    def __init__(self, view: View, request: PodRequest, among: Bools | None = None) -> None:
         self._view = view
         self._request = request
+        self._among = among
 
     def admit(self, part: Part) -> tuple[Bytes, npt.NDArray[np.int64]]:
         """Reason (uint8 [n]) and mask (int64 [n]) of each node of the part."""
@@ -79,8 +81,11 @@ class _Prediction:
             mask = mask * (fits if part.policy is not NUMAPolicy.NONE else 0)
         none = part.policy is NUMAPolicy.NONE
         reason = (~fits).view(np.uint8) * np.uint8(Reason.ALLOCATION_FAILS if none else Reason.NO_SINGLE_NUMA_NODE)
-        if not self._short_way_is_final(part, demand):
-            rest = np.flatnonzero(~fits)
+        final = self._short_way_is_final(part, demand)
+        if final is not True:
+            rest = np.flatnonzero(~(fits | final))
+            if self._among is not None:
+                rest = rest[self._among[part.nodes[rest]]]
             if len(rest) and part.policy is NUMAPolicy.RESTRICTED and len(shares) == 1:
                 narrow = self._narrow(shares[0], part.nodes[rest])
                 reason[rest[narrow]] = Reason.NOT_ALIGNED
@@ -181,12 +186,18 @@ class _Prediction:
                 enough &= (free == UNLISTED).all(axis=0) | (total >= amount)
         return enough
 
-    def _short_way_is_final(self, part: Part, demand: Demand) -> bool:
-        if part.policy is NUMAPolicy.SINGLE_NUMA_NODE:
+    def _short_way_is_final(self, part: Part, demand: Demand) -> bool | Bools:
+        """Whether what the short way refuses is refused: for all nodes of the part, or for each (bool [n])."""
+        if part.policy is not NUMAPolicy.SINGLE_NUMA_NODE:
+            return part.policy is NUMAPolicy.NONE and not demand.pod.memory
+        if len(demand.containers) == 1:
+            return True
+        if part.scope is Scope.POD:
             # Without a hint from another manager, containers may end up on NUMA nodes of their own: a sum of memory
             # that no mask can hold counts as "no preference".
-            return part.scope is Scope.CONTAINER or len(demand.containers) == 1 or bool(demand.pod.cpu)
-        return part.policy is NUMAPolicy.NONE and not demand.pod.memory
+            return bool(demand.pod.cpu)
+        shared = [devices_shared(self._view, row, part.nodes) for row in demand.reused_devices]
+        return ~np.logical_or.reduce(shared) if shared else True
 
     def _closest_differs(self, part: Part) -> bool:
         """Whether single NUMA nodes may differ in their distance to themselves, which would decide between them."""
@@ -222,21 +233,23 @@ class _Prediction:
         if len(doubtful):
             spared = doubtful[self._may_be_admitted(part.at(doubtful), demand)]
             reason[spared] = Reason.FITS
+            # Nobody knows on which NUMA nodes.
+            admission.mask[spared] = 0
         reason[(reason == Reason.FITS) & ~self._totals_suffice(part, demand)] = Reason.ALLOCATION_FAILS
         return reason, np.where(reason == Reason.FITS, admission.mask, 0)
 
     def _may_be_admitted(self, part: Part, demand: Demand) -> Bools:
         """Whether nodes (bool [n]) that refuse as far as can be seen may admit as far as cannot.
 
-        What no state could change: there must be enough in total, and with policy restricted each container by itself,
-        or the pod with scope "pod", must have a preferred hint now.
+        What no state could change: there must be enough in total, and where the policy refuses, each container by
+        itself, or the pod with scope "pod", must have a preferred hint now.
         """
         machines = machines_of(self._view, part, demand)
         possible = np.ones(len(part.nodes), dtype=np.bool_)
         for row, amount in demand.pod.amounts.items():
             pool = machines.pools[row]
             possible &= ~pool.listed | (pool.total() >= amount)
-        if part.policy is NUMAPolicy.RESTRICTED:
+        if part.policy in {NUMAPolicy.RESTRICTED, NUMAPolicy.SINGLE_NUMA_NODE}:
             for share in (demand.pod,) if part.scope is Scope.POD else demand.containers:
                 alone = Admission(machines_of(self._view, part, demand), demand.alone(share))
                 alone.run()

@@ -89,6 +89,15 @@ class Demand:
             init_only_memory=not memory.keys() <= in_apps,
         )
 
+    @property
+    def reused_devices(self) -> tuple[int, ...]:
+        """Rows of devices that an init container leaves to be reused.
+
+        Whether one of them is near one NUMA node or two decides where it can be.
+        """
+        left = {row for share in self.containers if share.kind is ContainerKind.INIT for row in share.devices}
+        return tuple(row for row in self.pod.devices if row in left)
+
     def alone(self, share: Share) -> "Demand":
         """The demand of one of its parts."""
         return Demand((share,), share, self.names, init_only_memory=False)

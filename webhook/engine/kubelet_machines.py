@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from webhook.engine.arrays import NO_ZONE, UNLISTED
+from webhook.engine.arrays import NO_ZONE, UNLISTED, Bools
 from webhook.engine.kubelet_demand import Demand, is_memory
 from webhook.engine.kubelet_masks import Machines
 from webhook.engine.kubelet_parts import Nodes, Part
@@ -38,6 +38,14 @@ def elsewhere(view: View, row: int, nodes: Nodes) -> npt.NDArray[np.int64]:
     return beyond
 
 
+def devices_shared(view: View, row: int, nodes: Nodes) -> Bools:
+    """Whether some devices must be near several NUMA nodes (bool [n]): together these count more than the node has."""
+    near = np.maximum(view.snapshot.capacity[row][:, nodes], 0).sum(axis=0)
+    named = view.snapshot.allocatable[row][nodes]
+    shared: Bools = (named != UNLISTED) & (near > named)
+    return shared
+
+
 def _pool(view: View, row: int, nodes: Nodes, z: int) -> Pool:
     snapshot = view.snapshot
     name = snapshot.resources.names[row]
@@ -46,13 +54,12 @@ def _pool(view: View, row: int, nodes: Nodes, z: int) -> Pool:
     by_capacity = snapshot.zone_allocatable if is_memory(name) else snapshot.capacity
     capacity = np.maximum(by_capacity[row][:z, nodes], 0)
     free = view.free(row)[:z, nodes]
-    named = snapshot.allocatable[row][nodes]
     return Pool(
         capacity=capacity,
         free=np.maximum(free, 0),
         listed=np.asarray((free != UNLISTED).any(axis=0)),
         elsewhere=elsewhere(view, row, nodes) if device else np.zeros(len(nodes), dtype=np.int64),
-        shared=(named != UNLISTED) & (capacity.sum(axis=0) > named) & device,
+        shared=devices_shared(view, row, nodes) if device else np.zeros(len(nodes), dtype=np.bool_),
         reusable=np.zeros_like(capacity),
         reusable_by_mask={},
     )

@@ -83,6 +83,9 @@ class Admission:
         self.doubt: Bools = (self._groups == UNKNOWN_GROUP).any(axis=0)
         if not any(share.memory for share in demand.containers):
             self.doubt[:] = False
+        if machines.scope is Scope.CONTAINER:
+            for row in demand.reused_devices:
+                self.doubt |= machines.pools[row].shared
 
     def run(self) -> None:
         """Admit the containers in their order."""
@@ -139,7 +142,8 @@ class Admission:
         needed -= near.sum(axis=0)
         far = take_in_order(pool.free - near, needed, order)
         needed -= far.sum(axis=0)
-        pool.elsewhere -= np.clip(needed, 0, pool.elsewhere)
+        if kind is not ContainerKind.INIT:
+            pool.elsewhere -= np.clip(needed, 0, pool.elsewhere)
         self._use(reused + near + far > 0)
         pool.take_pieces(reused + near + far, kind)
 
