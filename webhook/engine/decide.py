@@ -84,8 +84,7 @@ class Decision:
         ids = snapshot.zone_ids[:, chosen].T.tolist()
         masks, scores = self.numa.mask[chosen].tolist(), self.score[chosen].tolist()
         return tuple(
-            Candidate(snapshot.names[node], score, _numa_nodes(mask, ids_of_node))
-            for node, score, mask, ids_of_node in zip(chosen.tolist(), scores, masks, ids, strict=True)
+            map(Candidate, map(snapshot.names.__getitem__, chosen.tolist()), scores, map(_numa_nodes, masks, ids))
         )
 
     def numa_nodes(self, node: int) -> tuple[int, ...]:

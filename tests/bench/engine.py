@@ -1,0 +1,203 @@
+"""The engine's speed: filter, scores, whole decision, one node's update, memory, beside two yardsticks of the same run.
+
+- read: every array that a decision on such a pod looks at, read once. No decision can be faster.
+- plain loop: the same decision as a loop over Python objects.
+
+"From memory" means that nothing is in the caches, as when a request comes after other work, and that the pod is of a
+shape not seen before; "cached" that the same decision was made a moment ago. Each is compared with its own read.
+"""
+
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import count, cycle
+from typing import Any
+
+import numpy as np
+
+from tests.bench.engine_cluster import CPUS, Fleet, asked, fleet
+from tests.bench.measure import cached, duration, from_memory, once
+from tests.bench.plain import decide_plainly
+from tests.engine.machines import node, resident
+from webhook.engine.decide import Options, decide
+from webhook.engine.koordinator import packing_score
+from webhook.engine.kubelet import predict
+from webhook.engine.ledger import Ledger
+from webhook.engine.nodefit import node_fit
+from webhook.engine.plugin import Strategy, filter_nodes, score_nodes
+from webhook.engine.request import PodRequest
+from webhook.engine.view import View
+from webhook.model.intent import parse_numa_intent
+from webhook.model.nrt import NodeTopology, ZoneResource
+from webhook.model.pod import Pod
+from webhook.model.policy import NUMAPolicy
+from webhook.model.resources import PODS
+
+SIZES = [(nodes, zones) for nodes in (100, 1_000, 5_000, 50_000) for zones in (2, 4, 8)]
+BEST = 64  # as many names as a required affinity holds by default
+
+
+@dataclass
+class _Bench:
+    """One cluster with a pod to decide on."""
+
+    fleet: Fleet
+    pod: Pod
+
+    def __post_init__(self) -> None:
+        self.view = View(self.fleet.state.snapshot())
+        self.intent, _ = parse_numa_intent(self.pod.annotations)
+        self.request = PodRequest.of(self.pod, self.intent, self.view.snapshot.resources)
+
+    def read(self) -> None:
+        """Read once all that the decision depends on, without computing anything."""
+        snapshot, view = self.view.snapshot, self.view
+        for row in self.request.rows:
+            for array in (view.free(row), snapshot.zone_allocatable[row], view.node_free(row), snapshot.listed[row]):
+                np.bitwise_or.reduce(array, axis=None)
+        for array in (view.node_free(snapshot.resources.find(PODS)), snapshot.kind, snapshot.fresh, snapshot.ready):
+            np.bitwise_or.reduce(array, axis=None)
+        for array in (snapshot.unschedulable, snapshot.order, view.multi_residents):
+            np.bitwise_or.reduce(array, axis=None)
+
+    def decide(self, pod: Pod | None = None, options: Options | None = None) -> None:
+        """The whole decision, from a parsed pod to the names and NUMA nodes of the best."""
+        decide(self.view, pod or self.pod, self.intent, options).best(BEST)
+
+    def new_shapes(self) -> Callable[[], None]:
+        """Decide on a pod of another shape each time."""
+        shapes = cycle([asked(cpus) for cpus in range(1, CPUS)])
+        return lambda: self.decide(next(shapes))
+
+
+def lines(sizes: list[tuple[int, int]] | None = None) -> Iterator[dict[str, Any]]:
+    """Every measurement, size by size."""
+    for nodes, zones in sizes or SIZES:
+        cluster = fleet(nodes, zones)
+        read = yield from _decisions(_Bench(cluster, asked()), nodes, zones)
+        yield from _changes(cluster, nodes, zones, read)
+        if nodes == 5_000:
+            yield from _other_policies(nodes, zones)
+
+
+def _line(nodes: int, zones: int, what: str, ns: int, read: int) -> dict[str, Any]:
+    ratio = round(ns / read, 2)
+    return {"bench": "engine", "nodes": nodes, "zones": zones, "what": what, "ns": ns, "ratio_to_read": ratio}
+
+
+def _decisions(bench: _Bench, nodes: int, zones: int) -> Generator[dict[str, Any], None, int]:
+    """What reads the arrays; returns the time of reading them."""
+    view, request = bench.view, bench.request
+    read, read_from_memory = cached(bench.read), from_memory(bench.read)
+    line = partial(_line, nodes, zones)
+    yield line("read once, cached", read, read)
+    yield line("read once, from memory", read_from_memory, read_from_memory)
+    yield line("whole decision, cached", cached(bench.decide), read)
+    yield line("whole decision, from memory, new shape", from_memory(bench.new_shapes()), read_from_memory)
+    yield line("whole decision with 100 reservations", cached(_reserved(bench).decide), read)
+    yield line("whole decision, plain loop", once(lambda: decide_plainly(bench.fleet.state, bench.pod, BEST)), read)
+    yield line("node-level filter", cached(lambda: node_fit(view, bench.pod, request)), read)
+    yield line("filter, kubelet", cached(lambda: predict(view, request)), read)
+    yield line("filter, plugin", cached(lambda: filter_nodes(view, request)), read)
+    fit = predict(view, request)
+    yield line("score Packing", cached(lambda: packing_score(view, request, fit)), read)
+    for strategy in Strategy:
+        yield line(f"score {strategy}", cached(partial(score_nodes, view, request, strategy, {})), read)
+    return read
+
+
+def _changes(cluster: Fleet, nodes: int, zones: int, read: int) -> Iterator[dict[str, Any]]:
+    """What writes the arrays; nobody holds an older snapshot."""
+    line = partial(_line, nodes, zones)
+    yield line("one node's NRT taken in", cached(_nrt_updates(cluster)), read)
+    yield line("one bound pod taken in", cached(_pod_updates(cluster)), read)
+    yield line("one node added, one deleted", cached(_node_updates(cluster)), read)
+    yield line("one reservation laid over", cached(_reservations(cluster)), read)
+    yield {**line("memory of both buffers", 0, read), "bytes": _memory(cluster)}
+
+
+def _other_policies(nodes: int, zones: int) -> Iterator[dict[str, Any]]:
+    """Where one NUMA node is not enough, sets of them are searched: that costs more."""
+    for policy in (NUMAPolicy.RESTRICTED, NUMAPolicy.BEST_EFFORT):
+        bench = _Bench(fleet(nodes, zones, policy), asked(policy=policy.koordinator))
+        read = cached(bench.read)
+        yield _line(nodes, zones, f"whole decision, {policy.kubelet}, cached", cached(bench.decide), read)
+
+
+def _reserved(bench: _Bench) -> _Bench:
+    ledger = Ledger()
+    for number in range(100):
+        ledger.reserve(f"default/p{number}", f"node-{number}", {0: {"cpu": 1000}}, {"cpu": 1000})
+    other = _Bench(bench.fleet, bench.pod)
+    other.view = View(bench.view.snapshot, ledger)
+    return other
+
+
+def _nrt_updates(cluster: Fleet) -> Callable[[], None]:
+    """An exporter's update: a CPU more or less is free in one NUMA node."""
+    changed = [_with_free_cpus(topology, free) for free in (1000, 2000) for topology in cluster.topologies[:50]]
+    updates = cycle(changed)
+
+    def update() -> None:
+        cluster.state.upsert_topology(next(updates))
+        cluster.state.snapshot()
+
+    return update
+
+
+def _with_free_cpus(topology: NodeTopology, free: int) -> NodeTopology:
+    first, *others = topology.zones
+    cpu = ZoneResource(1000 * CPUS, 1000 * CPUS, free)
+    return replace(topology, zones=(replace(first, resources={**first.resources, "cpu": cpu}), *others))
+
+
+def _pod_updates(cluster: Fleet) -> Callable[[], None]:
+    numbers = count()
+
+    def update() -> None:
+        number = next(numbers)
+        name = cluster.topologies[number % len(cluster.topologies)].node
+        cluster.state.upsert_pod(resident(f"p{number}", name, {"cpu": 1000}))
+        cluster.state.snapshot()
+
+    return update
+
+
+def _node_updates(cluster: Fleet) -> Callable[[], None]:
+    numbers = count()
+
+    def update() -> None:
+        number = next(numbers)
+        cluster.state.upsert_node(node(f"new-{number}"))
+        cluster.state.delete_node(f"new-{number - 1}")
+        cluster.state.snapshot()
+
+    return update
+
+
+def _reservations(cluster: Fleet) -> Callable[[], None]:
+    ledger, numbers = Ledger(), count()
+    snapshot = cluster.state.snapshot()
+
+    def reserve() -> None:
+        number = next(numbers)
+        name = cluster.topologies[number % len(cluster.topologies)].node
+        ledger.reserve(f"default/p{number}", name, {0: {"cpu": 1000}}, {"cpu": 1000})
+        View(snapshot, ledger)
+
+    return reserve
+
+
+def _memory(cluster: Fleet) -> int:
+    """Bytes of both buffers' arrays."""
+    snapshot = cluster.state.snapshot()
+    arrays = (getattr(snapshot, field, None) for field in type(snapshot).__slots__)
+    return 2 * sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
+
+
+def text(line: dict[str, Any]) -> str:
+    """A line for people."""
+    head = f"{line['nodes']:>6} nodes x {line['zones']} NUMA nodes  {line['what']:<40}"
+    if "bytes" in line:
+        return f"{head} {line['bytes'] / 2**20:>9.1f} MiB"
+    return f"{head} {duration(line['ns']):>10}  {line['ratio_to_read']:>8.1f} x read"

@@ -1,0 +1,47 @@
+"""The cluster of the engine bench: equal machines, half taken, at random but always the same."""
+
+from dataclasses import dataclass
+from random import Random
+
+from tests.engine.machines import GI, node, pod, topology
+from webhook.engine.state import ClusterState
+from webhook.model.nrt import NodeTopology
+from webhook.model.pod import Pod
+from webhook.model.policy import NUMAPolicy
+
+CPUS = 16
+"""Of each NUMA node, beside 128Gi and one device."""
+GPU = "example.com/gpu"
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The cluster, and what is needed to change it."""
+
+    state: ClusterState
+    topologies: list[NodeTopology]
+
+
+def fleet(nodes: int, zones: int, policy: NUMAPolicy = NUMAPolicy.SINGLE_NUMA_NODE) -> Fleet:
+    """So many nodes with so many NUMA nodes each, of which 0 to all CPUs and devices are free."""
+    random = Random(nodes * 10 + zones)  # noqa: S311 - reproducible, not secret
+    state = ClusterState()
+    topologies = []
+    whole = {"cpu": 1000 * CPUS, "memory": 128 * GI, GPU: 1}
+    allocatable = {name: amount * zones for name, amount in whole.items()} | {"pods": 110, "ephemeral-storage": 2**40}
+    for number in range(nodes):
+        name = f"node-{number}"
+        labels = {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": f"zone-{number % 3}"}
+        state.upsert_node(node(name, allocatable, labels=labels))
+        free = [
+            {"cpu": 1000 * random.randint(0, CPUS), "memory": random.randint(0, 128) * GI, GPU: random.randint(0, 1)}
+            for _ in range(zones)
+        ]
+        topologies.append(topology(name, free, whole, policy=policy))
+        state.upsert_topology(topologies[-1])
+    return Fleet(state, topologies)
+
+
+def asked(cpus: int = 12, policy: str | None = "SingleNUMANode") -> Pod:
+    """A pod for most of one NUMA node."""
+    return pod({"cpu": str(cpus), "memory": "64Gi"}, policy=policy, spec={"nodeSelector": {}})

@@ -1,0 +1,38 @@
+"""The decision as a plain loop over nodes: what the arrays are compared with."""
+
+from webhook.engine.state import ClusterState
+from webhook.model.node import Node
+from webhook.model.nrt import NodeTopology
+from webhook.model.pod import Pod
+from webhook.model.policy import NUMAPolicy
+from webhook.model.resources import PODS
+
+
+def decide_plainly(state: ClusterState, pod: Pod, best: int) -> list[tuple[int, str, int]]:
+    """The best nodes for a SingleNUMANode pod of one container: (-score, node, NUMA id)."""
+    found = []
+    for name, node in state.nodes.items():
+        topology = state.topologies.get(name)
+        if topology is None or not _takes(node, topology, pod):
+            continue
+        for zone in topology.zones:
+            amounts = [(zone.resources[name], amount) for name, amount in pod.requests.items()]
+            if all(resource.available >= amount for resource, amount in amounts):
+                full = sum(
+                    (one.allocatable - one.available + amount) * 1000 // one.allocatable for one, amount in amounts
+                )
+                found.append((-min(90 + full // (100 * len(amounts)), 100), name, zone.id))
+                break
+    return sorted(found)[:best]
+
+
+def _takes(node: Node, topology: NodeTopology, pod: Pod) -> bool:
+    return (
+        node.ready
+        and not node.unschedulable
+        and not node.taints
+        and topology.policy in {NUMAPolicy.NONE, NUMAPolicy.SINGLE_NUMA_NODE}
+        and all(node.labels.get(key) == value for key, value in pod.node_selector.items())
+        and all(node.allocatable.get(name, 0) >= amount for name, amount in pod.requests.items())
+        and node.allocatable.get(PODS, 0) > 0
+    )
