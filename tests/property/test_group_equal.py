@@ -75,8 +75,9 @@ def check(tree: TopologyTree, slots: list[int], pods: EqualPods, plan: EqualPlan
     placed = sum(amounts.values())
     if pods.segments is not None and pods.segments.constraint.required is not None:
         seats = [position for position in sorted(amounts) for _ in range(amounts[position])]
-        if plan.tail is not None:
-            seats.sort(key=lambda position: plan.tail.start <= position < plan.tail.stop)
+        tail = plan.tail
+        if tail is not None:
+            seats.sort(key=lambda position: tail.start <= position < tail.stop)
         for start in range(0, placed, pods.segments.size):
             level = pods.segments.constraint.required
             here = {tree.containing(position, level) for position in seats[start : start + pods.segments.size]}

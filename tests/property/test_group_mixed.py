@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.engine.group.clusters import GPU, LEVELS, RACK, ZONE, Places, group, placed, podset
+from tests.engine.group.clusters import GPU, LEVELS, RACK, ZONE, group, placed, podset
 from tests.engine.machines import node, pod, state, topology
 from webhook.engine.group.result import GroupPlacement
-from webhook.engine.group.spec import Constraint, PodGroup, PodSet, Segments
+from webhook.engine.group.spec import Constraint, PodGroup, Segments
 from webhook.engine.state import ClusterState
 
 Zones = tuple[tuple[int, int], ...]
@@ -44,17 +44,17 @@ bounds = st.sampled_from([Constraint(), Constraint(ZONE), Constraint(RACK), Cons
 
 def cluster(of: Sequence[Machine], *, numa: bool) -> ClusterState:
     """The machines as nodes, with NRTs if their NUMA nodes are to count."""
-    objects = []
+    nodes, topologies = [], []
     for machine in of:
         labels = {
             label: value for label, value in zip(LEVELS, (machine.zone, machine.rack), strict=True) if value is not None
         }
         total = {"cpu": 1000 * sum(cpu for cpu, _ in machine.zones), GPU: sum(gpu for _, gpu in machine.zones)}
-        objects.append(node(machine.name, {**total, "memory": 2**40, "pods": 110}, labels=labels))
+        nodes.append(node(machine.name, {**total, "memory": 2**40, "pods": 110}, labels=labels))
         if numa:
             free = [{"cpu": 1000 * cpu, "memory": 2**39, GPU: gpu} for cpu, gpu in machine.zones]
-            objects.append(topology(machine.name, free))
-    return state(*objects)
+            topologies.append(topology(machine.name, free))
+    return state(*nodes, *topologies)
 
 
 def asking(want: tuple[int, int]) -> dict[str, str]:
@@ -86,16 +86,28 @@ def as_group(of: Sequence[Team], constraint: Constraint) -> PodGroup:
     return group(*subgroups, constraint=constraint)
 
 
+def whole(machine: Machine) -> tuple[int, int]:
+    """Free CPUs and GPUs of the machine."""
+    return sum(cpu for cpu, _ in machine.zones), sum(gpu for _, gpu in machine.zones)
+
+
+def left_of(free: tuple[int, int], want: tuple[int, int]) -> tuple[int, int]:
+    """What one more pod leaves."""
+    left = free[0] - want[0], free[1] - want[1]
+    assert min(left) >= 0, "over-committed"
+    return left
+
+
 def places(of: Sequence[Machine], team: Sequence[Team], constraint: Constraint, *, numa: bool) -> bool:
     """Whether some assignment of every pod to a NUMA node (a node) keeps all constraints."""
     pods = [(at, each, rank) for at, each in enumerate(team) for rank in range(each.count)]
-    bins = [list(machine.zones) if numa else [tuple(map(sum, zip(*machine.zones, strict=True)))] for machine in of]
+    bins = [list(machine.zones) if numa else [whole(machine)] for machine in of]
     return _search(of, bins, pods, constraint, {})
 
 
 def _search(
     of: Sequence[Machine],
-    bins: list[list[tuple[int, ...]]],
+    bins: list[list[tuple[int, int]]],
     pods: Sequence[tuple[int, Team, int]],
     constraint: Constraint,
     bound: dict[tuple[object, ...], object],
@@ -137,8 +149,8 @@ def check(
 ) -> None:
     """Whether an answer is true."""
     by_name = {machine.name: machine for machine in of}
-    left = {(machine.name, z): zone for machine in of for z, zone in enumerate(machine.zones)}
-    whole = {machine.name: tuple(map(sum, zip(*machine.zones, strict=True))) for machine in of}
+    zones = {(machine.name, z): zone for machine in of for z, zone in enumerate(machine.zones)}
+    nodes = {machine.name: whole(machine) for machine in of}
     bound: dict[tuple[object, ...], object] = {}
     pods = list(answer.pods())
     assert len(pods) == sum(team.count for team in asked)
@@ -149,13 +161,11 @@ def check(
         for key, value in _rules(at, team, each.rank, constraint, machine):
             assert value is not None
             assert bound.setdefault(key, value) == value
-        whole[each.node] = tuple(have - need for have, need in zip(whole[each.node], team.want, strict=True))
-        assert min(whole[each.node]) >= 0
+        nodes[each.node] = left_of(nodes[each.node], team.want)
         if numa:
             (zone,) = each.numa_nodes
-            key = each.node, zone
-            left[key] = tuple(have - need for have, need in zip(left[key], team.want, strict=True))
-            assert min(left[key]) >= 0
+            at_zone = each.node, zone
+            zones[at_zone] = left_of(zones[at_zone], team.want)
 
 
 @settings(max_examples=500, deadline=None)

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tests.engine.machines import GI, cpus, node, pod, state, topology
-from webhook.engine.group.place import place_group
+from webhook.engine.group.mixed import Effort
+from webhook.engine.group.place import DEFAULT_EFFORT, place_group
 from webhook.engine.group.result import GroupPlacement
 from webhook.engine.group.spec import ANYWHERE, Constraint, Member, PodGroup, PodSet, Segments, Strategy
 from webhook.engine.state import ClusterState
@@ -14,7 +15,6 @@ from webhook.engine.trees import TopologyTrees
 from webhook.engine.view import View
 from webhook.model.intent import parse_numa_intent
 from webhook.model.node import Node
-from webhook.model.nrt import NodeTopology
 from webhook.model.pod import Pod
 from webhook.model.policy import NUMAPolicy
 from webhook.model.topology import Level, Topology, TopologySource
@@ -57,13 +57,12 @@ def whole_nodes(places: Places, free: Mapping[str, Mapping[str, int]]) -> Cluste
     return state(*(_node(name, places[name], free[name]) for name in places))
 
 
-def numa_nodes(places: Places, free: Mapping[str, Sequence[int]], **settings: NUMAPolicy) -> ClusterState:
-    """A cluster of nodes with so many free CPUs per NUMA node, policy single-numa-node."""
-    objects: list[Node | NodeTopology] = []
-    for name in places:
-        objects.append(_node(name, places[name], {"cpu": 1000 * sum(free[name])}))
-        objects.append(topology(name, cpus(*free[name]), **settings))
-    return state(*objects)
+def numa_nodes(
+    places: Places, free: Mapping[str, Sequence[int]], policy: NUMAPolicy = NUMAPolicy.SINGLE_NUMA_NODE
+) -> ClusterState:
+    """A cluster of nodes with so many free CPUs per NUMA node."""
+    nodes = [_node(name, places[name], {"cpu": 1000 * sum(free[name])}) for name in places]
+    return state(*nodes, *(topology(name, cpus(*free[name]), policy=policy) for name in places))
 
 
 def _node(name: str, place: tuple[str | None, str | None], free: Mapping[str, int]) -> Node:
@@ -103,11 +102,11 @@ def placed(
     cluster: ClusterState,
     asked: PodGroup,
     strategy: Strategy = Strategy.BIN_PACK,
-    topology: Topology = TOPOLOGY,
+    effort: Effort = DEFAULT_EFFORT,
 ) -> GroupPlacement:
     """The placement of a group on a cluster."""
     view = View(cluster.snapshot())
-    return place_group(view, TopologyTrees().tree(topology, view.snapshot), asked, strategy)
+    return place_group(view, TopologyTrees().tree(TOPOLOGY, view.snapshot), asked, strategy, effort)
 
 
 def nodes_of(placement: GroupPlacement) -> dict[str, list[str]]:

@@ -9,15 +9,17 @@
 Steps 2 and 3 are bounded: beyond the bound the answer is "not found", and it says so.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from webhook.engine.arrays import Amounts
+from webhook.engine.arrays import Amounts, Bools
+from webhook.engine.group.count import Count
 from webhook.engine.group.equal import EqualPods, place_equal
 from webhook.engine.group.exact import pinned, place_exactly
 from webhook.engine.group.fronts import Budget, TooMuchWork
+from webhook.engine.group.kind import Kind
 from webhook.engine.group.pieces import Part, Piece
 from webhook.engine.group.seating import Row, row_of
 from webhook.engine.group.spec import ANYWHERE, Constraint, Strategy
@@ -82,6 +84,7 @@ class _Greedy:
         self._strategy = strategy
         self._effort = effort
         self._full = full
+        self._allowed: Bools | None = None
 
     def part(self, part: Part, within: Domain, preferred: int | None) -> Domain | None:
         """Place a part; the domain that holds it, None if that failed."""
@@ -91,11 +94,8 @@ class _Greedy:
             return self._piece(part.pieces[0], part.constraint, within, preferred)
         for level in levels:
             for domain in self._candidates(part, level, within)[: self._effort.domains]:
-                saved = self._stock.save(), len(self.rows)
-                if self._fill(part, domain, preferred):
+                if any(self._fills(part, domain, preferred, few) for few in self._few(part, domain)):
                     return domain
-                self._stock.restore(saved[0])
-                del self.rows[saved[1] :]
         return None
 
     def adopt(self, rows: Sequence[tuple[Piece, Row]]) -> None:
@@ -148,11 +148,6 @@ class _Greedy:
 
     def _candidates(self, part: Part, level: int, within: Domain) -> list[Domain]:
         """Domains of a level with room for each kind by itself, best first."""
-        needed: dict[int, int] = {}
-        kinds = {}
-        for piece in part.all_pieces():
-            kinds[id(piece.kind)] = piece.kind
-            needed[id(piece.kind)] = needed.get(id(piece.kind), 0) + self._wanted(piece)
         possible = np.zeros(self._tree.size(level), dtype=np.bool_)
         possible[self._tree.under(within, level)] = True
         possible &= self._tree.real(level)
@@ -162,14 +157,62 @@ class _Greedy:
             possible[: inside.start] = False
             possible[inside.stop :] = False
         room = np.zeros(len(possible), dtype=np.int64)
-        for key, kind in kinds.items():
-            here = self._tree.sums(level, self._stock.slots(kind)[0])
-            possible &= here >= needed[key]
+        for kind, need in self._needs(part):
+            here = self._tree.sums(level, self._slots(kind)[0])
+            possible &= here >= need
             room += here
         keys = [room if self._strategy is Strategy.BIN_PACK else -room]
         if part.running is not None:
             keys.append(-self._tree.sums(level, part.running))
         return [Domain(level, number) for number in np.lexsort(keys).tolist() if possible[number]]
+
+    def _few(self, part: Part, domain: Domain) -> Iterator[Bools | None]:
+        """Nodes to try, in fewer domains of the preferred level first: bool [position]; None = all there are."""
+        preferred = part.constraint.preferred
+        if preferred is not None and preferred > domain.level and self._allowed is None:
+            under = self._tree.under(domain, preferred)
+            needs = self._needs(part)
+            rooms = [self._tree.sums(preferred, self._slots(kind)[0])[under] for kind, _ in needs]
+            # A domain is worth the share of each kind that it holds; where members run is worth more than any other.
+            worth = np.zeros(under.stop - under.start)
+            for room, (_, need) in zip(rooms, needs, strict=True):
+                worth += np.minimum(room / max(need, 1), 1.0)
+            if part.running is not None:
+                worth[self._tree.sums(preferred, part.running)[under] > 0] += len(needs)
+            order = np.argsort(-worth, kind="stable")
+            reached = [room[order].cumsum() >= need for room, (_, need) in zip(rooms, needs, strict=True)]
+            enough = np.flatnonzero(np.logical_and.reduce(reached))
+            for last in enough[: self._effort.domains].tolist():
+                allowed = np.zeros(self._tree.n, dtype=np.bool_)
+                for number in order[: last + 1].tolist():
+                    allowed[self._tree.span(Domain(preferred, under.start + number))] = True
+                yield allowed
+        yield None
+
+    def _fills(self, part: Part, domain: Domain, preferred: int | None, few: Bools | None) -> bool:
+        """Place a part in a domain, on a choice of nodes; if that fails all is as it was."""
+        saved, rows, allowed = self._stock.save(), len(self.rows), self._allowed
+        if few is not None:
+            self._allowed = few
+        filled = self._fill(part, domain, preferred)
+        self._allowed = allowed
+        if not filled:
+            self._stock.restore(saved)
+            del self.rows[rows:]
+        return filled
+
+    def _needs(self, part: Part) -> list[tuple[Kind, int]]:
+        """The kinds of a part and how many pods of each."""
+        needs: dict[int, tuple[Kind, int]] = {}
+        for piece in part.all_pieces():
+            _, before = needs.get(id(piece.kind), (piece.kind, 0))
+            needs[id(piece.kind)] = piece.kind, before + self._wanted(piece)
+        return list(needs.values())
+
+    def _slots(self, kind: Kind) -> tuple[Amounts, Count]:
+        """As of the stock, on the nodes allowed."""
+        slots, counted = self._stock.slots(kind)
+        return (slots if self._allowed is None else slots * self._allowed), counted
 
     def _fill(self, part: Part, domain: Domain, preferred: int | None) -> bool:
         for below in sorted(part.parts, key=lambda below: -below.constraint.bound):
@@ -182,7 +225,7 @@ class _Greedy:
         count = self._wanted(piece)
         if not count:
             return within
-        slots, counted = self._stock.slots(piece.kind)
+        slots, counted = self._slots(piece.kind)
         bound = max(constraint.bound, within.level)
         pods = EqualPods(
             count=count,

@@ -38,7 +38,7 @@ class Constraint:
 
     def levels(self) -> range:
         """The levels to look for one domain at, in order: preferred first, then coarser up to the bound."""
-        finest = self.bound if self.preferred is None else self.preferred
+        finest = self.bound if self.preferred is None else max(self.preferred, self.bound)
         return range(finest, self.bound - 1, -1)
 
 
