@@ -1,8 +1,9 @@
 """`serve`, put together: settings, API client, informers, the cluster's view, decisions, certificate, the two ports.
 
 Life cycle:
-1. The observation port opens, so that probes see a live process; informers start, and the certificate is got.
-2. With the certificate the review port opens; reviews are answered once every informer has synced.
+1. The observation port opens, so that probes see a live process; informers start, and the certificate is got, and the
+   name by which the API server knows us: what we write is not taken for a forgery.
+2. With both the review port opens; reviews are answered once every informer has synced.
 3. Ready, it takes part in the election of a leader (see `leadership`).
 4. On SIGTERM: drain (see `server.drain`) while leadership is handed over, then everything is cancelled.
 
@@ -12,7 +13,8 @@ with 1, so that it is started again instead of deciding on a view that has stopp
 
 import asyncio
 import gc
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from functools import partial
 from typing import Any, NoReturn, TypeVar
 
 import structlog
@@ -23,15 +25,22 @@ from webhook.certificate import ServingCertificate, source_of
 from webhook.cluster.ca_bundle import CABundleKeeper
 from webhook.cluster.client import Client
 from webhook.cluster.errors import ConnectionSettingsError
+from webhook.cluster.identity import own_user
 from webhook.cluster.secret import SharedSecret
 from webhook.codec import CODEC
+from webhook.engine.uncounted import CountingTimes
+from webhook.guarding import answer_lifetime, duty_of, for_a_review, pod_by_get
 from webhook.leadership import Leadership
+from webhook.placement.grants import GrantSweep
 from webhook.reviewers import reviewers_of
+from webhook.rules import rules_of
 from webhook.server.app import observation_app, review_app
+from webhook.server.bindings import BindingGuard
 from webhook.server.drain import drain, finish_seconds
 from webhook.server.health import Check, Health
 from webhook.server.listener import Listener
 from webhook.server.metrics import Metrics, Sample
+from webhook.server.reviews import Reviewer
 from webhook.server.stop import stop_event
 from webhook.settings import Settings
 from webhook.version import VERSION
@@ -89,13 +98,16 @@ class Service:
 
     def __init__(self, settings: Settings, client: Client, leadership_client: Client) -> None:
         self._settings = settings
-        self._world = ClusterWorld()
+        self._client = client
+        self._user: str | None = None
+        self._world = ClusterWorld(CountingTimes(settings.nrt_settle_seconds, settings.nrt_age_seconds))
         self._watched = watch_all(client, self._world, settings.list_page_size)
         self._bundles = _bundle_keeper(settings, client)
         secret = SharedSecret(client, settings.namespace, settings.tls_secret_name)
         publish = self._bundles.publish if self._bundles is not None else _nobody
         self._certificate = ServingCertificate(source_of(settings, secret), publish)
-        self._leadership = Leadership(settings, leadership_client, lambda: self._health.ready, duties=())
+        self._grants = GrantSweep(self._world, pod_by_get(client))
+        self._leadership = Leadership(settings, leadership_client, lambda: self._health.ready, duties=(self._grants,))
         self._health = Health(self._checks, self._synced)
         self._metrics = Metrics(self._sample)
         self._view_is_current = False
@@ -107,19 +119,22 @@ class Service:
         if self._bundles is not None:
             yield self._bundles.run()
         yield self._leadership.run()
+        yield self._grants.run()
         yield self._keep_view_current()
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Open the ports, serve until `stop`, drain."""
         settings = self._settings
         observation = Listener(observation_app(self._health, self._metrics), finish_seconds=1.0)
-        review_routes = review_app(reviewers_of(settings, self._world.view), self._health, self._metrics)
-        reviews = Listener(review_routes, finish_seconds(settings.drain_seconds))
+        reviews: Listener | None = None
         try:
             await observation.open(settings.bind_address, settings.metrics_port)
             log.info("serve.observation", address=settings.bind_address, port=observation.port)
+            self._user = await _unless(stop, own_user(self._client))
             context = await _unless(stop, self._certificate.context())
-            if context is not None:
+            if self._user is not None and context is not None:
+                routes = review_app(self._reviewers(self._user), self._health, self._metrics)
+                reviews = Listener(routes, finish_seconds(settings.drain_seconds))
                 await reviews.open(settings.bind_address, settings.port, context.listening)
                 log.info("serve.reviews", address=settings.bind_address, port=reviews.port)
                 await stop.wait()
@@ -127,8 +142,18 @@ class Service:
                     ending.create_task(self._leadership.hand_over(settings.drain_seconds))
                     ending.create_task(drain(self._health, reviews, settings.drain_seconds))
         finally:
-            await reviews.close()
+            if reviews is not None:
+                await reviews.close()
             await observation.close()
+
+    def _reviewers(self, user: str) -> Mapping[str, Reviewer]:
+        """The decisions, by the rules for a service that the API server knows as `user`."""
+        settings = self._settings
+        rules = rules_of(settings, user)
+        fetch = for_a_review(pod_by_get(self._client))
+        duty = partial(duty_of, self._leadership)
+        guard = BindingGuard(self._world, fetch, duty, rules, answer_lifetime(settings))
+        return reviewers_of(rules, self._world.view, guard.review)
 
     async def _keep_view_current(self) -> NoReturn:
         """Take changes into the engine's arrays between reviews, so that no review pays for those of an hour.
@@ -157,6 +182,7 @@ class Service:
         end = self._certificate.end
         ends = f"ends {end.isoformat()}" if end else ""
         yield Check("certificate", self._certificate.valid, "; ".join(filter(None, (ends, self._certificate.error))))
+        yield Check("identity", self._user is not None, self._user or "")
         if self._bundles is not None:
             found = ", ".join(self._bundles.configurations) or "no configuration found"
             detail = "; ".join(filter(None, (found, self._bundles.error)))

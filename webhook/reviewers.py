@@ -1,20 +1,19 @@
-"""The webhooks' paths and the pure decisions behind them, by the settings' rules."""
+"""The webhooks' paths and the decisions behind them."""
 
 from collections.abc import Callable, Mapping
 
 from webhook.admission.mutate import steered
+from webhook.admission.node_label import validate_node
+from webhook.admission.rules import Rules
 from webhook.admission.steer import Steering
 from webhook.admission.validate import validate
 from webhook.admission.world import World
 from webhook.model.review import AdmissionRequest, AdmissionResponse, Denied
-from webhook.rules import rules_of
 from webhook.server.reviews import Answer, Reviewer
-from webhook.settings import Settings
 
 
-def reviewers_of(settings: Settings, world: Callable[[], World]) -> Mapping[str, Reviewer]:
-    """Path -> decision; `world` gives the cluster as it is when a review comes."""
-    rules = rules_of(settings)
+def reviewers_of(rules: Rules, world: Callable[[], World], guard: Reviewer) -> Mapping[str, Reviewer]:
+    """Path -> decision; `world` gives the cluster as it is when a review comes, `guard` judges Bindings."""
 
     def mutate_pods(request: AdmissionRequest) -> Answer:
         response, steering = steered(request, world(), rules)
@@ -23,7 +22,15 @@ def reviewers_of(settings: Settings, world: Callable[[], World]) -> Mapping[str,
     def validate_pods(request: AdmissionRequest) -> Answer:
         return _of_response(validate(request, rules))
 
-    return {"/mutate/pods": mutate_pods, "/validate/pods": validate_pods}
+    def validate_nodes(request: AdmissionRequest) -> Answer:
+        return _of_response(validate_node(request))
+
+    return {
+        "/mutate/pods": mutate_pods,
+        "/mutate/bindings": guard,
+        "/validate/pods": validate_pods,
+        "/validate/nodes": validate_nodes,
+    }
 
 
 def _of_steering(response: AdmissionResponse, steering: Steering) -> Answer:

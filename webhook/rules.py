@@ -5,11 +5,12 @@ from webhook.engine.options import Options
 from webhook.settings import Settings
 
 
-def rules_of(settings: Settings) -> Rules:
-    """The rules that the settings ask for."""
+def rules_of(settings: Settings, own_user: str | None = None) -> Rules:
+    """The rules that the settings ask for; `own_user` is who the API server takes us for, where that matters."""
     return Rules(
         no_compatible_node=settings.no_compatible_node,
         max_affinity_values=settings.max_affinity_values,
         preferred_nodes=settings.preferred_nodes,
+        trusted_users=frozenset(settings.trusted_users) | ({own_user} if own_user else set()),
         engine=Options(settings.fidelity, settings.score_strategy, settings.resource_weights),
     )

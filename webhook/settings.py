@@ -107,6 +107,17 @@ class Settings(BaseSettings):
     preferred_nodes: Annotated[int, Field(ge=0, le=100)] = 10
     """Number of best nodes that are written as preferred, with a weight each."""
 
+    trusted_users: Names = ()
+    """Users who, like the service itself, may set and change what it writes into pods: its annotations and labels,
+    `scheduling.koordinator.sh/resource-status`, and the removal of its gate. Koordinator's scheduler, where it runs as
+    well, is one: `system:serviceaccount:koordinator-system:koord-scheduler`."""
+    nrt_settle_seconds: Annotated[float, Field(ge=0, le=3600)] = 10.0
+    """A NodeResourceTopology without a fingerprint of its pods that was written so long after a pod was bound has
+    counted it."""
+    nrt_age_seconds: Annotated[float, Field(ge=0, le=86_400)] = 120.0
+    """One that was written sooner after it has counted the pod when the pod has been bound for so long: two periods of
+    the exporter."""
+
     lease_name: str = "topology-webhook"
     """Lease by which replicas agree on one that leads."""
     lease_duration_seconds: Annotated[int, Field(ge=1, le=3600)] = 15

@@ -157,6 +157,11 @@ class ClusterWorld:
         """Keep what was given to a pod."""
         self._keeper.grant(grant)
 
+    @property
+    def open_grants(self) -> int:
+        """How many grants no object shows yet."""
+        return self._keeper.open_grants
+
     def overdue_grants(self, now: float) -> tuple[Grant, ...]:
         """The grants that no object has come to show by the time they had, on the clock of `time.monotonic`."""
         return self._keeper.overdue(now)

@@ -44,14 +44,19 @@ class Rendered:
         }
 
     @property
+    def calls(self) -> dict[str, Raw]:
+        """Every webhook by the beginning of its name: mutate.pods, guard.bindings, validate.pods, validate.nodes."""
+        kinds = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+        webhooks = [dict(webhook) for kind in kinds for webhook in self[kind]["webhooks"]]
+        return {webhook["name"].removesuffix(".topology-webhook.dev"): webhook for webhook in webhooks}
+
+    @property
     def mutating(self) -> Raw:
-        (webhook,) = self["MutatingWebhookConfiguration"]["webhooks"]
-        return dict(webhook)
+        return self.calls["mutate.pods"]
 
     @property
     def validating(self) -> Raw:
-        (webhook,) = self["ValidatingWebhookConfiguration"]["webhooks"]
-        return dict(webhook)
+        return self.calls["validate.pods"]
 
 
 class Helm:

@@ -9,10 +9,13 @@ import yaml
 from typer.testing import CliRunner
 
 from tests.chart.helm import CHART, Helm, Rendered
+from webhook.admission.rules import Rules
 from webhook.admission.world import World
 from webhook.cli.app import app
 from webhook.cluster.role_label import LEADER, ROLE_LABEL
+from webhook.model.review import AdmissionRequest
 from webhook.reviewers import reviewers_of
+from webhook.server.reviews import Answer
 from webhook.settings import PREFIX, Settings
 from webhook.version import VERSION
 
@@ -44,6 +47,23 @@ def test_validation_is_asked_for_created_and_updated_pods(rendered: Rendered) ->
     assert (rule["resources"], rule["operations"]) == (["pods"], ["CREATE", "UPDATE"])
 
 
+def test_every_way_to_bind_a_pod_is_guarded_by_the_leader(helm: Helm) -> None:
+    rendered = helm.template({"webhook": {"bindFailurePolicy": "Fail", "objectSelector": {"matchLabels": {"a": "b"}}}})
+    call = rendered.calls["guard.bindings"]
+    (rule,) = call["rules"]
+    assert (rule["resources"], rule["operations"]) == (["pods/binding", "bindings"], ["CREATE"])
+    assert call["clientConfig"]["service"]["name"] == "tw-topology-webhook-bind"
+    assert (call["failurePolicy"], rendered.mutating["failurePolicy"]) == ("Fail", "Ignore")
+    assert not {"objectSelector", "matchConditions"} & call.keys()
+
+
+def test_nodes_are_asked_about_for_their_label_only_and_never_held_up(helm: Helm) -> None:
+    call = helm.template({"webhook": {"failurePolicy": "Fail"}}).calls["validate.nodes"]
+    assert (call["rules"][0]["resources"], call["rules"][0]["scope"]) == (["nodes"], "Cluster")
+    assert call["failurePolicy"] == "Ignore"
+    assert "node.koordinator.sh/numa-topology-policy" in call["matchConditions"][0]["expression"]
+
+
 @pytest.mark.parametrize("webhook", ["mutating", "validating"])
 def test_a_call_has_no_side_effects_is_short_and_fails_open(rendered: Rendered, webhook: str) -> None:
     call = getattr(rendered, webhook)
@@ -57,7 +77,7 @@ def test_a_call_has_no_side_effects_is_short_and_fails_open(rendered: Rendered, 
 
 def test_ca_bundle_is_left_to_whoever_writes_it(helm: Helm, rendered: Rendered) -> None:
     for each in (rendered, helm.template({"tls": {"mode": "cert-manager"}})):
-        for call in (each.mutating, each.validating):
+        for call in each.calls.values():
             assert call["clientConfig"].keys() == {"service"}
 
 
@@ -133,7 +153,10 @@ def test_further_conditions_are_added_to_the_charts_own(helm: Helm) -> None:
         }
         assert call["objectSelector"] == {"matchLabels": {"numa": "yes"}}
         assert call["matchConditions"][-1] == condition
-        assert len(call["matchConditions"]) == 4
+        assert [condition["name"] for condition in call["matchConditions"][1:3]] == [
+            "not-a-mirror-pod",
+            "not-of-a-daemonset",
+        ]
         assert call["failurePolicy"] == "Fail"
 
 
@@ -173,8 +196,11 @@ def test_the_program_answers_at_every_path_that_is_called(rendered: Rendered) ->
     def no_world() -> World:
         raise AssertionError  # nothing is reviewed here
 
-    calls = (rendered.mutating, rendered.validating)
-    assert {call["clientConfig"]["service"]["path"] for call in calls} == set(reviewers_of(Settings(), no_world))
+    def no_guard(request: AdmissionRequest) -> Answer:
+        raise AssertionError(request)
+
+    paths = [call["clientConfig"]["service"]["path"] for call in rendered.calls.values()]
+    assert sorted(paths) == sorted(reviewers_of(Rules(), no_world, no_guard))
 
 
 def test_the_default_values_are_the_programs_defaults_under_the_releases_names(
@@ -199,6 +225,9 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
         "resourceWeights": {"cpu": 2, "nvidia.com/gpu": 5},
         "maxAffinityValues": 1000,
         "preferredNodes": 0,
+        "trustedUsers": ["koord-scheduler", "system:serviceaccount:a:b"],
+        "nrtSettleSeconds": 0.5,
+        "nrtAgeSeconds": 3600,
         "leaseDurationSeconds": 30,
         "renewDeadlineSeconds": 20,
         "retryPeriodSeconds": 2.5,
@@ -220,6 +249,8 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
     assert (settings.max_affinity_values, settings.preferred_nodes, settings.list_page_size) == (1000, 0, 10000)
     assert (settings.drain_seconds, settings.log_level, settings.log_format) == (7, "debug", "console")
     assert (settings.port, settings.metrics_port) == (9443, 9080)
+    assert settings.trusted_users == ("koord-scheduler", "system:serviceaccount:a:b")
+    assert (settings.nrt_settle_seconds, settings.nrt_age_seconds) == (0.5, 3600)
     assert (settings.lease_duration_seconds, settings.renew_deadline_seconds) == (30, 20)
     assert (settings.retry_period_seconds, settings.grant_horizon_seconds) == (2.5, 0)
 

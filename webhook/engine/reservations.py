@@ -115,6 +115,11 @@ class ReservationKeeper:
         if (grant := self._forget_grant(key)) is not None:
             self._release(key, grant.node)
 
+    @property
+    def open_grants(self) -> int:
+        """How many grants no object shows yet."""
+        return len(self._grants)
+
     def overdue(self, now: float) -> tuple[Grant, ...]:
         """The grants whose time is up at `now`, on the clock of their `expires`: their pods are to be looked at."""
         return tuple(grant for grant in self._grants.values() if grant.expires <= now)

@@ -18,6 +18,9 @@ One that stands in extraEnv as well is left to extraEnv: the API server takes no
   "RESOURCE_WEIGHTS" (join "," $weights)
   "MAX_AFFINITY_VALUES" .Values.settings.maxAffinityValues
   "PREFERRED_NODES" .Values.settings.preferredNodes
+  "TRUSTED_USERS" (join "," .Values.settings.trustedUsers)
+  "NRT_SETTLE_SECONDS" .Values.settings.nrtSettleSeconds
+  "NRT_AGE_SECONDS" .Values.settings.nrtAgeSeconds
   "LEASE_NAME" (include "topology-webhook.fullname" .)
   "LEASE_DURATION_SECONDS" .Values.settings.leaseDurationSeconds
   "RENEW_DEADLINE_SECONDS" .Values.settings.renewDeadlineSeconds

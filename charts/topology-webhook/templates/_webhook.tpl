@@ -26,35 +26,52 @@ service:
 {{- end }}
 {{- end }}
 
+{{/* Takes {root, failurePolicy}. */}}
 {{- define "topology-webhook.callPolicy" -}}
 admissionReviewVersions: [v1]
 sideEffects: None
 matchPolicy: Equivalent
-failurePolicy: {{ .Values.webhook.failurePolicy }}
-timeoutSeconds: {{ .Values.webhook.timeoutSeconds }}
+failurePolicy: {{ .failurePolicy }}
+timeoutSeconds: {{ .root.Values.webhook.timeoutSeconds }}
 {{- end }}
 
-{{- define "topology-webhook.selectors" -}}
+{{- define "topology-webhook.podPolicy" -}}
+{{- include "topology-webhook.callPolicy" (dict "root" . "failurePolicy" .Values.webhook.failurePolicy) }}
+{{- end }}
+
+{{- define "topology-webhook.namespaceSelector" -}}
 {{- $excluded := prepend .Values.webhook.excludedNamespaces .Release.Namespace | uniq }}
 {{- $selector := deepCopy .Values.webhook.namespaceSelector }}
 {{- $own := dict "key" "kubernetes.io/metadata.name" "operator" "NotIn" "values" $excluded }}
 {{- $_ := set $selector "matchExpressions" (prepend (default list $selector.matchExpressions) $own) -}}
 namespaceSelector: {{- toYaml $selector | nindent 2 }}
+{{- end }}
+
+{{- define "topology-webhook.podSelectors" -}}
+{{- include "topology-webhook.namespaceSelector" . }}
 {{- with .Values.webhook.objectSelector }}
 objectSelector: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 
-{{/* Pods whose place others decide: the kubelet (static pods, seen as mirrors) and the DaemonSet controller. */}}
-{{- define "topology-webhook.matchConditions" -}}
-- name: not-a-mirror-pod
-  expression: >-
-    !has(object.metadata.annotations) || !('kubernetes.io/config.mirror' in object.metadata.annotations)
-- name: not-of-a-daemonset
-  expression: >-
-    !has(object.metadata.ownerReferences) ||
-    !object.metadata.ownerReferences.exists(owner, owner.kind == 'DaemonSet' && has(owner.controller) && owner.controller)
+{{/* CEL. Pods whose place others decide: the kubelet (static pods, seen as mirrors) and the DaemonSet controller. */}}
+{{- define "topology-webhook.notAMirrorPod" -}}
+(!has(object.metadata.annotations) || !('kubernetes.io/config.mirror' in object.metadata.annotations))
+{{- end }}
+{{- define "topology-webhook.notOfADaemonSet" -}}
+(!has(object.metadata.ownerReferences) ||
+!object.metadata.ownerReferences.exists(owner, owner.kind == 'DaemonSet' && has(owner.controller) && owner.controller))
+{{- end }}
+
+{{/* CEL. Whether the pod carries, or carried, what only the service writes: anybody can call a pod a DaemonSet's or a mirror. */}}
+{{- define "topology-webhook.carriesOutputs" -}}
+[object, oldObject].exists(pod, pod != null &&
+[pod.?metadata.annotations.orValue({}), pod.?metadata.labels.orValue({})].exists(keys, keys.exists(key,
+key.startsWith('topology-webhook.dev/') || key == 'scheduling.koordinator.sh/resource-status')))
+{{- end }}
+
+{{- define "topology-webhook.ownConditions" -}}
 {{- with .Values.webhook.matchConditions }}
-{{ toYaml . }}
+{{- toYaml . }}
 {{- end }}
 {{- end }}
