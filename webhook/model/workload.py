@@ -5,13 +5,10 @@ family of kinds (webhook.model.workload_*).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any
 
 from webhook.model.workload_topology import NO_REQUEST, SegmentRequest, TopologyRequest
-
-NO_ANNOTATIONS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,5 +62,5 @@ class Workload:
     uid: str
     gangs: tuple[Gang, ...]
     """Groups that start independently of each other: each replica of a LeaderWorkerSet is one."""
-    annotations: Mapping[str, str] = field(default=NO_ANNOTATIONS)
+    annotations: Mapping[str, str]
     """Of the object itself; those of a pod template go before them."""
