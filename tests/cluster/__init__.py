@@ -7,7 +7,8 @@ How the parts lean on each other, lowest first:
     run_folder, ports, pki, kubeconfig, api  what a run, a server and a client need
     control_plane                            etcd, API server, scheduler and controllers as one context manager
     nodes                                    machines as objects: Node and NodeResourceTopology
-    relay, webhook_process                   the chart's Deployment as local processes
+    relay, services                          what kube-proxy and kubelets do for local processes
+    webhook_process                          the chart's Deployment as local processes
     up, __main__                             the same in the foreground: python -m tests.cluster up
     fixtures                                 the same as pytest fixtures, a plugin that tests/conftest.py loads
 """

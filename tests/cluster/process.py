@@ -6,13 +6,13 @@ supervisor that stands between the two ends it (see supervise.py).
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import signal
     from collections.abc import Mapping, Sequence
 
 SUPERVISOR = Path(__file__).with_name("supervise.py")
@@ -58,6 +58,14 @@ class Process:
     def exit_code(self) -> int | None:
         """The program's exit code, 128 + n when signal n ended it, None while it runs."""
         return self._supervisor.poll()
+
+    def pause(self) -> None:
+        """Stop the program where it is, as SIGSTOP does."""
+        self._supervisor.send_signal(signal.SIGUSR1)
+
+    def resume(self) -> None:
+        """Let a paused program go on."""
+        self._supervisor.send_signal(signal.SIGUSR2)
 
     def send_signal(self, number: signal.Signals) -> None:
         """Pass SIGTERM, SIGINT or SIGHUP to the program."""

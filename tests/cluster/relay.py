@@ -1,8 +1,8 @@
-"""A loopback TCP relay in front of several replicas: what a Service does in a cluster.
+"""A loopback TCP relay in front of several servers: what kube-proxy does for one Service.
 
-1. Every `POLL_SECONDS` each backend's /readyz is asked; a backend is in turn while it answers 200.
-2. A new connection goes to the next backend in turn and stays there until one side closes it, as with kube-proxy.
-3. No backend ready, or none that accepts: the connection is closed.
+1. A new connection goes to the next endpoint in turn and stays there until one side closes it, even when that endpoint
+   is none any more, as with kube-proxy.
+2. No endpoint, or none that accepts: the connection is closed.
 
 TLS passes through untouched. Runs in a thread of its own, so that it serves whatever its owner waits for.
 """
@@ -13,28 +13,20 @@ import asyncio
 import contextlib
 import itertools
 import threading
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-POLL_SECONDS = 0.2
 CHUNK_BYTES = 65536
 
 
-class Backend(NamedTuple):
-    """Loopback ports of one replica."""
-
-    port: int
-    health_port: int
-
-
 @contextlib.contextmanager
-def relay(backends: Callable[[], Sequence[Backend]]) -> Iterator[int]:
-    """Relay connections to whichever of `backends()` are ready; the port it listens on. The list may change."""
+def relay(endpoints: Callable[[], Sequence[int]]) -> Iterator[int]:
+    """Relay connections to the ports that are `endpoints()` when they come; the port it listens on."""
     loop = asyncio.new_event_loop()
     started: asyncio.Future[int] = loop.create_future()
-    thread = threading.Thread(target=loop.run_until_complete, args=(_serve(backends, started),), name="relay")
+    thread = threading.Thread(target=loop.run_until_complete, args=(_serve(endpoints, started),), name="relay")
     thread.start()
     try:
         yield asyncio.run_coroutine_threadsafe(_result(started), loop).result(10)
@@ -53,36 +45,28 @@ def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
         task.cancel()
 
 
-async def _serve(backends: Callable[[], Sequence[Backend]], started: asyncio.Future[int]) -> None:
-    ready: list[Backend] = []
+async def _serve(endpoints: Callable[[], Sequence[int]], started: asyncio.Future[int]) -> None:
     turn = itertools.count()
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, asyncio.CancelledError):
-            await _connect(reader, writer, ready, next(turn))
+            await _connect(reader, writer, endpoints(), next(turn))
         writer.close()
 
     server = await asyncio.start_server(accept, "127.0.0.1", 0)
     started.set_result(server.sockets[0].getsockname()[1])
     with contextlib.suppress(asyncio.CancelledError):
-        while True:
-            wanted = list(backends())
-            answers = await asyncio.gather(*(_is_ready(backend) for backend in wanted))
-            ready[:] = itertools.compress(wanted, answers)
-            await asyncio.sleep(POLL_SECONDS)
+        await asyncio.Event().wait()
     server.close()
     others = asyncio.all_tasks() - {asyncio.current_task()}
     await asyncio.gather(*others, return_exceptions=True)
 
 
-async def _connect(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, ready: Sequence[Backend], turn: int
-) -> None:
-    """Carry one connection. A backend that went away since it was last asked is passed over."""
-    for offset in range(len(ready)):
-        backend = ready[(turn + offset) % len(ready)]
+async def _connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, ports: Sequence[int], turn: int) -> None:
+    """Carry one connection. An endpoint that went away since it was last looked at is passed over."""
+    for offset in range(len(ports)):
         try:
-            below_reader, below_writer = await asyncio.open_connection("127.0.0.1", backend.port)
+            below_reader, below_writer = await asyncio.open_connection("127.0.0.1", ports[(turn + offset) % len(ports)])
         except OSError:
             continue
         try:
@@ -99,17 +83,3 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         await writer.drain()
     if writer.can_write_eof():
         writer.write_eof()
-
-
-async def _is_ready(backend: Backend) -> bool:
-    try:
-        async with asyncio.timeout(1):
-            reader, writer = await asyncio.open_connection("127.0.0.1", backend.health_port)
-            try:
-                writer.write(b"GET /readyz HTTP/1.0\r\n\r\n")
-                status = await reader.readline()
-            finally:
-                writer.close()
-    except (OSError, TimeoutError):
-        return False
-    return b" 200 " in status

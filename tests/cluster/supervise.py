@@ -6,7 +6,8 @@ Usage: supervise.py GRACE_SECONDS PROGRAM [ARGUMENT...]
 2. At end of file the program gets SIGTERM and, GRACE_SECONDS later, SIGKILL. Zero seconds: SIGKILL at once.
 3. Should we be killed ourselves, the kernel kills the program (PR_SET_PDEATHSIG; it follows the *thread* that forked,
    hence the fork is made by the main thread, which lives as long as we do).
-4. SIGTERM, SIGINT and SIGHUP sent to us go on to the program. Its exit code becomes ours.
+4. SIGTERM, SIGINT and SIGHUP sent to us go on to the program; SIGUSR1 stops it (SIGSTOP), SIGUSR2 lets it go on
+   (SIGCONT). Its exit code becomes ours.
 """
 
 import ctypes
@@ -17,6 +18,11 @@ import sys
 import threading
 import time
 
+FORWARDED: dict[int, signal.Signals] = {
+    **{number: number for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)},
+    signal.SIGUSR1: signal.SIGSTOP,
+    signal.SIGUSR2: signal.SIGCONT,
+}
 PR_SET_PDEATHSIG = 1  # include/uapi/linux/prctl.h
 
 
@@ -28,8 +34,8 @@ def main() -> None:
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
     program = subprocess.Popen(argv, stdin=subprocess.DEVNULL, preexec_fn=die_with_us)  # noqa: PLW1509 - no thread yet
-    for forwarded in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(forwarded, lambda number, _frame: program.send_signal(number))
+    for number in FORWARDED:
+        signal.signal(number, lambda sent, _frame: program.send_signal(FORWARDED[sent]))
     threading.Thread(target=exit_with, args=(program,), daemon=True).start()
 
     while os.read(sys.stdin.fileno(), 1):

@@ -46,7 +46,7 @@ def alive(pid: int) -> bool:
 
 def pid_in(log: Path) -> int:
     """The process id that the program wrote as its first line."""
-    assert eventually(lambda: log.exists() and log.read_bytes().endswith(b"\n"))
+    assert eventually(lambda: log.exists() and b"\n" in log.read_bytes())
     return int(log.read_text().split()[0])
 
 
@@ -91,6 +91,23 @@ def test_a_signal_reaches_the_program(tmp_path: Path) -> None:
     process.send_signal(signal.SIGHUP)
     assert process.wait(10) == 7
     process.stop()
+
+
+def test_a_paused_program_does_nothing_until_it_goes_on(tmp_path: Path) -> None:
+    script = "echo $$; while :; do echo tick; sleep 0.02; done"
+    process = Process("program", ["sh", "-c", script], tmp_path / "log")
+    pid_in(process.log)
+
+    def state() -> str:
+        return Path(f"/proc/{pid_in(process.log)}/stat").read_text().rsplit(")", 1)[1].split()[0]
+
+    process.pause()
+    assert eventually(lambda: state() == "T")
+    process.resume()
+    assert eventually(lambda: state() != "T")
+    process.pause()
+    process.stop()
+    assert process.exit_code == 128 + signal.SIGKILL
 
 
 def test_a_program_that_ended_is_reported_with_the_end_of_its_log(tmp_path: Path) -> None:

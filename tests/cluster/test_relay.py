@@ -1,41 +1,34 @@
-"""The relay gives connections to ready replicas in turn, and to no other."""
+"""The relay gives connections to the endpoints of the moment in turn, and to no other."""
 
 from __future__ import annotations
 
 import contextlib
 import socket
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cluster.relay import Backend, relay
+from tests.cluster.relay import relay
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
 class Replica(ThreadingHTTPServer):
-    """An HTTP server on one port that answers its name, or on /readyz whether it is ready."""
+    """An HTTP server that answers its name."""
 
     def __init__(self, name: str) -> None:
         super().__init__(("127.0.0.1", 0), Answer)
         self.name = name
-        self.ready = True
-
-    @property
-    def backend(self) -> Backend:
-        return Backend(self.server_port, self.server_port)
 
 
 class Answer(BaseHTTPRequestHandler):
     server: Replica
 
     def do_GET(self) -> None:
-        ready = self.path != "/readyz" or self.server.ready
-        self.send_response(200 if ready else 503)
+        self.send_response(200)
         self.end_headers()
         self.wfile.write(self.server.name.encode())
 
@@ -64,35 +57,30 @@ def ask(port: int) -> str:
     return answer.rpartition(b"\r\n\r\n")[2].decode()
 
 
-def ask_until(port: int, wanted: set[str]) -> set[str]:
-    """The names of four answers in a row, asked again until they are as wanted or ten seconds have passed."""
-    deadline = time.monotonic() + 10
-    while (names := {ask(port) for _ in range(4)}) != wanted and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return names
+def ports(replicas: list[Replica]) -> list[int]:
+    return [replica.server_port for replica in replicas]
 
 
-def test_connections_go_to_the_ready_replicas_in_turn(replicas: list[Replica]) -> None:
-    with relay(lambda: [replica.backend for replica in replicas]) as port:
-        assert ask_until(port, {"a", "b"}) == {"a", "b"}
+def test_connections_go_to_the_endpoints_in_turn(replicas: list[Replica]) -> None:
+    with relay(lambda: ports(replicas)) as port:
+        assert sorted(ask(port) for _ in range(4)) == ["a", "a", "b", "b"]
 
 
-def test_a_replica_that_is_not_ready_gets_none_until_it_is(replicas: list[Replica]) -> None:
-    replicas[0].ready = False
-    with relay(lambda: [replica.backend for replica in replicas]) as port:
-        assert ask_until(port, {"b"}) == {"b"}
-        replicas[0].ready = True
-        assert ask_until(port, {"a", "b"}) == {"a", "b"}
+def test_a_connection_goes_to_an_endpoint_of_its_moment(replicas: list[Replica]) -> None:
+    endpoints = ports(replicas[:1])
+    with relay(lambda: endpoints) as port:
+        assert {ask(port) for _ in range(4)} == {"a"}
+        endpoints[:] = ports(replicas[1:])
+        assert {ask(port) for _ in range(4)} == {"b"}
 
 
-def test_with_no_replica_ready_connections_are_closed() -> None:
+def test_with_no_endpoint_connections_are_closed() -> None:
     with relay(list) as port:
         assert not ask(port)
 
 
-def test_a_replica_that_went_away_is_passed_over(replicas: list[Replica]) -> None:
-    with relay(lambda: [replica.backend for replica in replicas]) as port:
-        assert ask_until(port, {"a", "b"}) == {"a", "b"}
+def test_an_endpoint_that_went_away_is_passed_over(replicas: list[Replica]) -> None:
+    with relay(lambda: ports(replicas)) as port:
         replicas[1].shutdown()
         replicas[1].server_close()
         assert {ask(port) for _ in range(4)} == {"a"}

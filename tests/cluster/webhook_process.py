@@ -4,7 +4,8 @@
    kubelet would run them and they would take room on the nodes of a test.
 2. Each replica is the container of the rendered Deployment: its args and env, and the chart's ServiceAccount by a
    token. Only where it listens and its kubeconfig differ.
-3. One replica is called directly. Several stand behind a relay, as behind a Service.
+3. Each replica has a Pod object, and the chart's Services lead to it (services.py). One replica is called directly,
+   several through a relay for each Service.
 4. Ready: every replica's /readyz answers 200, and the API server calls the webhook.
 """
 
@@ -14,7 +15,7 @@ import contextlib
 import json
 import os
 import sys
-import urllib.request
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,9 @@ from tests.cluster.api import ApiError
 from tests.cluster.control_plane import NotReadyError
 from tests.cluster.ports import free_port
 from tests.cluster.process import Process, ProcessEndedError
-from tests.cluster.relay import Backend, relay
+from tests.cluster.relay import relay
+from tests.cluster.services import Backend, Services
+from webhook.cluster.role_label import LEADER, ROLE_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
 
 CHART = Path(__file__).parents[2] / "charts" / "topology-webhook"
 RELEASE = NAMESPACE = "topology-webhook"
+BIND_SERVICE = f"{RELEASE}-bind"
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{RELEASE}"
 PROGRAM = Path(sys.executable).with_name("topology-webhook")
 PORT_ATTEMPTS = 5
 CALLED_SECONDS = 10.0  # the API server hears of a changed webhook configuration within one
@@ -78,11 +83,7 @@ class Replica:
     def is_ready(self) -> bool:
         """Whether /readyz says so. Raises `ProcessEndedError` when the process ended."""
         self.process.require_running()
-        try:
-            with urllib.request.urlopen(f"{self.metrics_url}/readyz", timeout=5) as answer:  # noqa: S310 - our own http URL
-                return bool(answer.status == 200)
-        except OSError:
-            return False
+        return self.backend.is_ready()
 
     @property
     def metrics_url(self) -> str:
@@ -93,32 +94,38 @@ class Replica:
 class LocalWebhook:
     """An installed chart and its replicas. Use `local_webhook()`."""
 
-    def __init__(self, plane: ControlPlane, values: Path | None) -> None:
+    def __init__(self, plane: ControlPlane, values: Path | None, services: Services) -> None:
         self._plane = plane
         self._values = values
+        self.services = services
         self.replicas: list[Replica] = []
         self.url = ""
 
-    def backends(self) -> list[Backend]:
-        """Where the replicas listen."""
-        return [replica.backend for replica in self.replicas]
-
-    def install(self, port: int) -> None:
-        """Install or upgrade the release so that the API server calls this loopback port."""
+    def install(self, port: int, bind_port: int) -> None:
+        """Install or upgrade the release so that the API server calls these loopback ports."""
         self.url = f"https://127.0.0.1:{port}"
-        arguments = ["--namespace", NAMESPACE, "--create-namespace", "--set", f"webhook.url={self.url},replicaCount=0"]
+        ours = f"webhook.url={self.url},webhook.bindUrl=https://127.0.0.1:{bind_port},replicaCount=0"
+        arguments = ["--namespace", NAMESPACE, "--create-namespace", "--set", ours]
         values = [] if self._values is None else ["--values", str(self._values)]
         self._plane.helm("upgrade", "--install", RELEASE, CHART, *values, *arguments)
 
     def add_replica(self, backend: Backend) -> Replica:
         """Start one more replica of the installed Deployment."""
         (deployment,) = self._plane.api.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments")["items"]
-        pod = deployment["spec"]["template"]["spec"]
+        template = deployment["spec"]["template"]
         name = f"{RELEASE}-{len(self.replicas)}"
-        replica = Replica(self._plane, name, pod["containers"][0], pod["serviceAccountName"])
+        replica = Replica(self._plane, name, template["spec"]["containers"][0], template["spec"]["serviceAccountName"])
         replica.start(backend)
+        self.services.add_pod(name, template, lambda: replica.backend)
         self.replicas.append(replica)
         return replica
+
+    @property
+    def marked(self) -> list[Replica]:
+        """The replicas whose Pods carry the leader's label: one, but for moments in which leadership changes."""
+        pods = self._plane.api.get(f"/api/v1/namespaces/{NAMESPACE}/pods?labelSelector={ROLE_LABEL}={LEADER}")["items"]
+        names = {pod["metadata"]["name"] for pod in pods}
+        return [replica for replica in self.replicas if replica.name in names]
 
     def is_called(self) -> bool:
         """Whether the API server asks the webhook about pods in `default`: it denies one that nobody else would."""
@@ -150,25 +157,30 @@ class LocalWebhook:
         for replica in self.replicas:
             replica.process.stop()
             del self._plane.guests[replica.name]
+        with contextlib.suppress(ApiError):  # there is none when no replica has ever been ready
+            self._plane.api.delete(LEASE)
 
 
 @contextlib.contextmanager
 def local_webhook(plane: ControlPlane, *, replicas: int = 1, values: Path | None = None) -> Iterator[LocalWebhook]:
     """Install the chart with these values and run its replicas here; on exit uninstall it and end them."""
-    webhook = LocalWebhook(plane, values)
     with contextlib.ExitStack() as stack:
+        webhook = LocalWebhook(plane, values, stack.enter_context(Services.following(plane.api, NAMESPACE)))
         if replicas == 1:
             stack.callback(webhook.remove)
             wanted = free_ports()
-            webhook.install(wanted.port)
+            webhook.install(wanted.port, wanted.port)
             replica = webhook.add_replica(wanted)
             replica.wait_until_ready()
             if replica.backend != wanted:
-                webhook.install(replica.backend.port)
+                webhook.install(replica.backend.port, replica.backend.port)
         else:
-            port = stack.enter_context(relay(webhook.backends))
+            ports = [
+                stack.enter_context(relay(partial(webhook.services.endpoints, service)))
+                for service in (RELEASE, BIND_SERVICE)
+            ]
             stack.callback(webhook.remove)
-            webhook.install(port)
+            webhook.install(*ports)
             for replica in [webhook.add_replica(free_ports()) for _ in range(replicas)]:
                 replica.wait_until_ready()
         yield webhook

@@ -30,8 +30,8 @@ log = structlog.get_logger(__name__)
 _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 # Candidates that failed together do not come back together; a leader must keep its time.
 _JITTER: Final = (0.8, 1.2)
-# After a conflict somebody else has just written: their next call should not meet ours again.
-_CONFLICT_SHARE: Final = 0.1
+# After a conflict somebody else has just written; by the end of this they are done, and we do not meet again.
+_CONFLICT_SECONDS: Final = 0.2
 
 
 def clock() -> float:
@@ -141,7 +141,7 @@ class LeaderElection:
         except APIError as error:
             if error.status == 409 and isinstance(action, Claim):
                 self._election.look_again()
-                await self._rest(self._timing.retry_period * _CONFLICT_SHARE * self._random.random())
+                await self._rest(self._random.uniform(0.0, _CONFLICT_SECONDS))
             else:
                 await self._failed(str(error))
         except ClusterError as error:

@@ -1,0 +1,127 @@
+"""What kubelets and kube-proxy do for the chart's Deployment, so that local processes are found as pods are.
+
+1. Each process has a Pod object in the API server, with the labels and the container of the Deployment's template. A
+   scheduler that nobody runs is named in it, so that it takes no room on the nodes of a test.
+2. As a kubelet would, one thread per process asks /readyz and writes the Pod's Ready condition when it changes.
+3. As kube-proxy would, one thread follows the namespace's Services and Pods: a Service's endpoints are those Pods which
+   its selector matches and which are ready. A relay per Service (relay.py) takes connections there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import urllib.request
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tests.cluster.api import ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from tests.cluster.api import Api
+
+# A kubelet probes every five seconds by the chart's values; tests are in a hurry.
+POLL_SECONDS = 0.2
+PROBE_SECONDS = 1.0
+
+
+class Backend(NamedTuple):
+    """Loopback ports of one process."""
+
+    port: int
+    health_port: int
+
+    def is_ready(self) -> bool:
+        """Whether /readyz answers 200 in time."""
+        url = f"http://127.0.0.1:{self.health_port}/readyz"
+        try:
+            with urllib.request.urlopen(url, timeout=PROBE_SECONDS) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+
+class Services:
+    """The namespace's Pods and Services, as far as local processes stand behind them. Use `following()`."""
+
+    def __init__(self, api: Api, namespace: str) -> None:
+        self._api = api
+        self._path = f"/api/v1/namespaces/{namespace}"
+        self._backends: dict[str, Callable[[], Backend]] = {}
+        self._endpoints: dict[str, list[int]] = {}
+        self._ended = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    @classmethod
+    @contextlib.contextmanager
+    def following(cls, api: Api, namespace: str) -> Iterator[Services]:
+        """Follow Services and Pods; at the end the Pods are deleted."""
+        services = cls(api, namespace)
+        services._repeat(services._follow)
+        try:
+            yield services
+        finally:
+            services._ended.set()
+            for thread in services._threads:
+                thread.join()
+            for name in services._backends:
+                with contextlib.suppress(ApiError):
+                    api.delete(f"{services._path}/pods/{name}", {"gracePeriodSeconds": 0})
+
+    def add_pod(self, name: str, template: Mapping[str, Any], backend: Callable[[], Backend]) -> None:
+        """Create a Pod and keep its readiness; `backend` tells where its process listens now."""
+        spec = {**template["spec"], "schedulerName": "none-a-local-process-runs-it"}
+        metadata = {"name": name, "labels": template["metadata"]["labels"]}
+        self._api.create(f"{self._path}/pods", {"metadata": metadata, "spec": spec})
+        self._backends[name] = backend
+        last: list[bool] = []
+
+        def probe() -> None:
+            ready = backend().is_ready()
+            if [ready] != last:
+                self._write_ready(name, ready)
+                last[:] = [ready]
+
+        self._repeat(probe)
+
+    def pod(self, name: str) -> Any:
+        """The Pod object of a process."""
+        return self._api.get(f"{self._path}/pods/{name}")
+
+    def endpoints(self, service: str) -> Sequence[int]:
+        """Ports of the processes behind a Service, as of a moment ago."""
+        return self._endpoints.get(service, [])
+
+    def _write_ready(self, name: str, ready: bool) -> None:
+        condition = {"type": "Ready", "status": "True" if ready else "False"}
+        status = {"phase": "Running", "conditions": [condition]}
+        self._api.request(
+            "PATCH", f"{self._path}/pods/{name}/status", {"status": status}, "application/strategic-merge-patch+json"
+        )
+
+    def _follow(self) -> None:
+        pods = [pod for pod in self._api.get(f"{self._path}/pods")["items"] if _is_ready(pod)]
+        for service in self._api.get(f"{self._path}/services")["items"]:
+            selector = service["spec"].get("selector") or {}
+            names = [pod["metadata"]["name"] for pod in pods if selector.items() <= pod["metadata"]["labels"].items()]
+            ports = [self._backends[name]().port for name in names if selector and name in self._backends]
+            self._endpoints[service["metadata"]["name"]] = ports
+
+    def _repeat(self, do: Callable[[], None]) -> None:
+        """Do it every POLL_SECONDS in a thread of its own. What the API server refuses is tried again."""
+
+        def loop() -> None:
+            while not self._ended.wait(POLL_SECONDS):
+                with contextlib.suppress(ApiError, OSError):
+                    do()
+
+        self._threads.append(threading.Thread(target=loop, name=f"services {do.__qualname__}"))
+        self._threads[-1].start()
+
+
+def _is_ready(pod: Mapping[str, Any]) -> bool:
+    """Whether a Pod is an endpoint: ready, and not about to end."""
+    conditions = pod["status"].get("conditions") or ()
+    ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+    return ready and "deletionTimestamp" not in pod["metadata"]

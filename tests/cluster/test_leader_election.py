@@ -1,0 +1,253 @@
+"""Candidates for a Lease on a real API server, each with a network of its own that can be held up."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.cluster.api import ApiError
+from tests.cluster.stalling import Network
+from webhook.cluster.client import Client
+from webhook.cluster.election import Term, Timing
+from webhook.cluster.lease import LeaderElection
+from webhook.cluster.lease_record import RELEASED_ANNOTATION, Release
+from webhook.cluster.role_label import LEADER, ROLE_LABEL, RoleLabel
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from tests.cluster.control_plane import ControlPlane
+
+QUICK = Timing(lease_duration=3, renew_deadline=2, retry_period=0.3)
+# With these, nothing that happens within the time of a test is owed to a clock.
+SLOW = Timing(lease_duration=900, renew_deadline=600, retry_period=300)
+
+
+@dataclass
+class Candidate:
+    """A candidate and what it was told."""
+
+    network: Network
+    client: Client
+    election: LeaderElection = field(init=False)
+    task: asyncio.Task[None] = field(init=False)
+    events: list[Term | None] = field(default_factory=list)
+    """A term for each start, None for each stop."""
+
+    def leads(self) -> bool:
+        return self.election.is_leader()
+
+    async def kill(self) -> None:
+        """End it without giving anything back, as SIGKILL would."""
+        self.task.cancel()
+        await asyncio.wait({self.task})
+
+
+class Cluster:
+    """Candidates for one Lease of a namespace. Whatever happens, no two of them may lead at once."""
+
+    def __init__(self, plane: ControlPlane, namespace: str, folder: Path) -> None:
+        self.api = plane.api
+        self.path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/leader"
+        self.candidates: list[Candidate] = []
+        self._plane = plane
+        self._namespace = namespace
+        self._folder = folder
+
+    @property
+    def lease(self) -> Any:
+        return self.api.get(self.path)
+
+    def leaders(self) -> list[Candidate]:
+        return [candidate for candidate in self.candidates if candidate.leads()]
+
+    @asynccontextmanager
+    async def candidate(self, timing: Timing) -> AsyncIterator[Candidate]:
+        name = f"c{len(self.candidates)}"
+        async with Network.to(self._plane.url) as network:
+            kubeconfig = self._folder / f"{name}.kubeconfig"
+            kubeconfig.write_text(self._plane.kubeconfig.read_text().replace(self._plane.url, network.url))
+            async with await Client.connect(kubeconfig) as client:
+                one = Candidate(network, client)
+                lease = self._namespace, "leader"
+                one.election = LeaderElection(
+                    client, lease, name, timing, one.events.append, lambda: one.events.append(None)
+                )
+                one.task = asyncio.create_task(one.election.run())
+                self.candidates.append(one)
+                try:
+                    yield one
+                finally:
+                    network.open.set()
+                    await one.kill()
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        async with asyncio.timeout(30):
+            while not condition():
+                assert len(self.leaders()) <= 1
+                await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+def cluster(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> Cluster:
+    return Cluster(control_plane, namespace, tmp_path)
+
+
+async def test_of_many_that_start_at_once_one_leads(cluster: Cluster) -> None:
+    async with (
+        cluster.candidate(SLOW) as a,
+        cluster.candidate(SLOW) as b,
+        cluster.candidate(SLOW) as c,
+        cluster.candidate(SLOW) as d,
+    ):
+        everybody = [a, b, c, d]
+        await cluster.until(lambda: cluster.leaders() and all(each.election.holder for each in everybody))
+        (leader,) = cluster.leaders()
+        assert {each.election.holder for each in everybody} == {cluster.lease["spec"]["holderIdentity"]}
+        assert leader.events == [leader.election.term]
+        assert [each.events for each in everybody if each is not leader] == [[], [], []]
+
+
+async def test_a_lease_that_is_given_back_is_taken_at_once(cluster: Cluster) -> None:
+    async with cluster.candidate(SLOW) as first:
+        await cluster.until(first.leads)
+        async with cluster.candidate(SLOW) as second:
+            await cluster.until(lambda: second.election.holder)
+            assert await first.election.release(Release.SETTLED, within=10)
+            assert (first.leads(), first.events[-1]) == (False, None)
+            await cluster.until(second.leads)
+            assert second.election.term is not None
+            assert second.election.term.alone_since < 0
+            assert cluster.lease["spec"]["leaseTransitions"] == 2
+            assert RELEASED_ANNOTATION not in cluster.lease["metadata"].get("annotations", {})
+
+
+async def test_one_that_leaves_in_a_hurry_says_so(cluster: Cluster) -> None:
+    async with cluster.candidate(SLOW) as first:
+        await cluster.until(first.leads)
+        assert await first.election.release(Release.UNSETTLED, within=10)
+        assert cluster.lease["metadata"]["annotations"] == {RELEASED_ANNOTATION: "unsettled"}
+        async with cluster.candidate(SLOW) as second:
+            await cluster.until(second.leads)
+            assert second.election.term is not None
+            assert second.election.term.alone_since > 0
+
+
+async def test_a_dead_leader_is_replaced_when_its_lease_has_run_out(cluster: Cluster) -> None:
+    async with cluster.candidate(QUICK) as first, cluster.candidate(QUICK) as second:
+        await cluster.until(cluster.leaders)
+        leader, other = (first, second) if first.leads() else (second, first)
+        await leader.kill()
+        await cluster.until(other.leads)
+        assert not leader.leads()
+
+
+async def test_a_leader_whose_calls_hang_stops_by_its_deadline_and_follows_when_they_go_through(
+    cluster: Cluster,
+) -> None:
+    async with cluster.candidate(QUICK) as first, cluster.candidate(QUICK) as second:
+        await cluster.until(cluster.leaders)
+        leader, other = (first, second) if first.leads() else (second, first)
+        await cluster.until(lambda: other.election.holder)
+        leader.network.open.clear()
+        await cluster.until(lambda: leader.events[-1] is None)
+        assert not other.leads()  # it was told before another could lead
+        await cluster.until(other.leads)
+        leader.network.open.set()
+        holder = cluster.lease["spec"]["holderIdentity"]
+        await cluster.until(lambda: not leader.election.error and leader.election.holder == holder)
+        assert cluster.leaders() == [other]
+
+
+async def test_a_leader_that_is_alone_leads_anew_after_an_outage_with_a_new_epoch(cluster: Cluster) -> None:
+    async with cluster.candidate(QUICK) as only:
+        await cluster.until(only.leads)
+        only.network.open.clear()
+        await cluster.until(lambda: not only.leads())
+        assert "no answer within" in only.election.error
+        only.network.open.set()
+        await cluster.until(only.leads)
+        first, stopped, second = only.events
+        assert stopped is None
+        assert first is not None
+        assert second is not None
+        assert second.epoch == first.epoch + 1
+
+
+async def test_a_leader_whose_lease_is_deleted_goes_on_leading(cluster: Cluster) -> None:
+    async with cluster.candidate(QUICK) as leader:
+        await cluster.until(leader.leads)
+        term = leader.election.term
+        async with cluster.candidate(QUICK) as other:
+            await cluster.until(lambda: other.election.holder)
+            cluster.api.delete(cluster.path)
+
+            def is_back() -> bool:
+                try:
+                    return bool(cluster.lease["spec"]["holderIdentity"])
+                except ApiError as error:
+                    if error.status != 404:
+                        raise
+                    return False
+
+            await cluster.until(is_back)
+            assert cluster.leaders() == [leader]
+            assert leader.election.term == term
+
+
+async def test_what_others_write_into_the_lease_is_kept(cluster: Cluster) -> None:
+    async with cluster.candidate(QUICK) as leader:
+        await cluster.until(leader.leads)
+        labelled = cluster.api.patch(cluster.path, {"metadata": {"labels": {"team": "a"}}})
+        renewed = labelled["spec"]["renewTime"]
+        await cluster.until(lambda: cluster.lease["spec"]["renewTime"] > renewed)
+        assert cluster.lease["metadata"]["labels"] == {"team": "a"}
+        assert len(leader.events) == 1
+
+
+async def test_only_the_leaders_pod_carries_the_label(
+    control_plane: ControlPlane, namespace: str, cluster: Cluster
+) -> None:
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    for name, labels in {"ours": {"app": "a"}, "dead": {"app": "a", ROLE_LABEL: LEADER}}.items():
+        spec = {"schedulerName": "nobody", "containers": [{"name": "main", "image": "none"}]}
+        control_plane.api.create(pods, {"metadata": {"name": name, "labels": labels}, "spec": spec})
+
+    def marked() -> set[str]:
+        items = control_plane.api.get(f"{pods}?labelSelector={ROLE_LABEL}={LEADER}")["items"]
+        return {pod["metadata"]["name"] for pod in items}
+
+    leading = False
+    async with await Client.connect(control_plane.kubeconfig) as client:
+        label = RoleLabel(client, namespace, "ours", lambda: leading)
+        await label.settle()
+        assert marked() == {"dead"}  # its successor takes it, not a follower
+        leading = True
+        await label.settle()
+        assert marked() == {"ours"}
+        assert control_plane.api.get(f"{pods}/ours")["metadata"]["labels"]["app"] == "a"
+        leading = False
+        await label.settle()
+        assert marked() == set()
+
+        task = asyncio.create_task(label.run())
+        try:
+            leading = True
+            label.role_changed()
+            await cluster.until(lambda: marked() == {"ours"})
+            leading = False
+            label.role_changed()
+            await cluster.until(lambda: not marked())
+            control_plane.api.delete(f"{pods}/ours", {"gracePeriodSeconds": 0})
+            leading = True
+            label.role_changed()
+            await cluster.until(lambda: label.error)
+            assert "not found" in label.error
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
