@@ -67,8 +67,10 @@ class ReviewRoute:
         began = perf_counter()
         with self._metrics.review_seconds.labels(self._name).time():
             response = await self._answer(request, began)
-        if self._health.draining:
-            response.force_close()  # the next review on this connection belongs to another replica
+        if self._health.draining or response.status == 503:
+            # The next review belongs to another replica. The API server keeps a connection for as long as it is used,
+            # also one to a Pod that its Service does not select any more; only a new one goes to the right Pod.
+            response.force_close()
         return response
 
     async def _answer(self, request: web.Request, began: float) -> web.Response:
