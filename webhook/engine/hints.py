@@ -83,20 +83,23 @@ class MemoryMasks:
 
 
 def memory_masks(pools: Mapping[int, Pool], requested: Mapping[int, int], groups_allow: Bools) -> MemoryMasks:
-    """Masks with enough of every kind of memory named (row -> bytes), among those the groups allow (bool [M, n])."""
+    """Masks with enough of every kind of memory named (row -> bytes), among those the groups allow (bool [M, n]).
+
+    A kind that no NUMA node of a node lists is not looked at there: that the node has none at all is said elsewhere.
+    """
     z = len(groups_allow).bit_length() - 1
     wanted = [(pools[row], amount) for row, amount in requested.items()]
     enough = np.ones_like(groups_allow)
     enough[0] = False
     for pool, amount in wanted:
-        enough &= subset_sums(pool.capacity) >= amount
+        enough[1:] &= (subset_sums(pool.capacity)[1:] >= amount) | ~pool.listed
     narrowest = np.where(enough, widths(z)[:, None], z).min(axis=0)
     found = enough & groups_allow
     for pool, amount in wanted:
         free = subset_sums(pool.free)
         for mask, reusable in pool.reusable_by_mask.items():
             free[mask] += reusable
-        found &= free >= amount
+        found &= (free >= amount) | ~pool.listed
     return MemoryMasks(found, narrowest)
 
 

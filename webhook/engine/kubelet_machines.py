@@ -32,9 +32,15 @@ def machines_of(view: View, part: Part, demand: Demand) -> Machines:
 
 
 def elsewhere(view: View, row: int, nodes: Nodes) -> npt.NDArray[np.int64]:
-    """int64 [n]: at most so many pieces are near no NUMA node: what the node has beyond its NUMA nodes."""
-    near = np.maximum(view.snapshot.capacity[row][:, nodes], 0).sum(axis=0)
-    beyond: npt.NDArray[np.int64] = np.maximum(view.snapshot.allocatable[row][nodes] - near, 0)
+    """int64 [n]: at most so many free pieces are near no NUMA node: what the node has, or has left, beyond them."""
+    snapshot = view.snapshot
+    near = np.maximum(snapshot.capacity[row][:, nodes], 0).sum(axis=0)
+    free = np.maximum(view.free(row)[:, nodes], 0).sum(axis=0)
+    # Pieces near several NUMA nodes make either difference too small, seldom both.
+    beyond: npt.NDArray[np.int64] = np.maximum(
+        snapshot.allocatable[row][nodes] - near, view.node_free(row)[nodes] - free
+    )
+    np.maximum(beyond, 0, out=beyond)
     return beyond
 
 

@@ -204,7 +204,8 @@ class Admission:
         inside = members(self._z)[mask].T
         enough = np.ones(len(mask), dtype=np.bool_)
         for row, amount in requested.items():
-            enough &= (self._pools[row].free * inside).sum(axis=0) >= amount
+            pool = self._pools[row]
+            enough &= ((pool.free * inside).sum(axis=0) >= amount) | ~pool.listed
         return enough
 
     def _take_memory(self, share: Share, mask: npt.NDArray[np.int64]) -> None:

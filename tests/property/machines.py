@@ -1,0 +1,114 @@
+"""Strategies: small machines, pods that fit them more or less, and the NRT that an exporter would publish."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from hypothesis import strategies as st
+
+from tests.conformance.reference import Machine
+
+GPU = "nvidia.com/gpu"
+HUGEPAGES = "hugepages-2Mi"
+POLICIES = ("none", "best-effort", "restricted", "single-numa-node")
+
+
+@st.composite
+def machines(draw: st.DrawFn, policies: tuple[str, ...] = POLICIES) -> dict[str, Any]:
+    """A machine as the golden kubelet cases describe it: 1 to 4 NUMA nodes, alike or not."""
+    z = draw(st.integers(1, 4))
+    threads = draw(st.sampled_from((1, 1, 2)))
+    alike = draw(st.booleans())
+    huge = draw(st.booleans())
+    cores, memory = st.integers(1, 6), st.integers(2, 8)
+    common = (draw(cores), draw(memory))
+    numa = []
+    for _ in range(z):
+        own_cores, own_memory = common if alike else (draw(cores), draw(memory))
+        node: dict[str, Any] = {"cpus": own_cores * threads, "memory": f"{own_memory}Gi", "threadsPerCore": threads}
+        if huge and (alike or draw(st.booleans())):
+            node["hugepages"] = {HUGEPAGES: "2Gi"}
+        numa.append(node)
+    distances = [[10] * z for _ in range(z)]
+    for left in range(z):
+        for right in range(left):
+            distances[left][right] = distances[right][left] = draw(st.sampled_from((12, 20, 32)))
+    near = st.lists(st.integers(0, z - 1), max_size=2, unique=True).map(sorted)
+    devices = {f"gpu-{index}": draw(near) for index in range(draw(st.integers(0, 4)))}
+    closest = draw(st.booleans())
+    return {
+        "policy": draw(st.sampled_from(policies)),
+        "scope": draw(st.sampled_from(("container", "pod"))),
+        "numa": numa,
+        "distances": distances,
+        "devices": {GPU: devices} if devices else {},
+        "options": {"prefer-closest-numa-nodes": "true"} if closest else {},
+    }
+
+
+@st.composite
+def pods(draw: st.DrawFn, name: str, *, containers: int = 3, inits: int = 2) -> dict[str, Any]:
+    """A pod of any QoS class with init containers and sidecars."""
+    guaranteed = draw(st.sampled_from((True, True, True, False)))
+
+    def container(name: str) -> dict[str, Any]:
+        amounts: dict[str, str] = {}
+        if guaranteed or draw(st.booleans()):
+            amounts["cpu"] = draw(st.sampled_from(("500m", "1", "1", "2", "3", "4", "5", "7", "9")))
+        if guaranteed or draw(st.booleans()):
+            amounts["memory"] = f"{draw(st.sampled_from((1, 1, 2, 3, 4, 5, 7, 9)))}Gi"
+        if guaranteed and draw(st.sampled_from((True, False, False, False))):
+            amounts[HUGEPAGES] = draw(st.sampled_from(("1Gi", "2Gi", "3Gi")))
+        if draw(st.sampled_from((True, False, False))):
+            amounts[GPU] = str(draw(st.integers(0, 3)))
+        limits = amounts if guaranteed else {key: amount for key, amount in amounts.items() if key == GPU}
+        return {"name": name, "resources": {"requests": amounts, "limits": limits}}
+
+    started = [container(f"init-{index}") for index in range(draw(st.integers(0, inits)))]
+    for init in started:
+        if draw(st.booleans()):
+            init["restartPolicy"] = "Always"
+    apps = [container(f"app-{index}") for index in range(draw(st.integers(1, containers)))]
+    metadata = {"namespace": "test", "name": name, "uid": name}
+    return {"metadata": metadata, "spec": {"initContainers": started, "containers": apps}}
+
+
+def published(description: Mapping[str, Any], machine: Machine) -> dict[str, Any]:
+    """The NRT of the machine as it is now."""
+    zones = []
+    available = machine.available()
+    for node in machine.nodes:
+        cpus = machine.topology.by_numa[node]
+        totals = {"cpu": (len(cpus), len(cpus - machine.reserved))}
+        totals |= {name: (size, size) for name, size in machine.memory[node].allocatable.items()}
+        for name, devices in machine.devices.items():
+            count = sum(node in near for near in devices.values())
+            if count:
+                totals[name] = (count, count)
+        zones.append(
+            {
+                "name": f"node-{node}",
+                "type": "Node",
+                "costs": [
+                    {"name": f"node-{other}", "value": description["distances"][node][other]} for other in machine.nodes
+                ],
+                "resources": [
+                    {
+                        "name": name,
+                        "capacity": str(capacity),
+                        "allocatable": str(allocatable),
+                        "available": f"{available[node][name]}m" if name == "cpu" else str(available[node][name]),
+                    }
+                    for name, (capacity, allocatable) in totals.items()
+                ],
+            }
+        )
+    attributes = {
+        "topologyManagerPolicy": description["policy"],
+        "topologyManagerScope": description["scope"],
+        "topologyManagerPolicyOptions": ",".join(f"{key}={value}" for key, value in description["options"].items()),
+    }
+    return {
+        "metadata": {"name": "node"},
+        "attributes": [{"name": name, "value": value} for name, value in attributes.items()],
+        "zones": zones,
+    }

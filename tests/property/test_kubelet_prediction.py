@@ -1,0 +1,130 @@
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from tests.conformance.plugin import NO_INTENT, add_node
+from tests.conformance.reference import Machine, RefusedError
+from tests.property.machines import machines, pods, published
+from webhook.engine import kubelet
+from webhook.engine.numafit import NUMAFit
+from webhook.engine.reason import Reason
+from webhook.engine.request import PodRequest
+from webhook.engine.state import ClusterState
+from webhook.engine.view import View
+from webhook.model.pod import Pod
+from webhook.model.resident import ResidentPod
+
+STRICT = ("single-numa-node",)
+
+
+def prediction(
+    description: Mapping[str, Any], machine: Machine, raw: Mapping[str, Any], live: Mapping[str, Any]
+) -> tuple[View, PodRequest, NUMAFit]:
+    state = ClusterState()
+    allocatable = {name: len(devices) for name, devices in description["devices"].items()}
+    add_node(state, "node", allocatable, published(description, machine), fresh=True)
+    for resident in live.values():
+        state.upsert_pod(ResidentPod.from_object({**resident, "spec": {**resident["spec"], "nodeName": "node"}}))
+    view = View(state.snapshot())
+    request = PodRequest.of(Pod.from_object(raw), NO_INTENT, view.snapshot.resources)
+    return view, request, kubelet.predict(view, request)
+
+
+def sequence(
+    data: st.DataObject, description: Mapping[str, Any], machine: Machine, **sizes: int
+) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """Pods one after the other, each with those that live then; some leave in between."""
+    live: dict[str, Any] = {}
+    for index in range(data.draw(st.integers(1, 5))):
+        leaves: bool = data.draw(st.booleans())
+        if live and leaves:
+            gone = data.draw(st.sampled_from(sorted(live)))
+            machine.remove(f"test/{gone}")
+            del live[gone]
+        raw = data.draw(pods(f"pod-{index}", **sizes))
+        yield raw, live
+        if f"test/pod-{index}" in machine.pods:
+            live[f"pod-{index}"] = raw
+
+
+def admit(machine: Machine, raw: Mapping[str, Any]) -> str | None:
+    try:
+        machine.admit(Pod.from_object(raw))
+    except RefusedError as refusal:
+        return str(refusal)
+    return None
+
+
+@settings(max_examples=150, deadline=None)
+@given(machines(), st.data())
+def test_no_pod_that_a_kubelet_admits_is_refused(description: dict[str, Any], data: st.DataObject) -> None:
+    machine = Machine(description)
+    for raw, live in sequence(data, description, machine):
+        _, _, fit = prediction(description, machine, raw, live)
+        if admit(machine, raw) is None:
+            assert fit.fits[0]
+
+
+@settings(max_examples=100, deadline=None)
+@given(machines(), st.data())
+def test_an_empty_machine_hides_nothing_from_the_prediction_of_one_container(
+    description: dict[str, Any], data: st.DataObject
+) -> None:
+    raw = data.draw(pods("pod", containers=1, inits=0))
+    machine = Machine(description)
+    # What the node does not have at all is the node-level check's affair.
+    assume(set(Pod.from_object(raw).requests) <= {"cpu", *machine.devices, *machine.memory[0].allocatable})
+    _, _, fit = prediction(description, machine, raw, {})
+    assert (admit(machine, raw) is None) == fit.fits[0]
+
+
+@settings(max_examples=100, deadline=None)
+@given(machines(STRICT), st.data())
+def test_the_exact_split_of_an_aligned_pod_is_what_the_kubelet_takes(
+    description: dict[str, Any], data: st.DataObject
+) -> None:
+    machine = Machine(description)
+    for raw, live in sequence(data, description, machine, containers=1, inits=0):
+        _, _, fit = prediction(description, machine, raw, live)
+        before = machine.available()
+        if admit(machine, raw) is not None or not fit.fits[0]:
+            continue
+        after = machine.available()
+        ambiguous = any(len(near) != 1 for devices in machine.devices.values() for near in devices.values())
+        taken = {
+            node: {name: before[node][name] - after[node][name] for name in before[node]} for node in machine.nodes
+        }
+        taken = {node: {name: size for name, size in sizes.items() if size} for node, sizes in taken.items()}
+        if not ambiguous:
+            assert dict(fit.allocation(0)) == {node: sizes for node, sizes in taken.items() if sizes}
+
+
+@settings(max_examples=100, deadline=None)
+@given(machines(STRICT), st.data())
+def test_the_short_way_and_the_whole_way_agree(description: dict[str, Any], data: st.DataObject) -> None:
+    machine = Machine(description)
+    for raw, live in sequence(data, description, machine):
+        view, request, fit = prediction(description, machine, raw, live)
+        assert (kubelet.refusal(view, request, 0) is Reason.FITS) == fit.fits[0]
+        admit(machine, raw)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(machines(), min_size=2, max_size=6), st.data())
+def test_many_nodes_at_once_decide_like_each_alone(descriptions: list[dict[str, Any]], data: st.DataObject) -> None:
+    raw = data.draw(pods("pod"))
+    pod = Pod.from_object(raw)
+    together = ClusterState()
+    for index, description in enumerate(descriptions):
+        nrt = {**published(description, Machine(description)), "metadata": {"name": f"node-{index}"}}
+        allocatable = {name: len(devices) for name, devices in description["devices"].items()}
+        add_node(together, f"node-{index}", allocatable, nrt, fresh=True)
+    view = View(together.snapshot())
+    fit = kubelet.predict(view, PodRequest.of(pod, NO_INTENT, view.snapshot.resources))
+    for index, description in enumerate(descriptions):
+        _, _, alone = prediction(description, Machine(description), raw, {})
+        node = view.snapshot.index[f"node-{index}"]
+        assert (fit.fits[node], fit.mask[node]) == (alone.fits[0], alone.mask[0])
+        assert fit.allocation(node) == alone.allocation(0)
