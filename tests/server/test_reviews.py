@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from io import BytesIO
 from typing import Any
@@ -16,7 +16,7 @@ from webhook.model.review import AdmissionRequest, Allowed, Denied, Patched
 from webhook.server.app import review_app
 from webhook.server.health import Health
 from webhook.server.metrics import Metrics
-from webhook.server.reviews import MAX_BODY_BYTES, Answer
+from webhook.server.reviews import MAX_BODY_BYTES, Answer, NotNowError, Reviewer
 
 REVIEW: dict[str, Any] = {
     "apiVersion": "admission.k8s.io/v1",
@@ -48,7 +48,7 @@ class Setup:
 
 @asynccontextmanager
 async def serving(
-    reviewer: Callable[[AdmissionRequest], Answer] = lambda _: Answer(Allowed(), "allow"), synced: bool = True
+    reviewer: Reviewer = lambda _: Answer(Allowed(), "allow"), synced: bool = True
 ) -> AsyncIterator[Setup]:
     health = Health(lambda: (), lambda: synced)
     metrics = Metrics(lambda: SAMPLE)
@@ -182,3 +182,24 @@ async def test_while_draining_reviews_are_answered_and_their_connections_closed(
         async with setup.client.post("/mutate/pods", json=REVIEW) as answer:
             assert answer.status == 200
             assert answer.headers["Connection"] == "close"
+
+
+async def test_a_decision_that_has_to_look_something_up_is_waited_for_until_the_deadline() -> None:
+    async def decide(_: AdmissionRequest) -> Answer:
+        await asyncio.sleep(0.01)
+        return Answer(Allowed(), "allow")
+
+    async with serving(decide) as setup:
+        assert (await setup.post())[0] == 200
+        status, text = await setup.post(params={"timeout": "1ms"})
+        assert (status, text) == (504, "what the decision depends on did not come before its deadline\n")
+        assert setup.counted("error") == 1
+
+
+async def test_what_is_not_ours_to_answer_now_is_left_to_the_failure_policy() -> None:
+    async def decline(_: AdmissionRequest) -> Answer:
+        raise NotNowError("this replica is not the leader")
+
+    async with serving(decline) as setup:
+        assert await setup.post() == (503, "this replica is not the leader\n")
+        assert setup.counted("error") == 1

@@ -1,0 +1,172 @@
+"""Bindings by what the replica knows and whether it leads, over a world of one node."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.admission.clusters import node, pod, topology
+from webhook.admission.patch import apply
+from webhook.admission.rules import Rules
+from webhook.engine.ledger import Ledger
+from webhook.engine.one_node import chosen_node
+from webhook.engine.reservations import Grant, ReservationKeeper
+from webhook.engine.state import ClusterState
+from webhook.engine.view import View
+from webhook.model.hint import NUMANodeAmounts
+from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC, PLACEMENT_GATE
+from webhook.model.review import AdmissionRequest, Denied, Patched
+from webhook.server.bindings import BindingGuard, Duty
+from webhook.server.reviews import Answer, NotNowError
+
+Raw = Mapping[str, Any]
+
+
+class OneNode:
+    """n3 ── NUMA 0 [8]  NUMA 1 [8]      [free cpus]"""
+
+    def __init__(self, *waiting: Raw) -> None:
+        state = ClusterState()
+        state.upsert_node(node("n3"))
+        state.upsert_topology(topology("n3", (8, 8)))
+        self.snapshot = state.snapshot()
+        self.ledger = Ledger()
+        self.keeper = ReservationKeeper(self.ledger)
+        self.waiting = {each["metadata"]["name"]: each for each in waiting}
+        self.fetched: list[str] = []
+        self.on_the_server: dict[str, Raw] = dict(self.waiting)
+
+    def waiting_pod(self, key: str, uid: str) -> Raw | None:
+        known = self.waiting.get(key.partition("/")[2])
+        return known if known and uid in {"", known["metadata"]["uid"]} else None
+
+    def chosen_node(self, node: str, pod: str) -> View | None:
+        return chosen_node(self.snapshot, self.ledger, node, pod)
+
+    def promised(self, pod: str, uid: str, node: str) -> NUMANodeAmounts | None:
+        grant = self.keeper.granted(pod)
+        return tuple(grant.numa.items()) if grant and (grant.uid, grant.node) == (uid, node) else None
+
+    def grant(self, grant: Grant) -> None:
+        self.keeper.grant(grant)
+
+    async def fetch(self, namespace: str, name: str) -> Raw | None:
+        self.fetched.append(f"{namespace}/{name}")
+        return self.on_the_server.get(name)
+
+    async def bind(self, name: str, uid: str = "", duty: Duty = Duty.ALL, dry_run: bool = False) -> Answer:
+        guard = BindingGuard(self, self.fetch, lambda: duty, Rules(), horizon=70)
+        return await guard.review(binding(name, uid, dry_run))
+
+
+def named(name: str, uid: str = "u", annotations: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
+    own = {NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": "SingleNUMANode"}', **(annotations or {})}
+    return pod(metadata={"name": name, "uid": uid, "annotations": own}, **spec)
+
+
+def placed(name: str, node: str = "n3", numa_id: int = 1) -> dict[str, Any]:
+    zones = [{"node": numa_id, "resources": {"cpu": "8", "memory": "1Gi"}}]
+    return named(name, annotations={NUMA_HINT: json.dumps({"node": node, "numaNodeResources": zones})})
+
+
+def binding(name: str, uid: str, dry_run: bool) -> AdmissionRequest:
+    metadata = {"name": name, **({"uid": uid} if uid else {})}
+    raw = {"kind": "Binding", "metadata": metadata, "target": {"kind": "Node", "name": "n3"}}
+    return AdmissionRequest.from_object(
+        {
+            "apiVersion": "admission.k8s.io/v1",
+            "kind": "AdmissionReview",
+            "request": {
+                "uid": "u1",
+                "kind": {"group": "", "version": "v1", "kind": "Binding"},
+                "subResource": "binding",
+                "operation": "CREATE",
+                "namespace": "default",
+                "name": name,
+                "object": raw,
+                "userInfo": {"username": "system:kube-scheduler"},
+                "dryRun": dry_run,
+            },
+        }
+    )
+
+
+def numa_of(answer: Answer) -> list[int]:
+    """The NUMA nodes written into the Binding."""
+    assert isinstance(answer.response, Patched), answer
+    patched = apply({"metadata": {}}, map(dict, answer.response.patch))
+    hint = json.loads(patched["metadata"]["annotations"][NUMA_HINT])
+    return [entry["node"] for entry in hint["numaNodeResources"]]
+
+
+async def test_what_one_binding_was_given_the_next_one_finds_taken() -> None:
+    world = OneNode(named("a"), named("b"), named("c"))
+    assert numa_of(await world.bind("a")) == [0]
+    assert numa_of(await world.bind("b")) == [1]
+    refused = await world.bind("c")
+    assert isinstance(refused.response, Denied)
+    assert (refused.verdict, refused.decided) == ("deny", True)
+    assert world.fetched == []
+
+
+async def test_a_binding_tried_again_is_given_the_same() -> None:
+    world = OneNode(named("a"), named("b"))
+    assert numa_of(await world.bind("a")) == [0]
+    assert numa_of(await world.bind("a")) == [0]
+    assert numa_of(await world.bind("b")) == [1]
+
+
+async def test_a_dry_run_takes_nothing() -> None:
+    world = OneNode(named("a"))
+    assert numa_of(await world.bind("a", dry_run=True)) == [0]
+    assert world.keeper.open_grants == 0
+
+
+async def test_a_pod_that_was_not_seen_yet_is_asked_for_once() -> None:
+    world = OneNode(named("a", uid="old"))
+    world.on_the_server["a"] = named("a", uid="new")
+    assert numa_of(await world.bind("a", uid="new")) == [0]
+    assert world.fetched == ["default/a"]
+
+
+async def test_a_pod_seen_with_its_gate_was_seen_too_early() -> None:
+    world = OneNode(named("a", schedulingGates=[{"name": PLACEMENT_GATE}]))
+    world.on_the_server["a"] = placed("a")
+    assert numa_of(await world.bind("a")) == [1]
+    assert world.fetched == ["default/a"]
+
+
+async def test_a_pod_that_does_not_exist_is_the_api_servers_affair() -> None:
+    assert (await OneNode().bind("a")).verdict == "allow"
+
+
+@pytest.mark.parametrize("duty", Duty)
+async def test_what_is_no_affair_of_ours_passes_on_every_replica(duty: Duty) -> None:
+    plain = pod(metadata={"name": "a", "uid": "u", "annotations": {}})
+    answer = await OneNode(plain).bind("a", duty=duty)
+    assert (answer.verdict, answer.decided) == ("allow", False)
+    bound = await OneNode(named("a", nodeName="n3")).bind("a", duty=duty)
+    assert (bound.verdict, bound.decided) == ("allow", False)
+
+
+async def test_who_does_not_lead_gives_nothing_out_and_lets_placed_pods_pass() -> None:
+    world = OneNode(named("a"), placed("b"), placed("c", node="n1"))
+    for name in ("a", "c"):
+        with pytest.raises(NotNowError):
+            await world.bind(name, duty=Duty.NONE)
+    assert (await world.bind("b", duty=Duty.NONE)).verdict == "allow"
+    assert world.keeper.open_grants == 0
+
+
+async def test_a_new_leader_gives_out_nothing_new() -> None:
+    world = OneNode(named("a"), placed("b"))
+    refused = await world.bind("a", duty=Duty.PLACED_ONLY)
+    assert isinstance(refused.response, Denied)
+    assert refused.response.reason == "LeaderChanged"
+    assert numa_of(await world.bind("b", duty=Duty.PLACED_ONLY)) == [1]
+    # Somebody unforeseen took what the pod was placed on; NUMA node 0 may be promised by the last leader.
+    world.keeper.withdraw("default/b")
+    world.ledger.reserve("default/x", "n3", {1: {"cpu": 1000}}, {"cpu": 1000}, firm=True)
+    assert (await world.bind("b", duty=Duty.PLACED_ONLY)).verdict == "deny"
+    assert numa_of(await world.bind("b")) == [0]
