@@ -5,9 +5,10 @@
    is taken off. A copy that refuses drops out.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import count
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +31,7 @@ class Admitted:
     """Bit per position of a NUMA node that it uses; 0 = it is not bound to any."""
 
 
-def rehearse(view: View, sequences: dict[int, Sequence[Kind]]) -> dict[int, tuple[Admitted, ...]]:
+def rehearse(view: View, sequences: Mapping[int, Sequence[Kind]]) -> dict[int, tuple[Admitted, ...]]:
     """How far each node (by n) gets with its sequence of pods: those admitted before the first that is not."""
     stages: dict[tuple[bytes, tuple[int, ...]], int] = {}
     stage_of = {
@@ -38,7 +39,8 @@ def rehearse(view: View, sequences: dict[int, Sequence[Kind]]) -> dict[int, tupl
         for node, sequence in sequences.items()
     }
     leaders = sorted(stages.values())
-    admitted = dict(zip(leaders, _run(view, leaders, [sequences[node] for node in leaders]), strict=True))
+    stage = View(_copied(view, leaders))
+    admitted = dict(zip(leaders, _advance(stage, [sequences[node] for node in leaders]), strict=True))
     return {node: admitted[leader] for node, leader in stage_of.items()}
 
 
@@ -52,9 +54,28 @@ def _state(view: View, node: int) -> bytes:
     return b"".join(parts)
 
 
-def _run(view: View, nodes: list[int], sequences: list[Sequence[Kind]]) -> list[tuple[Admitted, ...]]:
-    admitted: list[list[Admitted]] = [[] for _ in nodes]
+def settled(view: View, sequences: Mapping[int, Sequence[Kind]]) -> View:
+    """The view as it is once these pods run on their nodes (by n), which admit them."""
+    nodes = sorted(sequences)
+    if not nodes:
+        return view
     stage = View(_copied(view, nodes))
+    _advance(stage, [sequences[node] for node in nodes])
+    rows = range(len(view.snapshot.available))
+    arrays: dict[str, Any] = {
+        "available": np.stack([view.free(row) for row in rows]),
+        "node_free": np.stack([view.node_free(row) for row in rows]),
+        "single_residents": view.single_residents.copy(),
+        "multi_residents": view.multi_residents.copy(),
+    }
+    for name, array in arrays.items():
+        array[..., nodes] = getattr(stage.snapshot, name)
+    return View(replace(view.snapshot, **arrays))
+
+
+def _advance(stage: View, sequences: list[Sequence[Kind]]) -> list[tuple[Admitted, ...]]:
+    """Admit the sequences of a stage's nodes, which are changed."""
+    admitted: list[list[Admitted]] = [[] for _ in sequences]
     active = [at for at, sequence in enumerate(sequences) if sequence]
     for turn in count():
         if not active:

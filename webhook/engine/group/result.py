@@ -109,7 +109,7 @@ class GroupPlacement:
         domain = self.tree.path(self.domain) if self.domain is not None else ()
         return {
             "name": self.name,
-            "topology": self.tree.topology.name,
+            "topology": self.tree.topology.name or None,
             "placed": self.placed,
             "domain": list(map(list, domain)) or None,
             "pods": [

@@ -1,16 +1,23 @@
-"""A workload's gang as a group to place: levels of its topology resolved, pod templates read.
+"""The place of a workload: its gangs as groups, one after the other.
 
 1. Templates become pods; the NUMA annotations of the workload hold for templates that have none.
 2. Levels the user named become levels of the tree.
 3. Pods that run already are left out and counted as running where they are.
+4. Each gang is placed in what those before it leave.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from webhook.engine.group.spec import Constraint, Member, PodGroup, PodSet, Segments
-from webhook.model.errors import UserError
+from webhook.engine.group.kind import Kind
+from webhook.engine.group.place import place_group
+from webhook.engine.group.rehearsal import settled
+from webhook.engine.group.result import GroupPlacement
+from webhook.engine.group.spec import Constraint, Member, PodGroup, PodSet, Segments, Strategy
+from webhook.engine.trees import TopologyTrees
+from webhook.engine.view import View
+from webhook.model.errors import UserError, UserErrors
 from webhook.model.intent import parse_numa_intent
 from webhook.model.names import NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
 from webhook.model.nearest import did_you_mean
@@ -35,6 +42,38 @@ class _Reader:
     workload: Workload
     topology: Topology
     running: Running
+
+
+def place_workload(
+    workload: Workload,
+    view: View,
+    topologies: Mapping[str, Topology],
+    trees: TopologyTrees,
+    running: Running = _NOT_RUNNING,
+    strategy: Strategy = Strategy.BIN_PACK,
+) -> tuple[GroupPlacement, ...]:
+    """The placement of each gang; raises UserError for what the workload's annotations or templates have wrong."""
+    asked = []
+    for gang in workload.gangs:
+        topology = topology_of(gang, topologies)
+        asked.append((trees.tree(topology, view.snapshot), group_of(workload, gang, topology, running)))
+    placements = []
+    for index, (tree, group) in enumerate(asked):
+        placement = place_group(view, tree, group, strategy)
+        placements.append(placement)
+        if index + 1 < len(asked):
+            view = settled(view, _sequences(view, placement))
+    return tuple(placements)
+
+
+def _sequences(view: View, placement: GroupPlacement) -> dict[int, list[Kind]]:
+    """The pods of a placement by node (n)."""
+    sequences: dict[int, list[Kind]] = {}
+    for seats in placement.seats:
+        kind = Kind.of(view, seats.podset.pod, seats.podset.intent)
+        for node in seats.nodes.tolist():
+            sequences.setdefault(node, []).append(kind)
+    return sequences
 
 
 def topology_of(gang: Gang, topologies: Mapping[str, Topology]) -> Topology:
@@ -73,7 +112,8 @@ def _set(role: Role, reader: _Reader) -> PodSet:
         intent, _ = parse_numa_intent(pod.annotations)
     except UserError as error:
         # The pod's own paths, below the template's.
-        raise UserError(f"{role.path}.{error.path}" if role.path else error.path, error.message) from error
+        below = f"{role.path}." if role.path else ""
+        raise UserErrors([UserError(f"{below}{fault.path}", fault.message) for fault in error.faults]) from error
     begun = tuple((rank, reader.running[name]) for rank, name in enumerate(role.pods) if name in reader.running)
     members = tuple(Member(name, rank) for rank, name in enumerate(role.pods) if name not in reader.running)
     segments = None

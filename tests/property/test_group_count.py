@@ -1,0 +1,64 @@
+"""Counting pods by division against admitting them one by one, as the kubelet's prediction does."""
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.engine.machines import node, pod, resident, state, topology
+from webhook.engine.group.count import count
+from webhook.engine.group.kind import Kind
+from webhook.engine.group.rehearsal import rehearse, settled
+from webhook.engine.view import View
+from webhook.model.intent import parse_numa_intent
+from webhook.model.nrt import Publisher
+from webhook.model.policy import NUMAPolicy, Scope
+
+GPU = "nvidia.com/gpu"
+GI = 2**30
+
+amounts = st.fixed_dictionaries(
+    {"cpu": st.integers(0, 8).map(lambda cpus: 1000 * cpus)},
+    optional={"memory": st.integers(0, 4).map(lambda gigabytes: gigabytes * GI), GPU: st.integers(0, 3)},
+)
+machine = st.fixed_dictionaries(
+    {
+        "free": st.lists(amounts, min_size=1, max_size=3),
+        "policy": st.sampled_from(NUMAPolicy),
+        "scope": st.sampled_from(Scope),
+        "publisher": st.sampled_from(Publisher),
+        "max_numa_nodes": st.sampled_from([8, 2]),
+    }
+)
+container = st.fixed_dictionaries(
+    {"cpu": st.sampled_from(["1", "2", "500m", "3"])},
+    optional={"memory": st.sampled_from(["1Gi", "2Gi"]), GPU: st.sampled_from(["0", "1", "2"])},
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(machine, min_size=1, max_size=3),
+    st.lists(container, min_size=1, max_size=2),
+    st.sampled_from([None, "SingleNUMANode", "Restricted", "BestEffort"]),
+    st.booleans(),
+)
+def test_counts_are_what_a_node_admits_and_never_less_where_only_a_rehearsal_tells(
+    machines: list[dict[str, Any]], containers: list[dict[str, str]], policy: str | None, company: bool
+) -> None:
+    nodes = [node(f"n{index}", {"cpu": 20_000, "memory": 20 * GI, GPU: 6, "pods": 9}) for index in range(len(machines))]
+    topologies = [topology(f"n{index}", **settings) for index, settings in enumerate(machines)]
+    guests = [resident("guest", "n0", {"cpu": 1000}, {0: {"cpu": 1000}, 1: {"cpu": 0}})] if company else []
+    view = View(state(*nodes, *topologies, *guests).snapshot())
+    asked = pod(*containers, policy=policy)
+    kind = Kind.of(view, asked, parse_numa_intent(asked.annotations)[0])
+    counted = count(view, kind)
+    admitted = rehearse(view, {n: [kind] * 12 for n in range(len(machines)) if counted.nodes[n] > 0})
+    for n, most in enumerate(counted.nodes.tolist()):
+        got = len(admitted.get(n, ()))
+        if kind.ways.open is not None and kind.ways.open[n]:
+            assert got <= most
+        else:
+            assert got == min(most, 12)
+    full = settled(view, {n: [kind] * len(pods) for n, pods in admitted.items()})
+    assert not count(full, kind).nodes[[n for n in admitted if len(admitted[n]) < 12]].any()
