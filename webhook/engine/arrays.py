@@ -57,8 +57,11 @@ class Picker:
             index = self._zones * np.int64(stride)
             index += _counting(nodes)
             self._indices[stride] = index
-        length = (plane.shape[0] - 1) * stride + nodes
-        flat = np.lib.stride_tricks.as_strided(plane, (length,), (plane.itemsize,), writeable=False)
+        if plane.flags.c_contiguous:
+            flat = plane.reshape(-1)
+        else:
+            length = (plane.shape[0] - 1) * stride + nodes
+            flat = np.lib.stride_tricks.as_strided(plane, (length,), (plane.itemsize,), writeable=False)
         return flat.take(index, mode="clip")
 
 

@@ -23,7 +23,7 @@ from webhook.engine.koordinator import intrudes, ours_to_place, packing_score, p
 from webhook.engine.nodefit import node_fit
 from webhook.engine.numafit import Allocation, NUMAFit
 from webhook.engine.options import Fidelity, Options, ScoreStrategy
-from webhook.engine.reason import REASONS, Reason, count
+from webhook.engine.reason import FITS, REASONS, Reason, count
 from webhook.engine.request import PodRequest
 from webhook.engine.view import View
 from webhook.model.intent import NUMAIntent
@@ -110,11 +110,11 @@ def decide(view: View, pod: Pod, intent: NUMAIntent, options: Options | None = N
     reasons = node_fit(view, pod, request)
     if policies is not None:
         _then(reasons, policies)
-    numa, intruding = _on_numa_nodes(view, request, options, reasons == Reason.FITS)
+    numa, intruding = _on_numa_nodes(view, request, options, reasons == FITS)
     _then(reasons, numa.reason)
     if request.exclusive is Exclusive.REQUIRED and intruding is not None:
         _then(reasons, intruding.astype(np.uint8) * np.uint8(Reason.NUMA_NODE_EXCLUSIVE))
-    fits = reasons == Reason.FITS
+    fits = reasons == FITS
     fit_count = int(np.count_nonzero(fits))
     score = _score(view, request, numa, options)
     if intruding is not None:
@@ -131,8 +131,7 @@ def _numa_nodes(mask: int, ids: list[int]) -> tuple[int, ...]:
 
 def _then(reasons: Bytes, later: Bytes) -> None:
     """Where nothing excluded the node so far, the later reason counts."""
-    if later.any():
-        np.copyto(reasons, later, where=reasons == Reason.FITS)
+    np.copyto(reasons, later, where=reasons == FITS)
 
 
 def _on_numa_nodes(view: View, request: PodRequest, options: Options, among: Bools) -> tuple[NUMAFit, Bools | None]:

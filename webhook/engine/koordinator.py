@@ -13,7 +13,7 @@ import numpy.typing as npt
 from webhook.engine import node_kind
 from webhook.engine.arrays import Amounts, Bools, Bytes, Enums, Picker
 from webhook.engine.numafit import NUMAFit
-from webhook.engine.reason import Reason
+from webhook.engine.reason import FITS, Reason
 from webhook.engine.request import PodRequest
 from webhook.engine.snapshot import Snapshot
 from webhook.engine.view import View
@@ -37,13 +37,18 @@ def policy_fit(snapshot: Snapshot, request: PodRequest) -> Bytes | None:
     verdicts = _verdicts(request.policy, request.strict)
     kinds = snapshot.kind
     reasons = None
-    if verdicts.any() and not (snapshot.n and verdicts[kinds[0]] == Reason.FITS and (kinds == kinds[0]).all()):
+    if not (snapshot.n and verdicts[kinds[0]] == FITS and _all(kinds == kinds[0])):
         reasons = verdicts.take(kinds)
-    if not snapshot.fresh.all():
+    if not _all(snapshot.fresh):
         stale = ~snapshot.fresh & (effective_policy(snapshot, request) >= NUMAPolicy.RESTRICTED)
         reasons = np.zeros(snapshot.n, dtype=np.uint8) if reasons is None else reasons
         np.putmask(reasons, stale & (reasons != Reason.NO_TOPOLOGY), np.uint8(Reason.STALE_TOPOLOGY))
     return reasons
+
+
+def _all(flags: Bools) -> bool:
+    """The same as flags.all(), which takes twice as long."""
+    return int(np.count_nonzero(flags)) == len(flags)
 
 
 @lru_cache(maxsize=8)
@@ -105,7 +110,7 @@ def packing_score(view: View, request: PodRequest, fit: NUMAFit) -> Amounts:
     used = np.maximum(fit.mask, 1)
     unbound = (fit.mask == 0) & fit.fits
     nowhere: Bools | None = None
-    if unbound.any():
+    if np.count_nonzero(unbound):
         used[unbound] = _machine_mask(snapshot)[unbound]
         nowhere = used == 0
         used[nowhere] = 1
@@ -121,8 +126,7 @@ def packing_score(view: View, request: PodRequest, fit: NUMAFit) -> Amounts:
         taken //= np.maximum(allocatable, 1, out=allocatable)
         score += np.minimum(taken, _THOUSAND, out=taken)
     score //= _THOUSAND // 10 * max(len(columns), 1)
-    score += 100
-    score -= 10 if sums.narrow else np.int64(10) * sums.width
+    score += 90 if sums.narrow else 100 - np.int64(10) * sums.width
     np.maximum(score, 0, out=score)
     np.minimum(score, 100, out=score)
     if nowhere is not None:

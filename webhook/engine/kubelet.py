@@ -22,7 +22,7 @@ from webhook.engine.kubelet_parts import Nodes, Part, parts
 from webhook.engine.kubelet_zones import ZoneFit, fit_zones
 from webhook.engine.masks import as_mask
 from webhook.engine.numafit import Allocation, NUMAFit, by_numa_id
-from webhook.engine.reason import REASONS, Reason
+from webhook.engine.reason import FITS, REASONS, Reason
 from webhook.engine.request import PodRequest
 from webhook.engine.view import View
 from webhook.model.policy import NUMAPolicy, Scope
@@ -47,7 +47,7 @@ def predict(view: View, request: PodRequest, among: Bools | None = None) -> NUMA
         mask = np.zeros(n, dtype=np.int64)
         for part in alike:
             reason[part.nodes], mask[part.nodes] = prediction.admit(part)
-    return NUMAFit(reason == Reason.FITS, reason, mask, prediction.split)
+    return NUMAFit(reason == FITS, reason, mask, prediction.split)
 
 
 def refusal(view: View, request: PodRequest, node: int) -> Reason:

@@ -41,12 +41,12 @@ def node_fit(view: View, pod: Pod, request: PodRequest) -> Bytes:
 
 
 def _overwrite(reasons: Bytes, excluded: Bools | None, reason: Reason) -> None:
-    if excluded is not None and excluded.any():
+    if excluded is not None and np.count_nonzero(excluded):
         np.putmask(reasons, excluded, np.uint8(reason))
 
 
 def _keep(reasons: Bytes, allowed: Bools | None, reason: Reason) -> None:
-    if allowed is not None and not allowed.all():
+    if allowed is not None and np.count_nonzero(allowed) < len(allowed):
         np.putmask(reasons, ~allowed, np.uint8(reason))
 
 
