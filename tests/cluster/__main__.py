@@ -1,4 +1,4 @@
-"""python -m tests.cluster: `build` the control plane's programs, or bring one `up` in the foreground."""
+"""python -m tests.cluster: `build` the control plane, bring it `up` in the foreground, `replay` recorded admissions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from tests.cluster.assets import AssetError, find_assets
 from tests.cluster.build import BuildFailedError
 from tests.cluster.control_plane import CommandError, NotReadyError
 from tests.cluster.process import ProcessEndedError
+from tests.cluster.replay import replay
 from tests.cluster.up import tell, up
+
+SHOWN = 20
 
 
 def main() -> int:
@@ -20,6 +23,8 @@ def main() -> int:
         if options.command == "build":
             programs = find_assets(tell)
             tell(f"control plane: {programs['kube-apiserver'].parent}")
+        elif options.command == "replay":
+            return _replay(options.recordings)
         else:
             if options.values and not options.values.is_file():
                 parser().error(f"--values: there is no file {options.values}")
@@ -34,6 +39,15 @@ def main() -> int:
         tell(f"error: {error}")
         return 1
     return 0
+
+
+def _replay(recordings: Path) -> int:
+    """0 when the simulated kubelet's verdicts are all those recorded; else 1, with the first differences."""
+    found = replay(find_assets(tell)["kubelets"], recordings)
+    for difference in found.differences[:SHOWN]:
+        tell(difference)
+    tell(f"{found.pods} pods in {found.sequences} sequences: {len(found.differences)} differences")
+    return 1 if found.differences else 0
 
 
 def parser() -> argparse.ArgumentParser:
@@ -51,6 +65,8 @@ def parser() -> argparse.ArgumentParser:
     up_parser.add_argument("--values", type=Path, metavar="FILE", help="further values of the chart")
     up_parser.add_argument("--nodes", type=_count, default=0, help="nodes to make, without a kubelet")
     up_parser.add_argument("--zones", type=_positive, default=2, help="NUMA nodes of each")
+    replay_parser = commands.add_parser("replay", help="compare the simulated kubelet with recorded admissions")
+    replay_parser.add_argument("recordings", type=Path, help="file of sequences, .jsonl or .jsonl.gz")
     return top
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 MODULE = Path(__file__).parent / "controlplane"
-COMPONENTS = ("etcd", "helm", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
+COMPONENTS = ("etcd", "helm", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kubelets")
 PROGRESS_SECONDS = 10.0
 
 
@@ -46,8 +46,8 @@ def build(tell: Callable[[str], None]) -> Path:
 def key() -> str:
     """16 hex digits that change whenever the built programs would."""
     digest = hashlib.sha256()
-    for source in sorted([*MODULE.glob("*.go"), MODULE / "go.mod", MODULE / "go.sum"]):
-        digest.update(source.name.encode() + b"\0" + hashlib.sha256(source.read_bytes()).digest())
+    for source in sorted([*MODULE.rglob("*.go"), MODULE / "go.mod", MODULE / "go.sum"]):
+        digest.update(str(source.relative_to(MODULE)).encode() + b"\0" + hashlib.sha256(source.read_bytes()).digest())
     digest.update(repr((build_flags(), platform.system(), platform.machine())).encode())
     return digest.hexdigest()[:16]
 

@@ -153,7 +153,12 @@ def create_machines(api: Api, wanted: Sequence[Machine]) -> None:
 
 def delete_machines(api: Api, gone: Sequence[Machine]) -> None:
     """Delete them; those that are gone already are no error."""
-    paths = [f"{collection}/{machine.name}" for collection in (NODES, TOPOLOGIES) for machine in gone]
+    delete_nodes(api, [machine.name for machine in gone])
+
+
+def delete_nodes(api: Api, names: Sequence[str]) -> None:
+    """Delete the Nodes and NodeResourceTopologies of these names; those that are gone already are no error."""
+    paths = [f"{collection}/{name}" for collection in (NODES, TOPOLOGIES) for name in names]
     api.in_parallel(partial(_delete, api, path) for path in paths)
 
 

@@ -70,7 +70,7 @@ def test_a_changed_pin_or_source_is_another_key(tmp_path: Path, monkeypatch: pyt
     shutil.copytree(build_module.MODULE, tmp_path / "module")
     monkeypatch.setattr(build_module, "MODULE", tmp_path / "module")
     keys = [key()]
-    for file in ("go.mod", "go.sum", "main.go"):
+    for file in ("go.mod", "go.sum", "main.go", "kubelets/admission.go"):
         with (tmp_path / "module" / file).open("a") as source:
             source.write("// changed\n")
         keys.append(key())

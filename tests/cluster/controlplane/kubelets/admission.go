@@ -1,0 +1,168 @@
+package kubelets
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/kubelet/cm/cpumanager"
+	cpustate "k8s.io/kubernetes/pkg/kubelet/cm/cpumanager/state"
+	cputopology "k8s.io/kubernetes/pkg/kubelet/cm/cpumanager/topology"
+	"k8s.io/kubernetes/pkg/kubelet/cm/memorymanager"
+	memorystate "k8s.io/kubernetes/pkg/kubelet/cm/memorymanager/state"
+	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
+	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
+	schedulerframework "k8s.io/kubernetes/pkg/scheduler/framework"
+)
+
+// Admission is what the kubelet of one machine decides with: its topology manager, the managers that give it hints, and
+// the check that the node as a whole has room. It is not safe for concurrent use: a kubelet admits one pod at a time.
+//
+// Life of a pod here: Admit -> Started -> Release; a rejected pod is released by Admit itself.
+type Admission struct {
+	machine  Machine
+	topology topologymanager.Manager
+	cpus     *cpuManager    // nil: the none policy
+	memory   *memoryManager // nil: the None policy
+	devices  *deviceManager
+	// nodeHasRoom is the kubelet's check of what the scheduler checked already.
+	nodeHasRoom lifecycle.PodAdmitHandler
+	active      map[types.UID]*corev1.Pod
+	cpuTopology *cputopology.CPUTopology
+}
+
+// NewAdmission starts the managers of a machine. `node` is the Node object as the kubelet knows it; nil leaves the
+// node-level check out.
+func NewAdmission(machine Machine, node *corev1.Node) (*Admission, error) {
+	info, err := machine.info()
+	if err != nil {
+		return nil, err
+	}
+	logger := klog.Background()
+	manager, err := topologymanager.NewManager(info.Topology, machine.Policy, machine.Scope, machine.Options)
+	if err != nil {
+		return nil, err
+	}
+	admission := &Admission{machine: machine, topology: manager, active: map[types.UID]*corev1.Pod{}}
+	if admission.cpuTopology, err = cputopology.Discover(logger, info); err != nil {
+		return nil, err
+	}
+	// The order of the container manager: it decides which manager's error a pod is rejected with.
+	numa := make([]int, len(machine.NUMA))
+	for id := range numa {
+		numa[id] = id
+	}
+	admission.devices = newDeviceManager(machine.Devices, numa, manager)
+	manager.AddHintProvider(logger, admission.devices)
+	if machine.CPUPolicy == string(cpumanager.PolicyStatic) {
+		reserved, err := machine.reserved()
+		if err != nil {
+			return nil, fmt.Errorf("reservedCPUs: %w", err)
+		}
+		policy, err := cpumanager.NewStaticPolicy(logger, admission.cpuTopology, reserved.Size(), reserved, manager, nil)
+		if err != nil {
+			return nil, err
+		}
+		admission.cpus = &cpuManager{policy: policy, state: cpustate.NewMemoryState(logger)}
+		if err := policy.Start(logger, admission.cpus.state); err != nil {
+			return nil, err
+		}
+		manager.AddHintProvider(logger, admission.cpus)
+	}
+	if machine.MemoryPolicy == string(memorymanager.PolicyTypeStatic) {
+		reserved := map[int]map[corev1.ResourceName]uint64{0: {corev1.ResourceMemory: reservedMemoryBytes}}
+		policy, err := memorymanager.NewPolicyStatic(logger, info, reserved, manager)
+		if err != nil {
+			return nil, err
+		}
+		admission.memory = &memoryManager{policy: policy, state: memorystate.NewMemoryState(logger)}
+		if err := policy.Start(logger, admission.memory.state); err != nil {
+			return nil, err
+		}
+		manager.AddHintProvider(logger, admission.memory)
+	}
+	if node != nil {
+		admission.nodeHasRoom = lifecycle.NewPredicateAdmitHandler(
+			func(context.Context, bool) (*corev1.Node, error) { return node, nil },
+			lifecycle.NewAdmissionFailureHandlerStub(),
+			func(*schedulerframework.NodeInfo, *lifecycle.PodAdmitAttributes) error { return nil },
+		)
+	}
+	return admission, nil
+}
+
+// Admit decides on a pod, and gives it its CPUs, memory and devices if it is admitted.
+func (a *Admission) Admit(pod *corev1.Pod) lifecycle.PodAdmitResult {
+	attributes := &lifecycle.PodAdmitAttributes{Pod: pod, Operation: lifecycle.AddOperation}
+	result := a.topology.Admit(attributes)
+	if result.Admit && a.nodeHasRoom != nil {
+		for _, other := range a.active {
+			attributes.OtherPods = append(attributes.OtherPods, other)
+		}
+		result = a.nodeHasRoom.Admit(attributes)
+	}
+	if result.Admit {
+		a.active[pod.UID] = pod
+		for _, container := range containers(pod) {
+			a.topology.AddContainer(pod, container, containerID(pod, container))
+		}
+	} else {
+		a.free(pod)
+	}
+	return result
+}
+
+// Started gives back what the pod's ended init containers held alone.
+//
+// Source: pkg/kubelet/cm/memorymanager, AddContainer. The CPU manager keeps theirs until the pod ends.
+func (a *Admission) Started(pod *corev1.Pod) {
+	for _, container := range containers(pod) {
+		if a.memory != nil && ranToEnd(pod, container) {
+			a.memory.release(pod, container)
+		}
+	}
+}
+
+// Release gives back all that an admitted pod holds; false if it holds nothing.
+func (a *Admission) Release(uid types.UID) bool {
+	pod, admitted := a.active[uid]
+	if !admitted {
+		return false
+	}
+	delete(a.active, uid)
+	a.free(pod)
+	return true
+}
+
+// free takes a pod out of every manager's state. The kubelet does it when it next looks at that state.
+func (a *Admission) free(pod *corev1.Pod) {
+	for _, container := range containers(pod) {
+		if a.cpus != nil {
+			// The static policy's removal always succeeds.
+			_ = a.cpus.release(pod, container)
+		}
+		if a.memory != nil {
+			a.memory.release(pod, container)
+		}
+		_ = a.topology.RemoveContainer(containerID(pod, container))
+	}
+	a.devices.release(pod)
+}
+
+// containers lists a pod's containers in the order of their admission.
+func containers(pod *corev1.Pod) []*corev1.Container {
+	var all []*corev1.Container
+	for i := range pod.Spec.InitContainers {
+		all = append(all, &pod.Spec.InitContainers[i])
+	}
+	for i := range pod.Spec.Containers {
+		all = append(all, &pod.Spec.Containers[i])
+	}
+	return all
+}
+
+func containerID(pod *corev1.Pod, container *corev1.Container) string {
+	return string(pod.UID) + "/" + container.Name
+}

@@ -1,0 +1,97 @@
+package kubelets
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/kubernetes/pkg/apis/core/v1/helper/qos"
+)
+
+// A sequence is a machine and the pods that come to it, one after the other.
+type sequence struct {
+	ID      string       `json:"id"`
+	Machine Machine      `json:"machine"`
+	Pods    []corev1.Pod `json:"pods"`
+	// Remove names the pods that end before the key is admitted.
+	Remove map[string][]string `json:"remove"`
+}
+
+type verdicts struct {
+	ID    string    `json:"id"`
+	Pods  []verdict `json:"pods"`
+	After object    `json:"nrtAfter"`
+}
+
+type verdict struct {
+	Pod        string  `json:"pod"`
+	QoS        string  `json:"qos"`
+	Admit      bool    `json:"admit"`
+	Reason     string  `json:"reason,omitempty"`
+	Message    string  `json:"message,omitempty"`
+	Before     object  `json:"nrtBefore"`
+	Containers []Given `json:"containers,omitempty"`
+}
+
+// Replay reads sequences, one JSON object a line, and writes a line of verdicts for each. It leaves out the check that
+// the node as a whole has room: a sequence may ask for more than the machine has.
+func Replay(input io.Reader, output io.Writer) error {
+	lines := json.NewDecoder(bufio.NewReader(input))
+	answers := bufio.NewWriter(output)
+	encoder := json.NewEncoder(answers)
+	for lines.More() {
+		var one sequence
+		if err := lines.Decode(&one); err != nil {
+			return err
+		}
+		answer, err := one.replay()
+		if err != nil {
+			return fmt.Errorf("%s: %w", one.ID, err)
+		}
+		if err := encoder.Encode(answer); err != nil {
+			return err
+		}
+	}
+	return answers.Flush()
+}
+
+func (s *sequence) replay() (*verdicts, error) {
+	admission, err := NewAdmission(s.Machine, nil)
+	if err != nil {
+		return nil, err
+	}
+	uids := map[string]types.UID{}
+	answer := &verdicts{ID: s.ID}
+	for i := range s.Pods {
+		pod := &s.Pods[i]
+		uids[pod.Name] = pod.UID
+		for _, gone := range s.Remove[pod.Name] {
+			admission.Release(uids[gone])
+		}
+		one := verdict{Pod: pod.Name, QoS: string(qos.GetPodQOS(pod)), Before: admission.subtracted()}
+		result := admission.Admit(pod)
+		one.Admit, one.Reason, one.Message = result.Admit, result.Reason, result.Message
+		if result.Admit {
+			one.Containers = admission.Given(pod)
+		}
+		answer.Pods = append(answer.Pods, one)
+	}
+	answer.After = admission.subtracted()
+	return answer, nil
+}
+
+// subtracted is the bare NodeResourceTopology that any exporter which subtracts allocations would write.
+func (a *Admission) subtracted() object {
+	return object{
+		"apiVersion": apiVersion,
+		"kind":       "NodeResourceTopology",
+		"attributes": []any{
+			object{"name": "topologyManagerScope", "value": a.machine.Scope},
+			object{"name": "topologyManagerPolicy", "value": a.machine.Policy},
+		},
+		"zones": a.zones(false),
+	}
+}

@@ -1,0 +1,132 @@
+"""Machines whose kubelet is simulated: pods bound to them are admitted by the kubelet's own code, run, fail and end.
+
+One program, `kubelets`, plays all of them (controlplane/kubelets): it registers the Nodes, watches the bound pods,
+admits or rejects each as a kubelet would, and publishes each node's NodeResourceTopology some time after a change.
+Nothing runs in a pod; one with the annotation `RUN_SECONDS` succeeds after that time.
+
+Life cycle of `kubelets()`, a context manager:
+1. The machines are written to a file, the program started; it is ready when every Node is registered.
+2. Its journal, one JSON object a line, can be read at any time.
+3. On exit the program ends, and its Nodes and NodeResourceTopologies are deleted. Pods must be gone before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tests.cluster.nodes import FAR, NEAR, delete_nodes
+from tests.cluster.process import Process
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from tests.cluster.control_plane import ControlPlane
+
+RUN_SECONDS = "topology-webhook.dev/test-run-seconds"
+READY_SECONDS = 120.0  # 1,000 nodes are 2,000 requests; an idle machine needs 10
+SUMMARY_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class SimulatedMachine:
+    """One machine of equal NUMA nodes, each the socket of its own."""
+
+    name: str
+    numa_nodes: int = 2
+    cpus: int = 16
+    """Logical CPUs of each NUMA node."""
+    memory_gib: int = 64
+    """Memory of each NUMA node that pods can allocate."""
+    devices: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """Resource name -> pieces near each NUMA node."""
+    policy: str = "single-numa-node"
+    """The kubelet's Topology Manager policy, its scope and its options."""
+    scope: str = "container"
+    options: Mapping[str, str] = field(default_factory=dict)
+    reserved_cpus: str = ""
+    """CPUs for the system, as a list such as `0,16`: they count in the capacity only."""
+    threads_per_core: int = 1
+    labels: Mapping[str, str] = field(default_factory=dict)
+    max_pods: int = 110
+
+    def description(self) -> dict[str, Any]:
+        """The machine as `kubelets` reads it."""
+        numa = {"cpus": self.cpus, "threadsPerCore": self.threads_per_core, "memory": f"{self.memory_gib}Gi"}
+        ids = range(self.numa_nodes)
+        return {
+            "name": self.name,
+            "labels": dict(self.labels),
+            "policy": self.policy,
+            "scope": self.scope,
+            "options": dict(self.options),
+            "cpuPolicy": "static",
+            "memoryPolicy": "Static",
+            "reservedCPUs": self.reserved_cpus,
+            "numa": [numa] * self.numa_nodes,
+            "distances": [[NEAR if one == other else FAR for other in ids] for one in ids],
+            "devices": {resource: _devices(pieces) for resource, pieces in self.devices.items()},
+            "maxPods": self.max_pods,
+        }
+
+
+def _devices(pieces: Sequence[int]) -> dict[str, list[int]]:
+    """The devices' ids, and the NUMA node each is near."""
+    return {f"{numa}-{number}": [numa] for numa, count in enumerate(pieces) for number in range(count)}
+
+
+class Kubelets:
+    """The running program. Use `kubelets()`."""
+
+    def __init__(self, plane: ControlPlane, process: Process) -> None:
+        self._plane = plane
+        self.process = process
+
+    def journal(self) -> list[dict[str, Any]]:
+        """All events so far: ready, admitted, rejected, ended, error, summary."""
+        whole_lines = self.process.log.read_bytes().split(b"\n")[:-1]
+        return [json.loads(line) for line in whole_lines if line.startswith(b"{")]
+
+    def events(self, kind: str) -> list[dict[str, Any]]:
+        """The events of one kind so far."""
+        return [event for event in self.journal() if event["event"] == kind]
+
+    def _ready(self) -> bool:
+        self.process.require_running()
+        return b'"event":"ready"' in self.process.log.read_bytes()
+
+
+@contextlib.contextmanager
+def kubelets(
+    plane: ControlPlane,
+    machines: Sequence[SimulatedMachine],
+    *,
+    lag: float = 0.0,
+    seed: int = 0,
+    publisher: str = "rte",
+) -> Iterator[Kubelets]:
+    """Run the kubelets of these machines.
+
+    `lag`: seconds on average, and each time at least half and at most half as much again, from a change on a machine
+    to the NodeResourceTopology that shows it. `publisher`: whose form that has, `rte`, `nfd` or `koordlet`.
+    """
+    number = sum(name.startswith("kubelets") for name in plane.guests)
+    name = f"kubelets-{number}" if number else "kubelets"
+    description = plane.folder / f"{name}.json"
+    description.write_text(json.dumps([machine.description() for machine in machines]))
+    flags = {"kubeconfig": plane.kubeconfig, "machines": description, "lag": lag, "seed": seed, "publisher": publisher}
+    log = plane.folder / f"{name}.log"
+    log.unlink(missing_ok=True)
+    arguments = [f"--{flag}={value}" for flag, value in flags.items()]
+    process = Process(name, [plane.assets["kubelets"], *arguments], log, grace_seconds=SUMMARY_SECONDS)
+    plane.guests[name] = process
+    running = Kubelets(plane, process)
+    try:
+        plane.wait_for(f"{name} ready", running._ready, READY_SECONDS)
+        yield running
+    finally:
+        process.stop()
+        del plane.guests[name]
+        delete_nodes(plane.api, [machine.name for machine in machines])

@@ -1,0 +1,75 @@
+"""The simulated kubelet against recorded sequences of admissions: a machine, pods in order, and what a kubelet said.
+
+1. Every sequence is given to `kubelets replay`, which runs the kubelet's own code on it.
+2. Of each pod, everything that was recorded must come out again: verdict, reason, message, and per container the NUMA
+   affinity, exclusive CPUs, memory blocks and devices; likewise the NodeResourceTopology before each pod and after all.
+   What a recording leaves out, because the kubelet decides it at random, is not compared.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+
+@dataclass
+class Agreement:
+    """What a replay found."""
+
+    sequences: int = 0
+    pods: int = 0
+    differences: list[str] = field(default_factory=list)
+    """Each names its place: `ka-00007 p3 admit: recorded true, replayed false`."""
+
+
+def replay(program: Path, recordings: Path) -> Agreement:
+    """Replay the sequences of a .jsonl or .jsonl.gz file. `program` is the `kubelets` of the control plane."""
+    text = recordings.read_bytes()
+    if recordings.suffix == ".gz":
+        text = gzip.decompress(text)
+    answers = subprocess.run([program, "replay"], input=text, stdout=subprocess.PIPE, check=True).stdout.splitlines()
+    found = Agreement()
+    for recorded, replayed in zip(text.splitlines(), answers, strict=True):
+        sequence, answer = json.loads(recorded), json.loads(replayed)
+        found.sequences += 1
+        found.pods += len(sequence["expect"]["pods"])
+        found.differences += differences(sequence["id"], sequence["expect"], answer)
+    return found
+
+
+def differences(where: str, recorded: object, replayed: object) -> Iterator[str]:
+    """What of a recorded value came out otherwise."""
+    if isinstance(recorded, dict) and isinstance(replayed, dict):
+        for name, value in recorded.items():
+            if name != "devices":
+                yield from differences(f"{where} {name}", value, replayed.get(name))
+            else:
+                yield from _device_differences(where, value, replayed.get(name) or {})
+    elif isinstance(recorded, list) and isinstance(replayed, list) and len(recorded) == len(replayed):
+        for place, (one, other) in enumerate(zip(_sorted(recorded), _sorted(replayed), strict=True)):
+            name = one.get("pod", one.get("name", place)) if isinstance(one, dict) else place
+            yield from differences(f"{where} {name}", one, other)
+    elif recorded != replayed:
+        yield f"{where}: recorded {json.dumps(recorded)}, replayed {json.dumps(replayed)}"
+
+
+def _sorted(values: Sequence[Any]) -> Sequence[Any]:
+    """Attributes, resources and memory blocks have no order; pods, containers, zones and ids keep theirs."""
+    for key in ("name", "type"):
+        if all(isinstance(value, dict) and key in value for value in values):
+            return sorted(values, key=lambda value: str(value[key]))
+    return values
+
+
+def _device_differences(where: str, recorded: dict[str, Any], replayed: dict[str, Any]) -> Iterator[str]:
+    """Devices by resource; null where even their split over NUMA nodes is random."""
+    for resource, split in recorded.items():
+        if split is not None:
+            yield from differences(f"{where} {resource}", split, replayed.get(resource))
