@@ -225,7 +225,7 @@ def test_what_greedy_gets_wrong_the_exact_search_repairs_within_its_bound() -> N
         {"a": "n0", "b": "n0", "c": "n1"},
         {"a": "n0", "b": "n1", "c": "n0"},
     )
-    without_search = placed(cluster, asked, effort=Effort(sums=0))
+    without_search = placed(cluster, asked, effort=Effort(steps=0))
     assert not without_search.placed
     assert not without_search.exhaustive
 

@@ -72,3 +72,20 @@ def test_different_pods_that_only_fit_one_by_one_are_counted_together() -> None:
 def test_the_minimum_is_what_is_needed() -> None:
     asked = group(podset("w", gpus(), 20, 9), constraint=Constraint(RACK))
     assert [(short.holds, short.needed) for short in placed(whole_nodes(PLACES, FREE), asked).why] == [(6, 9)]
+
+
+def test_a_level_that_no_node_has_holds_nothing() -> None:
+    unlabelled = {"n0": ("zone-a", None)}
+    answer = placed(
+        whole_nodes(unlabelled, {"n0": {GPU: 4}}), group(podset("w", gpus(), 2), constraint=Constraint(RACK))
+    )
+    assert list(map(str, answer.why)) == ["no rack holds 0 of 2 pods"]
+
+
+def test_a_cluster_without_nodes_holds_nothing() -> None:
+    for constraint in (Constraint(), Constraint(ZONE), Constraint(None, RACK)):
+        answer = placed(whole_nodes({}, {}), group(podset("w", gpus(), 2), constraint=constraint))
+        assert not answer.placed
+        assert {short.holds for short in answer.why} == {0}
+    mixed = group(podset("a", gpus(1), 2), podset("b", gpus(2), 2), constraint=Constraint(RACK))
+    assert not placed(whole_nodes({}, {}), mixed).placed

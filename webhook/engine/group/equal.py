@@ -78,9 +78,9 @@ class _Search:
                 return self._down(Domain(level, self._choose(level, fitting)), self.room)
         bound = self.pods.constraint.bound
         most = np.where(self._open(bound), self.room.most(bound), 0)
-        best = int(most.argmax())
-        if most[best] < max(self.pods.minimum, 1):
+        if not (most >= max(self.pods.minimum, 1)).any():
             return None
+        best = int(most.argmax())
         return self._down(Domain(bound, best), self.room.cut(int(most[best])))
 
     def _pinned(self) -> Domain | None:

@@ -145,7 +145,7 @@ class _Exact:
                     )
                     zones.append(packings([planes[index][z] for index in listed], zone_needs, here, self._budget))
                 together = reduce(lambda one, other: both(one, other, limit, self._budget), zones)
-                front = common(front, together)
+                front = common(front, together, self._budget)
             self._memo[key] = front, zones
         return self._memo[key]
 

@@ -15,25 +15,38 @@ class TooMuchWork(Exception):  # noqa: N818 - an outcome that callers expect, no
 
 
 class Budget:
-    """Work that a search may still do, in sums of two vectors."""
+    """Work that a search may still do, in sums and comparisons of two vectors."""
 
     __slots__ = ("left",)
 
-    def __init__(self, sums: int) -> None:
-        self.left = sums
+    def __init__(self, steps: int) -> None:
+        self.left = steps
 
-    def spend(self, sums: int) -> None:
+    def spend(self, steps: int) -> None:
         """Count work before it is done; raises TooMuchWork if it is too much."""
-        self.left -= sums
+        self.left -= steps
         if self.left < 0:
             raise TooMuchWork
 
 
-def maximal(vectors: Iterable[Vector]) -> Front:
+def maximal(vectors: Iterable[Vector], budget: Budget) -> Front:
     """The vectors that no other one covers, largest first."""
+    in_order = sorted(set(vectors), reverse=True)
+    if in_order and len(in_order[0]) <= 2:
+        return _maximal_pairs(in_order)
     front: Front = []
-    for vector in sorted(set(vectors), reverse=True):
+    for vector in in_order:
+        budget.spend(len(front))
         if not any(covers(larger, vector) for larger in front):
+            front.append(vector)
+    return front
+
+
+def _maximal_pairs(in_order: Sequence[Vector]) -> Front:
+    """The same for one or two kinds: going down in the first, each must reach higher in the last."""
+    front: Front = []
+    for vector in in_order:
+        if not front or (len(vector) == 2 and vector[1] > front[-1][1]):
             front.append(vector)
     return front
 
@@ -48,16 +61,18 @@ def both(one: Front, other: Front, limit: Vector, budget: Budget) -> Front:
     if one == [limit] or other == [limit]:
         return [limit]
     budget.spend(len(one) * len(other))
-    return maximal(
+    sums = (
         tuple(min(a + b, most) for a, b, most in zip(left, right, limit, strict=True))
         for left in one
         for right in other
     )
+    return maximal(sums, budget)
 
 
-def common(one: Front, other: Front) -> Front:
+def common(one: Front, other: Front, budget: Budget) -> Front:
     """The front of what both places allow."""
-    return maximal(tuple(map(min, left, right)) for left in one for right in other)
+    budget.spend(len(one) * len(other))
+    return maximal((tuple(map(min, left, right)) for left in one for right in other), budget)
 
 
 def packings(free: Sequence[int], needs: Sequence[Sequence[int]], limit: Vector, budget: Budget) -> Front:
@@ -76,7 +91,7 @@ def packings(free: Sequence[int], needs: Sequence[Sequence[int]], limit: Vector,
         rest = packings(left, needs[1:], limit[1:], budget)
         budget.spend(len(rest))
         vectors += [(count, *vector) for vector in rest]
-    return maximal(vectors)
+    return maximal(vectors, budget)
 
 
 def split(fronts: Sequence[Front], target: Vector, budget: Budget) -> list[Vector] | None:

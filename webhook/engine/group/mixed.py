@@ -34,8 +34,8 @@ class Effort:
 
     domains: int = 8
     """Domains of a level that greedy tries."""
-    sums: int = 400_000
-    """Sums of vectors in the exact search; a sum takes about a microsecond."""
+    steps: int = 400_000
+    """Steps of the exact search, each about a microsecond."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,7 +58,7 @@ def place_mixed(
         domain = greedy.part(part, Domain(0, 0), None)
         if domain is None:
             try:
-                exact = place_exactly(Stock(view, tree, caps), tree, part, full, Budget(effort.sums))
+                exact = place_exactly(Stock(view, tree, caps), tree, part, full, Budget(effort.steps))
             except TooMuchWork:
                 certain = False
                 continue

@@ -27,7 +27,8 @@ class Shortfall:
     """The resource that is short there; empty if it is not a resource but which nodes may be used at all."""
 
     def __str__(self) -> str:
-        name = f"{self.level.rpartition('/')[2]} {self.domain[-1][1]}" if self.domain else "the cluster"
+        kind = self.level.rpartition("/")[2]
+        name = f"{kind} {self.domain[-1][1]}" if self.domain else f"no {kind}" if kind else "the cluster"
         return f"{name} holds {self.holds} of {self.needed} pods" + (f": {self.resource}" if self.resource else "")
 
 

@@ -91,7 +91,7 @@ class Search:
         if not rules:
             return front
         real = bool(self._real[domain.level][domain.number])
-        return maximal(self._passing(vector, rules, domain.number, real) for vector in front)
+        return maximal((self._passing(vector, rules, domain.number, real) for vector in front), self._budget)
 
     def _passing(self, vector: Vector, rules: Sequence[Rule], number: int, real: bool) -> Vector:
         counts = list(vector)

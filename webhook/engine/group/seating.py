@@ -72,9 +72,9 @@ def _seats(piece: Piece, row: Row) -> Seats:
 
 def by_set(seats: Sequence[Seats]) -> tuple[Seats, ...]:
     """The seats of pieces of the same set made one, in order of rank."""
-    together: dict[str, list[Seats]] = {}
+    together: dict[int, list[Seats]] = {}
     for part in seats:
-        together.setdefault(part.podset.name, []).append(part)
+        together.setdefault(id(part.podset), []).append(part)
     return tuple(parts[0] if len(parts) == 1 else _one(parts) for parts in together.values())
 
 

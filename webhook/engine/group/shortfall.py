@@ -32,6 +32,9 @@ def shortfalls(view: View, tree: TopologyTree, part: Part, caps: Caps) -> tuple[
 def _at(view: View, tree: TopologyTree, part: Part, caps: Caps, level: int) -> Shortfall:
     pieces = [piece for piece in part.all_pieces() if piece.minimum]
     needed = sum(piece.minimum for piece in pieces)
+    label = "" if level == ROOT else tree.topology.levels[level - 1].node_label
+    if not tree.real(level).any():
+        return Shortfall(label, (), 0, needed, "")
     best = Domain(level, _best_domain(view, tree, pieces, caps, level))
     stock = Stock(view, tree, caps)
     holds, short, missing = 0, pieces[0], -1
@@ -40,7 +43,6 @@ def _at(view: View, tree: TopologyTree, part: Part, caps: Caps, level: int) -> S
         holds += fitting
         if piece.minimum - fitting > missing:
             short, missing = piece, piece.minimum - fitting
-    label = "" if level == ROOT else tree.topology.levels[level - 1].node_label
     # What each kind could have by itself the kinds together cannot: one pod at least is left over.
     resource = _short_resource(view, tree, best, short.kind)
     return Shortfall(label, tree.path(best), min(holds, needed - 1), needed, resource)
