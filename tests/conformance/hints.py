@@ -1,13 +1,15 @@
 """Hints by NUMA id, one machine at a time: a plain face of the engine's merge."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from webhook.engine.arrays import Bools
 from webhook.engine.merge import Hints, merge
 from webhook.model.policy import NUMAPolicy
+
+if TYPE_CHECKING:
+    from webhook.engine.arrays import Bools
 
 
 class Hint(NamedTuple):

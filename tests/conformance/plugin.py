@@ -16,7 +16,7 @@ from webhook.model.intent import NUMAIntent
 from webhook.model.node import Node
 from webhook.model.nrt import NodeTopology
 from webhook.model.pod import ContainerKind, Pod
-from webhook.model.policy import TOPOLOGY_POLICIES, NUMAPolicy, Scope
+from webhook.model.policy import NUMAPolicy, Scope
 from webhook.model.resources import amount
 
 NO_INTENT: Final = NUMAIntent(policy=None, exclusive=None, managed=False)
@@ -102,14 +102,14 @@ def results(view: View, pod: Pod, request: PodRequest, case: Mapping[str, Any]) 
 
 
 def _config(snapshot: Snapshot, index: int, nrt: Mapping[str, Any]) -> dict[str, Any]:
-    attributes = {attribute["name"]: attribute["value"] for attribute in nrt.get("attributes", ())}
+    policy = NUMAPolicy(int(snapshot.policy[index]))
     deprecated = (nrt.get("topologyPolicies") or [""])[0]
-    policy = NUMAPolicy(int(snapshot.policy[index])).kubelet
+    named = {attribute["value"] for attribute in nrt.get("attributes", ())}
     # The bare names Restricted and BestEffort say enough for us; the plugin takes them for nothing.
-    if deprecated in TOPOLOGY_POLICIES and "Level" not in deprecated and policy not in attributes.values():
-        policy = NUMAPolicy.NONE.kubelet
+    if deprecated in {"Restricted", "BestEffort"} and deprecated == policy.koordinator and policy.kubelet not in named:
+        policy = NUMAPolicy.NONE
     return {
-        "policy": policy,
+        "policy": policy.kubelet,
         "scope": Scope(int(snapshot.scope[index])).kubelet,
         "maxNUMANodes": int(snapshot.max_numa_nodes[index]),
     }

@@ -1,0 +1,146 @@
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance.__main__ import main
+from tests.conformance.floors import FLOORS
+from tests.model.golden import DIRECTORY, cases
+
+NAMES = sorted(path.name.removesuffix(".jsonl.gz") for path in DIRECTORY.glob("*.jsonl.gz"))
+
+# Few cases of each format are enough to see that a wrong expectation is found.
+FEW = {"kubelet_admission": 12, "nrt_filter_score": 40, "nrt_lists": 1}
+
+
+def write(directory: Path, name: str, some: list[dict[str, Any]]) -> Path:
+    path = directory / name
+    text = "".join(json.dumps(case) + "\n" for case in some)
+    path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    return path
+
+
+def few(name: str) -> list[dict[str, Any]]:
+    return [case for _, case in zip(range(FEW.get(name, 100)), cases(name), strict=False)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_engine_agrees_with_upstream(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / f"{name}.jsonl.gz").symlink_to(DIRECTORY / f"{name}.jsonl.gz")
+    assert main(["--cases", str(tmp_path)]) == 0, capsys.readouterr().out
+
+
+def test_every_golden_file_is_there() -> None:
+    assert NAMES == [
+        "kubelet_admission",
+        "nrt_filter_score",
+        "nrt_lists",
+        "podfingerprint",
+        "quantities",
+        "topology_merge",
+    ]
+
+
+def flip_admission(case: dict[str, Any]) -> None:
+    pod = case["expect"]["pods"][0]
+    pod["admit"] = not pod["admit"]
+    pod.setdefault("reason", "TopologyAffinityError")
+
+
+def refuse_for_another_reason(case: dict[str, Any]) -> None:
+    pod = next(pod for pod in case["expect"]["pods"] if not pod["admit"])
+    reasons = {"TopologyAffinityError": "UnexpectedAdmissionError", "UnexpectedAdmissionError": "TopologyAffinityError"}
+    pod["reason"] = reasons[pod["reason"]]
+
+
+def move_affinity(case: dict[str, Any]) -> None:
+    pod = next(pod for pod in case["expect"]["pods"] if pod["admit"])
+    pod["containers"][0]["affinity"] = [7]
+
+
+def flip_filter(case: dict[str, Any]) -> None:
+    verdict = case["expect"]["results"][-1]["filter"]
+    verdict["pass"] = not verdict["pass"]
+
+
+def raise_score(case: dict[str, Any]) -> None:
+    case["expect"]["results"][0]["scores"]["LeastNUMANodes"] += 1
+
+
+def lose_result(case: dict[str, Any]) -> None:
+    case["expect"]["results"].pop()
+
+
+def flip_preferred(case: dict[str, Any]) -> None:
+    case["expect"]["hint"]["preferred"] = not case["expect"]["hint"]["preferred"]
+
+
+def other_fingerprint(case: dict[str, Any]) -> None:
+    case["expect"]["fingerprint"] = "pfp0v0010000000000000000"
+
+
+def other_number(case: dict[str, Any]) -> None:
+    case["expect"] = {"value": 1, "milli": 1, "canonical": "x", "asParsed": "x"}
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil"),
+    [
+        ("kubelet_admission", flip_admission),
+        ("kubelet_admission", refuse_for_another_reason),
+        ("kubelet_admission", move_affinity),
+        ("nrt_filter_score", flip_filter),
+        ("nrt_filter_score", raise_score),
+        ("nrt_filter_score", lose_result),
+        ("nrt_lists", flip_filter),
+        ("topology_merge", flip_preferred),
+        ("podfingerprint", other_fingerprint),
+        ("quantities", other_number),
+    ],
+)
+def test_a_planted_wrong_expectation_is_reported(
+    name: str, spoil: Callable[[dict[str, Any]], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    some = few(name)
+    refused = (case for case in some if not all(pod.get("admit", True) for pod in case["expect"].get("pods", ())))
+    spoiled = next(refused, some[-1]) if name == "kubelet_admission" else some[-1]
+    spoil(spoiled)
+    write(tmp_path, f"{name}.jsonl.gz", some)
+    assert main(["--cases", str(tmp_path)]) == 1
+    assert spoiled["id"] in capsys.readouterr().out
+
+
+def test_a_file_is_known_by_what_is_in_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path, "other-name-2.jsonl", few("quantities"))
+    assert main(["--cases", str(tmp_path)]) == 0
+    assert "other-name-2.jsonl 100/100" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("quantities.jsonl", b""),
+        ("quantities.jsonl.gz", b"no gzip"),
+        ("quantities.jsonl.gz", gzip.compress(b'{"id": 1')),
+        ("quantities.jsonl.gz", gzip.compress(b'{"id": 1}\n' * 99)[:-12]),
+        ("quantities.jsonl", b'{"id": "x", "unknown": 1}\n'),
+        ("tables.json", b"{}"),
+        ("tables.json", b"[]"),
+        ("README.md", b"no cases at all"),
+    ],
+)
+def test_cases_that_cannot_be_used_are_an_error(name: str, content: bytes, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    assert main(["--cases", str(tmp_path)]) == 2
+
+
+def test_a_directory_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    assert main(["--cases", str(tmp_path / "nowhere")]) == 2
+
+
+def test_what_upstream_decides_by_rule_has_no_tolerance() -> None:
+    exact = {name for name, floor in FLOORS.items() if floor == 1}
+    assert {"plugin", "merge", "quantities", "fingerprint", "kubelet single-numa-node", "kubelet none"} <= exact
