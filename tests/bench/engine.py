@@ -14,6 +14,7 @@ from itertools import count, cycle
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tests.bench.engine_cluster import CPUS, Fleet, asked, fleet
 from tests.bench.measure import cached, duration, from_memory, once
@@ -26,6 +27,7 @@ from webhook.engine.ledger import Ledger
 from webhook.engine.nodefit import node_fit
 from webhook.engine.plugin import Strategy, filter_nodes, score_nodes
 from webhook.engine.request import PodRequest
+from webhook.engine.snapshot import Snapshot
 from webhook.engine.view import View
 from webhook.model.intent import parse_numa_intent
 from webhook.model.nrt import NodeTopology, ZoneResource
@@ -60,6 +62,11 @@ class _Bench:
         for array in (snapshot.unschedulable, snapshot.order, view.multi_residents):
             np.bitwise_or.reduce(array, axis=None)
 
+    def read_all(self) -> None:
+        """Read every array of the snapshot, also those of resources the pod does not name."""
+        for array in _arrays(self.view.snapshot):
+            np.bitwise_or.reduce(array, axis=None)
+
     def decide(self, pod: Pod | None = None, options: Options | None = None) -> None:
         """The whole decision, from a parsed pod to the names and NUMA nodes of the best."""
         decide(self.view, pod or self.pod, self.intent, options).best(BEST)
@@ -92,6 +99,7 @@ def _decisions(bench: _Bench, nodes: int, zones: int) -> Generator[dict[str, Any
     line = partial(_line, nodes, zones)
     yield line("read once, cached", read, read)
     yield line("read once, from memory", read_from_memory, read_from_memory)
+    yield line("read the whole snapshot once, cached", cached(bench.read_all), read)
     yield line("whole decision, cached", cached(bench.decide), read)
     yield line("whole decision, from memory, new shape", from_memory(bench.new_shapes()), read_from_memory)
     yield line("whole decision with 100 reservations", cached(_reserved(bench).decide), read)
@@ -190,9 +198,12 @@ def _reservations(cluster: Fleet) -> Callable[[], None]:
 
 def _memory(cluster: Fleet) -> int:
     """Bytes of both buffers' arrays."""
-    snapshot = cluster.state.snapshot()
-    arrays = (getattr(snapshot, field, None) for field in type(snapshot).__slots__)
-    return 2 * sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
+    return 2 * sum(array.nbytes for array in _arrays(cluster.state.snapshot()))
+
+
+def _arrays(snapshot: Snapshot) -> Iterator[NDArray[Any]]:
+    fields = (getattr(snapshot, field, None) for field in type(snapshot).__slots__)
+    return (field for field in fields if isinstance(field, np.ndarray))
 
 
 def text(line: dict[str, Any]) -> str:
