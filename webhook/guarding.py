@@ -42,7 +42,7 @@ def for_a_review(fetch: Fetch) -> Fetch:
 def duty_of(leadership: Leadership) -> Duty:
     """What this replica may answer at this moment."""
     if not leadership.is_leader():
-        return Duty.NONE
+        return Duty.ELSEWHERE if leadership.is_elsewhere() else Duty.NONE
     return Duty.PLACED_ONLY if leadership.seconds_until_settled() > 0 else Duty.ALL
 
 

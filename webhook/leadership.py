@@ -70,7 +70,7 @@ class Leadership:
         self.identity = f"{settings.pod_name or os.uname().nodename}_{uuid4().hex[:8]}"
         lease = settings.namespace, settings.lease_name
         self._election = LeaderElection(client, lease, self.identity, self._timing, self._started, self._stopped)
-        self._takes_part = False
+        self._takes_part = self._handing_over = False
         self._label: RoleLabel | None = None
         if settings.pod_name:
             self._label = RoleLabel(client, settings.namespace, settings.pod_name, self.is_leader)
@@ -83,6 +83,10 @@ class Leadership:
     def is_leader(self) -> bool:
         """Whether we lead at this moment. Ask in the same breath as you act: a term ends by the clock."""
         return self._election.is_leader()
+
+    def is_elsewhere(self) -> bool:
+        """Whether another replica leads as far as we know, or will in a moment because we hand over."""
+        return self._handing_over or self._election.holder not in {"", self.identity}
 
     def seconds_until_settled(self) -> float:
         """How long something that an earlier leader promised may still be unknown to us; 0 when nothing is.
@@ -109,6 +113,7 @@ class Leadership:
         within: seconds that promises may take; no longer, in any case, than the Lease lasts without renewal.
         """
         was_leader = self.is_leader()
+        self._handing_over = was_leader
         self._election.resign()
         if not self._takes_part:
             return

@@ -6,7 +6,7 @@
    token. Only where it listens and its kubeconfig differ.
 3. Each replica has a Pod object, and the chart's Services lead to it (services.py). One replica is called directly,
    several through a relay for each Service.
-4. Ready: every replica's /readyz answers 200, and the API server calls the webhook.
+4. Ready: every replica's /readyz answers 200, one of them leads, and the API server calls the webhook.
 """
 
 from __future__ import annotations
@@ -183,6 +183,7 @@ def local_webhook(plane: ControlPlane, *, replicas: int = 1, values: Path | None
             webhook.install(*ports)
             for replica in [webhook.add_replica(free_ports()) for _ in range(replicas)]:
                 replica.wait_until_ready()
+        plane.wait_for("a leader", lambda: webhook.marked and webhook.services.endpoints(BIND_SERVICE))
         yield webhook
 
 

@@ -159,6 +159,16 @@ async def test_who_does_not_lead_gives_nothing_out_and_lets_placed_pods_pass() -
     assert world.keeper.open_grants == 0
 
 
+async def test_where_another_replica_leads_a_binding_is_refused_and_its_connection_given_up() -> None:
+    world = OneNode(named("a"), placed("b"))
+    refused = await world.bind("a", duty=Duty.ELSEWHERE)
+    assert isinstance(refused.response, Denied)
+    assert (refused.response.reason, refused.misrouted) == ("LeaderElsewhere", True)
+    passed = await world.bind("b", duty=Duty.ELSEWHERE)
+    assert (passed.verdict, passed.misrouted) == ("allow", False)
+    assert world.keeper.open_grants == 0
+
+
 async def test_a_new_leader_gives_out_nothing_new() -> None:
     world = OneNode(named("a"), placed("b"))
     refused = await world.bind("a", duty=Duty.PLACED_ONLY)

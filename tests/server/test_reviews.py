@@ -184,6 +184,14 @@ async def test_while_draining_reviews_are_answered_and_their_connections_closed(
             assert answer.headers["Connection"] == "close"
 
 
+async def test_a_misrouted_review_is_answered_and_its_connection_closed() -> None:
+    async with (
+        serving(lambda _: Answer(Allowed(), "deny", misrouted=True)) as setup,
+        setup.client.post("/mutate/pods", json=REVIEW) as answer,
+    ):
+        assert (answer.status, answer.headers["Connection"]) == (200, "close")
+
+
 async def test_a_decision_that_has_to_look_something_up_is_waited_for_until_the_deadline() -> None:
     async def decide(_: AdmissionRequest) -> Answer:
         await asyncio.sleep(0.01)

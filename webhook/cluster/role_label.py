@@ -21,9 +21,9 @@ log = structlog.get_logger(__name__)
 
 ROLE_LABEL: Final = "topology-webhook.dev/role"
 LEADER: Final = "leader"
-# One list of one or two pods, from the API server's cache: cheap enough to mend a label within the time that a kubelet
-# takes to notice a pod that is not ready.
-_LOOK_AGAIN_SECONDS: Final = 10.0
+# One list of one or two pods, from the API server's cache: cheap enough to mend a label about as soon as a kubelet
+# notices a pod that is not ready.
+_LOOK_AGAIN_SECONDS: Final = 5.0
 
 
 class RoleLabel:

@@ -2,9 +2,10 @@
 
 1. The pod: from the informers' copy, else by one GET. What is no affair of ours passes on any replica.
 2. Leadership, asked for after the last wait: from here to the answer nothing else runs.
-   - No leader: only a placed pod going to its node passes, for that needs no new promise. Anything else is an HTTP 503:
-     the webhook's failurePolicy decides, as it does while no replica at all is the leader. Ignore binds the pod
-     unguarded, Fail has the scheduler try again.
+   - Not the leader: only a placed pod going to its node passes, for that needs no new promise. Anything else is refused
+     as long as another replica leads, or is about to: the call took an old way, and the next one will find it. With no
+     leader it is an HTTP 503: the webhook's failurePolicy decides, as it does while no replica answers at all. Ignore
+     binds the pod unguarded, Fail has the scheduler try again.
    - A new leader does not know what the last one promised in answers that are still on their way into pods. It gives
      out nothing new until they must be visible; it refuses, so that the scheduler tries again.
 3. What is given is kept as a grant before the answer leaves, so that the next Binding finds it taken.
@@ -30,11 +31,14 @@ _LEADER_CHANGED: Final = Refusal(
     "LeaderChanged",
 )
 
+_MISROUTED: Final = Refusal("another replica of topology-webhook leads now; it is asked next time", "LeaderElsewhere")
+
 
 class Duty(Enum):
     """What this replica may answer."""
 
-    NONE = "not the leader"
+    NONE = "not the leader, and no other is known to be"
+    ELSEWHERE = "not the leader: another one is, or is about to be"
     PLACED_ONLY = "the leader, while promises of the last one may be on their way"
     ALL = "the leader"
 
@@ -98,8 +102,8 @@ class BindingGuard:
         if duty is not Duty.ALL and (hint is None or hint.node != node):
             if duty is Duty.NONE:
                 raise NotNowError("this replica is not the leader, who alone gives out NUMA nodes")
-            return _refused(_LEADER_CHANGED)
-        if duty is Duty.NONE:
+            return _refused(_MISROUTED) if duty is Duty.ELSEWHERE else _refused(_LEADER_CHANGED)
+        if duty in {Duty.NONE, Duty.ELSEWHERE}:
             return Answer(Allowed(), "allow", decided=True, message=f"placed on {node} before")
         key, uid = f"{request.namespace}/{pod['metadata']['name']}", pod["metadata"].get("uid", "")
         view = self._world.chosen_node(node, key)
@@ -122,7 +126,8 @@ def _is_gated(pod: Mapping[str, Any]) -> bool:
 
 
 def _refused(refusal: Refusal) -> Answer:
-    return Answer(Denied(refusal.message, refusal.reason), "deny", decided=True, message=refusal.message)
+    denied = Denied(refusal.message, refusal.reason)
+    return Answer(denied, "deny", decided=True, message=refusal.message, misrouted=refusal is _MISROUTED)
 
 
 def _grant(given: Given, key: str, uid: str, expires: float) -> Grant:

@@ -41,6 +41,8 @@ class Answer:
     message: str = ""
     fit_count: int | None = None
     """Nodes that fit; None when none was looked at."""
+    misrouted: bool = False
+    """Whether another replica should have been asked: the connection leads to the wrong one."""
     excluded: Mapping[str, int] = field(default_factory=dict)
     """Excluded nodes by reason code."""
 
@@ -68,9 +70,7 @@ class ReviewRoute:
         with self._metrics.review_seconds.labels(self._name).time():
             response = await self._answer(request, began)
         if self._health.draining or response.status == 503:
-            # The next review belongs to another replica. The API server keeps a connection for as long as it is used,
-            # also one to a Pod that its Service does not select any more; only a new one goes to the right Pod.
-            response.force_close()
+            response.force_close()  # the next review belongs to another replica
         return response
 
     async def _answer(self, request: web.Request, began: float) -> web.Response:
@@ -107,7 +107,12 @@ class ReviewRoute:
             log.exception("review.failed", **_identity(review), webhook=self._name)
             return self._refuse(500, f"{type(error).__name__} while deciding on review {review.uid}", review)
         self._tell(review, answer, perf_counter() - began)
-        return web.Response(body=body, content_type="application/json")
+        response = web.Response(body=body, content_type="application/json")
+        if answer.misrouted:
+            # The API server keeps a connection for as long as it is used, also one to a Pod that its Service does not
+            # select any more. Only a new one goes to the right Pod.
+            response.force_close()
+        return response
 
     def _tell(self, review: AdmissionRequest, answer: Answer, seconds: float) -> None:
         self._metrics.reviews.labels(self._name, review.operation, answer.verdict).inc()
