@@ -190,7 +190,7 @@ class _Report:
         words = {True: "admit", False: "refuse"}
         message = f"{step.place}: expected {words[wanted]} {expected.get('reason', '')}, got {words[got]}"
         self.all.note_one(agrees=got == wanted, disagreement=message)
-        if got and not wanted and replayed == expected.get("reason"):
+        if got and not wanted and replayed is not None and replayed == expected.get("reason"):
             self.hidden[policy] += 1
         else:
             self.policies[policy].note_one(agrees=got == wanted, disagreement=message)
