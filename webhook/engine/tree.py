@@ -168,6 +168,12 @@ class TopologyTree:
             return position
         return int(self.levels[level].starts.searchsorted(position, side="right")) - 1
 
+    def domains(self, level: int) -> Codes:
+        """int32 [position]: the domain of a level that each node is in."""
+        if level == self.node_level:
+            return np.arange(self.n, dtype=np.int32)
+        return np.repeat(np.arange(self.size(level), dtype=np.int32), np.diff(self.levels[level].starts))
+
     def positions(self) -> Codes:
         """int32 [node]: each node's position."""
         positions = np.empty_like(self.order)

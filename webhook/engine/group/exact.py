@@ -8,12 +8,12 @@
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
 
-from webhook.engine.arrays import UNLISTED, Amounts
+from webhook.engine.arrays import UNLISTED, Amounts, Bools
 from webhook.engine.group.count import Count
 from webhook.engine.group.fronts import Budget, Front, Vector, both, common, packings, split
 from webhook.engine.group.pieces import Part, Piece
@@ -61,6 +61,8 @@ class _Exact:
         for piece in part.all_pieces():
             self._add(piece, len(piece.members) if full else piece.minimum)
         self._constrain(part)
+        for rule in self._rules:
+            self._leave_out(rule)
         self._wanted: Vector = tuple(cls.count for cls in self._classes)
 
     def run(self) -> tuple[Domain, list[tuple[Piece, Row]]] | None:
@@ -98,6 +100,24 @@ class _Exact:
         for below in part.parts:
             self._constrain(below)
 
+    def _leave_out(self, rule: Rule) -> None:
+        """Take the slots of a class off wherever its constraint can never be met: most of the search is saved there."""
+        real = self._tree.real(rule.level)
+        kinds: tuple[int, ...]
+        if isinstance(rule, InSegments):
+            kinds, possible = (rule.kind,), real & self._holding(rule.level, rule.kind, rule.size)
+        else:
+            kinds, possible = rule.kinds, real
+            for kind in kinds:
+                possible = possible & self._holding(rule.level, kind, self._classes[kind].count)
+        inside = possible[self._tree.domains(rule.level)]
+        for kind in kinds:
+            self._classes[kind] = replace(self._classes[kind], slots=self._classes[kind].slots * inside)
+
+    def _holding(self, level: int, kind: int, count: int) -> Bools:
+        """Which domains of a level have so many slots of a class: bool [domain]."""
+        return self._tree.sums(level, self._classes[kind].slots) >= count
+
     def _domains(self) -> Iterator[Domain]:
         """The domains that may hold the group, tightest first."""
         level = self._part.constraint.bound
@@ -106,6 +126,7 @@ class _Exact:
             return
         room = np.zeros(self._tree.size(level), dtype=np.int64)
         possible = self._tree.real(level).copy()
+        possible &= self._stock.totals_suffice(level, [(cls.piece.kind, cls.count) for cls in self._classes])
         for cls in self._classes:
             here = self._tree.sums(level, cls.slots)
             possible &= here >= cls.count

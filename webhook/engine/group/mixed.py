@@ -157,7 +157,9 @@ class _Greedy:
             possible[: inside.start] = False
             possible[inside.stop :] = False
         room = np.zeros(len(possible), dtype=np.int64)
-        for kind, need in self._needs(part):
+        needs = self._needs(part)
+        possible &= self._stock.totals_suffice(level, needs)
+        for kind, need in needs:
             here = self._tree.sums(level, self._slots(kind)[0])
             possible &= here >= need
             room += here

@@ -5,7 +5,7 @@
    is taken off. A copy that refuses drops out.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import count
 from typing import Any
@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from webhook.engine.group.kind import Kind
-from webhook.engine.koordinator import intrudes, shut_out
+from webhook.engine.koordinator import intrudes, ours_to_place, shut_out
 from webhook.engine.kubelet import predict
+from webhook.engine.numafit import NUMAFit
 from webhook.engine.snapshot import Snapshot
 from webhook.engine.view import View
 from webhook.model.policy import Exclusive, NUMAPolicy
@@ -92,23 +93,33 @@ def _advance(stage: View, sequences: list[Sequence[Kind]]) -> list[tuple[Admitte
 
 def _admit(stage: View, kind: Kind, nodes: list[int]) -> list[Admitted | None]:
     """One pod of a kind on each of these nodes of the stage; None where it is refused."""
-    request = kind.request
-    fit = predict(stage, request)
-    fits = fit.fits.copy()
-    shut = shut_out(stage, request) if request.exclusive is Exclusive.REQUIRED else None
-    if shut is not None:
-        fits &= ~intrudes(shut, request, fit.mask)
-    for row, amount in kind.node.items():
-        fits &= stage.node_free(row) >= amount
+    fits = {node: fit for node, fit in _fits(stage, kind) if node in set(nodes)}
     # All are read before anything is taken: an allocation is worked out from the stage as it is.
-    allocations = {node: fit.allocation(node) for node in nodes if fits[node]}
+    allocations = {node: fit.allocation(node) for node, fit in fits.items()}
     for node, allocation in allocations.items():
-        _take(stage.snapshot, node, kind, int(fit.mask[node]))
+        _take(stage.snapshot, node, kind, int(fits[node].mask[node]))
         ids = stage.snapshot.zone_ids[:, node].tolist()
         for numa_id, amounts in allocation:
             for resource, amount in amounts.items():
                 stage.snapshot.available[stage.snapshot.resources.find(resource), ids.index(numa_id), node] -= amount
-    return [Admitted(int(fit.mask[node])) if fits[node] else None for node in nodes]
+    return [Admitted(int(fits[node].mask[node])) if node in fits else None for node in nodes]
+
+
+def _fits(stage: View, kind: Kind) -> Iterator[tuple[int, NUMAFit]]:
+    """The nodes of the stage that admit a pod, each with the fit that tells on which NUMA nodes."""
+    request = kind.request
+    fit = predict(stage, request)
+    room = np.logical_and.reduce([stage.node_free(row) >= amount for row, amount in kind.node.items()])
+    shut = shut_out(stage, request) if request.exclusive is Exclusive.REQUIRED else None
+    if shut is None:
+        yield from ((node, fit) for node in np.flatnonzero(room & fit.fits).tolist())
+        return
+    intruding = intrudes(shut, request, fit.mask)
+    yield from ((node, fit) for node in np.flatnonzero(room & fit.fits & ~intruding).tolist())
+    # Where the NUMA nodes are ours to choose, others are looked for.
+    elsewhere = predict(stage.without(shut), request)
+    better = room & fit.fits & intruding & ours_to_place(stage.snapshot) & elsewhere.fits
+    yield from ((node, elsewhere) for node in np.flatnonzero(better).tolist())
 
 
 def _take(snapshot: Snapshot, node: int, kind: Kind, mask: int) -> None:

@@ -1,15 +1,19 @@
 """What is still free while the pieces of a group are placed one after the other."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from webhook.engine.arrays import Amounts
+from webhook.engine.arrays import Amounts, Bools
 from webhook.engine.group.count import Count, count
 from webhook.engine.group.kind import Kind
 from webhook.engine.group.pour import Share
 from webhook.engine.tree import TopologyTree
 from webhook.engine.view import View
+
+# Half a million nodes with so much each stay in int64; 16 TiB are more than a group needs of any one node.
+_LARGE = 1 << 44
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,6 +47,19 @@ class Stock:
             if of == id(kind):
                 counted.nodes[node] = min(int(counted.nodes[node]), most)
         return counted.nodes[self._tree.order], counted
+
+    def totals_suffice(self, level: int, needs: Sequence[tuple[Kind, int]]) -> Bools:
+        """Which domains of a level have, all nodes together, what so many pods of these kinds take: bool [domain]."""
+        totals: dict[int, int] = {}
+        for kind, pods in needs:
+            for row, amount in kind.node.items():
+                totals[row] = totals.get(row, 0) + pods * amount
+        enough = np.ones(self._tree.size(level), dtype=np.bool_)
+        for row, total in totals.items():
+            # Amounts beyond what all the pods need add nothing, and sums of them might not stay in int64.
+            free = np.clip(self.view.node_free(row)[self._tree.order], 0, min(total, _LARGE))
+            enough &= self._tree.sums(level, free) >= min(total, _LARGE)
+        return enough
 
     def seat(self, counted: Count, share: Share) -> Taken:
         """The NUMA nodes for pods per position: the lowest first, as kubelets fill them."""
