@@ -67,7 +67,7 @@ def _on_one_cluster(nodes: int, occupancy: int, *, numa: bool) -> Iterator[dict[
         best = FEWEST_RACKS.get(letter, {}).get(occupancy) if nodes == 5000 else None
         times = _times(lambda asked=asked: place_group(view, tree, asked))  # type: ignore[misc]
         about = {"what": letter, "pods": request.pods, "goal_ms": goal, "fewest_racks": best}
-        yield at | about | times | _spread(place_group(view, tree, asked))
+        yield at | about | times | spread(place_group(view, tree, asked))
     refused = group("d", numa=numa)
     yield at | {"what": "d, and why not"} | _times(lambda: place_group(view, tree, refused).why)
     kind = Kind.of(view, refused.sets[0].pod, refused.sets[0].intent)
@@ -103,7 +103,7 @@ def _one_node_moved(state: ClusterState, trees: TopologyTrees, nodes: int) -> di
     return {"ms": round(median(times) / 1e6, 3)}
 
 
-def _spread(placement: GroupPlacement) -> dict[str, Any]:
+def spread(placement: GroupPlacement) -> dict[str, Any]:
     """How many racks and blocks the pods are in."""
     if not placement.placed:
         return {"placed": False, "racks": None, "blocks": None}
