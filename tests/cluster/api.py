@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from tests.cluster.pki import KeyPair
@@ -80,8 +80,10 @@ class Api:
         self, method: str, path: str, payload: bytes | None, content_type: str
     ) -> tuple[http.client.HTTPResponse, bytes]:
         while True:
-            reused = bool(self._idle)
-            connection = self._idle.pop() if reused else self._connect()
+            try:
+                connection, reused = self._idle.pop(), True
+            except IndexError:  # asked first, another thread might take the last one in between
+                connection, reused = self._connect(), False
             try:
                 connection.request(method, path, payload, {"Content-Type": content_type, "Accept": JSON})
                 response = connection.getresponse()
@@ -94,10 +96,22 @@ class Api:
             self._idle.append(connection)
             return response, text
 
-    def _connect(self) -> http.client.HTTPSConnection:
+    def _connect(self, timeout: float | None = 60) -> http.client.HTTPSConnection:
         host, port = self._address.hostname, self._address.port
         assert host is not None
-        return http.client.HTTPSConnection(host, port, context=self._tls, timeout=60)
+        return http.client.HTTPSConnection(host, port, context=self._tls, timeout=timeout)
+
+    def watch(self, path: str) -> Iterator[Any]:
+        """The events of a collection's path with `watch=1` in its query, until the server ends the watch."""
+        connection = self._connect(timeout=None)
+        try:
+            connection.request("GET", path, headers={"Accept": JSON})
+            response = connection.getresponse()
+            if response.status != 200:
+                raise ApiError(response.status, "", response.read().decode(errors="replace"))
+            yield from map(json.loads, response)
+        finally:
+            connection.close()
 
     def in_parallel(self, calls: Iterable[Callable[[], Any]]) -> list[Any]:
         """Run calls on a few threads; their results in order. The first error is raised when all are done."""
