@@ -38,7 +38,7 @@ def _of_steering(response: AdmissionResponse, steering: Steering) -> Answer:
     if decision is None:  # left alone, or denied for its annotations
         return _of_response(response, steering.message)
     excluded = {reason.code: nodes for reason, nodes in decision.excluded.items()}
-    return Answer(response, steering.verdict, True, steering.message, decision.fit_count, excluded)
+    return Answer(response, steering.verdict, True, steering.message, decision.fit_count, excluded=excluded)
 
 
 def _of_response(response: AdmissionResponse, message: str = "") -> Answer:

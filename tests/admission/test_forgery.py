@@ -11,6 +11,7 @@ from webhook.admission.patch import apply
 from webhook.admission.rules import Rules
 from webhook.admission.validate import validate
 from webhook.model.names import (
+    MIN_MEMBER,
     NUMA_HINT,
     NUMA_TOPOLOGY_SPEC,
     PLACEMENT,
@@ -109,6 +110,11 @@ def test_an_update_neither_sets_nor_changes_nor_removes_what_is_ours(name: str) 
         assert faults(request(new, old)) == [f"metadata.annotations[{name}]"]
         assert faults(request(new, old, user=US)) == []
     assert faults(request(with_it, with_it)) == []
+
+
+def test_what_users_ask_for_under_our_name_is_theirs() -> None:
+    assert faults(request(annotated({MIN_MEMBER: "4"}), annotated({MIN_MEMBER: "2"}))) == []
+    assert faults(request(annotated({MIN_MEMBER: "4"}))) == []
 
 
 def test_others_annotations_change_freely() -> None:

@@ -50,7 +50,9 @@ class Release:
 
     def patch_as_the_service(self, name: str) -> None:
         """Write caBundle into a configuration as the pods do."""
-        bundle = [{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": "Y2E="}]
+        bundle = [
+            {"op": "add", "path": f"/webhooks/{index}/clientConfig/caBundle", "value": "Y2E="} for index in range(2)
+        ]
         self.plane.kubectl(
             *("patch", "mutatingwebhookconfiguration", name, "--type=json", f"--as={self.account}"),
             *("--patch", json.dumps(bundle)),
@@ -62,9 +64,10 @@ class Release:
         return dict(secret.get("data", {}))
 
     @property
-    def webhook(self) -> dict[str, Any]:
-        (webhook,) = self.plane.api.get(f"{CONFIGURATIONS}/{FULL_NAME}")["webhooks"]
-        return dict(webhook)
+    def called(self) -> list[tuple[int, str]]:
+        """Timeout and caBundle of each mutating webhook."""
+        webhooks = self.plane.api.get(f"{CONFIGURATIONS}/{FULL_NAME}")["webhooks"]
+        return [(webhook["timeoutSeconds"], webhook["clientConfig"]["caBundle"]) for webhook in webhooks]
 
 
 @pytest.fixture
@@ -123,16 +126,27 @@ def test_the_api_server_asks_about_those_pods_only_whose_place_is_open(
         assert asked(control_plane, "kube-system", pod()) == ""
 
 
-def test_an_update_is_asked_about_when_annotations_change(control_plane: ControlPlane, release: Release) -> None:
+def test_an_update_is_asked_about_when_annotations_labels_or_gates_change(
+    control_plane: ControlPlane, release: Release
+) -> None:
     with other_namespace(control_plane, f"{release.namespace}-pods") as pods:
         path = f"/api/v1/namespaces/{pods}/pods"
-        control_plane.api.create(path, pod(metadata={"name": "one"}))
+        gated = pod(metadata={"name": "one"})
+        gated["spec"]["schedulingGates"] = [{"name": "example.com/a"}]
+        control_plane.api.create(path, gated)
         release.upgrade({"webhook": NOBODY})
         control_plane.wait_for("the configuration to count", lambda: asked(control_plane, pods, pod()))
 
-        control_plane.api.patch(f"{path}/one", {"metadata": {"labels": {"a": "b"}, "finalizers": []}})
-        with pytest.raises(ApiError, match=r"validate\.pods\.topology-webhook\.dev"):
-            control_plane.api.patch(f"{path}/one", {"metadata": {"annotations": {"a": "b"}}})
+        for finalizers in (["example.com/a"], []):
+            control_plane.api.patch(f"{path}/one", {"metadata": {"finalizers": finalizers}})
+        changes: list[dict[str, Any]] = [
+            {"metadata": {"annotations": {"a": "b"}}},
+            {"metadata": {"labels": {"a": "b"}}},
+            {"spec": {"schedulingGates": []}},
+        ]
+        for change in changes:
+            with pytest.raises(ApiError, match=r"validate\.pods\.topology-webhook\.dev"):
+                control_plane.api.patch(f"{path}/one", change)
 
 
 def test_the_readmes_ways_to_be_asked_less_work(control_plane: ControlPlane, release: Release) -> None:
@@ -233,11 +247,11 @@ def test_what_the_service_wrote_survives_upgrade_and_rollback(release: Release) 
     release.patch_as_the_service(FULL_NAME)
 
     release.upgrade({"webhook": {"timeoutSeconds": 7, "failurePolicy": "Ignore"}})
-    assert (release.webhook["timeoutSeconds"], release.webhook["clientConfig"]["caBundle"]) == (7, "Y2E=")
+    assert release.called == [(7, "Y2E="), (7, "Y2E=")]
     assert release.secret == {"ca.crt": "Y2E="}
 
     release.rollback(1)
-    assert (release.webhook["timeoutSeconds"], release.webhook["clientConfig"]["caBundle"]) == (5, "Y2E=")
+    assert release.called == [(5, "Y2E="), (5, "Y2E=")]
     assert release.secret == {"ca.crt": "Y2E="}
 
 

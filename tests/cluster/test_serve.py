@@ -83,6 +83,7 @@ def test_every_part_of_readiness_is_told(webhook: LocalWebhook) -> None:
             "informer topologies.kueue.x-k8s.io",
             "view",
             "certificate",
+            "identity",
             "caBundle",
             "leadership",
         }
@@ -96,7 +97,8 @@ def test_a_pod_is_steered_and_the_decision_is_logged_and_counted(
     (term,) = required["nodeSelectorTerms"]
     assert term["matchFields"] == [{"key": "metadata.name", "operator": "In", "values": ["roomy"]}]
     lines = [line for replica in webhook.replicas for line in logged(replica)]
-    (line,) = [line for line in lines if line.get("object") == f"{namespace}/steered" and line["event"] == "review"]
+    mutations = [line for line in lines if line["event"] == "review" and line["webhook"] == "mutate-pods"]
+    (line,) = [line for line in mutations if line["object"] == f"{namespace}/steered"]
     assert (line["verdict"], line["fit"], line["excluded"]) == ("allow", 1, {"NoSingleNUMANode": 1})
     assert line["message"] == "; ".join(created["metadata"]["annotations"][PLACEMENT].splitlines())
     assert line["milliseconds"] > 0

@@ -1,7 +1,8 @@
 """Nobody but us, and whom the operator trusts, writes what we write: node agents and our own reservations obey it.
 
-- Annotations and labels under `topology-webhook.dev/`, and `scheduling.koordinator.sh/resource-status`, by which
-  koordlet moves a pod into a NUMA node's CPUs: neither set, nor changed, nor removed by anybody else.
+- Annotations and labels under `topology-webhook.dev/`, but for those that ask for something, and
+  `scheduling.koordinator.sh/resource-status`, by which koordlet moves a pod into a NUMA node's CPUs: neither set, nor
+  changed, nor removed by anybody else.
 - Our scheduling gate: not removed by anybody else. Whoever adds it makes a pod wait, and only his own.
 - What steering itself writes at a pod's creation may come with the pod (`review -o yaml | kubectl apply -f -` sends
   it): steering writes it anew from the cluster as it is, so nothing of what came remains.
@@ -16,10 +17,12 @@ from typing import Any, Final
 from webhook.admission.left_alone import why_left_alone
 from webhook.admission.rules import Rules
 from webhook.model.errors import UserError, UserErrors
-from webhook.model.names import OUR_DOMAIN, PLACEMENT, PLACEMENT_GATE, RESOURCE_STATUS, STEERED
+from webhook.model.names import MIN_MEMBER, OUR_DOMAIN, PLACEMENT, PLACEMENT_GATE, RESOURCE_STATUS, STEERED
 from webhook.model.review import AdmissionRequest, Operation
 
 _BY_STEERING: Final = frozenset({PLACEMENT, STEERED})
+# Under our name, but what users ask for.
+_BY_USERS: Final = frozenset({MIN_MEMBER})
 
 
 def forgery(request: AdmissionRequest, rules: Rules) -> UserError | None:
@@ -60,7 +63,7 @@ def _removed_gate(request: AdmissionRequest, user: str) -> Iterator[UserError]:
 
 
 def _is_ours(name: str) -> bool:
-    return name.startswith(OUR_DOMAIN) or name == RESOURCE_STATUS
+    return (name.startswith(OUR_DOMAIN) and name not in _BY_USERS) or name == RESOURCE_STATUS
 
 
 def _metadata(raw: Mapping[str, Any], field: str) -> Mapping[str, str]:
