@@ -180,6 +180,24 @@ def test_an_elastic_group_gets_its_minimum_first_and_then_what_fits(minimum: int
     assert answer.unplaced() == ([f"w-{rank}" for rank in range(seats, 10)] if seats else [])
 
 
+# zone-a ─┬─ rack-1 ── n0 [4]  n1 [4]
+#         └─ rack-2 ── n2 [3]  n3 [2]
+@pytest.mark.parametrize(("workers", "minimum", "seated"), [(3, 3, 3), (6, 1, 3), (6, 3, 3), (6, 4, None)])
+def test_an_elastic_part_gets_its_minimum_and_then_what_is_left_beside_it(
+    workers: int, minimum: int, seated: int | None
+) -> None:
+    cluster = gpu_nodes({name: PLACES[name] for name in ("n0", "n1", "n2", "n3")}, FREE)
+    leader, followers = podset("leader", gpus(2), 1), podset("worker", gpus(2), workers, minimum)
+    answer = placed(cluster, group(leader, followers, constraint=Constraint(required=RACK)))
+    assert [each.name for each in answer.pods()] == (
+        [] if seated is None else ["leader-0", *(f"worker-{rank}" for rank in range(seated))]
+    )
+    small = podset("small", gpus(1), 20, 1)
+    answer = placed(cluster, group(leader, small, constraint=Constraint(required=RACK)))
+    assert [each.name for each in answer.pods()] == ["leader-0", *(f"small-{rank}" for rank in range(6))]
+    assert max(map(len, nodes_of(answer).values())) <= 4
+
+
 # zone-a ─┬─ rack-1 ── n0 [4]
 #         └─ rack-2 ── n1 [3]  n2 [1]
 def test_a_leader_and_its_workers_share_a_rack() -> None:

@@ -21,7 +21,7 @@ from webhook.engine.group.exact import pinned, place_exactly
 from webhook.engine.group.fronts import Budget, TooMuchWork
 from webhook.engine.group.kind import Kind
 from webhook.engine.group.pieces import Part, Piece
-from webhook.engine.group.seating import Row, row_of
+from webhook.engine.group.seating import Row, joined, row_of
 from webhook.engine.group.spec import ANYWHERE, Constraint, Strategy
 from webhook.engine.group.stock import Caps, Stock
 from webhook.engine.tree import Domain, TopologyTree
@@ -68,7 +68,7 @@ def place_mixed(
             greedy.adopt(exact[1])
         if not full:
             greedy.add_extras(part, [])
-        return Found(domain, [((piece,), row) for piece, row in greedy.rows]), True
+        return Found(domain, greedy.rows_by_piece()), True
     return None, certain
 
 
@@ -97,6 +97,13 @@ class _Greedy:
                 if any(self._fills(part, domain, preferred, few) for few in self._few(part, domain)):
                     return domain
         return None
+
+    def rows_by_piece(self) -> list[tuple[tuple[Piece, ...], Row]]:
+        """One row for each piece: its minimum first."""
+        rows: dict[int, tuple[Piece, list[Row]]] = {}
+        for piece, row in self.rows:
+            rows.setdefault(id(piece), (piece, []))[1].append(row)
+        return [((piece,), joined(parts)) for piece, parts in rows.values()]
 
     def adopt(self, rows: Sequence[tuple[Piece, Row]]) -> None:
         """Take over seats that were found otherwise."""
@@ -163,7 +170,8 @@ class _Greedy:
             here = self._tree.sums(level, self._slots(kind)[0])
             possible &= here >= need
             room += here
-        keys = [room if self._strategy is Strategy.BIN_PACK else -room]
+        # The more room beside a minimum, the more of the others come in.
+        keys = [room if self._full and self._strategy is Strategy.BIN_PACK else -room]
         if part.running is not None:
             keys.append(-self._tree.sums(level, part.running))
         return [Domain(level, number) for number in np.lexsort(keys).tolist() if possible[number]]
