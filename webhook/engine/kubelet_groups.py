@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from webhook.engine.arrays import Amounts, Bools
 from webhook.engine.kubelet_pools import Pool
-from webhook.engine.masks import members, subset_sums, widths
+from webhook.engine.masks import members, subset_sums, subsets_of, widths
 from webhook.model.policy import NUMAPolicy
 
 UNASSIGNED: Final = 0
@@ -56,17 +56,23 @@ def masks_by_groups(groups: npt.NDArray[np.int64], may_be_group: Bools) -> Bools
     groups: int64 [z, n], the mask of the memory group each NUMA node is in. may_be_group: bool [M, n], whether a
     group whose members are unknown may be this mask.
     """
-    z, n = groups.shape
-    masks = np.arange(1 << z)[:, None]
-    allowed = np.ones((1 << z, n), dtype=np.bool_)
-    for position in range(z):
-        group = groups[position]
-        joins = (group == UNASSIGNED) | (group == masks) | (group == UNKNOWN_GROUP) & may_be_group
-        allowed &= joins | ~members(z)[:, position, None]
+    z = len(groups)
+    allowed = subsets_of(groups == UNASSIGNED)
+    allowed |= subsets_of(groups <= UNASSIGNED) & may_be_group
     for position in range(z):
         alone = 1 << position
-        allowed[alone] = (groups[position] == alone) | (groups[position] <= UNASSIGNED)
+        group = groups[position]
+        allowed[alone] = (group == alone) | (group <= UNASSIGNED)
+        together = np.flatnonzero(group & ~alone & -(group > UNASSIGNED).astype(np.int64))
+        allowed[group[together], together] |= _agree(groups[:, together], group[together])
     return allowed
+
+
+def _agree(groups: npt.NDArray[np.int64], group: npt.NDArray[np.int64]) -> Bools:
+    """Whether every NUMA node of a group (int64 [n]) is in it or in none (bool [n]). groups: int64 [z, n]."""
+    inside = (group >> np.arange(len(groups))[:, None]) & 1 == 1
+    agree: Bools = np.asarray((~inside | (groups == group) | (groups == UNASSIGNED)).all(axis=0))
+    return agree
 
 
 def _needed_their_width(pools: Sequence[Pool]) -> Bools:
