@@ -101,6 +101,16 @@ def test_the_links_that_a_kubelet_puts_into_the_environment_are_not_taken_for_po
             "--resource-weights (cpu): '0' is wrong: input should be greater than or equal to 1",
         ),
         ({}, {"tls_mode": "files"}, "tls_mode is 'files', which needs tls_cert_file and tls_key_file"),
+        (
+            {},
+            {"renew_deadline_seconds": "15"},
+            "renew_deadline_seconds is 15, which must be less than lease_duration_seconds, 15",
+        ),
+        (
+            {"RETRY_PERIOD_SECONDS": "6"},
+            {},
+            "retry_period_seconds is 6, which must be at most half of renew_deadline_seconds, 10",
+        ),
     ],
 )
 def test_a_wrong_value_is_told_with_its_place_and_what_is_allowed(

@@ -1,0 +1,151 @@
+"""What a replica does around the election, on a real API server: duties, the label, the way out."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.cluster.test_leader_election import QUICK, Cluster
+from webhook.cluster.client import Client
+from webhook.cluster.lease_record import RELEASED_ANNOTATION
+from webhook.cluster.role_label import LEADER, ROLE_LABEL
+from webhook.leadership import Leadership
+from webhook.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from tests.cluster.control_plane import ControlPlane
+    from webhook.cluster.election import Term
+
+POD = "replica-0"
+
+
+class Placing:
+    """A duty that tells what it was told. Its promises are never visible before `visible` is set."""
+
+    def __init__(self) -> None:
+        self.visible = asyncio.Event()
+        self.told: list[Term | str] = []
+
+    def started(self, term: Term) -> None:
+        self.told.append(term)
+
+    def stopped(self) -> None:
+        self.told.append("stopped")
+
+    async def settle(self) -> None:
+        self.told.append("asked to settle")
+        await self.visible.wait()
+
+
+class Replica:
+    """One replica without its ports."""
+
+    def __init__(self, plane: ControlPlane, namespace: str, client: Client) -> None:
+        self.ready = True
+        self.duty = Placing()
+        self.settings = Settings(
+            namespace=namespace,
+            pod_name=POD,
+            lease_name="leader",
+            lease_duration_seconds=3,
+            renew_deadline_seconds=2,
+            retry_period_seconds=0.2,
+        )
+        self.leadership = Leadership(self.settings, client, lambda: self.ready, [self.duty])
+        self._pod = f"/api/v1/namespaces/{namespace}/pods/{POD}"
+        self._api = plane.api
+
+    def is_marked(self) -> bool:
+        labels: dict[str, Any] = self._api.get(self._pod)["metadata"].get("labels", {})
+        return labels.get(ROLE_LABEL) == LEADER
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        task = asyncio.create_task(self.leadership.run())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+
+
+@pytest.fixture
+async def replica(control_plane: ControlPlane, namespace: str) -> AsyncIterator[Replica]:
+    spec = {"schedulerName": "nobody", "containers": [{"name": "main", "image": "none"}]}
+    control_plane.api.create(f"/api/v1/namespaces/{namespace}/pods", {"metadata": {"name": POD}, "spec": spec})
+    async with await Client.connect(control_plane.kubeconfig) as client:
+        yield Replica(control_plane, namespace, client)
+
+
+@pytest.fixture
+def cluster(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> Cluster:
+    return Cluster(control_plane, namespace, tmp_path)
+
+
+async def test_a_replica_that_is_not_ready_does_not_take_part(replica: Replica, cluster: Cluster) -> None:
+    replica.ready = False
+    async with replica.running(), cluster.candidate(QUICK) as other:
+        await cluster.until(other.leads)
+        await other.kill()
+        await asyncio.sleep(2 * QUICK.lease_duration)
+        assert not replica.leadership.is_leader()
+        replica.ready = True
+        await cluster.until(replica.leadership.is_leader)
+
+
+async def test_the_first_leader_of_all_has_nothing_to_wait_for(replica: Replica, cluster: Cluster) -> None:
+    async with replica.running():
+        await cluster.until(replica.is_marked)
+        assert replica.leadership.seconds_until_settled() == 0
+        assert replica.duty.told == [replica.leadership.term]
+        assert "epoch 1" in replica.leadership.check().detail
+
+
+async def test_who_follows_a_dead_leader_waits_until_what_that_one_promised_must_be_visible(
+    replica: Replica, cluster: Cluster
+) -> None:
+    async with cluster.candidate(QUICK) as dead:
+        await cluster.until(dead.leads)
+        await dead.kill()
+    async with replica.running():
+        await cluster.until(replica.leadership.is_leader)
+        horizon = replica.settings.grant_horizon_seconds
+        assert horizon - 10 < replica.leadership.seconds_until_settled() <= horizon
+
+
+async def test_on_the_way_out_duties_stop_the_label_goes_and_promises_are_waited_for(
+    replica: Replica, cluster: Cluster
+) -> None:
+    async with replica.running():
+        await cluster.until(replica.is_marked)
+        ending = asyncio.create_task(replica.leadership.hand_over(within=20))
+        await cluster.until(lambda: replica.duty.told[-1] == "asked to settle")
+        assert replica.duty.told[1:] == ["stopped", "asked to settle"]
+        assert not replica.leadership.is_leader()
+        assert replica.leadership.is_elsewhere()
+        assert not replica.is_marked()
+        assert cluster.lease["spec"]["holderIdentity"] == replica.leadership.identity
+        replica.duty.visible.set()
+        await ending
+        assert cluster.lease["spec"]["holderIdentity"] == ""
+        assert cluster.lease["metadata"]["annotations"] == {RELEASED_ANNOTATION: "settled"}
+
+
+async def test_promises_that_stay_invisible_are_told_to_the_next_leader(replica: Replica, cluster: Cluster) -> None:
+    async with replica.running():
+        await cluster.until(replica.is_marked)
+        await replica.leadership.hand_over(within=0.1)
+        assert cluster.lease["metadata"]["annotations"] == {RELEASED_ANNOTATION: "unsettled"}
+
+
+async def test_one_that_never_took_part_is_gone_at_once(replica: Replica) -> None:
+    replica.ready = False
+    async with replica.running(), asyncio.timeout(2):
+        await replica.leadership.hand_over(within=20)
+        assert replica.duty.told == []
