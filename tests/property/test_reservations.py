@@ -16,7 +16,7 @@ from webhook.model.resident import ResidentPod
 NODES = ("a", "b")
 ZONES = 2
 CPUS = 64
-LAST = 1000
+LAST = 100
 
 Event = ResidentPod | NodeTopology | str
 """An upsert, or the key of a pod that is deleted."""
@@ -37,7 +37,7 @@ def lives(draw: st.DrawFn, number: int, may_end: bool) -> History:
     waits = resident(name, "", amount)
     placed = replace(resident(name, "", amount, {zone: amount}), placed_on=node)
     bound = replace(resident(name, node, amount, {zone: amount}), bound_at=draw(st.integers(0, 60)))
-    stages: list[Event] = [waits, placed, bound][: draw(st.integers(1, 3))]
+    stages: list[Event] = [*(waits, placed, bound)[: draw(st.integers(1, 3))]]
     if may_end and draw(st.booleans()):
         ended = replace(bound, terminal=True)
         stages += draw(st.sampled_from([[ended], [f"default/{name}"], [ended, f"default/{name}"]]))
@@ -46,17 +46,19 @@ def lives(draw: st.DrawFn, number: int, may_end: bool) -> History:
 
 @st.composite
 def scans(draw: st.DrawFn, node: str, pods: Sequence[ResidentPod]) -> NodeTopology:
-    """An NRT that has counted some of the pods bound to the node, by an exporter of one kind or another."""
+    """An NRT by an exporter of one kind or another, that has counted all pods bound 10 s before it was written."""
     here = in_order_of_binding(pods, node)
-    seen = here[: draw(st.integers(0, len(here)))]
+    written = draw(st.integers(0, 70))
+    must, may = (sum((pod.bound_at or 0) <= bound for pod in here) for bound in (written - 10, written))
+    seen = here[: draw(st.integers(must, may))]
     taken = sum(pod.requests["cpu"] for pod in seen) // 1000
-    nrt = topology(node, cpus(CPUS - taken, CPUS), {"cpu": 1000 * CPUS})
+    nrt = replace(topology(node, cpus(CPUS - taken, CPUS), {"cpu": 1000 * CPUS}), written_at=written)
     kind = draw(st.sampled_from(["fingerprint", "plain", "total"]))
     if kind == "total":
         return replace(nrt, publisher=Publisher.TOTAL)
     if kind == "plain":
-        return replace(nrt, written_at=draw(st.integers(0, 70)))
-    return replace(nrt, fingerprint=pod_fingerprint((pod.namespace, pod.name) for pod in seen), written_at=70)
+        return nrt
+    return replace(nrt, fingerprint=pod_fingerprint((pod.namespace, pod.name) for pod in seen))
 
 
 def in_order_of_binding(pods: Sequence[ResidentPod], node: str) -> list[ResidentPod]:
