@@ -28,8 +28,11 @@ HOLD = "example.com/hold"
 
 
 @pytest.fixture(scope="module", autouse=True)
-def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
-    with local_webhook(control_plane) as webhook:
+def webhook(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalWebhook]:
+    """No pod is gated and placed by the leader, so that every one meets the guard as the scheduler chose."""
+    values = tmp_path_factory.mktemp("guard") / "values.yaml"
+    values.write_text("settings: {gate: never}\n")
+    with local_webhook(control_plane, values=values) as webhook:
         control_plane.wait_for("a leader", lambda: "leads since" in _readyz(webhook))
         yield webhook
 
@@ -158,20 +161,21 @@ def test_whoever_binds_and_however_the_guard_is_asked(
     known_machines: Callable[[Machine], None], pods: Pods, control_plane: ControlPlane, namespace: str, path: str
 ) -> None:
     known_machines(Machine("n0", free=(8, 2)))
-    # The scheduler finds no node for these pods, so nobody binds them but this test.
-    pods.create(pod("a", cpu=12, annotations=SINGLE, nodeSelector={"never": "there"}))
-    pods.create(pod("b", cpu=8, annotations=SINGLE, nodeSelector={"never": "there"}))
+    # The claim does not exist: the scheduler waits for it, so nobody binds these pods but this test.
+    claim = {"name": "data", "persistentVolumeClaim": {"claimName": "missing"}}
+    for name in ("a", "b"):
+        pods.create(pod(name, volumes=[claim]))
 
     def bind(name: str, **more: Any) -> object:
         collection = f"/api/v1/namespaces/{namespace}/{path.format(name)}"
         return control_plane.api.create(collection, binding(name, "n0", **more))
 
-    assert "needs 12 cpu, most free on one is 8 (NUMA 0)" in pods.refusal(partial(bind, "a"))
     assert f"[{STATUS}]" in pods.refusal(partial(bind, "b", annotations={STATUS: "{}"}))
     bind("b", annotations={"example.com/by": "hand"})
     annotations = pods.get("b")["metadata"]["annotations"]
     assert json.loads(annotations[NUMA])["numaNodeResources"][0]["node"] == 0
     assert annotations["example.com/by"] == "hand"
+    assert "needs 8 cpu, most free on one is 2 (NUMA 1)" in pods.refusal(partial(bind, "a"))
 
 
 def test_pods_that_ask_for_nothing_are_bound_as_they_are(create_machines: Callable[..., None], pods: Pods) -> None:
