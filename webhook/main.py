@@ -4,7 +4,7 @@ Life cycle:
 1. The observation port opens, so that probes see a live process; informers start, and the certificate is got, and the
    name by which the API server knows us: what we write is not taken for a forgery.
 2. With both the review port opens; reviews are answered once every informer has synced.
-3. Ready, it takes part in the election of a leader (see `leadership`).
+3. Ready, it takes part in the election of a leader (see `leadership`), who places gated pods (see `placement`).
 4. On SIGTERM: drain (see `server.drain`) while leadership is handed over, then everything is cancelled.
 
 What runs in the background runs in one task group: should any of it end by an exception, the process says so and ends
@@ -29,6 +29,7 @@ from webhook.cluster.identity import own_user
 from webhook.cluster.secret import SharedSecret
 from webhook.codec import CODEC
 from webhook.engine.uncounted import CountingTimes
+from webhook.gating import controller_of, events_of, placement_pace
 from webhook.guarding import answer_lifetime, duty_of, for_a_review, pod_by_get
 from webhook.leadership import Leadership
 from webhook.placement.grants import GrantSweep
@@ -82,9 +83,10 @@ async def _serve(settings: Settings) -> None:
         await Client.connect(settings.kubeconfig, settings.context) as client,
         # Connections and a pace of its own: a renewal must not stand in line behind a thousand patches.
         await Client.connect(settings.kubeconfig, settings.context) as leadership_client,
+        await Client.connect(settings.kubeconfig, settings.context, placement_pace()) as placement_client,
     ):
         log.info("serve.starting", version=VERSION, api_server=client.host, credentials=client.source, codec=CODEC)
-        service = Service(settings, client, leadership_client)
+        service = Service(settings, client, leadership_client, placement_client)
         async with asyncio.TaskGroup() as tasks:
             background = [tasks.create_task(coroutine) for coroutine in service.background()]
             await service.serve(stop)
@@ -96,7 +98,7 @@ async def _serve(settings: Settings) -> None:
 class Service:
     """One replica."""
 
-    def __init__(self, settings: Settings, client: Client, leadership_client: Client) -> None:
+    def __init__(self, settings: Settings, client: Client, leadership_client: Client, placement_client: Client) -> None:
         self._settings = settings
         self._client = client
         self._user: str | None = None
@@ -107,7 +109,10 @@ class Service:
         publish = self._bundles.publish if self._bundles is not None else _nobody
         self._certificate = ServingCertificate(source_of(settings, secret), publish)
         self._grants = GrantSweep(self._world, pod_by_get(client))
-        self._leadership = Leadership(settings, leadership_client, lambda: self._health.ready, duties=(self._grants,))
+        self._events = events_of(settings, client)
+        self._placement = controller_of(settings, placement_client, self._events, self._world, lambda: self._leadership)
+        duties = self._grants, self._placement
+        self._leadership = Leadership(settings, leadership_client, lambda: self._health.ready, duties)
         self._health = Health(self._checks, self._synced)
         self._metrics = Metrics(self._sample)
         self._view_is_current = False
@@ -120,6 +125,8 @@ class Service:
             yield self._bundles.run()
         yield self._leadership.run()
         yield self._grants.run()
+        yield self._placement.run()
+        yield self._events.run()
         yield self._keep_view_current()
 
     async def serve(self, stop: asyncio.Event) -> None:

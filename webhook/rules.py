@@ -9,6 +9,7 @@ def rules_of(settings: Settings, own_user: str | None = None) -> Rules:
     """The rules that the settings ask for; `own_user` is who the API server takes us for, where that matters."""
     return Rules(
         no_compatible_node=settings.no_compatible_node,
+        gate=settings.gate,
         max_affinity_values=settings.max_affinity_values,
         preferred_nodes=settings.preferred_nodes,
         trusted_users=frozenset(settings.trusted_users) | ({own_user} if own_user else set()),

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from webhook.admission.rules import GateMode
 from webhook.engine.options import Fidelity, ScoreStrategy
 
 PREFIX: Final = "TOPOLOGY_WEBHOOK_"
@@ -102,6 +103,16 @@ class Settings(BaseSettings):
     as the scheduler plugin NodeResourceTopologyMatch does."""
     resource_weights: Weights = Field(default_factory=dict)
     """Weight of each resource in the scores other than `Packing`, as resource=weight; others weigh 1."""
+    gate: GateMode = "when-needed"
+    """Which pods get a scheduling gate at their creation and are placed by the leader, exactly, when there is room:
+    `always` all that are annotated, `when-needed` those that fit nowhere at that moment and all members of groups,
+    `never` none."""
+    ungate_concurrency: Annotated[int, Field(ge=1, le=256)] = 16
+    """How many gated pods are written at a time. A write takes the API server 10 to 20 ms, its call of our own
+    validating webhook among them: 16 make about 1,000 a second."""
+    release_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 0.0
+    """A pod that has waited so long is let go without a place, kept off nodes that never can take it: a cluster
+    autoscaler sees only pods without gates. 0: never."""
     max_affinity_values: Annotated[int, Field(ge=1, le=1000)] = 64
     """Most node names that are written into a pod's required node affinity."""
     preferred_nodes: Annotated[int, Field(ge=0, le=100)] = 10

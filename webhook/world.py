@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import structlog
 
+from webhook.admission.gate import waits_for_us_alone
 from webhook.admission.left_alone import is_annotated
 from webhook.admission.world import World
 from webhook.engine.ledger import Ledger
@@ -117,6 +118,9 @@ class ClusterWorld:
         self._keeper = ReservationKeeper(self._ledger, times)
         self._clock = clock  # wall clock: the API server's stamps on pods and NRTs are compared with it
         self._waiting: dict[str, Raw] = {}
+        self._gated: dict[str, Raw] = {}
+        self.on_change: Callable[[], None] = _nothing
+        """Called after every change; it must be quick."""
         self._topologies: dict[TopologySource, dict[str, Topology]] = {source: {} for source in TopologySource}
         self._disagreements: dict[str, tuple[NUMAPolicy, NUMAPolicy]] = {}
         self.nodes = Feed("Node", Node.from_object, self._put_node, self._drop_node)
@@ -157,6 +161,14 @@ class ClusterWorld:
         """Keep what was given to a pod."""
         self._keeper.grant(grant)
 
+    def is_granted(self, pod: str) -> bool:
+        """Whether the pod was given a place that it does not show yet."""
+        return self._keeper.granted(pod) is not None
+
+    def gated_pods(self) -> Mapping[str, Raw]:
+        """The pods that ask for something here and that only our gate holds back; not to be changed."""
+        return self._gated
+
     @property
     def open_grants(self) -> int:
         """How many grants no object shows yet."""
@@ -179,10 +191,12 @@ class ClusterWorld:
     def _put_node(self, node: Node) -> None:
         self._state.upsert_node(node)
         self._compare_policies(node.name)
+        self.on_change()
 
     def _drop_node(self, name: str) -> None:
         self._state.delete_node(name)
         self._compare_policies(name)
+        self.on_change()
 
     def _put_pod(self, pod: "SeenPod") -> None:
         key = pod.record.key
@@ -192,21 +206,30 @@ class ClusterWorld:
             self._waiting.pop(key, None)
         else:
             self._waiting[key] = pod.waiting
+        if pod.waiting is not None and waits_for_us_alone(pod.waiting):
+            self._gated[key] = pod.waiting
+        else:
+            self._gated.pop(key, None)
+        self.on_change()
 
     def _drop_pod(self, key: str) -> None:
         self._state.delete_pod(key)
         self._keeper.drop_pod(key)
         self._waiting.pop(key, None)
+        self._gated.pop(key, None)
+        self.on_change()
 
     def _put_node_topology(self, topology: NodeTopology) -> None:
         self._state.upsert_topology(topology)
         self._keeper.put_topology(topology)
         self._compare_policies(topology.node)
+        self.on_change()
 
     def _drop_node_topology(self, name: str) -> None:
         self._state.delete_topology(name)
         self._keeper.drop_topology(name)
         self._compare_policies(name)
+        self.on_change()
 
     def _topology_feed(self, source: TopologySource) -> Feed[Topology]:
         kept = self._topologies[source]
@@ -230,6 +253,10 @@ class ClusterWorld:
         now = self._disagreements[name] = node.policy_label, topology.policy
         if now != before:
             log.warning("node.policies_disagree", node=name, label=now[0].name, topology=now[1].name)
+
+
+def _nothing() -> None:
+    """Nobody wants to know."""
 
 
 def _discard(kept: dict[str, Topology], name: str) -> None:

@@ -149,7 +149,7 @@ def test_a_node_whose_hostname_is_missing_or_shared_goes_by_its_name() -> None:
 
 def test_a_pod_that_fits_nowhere_now_waits_for_the_nodes_that_could_take_it() -> None:
     raw = pod(cpu="14")
-    steering = steer(raw, CLUSTER, Rules())
+    steering = steer(raw, CLUSTER, Rules(gate="never"))
     assert steering.verdict is Verdict.WAIT
     assert _allowed_nodes(raw, steering) == {"a", "b", "c"}
     assert _annotation(raw, steering).splitlines() == steering.message.split("; ")
@@ -182,7 +182,7 @@ ON_A = pod(spec='{"numaTopologyPolicy": "BestEffort"}', nodeSelector={"kubernete
 def test_a_pod_that_no_node_could_ever_align_is_denied_or_warned_about(
     raw: dict[str, Any], reason: str, message: str
 ) -> None:
-    denied = steer(raw, CLUSTER, Rules())
+    denied = steer(raw, CLUSTER, Rules(gate="never"))
     assert (denied.verdict, denied.reason, denied.operations) == (Verdict.DENY, reason, ())
     assert message in denied.message
     warned = steer(raw, CLUSTER, Rules(no_compatible_node="warn"))
@@ -204,7 +204,7 @@ def test_a_pod_that_no_node_could_ever_align_is_denied_or_warned_about(
     ],
 )
 def test_which_policies_there_are_is_said_when_none_is_compatible(cluster: World, message: str) -> None:
-    steering = steer(pod(), cluster, Rules())
+    steering = steer(pod(), cluster, Rules(gate="never"))
     assert (steering.verdict, steering.reason) == (Verdict.DENY, "NoCompatibleNode")
     assert message in steering.message
 
@@ -212,11 +212,11 @@ def test_which_policies_there_are_is_said_when_none_is_compatible(cluster: World
 def test_in_pod_scope_the_whole_pod_must_fit_one_numa_node() -> None:
     cluster = world(node("a"), topology("a", [4, 4], scope="pod"))
     message = "it asks for 20 cpu in one NUMA node, the largest has 16 (a, NUMA 0)"
-    assert message in steer(pod(cpu="20"), cluster, Rules()).message
+    assert message in steer(pod(cpu="20"), cluster, Rules(gate="never")).message
 
 
 def test_a_pod_that_is_too_large_for_any_node_waits_as_it_would_without_us() -> None:
-    steering = steer(pod(cpu="40"), CLUSTER, Rules())
+    steering = steer(pod(cpu="40"), CLUSTER, Rules(gate="never"))
     assert steering.verdict is Verdict.WAIT
     assert "none could take it even if it were empty: it asks for 40 cpu, the largest node has 32 (" in steering.message
 
@@ -224,14 +224,14 @@ def test_a_pod_that_is_too_large_for_any_node_waits_as_it_would_without_us() -> 
 def test_a_resource_that_no_node_has_is_named() -> None:
     raw = pod()
     raw["spec"]["containers"][0]["resources"]["limits"]["example.com/fpga"] = "1"
-    steering = steer(raw, CLUSTER, Rules())
+    steering = steer(raw, CLUSTER, Rules(gate="never"))
     assert steering.verdict is Verdict.WAIT
     assert "none could take it even if it were empty: no node has example.com/fpga" in steering.message
 
 
 def test_a_pod_whose_own_selector_matches_no_node_waits_as_it_would_without_us() -> None:
     raw = pod(nodeSelector={"pool": "none"})
-    steering = steer(raw, CLUSTER, Rules())
+    steering = steer(raw, CLUSTER, Rules(gate="never"))
     assert steering.verdict is Verdict.WAIT
     assert "its own node selector, affinity and tolerations let it onto none; excluded: 5 node sel" in steering.message
     # Should a node come to match, it has to be one of a compatible policy all the same.
@@ -239,7 +239,7 @@ def test_a_pod_whose_own_selector_matches_no_node_waits_as_it_would_without_us()
 
 
 def test_a_node_that_joins_later_is_open_to_a_pod_that_waits() -> None:
-    steering = steer(pod(cpu="14"), CLUSTER, Rules())
+    steering = steer(pod(cpu="14"), CLUSTER, Rules(gate="never"))
     assert admits(steering.mutated, "new", {"kubernetes.io/hostname": "new"})
 
 
@@ -249,7 +249,7 @@ def test_a_waiting_pod_is_kept_off_others_by_at_most_64_names(hopeful: int, othe
     full = world(
         *map(node, names), *(topology(name, [0], cpus=16 if i < hopeful else 4) for i, name in enumerate(names))
     )
-    steering = steer(pod(), full, Rules())
+    steering = steer(pod(), full, Rules(gate="never"))
     assert steering.verdict is Verdict.WAIT
     requirement = _only_requirement(steering)
     assert requirement["operator"] == operator
@@ -258,7 +258,7 @@ def test_a_waiting_pod_is_kept_off_others_by_at_most_64_names(hopeful: int, othe
 
 def test_a_cordoned_node_can_be_waited_for() -> None:
     cordoned = world(node("a", unschedulable=True), topology("a", [16, 16]))
-    assert steer(pod(), cordoned, Rules()).verdict is Verdict.WAIT
+    assert steer(pod(), cordoned, Rules(gate="never")).verdict is Verdict.WAIT
 
 
 @pytest.mark.parametrize(

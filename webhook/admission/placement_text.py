@@ -37,6 +37,11 @@ def nowhere(pod: Pod, intent: NUMAIntent, decision: Decision, outlook: str) -> s
     return shortened(text + excluded(pod, decision.excluded, "; excluded: "))
 
 
+def waiting(text: str) -> str:
+    """The text of a pod behind the gate."""
+    return f"waiting: {text}"
+
+
 def subject(intent: NUMAIntent) -> str:
     """The policy that the pod asks for, or whose policy it takes."""
     return intent.policy.koordinator if intent.policy else "each node's own NUMA policy"

@@ -5,6 +5,9 @@ from typing import Literal
 
 from webhook.engine.decide import Options
 
+GateMode = Literal["always", "when-needed", "never"]
+"""Which pods wait behind our scheduling gate until they are placed: all that are ours, those that have to, or none."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
@@ -12,6 +15,8 @@ class Rules:
 
     no_compatible_node: Literal["deny", "warn"] = "deny"
     """What becomes of a pod for which no node has a compatible policy, or that no node could align even if empty."""
+    gate: GateMode = "when-needed"
+    """Which pods are gated."""
     max_affinity_values: int = 64
     """Most nodes that are named in a pod's required node affinity."""
     preferred_nodes: int = 10

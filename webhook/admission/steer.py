@@ -6,7 +6,8 @@
 4. The engine decides on every node.
 5. Some nodes fit: the pod is held to them. None fits now: it is kept off those that never can. There is nothing to wait
    for: denied, or let in with a warning.
-6. The affinity, the placement in words and the marker become one patch, tried on the pod.
+6. A pod that is to be placed later gets the gate instead: behind it affinity can only be added to.
+7. The affinity or gate, the placement in words and the marker become one patch, tried on the pod.
 """
 
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from typing import Any
 
 from webhook.admission import placement_text
 from webhook.admission.affinity import AFFINITY_PATH, Constraint, check_only_appended, constrain, required_terms
+from webhook.admission.gate import needs_gate, set_gate
 from webhook.admission.left_alone import why_left_alone
 from webhook.admission.marker import Marker, without_ours
 from webhook.admission.node_set import hold_to_fitting, keep_off_others
@@ -92,8 +94,10 @@ def _held_to_fitting(case: _Case, world: World, rules: Rules) -> Steering:
     snapshot = world.view.snapshot
     best = case.decision.best(max(rules.preferred_nodes, placement_text.BEST))
     preferred = best[: rules.preferred_nodes]
-    constraint = hold_to_fitting(snapshot, case.decision, preferred, rules.max_affinity_values)
     text = placement_text.fitting(case.pod, case.intent, case.decision, best[: placement_text.BEST])
+    if needs_gate(case.users, rules.gate, fits=True):
+        return _let_in(Verdict.ALLOW, text, case, None)
+    constraint = hold_to_fitting(snapshot, case.decision, preferred, rules.max_affinity_values)
     return _let_in(Verdict.ALLOW, text, case, constraint)
 
 
@@ -102,6 +106,8 @@ def _fits_nowhere(case: _Case, world: World, rules: Rules) -> Steering:
     outlook = look_ahead(snapshot, case.pod, case.intent, rules.engine)
     text = placement_text.nowhere(case.pod, case.intent, case.decision, outlook.message)
     if outlook.prospect in {Prospect.LATER, Prospect.NO_NODE}:
+        if needs_gate(case.users, rules.gate, fits=False):
+            return _let_in(Verdict.WAIT, text, case, None, warn=True)
         constraint = keep_off_others(snapshot, outlook, rules.max_affinity_values)
         return _let_in(Verdict.WAIT, text, case, constraint, warn=True)
     if rules.no_compatible_node == "warn":
@@ -109,8 +115,9 @@ def _fits_nowhere(case: _Case, world: World, rules: Rules) -> Steering:
     return Steering(Verdict.DENY, text, case.raw, (), case.warnings, case.decision, outlook.prospect.value)
 
 
-def _let_in(verdict: Verdict, text: str, case: _Case, constraint: Constraint, *, warn: bool = False) -> Steering:
-    """The pod with the constraint, the text and the marker written into it."""
+def _let_in(verdict: Verdict, text: str, case: _Case, constraint: Constraint | None, *, warn: bool = False) -> Steering:
+    """The pod with the constraint, or None: with the gate, and with the text and the marker written into it."""
+    waits, constraint = constraint is None, constraint or Constraint()
     marker = Marker.of(constraint, len(required_terms(case.users) or ()))
     wanted = Patch(case.users)
     constrain(wanted, constraint)
@@ -118,7 +125,8 @@ def _let_in(verdict: Verdict, text: str, case: _Case, constraint: Constraint, *,
     if _affinity(wanted.document) != _affinity(case.raw):
         _restore(patch, case.users)
         constrain(patch, constraint)
-    _annotate(patch, PLACEMENT, placement_text.annotated(text))
+    set_gate(patch, wanted=waits)
+    _annotate(patch, PLACEMENT, placement_text.annotated(placement_text.waiting(text) if waits else text))
     _annotate(patch, STEERED, marker.text() if marker else None)
     check_only_appended(case.users, patch.document)
     warnings = (*case.warnings, text) if warn else case.warnings

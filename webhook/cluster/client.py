@@ -49,9 +49,11 @@ class Client:
         configuration.client_session_kwargs = {"connector": self._connector}
 
     @classmethod
-    async def connect(cls, kubeconfig: Path | None = None, context: str | None = None) -> Self:
+    async def connect(
+        cls, kubeconfig: Path | None = None, context: str | None = None, pace: Pace | None = None
+    ) -> Self:
         """A client for a kubeconfig's context, or for the cluster we run in; no call is made yet."""
-        return cls(await load_credentials(kubeconfig, context))
+        return cls(await load_credentials(kubeconfig, context), pace)
 
     async def __aenter__(self) -> Self:
         return self

@@ -21,6 +21,7 @@ PLACEMENT: Final = "topology-webhook.dev/placement"
 NUMA_HINT: Final = "topology-webhook.dev/numa"
 STEERED: Final = "topology-webhook.dev/steered"
 PLACEMENT_GATE: Final = "topology-webhook.dev/placement"
+EPOCH: Final = "topology-webhook.dev/epoch"
 
 # KAI-Scheduler: rack and zone constraints, on the workload, its pod template or the pod.
 KAI_TOPOLOGY: Final = "kai.scheduler/topology"

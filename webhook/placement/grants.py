@@ -2,7 +2,7 @@
 
 A grant is made before its answer leaves. As a rule an informer shows the pod bound a moment later, and the grant has
 done its work. Where that does not come in time, the pod itself is asked:
-1. Bound to the node of the grant: the informer is behind; the grant stays until it has caught up.
+1. Bound to the node of the grant, or placed there: the informer is behind; the grant stays until it has caught up.
 2. Anything else (waiting, bound elsewhere, another pod of that name, gone): the answer was lost, or somebody later
    refused the binding. The API server has given the request up by now, so it comes to nothing; the grant is given back.
 """
@@ -14,6 +14,8 @@ from typing import Any, Final, NoReturn, Protocol
 
 import structlog
 
+from webhook.admission.bind import placed_on
+from webhook.admission.gate import waits_for_us_alone
 from webhook.cluster.election import Term
 from webhook.cluster.errors import ClusterError
 from webhook.engine.reservations import Grant
@@ -83,4 +85,7 @@ class GrantSweep:
 def _took(pod: Mapping[str, Any] | None, grant: Grant) -> bool:
     if pod is None or pod["metadata"].get("uid") != grant.uid:
         return False
-    return bool(pod["spec"].get("nodeName") == grant.node)
+    if node := pod["spec"].get("nodeName"):
+        return bool(node == grant.node)
+    hint = placed_on(pod)
+    return hint is not None and hint.node == grant.node and not waits_for_us_alone(pod)

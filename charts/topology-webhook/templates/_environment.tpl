@@ -16,6 +16,9 @@ One that stands in extraEnv as well is left to extraEnv: the API server takes no
   "FIDELITY" .Values.settings.fidelity
   "SCORE_STRATEGY" .Values.settings.scoreStrategy
   "RESOURCE_WEIGHTS" (join "," $weights)
+  "GATE" .Values.settings.gate
+  "UNGATE_CONCURRENCY" .Values.settings.ungateConcurrency
+  "RELEASE_AFTER_SECONDS" .Values.settings.releaseAfterSeconds
   "MAX_AFFINITY_VALUES" .Values.settings.maxAffinityValues
   "PREFERRED_NODES" .Values.settings.preferredNodes
   "TRUSTED_USERS" (join "," .Values.settings.trustedUsers)

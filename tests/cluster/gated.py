@@ -1,0 +1,98 @@
+"""Pods that ask for NUMA nodes, and what became of them: for the tests of placement on the real control plane."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from tests.cluster.nodes import TOPOLOGIES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tests.cluster.control_plane import ControlPlane
+
+SPEC = "scheduling.koordinator.sh/numa-topology-spec"
+NUMA = "topology-webhook.dev/numa"
+PLACEMENT = "topology-webhook.dev/placement"
+GATE = "topology-webhook.dev/placement"
+SINGLE = {SPEC: '{"numaTopologyPolicy": "SingleNUMANode"}'}
+GIB = 2**30
+
+
+def pod(name: str, cpu: int = 8, annotations: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
+    """A Guaranteed pod of one container; 1Gi of memory."""
+    amounts = {"cpu": str(cpu), "memory": "1Gi"}
+    container = {"name": "main", "image": "none", "resources": {"requests": amounts, "limits": amounts}}
+    return {
+        "metadata": {"name": name, "annotations": {**SINGLE, **(annotations or {})}},
+        "spec": {"containers": [container], "terminationGracePeriodSeconds": 0, **spec},
+    }
+
+
+def is_gated(raw: dict[str, Any]) -> bool:
+    return GATE in {gate["name"] for gate in raw["spec"].get("schedulingGates", ())}
+
+
+class Pods:
+    """The pods of one namespace."""
+
+    def __init__(self, plane: ControlPlane, namespace: str) -> None:
+        self.plane = plane
+        self.namespace = namespace
+        self.path = f"/api/v1/namespaces/{namespace}/pods"
+
+    def create(self, raw: dict[str, Any]) -> dict[str, Any]:
+        created: dict[str, Any] = self.plane.api.create(self.path, raw)
+        return created
+
+    def get(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.plane.api.get(f"{self.path}/{name}")
+        return found
+
+    def all(self) -> dict[str, dict[str, Any]]:
+        """By name."""
+        return {raw["metadata"]["name"]: raw for raw in self.plane.api.get(self.path)["items"]}
+
+    def delete(self, *names: str) -> None:
+        for name in names:
+            self.plane.api.delete(f"{self.path}/{name}", {"gracePeriodSeconds": 0})
+
+    def bound(self) -> dict[str, str]:
+        """Pod name -> node."""
+        nodes = {name: raw["spec"].get("nodeName", "") for name, raw in self.all().items()}
+        return {name: node for name, node in nodes.items() if node}
+
+    def gated(self) -> set[str]:
+        return {name for name, raw in self.all().items() if is_gated(raw)}
+
+    def wait_until_bound(self, *names: str) -> None:
+        self.plane.wait_for(f"{', '.join(names[:5])} bound", lambda: set(names) <= self.bound().keys())
+
+    def hint(self, name: str) -> tuple[str, list[int]]:
+        """The node and NUMA nodes in the pod's hint."""
+        hint = json.loads(self.get(name)["metadata"]["annotations"][NUMA])
+        return hint["node"], [entry["node"] for entry in hint["numaNodeResources"]]
+
+    def events(self, name: str) -> dict[str, str]:
+        """Reason -> note of the newest."""
+        path = f"/api/v1/namespaces/{self.namespace}/events?fieldSelector=involvedObject.name={name}"
+        return {event["reason"]: event["message"] for event in self.plane.api.get(path)["items"]}
+
+
+def overcommitted(plane: ControlPlane, raws: Iterable[dict[str, Any]]) -> dict[tuple[str, int], int]:
+    """NUMA nodes on which the hints of pods add up to more CPUs than the NRT has available: by how many."""
+    taken: Counter[tuple[str, int]] = Counter()
+    for raw in raws:
+        hint = json.loads(raw["metadata"].get("annotations", {}).get(NUMA, "{}"))
+        for entry in hint.get("numaNodeResources", ()):
+            taken[hint["node"], entry["node"]] += int(entry["resources"]["cpu"])
+    available = {
+        (nrt["metadata"]["name"], int(zone["name"].removeprefix("node-"))): int(resource["available"])
+        for nrt in plane.api.get(TOPOLOGIES)["items"]
+        for zone in nrt["zones"]
+        for resource in zone["resources"]
+        if resource["name"] == "cpu"
+    }
+    return {zone: cpus - available[zone] for zone, cpus in taken.items() if cpus > available[zone]}

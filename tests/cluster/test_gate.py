@@ -1,0 +1,161 @@
+"""Pods behind the gate: who waits, who goes when, and where to, on the real control plane."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.cluster.gated import NUMA, PLACEMENT, Pods, is_gated, overcommitted, pod
+from tests.cluster.nodes import Machine, machines, publish
+from tests.cluster.webhook_process import LocalWebhook, local_webhook
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.cluster.control_plane import ControlPlane
+
+
+@pytest.fixture(scope="module", autouse=True)
+def webhook(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalWebhook]:
+    values: Path = tmp_path_factory.mktemp("values") / "values.yaml"
+    values.write_text("settings: {gate: when-needed}")
+    with local_webhook(control_plane, values=values) as webhook:
+        yield webhook
+
+
+@pytest.fixture
+def pods(control_plane: ControlPlane, namespace: str) -> Pods:
+    return Pods(control_plane, namespace)
+
+
+@pytest.fixture
+def known(create_machines: Callable[..., None], pods: Pods, control_plane: ControlPlane) -> Callable[..., None]:
+    """A function that makes machines, and returns when the webhook knows the last of them."""
+
+    def knows(count: int) -> bool:
+        tried = control_plane.api.create(f"{pods.path}?dryRun=All", pod("any", cpu=1))
+        return f"of {count} nodes" in tried["metadata"]["annotations"].get(PLACEMENT, "")
+
+    def create(*wanted: Machine) -> None:
+        create_machines(*wanted)
+        control_plane.wait_for("the webhook to know the machines", partial(knows, len(wanted)))
+
+    return create
+
+
+def test_a_pod_that_fits_nowhere_waits_and_goes_when_its_node_has_room(
+    known: Callable[..., None], pods: Pods, control_plane: ControlPlane
+) -> None:
+    # n0 ── NUMA 0 [2]  NUMA 1 [4]      [free cpus of 16]
+    known(Machine("n0", free=(2, 4)))
+    created = pods.create(pod("a", cpu=8))
+    assert is_gated(created)
+    assert "affinity" not in created["spec"]
+    assert created["metadata"]["annotations"][PLACEMENT].startswith("waiting: SingleNUMANode: none of 1 nodes fits now")
+    control_plane.wait_for("an event", lambda: "WaitingForPlacement" in pods.events("a"))
+    assert is_gated(pods.get("a"))
+    publish(control_plane.api, Machine("n0", free=(2, 16)))
+    pods.wait_until_bound("a")
+    assert pods.hint("a") == ("n0", [1])
+    assert pods.get("a")["metadata"]["annotations"][PLACEMENT].startswith("placed on n0, NUMA 1\n")
+    control_plane.wait_for("an event", lambda: "Placed" in pods.events("a"))
+
+
+def test_a_waiting_pod_goes_when_another_one_ends(known: Callable[..., None], pods: Pods) -> None:
+    # n0 ── NUMA 0 [8]  NUMA 1 [2]
+    known(Machine("n0", free=(8, 2)))
+    pods.create(pod("a"))
+    pods.wait_until_bound("a")
+    assert is_gated(pods.create(pod("b")))
+    assert is_gated(pods.create(pod("c")))
+    pods.delete("a")
+    pods.wait_until_bound("b")
+    assert pods.hint("b") == ("n0", [0])
+    assert pods.gated() == {"c"}
+
+
+def test_what_the_user_requires_stays_and_the_node_is_added_to_every_term(
+    known: Callable[..., None], pods: Pods, control_plane: ControlPlane
+) -> None:
+    known(Machine("n0", free=(2, 2)))
+    terms = [
+        {"matchExpressions": [{"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]}]},
+        {"matchExpressions": [{"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]}]},
+    ]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    pods.create(pod("a", affinity={"nodeAffinity": required}))
+    publish(control_plane.api, Machine("n0", free=(8, 2)))
+    pods.wait_until_bound("a")
+    (held,) = pods.get("a")["spec"]["affinity"]["nodeAffinity"].values()
+    named = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n0"]}]}
+    assert held["nodeSelectorTerms"] == [{**term, **named} for term in terms]
+
+
+def test_a_pod_that_another_gate_holds_back_is_not_given_a_place_before(
+    known: Callable[..., None], pods: Pods, control_plane: ControlPlane
+) -> None:
+    known(Machine("n0", free=(2, 2)))
+    pods.create(pod("a", schedulingGates=[{"name": "example.com/quota"}]))
+    pods.create(pod("b"))
+    publish(control_plane.api, Machine("n0", free=(8, 2)))
+    pods.wait_until_bound("b")
+    pods.create(pod("c", cpu=2))
+    assert NUMA not in pods.get("a")["metadata"]["annotations"]
+
+
+def test_higher_priority_goes_first_then_age(
+    known: Callable[..., None], pods: Pods, control_plane: ControlPlane
+) -> None:
+    classes = {"high": 1000, "low": 10}
+    path = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    for name, value in classes.items():
+        control_plane.api.create(path, {"metadata": {"name": f"{pods.namespace}-{name}"}, "value": value})
+    try:
+        known(Machine("n0", free=(2, 2)))
+        for name, priority in (("l1", "low"), ("l2", "low"), ("h1", "high")):
+            pods.create(pod(name, priorityClassName=f"{pods.namespace}-{priority}"))
+            time.sleep(1.1)  # creation times are whole seconds
+        publish(control_plane.api, Machine("n0", free=(8, 8)))
+        pods.wait_until_bound("h1", "l1")
+        assert pods.gated() == {"l2"}
+    finally:
+        for name in classes:
+            control_plane.api.delete(f"{path}/{pods.namespace}-{name}")
+
+
+def test_hundreds_of_pods_go_at_once_and_none_shares_what_is_anothers(
+    known: Callable[..., None], pods: Pods, control_plane: ControlPlane, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # 40 nodes of 4 NUMA nodes of 16 CPUs: room for 320 pods of 8
+    fleet = machines(40, 4, prefix="gate")
+    full = [Machine(one.name, free=(0,) * 4, labels=one.labels) for one in fleet]
+    known(*full)
+    count = 300
+    control_plane.api.in_parallel(partial(pods.create, pod(f"p{number:03}")) for number in range(count))
+    assert len(pods.gated()) == count
+    began = time.monotonic()
+    control_plane.api.in_parallel(partial(publish, control_plane.api, one) for one in fleet)
+    control_plane.wait_for("all to go", lambda: not pods.gated())
+    took = time.monotonic() - began
+    with capsys.disabled():
+        print(f"\n{count} gated pods went in {took:.2f} s: {count / took:.0f} a second")  # noqa: T201 # a figure for people
+    control_plane.wait_for("all to be bound", lambda: len(pods.bound()) == count)
+    raws: list[dict[str, Any]] = list(pods.all().values())
+    assert overcommitted(control_plane, raws) == {}
+
+
+def test_pods_may_go_away_at_any_moment(known: Callable[..., None], pods: Pods, control_plane: ControlPlane) -> None:
+    known(Machine("n0", free=(2, 2)))
+    for number in range(20):
+        pods.create(pod(f"p{number:02}"))
+    publish(control_plane.api, Machine("n0", free=(16, 16)))
+    control_plane.api.delete(pods.path)
+    control_plane.wait_for("no pod", lambda: not pods.all())
+    for number in range(4):
+        pods.create(pod(f"q{number}"))
+    pods.wait_until_bound(*(f"q{number}" for number in range(4)))
+    assert overcommitted(control_plane, pods.all().values()) == {}

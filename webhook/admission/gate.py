@@ -1,0 +1,74 @@
+"""The scheduling gate behind which a pod waits for its place: which pods get one, and when only we hold a pod back.
+
+At its creation a pod gets the gate, or loses one that its manifest had, by the cluster as it is at that moment; later a
+gate can only be taken away, which the placement controller does in the patch that places the pod.
+
+- A group's members are placed together, so none goes before the controller has seen the others.
+- A pod that fits nowhere now has to wait; behind the gate the scheduler spends no time on it.
+- Any other pod need not wait, but one writer who decides at the last moment sees what many at creation cannot.
+
+Source: Kubernetes' KEP-3521 (gates are only added at creation) and KEP-3838 (what may change behind a gate).
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from webhook.admission.patch import END, Patch
+from webhook.admission.rules import GateMode
+from webhook.model.names import (
+    KAI_BATCH_MIN_MEMBER,
+    KAI_PREFERRED_PLACEMENT,
+    KAI_REQUIRED_PLACEMENT,
+    KAI_SEGMENT_PREFERRED_PLACEMENT,
+    KAI_SEGMENT_REQUIRED_PLACEMENT,
+    KAI_TOPOLOGY,
+    MIN_MEMBER,
+    PLACEMENT_GATE,
+    POD_GROUP_NAME,
+)
+
+GATES_PATH: Final = ("spec", "schedulingGates")
+
+_OF_A_GROUP: Final = frozenset(
+    {
+        POD_GROUP_NAME,
+        MIN_MEMBER,
+        KAI_TOPOLOGY,
+        KAI_REQUIRED_PLACEMENT,
+        KAI_PREFERRED_PLACEMENT,
+        KAI_SEGMENT_REQUIRED_PLACEMENT,
+        KAI_SEGMENT_PREFERRED_PLACEMENT,
+        KAI_BATCH_MIN_MEMBER,
+    }
+)
+
+
+def needs_gate(raw: Mapping[str, Any], mode: GateMode, *, fits: bool) -> bool:
+    """Whether a pod that is ours waits behind the gate; `fits`: some node can take it now."""
+    if mode == "never":
+        return False
+    return mode == "always" or not fits or is_in_group(raw)
+
+
+def is_in_group(raw: Mapping[str, Any]) -> bool:
+    """Whether a pod's annotations say that it is placed together with others."""
+    annotations = (raw.get("metadata") or {}).get("annotations") or {}
+    return not _OF_A_GROUP.isdisjoint(annotations)
+
+
+def waits_for_us_alone(raw: Mapping[str, Any]) -> bool:
+    """Whether our gate is the pod's only one. What another gate waits for comes first: its pod needs no place yet."""
+    return _gates(raw) == [PLACEMENT_GATE]
+
+
+def set_gate(patch: Patch, *, wanted: bool) -> None:
+    """See to it that the pod of the patch has our gate, or has it not."""
+    gates = _gates(patch.document)
+    if wanted and PLACEMENT_GATE not in gates:
+        patch.put((*GATES_PATH, END), {"name": PLACEMENT_GATE})
+    elif not wanted and PLACEMENT_GATE in gates:
+        patch.remove((*GATES_PATH, gates.index(PLACEMENT_GATE)))
+
+
+def _gates(raw: Mapping[str, Any]) -> list[str]:
+    return [gate.get("name", "") for gate in (raw.get("spec") or {}).get("schedulingGates") or ()]

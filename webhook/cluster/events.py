@@ -1,0 +1,108 @@
+"""Events on pods, as `kubectl describe` shows them: told once, in the background, never in anybody's way.
+
+1. `tell` notes an event. One that was told of the same pod in the same words lately is dropped, and so is the oldest of
+   too many: what they say also stands in the pod.
+2. `run` writes them, at a pace of its own. A failure is logged and forgotten.
+"""
+
+import asyncio
+from collections import OrderedDict, deque
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, NoReturn
+from uuid import uuid4
+
+import structlog
+
+from webhook.cluster.client import Client
+from webhook.cluster.errors import ClusterError
+from webhook.cluster.pace import Pace
+from webhook.cluster.resource import Raw
+
+log = structlog.get_logger(__name__)
+
+COMPONENT: Final = "topology-webhook"
+
+# The API server keeps events for an hour; client-go's recorder writes a controller's at about this pace at most.
+_RATE, _BURST = 20.0, 100
+_WAITING = 1000
+_REMEMBERED = 10_000
+# Source: kubernetes pkg/apis/core/validation (NoteLengthLimit).
+_LONGEST_NOTE = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class PodEvent:
+    """Something about a pod."""
+
+    key: str
+    """namespace/name."""
+    uid: str
+    reason: str
+    note: str
+    action: str
+    type: Literal["Normal", "Warning"] = "Normal"
+
+
+class EventRecorder:
+    """Writes events as `instance` of our component."""
+
+    def __init__(self, client: Client, instance: str) -> None:
+        self._client = client
+        self._instance = instance
+        self._pace = Pace(_RATE, _BURST)
+        self._waiting: deque[PodEvent] = deque(maxlen=_WAITING)
+        self._told: OrderedDict[PodEvent, None] = OrderedDict()
+        self._arrived = asyncio.Event()
+
+    def tell(self, event: PodEvent) -> None:
+        """Note an event."""
+        if event in self._told:
+            return
+        self._told[event] = None
+        if len(self._told) > _REMEMBERED:
+            self._told.popitem(last=False)
+        self._waiting.append(event)
+        self._arrived.set()
+
+    async def run(self) -> NoReturn:
+        """Write what is noted, for ever."""
+        while True:
+            await self._arrived.wait()
+            self._arrived.clear()
+            while self._waiting:
+                await self._pace.turn()
+                if self._waiting:
+                    await self._write(self._waiting.popleft())
+
+    async def _write(self, event: PodEvent) -> None:
+        namespace = event.key.partition("/")[0]
+        try:
+            await self._client.create(f"/apis/events.k8s.io/v1/namespaces/{namespace}/events", self._object(event))
+        except ClusterError as error:
+            # The namespace may be on its way out, which is no news.
+            log.debug("event.failed", pod=event.key, reason=event.reason, error=str(error))
+
+    def _object(self, event: PodEvent) -> Raw:
+        namespace, _, name = event.key.partition("/")
+        now = datetime.now(UTC)
+        regarding: dict[str, Any] = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "namespace": namespace,
+            "name": name,
+            "uid": event.uid,
+        }
+        return {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"namespace": namespace, "name": f"{name[:230]}.{uuid4().hex[:16]}"},
+            "eventTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "reportingController": f"{COMPONENT}.dev/{COMPONENT}",
+            "reportingInstance": self._instance[:128],
+            "action": event.action,
+            "reason": event.reason,
+            "type": event.type,
+            "regarding": regarding,
+            "note": event.note if len(event.note) <= _LONGEST_NOTE else event.note[: _LONGEST_NOTE - 3] + "...",
+        }

@@ -1,0 +1,44 @@
+"""The placement controller, put together from the settings."""
+
+import os
+from collections.abc import Callable
+from typing import Final
+
+from webhook.cluster.client import Client
+from webhook.cluster.events import EventRecorder
+from webhook.cluster.pace import Pace
+from webhook.cluster.writes import PodWrites
+from webhook.guarding import answer_lifetime
+from webhook.leadership import Leadership
+from webhook.placement.controller import Limits, PlacementController
+from webhook.placement.teller import Teller
+from webhook.rules import rules_of
+from webhook.settings import Settings
+from webhook.world import ClusterWorld
+
+# Writes of placements: a burst is a large group's pods; on average no more than one API server writes in a second.
+_RATE: Final = 500.0
+_BURST: Final = 500
+
+
+def placement_pace() -> Pace:
+    """How fast placements are written, apart from all other calls."""
+    return Pace(_RATE, _BURST)
+
+
+def events_of(settings: Settings, client: Client) -> EventRecorder:
+    """Who tells of pods."""
+    return EventRecorder(client, settings.pod_name or os.uname().nodename)
+
+
+def controller_of(
+    settings: Settings,
+    client: Client,
+    events: EventRecorder,
+    world: ClusterWorld,
+    leadership: Callable[[], Leadership],
+) -> PlacementController:
+    """The controller; `leadership` is asked when it works, for it is one of the leader's duties itself."""
+    writes = PodWrites(client)
+    limits = Limits(answer_lifetime(settings), settings.ungate_concurrency, settings.release_after_seconds)
+    return PlacementController(world, writes, Teller(writes, events), rules_of(settings), limits, leadership)

@@ -1,0 +1,267 @@
+"""Places gated pods, whenever something changes: one writer, who sees what he has just given away.
+
+Life cycle: a term begins -> what the last leader has under way is fenced off -> rounds, until the term ends. A change
+of anything (a node, its NUMA nodes, a pod that ends, one that comes) makes the next round; changes during a round make
+one more.
+
+A round:
+1. The pods that only our gate holds back, highest priority first, then oldest, then by name.
+2. Each in turn is decided on with the cluster as it is at that moment, less all that was promised before.
+3. One that fits is promised its place at once, which is then written in the background (see `writer`); so many at a
+   time, and the round waits where there are more.
+4. Where one does not fit, no other of the same shape is tried: nothing becomes more within a round. Smaller ones are:
+   a pod that waits for something rare does not hold up the others.
+5. One that has waited too long is let go without a place, if that is wanted.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, Final, NoReturn, Protocol
+
+import structlog
+
+from webhook.admission.rules import Rules
+from webhook.admission.world import World
+from webhook.cluster.election import Term
+from webhook.cluster.writes import Outcome, PodWrites
+from webhook.engine.decide import Decision
+from webhook.placement.fence import fence
+from webhook.placement.gated import GatedPod, GatedPods
+from webhook.placement.placed import NoPlace, Place, find_place, why_none
+from webhook.placement.release import has_waited, release
+from webhook.placement.teller import Teller
+from webhook.placement.writer import PlacementWriter, PromisingWorld
+
+log = structlog.get_logger(__name__)
+
+# Changes that come together (a pod's end, its node's NRT) are one: a round costs a decision per shape of pod.
+_COALESCE_SECONDS: Final = 0.02
+# Of the event loop's time, which reviews need: while everybody waits, rounds take a fifth of it at most.
+_REST_PER_WORK: Final = 4.0
+# Then the order is made anew: a pod of high priority that has just come waits for so many at most.
+_PER_ROUND: Final = 256
+_RELEASE_CHECK_SECONDS: Final = 1.0
+# A pod whose patch was refused has its turn again after so long.
+_REFUSED_SECONDS: Final = 10.0
+
+
+class GatedWorld(PromisingWorld, Protocol):
+    """What the controller needs of the cluster."""
+
+    on_change: Callable[[], None]
+
+    def view(self) -> World:
+        """The cluster as it is now."""
+
+    def gated_pods(self) -> Mapping[str, dict[str, Any]]:
+        """The pods that only our gate holds back."""
+
+    def is_granted(self, pod: str) -> bool:
+        """Whether a pod was given a place that it does not show yet."""
+
+
+class Standing(Protocol):
+    """Whether we lead."""
+
+    def is_leader(self) -> bool:
+        """Whether we do at this moment."""
+
+    def seconds_until_settled(self) -> float:
+        """How long what the last leader has under way may still come; 0 when nothing can."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The settings of the controller."""
+
+    horizon: float
+    """Seconds after which a write that was not seen never will be."""
+    concurrency: int
+    """Pods that are written at a time."""
+    release_after: float = 0.0
+    """Seconds after which a pod is let go without a place; 0: never."""
+
+
+class PlacementController:
+    """The duty of a leader. `standing` is asked when it works: leading knows its duties, and so comes later."""
+
+    def __init__(
+        self,
+        world: GatedWorld,
+        writes: PodWrites,
+        teller: Teller,
+        rules: Rules,
+        limits: Limits,
+        standing: Callable[[], Standing],
+    ) -> None:
+        self._world = world
+        self._writes = writes
+        self._teller = teller
+        self._rules = rules
+        self._limits = limits
+        self._standing = standing
+        self._writer = PlacementWriter(world, writes, self._may_write, limits.horizon)
+        self._slots = asyncio.Semaphore(limits.concurrency)
+        self._pods = GatedPods(rules)
+        self._term: Term | None = None
+        self._fenced: Term | None = None
+        self._wake = asyncio.Event()
+        self._not_before: dict[str, float] = {}
+        self._writing: dict[str, asyncio.Task[None]] = {}
+        world.on_change = self._wake.set
+        self.placed = 0
+        """Pods placed by this process."""
+
+    @property
+    def waiting(self) -> int:
+        """Pods that only our gate holds back."""
+        return len(self._world.gated_pods())
+
+    def started(self, term: Term) -> None:
+        """A term has begun."""
+        self._term = term
+        self._wake.set()
+
+    def stopped(self) -> None:
+        """It is over."""
+        self._term = None
+
+    async def settle(self) -> None:
+        """Wait for the patches under way."""
+        if self._writing:
+            await asyncio.wait(self._writing.values())
+
+    async def run(self) -> NoReturn:
+        """Place pods for ever, while we lead."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._teller.run())
+            if self._limits.release_after:
+                tasks.create_task(self._wake_regularly())
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                term = self._term
+                if term is None:
+                    continue
+                if self._fenced is not term:
+                    if self._standing().seconds_until_settled() > 0 and not await self._fence(term):
+                        continue
+                    self._fenced = term
+                worked = await self._round(tasks)
+                await asyncio.sleep(max(_COALESCE_SECONDS, worked * _REST_PER_WORK))
+        raise AssertionError  # pragma: no cover # none of them returns
+
+    async def _wake_regularly(self) -> NoReturn:
+        while True:
+            await asyncio.sleep(_RELEASE_CHECK_SECONDS)
+            self._wake.set()
+
+    def _may_write(self) -> bool:
+        return self._term is not None and self._standing().is_leader()
+
+    async def _fence(self, term: Term) -> bool:
+        def goes_on() -> bool:
+            return self._term is term and self._standing().is_leader()
+
+        return await fence(self._world.gated_pods, self._writes, term.name, goes_on, self._limits.concurrency)
+
+    async def _round(self, tasks: asyncio.TaskGroup) -> float:
+        """One round; the seconds that were worked in vain."""
+        self._pods.update(self._world.gated_pods())
+        self._teller.keep(set(self._world.gated_pods()))
+        self._not_before = {key: at for key, at in self._not_before.items() if at > monotonic()}
+        nowhere_to_go: dict[str, Decision | NoPlace] = {}
+        given, worked = 0, 0.0
+        for gated in self._pods.in_order():
+            if self._is_looked_after(gated):
+                continue
+            if (known := nowhere_to_go.get(gated.shape)) is not None:
+                self._waits(tasks, gated, known, nowhere_to_go)
+                continue
+            if given >= _PER_ROUND:
+                self._wake.set()
+                break
+            await self._slots.acquire()
+            began = monotonic()
+            place = self._find(gated)
+            if isinstance(place, Place):
+                self._give(tasks, gated, place)
+                given += 1
+            else:
+                self._slots.release()
+                if place is not None:
+                    nowhere_to_go[gated.shape] = place
+                    self._waits(tasks, gated, place, nowhere_to_go)
+                worked += monotonic() - began
+            await asyncio.sleep(0)  # reviews have their turn
+            if not self._may_write():
+                break
+        return worked
+
+    def _is_looked_after(self, gated: GatedPod) -> bool:
+        key = gated.key
+        return key in self._writing or key in self._not_before or self._world.is_granted(key)
+
+    def _find(self, gated: GatedPod) -> Place | Decision | None:
+        """A place for the pod, as it is after the wait for a slot; None when it waits no more."""
+        if not self._may_write() or self._world.gated_pods().get(gated.key) is not gated.raw:
+            return None
+        return find_place(self._world.view().view, gated, self._rules)
+
+    def _give(self, tasks: asyncio.TaskGroup, gated: GatedPod, place: Place) -> None:
+        """Promise the place, and have it written. The slot is taken."""
+        grant = self._writer.promise(gated, place)
+
+        async def write() -> None:
+            try:
+                outcome = await self._writer.write(gated, place, grant)
+                if outcome is Outcome.WRITTEN:
+                    self.placed += 1
+                    self._teller.placed(gated, place)
+                    log.info("pod.placed", pod=gated.key, node=place.hint.node)
+                elif outcome not in {Outcome.STALE, Outcome.GONE}:
+                    self._later(gated.key)
+            finally:
+                del self._writing[gated.key]
+                self._slots.release()
+                self._wake.set()
+
+        self._writing[gated.key] = tasks.create_task(write())
+
+    def _waits(
+        self,
+        tasks: asyncio.TaskGroup,
+        gated: GatedPod,
+        known: Decision | NoPlace,
+        shapes: dict[str, Decision | NoPlace],
+    ) -> None:
+        """The pod fits nowhere; what that is in words is worked out once for a shape, and only when it is news."""
+        if self._limits.release_after and has_waited(gated, self._limits.release_after):
+            self._writing[gated.key] = tasks.create_task(self._release(gated))
+            return
+        kind = known.kind if isinstance(known, NoPlace) else frozenset(known.excluded)
+        if not self._teller.news(gated, kind):
+            return
+        if isinstance(known, Decision):
+            known = shapes[gated.shape] = why_none(known, gated, self._rules)
+        self._teller.waits(gated, known)
+
+    async def _release(self, gated: GatedPod) -> None:
+        try:
+            async with self._slots:
+                if self._may_write():
+                    patch = release(self._world.view().view, gated, self._rules, self._limits.release_after)
+                    if await self._writes.patch(gated.key, patch) is Outcome.WRITTEN:
+                        log.info("pod.released", pod=gated.key)
+                        self._teller.released(gated, self._limits.release_after)
+                    else:
+                        self._later(gated.key)
+        finally:
+            del self._writing[gated.key]
+
+    def _later(self, key: str) -> None:
+        """The pod's turn is not before a while."""
+        self._not_before[key] = monotonic() + _REFUSED_SECONDS
+        asyncio.get_running_loop().call_later(_REFUSED_SECONDS, self._wake.set)
