@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
+WATCH_BYTES = 2**18
 WORKERS = 8  # enough to keep two API server cores busy; more only queue there
 
 
@@ -109,7 +110,11 @@ class Api:
             response = connection.getresponse()
             if response.status != 200:
                 raise ApiError(response.status, "", response.read().decode(errors="replace"))
-            yield from map(json.loads, response)
+            # Not by lines: http.client finds their ends byte by byte, and who reads too slowly is cut off.
+            rest = b""
+            while chunk := response.read1(WATCH_BYTES):
+                *lines, rest = (rest + chunk).split(b"\n")
+                yield from map(json.loads, lines)
         finally:
             connection.close()
 

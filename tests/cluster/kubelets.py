@@ -52,6 +52,11 @@ class SimulatedMachine:
     labels: Mapping[str, str] = field(default_factory=dict)
     max_pods: int = 110
 
+    @property
+    def millicores(self) -> int:
+        """What pods can allocate of its CPUs."""
+        return 1000 * (self.cpus * self.numa_nodes - len(_cpu_list(self.reserved_cpus)))
+
     def description(self) -> dict[str, Any]:
         """The machine as `kubelets` reads it."""
         numa = {"cpus": self.cpus, "threadsPerCore": self.threads_per_core, "memory": f"{self.memory_gib}Gi"}
@@ -70,6 +75,12 @@ class SimulatedMachine:
             "devices": {resource: _devices(pieces) for resource, pieces in self.devices.items()},
             "maxPods": self.max_pods,
         }
+
+
+def _cpu_list(text: str) -> list[int]:
+    """The CPUs of a list such as `0-1,8`."""
+    spans = [span.partition("-") for span in text.split(",") if span]
+    return [cpu for first, _, last in spans for cpu in range(int(first), int(last or first) + 1)]
 
 
 def _devices(pieces: Sequence[int]) -> dict[str, list[int]]:

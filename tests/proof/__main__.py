@@ -1,0 +1,102 @@
+"""python -m tests.proof: run the scenarios without and with the webhook, and print the table.
+
+Progress is on stderr; stdout has the table only, or with --json one object a line as soon as its run is over.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from tests.cluster.assets import AssetError, find_assets
+from tests.cluster.build import BuildFailedError
+from tests.cluster.control_plane import CommandError, NotReadyError
+from tests.cluster.process import ProcessEndedError
+from tests.cluster.up import leave_on_signals, tell
+from tests.proof.run import run
+from tests.proof.scenarios import SCENARIOS
+from tests.proof.table import markdown, table
+from tests.proof.trace import SYNTHETIC, TraceError, replayed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tests.proof.measure import Row
+    from tests.proof.scenario import Scenario
+
+LETTERS = dict(zip("abcdefg", [*SCENARIOS, "trace"], strict=True))
+
+
+def main() -> int:
+    """Run. 0: done; 1: something failed; 2: wrong use; 130: ended by Ctrl-C."""
+    options = parser().parse_args()
+    leave_on_signals()
+    rows = []
+    try:
+        for row in _runs(options, _wanted(options)):
+            rows.append(row)
+            if options.json:
+                print(json.dumps(row.to_json()), flush=True)  # noqa: T201 - the answer
+    except (AssetError, BuildFailedError, CommandError, NotReadyError, ProcessEndedError, TraceError) as error:
+        tell(f"error: {error}")
+        return 1
+    if options.markdown:
+        print(markdown(rows))  # noqa: T201
+    elif not options.json:
+        Console().print(table(rows))
+    return 0
+
+
+def _wanted(options: argparse.Namespace) -> Sequence[Scenario]:
+    names = dict.fromkeys(LETTERS.get(name, name) for name in options.scenario or LETTERS)
+    return [
+        replayed(options.trace, seed=options.seed, nodes=options.trace_nodes, seconds=options.trace_seconds)
+        if name == "trace"
+        else SCENARIOS[name](options.seed)
+        for name in names
+    ]
+
+
+def _runs(options: argparse.Namespace, scenarios: Sequence[Scenario]) -> Iterator[Row]:
+    programs = find_assets(tell)
+    for scenario in scenarios:
+        for webhook in (False, True) if options.webhook is None else (options.webhook,):
+            start = time.monotonic()
+            row = run(scenario, programs, tell, webhook=webhook, seed=options.seed, values=options.values)
+            word = "with" if webhook else "without"
+            tell(f"{scenario.name} {word} the webhook: {row.rejected} rejected ({time.monotonic() - start:.0f} s)")
+            yield row
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(prog="python -m tests.proof", description=__doc__)
+    made.add_argument(
+        "--scenario",
+        action="append",
+        choices=[*LETTERS, *LETTERS.values()],
+        metavar="NAME",
+        help="one of " + ", ".join(f"{letter} {name}" for letter, name in LETTERS.items()) + "; may be repeated",
+    )
+    made.add_argument("--seed", type=int, default=0, help="of everything that is drawn")
+    made.add_argument("--webhook", action=argparse.BooleanOptionalAction, help="one of the two runs only")
+    made.add_argument("--values", type=Path, metavar="FILE", help="further values of the chart")
+    made.add_argument(
+        "--trace", type=Path, default=SYNTHETIC, metavar="DIR", help="folder with an openb node list and pod list"
+    )
+    made.add_argument("--trace-nodes", type=int, default=100, help="nodes of the trace to take, drawn by the seed")
+    made.add_argument("--trace-seconds", type=float, default=40.0, help="seconds that the trace is compressed to")
+    output = made.add_mutually_exclusive_group()
+    output.add_argument("--json", action="store_true", help="one JSON object a line")
+    output.add_argument("--markdown", action="store_true", help="a Markdown table")
+    return made
+
+
+if __name__ == "__main__":
+    sys.exit(main())

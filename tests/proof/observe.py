@@ -1,0 +1,121 @@
+"""Every pod's history, from a watch: when it was created, bound, running, ended, and whether a kubelet rejected it.
+
+Times are the observer's, in seconds since the start of the run: an API object's own are whole seconds only. The API
+server cuts watches off that read too slowly; the next one goes on where the last one ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tests.cluster.api import ApiError
+from tests.proof.workload import WORKLOAD_LABEL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tests.cluster.api import Api
+
+REJECTED = "Pod was rejected: "
+"""What a kubelet writes in front of its reason."""
+
+
+@dataclass
+class History:
+    """One pod's times; None where it has not come so far."""
+
+    name: str
+    workload: str
+    created: float
+    node: str = ""
+    bound: float | None = None
+    running: float | None = None
+    ended: float | None = None
+    """Failed, succeeded or deleted."""
+    rejected: str = ""
+    """The kubelet's reason, such as TopologyAffinityError."""
+
+    def take(self, event: str, pod: Mapping[str, Any], now: float) -> None:
+        """Take in what a watch says of the pod."""
+        status = pod.get("status", {})
+        self.node = pod["spec"].get("nodeName", "")
+        if self.node and self.bound is None:
+            self.bound = now
+        phase = status.get("phase")
+        if phase in {"Running", "Succeeded"} and self.running is None:
+            self.running = now
+        if self.ended is None and (event == "DELETED" or phase in {"Failed", "Succeeded"}):
+            self.ended = now
+        if status.get("message", "").startswith(REJECTED):
+            self.rejected = status.get("reason", "")
+
+
+class Observer:
+    """The pods of one namespace. Use `observing()`."""
+
+    def __init__(self, api: Api, namespace: str) -> None:
+        self._api = api
+        self._namespace = namespace
+        self._histories: dict[str, History] = {}
+        self._last: dict[str, Mapping[str, Any]] = {}
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._error: ApiError | None = None
+        self.start = time.monotonic()
+
+    @classmethod
+    @contextlib.contextmanager
+    def observing(cls, api: Api, namespace: str) -> Iterator[Observer]:
+        """Follow the pods; there must be none yet."""
+        observer = cls(api, namespace)
+        threading.Thread(target=observer._follow, name="observer", daemon=True).start()
+        try:
+            yield observer
+        finally:
+            observer._ended.set()
+
+    @property
+    def now(self) -> float:
+        """Seconds since the start of the run."""
+        return time.monotonic() - self.start
+
+    def histories(self) -> list[History]:
+        """All pods there ever were, in the order of their creation. Raises `ApiError` if some may be missing."""
+        if self._error is not None:
+            raise self._error
+        with self._lock:
+            return list(self._histories.values())
+
+    def last_seen(self, name: str) -> Mapping[str, Any]:
+        """The object of a pod as it was told of last."""
+        with self._lock:
+            return next(pod for pod in self._last.values() if pod["metadata"]["name"] == name)
+
+    def _follow(self) -> None:
+        path = f"/api/v1/namespaces/{self._namespace}/pods"
+        version = self._api.get(path)["metadata"]["resourceVersion"]
+        while not self._ended.is_set():
+            # The API server is gone when the run is over.
+            with contextlib.suppress(http.client.HTTPException, OSError):
+                for event in self._api.watch(f"{path}?watch=1&resourceVersion={version}"):
+                    if event["type"] == "ERROR":
+                        status = event["object"]
+                        self._error = ApiError(status["code"], status["reason"], status["message"])
+                        return
+                    self._take(event["type"], event["object"])
+                    version = event["object"]["metadata"]["resourceVersion"]
+            self._ended.wait(0.1)
+
+    def _take(self, event: str, pod: Mapping[str, Any]) -> None:
+        now, metadata = self.now, pod["metadata"]
+        with self._lock:
+            if metadata["uid"] not in self._histories:
+                labels = metadata.get("labels", {})
+                self._histories[metadata["uid"]] = History(metadata["name"], labels.get(WORKLOAD_LABEL, ""), now)
+            self._histories[metadata["uid"]].take(event, pod, now)
+            self._last[metadata["uid"]] = pod

@@ -1,0 +1,123 @@
+"""One run of a scenario.
+
+1. A fresh control plane, so that nothing is left of the run before: CRDs, racks, the machines' kubelets.
+2. With the webhook: the chart is installed and its Deployment runs here as a local process.
+3. Workloads are created at their times; every pod is observed until the time is over.
+4. The histories become a row; what a kubelet rejected in spite of the webhook is told in full, and what waits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.kubelets import kubelets
+from tests.cluster.nodes import RACK_LABEL
+from tests.cluster.webhook_process import local_webhook
+from tests.proof.measure import measure
+from tests.proof.observe import Observer
+from tests.proof.workload import TOPOLOGY
+from webhook.model.names import PLACEMENT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from tests.proof.measure import Row
+    from tests.proof.observe import History
+    from tests.proof.scenario import Scenario
+    from tests.proof.workload import Workload
+
+NAMESPACE = "proof"
+_REFUSED = re.compile(
+    r'^apiserver_admission_webhook_rejection_count\{.*name="[^"]*binding[^"]*".*rejection_code="403".*\} (\S+)$',
+    re.MULTILINE,
+)
+
+
+def run(
+    scenario: Scenario,
+    programs: Mapping[str, Path],
+    tell: Callable[[str], None],
+    *,
+    webhook: bool,
+    seed: int,
+    values: Path | None = None,
+) -> Row:
+    """Run a scenario once. `values` are further values of the chart."""
+    with contextlib.ExitStack() as stack:
+        plane = stack.enter_context(ControlPlane.start(programs))
+        plane.install_crds()
+        plane.api.create("/apis/kai.scheduler/v1alpha1/topologies", _racks())
+        fleet = stack.enter_context(kubelets(plane, scenario.machines, lag=scenario.lag, seed=seed))
+        if webhook:
+            stack.enter_context(local_webhook(plane, values=values)).wait_until_called()
+        plane.create_namespace(NAMESPACE)
+        observer = stack.enter_context(Observer.observing(plane.api, NAMESPACE))
+        _submit(plane, observer, scenario.workloads)
+        time.sleep(max(0.0, scenario.seconds - observer.now))
+        histories = observer.histories()
+        row = measure(scenario, histories, webhook=webhook, refused_binds=refused_binds(plane.api.get("/metrics")))
+        if webhook:
+            _explain(fleet.events("rejected"), observer, tell)
+            _tell_waiting(histories, observer, tell)
+        for event in fleet.events("error"):
+            tell(f"kubelets: {event['what']}: {event['message']}")
+    return row
+
+
+def refused_binds(metrics: str) -> int:
+    """How many Bindings a webhook refused, by the API server's own count."""
+    return sum(int(float(count)) for count in _REFUSED.findall(metrics))
+
+
+def _racks() -> dict[str, Any]:
+    return {
+        "apiVersion": "kai.scheduler/v1alpha1",
+        "kind": "Topology",
+        "metadata": {"name": TOPOLOGY},
+        "spec": {"levels": [{"nodeLabel": RACK_LABEL}, {"nodeLabel": "kubernetes.io/hostname"}]},
+    }
+
+
+def _submit(plane: ControlPlane, observer: Observer, workloads: Sequence[Workload]) -> None:
+    """Create each workload at its time; what is due together goes side by side."""
+    waiting = sorted(workloads, key=lambda workload: workload.at)
+    while waiting:
+        due = [workload for workload in waiting if workload.at <= observer.now]
+        waiting = waiting[len(due) :]
+        plane.api.in_parallel(partial(plane.api.create, one.path(NAMESPACE), one.body()) for one in due)
+        if waiting:
+            time.sleep(max(0.0, waiting[0].at - observer.now))
+
+
+def _explain(rejections: Sequence[Mapping[str, Any]], observer: Observer, tell: Callable[[str], None]) -> None:
+    """Of each pod that was rejected in spite of the webhook: what it asked for, what the node had, what it was told."""
+    for rejection in rejections:
+        name = rejection["pod"].partition("/")[2]
+        pod = observer.last_seen(name)
+        free = [
+            {resource["name"]: resource["available"] for resource in zone["resources"]} for zone in rejection["zones"]
+        ]
+        asked = [container["resources"].get("requests", {}) for container in pod["spec"]["containers"]]
+        ours = {
+            key: text for key, text in pod["metadata"].get("annotations", {}).items() if key.startswith("topology-")
+        }
+        tell(f"{name} on {rejection['node']}: {rejection['reason']}: asked {asked}, free {free}, annotations {ours}")
+
+
+def _tell_waiting(histories: Sequence[History], observer: Observer, tell: Callable[[str], None]) -> None:
+    """Of each workload whose pods did not all run: how many wait, and what the last of them was told."""
+    waiting = {pod.workload: pod for pod in histories if pod.running is None and pod.ended is None}
+    counts = Counter(pod.workload for pod in histories if pod.running is None and pod.ended is None)
+    for workload, pod in waiting.items():
+        raw = observer.last_seen(pod.name)
+        scheduled = [condition for condition in raw["status"].get("conditions", ()) if condition["status"] == "False"]
+        told = scheduled[0].get("message", "") if scheduled else ""
+        placement = raw["metadata"].get("annotations", {}).get(PLACEMENT, "")
+        tell(f"{counts[workload]} of {workload} wait: {placement} | {told}")

@@ -1,0 +1,48 @@
+"""What one run is made of: machines, and workloads with the time each comes.
+
+A scenario is made from a seed alone, so that two runs of it get the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING
+
+from tests.cluster.nodes import RACK_LABEL
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tests.cluster.kubelets import SimulatedMachine
+    from tests.proof.workload import Workload
+
+
+def drawing(seed: int) -> Random:
+    """What a scenario draws from."""
+    return Random(seed)  # noqa: S311 - to be repeatable is the point
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One line of the table, run twice: without and with the webhook."""
+
+    name: str
+    machines: Sequence[SimulatedMachine]
+    workloads: Sequence[Workload]
+    seconds: float
+    """How long the run is watched from the first workload on."""
+    steady_from: float
+    """Second from which utilisation is measured: when all that can run had time to start."""
+    lag: float = 1.0
+    """Seconds, on average, from a change on a node to the NodeResourceTopology that shows it."""
+
+    @property
+    def millicores(self) -> int:
+        """What all machines can allocate."""
+        return sum(machine.millicores for machine in self.machines)
+
+    @property
+    def racks(self) -> Mapping[str, str]:
+        """The rack of each node that stands in one."""
+        return {machine.name: machine.labels[RACK_LABEL] for machine in self.machines if RACK_LABEL in machine.labels}

@@ -1,0 +1,144 @@
+"""The scenarios, each a function of the seed. Sizes are for two CPU cores and one minute a run.
+
+a  replicaset  kubernetes issue 84869: free in sum, but not in one NUMA node
+b  mixed       nodes of every policy and scope, pods of every policy
+c  devices     GPU, NIC and CPUs of one NUMA node
+d  burst       500 pods at once, while each NodeResourceTopology is 10 seconds late
+e  gangs       whole groups in one rack, each pod in one NUMA node
+f  churn       jobs that come and go on machines that are 90 % full
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tests.cluster.kubelets import SimulatedMachine
+from tests.cluster.nodes import RACK_LABEL
+from tests.proof.scenario import Scenario, drawing
+from tests.proof.workload import Kind, Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+GPU, NIC = "example.com/gpu", "example.com/nic"
+
+
+def replicaset(seed: int) -> Scenario:
+    """20 machines with two NUMA nodes of 16 CPUs hold three pods of 10 CPUs each by sum, but two by NUMA node.
+
+    Of 48 replicas 40 have room. Small pods come later, to see who can still be served.
+    """
+    del seed  # nothing is random here but the order in which controllers and scheduler work
+    return Scenario(
+        "replicaset",
+        [SimulatedMachine(f"node-{number:03}") for number in range(20)],
+        [
+            Workload("large", 48, [_amounts(10)]),
+            Workload("small", 20, [_amounts(2)], at=6.0),
+        ],
+        seconds=20.0,
+        steady_from=12.0,
+    )
+
+
+def mixed(seed: int) -> Scenario:
+    """Five machines of each kind; pods that need one NUMA node, one per container, several, or do not care."""
+    kinds = [
+        ("single-numa-node", "container"),
+        ("single-numa-node", "pod"),
+        ("restricted", "container"),
+        ("best-effort", "pod"),
+    ]
+    machines = [
+        SimulatedMachine(f"{policy}-{scope}-{number}", policy=policy, scope=scope)
+        for policy, scope in kinds
+        for number in range(5)
+    ]
+    workloads = [
+        Workload("strict", 16, [_amounts(7)]),
+        Workload("pair", 8, [_amounts(5), _amounts(5)]),
+        Workload("wide", 4, [_amounts(20)], policy="Restricted"),
+        Workload("loose", 8, [_amounts(9)], policy="BestEffort"),
+        Workload("any", 14, [_amounts(6)], policy=""),
+    ]
+    random = drawing(seed)
+    random.shuffle(workloads)
+    in_turn = [replace(workload, at=0.5 * order) for order, workload in enumerate(workloads)]
+    return Scenario("mixed", machines, in_turn, 25.0, 15.0, lag=2.0)
+
+
+def devices(seed: int) -> Scenario:
+    """12 machines, each NUMA node with 16 CPUs, 4 GPUs and 2 NICs; pods without devices come first, in the way."""
+    machines = [
+        SimulatedMachine(f"gpu-{number:03}", devices={GPU: (4, 4), NIC: (2, 2)}, scope="pod") for number in range(12)
+    ]
+    random = drawing(seed)
+    workloads = [
+        Workload("cpu", 18, [_amounts(6)]),
+        Workload("infer", 24, [_amounts(3, **{GPU: "1"})], at=1.0 + random.random()),
+        Workload("train", 30, [_amounts(5, **{GPU: "2", NIC: "1"})], at=3.0 + random.random()),
+    ]
+    return Scenario("devices", machines, workloads, 25.0, 15.0, lag=2.0)
+
+
+def burst(seed: int) -> Scenario:
+    """500 pods of five sizes at once on 100 machines, 84 % of all CPUs, and every topology 10 seconds late."""
+    random = drawing(seed)
+    sizes = {7: 150, 5: 250, 6: 40, 3: 30, 9: 30}
+    workloads = [Workload(f"cpu-{cpu}", pods, [_amounts(cpu)]) for cpu, pods in sizes.items()]
+    random.shuffle(workloads)
+    return Scenario(
+        "burst", [SimulatedMachine(f"node-{number:03}") for number in range(100)], workloads, 60.0, 30.0, lag=10.0
+    )
+
+
+def gangs(seed: int) -> Scenario:
+    """Four racks of six machines, some slots taken; eight groups of eight, each to stand in one rack.
+
+    A rack has 24 slots of 7 CPUs (two in each NUMA node), so two groups fit beside what is there:
+
+        rack-0 [20 free]   rack-1 [18]   rack-2 [16]   rack-3 [22]
+    """
+    random = drawing(seed)
+    machines = [
+        SimulatedMachine(f"rack-{rack}-node-{number}", labels={RACK_LABEL: f"rack-{rack}"})
+        for rack in range(4)
+        for number in range(6)
+    ]
+    taken = [
+        Workload(f"taken-{rack}", pods, [_amounts(7)], node_selector={RACK_LABEL: f"rack-{rack}"})
+        for rack, pods in enumerate((4, 6, 8, 2))
+    ]
+    groups = [
+        Workload(f"gang-{number}", 8, [_amounts(7)], kind=Kind.JOB, at=4.0 + 4.0 * random.random(), one_rack=True)
+        for number in range(8)
+    ]
+    return Scenario("gangs", machines, [*taken, *groups], 35.0, 20.0, lag=2.0)
+
+
+def churn(seed: int) -> Scenario:
+    """Jobs of one pod, 3 to 10 CPUs for 8 to 14 seconds, as many as keep 90 % of 24 machines' CPUs asked for."""
+    random = drawing(seed)
+    machines = [SimulatedMachine(f"node-{number:03}") for number in range(24)]
+    seconds = 60.0
+    sizes, mean_run = (3, 5, 6, 10), 11.0
+    # By Little's law: CPUs in use = arrivals per second x mean size x mean run time.
+    rate = 0.9 * sum(machine.millicores for machine in machines) / 1000 / (sum(sizes) / len(sizes) * mean_run)
+    workloads: list[Workload] = []
+    at = 0.0
+    while at < seconds:
+        name = f"job-{len(workloads):04}"
+        run = random.uniform(mean_run - 3, mean_run + 3)
+        workloads.append(Workload(name, 1, [_amounts(random.choice(sizes))], kind=Kind.JOB, at=at, run_seconds=run))
+        at += random.expovariate(rate)
+    return Scenario("churn", machines, workloads, seconds, 15.0, lag=3.0)
+
+
+SCENARIOS: Mapping[str, Callable[[int], Scenario]] = {
+    function.__name__: function for function in (replicaset, mixed, devices, burst, gangs, churn)
+}
+
+
+def _amounts(cpu: int, **devices: str) -> dict[str, str]:
+    return {"cpu": str(cpu), "memory": f"{cpu}Gi", **devices}

@@ -1,0 +1,97 @@
+"""What a user creates: a ReplicaSet or a Job of equal pods, with the annotations the webhook reads."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from tests.cluster.kubelets import RUN_SECONDS
+from tests.cluster.nodes import RACK_LABEL
+from webhook.model.names import KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY, NUMA_TOPOLOGY_SPEC
+from webhook.model.quantity import Quantity
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+WORKLOAD_LABEL = "example.com/workload"
+TOPOLOGY = "racks"
+"""The Topology object of scenarios with racks."""
+# A Job gives up after six failures; how often a pod has to be made again is what is measured here.
+_NEVER_GIVE_UP = 1000
+
+Amounts = dict[str, str]
+
+
+class Kind(StrEnum):
+    """The controller that makes the pods, and makes them again when the kubelet rejects them."""
+
+    REPLICA_SET = "ReplicaSet"
+    JOB = "Job"
+
+
+_COLLECTIONS = {Kind.REPLICA_SET: "apis/apps/v1", Kind.JOB: "apis/batch/v1"}
+_PLURALS = {Kind.REPLICA_SET: "replicasets", Kind.JOB: "jobs"}
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Some equal pods, wanted at the same time."""
+
+    name: str
+    pods: int
+    containers: Sequence[Amounts]
+    """Amounts by resource of each container; requests equal limits, so that the pods are Guaranteed."""
+    kind: Kind = Kind.REPLICA_SET
+    at: float = 0.0
+    """Seconds after the start of the run."""
+    policy: str | None = "SingleNUMANode"
+    """The NUMA policy in the annotation; "": the node's own applies; None: not annotated, and not Guaranteed."""
+    run_seconds: float | None = None
+    """How long a pod runs; None: until it is deleted."""
+    one_rack: bool = False
+    """Whether all pods must be in one rack."""
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def millicores(self) -> int:
+        """What one pod asks for."""
+        return sum(Quantity.parse(amounts["cpu"]).milli() for amounts in self.containers)
+
+    def path(self, namespace: str) -> str:
+        """The API collection it is created in."""
+        return f"/{_COLLECTIONS[self.kind]}/namespaces/{namespace}/{_PLURALS[self.kind]}"
+
+    def body(self) -> dict[str, Any]:
+        """The object to create."""
+        labels = {WORKLOAD_LABEL: self.name}
+        pod = {
+            "restartPolicy": "Always" if self.kind is Kind.REPLICA_SET else "Never",
+            "nodeSelector": dict(self.node_selector),
+            "containers": [self._container(number, amounts) for number, amounts in enumerate(self.containers)],
+        }
+        template = {"metadata": {"labels": labels, "annotations": self._pod_annotations()}, "spec": pod}
+        spec: dict[str, Any]
+        if self.kind is Kind.REPLICA_SET:
+            spec = {"replicas": self.pods, "selector": {"matchLabels": labels}, "template": template}
+        else:
+            size = {"parallelism": self.pods, "completions": self.pods, "backoffLimit": _NEVER_GIVE_UP}
+            spec = {**size, "template": template}
+        return {"metadata": {"name": self.name, "annotations": self._rack_annotations()}, "spec": spec}
+
+    def _container(self, number: int, amounts: Amounts) -> dict[str, Any]:
+        # Devices are given by their limits, whatever the pod's quality of service.
+        limits = amounts if self.policy is not None else {name: amounts[name] for name in amounts if "/" in name}
+        return {"name": f"c{number}", "image": "none", "resources": {"requests": amounts, "limits": limits}}
+
+    def _pod_annotations(self) -> dict[str, str]:
+        annotations = self._rack_annotations()
+        if self.policy is not None:
+            annotations[NUMA_TOPOLOGY_SPEC] = json.dumps({"numaTopologyPolicy": self.policy})
+        if self.run_seconds is not None:
+            annotations[RUN_SECONDS] = f"{self.run_seconds:.3f}"
+        return annotations
+
+    def _rack_annotations(self) -> dict[str, str]:
+        return {KAI_TOPOLOGY: TOPOLOGY, KAI_REQUIRED_PLACEMENT: RACK_LABEL} if self.one_rack else {}
