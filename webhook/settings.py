@@ -108,8 +108,8 @@ class Settings(BaseSettings):
     `always` all that are annotated, `when-needed` those that fit nowhere at that moment and all members of groups,
     `never` none."""
     ungate_concurrency: Annotated[int, Field(ge=1, le=256)] = 16
-    """How many gated pods are written at a time. A write takes the API server 10 to 20 ms, its call of our own
-    validating webhook among them: 16 make about 1,000 a second."""
+    """How many gated pods are written at a time. A write takes the API server 10 to 20 ms: 16 make about 1,000
+    a second."""
     release_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 0.0
     """A pod that has waited so long is let go without a place, kept off nodes that never can take it: a cluster
     autoscaler sees only pods without gates. 0: never."""

@@ -159,3 +159,24 @@ def test_pods_may_go_away_at_any_moment(known: Callable[..., None], pods: Pods, 
         pods.create(pod(f"q{number}"))
     pods.wait_until_bound(*(f"q{number}" for number in range(4)))
     assert overcommitted(control_plane, pods.all().values()) == {}
+
+
+def test_a_process_that_is_killed_in_the_middle_leaves_nothing_undone(
+    known: Callable[..., None], pods: Pods, control_plane: ControlPlane, webhook: LocalWebhook
+) -> None:
+    # 10 nodes of 4 NUMA nodes of 16 CPUs: room for 80 pods of 8
+    fleet = machines(10, 4, prefix="gate")
+    known(*(Machine(one.name, free=(0,) * 4, labels=one.labels) for one in fleet))
+    count = 90
+    control_plane.api.in_parallel(partial(pods.create, pod(f"p{number:03}")) for number in range(count))
+    control_plane.api.in_parallel(partial(publish, control_plane.api, one) for one in fleet)
+    control_plane.wait_for("some to go", lambda: len(pods.gated()) < count - 10)
+    (replica,) = webhook.replicas
+    replica.process.kill()
+    left = len(pods.gated())
+    replica.start(replica.backend)
+    replica.wait_until_ready()
+    control_plane.wait_for("all that can go to be bound", lambda: len(pods.bound()) == 80)
+    assert left > count - 80
+    assert len(pods.gated()) == count - 80
+    assert overcommitted(control_plane, pods.all().values()) == {}
