@@ -3,6 +3,7 @@
 import gc
 
 import numpy as np
+import pytest
 
 from tests.engine.machines import BIG, GI, SINGLE, cpus, node, resident, state, topology
 from webhook.engine.snapshot import Snapshot
@@ -48,10 +49,11 @@ def test_pods_may_come_before_their_node() -> None:
     assert snapshot.requested[snapshot.resources.find("pods"), 0] == 1
 
 
-def test_the_koordinator_label_goes_before_the_policy_of_the_nrt() -> None:
-    labelled = node("a", policy_label=NUMAPolicy.BEST_EFFORT)
+@pytest.mark.parametrize("label", [NUMAPolicy.BEST_EFFORT, NUMAPolicy.NONE])
+def test_the_koordinator_label_goes_before_the_policy_of_the_nrt(label: NUMAPolicy) -> None:
+    labelled = node("a", policy_label=label)
     snapshot = state(labelled, topology("a", cpus(4), policy=SINGLE), node("b"), topology("b", cpus(4))).snapshot()
-    assert snapshot.policy.tolist() == [NUMAPolicy.BEST_EFFORT, SINGLE]
+    assert snapshot.policy.tolist() == [label, SINGLE]
 
 
 def test_nothing_changed_means_the_same_snapshot() -> None:

@@ -186,7 +186,8 @@ class Buffer:
         """
         arrays = self.arrays
         kubelet = topology or _NO_TOPOLOGY
-        policy = node.policy_label or kubelet.policy
+        # The label may say NONE, which is 0.
+        policy = kubelet.policy if node.policy_label is None else node.policy_label
         arrays["policy"][n] = policy
         arrays["kind"][n] = kind_of(policy, kubelet)
         requested = self._by_row(sums.requests, 0)
