@@ -105,6 +105,14 @@ def test_a_value_that_is_no_string_is_a_fault(value: str) -> None:
     assert "is no string" in fault(f'{{"numaTopologyPolicy": {value}}}')
 
 
+def test_what_is_long_is_repeated_in_part() -> None:
+    long = "x" * 5000
+    assert len(fault(f'{{"numaTopologyPolicy": "{long}"}}')) < 200
+    assert len(fault(f'{{"numaTopologyPolicy": ["{long}"]}}')) < 200
+    _, (warning,) = parse_numa_intent({SPEC: f'{{"{long}": 1}}'})
+    assert len(warning) < 200
+
+
 def test_all_faults_are_told_at_once() -> None:
     found = faults({SPEC: '{"numaTopologyPolicy": "x", "singleNUMANodeExclusive": 1}', PROPOSED: "{"})
     assert [path for path, _ in found] == [

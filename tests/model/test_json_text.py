@@ -16,6 +16,10 @@ def test_an_object_is_read_and_null_is_an_empty_one() -> None:
     assert parse_object(" null ", "a") == ({}, ())
 
 
+def test_a_character_may_be_written_as_a_surrogate_pair() -> None:
+    assert parse_object('{"a": "\\ud83d\\ude00"}', "a") == ({"a": "\N{GRINNING FACE}"}, ())
+
+
 def test_fields_written_twice_are_named_once() -> None:
     assert parse_object('{"a": 1, "a": 2, "b": 3, "a": 4}', "a") == ({"a": 4, "b": 3}, ("a",))
 
@@ -50,7 +54,11 @@ def test_a_trailing_comma_is_named_with_its_place() -> None:
         ('{"a" "b"}', "':' delimiter"),
         ('{"a": 1 "b": 2}', "',' delimiter"),
         ("   ", "is empty"),
-        ("[" * 100_000, "recursion"),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"a": ' + "9" * 5000 + "}", "a number of 5000 digits is too long"),
+        # An answer that repeated it could not be written as UTF-8.
+        ('{"a": "\\ud83d"}', "\\ud83d is half of a surrogate pair"),
+        ('{"\\uDE00": 1}', "\\ude00 is half of a surrogate pair"),
     ],
 )
 def test_the_likely_mistake_is_named(text: str, likely: str) -> None:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from webhook.model.errors import UserError, UserErrors
-from webhook.model.json_text import parse_object
+from webhook.model.json_text import parse_object, shortened
 from webhook.model.names import NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
 from webhook.model.nearest import did_you_mean
 from webhook.model.policy import Exclusive, NUMAPolicy
@@ -77,7 +77,9 @@ def parse_numa_intent(
         except UserError as fault:
             faults.append(fault)
             continue
-        warnings += [f"{place}: {field} is written more than once; the last one counts." for field in repeated]
+        warnings += [
+            f"{place}: {shortened(field)} is written more than once; the last one counts." for field in repeated
+        ]
         fields = _known_fields(annotation, fields, place, warnings)
         managed = managed or not _ALLOWED.keys().isdisjoint(fields)
         stated[annotation] = {
@@ -101,7 +103,7 @@ def _known_fields(annotation: str, raw: Mapping[str, Any], place: str, warnings:
             warnings.append(f"{place}: {name} is read as {meant}; write it so.")
             fields.setdefault(meant, value)
         else:
-            warnings.append(f"{place}: unknown field {name} is ignored.{did_you_mean(name, known)}")
+            warnings.append(f"{place}: unknown field {shortened(name)} is ignored.{did_you_mean(name, known)}")
     return fields
 
 
@@ -114,9 +116,11 @@ def _value(field: str, value: object, place: str, faults: list[UserError]) -> st
         return value
     cure = f' Allowed are {", ".join(allowed)}, and "" for no requirement.'
     if isinstance(value, str):
-        faults.append(UserError(f"{place}.{field}", f'"{value}" is unknown.{cure}{did_you_mean(value, allowed)}'))
+        faults.append(
+            UserError(f"{place}.{field}", f'"{shortened(value)}" is unknown.{cure}{did_you_mean(value, allowed)}')
+        )
     else:
-        faults.append(UserError(f"{place}.{field}", f"{value!r} is no string.{cure}"))
+        faults.append(UserError(f"{place}.{field}", f"{shortened(repr(value))} is no string.{cure}"))
     return None
 
 

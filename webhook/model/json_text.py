@@ -14,6 +14,7 @@ _FOREIGN_LITERAL = re.compile(r"(?:True|False|None|yes|no)\b")  # of Python and 
 _BARE_WORD = re.compile(r"[A-Za-z_]\w*")
 _YAML_FIELD = re.compile(r"\s*[A-Za-z_]\w*\s*:\s")
 _TRAILING_COMMA = re.compile(r",\s*[}\]]")
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def parse_object(
@@ -40,10 +41,14 @@ def parse_object(
         return fields
 
     try:
-        value = json.loads(text, object_pairs_hook=collect, parse_constant=_reject_constant)
+        value = json.loads(text, object_pairs_hook=collect, parse_constant=_reject_constant, parse_int=_integer)
+        if _SURROGATE.search(text):
+            _check_characters(value)
     except json.JSONDecodeError as error:
         raise UserError(path, _invalid(text, error, example)) from None
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        raise UserError(path, f"The JSON is nested too deeply. The value is {_shown(text)}.") from None
+    except ValueError as error:
         raise UserError(path, f"The JSON is invalid: {error}. The value is {_shown(text)}.") from None
     if value is None:
         return {}, ()
@@ -54,6 +59,23 @@ def parse_object(
 
 def _reject_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON number")
+
+
+def _integer(digits: str) -> int:
+    try:
+        return int(digits)
+    except ValueError:
+        # Python refuses to spend the time, in words about itself.
+        raise ValueError(f"a number of {len(digits)} digits is too long") from None
+
+
+def _check_characters(value: object) -> None:
+    """Raise ValueError for half of a surrogate pair: JSON can spell it, but no answer could repeat it."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        half = ord(error.object[error.start])
+        raise ValueError(f"\\u{half:04x} is half of a surrogate pair, and no character") from None
 
 
 def _invalid(text: str, error: json.JSONDecodeError, example: str) -> str:
@@ -107,5 +129,9 @@ def _not_an_object(value: object, text: str, example: str) -> str:
 
 def _shown(value: object) -> str:
     text = value if isinstance(value, str) else json.dumps(value, default=str)
-    text = " ".join(text.split())
+    return shortened(" ".join(text.split()))
+
+
+def shortened(text: str) -> str:
+    """As much of a user's text as an error repeats."""
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
