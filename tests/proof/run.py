@@ -3,7 +3,8 @@
 1. A fresh control plane, so that nothing is left of the run before: CRDs, racks, the machines' kubelets.
 2. With the webhook: the chart is installed and its Deployment runs here as a local process.
 3. Workloads are created at their times; every pod is observed until the time is over.
-4. The histories become a row; what a kubelet rejected in spite of the webhook is told in full, and what waits.
+4. The histories become a row; what a kubelet rejected in spite of the webhook is told in full, and what waits or was
+   denied.
 """
 
 from __future__ import annotations
@@ -66,6 +67,7 @@ def run(
         if webhook:
             _explain(fleet.events("rejected"), observer, tell)
             _tell_waiting(histories, observer, tell)
+            _tell_denied(plane, tell)
         for event in fleet.events("error"):
             tell(f"kubelets: {event['what']}: {event['message']}")
     return row
@@ -121,3 +123,10 @@ def _tell_waiting(histories: Sequence[History], observer: Observer, tell: Callab
         told = scheduled[0].get("message", "") if scheduled else ""
         placement = raw["metadata"].get("annotations", {}).get(PLACEMENT, "")
         tell(f"{counts[workload]} of {workload} wait: {placement} | {told}")
+
+
+def _tell_denied(plane: ControlPlane, tell: Callable[[str], None]) -> None:
+    """Of each workload whose pods were denied: why."""
+    events = plane.api.get(f"/api/v1/namespaces/{NAMESPACE}/events?fieldSelector=reason=FailedCreate")["items"]
+    for workload, message in {event["involvedObject"]["name"]: event["message"] for event in events}.items():
+        tell(f"{workload}: {message}")

@@ -58,7 +58,8 @@ def mixed(seed: int) -> Scenario:
     workloads = [
         Workload("strict", 16, [_amounts(7)]),
         Workload("pair", 8, [_amounts(5), _amounts(5)]),
-        Workload("wide", 4, [_amounts(20)], policy="Restricted"),
+        # More of both than one NUMA node has: a kubelet that is strict wants both to need two.
+        Workload("wide", 4, [{"cpu": "20", "memory": "80Gi"}], policy="Restricted"),
         Workload("loose", 8, [_amounts(9)], policy="BestEffort"),
         Workload("any", 14, [_amounts(6)], policy=""),
     ]
