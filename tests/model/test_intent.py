@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from webhook.model.errors import UserError
@@ -126,6 +128,12 @@ def test_an_unknown_field_is_ignored_with_a_warning_that_names_the_nearest() -> 
     intent, warnings = parse_numa_intent({SPEC: '{"numaTopolgyPolicy": "SingleNUMANode"}'})
     assert intent == NUMAIntent(managed=True)
     assert warnings == (f"{PATH}: unknown field numaTopolgyPolicy is ignored. Did you mean numaTopologyPolicy?",)
+
+
+def test_of_many_unknown_fields_the_first_ten_are_named() -> None:
+    _, warnings = parse_numa_intent({SPEC: json.dumps({f"f{number}": 0 for number in range(1000)})})
+    assert len(warnings) == 11
+    assert warnings[-1] == f"{PATH}: 990 more unknown fields are ignored."
 
 
 def test_a_field_in_the_wrong_case_is_read_as_koordinator_reads_it_with_a_warning() -> None:

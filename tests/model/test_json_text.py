@@ -24,6 +24,13 @@ def test_fields_written_twice_are_named_once() -> None:
     assert parse_object('{"a": 1, "a": 2, "b": 3, "a": 4}', "a") == ({"a": 4, "b": 3}, ("a",))
 
 
+def test_many_fields_written_twice_take_no_more_time_each_than_few() -> None:
+    # The largest annotation there can be; looking for each name among all would take 10**9 steps.
+    names = [f"f{number}" for number in range(16_000)]
+    _, repeated = parse_object("{" + ",".join(f'"{name}":0,"{name}":1' for name in names) + "}", "a")
+    assert repeated == tuple(names)
+
+
 def test_a_trailing_comma_is_named_with_its_place() -> None:
     assert message('{\n  "numaTopologyPolicy": "SingleNUMANode",\n}').startswith(
         "The JSON is invalid at line 2, column 41: there is a trailing comma. Remove it."

@@ -40,6 +40,9 @@ _KNOWN_FIELDS: Final[Mapping[str, frozenset[str]]] = {
     ),
 }
 
+_MOST_WARNINGS: Final = 10
+"""Of one kind. An annotation has room for tens of thousands of fields."""
+
 
 @dataclass(frozen=True, slots=True)
 class NUMAIntent:
@@ -78,7 +81,8 @@ def parse_numa_intent(
             faults.append(fault)
             continue
         warnings += [
-            f"{place}: {shortened(field)} is written more than once; the last one counts." for field in repeated
+            f"{place}: {shortened(field)} is written more than once; the last one counts."
+            for field in repeated[:_MOST_WARNINGS]
         ]
         fields = _known_fields(annotation, fields, place, warnings)
         managed = managed or not _ALLOWED.keys().isdisjoint(fields)
@@ -96,6 +100,7 @@ def _known_fields(annotation: str, raw: Mapping[str, Any], place: str, warnings:
     known = _KNOWN_FIELDS[annotation]
     proper = {name.lower(): name for name in known}
     fields: dict[str, Any] = {}
+    unknown: list[str] = []
     for name, value in raw.items():
         if name in known:
             fields[name] = value
@@ -103,7 +108,13 @@ def _known_fields(annotation: str, raw: Mapping[str, Any], place: str, warnings:
             warnings.append(f"{place}: {name} is read as {meant}; write it so.")
             fields.setdefault(meant, value)
         else:
-            warnings.append(f"{place}: unknown field {shortened(name)} is ignored.{did_you_mean(name, known)}")
+            unknown.append(name)
+    warnings += [
+        f"{place}: unknown field {shortened(name)} is ignored.{did_you_mean(name, known)}"
+        for name in unknown[:_MOST_WARNINGS]
+    ]
+    if more := len(unknown[_MOST_WARNINGS:]):
+        warnings.append(f"{place}: {more} more unknown fields are ignored.")
     return fields
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from typing import Any, NoReturn
 
 from webhook.model.errors import UserError
@@ -36,8 +37,7 @@ def parse_object(
     def collect(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         fields = dict(pairs)
         if len(fields) < len(pairs):
-            names = [name for name, _ in pairs]
-            repeated.extend(dict.fromkeys(name for name in names if names.count(name) > 1))
+            repeated.extend(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
         return fields
 
     try:
