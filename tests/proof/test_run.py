@@ -1,0 +1,53 @@
+"""A small scenario end to end: the disease without the webhook, none with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cluster.kubelets import SimulatedMachine
+from tests.cluster.up import tell
+from tests.proof.__main__ import LETTERS, parser
+from tests.proof.run import run
+from tests.proof.scenario import Scenario
+from tests.proof.scenarios import SCENARIOS
+from tests.proof.workload import Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+# n0 [16 16]  n1 [16 16]: five pods of 10 CPUs fit in sum, four by NUMA node
+SMALL = Scenario(
+    "small",
+    [SimulatedMachine("n0"), SimulatedMachine("n1")],
+    [Workload("large", 5, [{"cpu": "10", "memory": "10Gi"}])],
+    seconds=8.0,
+    steady_from=6.0,
+    lag=0.5,
+)
+
+
+def test_without_the_webhook_the_kubelets_reject_one_pod_after_the_other(programs: Mapping[str, Path]) -> None:
+    row = run(SMALL, programs, tell, webhook=False, seed=0)
+    assert row.running == 4
+    assert row.rejected > 10
+    assert row.created > row.rejected
+    assert row.utilisation == pytest.approx(40 / 64)
+
+
+def test_with_the_webhook_the_kubelets_reject_none(programs: Mapping[str, Path]) -> None:
+    row = run(SMALL, programs, tell, webhook=True, seed=0)
+    assert (row.created, row.running, row.rejected) == (5, 4, 0)
+
+
+def test_every_scenario_has_a_letter_and_a_name() -> None:
+    assert list(LETTERS) == list("abcdefg")
+    assert list(LETTERS.values()) == [*SCENARIOS, "trace"]
+    assert parser().parse_args(["--scenario", "a", "--scenario", "churn"]).scenario == ["a", "churn"]
+
+
+def test_both_runs_are_made_unless_one_is_asked_for() -> None:
+    assert parser().parse_args([]).webhook is None
+    assert parser().parse_args(["--no-webhook"]).webhook is False

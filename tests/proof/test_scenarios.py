@@ -1,0 +1,92 @@
+"""Scenarios are what their descriptions say, whatever the seed: the same twice, free in sum, within the machines."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.proof.scenarios import GPU, SCENARIOS
+from tests.proof.workload import Kind, Workload
+from webhook.model.pod import Pod
+from webhook.model.pod_resources import QoS
+
+SEEDS = range(5)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_seed_gives_the_same_scenario_every_time(name: str, seed: int) -> None:
+    assert SCENARIOS[name](seed) == SCENARIOS[name](seed)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_names_differ_and_everything_comes_within_the_run(name: str, seed: int) -> None:
+    scenario = SCENARIOS[name](seed)
+    assert scenario.name == name
+    assert len({workload.name for workload in scenario.workloads}) == len(scenario.workloads)
+    assert len({machine.name for machine in scenario.machines}) == len(scenario.machines)
+    assert all(0 <= workload.at < scenario.seconds for workload in scenario.workloads)
+    assert 0 < scenario.steady_from < scenario.seconds
+
+
+@pytest.mark.parametrize("name", [name for name in SCENARIOS if name != "churn"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_is_asked_for_fits_in_sum(name: str, seed: int) -> None:
+    scenario = SCENARIOS[name](seed)
+    assert sum(workload.pods * workload.millicores for workload in scenario.workloads) < 0.95 * scenario.millicores
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_churn_asks_for_nine_tenths_of_the_cpus_on_average(seed: int) -> None:
+    scenario = SCENARIOS["churn"](seed)
+    asked = sum(workload.millicores * (workload.run_seconds or 0) for workload in scenario.workloads)
+    assert asked / scenario.seconds / scenario.millicores == pytest.approx(0.9, abs=0.12)
+
+
+def test_a_burst_is_500_pods_at_once() -> None:
+    scenario = SCENARIOS["burst"](0)
+    assert sum(workload.pods for workload in scenario.workloads) == 500
+    assert {workload.at for workload in scenario.workloads} == {0.0}
+    assert scenario.lag == 10.0
+
+
+def test_replicas_fit_in_sum_but_not_all_in_numa_nodes() -> None:
+    scenario = SCENARIOS["replicaset"](0)
+    machine, large = scenario.machines[0], scenario.workloads[0]
+    cpus = large.millicores // 1000
+    by_sum = len(scenario.machines) * (machine.cpus * machine.numa_nodes // cpus)
+    by_numa_node = len(scenario.machines) * machine.numa_nodes * (machine.cpus // cpus)
+    assert by_numa_node < large.pods < by_sum
+
+
+def test_groups_stand_in_racks_that_have_room_for_them() -> None:
+    scenario = SCENARIOS["gangs"](0)
+    slots = dict.fromkeys(scenario.racks.values(), 24)  # 6 machines, 4 slots of 7 CPUs each
+    for workload in scenario.workloads:
+        if not workload.one_rack:
+            (rack,) = workload.node_selector.values()
+            slots[rack] -= workload.pods
+    groups = [workload.pods for workload in scenario.workloads if workload.one_rack]
+    assert len(groups) == sum(free // groups[0] for free in slots.values())
+
+
+def test_a_workloads_pods_are_guaranteed_and_annotated() -> None:
+    workload = Workload("w", 2, [{"cpu": "3", "memory": "1Gi", GPU: "1"}], policy="Restricted", one_rack=True)
+    template = workload.body()["spec"]["template"]
+    pod = Pod.from_object(template)
+    assert pod.qos is QoS.GUARANTEED
+    assert pod.requests[GPU] == 1
+    assert json.loads(pod.annotations["scheduling.koordinator.sh/numa-topology-spec"]) == {
+        "numaTopologyPolicy": "Restricted"
+    }
+    assert pod.annotations["kai.scheduler/topology-required-placement"] == "example.com/rack"
+
+
+def test_pods_that_are_none_of_the_webhooks_business_are_neither_guaranteed_nor_annotated() -> None:
+    workload = Workload("w", 1, [{"cpu": "500m", "memory": "1Gi", GPU: "1"}], kind=Kind.JOB, policy=None)
+    pod = Pod.from_object(workload.body()["spec"]["template"])
+    assert pod.qos is QoS.BURSTABLE
+    assert not pod.annotations
+    assert pod.requests[GPU] == 1

@@ -1,0 +1,42 @@
+"""The table for people says what the rows say."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from tests.proof.measure import Row
+from tests.proof.run import refused_binds
+from tests.proof.table import COLUMNS, cells, markdown, table
+
+WITHOUT = Row("gangs", False, 1200, 64, 1136, 20, 1.25, 30.0, 0.5, 0)
+WITH = Row("gangs", True, 64, 64, 0, 64, 0.5, None, 0.75, 7)
+
+METRICS = """
+apiserver_admission_webhook_rejection_count{error_type="no_error",name="guard.bindings.topology-webhook.dev",operation="CREATE",rejection_code="403",type="admit"} 52
+apiserver_admission_webhook_rejection_count{error_type="calling_webhook_error",name="guard.bindings.topology-webhook.dev",operation="CREATE",rejection_code="0",type="admit"} 3
+apiserver_admission_webhook_rejection_count{error_type="no_error",name="mutate.pods.topology-webhook.dev",operation="CREATE",rejection_code="403",type="admit"} 9
+"""  # noqa: E501 - the API server's own lines
+
+
+def test_a_row_has_a_cell_for_each_column() -> None:
+    assert cells(WITHOUT) == ("gangs", "without", "64", "1,136", "95%", "20", "1.2 s / 30.0 s", "50.0%", "")
+    assert cells(WITH) == ("gangs", "with", "64", "0", "0%", "64", "0.5 s / -", "75.0%", "7")
+
+
+def test_markdown_has_a_line_for_each_row() -> None:
+    header, rule, *rows = markdown([WITHOUT, WITH]).splitlines()
+    assert header.split(" | ")[0] == "| scenario"
+    assert all(line.count("|") == len(COLUMNS) + 1 for line in (header, rule, *rows))
+    assert len(rows) == 2
+
+
+def test_the_terminals_table_holds_the_same() -> None:
+    console = Console(width=200, record=True, file=None, quiet=False)
+    with console.capture() as captured:
+        console.print(table([WITHOUT, WITH]))
+    assert "1,136" in captured.get()
+
+
+def test_only_bindings_that_were_refused_count_as_refused() -> None:
+    assert refused_binds(METRICS) == 52
+    assert refused_binds("") == 0
