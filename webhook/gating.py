@@ -2,15 +2,18 @@
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from webhook.cluster.client import Client
 from webhook.cluster.events import EventRecorder
+from webhook.cluster.owners import read_owner
 from webhook.cluster.pace import Pace
 from webhook.cluster.writes import PodWrites
 from webhook.guarding import answer_lifetime
 from webhook.leadership import Leadership
 from webhook.placement.controller import Limits, PlacementController
+from webhook.placement.minimum import Minimums
 from webhook.placement.teller import Teller
 from webhook.rules import rules_of
 from webhook.settings import Settings
@@ -40,5 +43,8 @@ def controller_of(
 ) -> PlacementController:
     """The controller; `leadership` is asked when it works, for it is one of the leader's duties itself."""
     writes = PodWrites(client)
+    minimums = Minimums(partial(read_owner, client))
     limits = Limits(answer_lifetime(settings), settings.ungate_concurrency, settings.release_after_seconds)
-    return PlacementController(world, writes, Teller(writes, events), rules_of(settings), limits, leadership)
+    return PlacementController(
+        world, writes, Teller(writes, events, world.gated_pods), rules_of(settings), limits, leadership, minimums
+    )

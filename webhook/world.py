@@ -22,6 +22,7 @@ from webhook.engine.uncounted import CountingTimes
 from webhook.engine.view import View
 from webhook.model.errors import UserError
 from webhook.model.hint import NUMANodeAmounts
+from webhook.model.membership import Membership, Seated, membership_of
 from webhook.model.node import Node
 from webhook.model.nrt import NodeTopology
 from webhook.model.resident import ResidentPod
@@ -94,15 +95,17 @@ class SeenPod:
 
     record: ResidentPod
     waiting: Raw | None
+    membership: Membership | None = None
+    """Its group."""
 
     @classmethod
     def from_object(cls, raw: Mapping[str, Any]) -> "SeenPod":
         """Read a pod object; raises UserError."""
         record = ResidentPod.from_object(raw)
         if record.node or record.terminal:
-            return cls(record, None)
+            return cls(record, None, membership_of(raw))
         if is_annotated(raw):
-            return cls(record, dict(raw))
+            return cls(record, dict(raw), membership_of(raw))
         metadata = raw["metadata"]
         return cls(record, {"metadata": {"name": metadata["name"], "uid": metadata.get("uid", "")}, "spec": {}})
 
@@ -119,6 +122,8 @@ class ClusterWorld:
         self._clock = clock  # wall clock: the API server's stamps on pods and NRTs are compared with it
         self._waiting: dict[str, Raw] = {}
         self._gated: dict[str, Raw] = {}
+        self._groups: dict[str, dict[str, Seated]] = {}
+        self._group_of: dict[str, str] = {}
         self.on_change: Callable[[], None] = _nothing
         """Called after every change; it must be quick."""
         self._topologies: dict[TopologySource, dict[str, Topology]] = {source: {} for source in TopologySource}
@@ -161,13 +166,18 @@ class ClusterWorld:
         """Keep what was given to a pod."""
         self._keeper.grant(grant)
 
-    def is_granted(self, pod: str) -> bool:
-        """Whether the pod was given a place that it does not show yet."""
-        return self._keeper.granted(pod) is not None
-
     def gated_pods(self) -> Mapping[str, Raw]:
         """The pods that ask for something here and that only our gate holds back; not to be changed."""
         return self._gated
+
+    def seated(self, group: str) -> Mapping[str, Seated]:
+        """The members of a group that have a place, by namespace/name; not to be changed."""
+        return self._groups.get(group, {})
+
+    def promised_node(self, pod: str) -> str | None:
+        """The node that the pod was given and does not show yet; None when it was given none."""
+        grant = self._keeper.granted(pod)
+        return None if grant is None else grant.node
 
     @property
     def open_grants(self) -> int:
@@ -210,6 +220,7 @@ class ClusterWorld:
             self._gated[key] = pod.waiting
         else:
             self._gated.pop(key, None)
+        self._note_seat(pod)
         self.on_change()
 
     def _drop_pod(self, key: str) -> None:
@@ -217,7 +228,23 @@ class ClusterWorld:
         self._keeper.drop_pod(key)
         self._waiting.pop(key, None)
         self._gated.pop(key, None)
+        self._forget_seat(key)
         self.on_change()
+
+    def _note_seat(self, pod: "SeenPod") -> None:
+        """Keep which members of a group have a place."""
+        key, node = pod.record.key, pod.record.node or pod.record.placed_on
+        self._forget_seat(key)
+        if pod.membership is not None and node and not pod.record.terminal:
+            self._group_of[key] = pod.membership.group
+            self._groups.setdefault(pod.membership.group, {})[key] = Seated(node, pod.membership.rank)
+
+    def _forget_seat(self, key: str) -> None:
+        group = self._group_of.pop(key, None)
+        if group is not None:
+            del self._groups[group][key]
+            if not self._groups[group]:
+                del self._groups[group]
 
     def _put_node_topology(self, topology: NodeTopology) -> None:
         self._state.upsert_topology(topology)
@@ -236,9 +263,17 @@ class ClusterWorld:
         return Feed(
             f"Topology of {source}",
             Topology.from_object,
-            lambda topology: kept.__setitem__(topology.name, topology),
-            lambda name: _discard(kept, name),
+            lambda topology: self._keep_topology(kept, topology),
+            lambda name: self._discard_topology(kept, name),
         )
+
+    def _keep_topology(self, kept: dict[str, Topology], topology: Topology) -> None:
+        kept[topology.name] = topology
+        self.on_change()
+
+    def _discard_topology(self, kept: dict[str, Topology], name: str) -> None:
+        kept.pop(name, None)
+        self.on_change()
 
     def _compare_policies(self, name: str) -> None:
         """One log line when the policies of a node's label and NodeResourceTopology come to differ, or agree again."""
@@ -257,7 +292,3 @@ class ClusterWorld:
 
 def _nothing() -> None:
     """Nobody wants to know."""
-
-
-def _discard(kept: dict[str, Topology], name: str) -> None:
-    kept.pop(name, None)

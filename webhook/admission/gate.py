@@ -15,45 +15,17 @@ from typing import Any, Final
 
 from webhook.admission.patch import END, Patch
 from webhook.admission.rules import GateMode
-from webhook.model.names import (
-    KAI_BATCH_MIN_MEMBER,
-    KAI_PREFERRED_PLACEMENT,
-    KAI_REQUIRED_PLACEMENT,
-    KAI_SEGMENT_PREFERRED_PLACEMENT,
-    KAI_SEGMENT_REQUIRED_PLACEMENT,
-    KAI_TOPOLOGY,
-    MIN_MEMBER,
-    PLACEMENT_GATE,
-    POD_GROUP_NAME,
-)
+from webhook.model.membership import is_in_group
+from webhook.model.names import PLACEMENT_GATE
 
 GATES_PATH: Final = ("spec", "schedulingGates")
-
-_OF_A_GROUP: Final = frozenset(
-    {
-        POD_GROUP_NAME,
-        MIN_MEMBER,
-        KAI_TOPOLOGY,
-        KAI_REQUIRED_PLACEMENT,
-        KAI_PREFERRED_PLACEMENT,
-        KAI_SEGMENT_REQUIRED_PLACEMENT,
-        KAI_SEGMENT_PREFERRED_PLACEMENT,
-        KAI_BATCH_MIN_MEMBER,
-    }
-)
 
 
 def needs_gate(raw: Mapping[str, Any], mode: GateMode, *, fits: bool) -> bool:
     """Whether a pod that is ours waits behind the gate; `fits`: some node can take it now."""
     if mode == "never":
         return False
-    return mode == "always" or not fits or is_in_group(raw)
-
-
-def is_in_group(raw: Mapping[str, Any]) -> bool:
-    """Whether a pod's annotations say that it is placed together with others."""
-    annotations = (raw.get("metadata") or {}).get("annotations") or {}
-    return not _OF_A_GROUP.isdisjoint(annotations)
+    return mode == "always" or not fits or is_in_group(_annotations(raw))
 
 
 def waits_for_us_alone(raw: Mapping[str, Any]) -> bool:
@@ -72,3 +44,7 @@ def set_gate(patch: Patch, *, wanted: bool) -> None:
 
 def _gates(raw: Mapping[str, Any]) -> list[str]:
     return [gate.get("name", "") for gate in (raw.get("spec") or {}).get("schedulingGates") or ()]
+
+
+def _annotations(raw: Mapping[str, Any]) -> Mapping[str, str]:
+    return (raw.get("metadata") or {}).get("annotations") or {}

@@ -21,6 +21,8 @@ PLACEMENT: Final = "topology-webhook.dev/placement"
 NUMA_HINT: Final = "topology-webhook.dev/numa"
 STEERED: Final = "topology-webhook.dev/steered"
 PLACEMENT_GATE: Final = "topology-webhook.dev/placement"
+RANK: Final = "topology-webhook.dev/rank"
+DOMAIN: Final = "topology-webhook.dev/domain"
 EPOCH: Final = "topology-webhook.dev/epoch"
 
 # KAI-Scheduler: rack and zone constraints, on the workload, its pod template or the pod.

@@ -5,7 +5,8 @@ of anything (a node, its NUMA nodes, a pod that ends, one that comes) makes the 
 one more.
 
 A round:
-1. The pods that only our gate holds back, highest priority first, then oldest, then by name.
+1. The pods that only our gate holds back, highest priority first, then oldest, then by name. The members of a group
+   have one turn together (see `gang`): all that must start together at once, or none.
 2. Each in turn is decided on with the cluster as it is at that moment, less all that was promised before.
 3. One that fits is promised its place at once, which is then written in the background (see `writer`); so many at a
    time, and the round waits where there are more.
@@ -16,19 +17,24 @@ A round:
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any, Final, NoReturn, Protocol
 
 import structlog
 
+from webhook.admission.placement_text import waiting as waits
 from webhook.admission.rules import Rules
-from webhook.admission.world import World
 from webhook.cluster.election import Term
+from webhook.cluster.errors import ClusterError
 from webhook.cluster.writes import Outcome, PodWrites
 from webhook.engine.decide import Decision
+from webhook.engine.reservations import Grant
+from webhook.model.errors import UserError
 from webhook.placement.fence import fence
+from webhook.placement.gang import Gang, GangPlacer, GangWorld, Promised, units_of
 from webhook.placement.gated import GatedPod, GatedPods
+from webhook.placement.minimum import Minimums
 from webhook.placement.placed import NoPlace, Place, find_place, why_none
 from webhook.placement.release import has_waited, release
 from webhook.placement.teller import Teller
@@ -47,19 +53,16 @@ _RELEASE_CHECK_SECONDS: Final = 1.0
 _REFUSED_SECONDS: Final = 10.0
 
 
-class GatedWorld(PromisingWorld, Protocol):
+class GatedWorld(PromisingWorld, GangWorld, Protocol):
     """What the controller needs of the cluster."""
 
     on_change: Callable[[], None]
 
-    def view(self) -> World:
-        """The cluster as it is now."""
-
     def gated_pods(self) -> Mapping[str, dict[str, Any]]:
         """The pods that only our gate holds back."""
 
-    def is_granted(self, pod: str) -> bool:
-        """Whether a pod was given a place that it does not show yet."""
+    def promised_node(self, pod: str) -> str | None:
+        """The node that a pod was given and does not show yet; None when it was given none."""
 
 
 class Standing(Protocol):
@@ -95,6 +98,7 @@ class PlacementController:
         rules: Rules,
         limits: Limits,
         standing: Callable[[], Standing],
+        minimums: Minimums,
     ) -> None:
         self._world = world
         self._writes = writes
@@ -103,6 +107,8 @@ class PlacementController:
         self._limits = limits
         self._standing = standing
         self._writer = PlacementWriter(world, writes, self._may_write, limits.horizon)
+        self._gangs = GangPlacer(world, self._writer, rules)
+        self._minimums = minimums
         self._slots = asyncio.Semaphore(limits.concurrency)
         self._pods = GatedPods(rules)
         self._term: Term | None = None
@@ -174,35 +180,62 @@ class PlacementController:
         self._not_before = {key: at for key, at in self._not_before.items() if at > monotonic()}
         nowhere_to_go: dict[str, Decision | NoPlace] = {}
         given, worked = 0, 0.0
-        for gated in self._pods.in_order():
-            if self._is_looked_after(gated):
-                continue
-            if (known := nowhere_to_go.get(gated.shape)) is not None:
-                self._waits(tasks, gated, known, nowhere_to_go)
-                continue
+        for unit in units_of(self._pods.in_order()):
+            if not self._may_write():
+                break
             if given >= _PER_ROUND:
                 self._wake.set()
                 break
-            await self._slots.acquire()
-            began = monotonic()
-            place = self._find(gated)
-            if isinstance(place, Place):
-                self._give(tasks, gated, place)
-                given += 1
-            else:
-                self._slots.release()
-                if place is not None:
-                    nowhere_to_go[gated.shape] = place
-                    self._waits(tasks, gated, place, nowhere_to_go)
-                worked += monotonic() - began
+            if isinstance(unit, Gang):
+                began = monotonic()
+                members = await self._place_gang(tasks, unit)
+                given += members
+                worked += 0.0 if members else monotonic() - began
+            elif not self._is_looked_after(unit):
+                if (known := nowhere_to_go.get(unit.shape)) is not None:
+                    self._waits(tasks, unit, known, nowhere_to_go)
+                    continue
+                await self._slots.acquire()
+                began = monotonic()
+                place = self._find(unit)
+                if isinstance(place, Place):
+                    self._give(tasks, unit, place, self._writer.promise(unit, place))
+                    given += 1
+                else:
+                    self._slots.release()
+                    if place is not None:
+                        nowhere_to_go[unit.shape] = place
+                        self._waits(tasks, unit, place, nowhere_to_go)
+                    worked += monotonic() - began
             await asyncio.sleep(0)  # reviews have their turn
-            if not self._may_write():
-                break
         return worked
+
+    async def _place_gang(self, tasks: asyncio.TaskGroup, gang: Gang) -> int:
+        """Place a group as far as its members wait; how many were given a place."""
+        waiting = tuple(gated for gated in gang.members if not self._is_looked_after(gated))
+        if not waiting:
+            return 0
+        try:
+            minimum = await self._minimums.of(waiting[0].pod)
+        except (UserError, ClusterError) as error:
+            found: list[Promised] | NoPlace = NoPlace(frozenset({"minimum"}), waits(f"its group is not known: {error}"))
+        else:
+            gated = self._world.gated_pods()
+            if not self._may_write() or any(gated.get(one.key) is not one.raw for one in waiting):
+                return 0  # what changed makes another round
+            on_its_way = {one.key: node for one in gang.members if (node := self._world.promised_node(one.key))}
+            found = await self._gangs.place(replace(gang, members=waiting), minimum, on_its_way)
+        if isinstance(found, NoPlace):
+            for one in waiting:
+                self._waits(tasks, one, found, {})
+            return 0
+        for one, place, grant in found:
+            self._give(tasks, one, place, grant, slot_taken=False)
+        return len(found)
 
     def _is_looked_after(self, gated: GatedPod) -> bool:
         key = gated.key
-        return key in self._writing or key in self._not_before or self._world.is_granted(key)
+        return key in self._writing or key in self._not_before or self._world.promised_node(key) is not None
 
     def _find(self, gated: GatedPod) -> Place | Decision | None:
         """A place for the pod, as it is after the wait for a slot; None when it waits no more."""
@@ -210,11 +243,14 @@ class PlacementController:
             return None
         return find_place(self._world.view().view, gated, self._rules)
 
-    def _give(self, tasks: asyncio.TaskGroup, gated: GatedPod, place: Place) -> None:
-        """Promise the place, and have it written. The slot is taken."""
-        grant = self._writer.promise(gated, place)
+    def _give(
+        self, tasks: asyncio.TaskGroup, gated: GatedPod, place: Place, grant: Grant, *, slot_taken: bool = True
+    ) -> None:
+        """Have the place that was promised written."""
 
         async def write() -> None:
+            if not slot_taken:
+                await self._slots.acquire()
             try:
                 outcome = await self._writer.write(gated, place, grant)
                 if outcome is Outcome.WRITTEN:

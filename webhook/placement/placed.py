@@ -1,13 +1,12 @@
 """A place for one pod: which node and NUMA nodes, or why there is none."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
 from webhook.admission import placement_text
 from webhook.admission.outlook import look_ahead
 from webhook.admission.rules import Rules
 from webhook.engine.decide import Decision, decide
-from webhook.engine.reason import Reason
 from webhook.engine.reservations import Grant
 from webhook.engine.view import View
 from webhook.model.hint import NUMAHint
@@ -44,10 +43,12 @@ class Place:
 class NoPlace:
     """Why a pod waits."""
 
-    kind: frozenset[Reason]
-    """The reasons of all nodes: as long as they stay the same, there is nothing new to tell."""
+    kind: frozenset[Hashable]
+    """The kinds of reasons: as long as they stay the same, there is nothing new to tell."""
     text: str
     """In one line."""
+    of_one: bool = False
+    """Of a single pod: its own creation said the same."""
 
 
 def find_place(view: View, gated: GatedPod, rules: Rules) -> Place | Decision:
@@ -66,7 +67,7 @@ def why_none(decision: Decision, gated: GatedPod, rules: Rules) -> NoPlace:
     """The decision in words."""
     outlook = look_ahead(decision.view.snapshot, gated.pod, gated.intent, rules.engine)
     text = placement_text.nowhere(gated.pod, gated.intent, decision, outlook.message)
-    return NoPlace(frozenset(decision.excluded), placement_text.waiting(text))
+    return NoPlace(frozenset(decision.excluded), placement_text.waiting(text), of_one=True)
 
 
 def placed_on(hint: NUMAHint) -> str:

@@ -1,12 +1,14 @@
 """Why pods wait, told to people: in the pod's own annotation and in an Event, when it changes and not more often.
 
-- A pod that was just created says it itself already: an Event is enough.
+- Told is what still holds after a moment: a group whose members come one by one has one thing to tell, not many.
+- A pod that was just created says itself why it waits: an Event is enough.
 - Later texts are written when the kind of reasons changes, the newest only, at a pace that leaves the API server to the
   placements.
 """
 
 import asyncio
-from typing import Any, NoReturn
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Final, NoReturn
 
 from webhook.admission.placing import telling
 from webhook.cluster.events import EventRecorder, PodEvent
@@ -18,20 +20,26 @@ from webhook.placement.placed import NoPlace, Place
 
 # A hundred pods are told in ten seconds; a thousand that wait for the same in a minute and a half, which nobody reads.
 _RATE, _BURST = 10.0, 50
+# Time for what comes together to be there: a controller creates the pods of a group of 500 in ten seconds or so, but
+# waits less between any two.
+_SETTLE_SECONDS: Final = 1.0
 
 
 class Teller:
-    """Tells of gated pods."""
+    """Tells of gated pods; `gated` gives those there are, by namespace/name."""
 
-    def __init__(self, writes: PodWrites, events: EventRecorder) -> None:
+    def __init__(
+        self, writes: PodWrites, events: EventRecorder, gated: Callable[[], Mapping[str, Mapping[str, Any]]]
+    ) -> None:
         self._writes = writes
         self._events = events
+        self._gated = gated
         self._pace = Pace(_RATE, _BURST)
-        self._known: dict[str, tuple[str, frozenset[Any]]] = {}
-        self._to_write: dict[str, tuple[GatedPod, str]] = {}
+        self._known: dict[str, tuple[str, frozenset[Hashable]]] = {}
+        self._to_tell: dict[str, tuple[NoPlace, bool]] = {}
         self._arrived = asyncio.Event()
 
-    def news(self, gated: GatedPod, kind: frozenset[Any]) -> bool:
+    def news(self, gated: GatedPod, kind: frozenset[Hashable]) -> bool:
         """Whether this kind of reasons has not been told of the pod."""
         return self._known.get(gated.key) != (gated.pod.uid, kind)
 
@@ -39,47 +47,48 @@ class Teller:
         """The pod has no place."""
         known = self._known.get(gated.key)
         is_new = known is None or known[0] != gated.pod.uid
+        says_it = is_new and why.of_one and "none of" in gated.pod.annotations.get(PLACEMENT, "")
         self._known[gated.key] = gated.pod.uid, why.kind
-        self._events.tell(PodEvent(gated.key, gated.pod.uid, "WaitingForPlacement", why.text, "Place"))
-        if is_new and "none of" in gated.pod.annotations.get(PLACEMENT, ""):
-            return
-        self._to_write[gated.key] = gated, why.text
+        self._to_tell[gated.key] = why, says_it
         self._arrived.set()
 
     def placed(self, gated: GatedPod, place: Place) -> None:
         """It has one."""
-        self.forget(gated.key)
+        self._forget(gated.key)
         self._events.tell(PodEvent(gated.key, gated.pod.uid, "Placed", place.text, "Place"))
 
     def released(self, gated: GatedPod, seconds: float) -> None:
         """It is let go without one."""
-        self.forget(gated.key)
+        self._forget(gated.key)
         note = f"released without a place after {seconds:g} s"
         self._events.tell(PodEvent(gated.key, gated.pod.uid, "Released", note, "Release"))
-
-    def warns(self, key: str, uid: str, reason: str, note: str) -> None:
-        """Something is not as it should be."""
-        self._events.tell(PodEvent(key, uid, reason, note, "Place", "Warning"))
-
-    def forget(self, key: str) -> None:
-        """The pod waits no more."""
-        self._known.pop(key, None)
-        self._to_write.pop(key, None)
 
     def keep(self, keys: set[str]) -> None:
         """Only these still wait."""
         for key in self._known.keys() - keys:
-            self.forget(key)
+            self._forget(key)
 
     async def run(self) -> NoReturn:
-        """Write the texts, for ever. What is stale by then is told again by the next round."""
+        """Tell, for ever."""
         while True:
             await self._arrived.wait()
+            await asyncio.sleep(_SETTLE_SECONDS)
             self._arrived.clear()
-            while self._to_write:
+            while self._to_tell:
                 await self._pace.turn()
-                if self._to_write:
-                    key = next(iter(self._to_write))
-                    gated, text = self._to_write.pop(key)
-                    if patch := telling(gated.raw, text):
-                        await self._writes.patch(key, patch)
+                if self._to_tell:
+                    key = next(iter(self._to_tell))
+                    await self._tell(key, *self._to_tell.pop(key))
+
+    async def _tell(self, key: str, why: NoPlace, says_it: bool) -> None:
+        raw = self._gated().get(key)
+        if raw is None:
+            return
+        self._events.tell(PodEvent(key, raw["metadata"].get("uid", ""), "WaitingForPlacement", why.text, "Place"))
+        if not says_it and (patch := telling(raw, why.text)):
+            # A pod that has changed since is left as it is: the Event says it as well.
+            await self._writes.patch(key, patch)
+
+    def _forget(self, key: str) -> None:
+        self._known.pop(key, None)
+        self._to_tell.pop(key, None)

@@ -1,0 +1,159 @@
+"""Groups behind the gate: all of them in one rack or none, whoever else wants it, on the real control plane."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.cluster.gated import PLACEMENT, SPEC, Pods, overcommitted, pod
+from tests.cluster.nodes import RACK_LABEL, ZONE_LABEL, machines
+from tests.cluster.webhook_process import LocalWebhook, local_webhook
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.cluster.control_plane import ControlPlane
+
+TOPOLOGY = "/apis/kai.scheduler/v1alpha1/topologies"
+RACKS = {
+    "kai.scheduler/topology": "racks",
+    "kai.scheduler/topology-required-placement": "rack",
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
+    levels = [{"nodeLabel": ZONE_LABEL}, {"nodeLabel": RACK_LABEL}]
+    control_plane.api.create(
+        TOPOLOGY,
+        {
+            "apiVersion": "kai.scheduler/v1alpha1",
+            "kind": "Topology",
+            "metadata": {"name": "racks"},
+            "spec": {"levels": levels},
+        },
+    )
+    try:
+        with local_webhook(control_plane) as webhook:
+            yield webhook
+    finally:
+        control_plane.api.delete(f"{TOPOLOGY}/racks")
+
+
+@pytest.fixture
+def pods(control_plane: ControlPlane, namespace: str) -> Pods:
+    return Pods(control_plane, namespace)
+
+
+@pytest.fixture
+def racks(create_machines: Callable[..., None], pods: Pods, control_plane: ControlPlane) -> Callable[[int, int], None]:
+    """A function that makes racks of 16 nodes, each of so many NUMA nodes of 16 CPUs; the webhook knows them then."""
+
+    def knows(count: int) -> bool:
+        tried = control_plane.api.create(f"{pods.path}?dryRun=All", pod("any", cpu=1))
+        return f"of {count} nodes" in tried["metadata"]["annotations"].get(PLACEMENT, "")
+
+    def create(count: int, numa_nodes: int = 4) -> None:
+        fleet = machines(count * 16, numa_nodes, prefix="gang")
+        create_machines(*fleet)
+        control_plane.wait_for("the webhook to know the machines", partial(knows, len(fleet)))
+
+    return create
+
+
+def member(group: str, number: int, of: int, cpu: int = 16, **annotations: str) -> dict[str, Any]:
+    asked = {"pod-group-name": group, "topology-webhook.dev/min-member": str(of), **RACKS, **annotations}
+    return pod(f"{group}-{number}", cpu=cpu, annotations=asked)
+
+
+def rack_of(pods: Pods, name: str) -> str:
+    node = pods.get(name)["spec"]["nodeName"]
+    return str(pods.plane.api.get(f"/api/v1/nodes/{node}")["metadata"]["labels"][RACK_LABEL])
+
+
+def racks_of(pods: Pods, group: str) -> set[str]:
+    return {rack_of(pods, name) for name in pods.bound() if name.startswith(f"{group}-")}
+
+
+def create_all(pods: Pods, group: str, size: int, **how: Any) -> None:
+    pods.plane.api.in_parallel(partial(pods.create, member(group, number, size, **how)) for number in range(size))
+
+
+def test_a_group_of_64_goes_to_one_rack_and_each_pod_has_its_own_numa_node(
+    racks: Callable[[int, int], None], pods: Pods, control_plane: ControlPlane
+) -> None:
+    # two racks of 16 nodes with 4 NUMA nodes each: 64 NUMA nodes a rack
+    racks(2, 4)
+    create_all(pods, "g", 64)
+    control_plane.wait_for("all to be bound", lambda: len(pods.bound()) == 64)
+    assert len(racks_of(pods, "g")) == 1
+    raws = pods.all()
+    assert overcommitted(control_plane, raws.values()) == {}
+    annotations = raws["g-7"]["metadata"]["annotations"]
+    assert annotations["topology-webhook.dev/rank"] == "7"
+    assert json.loads(annotations["topology-webhook.dev/domain"])[RACK_LABEL] in racks_of(pods, "g")
+
+
+def test_of_two_groups_that_race_for_one_rack_one_goes_whole_and_the_other_when_it_ends(
+    racks: Callable[[int, int], None], pods: Pods, control_plane: ControlPlane
+) -> None:
+    # one rack of 16 nodes with 2 NUMA nodes: 32; each group needs 20
+    racks(1, 2)
+    mixed = [member(group, number, 20) for number in range(20) for group in ("a", "b")]
+    control_plane.api.in_parallel(partial(pods.create, raw) for raw in mixed)
+    control_plane.wait_for("one of them to go", lambda: len(pods.bound()) >= 20)
+    control_plane.wait_for("an event", lambda: any("WaitingForPlacement" in pods.events(n) for n in list(pods.gated())))
+    first = next(iter(pods.bound())).partition("-")[0]
+    second = "b" if first == "a" else "a"
+    assert {name.partition("-")[0] for name in pods.bound()} == {first}
+    assert pods.gated() == {f"{second}-{number}" for number in range(20)}
+    why = pods.get(f"{second}-0")["metadata"]["annotations"][PLACEMENT]
+    assert "waiting: " in why
+    pods.delete(*(f"{first}-{number}" for number in range(20)))
+    control_plane.wait_for("the other to be bound", lambda: len(pods.bound()) == 20)
+    assert overcommitted(control_plane, pods.all().values()) == {}
+
+
+def test_a_group_waits_for_its_members_and_a_new_one_joins_the_others_rack(
+    racks: Callable[[int, int], None], pods: Pods, control_plane: ControlPlane
+) -> None:
+    racks(3, 2)
+    for number in range(3):
+        pods.create(member("g", number, 4))
+    pods.create(pod("single", cpu=1))
+    pods.wait_until_bound("single")
+    control_plane.wait_for("a reason", lambda: "WaitingForPlacement" in pods.events("g-0"))
+    assert "3 of the 4 pods that must start together are there" in pods.events("g-0")["WaitingForPlacement"]
+    assert pods.gated() == {"g-0", "g-1", "g-2"}
+    pods.create(member("g", 3, 4))
+    pods.wait_until_bound("g-0", "g-1", "g-2", "g-3")
+    pods.delete("g-1")
+    pods.create(member("g", 1, 4))
+    pods.create(member("g", 4, 4))
+    pods.wait_until_bound("g-1", "g-4")
+    assert len(racks_of(pods, "g")) == 1
+
+
+def test_a_jobs_pods_start_together_by_its_parallelism(
+    racks: Callable[[int, int], None], pods: Pods, control_plane: ControlPlane
+) -> None:
+    racks(2, 2)
+    raw = pod("", cpu=16)
+    template = {
+        "metadata": {"annotations": {SPEC: raw["metadata"]["annotations"][SPEC], **RACKS}},
+        "spec": {**raw["spec"], "restartPolicy": "Never"},
+    }
+    spec = {"parallelism": 33, "completions": 33, "completionMode": "Indexed", "template": template}
+    path = f"/apis/batch/v1/namespaces/{pods.namespace}/jobs"
+    control_plane.api.create(path, {"metadata": {"name": "large"}, "spec": spec})
+    control_plane.wait_for("its pods", lambda: len(pods.gated()) == 33)
+    some = next(iter(pods.gated()))
+    control_plane.wait_for("a reason", lambda: "WaitingForPlacement" in pods.events(some))
+    fits = {**spec, "parallelism": 32, "completions": 32}
+    control_plane.api.create(path, {"metadata": {"name": "fits"}, "spec": fits})
+    control_plane.wait_for("the smaller one to go", lambda: len(pods.bound()) == 32)
+    assert {name.partition("-")[0] for name in pods.bound()} == {"fits"}
+    assert len(racks_of(pods, "fits")) == 1

@@ -1,0 +1,217 @@
+"""A group of gated pods and where it goes: all that must start together at once, or none.
+
+1. The group waits until as many members are there as must start together, those that have a place already included.
+2. Equal members become a set each; small sets (leaders) come first when the minimum is shared out.
+3. The engine finds a domain, nodes and NUMA nodes; members that have a place hold the others to their domain.
+4. Member by member, in order of rank, the node is asked anew for the exact amounts, and they are promised. Should one
+   not get them after all, what was promised to the others is given back.
+"""
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from webhook.admission import placement_text
+from webhook.admission.rules import Rules
+from webhook.admission.world import World
+from webhook.engine.decide import decide
+from webhook.engine.group.place import place_group
+from webhook.engine.group.result import GroupPlacement, Path
+from webhook.engine.group.spec import Constraint, Member, PodGroup, PodSet, Segments
+from webhook.engine.group.workload import NO_TOPOLOGY
+from webhook.engine.reservations import Grant
+from webhook.engine.trees import TopologyTrees
+from webhook.engine.view import View
+from webhook.model.errors import UserError
+from webhook.model.hint import NUMAHint
+from webhook.model.membership import Membership, Seated, membership_of
+from webhook.model.names import DOMAIN, KAI_TOPOLOGY, RANK
+from webhook.model.nearest import did_you_mean
+from webhook.model.topology import Topology
+from webhook.model.workload_topology import Levels, segment_request, topology_request
+from webhook.placement.gated import GatedPod
+from webhook.placement.placed import NoPlace, Place, placed_on
+from webhook.placement.writer import PlacementWriter
+
+# A member's exact amounts take a millisecond or two; after so many reviews have their turn.
+_TURN: Final = 8
+
+_PATH: Final = "metadata.annotations"
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """The gated members of one group, in the order of their turn."""
+
+    membership: Membership
+    members: tuple[GatedPod, ...]
+
+    @property
+    def order(self) -> tuple[int, str, str]:
+        """That of its first member."""
+        return self.members[0].order
+
+
+def units_of(pods: Iterable[GatedPod]) -> list[GatedPod | Gang]:
+    """Single pods, and the members of groups together, in the order of their turn; `pods` are in order."""
+    gangs: dict[str, list[GatedPod]] = {}
+    memberships: dict[str, Membership] = {}
+    units: list[GatedPod | Gang] = []
+    for gated in pods:
+        membership = membership_of(gated.raw)
+        if membership is None:
+            units.append(gated)
+        else:
+            memberships.setdefault(membership.group, membership)
+            gangs.setdefault(membership.group, []).append(gated)
+    units += [Gang(memberships[group], tuple(members)) for group, members in gangs.items()]
+    return sorted(units, key=lambda unit: unit.order)
+
+
+class GangWorld(Protocol):
+    """What is needed of the cluster."""
+
+    def view(self) -> World:
+        """The cluster as it is now."""
+
+    def seated(self, group: str) -> Mapping[str, Seated]:
+        """The members of a group that have a place, by namespace/name."""
+
+    def chosen_node(self, node: str, pod: str) -> View | None:
+        """A node alone, as free as it is to the pod."""
+
+    def withdraw(self, grant: Grant) -> None:
+        """Give a promise back."""
+
+
+Promised = tuple[GatedPod, Place, Grant]
+
+
+class GangPlacer:
+    """Finds places for groups and promises them."""
+
+    def __init__(self, world: GangWorld, writer: PlacementWriter, rules: Rules) -> None:
+        self._world = world
+        self._writer = writer
+        self._rules = rules
+        self._trees = TopologyTrees()
+
+    async def place(self, gang: Gang, minimum: int, promised: Mapping[str, str]) -> list[Promised] | NoPlace:
+        """Places for the members; `promised`: node by name of members whose place is on its way into them."""
+        seated = dict(self._world.seated(gang.membership.group))
+        seated.update({key: Seated(node, None) for key, node in promised.items() if key not in seated})
+        there = len(gang.members) + len(seated)
+        if there < minimum:
+            text = f"{_named(gang)}: {there} of the {minimum} pods that must start together are there"
+            return NoPlace(frozenset({("members", there)}), placement_text.waiting(text))
+        world = self._world.view()
+        try:
+            topology = _topology(gang.members[0], world.topologies)
+            group = _group(gang, topology, max(1, minimum - len(seated)), seated)
+        except UserError as error:
+            return NoPlace(frozenset({"faulty"}), placement_text.waiting(" ".join(map(str, error.faults))))
+        placement = place_group(world.view, self._trees.tree(topology, world.view.snapshot), group)
+        if not placement.placed:
+            why = placement.why
+            text = f"{_named(gang)}, {there} pods: {'; '.join(map(str, why))}"
+            return NoPlace(frozenset((short.level, short.resource) for short in why), placement_text.waiting(text))
+        return await self._promise(gang, placement)
+
+    async def _promise(self, gang: Gang, placement: GroupPlacement) -> list[Promised] | NoPlace:
+        by_name = {gated.pod.name: gated for gated in gang.members}
+        domain = placement.tree.path(placement.domain) if placement.domain is not None else ()
+        seats = sorted(placement.pods(), key=lambda pod: (pod.rank, pod.name))
+        promised: list[Promised] = []
+        for turn, seat in enumerate(seats, 1):
+            gated = by_name[seat.name]
+            hint = self._exact(gated, seat.node)
+            if hint is None:
+                for _, _, grant in promised:
+                    self._world.withdraw(grant)
+                text = f"{_named(gang)}: {seat.node} does not take {seat.name} beside the others"
+                return NoPlace(frozenset({"beside"}), placement_text.waiting(text))
+            text = f"{placed_on(hint)}; {_named(gang)}: {len(seats)} pods in {_spoken(domain)}"
+            outputs = {RANK: str(seat.rank), **({DOMAIN: json.dumps(dict(seat.domain))} if seat.domain else {})}
+            place = Place(hint, text, outputs)
+            promised.append((gated, place, self._writer.promise(gated, place)))
+            if turn % _TURN == 0:
+                await asyncio.sleep(0)
+        return promised
+
+    def _exact(self, gated: GatedPod, node: str) -> NUMAHint | None:
+        """What the node gives the pod after what was promised so far; None when it does not take it."""
+        view = self._world.chosen_node(node, gated.key)
+        if view is None:
+            return None
+        decision = decide(view, gated.pod, gated.intent, self._rules.engine)
+        return NUMAHint(node, decision.allocation(0)) if decision.fits[0] else None
+
+
+def _topology(gated: GatedPod, topologies: Mapping[str, Topology]) -> Topology:
+    name = gated.pod.annotations.get(KAI_TOPOLOGY)
+    if not name:
+        return NO_TOPOLOGY
+    if name not in topologies:
+        known = ", ".join(sorted(topologies)) or "none"
+        hint = did_you_mean(name, topologies)
+        raise UserError(
+            f"{_PATH}[{KAI_TOPOLOGY}]", f'There is no topology "{name}". Those of this cluster: {known}.{hint}'
+        )
+    return topologies[name]
+
+
+def _group(gang: Gang, topology: Topology, minimum: int, seated: Mapping[str, Seated]) -> PodGroup:
+    """The group in the engine's words. Raises UserError."""
+    annotations = gang.members[0].pod.annotations
+    request = topology_request((annotations, _PATH))
+    asked = segment_request((annotations, _PATH))
+    segments = None if asked is None else Segments(asked.size, _constraint(asked.resolve(topology)))
+    ranks = _ranks(gang, seated)
+    by_shape: dict[str, list[GatedPod]] = {}
+    for gated in sorted(gang.members, key=lambda gated: ranks[gated.key]):
+        by_shape.setdefault(gated.shape, []).append(gated)
+    running = tuple((one.rank or 0, one.node) for one in seated.values())
+    sets: list[PodSet] = []
+    for members in sorted(by_shape.values(), key=len):
+        here = min(len(members), minimum)
+        minimum -= here
+        sets.append(_set(members, ranks, here, segments, () if sets else running))
+    constraint = _constraint(request.resolve(topology)) if request.levels else Constraint()
+    return PodGroup(gang.membership.name, constraint, tuple(sets))
+
+
+def _set(
+    members: Sequence[GatedPod],
+    ranks: Mapping[str, int],
+    minimum: int,
+    segments: Segments | None,
+    running: tuple[tuple[int, str], ...],
+) -> PodSet:
+    first = members[0]
+    named = tuple(Member(gated.pod.name, ranks[gated.key]) for gated in members)
+    return PodSet(first.pod.name, first.pod, first.intent, named, minimum, segments, running)
+
+
+def _ranks(gang: Gang, seated: Mapping[str, Seated]) -> dict[str, int]:
+    """Each member's place in the order of the group: its own, or the next that is free, by name."""
+    own = {gated.key: membership.rank for gated in gang.members if (membership := membership_of(gated.raw))}
+    ranks = {key: rank for key, rank in own.items() if rank is not None}
+    taken = set(ranks.values()) | {one.rank for one in seated.values()}
+    free = (rank for rank in range(len(own) + len(taken)) if rank not in taken)
+    return ranks | {key: next(free) for key in sorted(own.keys() - ranks.keys())}
+
+
+def _constraint(levels: Levels) -> Constraint:
+    """Levels of a topology as levels of its tree, which has the root above them."""
+    return Constraint(*(None if level is None else level + 1 for level in (levels.required, levels.preferred)))
+
+
+def _named(gang: Gang) -> str:
+    return f"group {gang.membership.name}"
+
+
+def _spoken(domain: Path) -> str:
+    """`rack rack-1`; the cluster as a whole has no name."""
+    return f"{domain[-1][0].rpartition('/')[2]} {domain[-1][1]}" if domain else "the cluster"
