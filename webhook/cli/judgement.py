@@ -1,13 +1,14 @@
-"""What the webhook would say to an object: to a pod itself, to a workload by its pod template.
+"""What the webhook would say to an object: to a pod itself, to a workload by its template, to a group by all its pods.
 
-Each object is judged on its own against the snapshot: objects of one call do not take room from each other, and a
-workload's replicas count once.
+Each object is judged on its own against the snapshot: objects of one call do not take room from each other, and the
+replicas of a workload that is no group count once.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from webhook.admission.gang import GangJudgement, GangPlacement
 from webhook.admission.rules import Rules
 from webhook.admission.steer import Verdict, steer
 from webhook.admission.world import World
@@ -32,16 +33,32 @@ class Judgement:
     warnings: tuple[str, ...] = ()
     decision: Decision | None = None
     """What the engine says of each node; None where it was not asked."""
+    group: GangPlacement | None = None
+    """Where the pods of a group go together; None for what is no group, and for a group that is denied."""
 
     @property
     def is_fine(self) -> bool:
         """Whether the object is let in and fits somewhere now."""
+        if self.group is not None:
+            return self.verdict is Verdict.ALLOW
         fits = self.decision is None or self.decision.fit_count > 0
         return self.verdict is Verdict.ALLOW and fits
 
 
-def judge(item: Item, world: World, rules: Rules) -> Judgement:
-    """The judgement of one object; raises InputError for one that the API server would not take."""
+def judge(item: Item, world: World, rules: Rules, gang: GangJudgement | None = None) -> Judgement:
+    """The judgement of one object; raises InputError for one that the API server would not take.
+
+    `gang`: what was judged of the group that its pods are; the object itself is let in as without it.
+    """
+    judgement = _judge_pod(item, world, rules)
+    if gang is None or judgement.verdict is Verdict.DENY:
+        return judgement
+    mutated = item.body if gang.verdict is Verdict.DENY else judgement.mutated
+    return replace(judgement, verdict=gang.verdict, message=gang.message, mutated=mutated, group=gang.placement)
+
+
+def _judge_pod(item: Item, world: World, rules: Rules) -> Judgement:
+    """The judgement of an object by one of its pods."""
     path = pod_path(item.group, item.kind)
     if path is None:
         return _let_through(item)

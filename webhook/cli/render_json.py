@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from webhook.admission.gang import GangPlacement
 from webhook.cli.judgement import Judgement
 from webhook.engine.decide import Candidate, Decision
 
@@ -32,6 +33,8 @@ def _entry(judgement: Judgement, *, all_nodes: bool) -> dict[str, Any]:
         "nodes": {"fit": 0, "best": [], "excluded": {}} if decision is None else _nodes(decision),
         "mutated": judgement.mutated,
     }
+    if judgement.group is not None:
+        entry["group"] = _group(judgement.group)
     if all_nodes:
         entry["perNode"] = [] if decision is None else _per_node(decision)
     return entry
@@ -43,6 +46,25 @@ def _nodes(decision: Decision) -> dict[str, Any]:
         "best": [_candidate(one) for one in decision.best(_BEST)],
         "excluded": {reason.code: nodes for reason, nodes in decision.excluded.items()},
     }
+
+
+def _group(group: GangPlacement) -> dict[str, Any]:
+    """The group as a whole; where it is several gangs, each of them too."""
+    gangs = [gang.to_object() for gang in group.gangs]
+    entry: dict[str, Any] = {
+        "name": group.name,
+        "topology": group.topology,
+        "placed": group.placed,
+        "domain": list(map(list, group.domain)) or None,
+        "pods": [pod for gang in gangs for pod in gang["pods"]] if group.placed else [],
+        "unplaced": group.unplaced(),
+        "running": dict(group.running),
+        "why": [short for gang in gangs for short in gang["why"]],
+        "exhaustive": all(gang["exhaustive"] for gang in gangs),
+    }
+    if len(gangs) > 1:
+        entry["gangs"] = gangs
+    return entry
 
 
 def _candidate(one: Candidate) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from webhook.admission.steer import Verdict
 from webhook.cli.judgement import Judgement
+from webhook.cli.render_group import group_lines
 from webhook.engine.decide import Decision
 
 # A cluster of up to so many nodes is shown whole; of a larger one the best nodes, and an example of each reason.
@@ -51,7 +52,10 @@ def _print_judgement(judgement: Judgement, console: Console, *, all_nodes: bool)
     for warning in judgement.warnings:
         if warning != judgement.message:
             _print(console, Text.assemble("  ", ("warning", "yellow"), f": {warning}"))
-    if judgement.decision is not None and len(judgement.decision.fits):
+    if judgement.group is not None:
+        for line in group_lines(judgement.group):
+            _print(console, Text(line))
+    elif judgement.decision is not None and len(judgement.decision.fits):
         _print_rows([_HEADER, *_rows(judgement.decision, all_nodes=all_nodes)], console)
     _print(console, Text())
 

@@ -17,6 +17,7 @@ from rich.console import Console
 
 from webhook.admission.steer import Verdict
 from webhook.cli.documents import STDIN, InputError, read
+from webhook.cli.groups import judge_groups
 from webhook.cli.judgement import Judgement, judge
 from webhook.cli.live_cluster import read_live
 from webhook.cli.render_json import render_json
@@ -113,7 +114,8 @@ def _judgements(filenames: Sequence[str], snapshots: Sequence[str], flags: Mappi
     for warning in cluster.warnings:
         _tell(f"warning: {warning}")
     world, rules = cluster.world(), rules_of(settings)
-    return [judge(item, world, rules) for item in items]
+    groups = judge_groups(items, world, cluster.running, rules)
+    return [judge(item, world, rules, groups.get(position)) for position, item in enumerate(items)]
 
 
 def _cluster(snapshots: Sequence[str], settings: Settings, flags: Mapping[str, str | None]) -> Cluster:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from webhook.admission.gang_members import RunningPod
 from webhook.admission.world import World
 from webhook.cli.documents import Item
 from webhook.cli.shape import NODE, NODE_RESOURCE_TOPOLOGY, POD, TOPOLOGY, Shape, faults
@@ -28,6 +29,8 @@ class Cluster:
 
     state: ClusterState = field(default_factory=ClusterState)
     topologies: dict[str, Topology] = field(default_factory=dict)
+    running: list[RunningPod] = field(default_factory=list)
+    """Bound pods that may be members of a group."""
     warnings: list[str] = field(default_factory=list)
 
     def add_node(self, raw: Mapping[str, Any]) -> tuple[str, ...]:
@@ -45,6 +48,8 @@ class Cluster:
     def add_pod(self, raw: Mapping[str, Any]) -> tuple[str, ...]:
         """Take a Pod in."""
         self.state.upsert_pod(ResidentPod.from_object(raw))
+        if (running := RunningPod.from_object(raw)) is not None:
+            self.running.append(running)
         return ()
 
     def add_topology(self, raw: Mapping[str, Any]) -> tuple[str, ...]:

@@ -16,8 +16,13 @@ MAX_PODS = 150_000
 
 def annotations_of(raw: Mapping[str, Any], path: str) -> Mapping[str, str]:
     """The annotations of an object or a template; `path` is that of the object, empty for the root."""
-    where = f"{path}.metadata" if path else "metadata"
-    return mapping(mapping(raw, "metadata", where), "annotations", f"{where}.annotations")
+    where = annotations_path(path)
+    return mapping(mapping(raw, "metadata", where.removesuffix(".annotations")), "annotations", where)
+
+
+def annotations_path(path: str) -> str:
+    """The place of the annotations of the object at `path`, which is empty for the root."""
+    return f"{path}.metadata.annotations" if path else "metadata.annotations"
 
 
 def count(raw: Mapping[str, Any], name: str, path: str, default: int) -> int:
@@ -58,7 +63,7 @@ def template_of(raw: Mapping[str, Any], path: str) -> Mapping[str, Any]:
 
 def gang_of_one_role(name: str, owner: Mapping[str, str], role: Role) -> Gang:
     """A gang of equal pods: the template's annotations go before those of the owner."""
-    where = (annotations_of(role.template, role.path), f"{role.path}.metadata.annotations")
+    where = (annotations_of(role.template, role.path), annotations_path(role.path))
     above = (owner, "metadata.annotations")
     return Gang(name, topology_request(where, above), (replace(role, segments=segment_request(where, above)),))
 
@@ -71,7 +76,7 @@ def gang_of_roles(name: str, owner: Mapping[str, str], roles: Sequence[Role]) ->
     own: list[Role] = []
     parts: list[Gang] = []
     for role in roles:
-        where = (annotations_of(role.template, role.path), f"{role.path}.metadata.annotations")
+        where = (annotations_of(role.template, role.path), annotations_path(role.path))
         request = topology_request(where, ({KAI_TOPOLOGY: above.topology or ""}, ""))
         whole = replace(role, segments=segment_request(where))
         if request.levels:

@@ -17,7 +17,7 @@ from webhook.model.fields import mapping
 from webhook.model.names import KAI_SEGMENT_SIZE
 from webhook.model.workload import Gang, Role
 from webhook.model.workload_fields import annotations_of, count, gang_of_roles, min_member, template_of, with_minimum
-from webhook.model.workload_topology import SegmentRequest, TopologyRequest, segment_request, topology_request
+from webhook.model.workload_topology import SegmentRequest, segment_request, topology_request
 
 
 def leader_worker_set(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> tuple[Gang, ...]:
@@ -82,7 +82,7 @@ def _in_segments(gang: Gang, segments: SegmentRequest, size: int, excluded: bool
     first = replace(follow, name="first-workers", pods=follow.pods[:beside], minimum=min(beside, follow.minimum))
     later = max(follow.minimum - beside, 0)
     others = replace(follow, pods=follow.pods[beside:], minimum=later, segments=segments)
-    request = TopologyRequest(gang.request.topology, segments.required, segments.preferred, segments.path)
+    request = replace(gang.request, required=segments.required, preferred=segments.preferred, path=segments.path)
     head = Gang("segment-0", request, (lead, replace(first, segments=None)))
     without_lead = _with_worker(gang, others, None)
     return replace(without_lead, gangs=(head, *without_lead.gangs))

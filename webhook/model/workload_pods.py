@@ -2,20 +2,26 @@
 
 1. Pods belong together that name the same `pod-group-name`, else those with the same controller. Any other is alone.
 2. Those that look alike are one role, in order of rank (webhook.model.workload_rank), then of name.
-3. A group made by hand starts whole; the pods of an owner one by one. An annotation on a pod sets another minimum.
-4. Pods that run already are told apart: they hold a place and need none.
+3. What all pods of a group ask of a topology alike they ask together; what only those of one role ask, for themselves.
+4. A group made by hand starts whole; the pods of an owner one by one. An annotation on a pod sets another minimum.
+5. Pods that run already are told apart: they hold a place and need none.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from json import dumps
-from typing import Any
+from typing import Any, Final
 
 from webhook.model.fields import mapping, mappings
-from webhook.model.names import POD_GROUP_NAME
+from webhook.model.names import KAI_PREFERRED_PLACEMENT, KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY, POD_GROUP_NAME
 from webhook.model.workload import Gang, Role, Workload
 from webhook.model.workload_fields import annotations_of, batch_min_member, gang_of_roles, with_minimum
 from webhook.model.workload_rank import rank_of
+
+BY_HAND: Final = "PodGroup"
+"""The kind of a group that pods name themselves."""
+
+_WHERE: Final = {KAI_TOPOLOGY, KAI_REQUIRED_PLACEMENT, KAI_PREFERRED_PLACEMENT}
 
 # What differs from pod to pod of one template.
 _OF_ONE_POD = {"nodeName", "hostname"}
@@ -34,17 +40,17 @@ def workloads_of_pods(pods: Iterable[Mapping[str, Any]]) -> list[PodsTogether]:
     """The workloads of these pods, in the order of their first pods; raises UserError."""
     groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for pod in pods:
-        groups.setdefault(_belongs_to(pod), []).append(pod)
+        groups.setdefault(belongs_to(pod), []).append(pod)
     return [_together(key, members) for key, members in groups.items()]
 
 
-def _belongs_to(pod: Mapping[str, Any]) -> tuple[str, ...]:
-    """(namespace, kind, name) of the group."""
+def belongs_to(pod: Mapping[str, Any]) -> tuple[str, ...]:
+    """(namespace, kind, name) of the group, and the uid of its controller if it has one; raises UserError."""
     metadata = mapping(pod, "metadata", "metadata")
     namespace = str(metadata.get("namespace") or "default")
     by_hand = annotations_of(pod, "").get(POD_GROUP_NAME)
     if by_hand:
-        return namespace, "PodGroup", by_hand
+        return namespace, BY_HAND, by_hand
     for owner in mappings(metadata, "ownerReferences", "metadata.ownerReferences"):
         if owner.get("controller") is True:
             return namespace, str(owner.get("kind")), str(owner.get("name")), str(owner.get("uid", ""))
@@ -56,16 +62,31 @@ def _together(key: tuple[str, ...], pods: list[Mapping[str, Any]]) -> PodsTogeth
     templates: dict[str, list[Mapping[str, Any]]] = {}
     for pod in sorted(pods, key=_order):
         templates.setdefault(_template(pod), []).append(pod)
+    together = _asked_by_all([alike[0] for alike in templates.values()])
     roles = []
     for index, alike in enumerate(templates.values()):
         names = tuple(map(_name, alike))
-        roles.append(Role("pods" if len(templates) == 1 else f"pods-{index}", names, len(names), alike[0], ""))
+        name_of = "pods" if len(templates) == 1 else f"pods-{index}"
+        roles.append(Role(name_of, names, len(names), _without(alike[0], together), ""))
     asked = next(filter(None, (batch_min_member(annotations_of(pod, "")) for pod in pods)), None)
-    if asked is None and kind not in {"PodGroup", "Pod"}:
+    if asked is None and kind not in {BY_HAND, "Pod"}:
         asked = 1
-    gang: Gang = gang_of_roles(name, {}, with_minimum(roles, asked))
+    gang: Gang = gang_of_roles(name, together, with_minimum(roles, asked))
     running = {_name(pod): node for pod in pods if (node := mapping(pod, "spec", "spec").get("nodeName"))}
     return PodsTogether(Workload(kind, namespace, name, "", (gang,), {}), running)
+
+
+def _asked_by_all(pods: list[Mapping[str, Any]]) -> dict[str, str]:
+    """The annotations about a topology that all these pods have alike."""
+    first, *others = [annotations_of(pod, "") for pod in pods]
+    alike = {key: text for key, text in first.items() if all(other.get(key) == text for other in others)}
+    return {key: text for key, text in alike.items() if key in _WHERE}
+
+
+def _without(pod: Mapping[str, Any], together: Mapping[str, str]) -> Mapping[str, Any]:
+    """The pod without the annotations that stand for the whole group."""
+    left = {key: text for key, text in annotations_of(pod, "").items() if key not in together}
+    return {**pod, "metadata": {**pod["metadata"], "annotations": left}}
 
 
 def _order(pod: Mapping[str, Any]) -> tuple[bool, int, str]:

@@ -42,7 +42,9 @@ class TopologyRequest:
     required: str | None = None
     preferred: str | None = None
     path: str = ""
-    """The annotations' place, for messages."""
+    """The place of the annotations that name the levels, for messages."""
+    topology_path: str = ""
+    """The place of the annotations that name the topology."""
 
     @property
     def levels(self) -> bool:
@@ -80,7 +82,7 @@ class SegmentRequest:
 
 def topology_request(*annotations: tuple[Mapping[str, str], str]) -> TopologyRequest:
     """What several sets of annotations ask together, each with its path; earlier ones win. Raises UserError."""
-    topology, _ = _first(annotations, KAI_TOPOLOGY)
+    topology, topology_path = _first(annotations, KAI_TOPOLOGY)
     required, required_path = _first(annotations, KAI_REQUIRED_PLACEMENT)
     preferred, preferred_path = _first(annotations, KAI_PREFERRED_PLACEMENT)
     path = required_path or preferred_path
@@ -89,7 +91,7 @@ def topology_request(*annotations: tuple[Mapping[str, str], str]) -> TopologyReq
         raise UserError(
             f"{path}[{key}]", f"A level needs a topology. Name it in the annotation {KAI_TOPOLOGY} beside this one."
         )
-    return TopologyRequest(topology, required, preferred, path)
+    return TopologyRequest(topology, required, preferred, path, topology_path)
 
 
 def segment_request(*annotations: tuple[Mapping[str, str], str]) -> SegmentRequest | None:

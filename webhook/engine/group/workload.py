@@ -19,7 +19,7 @@ from webhook.engine.trees import TopologyTrees
 from webhook.engine.view import View
 from webhook.model.errors import UserError, UserErrors
 from webhook.model.intent import parse_numa_intent
-from webhook.model.names import NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
+from webhook.model.names import KAI_TOPOLOGY, NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
 from webhook.model.nearest import did_you_mean
 from webhook.model.pod import Pod
 from webhook.model.topology import Topology, TopologySource
@@ -84,7 +84,7 @@ def topology_of(gang: Gang, topologies: Mapping[str, Topology]) -> Topology:
             if name not in topologies:
                 known = ", ".join(sorted(topologies)) or "none"
                 raise UserError(
-                    part.request.path,
+                    f"{part.request.topology_path}[{KAI_TOPOLOGY}]",
                     f'There is no topology "{name}". Those of this cluster: {known}.{did_you_mean(name, topologies)}',
                 )
             return topologies[name]

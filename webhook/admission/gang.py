@@ -1,0 +1,213 @@
+"""A workload as a group of pods: what it asks of the topology, whether it can be placed now, and where.
+
+1. Objects that ask for nothing above the node are no groups: no topology, no segments, no minimum, no group's name.
+2. The object is read as gangs of pods. What its annotations have wrong, by themselves or against the topologies there
+   are, denies it.
+3. The gangs are placed one after the other; members that run already hold their place and draw the others to it.
+4. One answer for all of them: their pods, the domain that holds them all; for those without a place what is missing.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from webhook.admission.rules import Rules
+from webhook.admission.steer import Verdict
+from webhook.admission.world import World
+from webhook.engine.group import GroupPlacement, PodPlacement, Shortfall, group_of, place_workload, topology_of
+from webhook.engine.group.result import Path
+from webhook.engine.trees import TopologyTrees
+from webhook.model.errors import UserError
+from webhook.model.names import (
+    KAI_BATCH_MIN_MEMBER,
+    KAI_PREFERRED_PLACEMENT,
+    KAI_REQUIRED_PLACEMENT,
+    KAI_SEGMENT_PREFERRED_PLACEMENT,
+    KAI_SEGMENT_REQUIRED_PLACEMENT,
+    KAI_SEGMENT_SIZE,
+    KAI_TOPOLOGY,
+    MIN_MEMBER,
+    POD_GROUP_NAME,
+)
+from webhook.model.topology import Topology
+from webhook.model.workload import Gang, Workload
+
+GROUP_ANNOTATIONS: Final = frozenset(
+    {
+        KAI_TOPOLOGY,
+        KAI_REQUIRED_PLACEMENT,
+        KAI_PREFERRED_PLACEMENT,
+        KAI_SEGMENT_SIZE,
+        KAI_SEGMENT_REQUIRED_PLACEMENT,
+        KAI_SEGMENT_PREFERRED_PLACEMENT,
+        KAI_BATCH_MIN_MEMBER,
+        MIN_MEMBER,
+        POD_GROUP_NAME,
+    }
+)
+"""Each of them, on the workload, a pod template or a pod, makes its pods a group."""
+
+
+@dataclass(frozen=True, slots=True)
+class GangPlacement:
+    """Where the pods of a workload go."""
+
+    name: str
+    gangs: tuple[GroupPlacement, ...]
+    """The answer for each gang: several for a workload whose parts start independently of each other."""
+    running: Mapping[str, str] = field(default_factory=dict)
+    """Pod name -> node, of the members that run already and are not placed."""
+
+    @property
+    def placed(self) -> bool:
+        """Whether every gang has a place."""
+        return all(gang.placed for gang in self.gangs)
+
+    @property
+    def topology(self) -> str | None:
+        """The topology that is asked for by name."""
+        return next((gang.tree.topology.name for gang in self.gangs if gang.tree.topology.name), None)
+
+    @property
+    def domain(self) -> Path:
+        """The finest domain that is known to hold all gangs: empty if that is the cluster, or if one has no place."""
+        paths = [gang.tree.path(gang.domain) if gang.domain is not None else () for gang in self.gangs]
+        common: list[tuple[str, str]] = []
+        for steps in zip(*paths, strict=False):
+            if len(set(steps)) > 1:
+                break
+            common.append(steps[0])
+        return tuple(common)
+
+    @property
+    def why(self) -> tuple[Shortfall, ...]:
+        """What is missing, gang by gang, where one has no place."""
+        return tuple(short for gang in self.gangs if not gang.placed for short in gang.why)
+
+    def pods(self) -> Iterator[PodPlacement]:
+        """Every pod that has a place, in order of gang, set and rank; none unless all gangs have one."""
+        if self.placed:
+            for gang in self.gangs:
+                yield from gang.pods()
+
+    def unplaced(self) -> list[str]:
+        """Members beyond the minimum that have no place."""
+        return [name for gang in self.gangs for name in gang.unplaced()] if self.placed else []
+
+    @property
+    def message(self) -> str:
+        """The answer in one line."""
+        if not self.placed:
+            return self._no_place()
+        pods = list(self.pods())
+        if not pods:
+            return f"group {self.name}: nothing to place" + (", all its pods run" if self.running else "")
+        nodes = len({pod.node for pod in pods})
+        text = f"group {self.name}: {_count(len(pods), 'pod')} on {_count(nodes, 'node')}"
+        if self.domain:
+            text += f" in {_last(self.domain)}"
+        if len(self.gangs) > 1:
+            text += f", in {len(self.gangs)} gangs"
+        if self.running:
+            text += f", beside {_count(len(self.running), 'pod')} that run"
+        if unplaced := self.unplaced():
+            text += f"; no room yet for {_count(len(unplaced), 'pod')} beyond the minimum"
+        return text
+
+    def _no_place(self) -> str:
+        failed = next(gang for gang in self.gangs if not gang.placed)
+        # Coarse to fine: the coarsest level that has to hold the group is what nothing finer can make up for.
+        why = f": {failed.why[0]}" if failed.why else ""
+        which = f"gang {failed.name} of " if len(self.gangs) > 1 else ""
+        doubt = "" if failed.exhaustive else "; the search ended at its bound, so a place may exist"
+        return f"{which}group {self.name} has no place now{why}{doubt}"
+
+
+@dataclass(frozen=True, slots=True)
+class GangJudgement:
+    """The verdict on a workload as a group."""
+
+    verdict: Verdict
+    message: str
+    placement: GangPlacement | None = None
+    """None where it is denied."""
+
+
+def annotations_in(raw: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """(path, annotations) of the object and of all templates in it."""
+    if isinstance(raw, Mapping):
+        metadata = raw.get("metadata")
+        if isinstance(metadata, Mapping) and metadata.get("annotations"):
+            yield f"{path}metadata.annotations", metadata["annotations"]
+        for key, below in raw.items():
+            if isinstance(below, Mapping | list):
+                yield from annotations_in(below, f"{path}{key}.")
+    elif isinstance(raw, list):
+        for index, below in enumerate(raw):
+            yield from annotations_in(below, f"{path.removesuffix('.')}[{index}].")
+
+
+def asks_for_a_group(raw: Mapping[str, Any]) -> bool:
+    """Whether an annotation of the object, or of a template in it, makes its pods a group."""
+    return any(
+        isinstance(annotations, Mapping) and not GROUP_ANNOTATIONS.isdisjoint(annotations)
+        for _, annotations in annotations_in(raw)
+    )
+
+
+def why_not_ours(workload: Workload, rules: Rules) -> str | None:
+    """Why a workload is not placed as a group: another scheduler does that."""
+    for gang in workload.gangs:
+        for role in gang.all_roles():
+            scheduler = (role.template.get("spec") or {}).get("schedulerName") or "default-scheduler"
+            if scheduler not in rules.scheduler_names:
+                return f"the scheduler {scheduler} places it"
+    return None
+
+
+def check_gangs(workload: Workload, topologies: Mapping[str, Topology]) -> None:
+    """Raise UserError for what the workload asks wrongly: in its annotations, or of the topologies there are."""
+    for gang in workload.gangs:
+        _check_segments(gang, gang.request.topology)
+        group_of(workload, gang, topology_of(gang, topologies))
+
+
+def judge_gangs(
+    workload: Workload, world: World, trees: TopologyTrees, running: Mapping[str, str] | None = None
+) -> GangJudgement:
+    """Place the workload's gangs; `running`: pod name (as in its roles) -> node of those that run already.
+
+    Raises UserError for what is wrong with it other than by its annotations.
+    """
+    try:
+        check_gangs(workload, world.topologies)
+    except UserError as error:
+        if not all("annotations" in fault.path for fault in error.faults):
+            raise
+        return GangJudgement(Verdict.DENY, " ".join(map(str, error.faults)))
+    gangs = place_workload(workload, world.view, world.topologies, trees, running or {})
+    placement = GangPlacement(workload.name, gangs, running or {})
+    return GangJudgement(Verdict.ALLOW if placement.placed else Verdict.WAIT, placement.message, placement)
+
+
+def _check_segments(gang: Gang, topology: str | None) -> None:
+    for role in gang.roles:
+        if role.segments is not None and topology is None:
+            key = KAI_SEGMENT_REQUIRED_PLACEMENT if role.segments.required else KAI_SEGMENT_PREFERRED_PLACEMENT
+            raise UserError(
+                f"{role.segments.path}[{key}]",
+                f"A level needs a topology. Name it in the annotation {KAI_TOPOLOGY} beside this one.",
+            )
+    for part in gang.gangs:
+        _check_segments(part, part.request.topology or topology)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _last(domain: Path) -> str:
+    """Rack r7 (zone a)."""
+    (label, value), above = domain[-1], domain[:-1]
+    outer = ", ".join(f"{one.rpartition('/')[2]} {held}" for one, held in above)
+    return f"{label.rpartition('/')[2]} {value}" + (f" ({outer})" if outer else "")
