@@ -19,10 +19,11 @@ import numpy as np
 from webhook.engine import kubelet, plugin
 from webhook.engine.arrays import Amounts, Bools, Bytes
 from webhook.engine.explain import explain
-from webhook.engine.koordinator import intrudes, ours_to_place, packing_score, policy_fit, shut_out
+from webhook.engine.koordinator import WIDE_BEST, intrudes, ours_to_place, packing_score, policy_fit, shut_out
 from webhook.engine.nodefit import node_fit
 from webhook.engine.numafit import Allocation, NUMAFit
 from webhook.engine.options import Fidelity, Options, ScoreStrategy
+from webhook.engine.ranking import Late, Ranking
 from webhook.engine.reason import FITS, REASONS, Reason, count
 from webhook.engine.request import PodRequest
 from webhook.engine.view import View
@@ -56,11 +57,15 @@ class Decision:
     fit_count: int
     reason: Bytes
     """uint8 [node]: Reason; FITS where it fits."""
-    score: Amounts
-    """int64 [node]: 0..100, higher is better; only comparable among nodes that fit."""
+    ranking: Ranking
     numa: NUMAFit
     compatible_count: int
     """Nodes whose NUMA policy goes with the pod's and whose NUMA nodes are known if it insists on alignment."""
+
+    @property
+    def score(self) -> Amounts:
+        """int64 [node]: 0..100, higher is better; only comparable among nodes that fit."""
+        return self.ranking.scores
 
     @property
     def excluded(self) -> Mapping[Reason, int]:
@@ -70,26 +75,19 @@ class Decision:
     def best(self, k: int) -> tuple[Candidate, ...]:
         """The k best nodes that fit, best first; equal scores in the order of their names."""
         snapshot = self.view.snapshot
-        order = snapshot.order
-        # In the order of names; 0 = does not fit, 1..101 = score.
-        ranks = ((self.score + 1) * self.fits).astype(np.uint8).take(order)
         k = min(k, self.fit_count)
         if k <= 0:
             return ()
-        least = np.partition(ranks, len(ranks) - k)[len(ranks) - k]
-        above, ties = np.flatnonzero(ranks > least), np.flatnonzero(ranks == least)
-        chosen = np.concatenate([above, ties[: k - len(above)]])
-        # Stable: within a score the order of names stays.
-        chosen = order[chosen[np.argsort(-ranks[chosen].astype(np.int16), kind="stable")]]
+        chosen, scores = self.ranking.best(k, self.fits, snapshot.order)
         ids = snapshot.zone_ids[:, chosen].T.tolist()
-        masks, scores = self.numa.mask[chosen].tolist(), self.score[chosen].tolist()
+        masks = self.numa.masks(chosen).tolist()
         return tuple(
             map(Candidate, map(snapshot.names.__getitem__, chosen.tolist()), scores, map(_numa_nodes, masks, ids))
         )
 
     def numa_nodes(self, node: int) -> tuple[int, ...]:
         """NUMA ids that the pod would use on a node (an index) that fits, ascending."""
-        return _numa_nodes(int(self.numa.mask[node]), self.view.snapshot.zone_ids[:, node].tolist())
+        return _numa_nodes(int(self.numa.masks(np.array([node]))[0]), self.view.snapshot.zone_ids[:, node].tolist())
 
     def allocation(self, node: int) -> Allocation:
         """What the pod would take of each NUMA node of a node (an index) that fits."""
@@ -116,11 +114,9 @@ def decide(view: View, pod: Pod, intent: NUMAIntent, options: Options | None = N
         _then(reasons, intruding.astype(np.uint8) * np.uint8(Reason.NUMA_NODE_EXCLUSIVE))
     fits = reasons == FITS
     fit_count = int(np.count_nonzero(fits))
-    score = _score(view, request, numa, options)
-    if intruding is not None:
-        score[intruding] = 0
+    ranking = _ranking(view, request, numa, options, intruding)
     incompatible = 0 if policies is None else int(np.isin(policies, _INCOMPATIBLE).sum())
-    return Decision(view, pod, request, fits, fit_count, reasons, score, numa, snapshot.n - incompatible)
+    return Decision(view, pod, request, fits, fit_count, reasons, ranking, numa, snapshot.n - incompatible)
 
 
 def _numa_nodes(mask: int, ids: list[int]) -> tuple[int, ...]:
@@ -154,7 +150,7 @@ def _merged(fit: NUMAFit, other: NUMAFit, where: Bools) -> NUMAFit:
     return NUMAFit(
         fits=np.where(where, other.fits, fit.fits),
         reason=np.where(where, other.reason, fit.reason),
-        mask=np.where(where, other.mask, fit.mask),
+        known=np.where(where, other.mask, fit.mask),
         split=lambda node: (other if where[node] else fit).allocation(node),
     )
 
@@ -165,7 +161,15 @@ def _numa_fit(view: View, request: PodRequest, options: Options, among: Bools) -
     return kubelet.predict(view, request, among)
 
 
-def _score(view: View, request: PodRequest, numa: NUMAFit, options: Options) -> Amounts:
-    if options.score_strategy == "Packing":
-        return packing_score(view, request, numa)
-    return plugin.score_nodes(view, request, plugin.Strategy(options.score_strategy), options.resource_weights)
+def _ranking(view: View, request: PodRequest, numa: NUMAFit, options: Options, intruding: Bools | None) -> Ranking:
+    if options.score_strategy != "Packing":
+        strategy = plugin.Strategy(options.score_strategy)
+        scores = plugin.score_nodes(view, request, strategy, options.resource_weights)
+    elif intruding is None and numa.wide is not None:
+        early = packing_score(view, request, numa.narrow())
+        return Ranking(early, Late(numa.wide.nodes, WIDE_BEST, lambda: packing_score(view, request, numa)))
+    else:
+        scores = packing_score(view, request, numa)
+    if intruding is not None:
+        scores[intruding] = 0
+    return Ranking(scores)

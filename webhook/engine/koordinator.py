@@ -24,6 +24,9 @@ Masks = npt.NDArray[np.int64]
 # Shares of NUMA nodes are counted in thousandths: amounts up to 2^53 (8 PiB) times 1000 stay within int64.
 _THOUSAND: Final = 1000
 
+WIDE_BEST: Final = 90
+"""The best packing score over two NUMA nodes or more: 100 - 2 x 10, and 10 if they are full with the pod in."""
+
 # Positions that a mask (int64) has room for.
 _BITS: Final = 63
 

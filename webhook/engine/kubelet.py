@@ -3,7 +3,8 @@
 1. Who places the pod on each node: the kubelet, by its policy and scope; or, where the kubelet does not and the pod or
    the node's label has a policy, Koordinator's agent, by what is promised here.
 2. The short way for all nodes: every container within one NUMA node (webhook.engine.kubelet_zones).
-3. Where that fails and the policy allows more: all sets of NUMA nodes (webhook.engine.kubelet_masks), in batches.
+3. Where that fails and the policy allows more: all sets of NUMA nodes (webhook.engine.kubelet_masks), in batches. A
+   best-effort kubelet takes what is there at all: which sets is then worked out only when asked for.
 
 Source: kubernetes pkg/kubelet/cm (topology, cpu, memory and device managers with policy static).
 """
@@ -19,9 +20,10 @@ from webhook.engine.kubelet_demand import Demand, Share
 from webhook.engine.kubelet_machines import devices_shared, elsewhere, machines_of
 from webhook.engine.kubelet_masks import Admission
 from webhook.engine.kubelet_parts import Nodes, Part, parts
+from webhook.engine.kubelet_totals import totals
 from webhook.engine.kubelet_zones import ZoneFit, fit_zones
 from webhook.engine.masks import as_mask
-from webhook.engine.numafit import Allocation, NUMAFit, by_numa_id
+from webhook.engine.numafit import Allocation, NUMAFit, Wide, by_numa_id
 from webhook.engine.reason import FITS, REASONS, Reason
 from webhook.engine.request import PodRequest
 from webhook.engine.view import View
@@ -47,7 +49,7 @@ def predict(view: View, request: PodRequest, among: Bools | None = None) -> NUMA
         mask = np.zeros(n, dtype=np.int64)
         for part in alike:
             reason[part.nodes], mask[part.nodes] = prediction.admit(part)
-    return NUMAFit(reason == FITS, reason, mask, prediction.split)
+    return NUMAFit(reason == FITS, reason, mask, prediction.split, prediction.wide())
 
 
 def refusal(view: View, request: PodRequest, node: int) -> Reason:
@@ -64,6 +66,7 @@ class _Prediction:
         self._view = view
         self._request = request
         self._among = among
+        self._late: list[Part] = []
 
     def admit(self, part: Part) -> tuple[Bytes, npt.NDArray[np.int64]]:
         """Reason (uint8 [n]) and mask (int64 [n]) of each node of the part."""
@@ -90,9 +93,35 @@ class _Prediction:
                 narrow = self._narrow(shares[0], part.nodes[rest])
                 reason[rest[narrow]] = Reason.NOT_ALIGNED
                 rest = rest[~narrow]
+            elif len(rest) and part.policy is NUMAPolicy.BEST_EFFORT:
+                rest = self._put_off(part, demand, rest, reason)
             if len(rest):
                 reason[rest], mask[rest] = self._by_masks(part.at(rest))
         return reason, mask
+
+    def _put_off(self, part: Part, demand: Demand, rest: Nodes, reason: Bytes) -> Nodes:
+        """Judge `rest`, indexes into a part with policy best-effort, by totals; returns those that need a closer look.
+
+        Writes their reasons; which NUMA nodes they use stays open.
+        """
+        by_totals = totals(self._view, demand, part.nodes[rest])
+        if by_totals is None:
+            return rest
+        fits = by_totals.suffice & self._totals_suffice(part.at(rest), demand)
+        reason[rest] = np.where(fits, FITS, Reason.ALLOCATION_FAILS)
+        late = rest[by_totals.sure & fits]
+        if len(late):
+            self._late.append(part.at(late))
+        return rest[~by_totals.sure]
+
+    def wide(self) -> Wide | None:
+        """The nodes admitted whose NUMA nodes were left open so far."""
+        if not self._late:
+            return None
+        return Wide(
+            np.concatenate([part.nodes for part in self._late]),
+            lambda: np.concatenate([self._by_masks(part)[1] for part in self._late]),
+        )
 
     def split(self, node: int) -> Allocation:
         """What the pod would take of each NUMA node of one node (an index)."""

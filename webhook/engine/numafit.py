@@ -1,18 +1,31 @@
 """Which nodes can take a pod on their NUMA nodes: the answer of either fidelity, for all nodes at once."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from webhook.engine.arrays import NO_ZONE, Amounts, Bools, Bytes, Ids
 
+Masks = npt.NDArray[np.int64]
+Nodes = npt.NDArray[np.intp]
 Allocation = tuple[tuple[int, Mapping[str, int]], ...]
 """What a pod takes of each NUMA node: (NUMA id, resource -> amount in engine units), ascending by id."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
+class Wide:
+    """Nodes that fit, over at least two NUMA nodes. Which ones takes long to find, and few decisions need it."""
+
+    nodes: Nodes
+    """int [W] indexes, W > 0."""
+    masks_of: Callable[[], Masks]
+    """int64 [W]: their masks."""
+
+
+@dataclass(frozen=True, eq=False)
 class NUMAFit:
     """One verdict per node. N nodes."""
 
@@ -20,9 +33,33 @@ class NUMAFit:
     """bool [N]."""
     reason: Bytes
     """uint8 [N]: Reason of each node; FITS where it fits."""
-    mask: npt.NDArray[np.int64]
-    """int64 [N]: bit per position of a NUMA node that the pod would use; 0 = it is not bound to any."""
+    known: Masks
+    """int64 [N]: `mask` as far as it is known yet; of `wide` nodes it is 0."""
     split: Callable[[int], Allocation]
+    wide: Wide | None = None
+
+    @cached_property
+    def mask(self) -> Masks:
+        """int64 [N]: bit per position of a NUMA node that the pod would use; 0 = it is not bound to any."""
+        if self.wide is None:
+            return self.known
+        mask = self.known.copy()
+        mask[self.wide.nodes] = self.wide.masks_of()
+        return mask
+
+    def masks(self, nodes: Nodes) -> Masks:
+        """int64 [n]: `mask` of some nodes (indexes); `wide` ones are left alone as long as none is among them."""
+        if self.wide is None or not np.isin(nodes, self.wide.nodes).any():
+            return self.known[nodes]
+        return self.mask[nodes]
+
+    def narrow(self) -> "NUMAFit":
+        """The same without the `wide` nodes: they do not fit."""
+        if self.wide is None:
+            return self
+        fits = self.fits.copy()
+        fits[self.wide.nodes] = False
+        return replace(self, fits=fits, wide=None)
 
     def allocation(self, node: int) -> Allocation:
         """What the pod would take of each NUMA node of `node` (an index); empty if it is not bound to any.

@@ -45,7 +45,7 @@ _ALWAYS_NAMED: Final = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE, PODS})
 _MAX_NUMA_ID: Final = 63
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class FilterFit(NUMAFit):
     """The verdict, and which part of the pod failed."""
 
@@ -73,7 +73,7 @@ def filter_nodes(view: View, request: PodRequest) -> FilterFit:
     return FilterFit(
         fits=reason == Reason.FITS,
         reason=reason,
-        mask=mask,
+        known=mask,
         split=lambda node: _split(view, request, node) if mask[node] else (),
         failed=failed,
     )

@@ -1,0 +1,57 @@
+"""Admission by a best-effort kubelet of a pod with one container: it fits wherever there is enough in total.
+
+1. The topology manager refuses nothing. Devices and CPUs are taken inside the affinity first, then elsewhere.
+2. Memory must lie on one set of NUMA nodes; the manager widens the affinity up to the whole machine, and the first
+   container meets no memory group that keeps it from that.
+3. So where no single NUMA node holds everything, but all together do, the pod is admitted, over two or more.
+
+Which NUMA nodes these are takes a search over all sets of them (webhook.engine.kubelet_masks).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from webhook.engine.arrays import Amounts, Bools
+from webhook.engine.kubelet_demand import Demand
+from webhook.engine.kubelet_machines import elsewhere
+from webhook.engine.kubelet_parts import Nodes
+from webhook.engine.view import View
+from webhook.model.pod import ContainerKind
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """The verdict on n nodes by their totals."""
+
+    suffice: Bools
+    """bool [n]: enough of everything, on all NUMA nodes together."""
+    sure: Bools
+    """bool [n]: that decides, and more than one NUMA node is used."""
+
+
+def totals(view: View, demand: Demand, nodes: Nodes) -> Totals | None:
+    """Judge nodes with policy best-effort where no NUMA node holds all of the demand; None if totals do not decide."""
+    if len(demand.containers) != 1:
+        return None
+    (share,) = demand.containers
+    if share.kind is not ContainerKind.APP or 0 in share.amounts.values():
+        return None
+    snapshot = view.snapshot
+    suffice = np.ones(len(nodes), dtype=np.bool_)
+    sure = np.ones(len(nodes), dtype=np.bool_)
+    for row, amount in share.amounts.items():
+        unlisted = ~snapshot.listed[row, nodes]
+        suffice &= unlisted | (_total(view.free(row), nodes) >= amount)
+        if row in share.memory:
+            # More free than there is at all: an NRT that contradicts itself.
+            sure &= unlisted | ~suffice | (_total(snapshot.zone_allocatable[row], nodes) >= amount)
+        elif row in share.devices:
+            # Devices near no NUMA node could complete what one NUMA node has.
+            sure &= unlisted | (elsewhere(view, row, nodes) == 0)
+    return Totals(suffice, sure)
+
+
+def _total(plane: Amounts, nodes: Nodes) -> Amounts:
+    total: Amounts = np.maximum(plane[:, nodes], 0).sum(axis=0)
+    return total
