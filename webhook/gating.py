@@ -12,6 +12,7 @@ from webhook.cluster.pace import Pace
 from webhook.cluster.writes import PodWrites
 from webhook.guarding import answer_lifetime
 from webhook.leadership import Leadership
+from webhook.placement import stuck
 from webhook.placement.controller import Limits, PlacementController
 from webhook.placement.minimum import Minimums
 from webhook.placement.teller import Teller
@@ -48,3 +49,11 @@ def controller_of(
     return PlacementController(
         world, writes, Teller(writes, events, world.gated_pods), rules_of(settings), limits, leadership, minimums
     )
+
+
+def stuck_pods_of(
+    settings: Settings, client: Client, events: EventRecorder, world: ClusterWorld, is_leader: Callable[[], bool]
+) -> stuck.StuckPods:
+    """Who looks after pods that were let go and found no node."""
+    limits = stuck.Limits(settings.stuck_after_seconds, settings.evict_stuck)
+    return stuck.StuckPods(world, PodWrites(client), events, rules_of(settings), limits, is_leader)

@@ -29,7 +29,7 @@ from webhook.cluster.identity import own_user
 from webhook.cluster.secret import SharedSecret
 from webhook.codec import CODEC
 from webhook.engine.uncounted import CountingTimes
-from webhook.gating import controller_of, events_of, placement_pace
+from webhook.gating import controller_of, events_of, placement_pace, stuck_pods_of
 from webhook.guarding import answer_lifetime, duty_of, for_a_review, pod_by_get
 from webhook.leadership import Leadership
 from webhook.placement.grants import GrantSweep
@@ -113,6 +113,8 @@ class Service:
         self._placement = controller_of(settings, placement_client, self._events, self._world, lambda: self._leadership)
         duties = self._grants, self._placement
         self._leadership = Leadership(settings, leadership_client, lambda: self._health.ready, duties)
+        is_leader = self._leadership.is_leader
+        self._stuck = stuck_pods_of(settings, placement_client, self._events, self._world, is_leader)
         self._health = Health(self._checks, self._synced)
         self._metrics = Metrics(self._sample)
         self._view_is_current = False
@@ -126,6 +128,7 @@ class Service:
         yield self._leadership.run()
         yield self._grants.run()
         yield self._placement.run()
+        yield self._stuck.run()
         yield self._events.run()
         yield self._keep_view_current()
 

@@ -113,6 +113,11 @@ class Settings(BaseSettings):
     release_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 0.0
     """A pod that has waited so long is let go without a place, kept off nodes that never can take it: a cluster
     autoscaler sees only pods without gates. 0: never."""
+    stuck_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 60.0
+    """A pod that has been without gate and node for so long is looked at: is it held to nodes that can no longer take
+    it, while others can, an event says so."""
+    evict_stuck: bool = False
+    """Whether such a pod is evicted if a controller makes a new one, which is then placed anew."""
     max_affinity_values: Annotated[int, Field(ge=1, le=1000)] = 64
     """Most node names that are written into a pod's required node affinity."""
     preferred_nodes: Annotated[int, Field(ge=0, le=100)] = 10

@@ -170,6 +170,14 @@ class ClusterWorld:
         """The pods that ask for something here and that only our gate holds back; not to be changed."""
         return self._gated
 
+    def ungated_pods(self) -> Mapping[str, Raw]:
+        """The pods without any gate and without a node that ask for something here, by namespace/name."""
+        return {
+            key: raw
+            for key, raw in self._waiting.items()
+            if is_annotated(raw) and not raw["spec"].get("schedulingGates")
+        }
+
     def seated(self, group: str) -> Mapping[str, Seated]:
         """The members of a group that have a place, by namespace/name; not to be changed."""
         return self._groups.get(group, {})

@@ -226,6 +226,8 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
         "gate": "always",
         "ungateConcurrency": 32,
         "releaseAfterSeconds": 600,
+        "stuckAfterSeconds": 120,
+        "evictStuck": True,
         "maxAffinityValues": 1000,
         "preferredNodes": 0,
         "trustedUsers": ["koord-scheduler", "system:serviceaccount:a:b"],

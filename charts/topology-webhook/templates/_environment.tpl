@@ -19,6 +19,8 @@ One that stands in extraEnv as well is left to extraEnv: the API server takes no
   "GATE" .Values.settings.gate
   "UNGATE_CONCURRENCY" .Values.settings.ungateConcurrency
   "RELEASE_AFTER_SECONDS" .Values.settings.releaseAfterSeconds
+  "STUCK_AFTER_SECONDS" .Values.settings.stuckAfterSeconds
+  "EVICT_STUCK" .Values.settings.evictStuck
   "MAX_AFFINITY_VALUES" .Values.settings.maxAffinityValues
   "PREFERRED_NODES" .Values.settings.preferredNodes
   "TRUSTED_USERS" (join "," .Values.settings.trustedUsers)

@@ -1,0 +1,102 @@
+"""Pods whose node is lost between placing and binding, and pods that have waited enough, on the real control plane."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.cluster.gated import NUMA, PLACEMENT, SPEC, Pods, is_gated, pod
+from tests.cluster.nodes import NODES, Machine
+from tests.cluster.webhook_process import LocalWebhook, local_webhook
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.cluster.control_plane import ControlPlane
+
+# The claim does not exist: the scheduler binds no pod with it, and leaves it as it is.
+UNBOUND: dict[str, Any] = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "missing"}}]}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def webhook(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalWebhook]:
+    values = tmp_path_factory.mktemp("values") / "values.yaml"
+    values.write_text("settings: {gate: always, stuckAfterSeconds: 1, evictStuck: true, releaseAfterSeconds: 6}\n")
+    with local_webhook(control_plane, values=values) as webhook:
+        yield webhook
+
+
+@pytest.fixture
+def pods(control_plane: ControlPlane, namespace: str) -> Pods:
+    return Pods(control_plane, namespace)
+
+
+@pytest.fixture
+def known(create_machines: Callable[..., None], pods: Pods, control_plane: ControlPlane) -> Callable[..., None]:
+    """A function that makes machines, and returns when the webhook knows the last of them."""
+
+    def knows(count: int) -> bool:
+        tried = control_plane.api.create(f"{pods.path}?dryRun=All", pod("any", cpu=1))
+        return f"of {count} nodes" in tried["metadata"]["annotations"].get(PLACEMENT, "")
+
+    def create(*wanted: Machine) -> None:
+        create_machines(*wanted)
+        control_plane.wait_for("the webhook to know the machines", partial(knows, len(wanted)))
+
+    return create
+
+
+def test_a_placed_pod_whose_node_is_cordoned_is_evicted_if_a_controller_makes_a_new_one(
+    known: Callable[..., None], pods: Pods, control_plane: ControlPlane
+) -> None:
+    # n0 ── NUMA 0 [8]   n1 ── NUMA 0 [8]
+    known(Machine("n0", free=(8,)), Machine("n1", free=(8,)))
+    raw: dict[str, Any] = pod("", **UNBOUND)
+    labels = {"app": "a"}
+    template = {"metadata": {"annotations": {SPEC: raw["metadata"]["annotations"][SPEC]}, "labels": labels}}
+    spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": {**template, "spec": raw["spec"]}}
+    path = f"/apis/apps/v1/namespaces/{pods.namespace}/replicasets"
+    control_plane.api.create(path, {"metadata": {"name": "a"}, "spec": spec})
+
+    def placed() -> list[str]:
+        return [name for name, one in pods.all().items() if NUMA in one["metadata"]["annotations"]]
+
+    control_plane.wait_for("its pod to be placed", placed)
+    (first,) = placed()
+    node, _ = pods.hint(first)
+    control_plane.api.patch(f"{NODES}/{node}", {"spec": {"unschedulable": True}})
+    control_plane.wait_for("another pod", lambda: placed() and placed() != [first])
+    (second,) = placed()
+    assert pods.hint(second)[0] == ({"n0", "n1"} - {node}).pop()
+    note = pods.events(first)["EvictedToPlaceAnew"]
+    assert f"node {node}, on which it was placed, can no longer take it" in note
+
+
+def test_a_pod_that_nobody_makes_anew_is_told_about(
+    known: Callable[..., None], pods: Pods, control_plane: ControlPlane
+) -> None:
+    known(Machine("n0", free=(8,)), Machine("n1", free=(8,)))
+    pods.create(pod("a", **UNBOUND))
+    control_plane.wait_for("it to be placed", lambda: NUMA in pods.get("a")["metadata"]["annotations"])
+    node, _ = pods.hint("a")
+    control_plane.api.delete(f"{NODES}/{node}")
+    control_plane.wait_for("an event", lambda: "Stuck" in pods.events("a"))
+    assert f"node {node}, on which it was placed, is gone" in pods.events("a")["Stuck"]
+
+
+def test_a_pod_that_has_waited_enough_is_let_go_and_kept_off_nodes_that_never_can_take_it(
+    known: Callable[..., None], pods: Pods, control_plane: ControlPlane
+) -> None:
+    # n0 ── NUMA 0 [2 of 16]   n1 ── NUMA 0 [2 of 4]
+    known(Machine("n0", free=(2,)), Machine("n1", free=(2,), cpus=4))
+    pods.create(pod("a"))
+    control_plane.wait_for("it to be let go", lambda: not is_gated(pods.get("a")))
+    raw = pods.get("a")
+    assert NUMA not in raw["metadata"]["annotations"]
+    assert raw["metadata"]["annotations"][PLACEMENT].startswith("released without a place after 6 s")
+    (held,) = raw["spec"]["affinity"]["nodeAffinity"].values()
+    (term,) = held["nodeSelectorTerms"]
+    assert term["matchExpressions"] == [{"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["n1"]}]
+    assert not pods.bound()
