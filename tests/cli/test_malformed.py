@@ -89,6 +89,16 @@ def test_a_workload_without_its_template(review: Review, tmp_path: Path) -> None
     assert review("-f", file).stderr == f"error: {file}: document 2, line 17: spec.template: This is missing.\n"
 
 
+@pytest.mark.parametrize("kind", ["batch/v1 Job", "v1 Service"])
+def test_the_metadata_of_a_workload(review: Review, tmp_path: Path, kind: str) -> None:
+    api_version, name = kind.split()
+    file = tmp_path / "w.yaml"
+    file.write_text(f"apiVersion: {api_version}\nkind: {name}\nmetadata: {{name: w, annotations: true}}\n")
+    assert review("-f", file).stderr == (
+        f"error: {file}: document 1, line 3: metadata.annotations: This must be an object, not True.\n"
+    )
+
+
 def test_a_field_of_a_workloads_template(review: Review, tmp_path: Path) -> None:
     job = {
         "apiVersion": "batch/v1",
@@ -129,6 +139,13 @@ RESIDENT = {
     "kind": "Pod",
     "metadata": {"name": "r", "namespace": "default"},
     "spec": {"nodeName": "n", "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
+    "status": {
+        "phase": "Running",
+        "conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+        "containerStatuses": [
+            {"name": "c", "allocatedResources": {"cpu": "1"}, "resources": {"requests": {"cpu": "1"}}}
+        ],
+    },
 }
 TOPOLOGY = {
     "apiVersion": "kai.scheduler/v1alpha1",
@@ -191,6 +208,9 @@ def _judge(review: Review, snapshot: Path, objects: Any) -> Any:
         ),
         (3, ("spec", "containers"), None, "spec.containers: This is missing."),
         (3, ("metadata", "annotations"), [], "metadata.annotations: This must be an object, not []."),
+        (3, ("status", "conditions", 0), True, "status.conditions[0]: This must be an object, not True."),
+        (3, ("status", "containerStatuses"), [{}], "status.containerStatuses[0].name: This is missing."),
+        (3, ("status", "containerStatuses", 0, "resources"), 1, "resources: This must be an object, not 1."),
         (4, ("spec", "levels"), [], "spec.levels: There are no levels."),
         (4, ("spec", "levels"), [{"alias": "x"}], "spec.levels[0].nodeLabel: This is missing."),
         (

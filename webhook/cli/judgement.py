@@ -13,7 +13,7 @@ from webhook.admission.rules import Rules
 from webhook.admission.steer import Verdict, steer
 from webhook.admission.world import World
 from webhook.cli.documents import Item
-from webhook.cli.shape import POD, faults
+from webhook.cli.shape import METADATA, POD, faults
 from webhook.cli.workloads import DAEMON_SET, at, pod_path, with_at
 from webhook.engine.decide import Decision
 from webhook.model.errors import UserError
@@ -59,6 +59,8 @@ def judge(item: Item, world: World, rules: Rules, gang: GangJudgement | None = N
 
 def _judge_pod(item: Item, world: World, rules: Rules) -> Judgement:
     """The judgement of an object by one of its pods."""
+    for fault in faults(item.body["metadata"], METADATA, "metadata"):
+        raise item.fault(fault.path, fault.message)
     path = pod_path(item.group, item.kind)
     if path is None:
         return _let_through(item)

@@ -106,7 +106,7 @@ _REQUIREMENT = {"key": TEXT, "operator": TEXT, "values": [TEXT]}
 _TERM = {"matchExpressions": [_REQUIREMENT], "matchFields": [_REQUIREMENT]}
 _RESOURCES = {"requests": QUANTITIES, "limits": QUANTITIES}
 _CONTAINER = {"name!": TEXT, "resources": _RESOURCES, "restartPolicy": TEXT}
-_METADATA = {
+METADATA: Shape = {
     "name": TEXT,
     "generateName": TEXT,
     "namespace": TEXT,
@@ -122,9 +122,12 @@ _NODE_AFFINITY = {
     "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": NUMBER, "preference": _TERM}],
 }
 
+_CONDITIONS = [{"type": TEXT, "status": TEXT, "reason": TEXT, "lastTransitionTime": TEXT}]
+_CONTAINER_STATUS = {"name!": TEXT, "allocatedResources": QUANTITIES, "resources": _RESOURCES}
+
 # A pod, and the template of one.
 POD: Shape = {
-    "metadata": _METADATA,
+    "metadata": METADATA,
     "spec!": {
         "containers!": [_CONTAINER],
         "initContainers": [_CONTAINER],
@@ -138,12 +141,17 @@ POD: Shape = {
         "tolerations": [{"key": TEXT, "operator": TEXT, "value": TEXT, "effect": TEXT}],
         "schedulingGates": [{"name!": TEXT}],
     },
-    "status": {"phase": TEXT},
+    "status": {
+        "phase": TEXT,
+        "conditions": _CONDITIONS,
+        "initContainerStatuses": [_CONTAINER_STATUS],
+        "containerStatuses": [_CONTAINER_STATUS],
+    },
 }
 NODE: Shape = {
-    "metadata": _METADATA,
+    "metadata": METADATA,
     "spec": {"unschedulable": FLAG, "taints": [{"key!": TEXT, "value": TEXT, "effect!": TEXT}]},
-    "status": {"allocatable": QUANTITIES, "conditions": [{"type": TEXT, "status": TEXT}]},
+    "status": {"allocatable": QUANTITIES, "conditions": _CONDITIONS},
 }
 _ZONES = Entries(
     {
@@ -154,10 +162,10 @@ _ZONES = Entries(
     }
 )
 NODE_RESOURCE_TOPOLOGY: Shape = {
-    "metadata": _METADATA,
+    "metadata": METADATA,
     "topologyPolicies": [TEXT],
     "attributes": [{"name": TEXT, "value": TEXT}],
     "zones": _ZONES,
     "cells": _ZONES,
 }
-TOPOLOGY: Shape = {"metadata": _METADATA, "spec": {"levels": [{"nodeLabel!": TEXT, "alias": TEXT}]}}
+TOPOLOGY: Shape = {"metadata": METADATA, "spec": {"levels": [{"nodeLabel!": TEXT, "alias": TEXT}]}}
