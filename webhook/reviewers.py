@@ -7,6 +7,7 @@ from webhook.admission.node_label import validate_node
 from webhook.admission.rules import Rules
 from webhook.admission.steer import Steering
 from webhook.admission.validate import validate
+from webhook.admission.workload_validate import validate_workload
 from webhook.admission.world import World
 from webhook.model.review import AdmissionRequest, AdmissionResponse, Denied
 from webhook.server.reviews import Answer, Reviewer
@@ -25,11 +26,15 @@ def reviewers_of(rules: Rules, world: Callable[[], World], guard: Reviewer) -> M
     def validate_nodes(request: AdmissionRequest) -> Answer:
         return _of_response(validate_node(request))
 
+    def validate_workloads(request: AdmissionRequest) -> Answer:
+        return _of_response(validate_workload(request, world().topologies, rules))
+
     return {
         "/mutate/pods": mutate_pods,
         "/mutate/bindings": guard,
         "/validate/pods": validate_pods,
         "/validate/nodes": validate_nodes,
+        "/validate/workloads": validate_workloads,
     }
 
 

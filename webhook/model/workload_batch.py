@@ -17,6 +17,7 @@ from webhook.model.fields import mapping, mappings
 from webhook.model.workload import Gang, Role
 from webhook.model.workload_fields import (
     annotations_of,
+    at_most_a_cluster,
     batch_min_member,
     count,
     gang_of_one_role,
@@ -47,6 +48,7 @@ def cron_job(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path:
 def job_set(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> tuple[Gang, ...]:
     """The gangs of a JobSet."""
     roles: list[Role] = []
+    total = 0
     for index, entry in enumerate(mappings(spec, "replicatedJobs", f"{path}.replicatedJobs")):
         where = f"{path}.replicatedJobs[{index}]"
         below = mapping(entry, "template", f"{where}.template")
@@ -54,6 +56,7 @@ def job_set(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: 
         inner = mapping(below, "spec", f"{where}.template.spec")
         role = _role(str(entry.get("name", index)), part, inner, f"{where}.template.spec")
         replicas = count(entry, "replicas", where, 1)
+        total = at_most_a_cluster(total + replicas * len(role.pods), f"{path}.replicatedJobs")
         pods = tuple(f"{part}-{replica}-{pod}" for replica in range(replicas) for pod in range(len(role.pods)))
         roles.append(replace(role, pods=pods, minimum=len(pods)))
     policy = mapping(spec, "startupPolicy", f"{path}.startupPolicy")

@@ -35,6 +35,13 @@ def count(raw: Mapping[str, Any], name: str, path: str, default: int) -> int:
     return value
 
 
+def at_most_a_cluster(pods: int, path: str) -> int:
+    """The number of pods, which counts were multiplied or added to; raises UserError if no cluster runs as many."""
+    if pods > MAX_PODS:
+        raise UserError(path, f"Together these are {pods} pods. Write numbers that make {MAX_PODS} at most.")
+    return pods
+
+
 def min_member(annotations: Mapping[str, str], *keys: str) -> int | None:
     """The minimum that an annotation sets; ours for every kind, KAI's where `keys` names it. Raises UserError."""
     for key in (MIN_MEMBER, *keys):

@@ -13,7 +13,7 @@ from typing import Any, Final
 from webhook.model.errors import UserError
 from webhook.model.fields import mapping
 from webhook.model.workload import Gang, Role
-from webhook.model.workload_fields import count, gang_of_roles, min_member, template_of, with_minimum
+from webhook.model.workload_fields import at_most_a_cluster, count, gang_of_roles, min_member, template_of, with_minimum
 
 REPLICA_SPECS: Final[Mapping[str, str]] = {
     "MPIJob": "mpiReplicaSpecs",
@@ -35,7 +35,10 @@ def training_job(
     specs = mapping(spec, field, f"{path}.{field}")
     if not specs:
         raise UserError(f"{path}.{field}", f"This is missing. A {kind} has its pod templates here.")
-    roles = [_role(name, kind_of, specs, f"{path}.{field}") for kind_of in sorted(specs, key=_order)]
+    roles: list[Role] = []
+    for kind_of in sorted(specs, key=_order):
+        roles.append(_role(name, kind_of, specs, f"{path}.{field}"))
+        at_most_a_cluster(sum(len(role.pods) for role in roles), f"{path}.{field}")
     late = kind == "MPIJob" and spec.get("launcherCreationPolicy") == "WaitForWorkersReady"
     minimum = _minimum(owner, spec, path)
     if late:

@@ -16,15 +16,24 @@ from webhook.model.errors import UserError
 from webhook.model.fields import mapping
 from webhook.model.names import KAI_SEGMENT_SIZE
 from webhook.model.workload import Gang, Role
-from webhook.model.workload_fields import annotations_of, count, gang_of_roles, min_member, template_of, with_minimum
+from webhook.model.workload_fields import (
+    annotations_of,
+    at_most_a_cluster,
+    count,
+    gang_of_roles,
+    min_member,
+    template_of,
+    with_minimum,
+)
 from webhook.model.workload_topology import SegmentRequest, segment_request, topology_request
 
 
 def leader_worker_set(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> tuple[Gang, ...]:
     """The gangs of a LeaderWorkerSet."""
-    return tuple(
-        _replica(f"{name}-{replica}", owner, spec, path) for replica in range(count(spec, "replicas", path, 1))
-    )
+    replicas = count(spec, "replicas", path, 1)
+    below = f"{path}.leaderWorkerTemplate"
+    at_most_a_cluster(replicas * count(mapping(spec, "leaderWorkerTemplate", below), "size", below, 1), path)
+    return tuple(_replica(f"{name}-{replica}", owner, spec, path) for replica in range(replicas))
 
 
 def _replica(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> Gang:

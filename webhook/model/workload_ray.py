@@ -11,7 +11,7 @@ from typing import Any
 
 from webhook.model.fields import mapping, mappings
 from webhook.model.workload import Gang, Role
-from webhook.model.workload_fields import count, gang_of_roles, min_member, template_of, with_minimum
+from webhook.model.workload_fields import at_most_a_cluster, count, gang_of_roles, min_member, template_of, with_minimum
 
 
 def ray_cluster(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> tuple[Gang, ...]:
@@ -23,6 +23,7 @@ def ray_cluster(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], pa
     for index, group in enumerate(mappings(spec, "workerGroupSpecs", f"{path}.workerGroupSpecs")):
         if group.get("suspend") is not True:
             roles.append(_workers(name, group, f"{path}.workerGroupSpecs[{index}]", index))
+            at_most_a_cluster(sum(len(role.pods) for role in roles), f"{path}.workerGroupSpecs")
     return (gang_of_roles(name, owner, with_minimum(roles, min_member(owner))),)
 
 
@@ -39,7 +40,7 @@ def ray_service(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], pa
 
 def _workers(name: str, group: Mapping[str, Any], path: str, index: int) -> Role:
     hosts = count(group, "numOfHosts", path, 1)
-    size = count(group, "replicas", path, 0) * hosts
+    size = at_most_a_cluster(count(group, "replicas", path, 0) * hosts, path)
     least = count(group, "minReplicas", path, 0) * hosts
     role = str(group.get("groupName") or f"worker-group-{index}")
     pods = tuple(f"{name}-{role}-worker-{worker}" for worker in range(size))

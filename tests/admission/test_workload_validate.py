@@ -1,0 +1,186 @@
+"""Workloads as they are written: what their pods would fail over is refused with the field, the value and the cure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from webhook.admission.rules import Rules
+from webhook.admission.workload_validate import validate_workload
+from webhook.model.review import AdmissionRequest, AdmissionResponse, Allowed, Denied
+from webhook.model.topology import Level, Topology, TopologySource
+
+LEVELS = (Level("topology.kubernetes.io/zone"), Level("example.com/rack"))
+TOPOLOGIES = {"network": Topology("network", TopologySource.KAI, LEVELS)}
+RACK = {"kai.scheduler/topology": "network", "kai.scheduler/topology-required-placement": "rack"}
+ROW = {**RACK, "kai.scheduler/topology-required-placement": "racks"}
+BAD_NUMA = {"scheduling.koordinator.sh/numa-topology-spec": '{"numaTopologyPolicy": "SingleNuma"}'}
+SPEC = {"containers": [{"name": "main", "image": "i"}]}
+
+
+def template(annotations: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    return {"metadata": {"annotations": dict(annotations or {})}, "spec": SPEC}
+
+
+def workload(
+    kind: str, api_version: str, spec: Mapping[str, Any], annotations: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    metadata = {"name": "train", "annotations": dict(annotations or {})}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": dict(spec)}
+
+
+def job(annotations: Mapping[str, Any] | None = None, on_template: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    return workload("Job", "batch/v1", {"parallelism": 2, "template": template(on_template)}, annotations)
+
+
+def judged(raw: dict[str, Any], before: dict[str, Any] | None = None) -> AdmissionResponse:
+    group, _, version = raw["apiVersion"].rpartition("/")
+    request = {
+        "uid": "u1",
+        "kind": {"group": group, "version": version, "kind": raw["kind"]},
+        "operation": "CREATE" if before is None else "UPDATE",
+        "object": raw,
+        "oldObject": before,
+    }
+    review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    return validate_workload(AdmissionRequest.from_object(review), TOPOLOGIES, Rules())
+
+
+@pytest.mark.parametrize("raw", [job(), job(RACK), job(None, RACK), job({"kai.scheduler/batch-min-member": "2"})])
+def test_what_can_be_meant_so_passes(raw: dict[str, Any]) -> None:
+    assert judged(raw) == Allowed()
+
+
+def test_an_unknown_level_is_refused_with_the_nearest_one() -> None:
+    verdict = judged(job(ROW))
+    assert isinstance(verdict, Denied)
+    assert verdict.reason == "InvalidAnnotation"
+    assert verdict.message == (
+        'metadata.annotations[kai.scheduler/topology-required-placement]: "racks" is no level of topology network. '
+        "Its levels are, from coarse to fine: topology.kubernetes.io/zone, example.com/rack. Did you mean rack?"
+    )
+
+
+def test_an_unknown_topology_is_refused_with_the_nearest_one() -> None:
+    verdict = judged(job(None, {**RACK, "kai.scheduler/topology": "netwrok"}))
+    assert isinstance(verdict, Denied)
+    assert verdict.message.startswith("spec.template.metadata.annotations[kai.scheduler/topology]: ")
+    assert "Did you mean network?" in verdict.message
+
+
+@pytest.mark.parametrize(
+    ("raw", "path"),
+    [
+        (workload("CronJob", "batch/v1", {"jobTemplate": {"spec": {"template": template(ROW)}}}), "spec.jobTemplate"),
+        (workload("Deployment", "apps/v1", {"template": template(ROW)}), "spec.template"),
+        (
+            workload(
+                "JobSet",
+                "jobset.x-k8s.io/v1alpha2",
+                {"replicatedJobs": [{"name": "a", "template": {"spec": {"template": template(ROW)}}}]},
+            ),
+            "spec.replicatedJobs[0].template.spec.template",
+        ),
+        (
+            workload(
+                "PyTorchJob",
+                "kubeflow.org/v1",
+                {"pytorchReplicaSpecs": {"Master": {"template": template()}, "Worker": {"template": template(ROW)}}},
+            ),
+            "spec.pytorchReplicaSpecs.Worker.template",
+        ),
+        (
+            workload(
+                "RayJob",
+                "ray.io/v1",
+                {
+                    "rayClusterSpec": {
+                        "headGroupSpec": {"template": template()},
+                        "workerGroupSpecs": [{"replicas": 2, "template": template(ROW)}],
+                    }
+                },
+            ),
+            "spec.rayClusterSpec.workerGroupSpecs[0].template",
+        ),
+        (
+            workload(
+                "LeaderWorkerSet",
+                "leaderworkerset.x-k8s.io/v1",
+                {"leaderWorkerTemplate": {"size": 2, "workerTemplate": template(ROW)}},
+            ),
+            "spec.leaderWorkerTemplate.workerTemplate",
+        ),
+    ],
+    ids=lambda value: value["kind"] if isinstance(value, dict) else "",
+)
+def test_every_kind_is_read_down_to_its_templates(raw: dict[str, Any], path: str) -> None:
+    verdict = judged(raw)
+    assert isinstance(verdict, Denied)
+    assert verdict.message.startswith(path)
+    assert "Did you mean rack?" in verdict.message
+
+
+@pytest.mark.parametrize(
+    ("raw", "path"),
+    [
+        (job(BAD_NUMA), "metadata.annotations["),
+        (job(None, BAD_NUMA), "spec.template.metadata.annotations["),
+        (workload("Unheard", "example.com/v1", {"pods": [{"template": template(BAD_NUMA)}]}), "spec.pods[0].template."),
+    ],
+    ids=["workload", "template", "any kind"],
+)
+def test_numa_annotations_are_judged_wherever_they_stand(raw: dict[str, Any], path: str) -> None:
+    verdict = judged(raw)
+    assert isinstance(verdict, Denied)
+    assert verdict.message.startswith(path)
+    assert verdict.message.count('SingleNuma" is unknown') == 1
+    assert "Did you mean SingleNUMANode?" in verdict.message
+
+
+def test_several_faults_are_told_at_once() -> None:
+    verdict = judged(job(ROW, BAD_NUMA))
+    assert isinstance(verdict, Denied)
+    assert "racks" in verdict.message
+    assert "SingleNuma" in verdict.message
+
+
+def test_unknown_fields_are_warned_about() -> None:
+    odd = {"scheduling.koordinator.sh/numa-topology-spec": '{"numaTopologyPolice": "Restricted"}'}
+    verdict = judged(job(None, odd))
+    assert isinstance(verdict, Allowed)
+    (warning,) = verdict.warnings
+    assert "Did you mean numaTopologyPolicy?" in warning
+
+
+def test_what_was_let_in_may_stay() -> None:
+    scaled = job(ROW)
+    scaled["spec"]["parallelism"] = 3
+    assert judged(scaled, before=job(ROW)) == Allowed()
+    assert isinstance(judged(job(ROW), before=job(RACK)), Denied)
+
+
+def test_values_that_are_no_text_are_refused() -> None:
+    verdict = judged(job(None, {"kai.scheduler/segment-size": 4}))
+    assert isinstance(verdict, Denied)
+    assert "must be text, not 4" in verdict.message
+
+
+def test_workloads_of_other_schedulers_are_left_to_them() -> None:
+    raw = job(ROW)
+    raw["spec"]["template"] = {"spec": {**SPEC, "schedulerName": "kai-scheduler"}}
+    assert judged(raw) == Allowed()
+
+
+def test_what_a_controller_makes_of_a_workload_was_judged_with_it() -> None:
+    raw = job(ROW)
+    raw["metadata"]["ownerReferences"] = [{"kind": "JobSet", "name": "train", "controller": True}]
+    assert judged(raw) == Allowed()
+
+
+def test_faults_beside_the_annotations_are_left_to_the_kind_itself() -> None:
+    assert judged(workload("Job", "batch/v1", {"parallelism": "many", "template": template()}, RACK)) == Allowed()
+
+
+def test_a_product_of_counts_beyond_any_cluster_is_not_counted_out() -> None:
+    spec = {"replicas": 150_000, "leaderWorkerTemplate": {"size": 150_000, "workerTemplate": template()}}
+    assert judged(workload("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1", spec, RACK)) == Allowed()

@@ -1,0 +1,79 @@
+"""The validating webhook on workloads: what would fail in their pods, hours later, is refused as they are written.
+
+1. Objects whose annotations about placement did not change are let in: what was once let in may stay. So are objects
+   that a controller makes for another workload (the Jobs of a JobSet): that one was judged.
+2. What stands in each set of annotations is read: on the workload, its templates and theirs.
+3. The workload is read by its kind, and what it asks is held against the topologies there are.
+4. Faults in fields other than annotations are not ours to judge: the kind's own validation tells of them.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from webhook.admission.gang import GROUP_ANNOTATIONS, annotations_in, check_gangs, why_not_ours
+from webhook.admission.rules import Rules
+from webhook.model.errors import UserError
+from webhook.model.intent import parse_numa_intent
+from webhook.model.names import NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
+from webhook.model.review import AdmissionRequest, AdmissionResponse, Allowed, Denied, Operation
+from webhook.model.topology import Topology
+from webhook.model.workload_read import read_workload
+
+_NUMA: Final = (NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC)
+
+
+def validate_workload(request: AdmissionRequest, topologies: Mapping[str, Topology], rules: Rules) -> AdmissionResponse:
+    """Judge the annotations of a workload that is created, or of one whose annotations about placement change."""
+    if request.sub_resource or request.operation not in {Operation.CREATE, Operation.UPDATE}:
+        return Allowed()
+    asked = _asked(request.object)
+    if not asked or asked == _asked(request.old_object) or _is_made_by_another(request.object):
+        return Allowed()
+    faults = list(_not_text(asked))
+    warnings: list[str] = []
+    if not faults:
+        try:
+            workload = read_workload(request.object)
+            if workload is not None and why_not_ours(workload, rules):
+                return Allowed()
+            if workload is not None:
+                check_gangs(workload, topologies)
+        except UserError as error:
+            # NUMA annotations are read below, where they stand: a template may have them from the workload.
+            faults += [fault for fault in error.faults if "annotations" in fault.path and not _is_numa(fault)]
+        for path, annotations in asked.items():
+            try:
+                warnings += parse_numa_intent({key: annotations[key] for key in _NUMA if key in annotations}, path)[1]
+            except UserError as error:
+                faults += error.faults
+    if faults:
+        return Denied(" ".join(map(str, faults)), "InvalidAnnotation", tuple(warnings))
+    return Allowed(tuple(warnings))
+
+
+def _is_numa(fault: UserError) -> bool:
+    return any(f"[{key}]" in fault.path for key in _NUMA)
+
+
+def _is_made_by_another(raw: Mapping[str, Any]) -> bool:
+    owners = (raw.get("metadata") or {}).get("ownerReferences") or ()
+    return any(owner.get("controller") for owner in owners)
+
+
+def _asked(raw: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Path -> annotations about placement, where there are any."""
+    found = {}
+    for path, annotations in annotations_in(raw):
+        if isinstance(annotations, Mapping):
+            ours = {key: text for key, text in annotations.items() if key in GROUP_ANNOTATIONS or key in _NUMA}
+            if ours:
+                found[path] = ours
+    return found
+
+
+def _not_text(asked: Mapping[str, Mapping[str, Any]]) -> Iterator[UserError]:
+    """Values that a custom resource without a schema let in."""
+    for path, annotations in asked.items():
+        for key, text in annotations.items():
+            if not isinstance(text, str):
+                yield UserError(f"{path}[{key}]", f"This must be text, not {text!r}. Write it in quotes.")
