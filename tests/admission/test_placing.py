@@ -1,0 +1,83 @@
+"""What is written into a gated pod: what the API server allows behind a gate, and nothing of the user's changed."""
+
+from typing import Any
+
+import jsonpatch
+from hypothesis import given
+
+from tests.admission.clusters import pod
+from tests.admission.node_affinity import admits
+from tests.admission.strategies import pods
+from webhook.admission.affinity import Constraint, NodeRef, none_of, one_of, required_terms
+from webhook.admission.marker import Marker, without_ours
+from webhook.admission.placing import placing, releasing, telling
+from webhook.model.hint import NUMAHint
+from webhook.model.names import NUMA_HINT, PLACEMENT, PLACEMENT_GATE, RESOURCE_STATUS, STEERED
+
+HINT = NUMAHint("b", ((1, {"cpu": 8000, "memory": 1 << 30}),))
+GATES = [{"name": PLACEMENT_GATE}]
+
+
+def gated(raw: dict[str, Any] | None = None) -> dict[str, Any]:
+    raw = raw or pod()
+    metadata = {**raw["metadata"], "resourceVersion": "7"}
+    metadata["annotations"] = metadata.get("annotations") or {}
+    return {**raw, "metadata": metadata, "spec": {**raw["spec"], "schedulingGates": GATES}}
+
+
+def applied(raw: dict[str, Any], operations: Any) -> dict[str, Any]:
+    patched: dict[str, Any] = jsonpatch.apply_patch(raw, list(operations))
+    return patched
+
+
+def test_a_place_is_one_node_and_its_numa_nodes_and_takes_the_gate_away() -> None:
+    placed = applied(gated(), placing(gated(), HINT, "placed on b, NUMA 1", {"example.com/rank": "3"}))
+    assert placed["spec"]["schedulingGates"] == []
+    assert admits(placed, "b", {})
+    assert not admits(placed, "a", {})
+    annotations = placed["metadata"]["annotations"]
+    zones = '[{"node":1,"resources":{"cpu":"8","memory":"1Gi"}}]'
+    assert annotations[NUMA_HINT] == f'{{"node":"b","numaNodeResources":{zones}}}'
+    assert annotations[RESOURCE_STATUS] == f'{{"numaNodeResources":{zones}}}'
+    assert (annotations[PLACEMENT], annotations["example.com/rank"]) == ("placed on b, NUMA 1", "3")
+
+
+def test_a_pod_that_is_bound_to_no_numa_node_is_placed_on_its_node_all_the_same() -> None:
+    placed = applied(gated(), placing(gated(), NUMAHint("b", ()), "placed on b"))
+    assert placed["metadata"]["annotations"][NUMA_HINT] == '{"node":"b","numaNodeResources":[]}'
+    assert RESOURCE_STATUS not in placed["metadata"]["annotations"]
+
+
+def test_every_patch_names_the_version_it_was_made_from() -> None:
+    version = {"op": "replace", "path": "/metadata/resourceVersion", "value": "7"}
+    for patch in (placing(gated(), HINT, "x"), releasing(gated(), Constraint(), "x"), telling(gated(), "x")):
+        assert patch[0] == version
+
+
+@given(pods)
+def test_terms_stay_as_many_and_in_their_place_and_what_is_ours_can_be_told(raw: dict[str, Any]) -> None:
+    raw = gated(raw)
+    placed = applied(raw, placing(raw, HINT, "x"))
+    before, after = required_terms(raw), required_terms(placed)
+    assert after is not None
+    assert len(after) == (1 if before is None else len(before))
+    marker = Marker.parse(placed["metadata"]["annotations"].get(STEERED))
+    assert required_terms(without_ours(placed, marker)) == before
+
+
+def test_a_released_pod_is_kept_off_nodes_by_as_many_terms_as_it_has() -> None:
+    off = Constraint(none_of([NodeRef("a", "a")]))
+    required = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "x", "operator": "In", "values": ["y"]}]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    raw = gated(pod(affinity=affinity))
+    released = applied(raw, releasing(raw, off, "released"))
+    assert not admits(released, "a", {"x": "y", "kubernetes.io/hostname": "a"})
+    assert admits(released, "b", {"x": "y", "kubernetes.io/hostname": "b"})
+    several = Constraint(one_of([NodeRef("a", None), NodeRef("b", None)]))
+    assert required_terms(applied(raw, releasing(raw, several, "released"))) == required["nodeSelectorTerms"]
+
+
+def test_what_the_pod_says_already_is_not_written_again() -> None:
+    told = applied(gated(), telling(gated(), "waiting: a; b"))
+    assert told["metadata"]["annotations"][PLACEMENT] == "waiting: a\nb"
+    assert telling(told, "waiting: a; b") == ()
