@@ -14,6 +14,7 @@ from webhook.admission.world import World
 from webhook.cli.app import app
 from webhook.cluster.role_label import LEADER, ROLE_LABEL
 from webhook.model.review import AdmissionRequest
+from webhook.model.workload_read import READERS
 from webhook.reviewers import reviewers_of
 from webhook.server.reviews import Answer
 from webhook.settings import PREFIX, Settings
@@ -62,6 +63,25 @@ def test_nodes_are_asked_about_for_their_label_only_and_never_held_up(helm: Helm
     assert (call["rules"][0]["resources"], call["rules"][0]["scope"]) == (["nodes"], "Cluster")
     assert call["failurePolicy"] == "Ignore"
     assert "node.koordinator.sh/numa-topology-policy" in call["matchConditions"][0]["expression"]
+
+
+def test_workloads_are_asked_about_when_they_carry_annotations_and_never_held_up(helm: Helm) -> None:
+    call = helm.template({"webhook": {"failurePolicy": "Fail"}}).calls["validate.workloads"]
+    assert call["clientConfig"]["service"]["path"] == "/validate/workloads"
+    assert (call["failurePolicy"], call["sideEffects"]) == ("Ignore", "None")
+    assert call["namespaceSelector"] == {"matchExpressions": [OWN_NAMESPACE]}
+    ruled = {(group, name) for rule in call["rules"] for group in rule["apiGroups"] for name in rule["resources"]}
+    read = {(group, f"{kind.lower()}s") for group, kind in READERS if kind != "ReplicationController"}
+    assert ruled == read
+    assert all((rule["operations"], rule["scope"]) == (["CREATE", "UPDATE"], "Namespaced") for rule in call["rules"])
+    assert [condition["name"] for condition in call["matchConditions"]] == [
+        "not-of-a-controller",
+        "asks-for-a-placement",
+    ]
+
+
+def test_without_rules_no_workload_is_asked_about(helm: Helm) -> None:
+    assert "validate.workloads" not in helm.template({"webhook": {"workloads": []}}).calls
 
 
 @pytest.mark.parametrize("webhook", ["mutating", "validating"])
@@ -317,7 +337,7 @@ def test_cert_manager_makes_the_certificate_and_writes_ca_bundle(helm: Helm, mon
     assert not rendered.of("Secret")
     assert [rule["resources"] for rule in rendered["Role"]["rules"]] == [["leases"], ["pods"]]
     (role,) = rendered.of("ClusterRole")
-    assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"get", "list", "watch"}
+    assert not any("admissionregistration.k8s.io" in rule["apiGroups"] for rule in role["rules"])
 
 
 def test_an_issuer_of_the_users_takes_the_place_of_the_charts(helm: Helm) -> None:
