@@ -128,3 +128,17 @@ def test_many_nodes_at_once_decide_like_each_alone(descriptions: list[dict[str, 
         node = view.snapshot.index[f"node-{index}"]
         assert (fit.fits[node], fit.mask[node]) == (alone.fits[0], alone.mask[0])
         assert fit.allocation(node) == alone.allocation(0)
+
+
+@settings(max_examples=100, deadline=None)
+@given(machines(("best-effort",)), st.data())
+def test_best_effort_by_totals_is_best_effort_by_sets_of_numa_nodes(
+    description: dict[str, Any], data: st.DataObject
+) -> None:
+    machine = Machine(description)
+    for raw, live in sequence(data, description, machine, containers=1, inits=0):
+        view, request, fit = prediction(description, machine, raw, live)
+        assert (kubelet.refusal(view, request, 0) is Reason.FITS) == fit.fits[0]
+        if fit.wide is not None:
+            assert fit.fits[0] and int(fit.mask[0]).bit_count() > 1
+        admit(machine, raw)

@@ -114,7 +114,7 @@ def decide(view: View, pod: Pod, intent: NUMAIntent, options: Options | None = N
         _then(reasons, intruding.astype(np.uint8) * np.uint8(Reason.NUMA_NODE_EXCLUSIVE))
     fits = reasons == FITS
     fit_count = int(np.count_nonzero(fits))
-    ranking = _ranking(view, request, numa, options, intruding)
+    ranking = _ranking(view, request, numa, options, fits, intruding)
     incompatible = 0 if policies is None else int(np.isin(policies, _INCOMPATIBLE).sum())
     return Decision(view, pod, request, fits, fit_count, reasons, ranking, numa, snapshot.n - incompatible)
 
@@ -161,10 +161,12 @@ def _numa_fit(view: View, request: PodRequest, options: Options, among: Bools) -
     return kubelet.predict(view, request, among)
 
 
-def _ranking(view: View, request: PodRequest, numa: NUMAFit, options: Options, intruding: Bools | None) -> Ranking:
+def _ranking(
+    view: View, request: PodRequest, numa: NUMAFit, options: Options, fits: Bools, intruding: Bools | None
+) -> Ranking:
     if options.score_strategy != "Packing":
         strategy = plugin.Strategy(options.score_strategy)
-        scores = plugin.score_nodes(view, request, strategy, options.resource_weights)
+        scores = plugin.score_nodes(view, request, strategy, options.resource_weights, fits)
     elif intruding is None and numa.wide is not None:
         early = packing_score(view, request, numa.narrow())
         return Ranking(early, Late(numa.wide.nodes, WIDE_BEST, lambda: packing_score(view, request, numa)))

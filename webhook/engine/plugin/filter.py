@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from webhook.engine.arrays import NO_ZONE, UNLISTED, Amounts, Bools
+from webhook.engine.masks import lowest
 from webhook.engine.numafit import Allocation, NUMAFit, by_numa_id
 from webhook.engine.plugin.demand import Part, parts
 from webhook.engine.reason import Reason
@@ -82,6 +83,7 @@ def filter_nodes(view: View, request: PodRequest) -> FilterFit:
 def _split(view: View, request: PodRequest, node: int) -> Allocation:
     aligned = _Alignment(view, request, np.array([node]))
     aligned.run(parts(request, Scope(int(view.snapshot.scope[node]))))
+    aligned.settle()
     return by_numa_id(view.snapshot.zone_ids[:, node], {name: taken[:, 0] for name, taken in aligned.taken.items()})
 
 
@@ -99,29 +101,39 @@ class _Alignment:
         self._nodes = nodes
         self._guaranteed = request.qos is QoS.GUARANTEED
         self._rows = dict(zip(request.resources, request.rows, strict=True))
-        ids = view.snapshot.zone_ids[:, nodes]
+        self._at: slice | npt.NDArray[np.intp] = slice(None) if len(nodes) == view.snapshot.n else nodes
+        ids = view.snapshot.zone_ids[:, self._at]
         self._exists = (ids != NO_ZONE) & (ids <= _MAX_NUMA_ID)
         self.taken: dict[str, Amounts] = {}
         """Resource -> int64 [z, n]: what app containers took so far."""
+        self._unsettled: tuple[Part, Bools] | None = None
 
     def run(self, sequence: Sequence[Part]) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int64]]:
         """The part that fails on each node (int16 [n], -1 = none) and the NUMA nodes taken (int64 [n])."""
         failed = np.full(len(self._nodes), NO_PART, dtype=np.int16)
         mask = np.zeros(len(self._nodes), dtype=np.int64)
         for index, part in enumerate(sequence):
+            self.settle()
             enough = self._enough(part)
-            failed[(failed == NO_PART) & ~enough.any(axis=0)] = index
-            zone = enough.argmax(axis=0)
+            zone = lowest(enough)
+            failed[(failed == NO_PART) & (zone == 0)] = index
             if any(part.amounts.values()):
-                mask |= np.int64(1) << zone
+                mask |= zone
             if part.kind is ContainerKind.APP:
-                self._take(part, zone)
+                self._unsettled = (part, enough)
         return failed, mask
+
+    def settle(self) -> None:
+        """Count what the last app container takes: of no interest while nothing comes after it."""
+        if self._unsettled is not None:
+            part, enough = self._unsettled
+            self._take(part, enough.argmax(axis=0))
+            self._unsettled = None
 
     def _available(self, name: str) -> Amounts | None:
         """int64 [z, n] as published, None if nothing names the resource."""
         row = self._rows[name]
-        return None if row < 0 else self._view.free(row)[:, self._nodes]
+        return None if row < 0 else self._view.free(row)[:, self._at]
 
     def _enough(self, part: Part) -> Bools:
         """Which NUMA nodes (bool [z, n]) have enough of everything."""
@@ -135,17 +147,16 @@ class _Alignment:
         available = self._available(name)
         if available is None:
             return np.full_like(self._exists, is_host_level(name) and name in _ALWAYS_NAMED)
-        listed = available != UNLISTED
         if self._binding(name):
-            if kind is ContainerKind.APP and name in self.taken:
-                available = available - self.taken[name]
-            enough: Bools = listed & (available >= amount)
+            taken = self.taken.get(name) if kind is ContainerKind.APP else None
+            # What is not listed is below any amount asked for.
+            enough: Bools = available >= amount if taken is None else available - taken >= amount
         else:
-            enough = listed
+            enough = available != UNLISTED
         if is_host_level(name):
-            enough |= ~listed.any(axis=0)
+            enough |= (available == UNLISTED).all(axis=0)
         if name not in _ALWAYS_NAMED:
-            enough &= self._view.snapshot.allocatable[self._rows[name]][self._nodes] != UNLISTED
+            enough &= self._view.snapshot.allocatable[self._rows[name]][self._at] != UNLISTED
         return enough
 
     def _take(self, part: Part, zone: npt.NDArray[np.intp]) -> None:

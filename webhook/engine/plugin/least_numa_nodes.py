@@ -12,7 +12,7 @@
 Source: scheduler-plugins pkg/noderesourcetopology/least_numa.go.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import combinations
 from typing import Final
@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from webhook.engine.arrays import NO_ZONE, UNKNOWN_DISTANCE, UNLISTED, Amounts, Bools
+from webhook.engine.masks import lowest
 from webhook.engine.plugin.demand import Part
 from webhook.engine.request import PodRequest
 from webhook.engine.view import View
@@ -55,20 +56,23 @@ class _Search:
 
     def __init__(self, view: View, request: PodRequest, nodes: npt.NDArray[np.intp]) -> None:
         snapshot = view.snapshot
-        self._exists = snapshot.zone_ids[:, nodes] != NO_ZONE
-        self._distances = snapshot.distances[:, :, nodes]
+        everywhere = len(nodes) == snapshot.n
+        self._exists = (snapshot.zone_ids if everywhere else snapshot.zone_ids.take(nodes, axis=1)) != NO_ZONE
+        self._snapshot, self._nodes = snapshot, nodes
         self._left: dict[str, Amounts] = {}
         for name, row in zip(request.resources, request.rows, strict=True):
             if row >= 0:
-                self._left[name] = view.free(row)[:, nodes].copy()
+                self._left[name] = view.free(row).take(nodes, axis=1)
             else:
                 self._left[name] = np.full(self._exists.shape, UNLISTED, dtype=np.int64)
 
     def names_a_listed_resource(self, part: Part) -> Bools:
         """Whether (bool [n]) some NUMA node lists a resource that the part names."""
-        listed = np.zeros(self._exists.shape[1], dtype=np.bool_)
+        listed = np.zeros(len(self._nodes), dtype=np.bool_)
         for name in part.amounts:
-            listed |= (self._left[name] != UNLISTED).any(axis=0)
+            row = self._snapshot.resources.find(name)
+            if row >= 0:
+                listed |= self._snapshot.listed[row].take(self._nodes)
         return listed
 
     def find(self, part: Part) -> tuple[npt.NDArray[np.int64], Bools, Bools]:
@@ -77,10 +81,18 @@ class _Search:
         width = np.zeros(n, dtype=np.int64)
         near = np.zeros(n, dtype=np.bool_)
         chosen = np.zeros((z, n), dtype=np.bool_)
-        usable = self._exists.copy()
-        for name in part.amounts:
-            usable &= self._left[name] != UNLISTED
-        for k in range(1, z + 1):
+        first = 1
+        if self._equally_near_to_themselves():
+            # The usual case: single NUMA nodes are all as near as any, and the lowest with enough is the one.
+            zone = lowest(self._having(part.amounts))
+            near = zone > 0
+            width = near.astype(np.int64)
+            chosen = (zone >> np.arange(z)[:, None]) & 1 == 1
+            first = 2
+            if near.all():
+                return width, near, chosen
+        usable = self._having(dict.fromkeys(part.amounts, 0))
+        for k in range(first, z + 1):
             rest = np.flatnonzero((width == 0) & (usable.sum(axis=0) >= k))
             if not len(rest):
                 continue
@@ -103,10 +115,24 @@ class _Search:
             chosen[:, rest] = picked & found
         return width, near, chosen
 
+    def _having(self, amounts: Mapping[str, int]) -> Bools:
+        """Which NUMA nodes list every resource and have so much of it left by themselves (bool [z, n])."""
+        having: Bools = self._exists.copy()
+        for name, amount in amounts.items():
+            having &= self._left[name] >= amount
+        return having
+
+    def _equally_near_to_themselves(self) -> bool:
+        """Whether, node by node, all NUMA nodes have the same distance to themselves, at most the unknown one."""
+        distances = self._snapshot.distances
+        to_self = np.stack([distances[z, z].take(self._nodes) for z in range(len(distances))])
+        alike = (to_self == to_self[0]) & (to_self <= UNKNOWN_DISTANCE) | ~self._exists
+        return bool(alike.all())
+
     def _distance(self, table: npt.NDArray[np.intp], nodes: npt.NDArray[np.intp]) -> npt.NDArray[np.float32]:
         """float32 [combination, n]: the mean distance within each combination, as upstream rounds it."""
         k = table.shape[1]
-        between = self._distances[:, :, nodes]
+        between = self._snapshot.distances[:, :, self._nodes[nodes]]
         total = np.zeros((len(table), len(nodes)), dtype=np.int64)
         for left in range(k):
             for right in range(k):

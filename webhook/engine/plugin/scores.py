@@ -12,14 +12,16 @@ resource is balanced (upstream: not a number), NUMA ids may have gaps (upstream 
 Source: scheduler-plugins pkg/noderesourcetopology/{score,least_allocated,most_allocated,balanced_allocation}.go.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Final
+from fractions import Fraction
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from webhook.engine.arrays import NO_ZONE, UNLISTED, Amounts
+from webhook.engine.arrays import NO_ZONE, UNLISTED, Amounts, Bools
 from webhook.engine.plugin.demand import Part, parts
 from webhook.engine.plugin.least_numa_nodes import least_numa_nodes
 from webhook.engine.request import PodRequest
@@ -30,9 +32,14 @@ from webhook.model.resources import CPU
 
 MAX_SCORE: Final = 100
 _MILLI: Final = 1000
+# Products with 100 stay below 2^53, up to which float64 holds every integer.
+_FLOAT_EXACT: Final = 2**53 // MAX_SCORE
 
 Weights = Mapping[str, int]
 """Resource -> weight; absent or below 1 counts as 1."""
+
+Numbers = npt.NDArray[Any]
+"""Whole numbers, int64 or float64."""
 
 _Nodes = npt.NDArray[np.intp]
 _Available = Callable[[str], Amounts]
@@ -47,13 +54,20 @@ class Strategy(StrEnum):
     LEAST_NUMA_NODES = "LeastNUMANodes"
 
 
-def score_nodes(view: View, request: PodRequest, strategy: Strategy, weights: Weights) -> npt.NDArray[np.int64]:
-    """int64 [N]: the plugin's score of every node, those that fail its Filter included."""
+def score_nodes(
+    view: View, request: PodRequest, strategy: Strategy, weights: Weights, among: Bools | None = None
+) -> npt.NDArray[np.int64]:
+    """int64 [N]: the plugin's score of every node, those that fail its Filter included.
+
+    among: bool [N]: the nodes whose score is wanted; that of others is 0.
+    """
     snapshot = view.snapshot
     scores = np.zeros(snapshot.n, dtype=np.int64)
     if request.qos is not QoS.GUARANTEED:
         return scores + MAX_SCORE
     scored = snapshot.has_topology & snapshot.fresh
+    if among is not None:
+        scored &= among
     if strategy is not Strategy.LEAST_NUMA_NODES:
         scored &= snapshot.policy == NUMAPolicy.SINGLE_NUMA_NODE
     for scope in Scope:
@@ -73,10 +87,10 @@ def _allocation_scores(
 ) -> npt.NDArray[np.int64]:
     rows = dict(zip(request.resources, request.rows, strict=True))
     unlisted = np.full((view.snapshot.z, len(nodes)), UNLISTED, dtype=np.int64)
-    exists = view.snapshot.zone_ids[:, nodes] != NO_ZONE
+    exists = view.snapshot.zone_ids.take(nodes, axis=1) != NO_ZONE
 
     def available(name: str) -> Amounts:
-        return unlisted if rows[name] < 0 else view.free(rows[name])[:, nodes]
+        return unlisted if rows[name] < 0 else view.free(rows[name]).take(nodes, axis=1)
 
     asking = [part for part in sequence if part.amounts]
     total = np.zeros(len(nodes), dtype=np.int64)
@@ -85,36 +99,42 @@ def _allocation_scores(
             zones = _balanced(part, available)
         else:
             zones = _weighted(part, available, weights, least=strategy is Strategy.LEAST_ALLOCATED)
-        # A NUMA node that scores 0 does not fit at all and does not count.
-        smallest = np.where(exists & (zones > 0), zones, MAX_SCORE + 1).min(axis=0)
-        total += np.where(smallest > MAX_SCORE, 0, smallest)
-    return total // max(len(asking), 1)
+        # A NUMA node that scores 0 does not fit at all and does not count: one less wraps around to the largest byte.
+        bytes_below = (zones * exists).astype(np.uint8) - np.uint8(1)
+        total += bytes_below.min(axis=0) + np.uint8(1)
+    return total if len(asking) == 1 else total // max(len(asking), 1)
 
 
-def _weighted(part: Part, available: _Available, weights: Weights, *, least: bool) -> npt.NDArray[np.int64]:
-    """int64 [z, n]: mean over resources by weight of the share that stays free (least) or is asked for."""
-    total = np.int64(0) + np.zeros((1, 1), dtype=np.int64)
-    weight_sum = 0
+def _weighted(part: Part, available: _Available, weights: Weights, *, least: bool) -> Numbers:
+    """[z, n]: mean over resources by weight of the share that stays free (least) or is asked for."""
+    total: Numbers | None = None
+    weight_sum = sum(max(weights.get(name, 1), 1) for name in part.amounts)
     for name, amount in part.amounts.items():
         exact = available(name)
-        whole, requested = _whole_units(name, exact), int(_whole_units(name, np.int64(amount)))
-        used = whole - requested if least else np.broadcast_to(np.int64(requested), whole.shape)
-        share = np.where((exact > 0) & (amount <= exact), used * MAX_SCORE // np.maximum(whole, 1), 0)
+        whole, requested = _whole_units(name, exact, weight_sum), math.ceil(Fraction(amount, _unit(name)))
+        used = whole - requested if least else requested
+        share = _quotient(used * whole.dtype.type(MAX_SCORE), np.maximum(whole, 1, out=whole))
+        share *= exact >= max(amount, 1)
         weight = max(weights.get(name, 1), 1)
-        total = total + share * weight
-        weight_sum += weight
-    return total // weight_sum
+        if weight > 1:
+            share *= weight
+        total = share if total is None else np.add(total, share, out=total)
+    if total is None:
+        return np.zeros((1, 1), dtype=np.int64)
+    return _quotient(total, weight_sum) if weight_sum > 1 else total
 
 
-def _balanced(part: Part, available: _Available) -> npt.NDArray[np.int64]:
-    """int64 [z, n]: 100 minus the sample variance of the shares asked for, in the float64 steps of upstream's library.
+def _balanced(part: Part, available: _Available) -> Numbers:
+    """[z, n]: 100 minus the sample variance of the shares asked for, in the float64 steps of upstream's library.
 
     The variance is the corrected two-pass one: what rounding leaves of the sum of deviations is taken off again.
     """
     fractions = []
     for name, amount in part.amounts.items():
-        whole, requested = _whole_units(name, available(name)), int(_whole_units(name, np.int64(amount)))
-        fractions.append(np.where(whole > 0, np.float64(requested) / np.maximum(whole, 1), 1.0))
+        whole, requested = _whole_units(name, available(name)), math.ceil(Fraction(amount, _unit(name)))
+        fraction = np.float64(requested) / np.maximum(whole, 1)
+        fraction[whole <= 0] = 1.0
+        fractions.append(fraction)
     n = len(fractions)
     over = np.logical_or.reduce([fraction > 1 for fraction in fractions])
     mean = sum(fractions[1:], start=fractions[0]) / n
@@ -122,14 +142,35 @@ def _balanced(part: Part, available: _Available) -> npt.NDArray[np.int64]:
     compensation = np.zeros_like(mean)
     for fraction in fractions:
         deviation = fraction - mean
-        squares = squares + deviation * deviation
-        compensation = compensation + deviation
+        compensation += deviation
+        deviation *= deviation
+        squares += deviation
     variance = (squares - compensation * compensation / n) / max(n - 1, 1)
-    score: npt.NDArray[np.int64] = np.where(over, 0.0, (1 - variance) * MAX_SCORE).astype(np.int64)
+    score: Numbers = np.where(over, 0.0, np.trunc((1 - variance) * MAX_SCORE))
     return score
 
 
-def _whole_units(name: str, amount: npt.NDArray[np.int64] | np.int64) -> npt.NDArray[np.int64]:
-    """Cores instead of millicores, rounded up; -1, not listed, becomes 0."""
-    rounded = -(-np.asarray(amount) // _MILLI) if name == CPU else np.asarray(amount)
-    return np.maximum(rounded, 0)
+def _unit(name: str) -> int:
+    return _MILLI if name == CPU else 1
+
+
+def _whole_units(name: str, amounts: Amounts, weight: int = 1) -> Numbers:
+    """[z, n]: cores instead of millicores, rounded up; -1, not listed, becomes 0 or less.
+
+    As float64, which is divided several times faster, where that is exact: a quotient that is not an integer q is at
+    least 1 / divisor away from it, which float64 keeps apart as long as q * divisor < 2^53. Else as int64.
+    """
+    unit = _unit(name)
+    if max(int(amounts.max(initial=0)), weight) < _FLOAT_EXACT:
+        exact = amounts.astype(np.float64)
+        return np.ceil(np.divide(exact, unit, out=exact), out=exact) if unit > 1 else exact
+    return -(-amounts // unit)
+
+
+def _quotient(dividend: Numbers, divisor: Numbers | int) -> Numbers:
+    """Rounded down, of float64 too, in place if it can be."""
+    if dividend.dtype == np.float64:
+        dividend /= divisor
+        return np.floor(dividend, out=dividend)
+    rounded: Numbers = dividend // divisor
+    return rounded
