@@ -70,6 +70,33 @@ objectSelector: {{- toYaml . | nindent 2 }}
 key.startsWith('topology-webhook.dev/') || key == 'scheduling.koordinator.sh/resource-status')))
 {{- end }}
 
+{{/*
+CEL. Whether a workload, or one of its pod templates, carries an annotation about placement. By kind: any; CronJob; LeaderWorkerSet;
+JobSet; Kubeflow's jobs; Ray's kinds.
+*/}}
+{{- define "topology-webhook.asksForAPlacement" -}}
+{{- $ask := include "topology-webhook.areAboutPlacement" . -}}
+[object.?metadata.annotations.orValue({}),
+object.?spec.template.metadata.annotations.orValue({}),
+object.?spec.jobTemplate.metadata.annotations.orValue({}),
+object.?spec.jobTemplate.spec.template.metadata.annotations.orValue({}),
+object.?spec.leaderWorkerTemplate.leaderTemplate.metadata.annotations.orValue({}),
+object.?spec.leaderWorkerTemplate.workerTemplate.metadata.annotations.orValue({})].exists(annotations, {{ $ask }}) ||
+object.?spec.replicatedJobs.orValue([]).exists(job,
+[job.?template.metadata.annotations.orValue({}),
+job.?template.spec.template.metadata.annotations.orValue({})].exists(annotations, {{ $ask }})) ||
+object.?spec.orValue({}).exists(field, field.endsWith('ReplicaSpecs') && object.spec[field].exists(role,
+[object.spec[field][role].?template.metadata.annotations.orValue({})].exists(annotations, {{ $ask }}))) ||
+[object.?spec.orValue({}), object.?spec.rayClusterSpec.orValue({}), object.?spec.rayClusterConfig.orValue({})].exists(ray,
+[ray.?headGroupSpec.template.metadata.annotations.orValue({})].exists(annotations, {{ $ask }}) ||
+ray.?workerGroupSpecs.orValue([]).exists(group,
+[group.?template.metadata.annotations.orValue({})].exists(annotations, {{ $ask }})))
+{{- end }}
+{{- define "topology-webhook.areAboutPlacement" -}}
+annotations.exists(key, key == 'pod-group-name' || key.startsWith('kai.scheduler/') ||
+key.startsWith('topology-webhook.dev/') || key.startsWith('scheduling.koordinator.sh/'))
+{{- end }}
+
 {{- define "topology-webhook.ownConditions" -}}
 {{- with .Values.webhook.matchConditions }}
 {{- toYaml . }}
