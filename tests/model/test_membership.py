@@ -1,0 +1,40 @@
+"""Which pods are placed together."""
+
+from typing import Any
+
+from webhook.model.membership import membership_of
+from webhook.model.names import KAI_TOPOLOGY, POD_GROUP_NAME, RANK
+
+
+def pod(name: str = "p-3", owner: str = "", **annotations: str) -> dict[str, Any]:
+    owners = [{"kind": "Job", "name": owner, "uid": f"uid-{owner}", "controller": True}] if owner else []
+    metadata = {"namespace": "ns", "name": name, "uid": name, "annotations": annotations, "ownerReferences": owners}
+    return {"metadata": metadata, "spec": {}}
+
+
+def group(raw: dict[str, Any]) -> str | None:
+    membership = membership_of(raw)
+    return None if membership is None else membership.group
+
+
+def test_a_named_group_is_that_of_all_pods_of_its_namespace_with_the_name() -> None:
+    one, other = pod("a", "x", **{POD_GROUP_NAME: "g"}), pod("b", "y", **{POD_GROUP_NAME: "g"})
+    assert group(one) == group(other)
+    other["metadata"]["namespace"] = "elsewhere"
+    assert group(one) != group(other)
+
+
+def test_pods_of_one_controller_that_ask_for_a_topology_are_a_group() -> None:
+    asks = {KAI_TOPOLOGY: "racks"}
+    assert group(pod("a", "x", **asks)) == group(pod("b", "x", **asks)) != group(pod("a", "y", **asks))
+    assert group(pod("a", "x")) is None
+
+
+def test_such_a_pod_without_a_controller_is_alone() -> None:
+    asks = {KAI_TOPOLOGY: "racks"}
+    assert group(pod("a", **asks)) != group(pod("b", **asks))
+
+
+def test_a_rank_that_was_given_stays() -> None:
+    memberships = [membership_of(pod("p-3", **{POD_GROUP_NAME: "g", **more})) for more in ({}, {RANK: "7"})]
+    assert [membership.rank for membership in memberships if membership] == [3, 7]

@@ -1,0 +1,85 @@
+"""Gated pods: read, told apart, put in order, put together."""
+
+from typing import Any
+
+import pytest
+
+from tests.admission.clusters import pod
+from webhook.admission.rules import Rules
+from webhook.model.names import NUMA_TOPOLOGY_SPEC, POD_GROUP_NAME
+from webhook.placement.gang import Gang, units_of
+from webhook.placement.gated import GatedPod, GatedPods
+
+
+def gated(name: str, created: int = 0, cpu: str = "8", group: str = "", **spec: Any) -> dict[str, Any]:
+    raw = pod(cpu=cpu, **spec)
+    stamp = f"2030-01-01T00:00:{created:02}Z"
+    annotations = {**raw["metadata"]["annotations"], **({POD_GROUP_NAME: group} if group else {})}
+    own = {"name": name, "uid": name, "creationTimestamp": stamp, "annotations": annotations}
+    return {**raw, "metadata": {**raw["metadata"], **own}}
+
+
+def by_key(*raws: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {f"default/{raw['metadata']['name']}": raw for raw in raws}
+
+
+def names(pods: GatedPods) -> list[str]:
+    return [one.pod.name for one in pods.in_order()]
+
+
+def test_higher_priority_comes_first_then_age_then_name() -> None:
+    pods = GatedPods(Rules())
+    raws = gated("c", 1), gated("b", 1), gated("old", 0), gated("high", 9, priority=100)
+    pods.update(by_key(*raws))
+    assert names(pods) == ["high", "old", "b", "c"]
+
+
+def test_what_is_gone_is_forgotten_and_what_changed_is_read_again() -> None:
+    pods = GatedPods(Rules())
+    pods.update(by_key(gated("a"), gated("b")))
+    pods.update(by_key(gated("a", priority=7)))
+    assert [one.pod.priority for one in pods.in_order()] == [7]
+
+
+def test_pods_that_end_or_that_others_place_are_not_ours_and_one_that_cannot_be_read_is_a_fault() -> None:
+    pods = GatedPods(Rules())
+    ending = gated("ending")
+    ending["metadata"]["deletionTimestamp"] = "2030-01-01T00:00:00Z"
+    broken = gated("broken")
+    broken["metadata"]["annotations"][NUMA_TOPOLOGY_SPEC] = "{"
+    pods.update(by_key(ending, gated("other", schedulerName="other"), broken))
+    assert names(pods) == []
+    assert list(pods.faults) == ["default/broken"]
+
+
+@pytest.mark.parametrize(
+    ("other", "equal"),
+    [
+        (gated("b", 5, priority=3), True),
+        (gated("b", cpu="4"), False),
+        (gated("b", nodeSelector={"a": "b"}), False),
+        (gated("b", tolerations=[{"operator": "Exists"}]), False),
+        (gated("b", affinity={"podAffinity": {}}), True),
+    ],
+)
+def test_pods_have_the_same_shape_if_they_fit_on_the_same_nodes(other: dict[str, Any], *, equal: bool) -> None:
+    assert (GatedPod.from_object(gated("a")).shape == GatedPod.from_object(other).shape) is equal
+
+
+def test_members_of_a_group_have_the_turn_of_their_first() -> None:
+    pods = GatedPods(Rules())
+    raws = (
+        gated("a", 1),
+        gated("g-1", 2, group="g"),
+        gated("b", 3),
+        gated("g-2", 4, group="g"),
+        gated("h", 0, group="h"),
+    )
+    pods.update(by_key(*raws))
+    units = units_of(pods.in_order())
+    assert [[one.pod.name for one in unit.members] if isinstance(unit, Gang) else unit.pod.name for unit in units] == [
+        ["h"],
+        "a",
+        ["g-1", "g-2"],
+        "b",
+    ]
