@@ -278,3 +278,18 @@ def test_as_a_program_it_reads_stdin_and_ends_with_the_documented_codes() -> Non
         unreadable.stderr
         == "error: stdin: line 2: not YAML: while parsing a flow node, did not find expected node content\n"
     )
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full")
+@pytest.mark.parametrize("output", ["table", "yaml", "json"])
+def test_an_answer_that_cannot_be_written_is_told(output: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        program = Path(sys.executable).with_name("topology-webhook")
+        run = subprocess.run(
+            [program, "review", "-f", POD, "--cluster", CLUSTER, "-o", output],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (run.returncode, run.stderr) == (2, "error: the answer cannot be written: No space left on device\n")

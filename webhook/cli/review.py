@@ -82,7 +82,8 @@ def review(
     A workload is judged by its pod template. Each object is judged on its own: the objects of one call do not take room
     from each other. With -o yaml they are printed as they would be let in; denied ones are left out.
 
-    Ends with 0 if all are allowed, 1 if one is denied or fits nowhere now, 2 if the input cannot be read.
+    Ends with 0 if all are allowed, 1 if one is denied or fits nowhere now, 2 if the input cannot be read, or the answer
+    not be written.
     """
     try:
         with _no_collection():
@@ -94,10 +95,17 @@ def review(
     except RecursionError as error:
         _tell("error: an object is nested too deeply")
         raise typer.Exit(EXIT_UNREADABLE) from error
-    if output is Output.TABLE:
-        print_table(judgements, Console(highlight=False), all_nodes=all_nodes)
-    else:
-        sys.stdout.write(text)
+    try:
+        if output is Output.TABLE:
+            print_table(judgements, Console(highlight=False), all_nodes=all_nodes)
+        else:
+            sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise  # the reader has seen enough; the command line sees to that
+    except OSError as error:
+        _tell(f"error: the answer cannot be written: {error.strerror or error}")
+        raise typer.Exit(EXIT_UNREADABLE) from error
     if not all(judgement.is_fine for judgement in judgements):
         raise typer.Exit(EXIT_REFUSED)
 
