@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,13 +13,14 @@ from tests.cluster.nodes import RACK_LABEL, ZONE_LABEL
 from tests.cluster.webhook_process import LocalWebhook, local_webhook
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from tests.cluster.control_plane import ControlPlane
 
 TOPOLOGY = "/apis/kai.scheduler/v1alpha1/topologies"
 RACK = {"kai.scheduler/topology": "floor", "kai.scheduler/topology-required-placement": "rack"}
 RAKC = {**RACK, "kai.scheduler/topology-required-placement": "rakc"}
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -34,6 +37,49 @@ def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
             yield webhook
     finally:
         control_plane.api.delete(f"{TOPOLOGY}/floor")
+
+
+@pytest.fixture
+def custom_kinds(control_plane: ControlPlane) -> Iterator[None]:
+    """The kinds of CUSTOM, as CRDs that let any spec in."""
+    crds = [crd(api_version, kind) for kind, (api_version, _) in CUSTOM.items()]
+    with contextlib.ExitStack() as stack:
+        for each in crds:
+            control_plane.api.create(CRDS, each)
+            stack.callback(control_plane.api.delete, f"{CRDS}/{each['metadata']['name']}")
+        for each in crds:
+            control_plane.wait_for(each["metadata"]["name"], partial(is_served, control_plane, each))
+        yield
+
+
+def crd(api_version: str, kind: str) -> dict[str, Any]:
+    group, version = api_version.split("/")
+    plural = f"{kind.lower()}s"
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        # groups that end in .k8s.io are guarded: https://github.com/kubernetes/enhancements/pull/1111
+        "metadata": {
+            "name": f"{plural}.{group}",
+            "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"},
+        },
+        "spec": {
+            "group": group,
+            "names": {"kind": kind, "plural": plural, "singular": kind.lower(), "listKind": f"{kind}List"},
+            "scope": "Namespaced",
+            "versions": [{"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": anything}}],
+        },
+    }
+
+
+def is_served(plane: ControlPlane, each: Mapping[str, Any]) -> bool:
+    spec = each["spec"]
+    try:
+        plane.api.get(f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}")
+    except ApiError:
+        return False
+    return True
 
 
 def template(annotations: Mapping[str, str]) -> dict[str, Any]:
@@ -99,3 +145,36 @@ def test_templates_are_found_in_every_kind(control_plane: ControlPlane, namespac
         (cron_job, "spec.jobTemplate.spec.template.metadata"),
     ):
         assert f"{place}.annotations[" in refusal(control_plane, namespace, document)
+
+
+# Kind -> its API version, and a spec around a pod template.
+CUSTOM: Mapping[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
+    "JobSet": (
+        "jobset.x-k8s.io/v1alpha2",
+        lambda pods: {"replicatedJobs": [{"name": "a", "template": {"spec": {"template": pods}}}]},
+    ),
+    "PyTorchJob": ("kubeflow.org/v1", lambda pods: {"pytorchReplicaSpecs": {"Worker": {"template": pods}}}),
+    "RayCluster": (
+        "ray.io/v1",
+        lambda pods: {
+            "headGroupSpec": {"template": template({})},
+            "workerGroupSpecs": [{"replicas": 1, "template": pods}],
+        },
+    ),
+    "RayJob": ("ray.io/v1", lambda pods: {"rayClusterSpec": {"headGroupSpec": {"template": pods}}}),
+    "LeaderWorkerSet": (
+        "leaderworkerset.x-k8s.io/v1",
+        lambda pods: {"leaderWorkerTemplate": {"size": 2, "workerTemplate": pods}},
+    ),
+}
+
+
+@pytest.mark.usefixtures("custom_kinds")
+def test_templates_are_found_in_custom_kinds(control_plane: ControlPlane, namespace: str) -> None:
+    for kind, (api_version, around) in CUSTOM.items():
+        for on_workload, on_template in (({}, RAKC), (RAKC, {})):
+            spec = around(template(on_template))
+            document = {"apiVersion": api_version, "kind": kind, "metadata": named(on_workload), "spec": spec}
+            assert "Did you mean rack?" in refusal(control_plane, namespace, document)
+        spec = around(template(RACK))
+        create(control_plane, namespace, {**document, "metadata": named({}), "spec": spec})
