@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from tests.cluster.control_plane import ControlPlane
 
-RUN_SECONDS = "topology-webhook.dev/test-run-seconds"
+RUN_SECONDS = "example.com/run-seconds"
 READY_SECONDS = 120.0  # 1,000 nodes are 2,000 requests; an idle machine needs 10
 SUMMARY_SECONDS = 5.0
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.cluster.replay import differences, replay
+from webhook.model.nrt import NodeTopology
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,3 +49,30 @@ def test_a_difference_is_found_and_placed(recorded: Any, replayed: Any, places: 
 def test_what_the_kubelet_decides_at_random_is_not_compared() -> None:
     assert list(differences("s", {"devices": {"gpu": None}}, {"devices": {"gpu": {"0": 2}}})) == []
     assert list(differences("s", {"admit": False}, {"admit": False, "message": "varies"})) == []
+
+
+def guaranteed(name: str, cpu: int, memory_gib: int) -> dict[str, Any]:
+    amounts = {"cpu": str(cpu), "memory": f"{memory_gib}Gi"}
+    container = {"name": "main", "resources": {"requests": amounts, "limits": amounts}}
+    return {"metadata": {"namespace": "d", "name": name, "uid": name}, "spec": {"containers": [container]}}
+
+
+# What cannot be known from a NodeResourceTopology: of two machines [16 16] cpus, [64 64] GiB, policy restricted,
+#
+#     one   [0 12] cpus free, [0 48] GiB free, held by two pods, each on its own NUMA node
+#     other [0 12] cpus free, [0 48] GiB free, held by one pod on both
+#
+# only one takes a pod of 6 CPUs: while a pod has its memory on both NUMA nodes, no other gets memory on one of them.
+def test_machines_with_the_same_topology_may_answer_differently(programs: Mapping[str, Path]) -> None:
+    numa = {"cpus": 16, "memory": "64Gi"}
+    machine = {"policy": "restricted", "scope": "container", "numa": [numa, numa], "distances": [[10, 20], [20, 10]]}
+    machine |= {"cpuPolicy": "static", "memoryPolicy": "Static"}
+    one = [guaranteed("a", 16, 64), guaranteed("b", 4, 16)]
+    other = [guaranteed("ab", 20, 80)]
+    sequences = [{"machine": machine, "pods": [*held, guaranteed("next", 6, 6)]} for held in (one, other)]
+    text = "\n".join(map(json.dumps, sequences))
+    run = subprocess.run([programs["kubelets"], "replay"], input=text, stdout=subprocess.PIPE, text=True, check=True)
+    answers = [json.loads(line)["pods"][-1] for line in run.stdout.splitlines()]
+    assert NodeTopology.from_object(answers[0]["nrtBefore"]) == NodeTopology.from_object(answers[1]["nrtBefore"])
+    assert [answer["admit"] for answer in answers] == [True, False]
+    assert answers[1]["reason"] == "TopologyAffinityError"

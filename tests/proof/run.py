@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from tests.proof.workload import Workload
 
 NAMESPACE = "proof"
+TOLD = 10
+"""Lines of a kind; a run can have hundreds."""
 _REFUSED = re.compile(
     r'^apiserver_admission_webhook_rejection_count\{.*name="[^"]*binding[^"]*".*rejection_code="403".*\} (\S+)$',
     re.MULTILINE,
@@ -100,7 +102,7 @@ def _submit(plane: ControlPlane, observer: Observer, workloads: Sequence[Workloa
 
 def _explain(rejections: Sequence[Mapping[str, Any]], observer: Observer, tell: Callable[[str], None]) -> None:
     """Of each pod that was rejected in spite of the webhook: what it asked for, what the node had, what it was told."""
-    for rejection in rejections:
+    for rejection in rejections[:TOLD]:
         name = rejection["pod"].partition("/")[2]
         pod = observer.last_seen(name)
         free = [
@@ -117,7 +119,7 @@ def _tell_waiting(histories: Sequence[History], observer: Observer, tell: Callab
     """Of each workload whose pods did not all run: how many wait, and what the last of them was told."""
     waiting = {pod.workload: pod for pod in histories if pod.running is None and pod.ended is None}
     counts = Counter(pod.workload for pod in histories if pod.running is None and pod.ended is None)
-    for workload, pod in waiting.items():
+    for workload, pod in list(waiting.items())[:TOLD]:
         raw = observer.last_seen(pod.name)
         scheduled = [condition for condition in raw["status"].get("conditions", ()) if condition["status"] == "False"]
         told = scheduled[0].get("message", "") if scheduled else ""
@@ -128,5 +130,6 @@ def _tell_waiting(histories: Sequence[History], observer: Observer, tell: Callab
 def _tell_denied(plane: ControlPlane, tell: Callable[[str], None]) -> None:
     """Of each workload whose pods were denied: why."""
     events = plane.api.get(f"/api/v1/namespaces/{NAMESPACE}/events?fieldSelector=reason=FailedCreate")["items"]
-    for workload, message in {event["involvedObject"]["name"]: event["message"] for event in events}.items():
+    denied = {event["message"]: event["involvedObject"]["name"] for event in events}
+    for message, workload in list(denied.items())[:TOLD]:
         tell(f"{workload}: {message}")

@@ -13,7 +13,7 @@ import (
 )
 
 // RunSeconds is the pod annotation that says after how many seconds its containers end by themselves.
-const RunSeconds = "topology-webhook.dev/test-run-seconds"
+const RunSeconds = "example.com/run-seconds"
 
 // A kubelet runs the pods of one node, and stands in for the exporter beside it.
 //

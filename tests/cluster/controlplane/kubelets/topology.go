@@ -6,10 +6,8 @@ import (
 	"slices"
 	"sort"
 	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // Publisher is whose form a NodeResourceTopology has.
@@ -192,10 +190,5 @@ func ParsePublisher(name string) (Publisher, error) {
 	if publisher := Publisher(name); slices.Contains(Publishers, publisher) {
 		return publisher, nil
 	}
-	var known []string
-	for name := range sets.New(Publishers...) {
-		known = append(known, string(name))
-	}
-	sort.Strings(known)
-	return "", fmt.Errorf("publisher %q is none of %s", name, strings.Join(known, ", "))
+	return "", fmt.Errorf("publisher %q is none of %v", name, Publishers)
 }
