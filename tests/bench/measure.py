@@ -1,13 +1,14 @@
 """Timing for benches: medians of many runs in one process, with or without what the caches hold.
 
-Nothing here is an absolute limit: a figure is worth something beside another one of the same run.
+Repeated runs are timed by the CPU time of their thread: other work on the machine counts only as far as it takes
+caches away. Nothing here is an absolute limit: a figure is worth something beside another one of the same run.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from gc import disable, enable
 from statistics import median
-from time import perf_counter_ns
+from time import perf_counter_ns, thread_time_ns
 from typing import Any
 
 import numpy as np
@@ -48,9 +49,9 @@ def _median(run: Callable[[], Any], before: Callable[[], None]) -> int:
     with _no_collector():
         while len(times) < _LEAST_RUNS or (len(times) < _MOST_RUNS and sum(times) < _BUDGET_NS):
             before()
-            start = perf_counter_ns()
+            start = thread_time_ns()
             run()
-            times.append(perf_counter_ns() - start)
+            times.append(thread_time_ns() - start)
     return int(median(times))
 
 

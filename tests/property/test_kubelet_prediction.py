@@ -140,5 +140,6 @@ def test_best_effort_by_totals_is_best_effort_by_sets_of_numa_nodes(
         view, request, fit = prediction(description, machine, raw, live)
         assert (kubelet.refusal(view, request, 0) is Reason.FITS) == fit.fits[0]
         if fit.wide is not None:
-            assert fit.fits[0] and int(fit.mask[0]).bit_count() > 1
+            assert fit.fits[0]
+            assert int(fit.mask[0]).bit_count() > 1
         admit(machine, raw)
