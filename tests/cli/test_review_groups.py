@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 from tests.cli.conftest import Outcome, Review
+from webhook.cli.app import app
 
 RACK = {"kai.scheduler/topology": "network", "kai.scheduler/topology-required-placement": "rack"}
 SINGLE = {"scheduling.koordinator.sh/numa-topology-spec": '{"numaTopologyPolicy": "SingleNUMANode"}'}
@@ -311,6 +313,22 @@ def test_the_table_names_what_is_short(judge: Judge) -> None:
     assert (outcome.code, lines[0]) == (1, "Job team/train: wait")
     assert lines[2].split() == ["LEVEL", "DOMAIN", "HOLDS", "NEEDED", "SHORT", "OF"]
     assert lines[3].split()[:5] == ["example.com/rack", "zone-a", "/", "rack-1", "8"]
+
+
+def test_explain_adds_every_nodes_word_on_one_pod_of_the_group(judge: Judge, tmp_path: Path) -> None:
+    reviewed = judge(_job(6, RACK, SINGLE, gpus=4), output="table")
+    arguments = ["explain", "-f", str(tmp_path / "objects.json"), "--cluster", str(tmp_path / "cluster.json")]
+    explained = CliRunner().invoke(app, arguments)
+    assert (reviewed.code, explained.exit_code) == (1, 1)
+    told = explained.stdout.splitlines()
+    assert told[: len(reviewed.stdout.splitlines()) - 1] == reviewed.stdout.splitlines()[:-1]
+    assert [line.split()[:2] for line in told[4:9]] == [
+        ["NODE", "FITS"],
+        ["n0", "yes"],
+        ["n1", "no"],
+        ["n2", "no"],
+        ["n3", "no"],
+    ]
 
 
 def test_a_group_comes_out_as_yaml_as_it_went_in(judge: Judge) -> None:

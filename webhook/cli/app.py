@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from webhook.cli.explain import explain
 from webhook.cli.review import review
 from webhook.cli.serve import serve
 from webhook.version import DISTRIBUTION, VERSION
@@ -35,6 +36,7 @@ def _options(
 
 
 app.command("review")(review)
+app.command("explain")(explain)
 app.command("serve")(serve)
 
 

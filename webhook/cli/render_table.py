@@ -55,7 +55,8 @@ def _print_judgement(judgement: Judgement, console: Console, *, all_nodes: bool)
     if judgement.group is not None:
         for line in group_lines(judgement.group):
             _print(console, Text(line))
-    elif judgement.decision is not None and len(judgement.decision.fits):
+    shown = judgement.group is None or all_nodes
+    if shown and judgement.decision is not None and len(judgement.decision.fits):
         _print_rows([_HEADER, *_rows(judgement.decision, all_nodes=all_nodes)], console)
     _print(console, Text())
 

@@ -32,10 +32,11 @@ EXIT_REFUSED: Final = 1
 EXIT_UNREADABLE: Final = 2
 
 # Settings that change what is decided, and which cluster is read.
-_SETTINGS: Final = (
+DECISION_SETTINGS: Final = (
     "kubeconfig",
     "context",
     "no_compatible_node",
+    "gate",
     "fidelity",
     "score_strategy",
     "resource_weights",
@@ -52,25 +53,30 @@ class Output(StrEnum):
     JSON = "json"
 
 
+Files = Annotated[
+    list[str],
+    typer.Option(
+        "--filename",
+        "-f",
+        metavar="FILE",
+        help="Objects to judge: a YAML or JSON file, a directory of them, or - for stdin. May be repeated.",
+    ),
+]
+Snapshots = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--cluster",
+        metavar="SNAPSHOT",
+        help="The cluster as kubectl get nodes,noderesourcetopologies,pods,topologies -A -o yaml (or json) prints it: "
+        "a file, directory, or - for stdin. May be repeated. "
+        "Without it, the live cluster of --kubeconfig or --context.",
+    ),
+]
+
+
 def review(
-    filename: Annotated[
-        list[str],
-        typer.Option(
-            "--filename",
-            "-f",
-            metavar="FILE",
-            help="Objects to judge: a YAML or JSON file, a directory of them, or - for stdin. May be repeated.",
-        ),
-    ],
-    cluster: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--cluster",
-            metavar="SNAPSHOT",
-            help="The cluster as kubectl get nodes,noderesourcetopologies,pods -A -o yaml (or json) prints it: a file, "
-            "directory, or - for stdin. May be repeated. Without it, the live cluster of --kubeconfig or --context.",
-        ),
-    ] = None,
+    filename: Files,
+    cluster: Snapshots = None,
     output: Annotated[
         Output, typer.Option("--output", "-o", help="For people, for kubectl apply -f -, or for programs.")
     ] = Output.TABLE,
@@ -79,8 +85,9 @@ def review(
 ) -> None:
     """Judge pods and workloads as the webhook would, and show why.
 
-    A workload is judged by its pod template. Each object is judged on its own: the objects of one call do not take room
-    from each other. With -o yaml they are printed as they would be let in; denied ones are left out.
+    A workload is judged by its pod template; one that asks for a topology or a minimum, by all its pods together. Each
+    object is judged on its own: the objects of one call do not take room from each other. With -o yaml they are printed
+    as they would be let in; denied ones are left out.
 
     Ends with 0 if all are allowed, 1 if one is denied or fits nowhere now, 2 if the input cannot be read, or the answer
     not be written.
@@ -110,7 +117,7 @@ def review(
         raise typer.Exit(EXIT_REFUSED)
 
 
-with_setting_flags(review, _SETTINGS)
+with_setting_flags(review, DECISION_SETTINGS)
 
 
 def _judgements(filenames: Sequence[str], snapshots: Sequence[str], flags: Mapping[str, str | None]) -> list[Judgement]:
