@@ -139,6 +139,12 @@ def test_the_fidelities_differ_where_upstream_looks_no_further() -> None:
     assert reasons(decision(cluster, pod(FIVE), options=Options(fidelity="plugin"))) == {"a": "Fits"}
 
 
+def test_numa_nodes_that_list_no_resource_are_no_known_topology() -> None:
+    cluster = state(node("a"), topology("a", [{}, {}], {}), node("b"), topology("b", zones(8, 8), WHOLE))
+    assert reasons(decision(cluster, pod(FIVE, policy="SingleNUMANode"))) == {"a": "NoTopology", "b": "Fits"}
+    assert reasons(decision(cluster, pod(FIVE))) == {"a": "Fits", "b": "Fits"}
+
+
 def test_a_node_label_beats_the_nrt_in_the_decision_as_well() -> None:
     cluster = state(node("a", policy_label=SINGLE), topology("a", zones(4, 4), WHOLE, policy=NUMAPolicy.NONE))
     assert reasons(decision(cluster, pod(FIVE))) == {"a": "NoSingleNUMANode"}

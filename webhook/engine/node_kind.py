@@ -30,6 +30,7 @@ def kind_of(policy: NUMAPolicy, topology: NodeTopology) -> int:
         (topology.scope is Scope.POD, POD_SCOPE),
         (topology.prefer_closest, CLOSEST),
         (len(topology.zones) > topology.max_numa_nodes, TOO_MANY),
-        (not topology.zones, NO_TOPOLOGY),
+        # NUMA nodes of which no resource is known say nothing about where a pod could be aligned.
+        (not any(zone.resources for zone in topology.zones), NO_TOPOLOGY),
     )
     return policy | sum(flag for holds, flag in flags if holds)
