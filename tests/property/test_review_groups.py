@@ -50,6 +50,9 @@ class Training:
     required: int | None
     preferred: int | None
     numa: bool
+    """Whether the nodes align pods to one NUMA node, which they publish."""
+    asks: bool
+    """Whether the pods ask for that themselves."""
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -73,7 +76,8 @@ def trainings(draw: st.DrawFn) -> Training:
     required = draw(st.sampled_from([None, 0, 1, 1, 2]))
     preferred = draw(st.sampled_from([None, *range(required or 0, 3)]))
     sizes = draw(st.integers(1, 4)), draw(st.integers(0, 5)), draw(st.integers(1, 3))
-    return Training(*sizes, required, preferred, draw(st.booleans()))
+    numa = draw(st.booleans())
+    return Training(*sizes, required, preferred, numa, numa and draw(st.booleans()))
 
 
 @settings(max_examples=300, deadline=None)
@@ -219,8 +223,8 @@ def _job(training: Training) -> dict[str, Any]:
         f"kai.scheduler/topology-{wish}-placement": LEVELS[level] for wish, level in wishes.items() if level is not None
     }
     specs = {
-        "Master": {"replicas": 1, "template": _template(training.master, numa=training.numa)},
-        "Worker": {"replicas": training.workers, "template": _template(training.worker, numa=training.numa)},
+        "Master": {"replicas": 1, "template": _template(training.master, asks=training.asks)},
+        "Worker": {"replicas": training.workers, "template": _template(training.worker, asks=training.asks)},
     }
     return {
         "apiVersion": "kubeflow.org/v1",
@@ -230,8 +234,8 @@ def _job(training: Training) -> dict[str, Any]:
     }
 
 
-def _template(cpus: int, *, numa: bool) -> dict[str, Any]:
+def _template(cpus: int, *, asks: bool) -> dict[str, Any]:
     amounts = {"cpu": str(cpus), "memory": "1Mi"}
-    annotations = {"scheduling.koordinator.sh/numa-topology-spec": SINGLE} if numa else {}
+    annotations = {"scheduling.koordinator.sh/numa-topology-spec": SINGLE} if asks else {}
     containers = [{"name": "c", "resources": {"requests": amounts, "limits": amounts}}]
     return {"metadata": {"annotations": annotations}, "spec": {"containers": containers}}

@@ -109,7 +109,7 @@ class GangPlacement:
         if len(self.gangs) > 1:
             text += f", in {len(self.gangs)} gangs"
         if self.running:
-            text += f", beside {_count(len(self.running), 'pod')} that run"
+            text += f", beside {len(self.running)} that {'runs' if len(self.running) == 1 else 'run'}"
         if unplaced := self.unplaced():
             text += f"; no room yet for {_count(len(unplaced), 'pod')} beyond the minimum"
         return text
