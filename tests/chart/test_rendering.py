@@ -243,7 +243,7 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
         "fidelity": "plugin",
         "scoreStrategy": "LeastNUMANodes",
         "resourceWeights": {"cpu": 2, "nvidia.com/gpu": 5},
-        "gate": "always",
+        "gate": "never",
         "ungateConcurrency": 32,
         "releaseAfterSeconds": 600,
         "stuckAfterSeconds": 120,

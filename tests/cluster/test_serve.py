@@ -36,9 +36,12 @@ PLACEMENT = "topology-webhook.dev/placement"
 
 @pytest.fixture(scope="module")
 def webhook(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalWebhook]:
-    """Two replicas that must answer: failurePolicy Fail turns every lost review into a refused pod."""
+    """Two replicas that must answer: failurePolicy Fail turns every lost review into a refused pod.
+
+    Pods that fit are not gated, so that what is written into them at their creation shows.
+    """
     values = tmp_path_factory.mktemp("serve") / "values.yaml"
-    values.write_text("webhook: {failurePolicy: Fail}\n")
+    values.write_text("webhook: {failurePolicy: Fail}\nsettings: {gate: when-needed}\n")
     machines = [Machine("roomy", free=(9, 9)), Machine("split", free=(3, 3))]
     with (
         present(control_plane.api, machines),

@@ -1,0 +1,132 @@
+"""What the gate costs and saves: the same burst of pods with `never`, `when-needed` and `always`, on one control plane.
+
+Many clients create at once as many pods as the NUMA nodes hold, twice over: the first half runs, the second has to
+wait. Then the first half ends. Figures of one mode:
+
+- creates/s: of both halves, through the API server;
+- refused: bindings that the guard refused, each one a failed attempt of the scheduler;
+- bound: how many of the places were taken, and after how many seconds since the first creation; what is missing are
+  places that stay empty, for the pods that the scheduler has are held to other nodes;
+- then: the same for the second half, since the first one ended.
+
+    python -m tests.bench.gate [nodes]
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import urllib.request
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, NamedTuple
+
+from tests.cluster.assets import find_assets
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.gated import Pods, overcommitted, pod
+from tests.cluster.nodes import machines, present
+from tests.cluster.webhook_process import LocalWebhook, local_webhook
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+MODES = ("never", "when-needed", "always")
+ZONES = 4
+# Of 16 in a NUMA node: one pod fills it, though the node's sum has room for two more.
+CPUS = 10
+# The scheduler tries a pod that it could not place again after 1 to 10 s.
+STILL_SECONDS = 25.0
+
+
+class Taken(NamedTuple):
+    """How many places were taken, of how many, and after how long."""
+
+    places: int
+    of: int
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"{self.places} of {self.of} in {self.seconds:5.1f} s"
+
+
+class Figures(NamedTuple):
+    """Of one mode."""
+
+    mode: str
+    creates: float
+    refused: int
+    bound: Taken
+    then: Taken
+
+    def __str__(self) -> str:
+        return (
+            f"{self.mode:12} {self.creates:5.0f} creates/s  {self.refused:5} refused  bound {self.bound}"
+            f"  then {self.then}"
+        )
+
+
+def measure(plane: ControlPlane, mode: str, nodes: int, folder: Path) -> Figures:
+    """One burst."""
+    values = folder / f"{mode}.yaml"
+    values.write_text(f"settings: {{gate: {mode}, logLevel: warning}}\n")
+    slots = nodes * ZONES
+    namespace = f"burst-{mode}"
+    plane.create_namespace(namespace)
+    pods = Pods(plane, namespace)
+    try:
+        with local_webhook(plane, values=values) as webhook, present(plane.api, machines(nodes, ZONES, prefix="gate")):
+            plane.wait_for("the webhook to know the machines", partial(_knows, pods, nodes))
+            began = time.monotonic()
+            plane.api.in_parallel(partial(pods.create, pod(f"p{number:04}", cpu=CPUS)) for number in range(2 * slots))
+            creates = 2 * slots / (time.monotonic() - began)
+            bound = _taken(pods, slots, began)
+            first, began = pods.bound(), time.monotonic()
+            plane.api.in_parallel(partial(pods.delete, name) for name in first)
+            then = _taken(pods, slots, began)
+            assert overcommitted(plane, pods.all().values()) == {}
+            return Figures(mode, creates, _refused(webhook), bound, then)
+    finally:
+        plane.delete_namespace(namespace)
+
+
+def _knows(pods: Pods, nodes: int) -> bool:
+    tried = pods.plane.api.create(f"{pods.path}?dryRun=All", pod("any", cpu=1))
+    return f"of {nodes} nodes" in str(tried["metadata"]["annotations"])
+
+
+def _taken(pods: Pods, slots: int, began: float) -> Taken:
+    """Wait until all places are taken, or nothing has moved for `STILL_SECONDS`."""
+    most, moved = 0, time.monotonic()
+    while most < slots and time.monotonic() - moved < STILL_SECONDS:
+        time.sleep(0.2)
+        now = len(pods.bound())
+        if now > most:
+            most, moved = now, time.monotonic()
+    return Taken(most, slots, moved - began)
+
+
+def _refused(webhook: LocalWebhook) -> int:
+    """Bindings that were refused, by all replicas."""
+    refused = 0.0
+    for replica in webhook.replicas:
+        with urllib.request.urlopen(f"{replica.metrics_url}/metrics", timeout=5) as answer:  # noqa: S310 # our own
+            lines: Iterable[str] = answer.read().decode().splitlines()
+        for line in lines:
+            if line.startswith("topology_webhook_reviews_total") and "bindings" in line and 'verdict="deny"' in line:
+                refused += float(line.rsplit(" ", 1)[1])
+    return int(refused)
+
+
+def main(arguments: list[str]) -> int:
+    """Measure every mode."""
+    nodes = int(arguments[0]) if arguments else 30
+    with TemporaryDirectory() as folder, ControlPlane.start(find_assets(print)) as plane:
+        plane.install_crds()
+        for mode in MODES:
+            print(measure(plane, mode, nodes, Path(folder)), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
