@@ -198,7 +198,10 @@ def test_the_service_has_these_rights_and_no_others(control_plane: ControlPlane,
         ("leases", FULL_NAME): {*read, "create", "patch"},
         ("events",): {"create"},
         # How many pods of a group start together: of Jobs and the like, and of any kind of the workload groups ("*").
-        **{(kind,): {"get"} for kind in ("jobs", "replicasets", "statefulsets", "*")},
+        ("jobs",): {"get"},
+        ("replicasets",): {"get"},
+        ("statefulsets",): {"get"},
+        ("*",): {"get"},
     }
 
 
