@@ -181,6 +181,13 @@ def test_faults_beside_the_annotations_are_left_to_the_kind_itself() -> None:
     assert judged(workload("Job", "batch/v1", {"parallelism": "many", "template": template()}, RACK)) == Allowed()
 
 
+@pytest.mark.parametrize("spec", ["x", 3, [1], {"containers": 7}, {"schedulerName": ["a"]}])
+def test_templates_that_no_schema_has_looked_at_do_no_harm(spec: Any) -> None:
+    roles = {"Worker": {"template": {"metadata": {"annotations": RACK}, "spec": spec}}}
+    raw = workload("PyTorchJob", "kubeflow.org/v1", {"pytorchReplicaSpecs": roles}, ROW)
+    assert isinstance(judged(raw), Allowed | Denied)
+
+
 def test_a_product_of_counts_beyond_any_cluster_is_not_counted_out() -> None:
     spec = {"replicas": 150_000, "leaderWorkerTemplate": {"size": 150_000, "workerTemplate": template()}}
     assert judged(workload("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1", spec, RACK)) == Allowed()

@@ -18,6 +18,7 @@ from webhook.engine.group import GroupPlacement, PodPlacement, Shortfall, group_
 from webhook.engine.group.result import Path
 from webhook.engine.trees import TopologyTrees
 from webhook.model.errors import UserError
+from webhook.model.fields import mapping
 from webhook.model.names import (
     KAI_BATCH_MIN_MEMBER,
     KAI_PREFERRED_PLACEMENT,
@@ -156,10 +157,11 @@ def asks_for_a_group(raw: Mapping[str, Any]) -> bool:
 
 
 def why_not_ours(workload: Workload, rules: Rules) -> str | None:
-    """Why a workload is not placed as a group: another scheduler does that."""
+    """Why a workload is not placed as a group: another scheduler does that. Raises UserError."""
     for gang in workload.gangs:
         for role in gang.all_roles():
-            scheduler = (role.template.get("spec") or {}).get("schedulerName") or "default-scheduler"
+            below = f"{role.path}.spec" if role.path else "spec"
+            scheduler = str(mapping(role.template, "spec", below).get("schedulerName") or "default-scheduler")
             if scheduler not in rules.scheduler_names:
                 return f"the scheduler {scheduler} places it"
     return None
