@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from webhook.engine.arrays import NO_ZONE, UNLISTED, Bools, Bytes
+from webhook.engine.hints import narrowest_width
 from webhook.engine.kubelet_demand import Demand, Share
 from webhook.engine.kubelet_machines import devices_shared, elsewhere, machines_of
 from webhook.engine.kubelet_masks import Admission
@@ -90,9 +91,10 @@ class _Prediction:
             if self._among is not None:
                 rest = rest[self._among[part.nodes[rest]]]
             if len(rest) and part.policy is NUMAPolicy.RESTRICTED and len(shares) == 1:
-                narrow = self._narrow(shares[0], part.nodes[rest])
-                reason[rest[narrow]] = Reason.NOT_ALIGNED
-                rest = rest[~narrow]
+                nodes = part.nodes[rest]
+                refused = self._narrow(shares[0], nodes) | self._cpus_apart(shares[0], nodes)
+                reason[rest[refused]] = Reason.NOT_ALIGNED
+                rest = rest[~refused]
             elif len(rest) and part.policy is NUMAPolicy.BEST_EFFORT:
                 rest = self._put_off(part, demand, rest, reason)
             if len(rest):
@@ -197,6 +199,26 @@ class _Prediction:
         for row, amount in {**share.cpu, **share.devices}.items():
             narrow &= (snapshot.capacity[row][:, nodes] >= amount).any(axis=0) | ~snapshot.listed[row, nodes]
         return narrow & together.any(axis=0)
+
+    def _cpus_apart(self, share: Share, nodes: Nodes) -> Bools:
+        """Nodes with no preferred hint because of the CPUs (bool [n]).
+
+        A preferred hint for them is as narrow as the capacity allows. There is none if so many NUMA nodes, the freest,
+        have too few; and none that memory agrees with if the CPUs need several NUMA nodes and one has memory enough.
+        """
+        snapshot, view = self._view.snapshot, self._view
+        apart = np.zeros(len(nodes), dtype=np.bool_)
+        for row, amount in share.cpu.items():
+            capacity = np.maximum(snapshot.capacity[row][:, nodes], 0)
+            width = np.minimum(narrowest_width([(capacity, amount)]), (capacity > 0).sum(axis=0))
+            freest = np.cumsum(-np.sort(-np.maximum(view.free(row)[:, nodes], 0), axis=0), axis=0)
+            most = freest[np.maximum(width, 1) - 1, np.arange(len(nodes))]
+            together = np.full((snapshot.z, len(nodes)), bool(share.memory))
+            for kind, bytes_ in share.memory.items():
+                together &= view.free(kind)[:, nodes] >= bytes_
+                together &= snapshot.zone_allocatable[kind][:, nodes] >= bytes_
+            apart |= snapshot.listed[row, nodes] & ((most < amount) | (width > 1) & together.any(axis=0))
+        return apart
 
     def _totals_suffice(self, part: Part, demand: Demand) -> Bools:
         """Whether there are enough pieces of what is not bound to NUMA nodes, wherever they are (bool [n])."""
