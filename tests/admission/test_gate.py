@@ -56,6 +56,11 @@ def test_a_gated_pod_keeps_the_affinity_its_user_wrote_and_says_why_it_waits() -
     assert steer(raw, CLUSTER, Rules()).verdict is Verdict.WAIT
 
 
+def test_the_gate_is_taken_off_however_often_it_was_written() -> None:
+    raw = pod(cpu="8", schedulingGates=[GATE, {"name": "example.com/quota"}, GATE])
+    assert created(raw)["spec"]["schedulingGates"] == [{"name": "example.com/quota"}]
+
+
 def test_a_gate_that_is_not_needed_any_more_is_taken_off_and_others_stay() -> None:
     other = {"name": "example.com/quota"}
     assert created(pod(cpu="8", schedulingGates=[other, GATE]))["spec"]["schedulingGates"] == [other]

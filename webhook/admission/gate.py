@@ -38,8 +38,10 @@ def set_gate(patch: Patch, *, wanted: bool) -> None:
     gates = _gates(patch.document)
     if wanted and PLACEMENT_GATE not in gates:
         patch.put((*GATES_PATH, END), {"name": PLACEMENT_GATE})
-    elif not wanted and PLACEMENT_GATE in gates:
-        patch.remove((*GATES_PATH, gates.index(PLACEMENT_GATE)))
+    if not wanted:
+        # The API server takes the same gate twice; from the end, so that the positions before stay what they are.
+        for position in reversed([index for index, gate in enumerate(gates) if gate == PLACEMENT_GATE]):
+            patch.remove((*GATES_PATH, position))
 
 
 def _gates(raw: Mapping[str, Any]) -> list[str]:
