@@ -117,13 +117,6 @@ class PlacementController:
         self._not_before: dict[str, float] = {}
         self._writing: dict[str, asyncio.Task[None]] = {}
         world.on_change = self._wake.set
-        self.placed = 0
-        """Pods placed by this process."""
-
-    @property
-    def waiting(self) -> int:
-        """Pods that only our gate holds back."""
-        return len(self._world.gated_pods())
 
     def started(self, term: Term) -> None:
         """A term has begun."""
@@ -254,7 +247,6 @@ class PlacementController:
             try:
                 outcome = await self._writer.write(gated, place, grant)
                 if outcome is Outcome.WRITTEN:
-                    self.placed += 1
                     self._teller.placed(gated, place)
                     log.info("pod.placed", pod=gated.key, node=place.hint.node)
                 elif outcome not in {Outcome.STALE, Outcome.GONE}:

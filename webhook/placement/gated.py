@@ -80,10 +80,6 @@ class GatedPods:
         """Those to place, in the order of their turn."""
         return sorted((pod for _, pod in self._read.values() if pod is not None), key=lambda pod: pod.order)
 
-    def get(self, key: str) -> GatedPod | None:
-        """One of them, as last read."""
-        return self._read.get(key, (None, None))[1]
-
     def _of(self, key: str, raw: Mapping[str, Any]) -> GatedPod | None:
         self.faults.pop(key, None)
         if why_not_ours(raw, self._rules) is not None or "deletionTimestamp" in raw["metadata"]:
