@@ -23,7 +23,8 @@ from tests.cluster.webhook_process import local_webhook
 from tests.proof.measure import measure
 from tests.proof.observe import Observer
 from tests.proof.workload import TOPOLOGY
-from webhook.model.names import PLACEMENT
+from webhook.model.hint import NUMAHint
+from webhook.model.names import NUMA_HINT, PLACEMENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -68,6 +69,7 @@ def run(
         row = measure(scenario, histories, webhook=webhook, refused_binds=refused_binds(plane.api.get("/metrics")))
         if webhook:
             _explain(fleet.events("rejected"), observer, tell)
+            _tell_missed_hints(fleet.events("admitted"), observer, tell)
             _tell_waiting(histories, observer, tell)
             _tell_denied(plane, tell)
         for event in fleet.events("error"):
@@ -113,6 +115,21 @@ def _explain(rejections: Sequence[Mapping[str, Any]], observer: Observer, tell: 
             key: text for key, text in pod["metadata"].get("annotations", {}).items() if key.startswith("topology-")
         }
         tell(f"{name} on {rejection['node']}: {rejection['reason']}: asked {asked}, free {free}, annotations {ours}")
+
+
+def _tell_missed_hints(
+    admissions: Sequence[Mapping[str, Any]], observer: Observer, tell: Callable[[str], None]
+) -> None:
+    """How many pods have their CPUs on other NUMA nodes than the hint said, which misleads until the NRT shows them."""
+    hinted = missed = 0
+    for admission in admissions:
+        pod = observer.last_seen(admission["pod"].partition("/")[2])
+        text = pod["metadata"].get("annotations", {}).get(NUMA_HINT)
+        given = {int(numa) for container in admission["containers"] for numa in container.get("cpusPerNuma", ())}
+        if text is not None and given:
+            hinted += 1
+            missed += given != {numa for numa, _ in NUMAHint.parse(text).numa_nodes}
+    tell(f"{missed} of {hinted} hints named other NUMA nodes than the kubelet then chose")
 
 
 def _tell_waiting(histories: Sequence[History], observer: Observer, tell: Callable[[str], None]) -> None:

@@ -90,7 +90,7 @@ def burst(seed: int) -> Scenario:
     workloads = [Workload(f"cpu-{cpu}", pods, [_amounts(cpu)]) for cpu, pods in sizes.items()]
     random.shuffle(workloads)
     return Scenario(
-        "burst", [SimulatedMachine(f"node-{number:03}") for number in range(100)], workloads, 60.0, 30.0, lag=10.0
+        "burst", [SimulatedMachine(f"node-{number:03}") for number in range(100)], workloads, 50.0, 30.0, lag=10.0
     )
 
 
@@ -122,7 +122,7 @@ def churn(seed: int) -> Scenario:
     """Jobs of one pod, 3 to 10 CPUs for 8 to 14 seconds, as many as keep 90 % of 24 machines' CPUs asked for."""
     random = drawing(seed)
     machines = [SimulatedMachine(f"node-{number:03}") for number in range(24)]
-    seconds = 60.0
+    seconds = 50.0
     sizes, mean_run = (3, 5, 6, 10), 11.0
     # By Little's law: CPUs in use = arrivals per second x mean size x mean run time.
     rate = 0.9 * sum(machine.millicores for machine in machines) / 1000 / (sum(sizes) / len(sizes) * mean_run)

@@ -1,7 +1,9 @@
 """A recorded cluster as a scenario: its nodes as machines, its pods in the order they came, on fewer nodes and faster.
 
-1. Some of the nodes are drawn by the seed. Each gets two NUMA nodes, some of the large ones eight; CPUs, memory and
-   GPUs are shared out evenly; the kubelets' policy is restricted, for some pods need more than one NUMA node.
+1. Some of the nodes are drawn by the seed. Each gets two NUMA nodes, large ones without GPUs eight; CPUs, memory and
+   GPUs are shared out evenly; the kubelets' policy is restricted, for some pods need more than one NUMA node. Eight
+   NUMA nodes with GPUs are beyond a kubelet's own means: it merges the hints for CPUs, memory and GPUs one with each
+   other, 255^3 combinations or several seconds a pod.
 2. Pods are taken in the order of their creation from a place drawn by the seed, until they ask for 90 % of the CPUs,
    the memory or the GPUs of those nodes. They come evenly over the first part of the run and stay: at the trace's own
    pace a cluster of this size is nearly empty, so arrivals are what is replayed, as in the paper the trace is from.
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 SYNTHETIC = Path(__file__).parent / "data"
 FILL = 0.9
 LARGE_CPUS = 64
-"""Machines of fewer CPUs have two NUMA nodes always."""
+"""Machines of fewer CPUs have two NUMA nodes in any case."""
 ARRIVALS_END, STEADY = 0.6, 0.75
 """The parts of the run after which no more pods come, and all that can run should."""
 LAG = 5.0
@@ -75,7 +77,7 @@ def replayed(folder: Path, *, seed: int, nodes: int, seconds: float) -> Scenario
     random = drawing(seed)
     recorded = [_node(line) for line in _lines(folder, "node_list")]
     drawn = random.sample(recorded, min(nodes, len(recorded)))
-    machines = [_machine(node, number) for number, node in enumerate(drawn)]
+    machines = [_machine(node) for node in drawn]
     pods = sorted(_lines(folder, "pod_list"), key=lambda line: int(line["creation_time"]))
     taken = _filling([_pod(line) for line in pods], drawn, random.randrange(len(pods)))
     step = ARRIVALS_END * seconds / len(taken)
@@ -102,8 +104,8 @@ def _pod(line: Mapping[str, str]) -> RecordedPod:
     return RecordedPod(line["name"], cpu, memory, gpus, best_effort)
 
 
-def _machine(node: RecordedNode, number: int) -> SimulatedMachine:
-    zones = 8 if node.cpus >= LARGE_CPUS and number % 4 == 0 else 2
+def _machine(node: RecordedNode) -> SimulatedMachine:
+    zones = 8 if node.cpus >= LARGE_CPUS and not node.gpus else 2
     gpus = [node.gpus // zones + (zone < node.gpus % zones) for zone in range(zones)]
     return SimulatedMachine(
         node.name,
