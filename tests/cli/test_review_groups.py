@@ -173,7 +173,7 @@ def test_a_minimum_makes_a_group_without_a_topology(judge: Judge) -> None:
     group = entry["group"]
     assert (entry["verdict"], group["topology"], group["domain"]) == ("allow", None, None)
     assert (len(group["pods"]), len(group["unplaced"])) == (16, 4)
-    (entry,) = judge(_job(20, {"kai.scheduler/batch-min-member": "17"})).json
+    (entry,) = judge(_job(20, {"kai.scheduler/batch-min-member": "4"}, {"kai.scheduler/batch-min-member": "17"})).json
     assert (entry["verdict"], entry["group"]["why"][0]["level"]) == ("wait", "")
 
 
@@ -191,6 +191,8 @@ def test_what_asks_for_no_group_is_shown_as_ever(judge: Judge) -> None:
         ({**RACK, "kai.scheduler/topology-preferred-placement": "zone"}, "topology-preferred-placement", "coarser"),
         ({**RACK, "kai.scheduler/segment-size": "two"}, "segment-size", '"two" is no size'),
         ({**RACK, "kai.scheduler/batch-min-member": "0"}, "batch-min-member", '"0" is no number of pods'),
+        ({**RACK, "kai.scheduler/batch-min-member": "9" * 5000}, "batch-min-member", "is no number of pods"),
+        ({**RACK, "kai.scheduler/segment-size": "9" * 5000}, "segment-size", "is no size"),
         (
             {"kai.scheduler/segment-size": "2", "kai.scheduler/segment-topology-required-placement": "rack"},
             "segment-topology-required-placement",
@@ -205,8 +207,6 @@ def test_annotations_that_cannot_be_meant_so_deny_the_workload(
         (_job(2, annotations), "metadata.annotations["),
         (_job(2, {}, annotations), "spec.template.metadata.annotations["),
     ):
-        if "batch-min-member" in field and job["metadata"]["annotations"] == {}:
-            continue  # read on the workload only
         outcome = judge(job)
         (entry,) = outcome.json
         assert (outcome.code, entry["verdict"]) == (1, "deny")

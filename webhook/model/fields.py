@@ -9,6 +9,15 @@ from webhook.model.errors import UserError
 NO_FIELDS: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
+# Python reads no number of more than 4300 digits; none that is meant has more than these.
+_DIGITS: Final = 18
+
+
+def whole_number(text: str) -> int | None:
+    """The number that the digits 0-9 write; None for anything else, and beyond what fits int64."""
+    return int(text) if len(text) <= _DIGITS and text.isascii() and text.isdigit() else None
+
+
 def mapping(raw: Mapping[str, Any], name: str, path: str) -> Mapping[str, Any]:
     """The object in field `name`; `path` is the field's own; raises UserError."""
     value = raw.get(name)

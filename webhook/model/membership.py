@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from webhook.model.fields import whole_number
 from webhook.model.names import (
     KAI_BATCH_MIN_MEMBER,
     KAI_PREFERRED_PLACEMENT,
@@ -68,8 +69,9 @@ def membership_of(raw: Mapping[str, Any]) -> Membership | None:
     if not is_in_group(annotations):
         return None
     namespace, name = metadata.get("namespace", ""), metadata.get("name", "")
-    given = annotations.get(RANK, "")
-    rank = int(given) if given.isdecimal() else rank_of(name, metadata.get("labels") or {}, annotations)
+    rank = whole_number(annotations.get(RANK, ""))
+    if rank is None:
+        rank = rank_of(name, metadata.get("labels") or {}, annotations)
     if chosen := annotations.get(POD_GROUP_NAME):
         return Membership(f"{namespace}/name/{chosen}", chosen, rank)
     for owner in metadata.get("ownerReferences") or ():

@@ -10,15 +10,23 @@ from collections.abc import Mapping
 from typing import Any
 
 from webhook.model.workload import Gang, Role
-from webhook.model.workload_fields import count, gang_of_one_role, min_member, template_of
+from webhook.model.workload_fields import (
+    annotations_of,
+    annotations_path,
+    count,
+    gang_of_one_role,
+    min_member,
+    template_of,
+)
 
 
 def replicas(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> tuple[Gang, ...]:
     """The gang of an object with `replicas` and a pod template."""
     size = count(spec, "replicas", path, 1)
-    minimum = min(min_member(owner) or 1, size)
+    template, where = template_of(spec, path), f"{path}.template"
+    asked = min_member(annotations_of(template, where), path=annotations_path(where)) or min_member(owner) or 1
     pods = tuple(f"{name}-{index}" for index in range(size))
-    role = Role("pods", pods, minimum, template_of(spec, path), f"{path}.template")
+    role = Role("pods", pods, min(asked, size), template, where)
     return (gang_of_one_role(name, owner, role),)
 
 

@@ -17,6 +17,7 @@ from webhook.model.fields import mapping, mappings
 from webhook.model.workload import Gang, Role
 from webhook.model.workload_fields import (
     annotations_of,
+    annotations_path,
     at_most_a_cluster,
     batch_min_member,
     count,
@@ -31,7 +32,8 @@ def job(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str)
     """The gang of a Job, or of one that a CronJob would make."""
     role = _role("pods", name, spec, path)
     gang = gang_of_one_role(name, owner, role)
-    asked = batch_min_member(owner)
+    own = annotations_of(role.template, role.path)
+    asked = batch_min_member(own, annotations_path(role.path)) or batch_min_member(owner)
     if asked is None and not gang.request.levels and gang.roles[0].segments is None:
         asked = 1
     return (replace(gang, roles=tuple(with_minimum(gang.roles, asked))),)

@@ -5,7 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from webhook.model.errors import UserError
-from webhook.model.fields import mapping
+from webhook.model.fields import mapping, whole_number
+from webhook.model.json_text import shortened
 from webhook.model.names import KAI_BATCH_MIN_MEMBER, KAI_TOPOLOGY, MIN_MEMBER
 from webhook.model.workload import Gang, Role
 from webhook.model.workload_topology import segment_request, topology_request
@@ -42,22 +43,26 @@ def at_most_a_cluster(pods: int, path: str) -> int:
     return pods
 
 
-def min_member(annotations: Mapping[str, str], *keys: str) -> int | None:
-    """The minimum that an annotation sets; ours for every kind, KAI's where `keys` names it. Raises UserError."""
+def min_member(annotations: Mapping[str, str], *keys: str, path: str = "metadata.annotations") -> int | None:
+    """The minimum that an annotation sets; ours for every kind, KAI's where `keys` names it. Raises UserError.
+
+    path: the place of the annotations.
+    """
     for key in (MIN_MEMBER, *keys):
         text = annotations.get(key)
         if text:
-            if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= MAX_PODS:
+            number = whole_number(text)
+            if number is None or not 1 <= number <= MAX_PODS:
                 raise UserError(
-                    f"metadata.annotations[{key}]", f'"{text}" is no number of pods. Write a whole number from 1.'
+                    f"{path}[{key}]", f'"{shortened(text)}" is no number of pods. Write a whole number from 1.'
                 )
-            return int(text)
+            return number
     return None
 
 
-def batch_min_member(annotations: Mapping[str, str]) -> int | None:
+def batch_min_member(annotations: Mapping[str, str], path: str = "metadata.annotations") -> int | None:
     """The same for batch jobs, where KAI has an annotation of its own."""
-    return min_member(annotations, KAI_BATCH_MIN_MEMBER)
+    return min_member(annotations, KAI_BATCH_MIN_MEMBER, path=path)
 
 
 def template_of(raw: Mapping[str, Any], path: str) -> Mapping[str, Any]:

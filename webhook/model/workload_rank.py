@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from re import compile as pattern
 from typing import Final
 
+from webhook.model.fields import whole_number
 from webhook.model.names import (
     JOB_COMPLETION_INDEX,
     KAI_POD_INDEX_LABEL,
@@ -28,7 +29,7 @@ def rank_of(name: str, labels: Mapping[str, str], annotations: Mapping[str, str]
     chosen = annotations.get(KAI_POD_INDEX_LABEL)
     for key in (chosen, *_INDEXES) if chosen else _INDEXES:
         text = labels.get(key) or annotations.get(key) or ""
-        if text.isascii() and text.isdigit():
-            return int(text)
+        if (rank := whole_number(text)) is not None:
+            return rank
     ending = _LAST_NUMBER.search(name)
     return int(ending.group(1)) if ending else None

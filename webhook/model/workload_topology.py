@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from webhook.model.errors import UserError
+from webhook.model.fields import whole_number
+from webhook.model.json_text import shortened
 from webhook.model.names import (
     KAI_PREFERRED_PLACEMENT,
     KAI_REQUIRED_PLACEMENT,
@@ -107,12 +109,15 @@ def segment_request(*annotations: tuple[Mapping[str, str], str]) -> SegmentReque
                 f"Segments need a size. Write it in the annotation {KAI_SEGMENT_SIZE} beside this one.",
             )
         return None
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise UserError(f"{path}[{KAI_SEGMENT_SIZE}]", f'"{text}" is no size. Write a whole number of pods, such as 4.')
+    size = whole_number(text)
+    if not size:
+        raise UserError(
+            f"{path}[{KAI_SEGMENT_SIZE}]", f'"{shortened(text)}" is no size. Write a whole number of pods, such as 4.'
+        )
     if required is None and preferred is None:
         # Without a level there is nothing that a segment could be within.
         return None
-    return SegmentRequest(int(text), required, preferred, required_path or preferred_path)
+    return SegmentRequest(size, required, preferred, required_path or preferred_path)
 
 
 def _first(annotations: tuple[tuple[Mapping[str, str], str], ...], key: str) -> tuple[str | None, str]:
