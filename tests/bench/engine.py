@@ -138,9 +138,10 @@ def _other_policies(nodes: int, zones: int) -> Iterator[dict[str, Any]]:
     """Where one NUMA node is not enough, sets of them are searched: that costs more."""
     for policy in (NUMAPolicy.RESTRICTED, NUMAPolicy.BEST_EFFORT):
         cluster = fleet(nodes, zones, policy)
-        for needed, cpus in ((1, CPUS * 3 // 4), (3, CPUS * 5 // 2)):
-            bench = _Bench(cluster, asked(cpus, policy=policy.koordinator))
-            what = f"whole decision, {policy.kubelet}, pod of {needed} NUMA node{'s' if needed > 1 else ''}"
+        for wanted in ("12 CPUs and 64Gi", "40 CPUs and 64Gi", "40 CPUs and 320Gi"):
+            cpus, memory = wanted.split(" CPUs and ")
+            bench = _Bench(cluster, asked(int(cpus), policy.koordinator, memory))
+            what = f"whole decision, {policy.kubelet}, {wanted}"
             yield _line(nodes, zones, what, cached(bench.decide), cached(bench.read))
 
 

@@ -42,6 +42,6 @@ def fleet(nodes: int, zones: int, policy: NUMAPolicy = NUMAPolicy.SINGLE_NUMA_NO
     return Fleet(state, topologies)
 
 
-def asked(cpus: int = 12, policy: str | None = "SingleNUMANode") -> Pod:
+def asked(cpus: int = 12, policy: str | None = "SingleNUMANode", memory: str = "64Gi") -> Pod:
     """A pod for most of one NUMA node."""
-    return pod({"cpu": str(cpus), "memory": "64Gi"}, policy=policy, spec={"nodeSelector": {}})
+    return pod({"cpu": str(cpus), "memory": memory}, policy=policy, spec={"nodeSelector": {}})

@@ -91,10 +91,10 @@ class _Prediction:
             if self._among is not None:
                 rest = rest[self._among[part.nodes[rest]]]
             if len(rest) and part.policy is NUMAPolicy.RESTRICTED and len(shares) == 1:
-                nodes = part.nodes[rest]
-                refused = self._narrow(shares[0], nodes) | self._cpus_apart(shares[0], nodes)
-                reason[rest[refused]] = Reason.NOT_ALIGNED
-                rest = rest[~refused]
+                for rules_out in (self._narrow, self._cpus_apart):
+                    refused = rules_out(shares[0], part.nodes[rest])
+                    reason[rest[refused]] = Reason.NOT_ALIGNED
+                    rest = rest[~refused]
             elif len(rest) and part.policy is NUMAPolicy.BEST_EFFORT:
                 rest = self._put_off(part, demand, rest, reason)
             if len(rest):
@@ -208,7 +208,7 @@ class _Prediction:
         """
         snapshot, view = self._view.snapshot, self._view
         apart = np.zeros(len(nodes), dtype=np.bool_)
-        for row, amount in share.cpu.items():
+        for row, amount in share.cpu.items() if len(nodes) else ():
             capacity = np.maximum(snapshot.capacity[row][:, nodes], 0)
             width = np.minimum(narrowest_width([(capacity, amount)]), (capacity > 0).sum(axis=0))
             freest = np.cumsum(-np.sort(-np.maximum(view.free(row)[:, nodes], 0), axis=0), axis=0)
