@@ -128,7 +128,8 @@ def bound(name: str, kind: str = "Job", owner: str = "train", node: str = "n0") 
 
 
 def members(workload: Workload, *pods: dict[str, Any]) -> dict[str, str]:
-    return running_members(workload, [running for raw in pods if (running := RunningPod.from_object(raw)) is not None])
+    read_ones = (RunningPod.from_object(raw, raw["spec"].get("nodeName", "")) for raw in pods)
+    return running_members(workload, [running for running in read_ones if running is not None])
 
 
 def test_pods_are_known_by_their_controller_and_the_beginning_of_their_name() -> None:

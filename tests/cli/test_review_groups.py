@@ -286,6 +286,14 @@ def test_members_that_run_hold_the_others_to_their_rack(judge: Judge) -> None:
     assert [(pod["name"], pod["rank"]) for pod in group["pods"]] == [("w-1", 1), ("w-2", 2)]
 
 
+def test_members_that_were_placed_and_are_not_bound_yet_count_as_running(judge: Judge) -> None:
+    hint = {"node": "n0", "numaNodeResources": [{"node": 0, "resources": {"cpu": "1"}}]}
+    placed = _pod("w-0", GROUP | SINGLE | {"topology-webhook.dev/numa": json.dumps(hint)})
+    (entry,) = judge(_pod("w-1", RACK | GROUP), beside=(placed,)).json
+    assert entry["group"]["running"] == {"w-0": "n0"}
+    assert [step[1] for step in entry["group"]["domain"]] == ["zone-a", "rack-1"]
+
+
 def test_running_pods_of_a_job_are_known_by_their_owner(judge: Judge) -> None:
     running = _pod("train-1-x7k2p", NONE, node="n1")
     running["metadata"]["ownerReferences"] = [

@@ -1,4 +1,4 @@
-"""Which running pods are members of a workload: they hold their places, and the others go near them.
+"""Which pods with a node are members of a workload: they hold their places, and the others go near them.
 
 1. A pod belongs to a workload by its controller: the workload itself, or an object that the workload makes, which
    carries its name as a prefix (the ReplicaSet of a Deployment, the Jobs of a JobSet, the sets of a LeaderWorkerSet).
@@ -27,7 +27,7 @@ _ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 @dataclass(frozen=True, slots=True)
 class RunningPod:
-    """A bound pod that others may belong with."""
+    """A pod that has its node and that others may belong with."""
 
     namespace: str
     name: str
@@ -38,20 +38,20 @@ class RunningPod:
     """The `pod-group-name` that it names."""
 
     @classmethod
-    def from_object(cls, raw: Mapping[str, Any]) -> "RunningPod | None":
-        """Read a pod; None if it has no controller and names no group, or does not run."""
-        metadata, spec = raw.get("metadata") or {}, raw.get("spec") or {}
+    def from_object(cls, raw: Mapping[str, Any], node: str) -> "RunningPod | None":
+        """Read a pod that is bound to `node`, or was placed there; None if nobody belongs with it, or it has ended."""
+        metadata = raw.get("metadata") or {}
         group = (metadata.get("annotations") or {}).get(POD_GROUP_NAME) or ""
         owners = metadata.get("ownerReferences") or ()
         owner = next((owner for owner in owners if owner.get("controller")), None)
         ended = (raw.get("status") or {}).get("phase") in _ENDED or "deletionTimestamp" in metadata
-        if not spec.get("nodeName") or ended or (owner is None and not group):
+        if not node or ended or (owner is None and not group):
             return None
         owner = owner or {}
         return cls(
             metadata.get("namespace") or "default",
             metadata.get("name") or "",
-            spec["nodeName"],
+            node,
             owner.get("kind") or "",
             owner.get("name") or "",
             group,

@@ -30,7 +30,7 @@ class Cluster:
     state: ClusterState = field(default_factory=ClusterState)
     topologies: dict[str, Topology] = field(default_factory=dict)
     running: list[RunningPod] = field(default_factory=list)
-    """Bound pods that may be members of a group."""
+    """Pods with a node that may be members of a group."""
     warnings: list[str] = field(default_factory=list)
 
     def add_node(self, raw: Mapping[str, Any]) -> tuple[str, ...]:
@@ -47,8 +47,9 @@ class Cluster:
 
     def add_pod(self, raw: Mapping[str, Any]) -> tuple[str, ...]:
         """Take a Pod in."""
-        self.state.upsert_pod(ResidentPod.from_object(raw))
-        if (running := RunningPod.from_object(raw)) is not None:
+        resident = ResidentPod.from_object(raw)
+        self.state.upsert_pod(resident)
+        if (running := RunningPod.from_object(raw, resident.node or resident.placed_on)) is not None:
             self.running.append(running)
         return ()
 
