@@ -141,3 +141,29 @@ def test_totals_and_widths_decide_like_all_sets_of_numa_nodes(description: dict[
             assert fit.fits[0]
             assert int(fit.mask[0]).bit_count() > 1
         admit(machine, raw)
+
+
+#  NUMA 0 ── gpu-1, gpu-2    NUMA 2    [1 cpu, 2Gi each; gpu-0 is near none:
+#  NUMA 1 ── gpu-2           NUMA 3     the NRT counts 2 + 1 = 3 devices all the same]
+def test_a_device_near_none_beside_one_near_two_hides_no_node_that_admits() -> None:
+    near = {"gpu-0": [], "gpu-1": [0], "gpu-2": [0, 1]}
+    description = {
+        "policy": "best-effort",
+        "scope": "pod",
+        "numa": [{"cpus": 1, "memory": "2Gi", "threadsPerCore": 1}] * 4,
+        "distances": [[10 if left == right else 12 for right in range(4)] for left in range(4)],
+        "devices": {"nvidia.com/gpu": near},
+        "options": {},
+    }
+    asked = [("init", "1Gi", None), ("first", "1Gi", "3"), ("second", "4Gi", None)]
+    started, *apps = [
+        {"name": name, "resources": {"requests": amounts, "limits": amounts}}
+        for name, memory, gpus in asked
+        for amounts in [{"cpu": "500m", "memory": memory} | ({"nvidia.com/gpu": gpus} if gpus else {})]
+    ]
+    metadata = {"namespace": "test", "name": "pod", "uid": "pod"}
+    raw = {"metadata": metadata, "spec": {"initContainers": [started], "containers": apps}}
+    machine = Machine(description)
+    _, _, fit = prediction(description, machine, raw, {})
+    assert admit(machine, raw) is None
+    assert fit.fits[0]

@@ -86,6 +86,11 @@ class Admission:
         if machines.scope is Scope.CONTAINER:
             for row in demand.reused_devices:
                 self.doubt |= machines.pools[row].shared
+        elif machines.policy is NUMAPolicy.BEST_EFFORT and len(demand.containers) > 1:
+            # One device near two NUMA nodes and one near none look like two. The pod's affinity may then be wider in
+            # truth, and its containers find other memory groups on their way.
+            for row, amount in demand.pod.devices.items():
+                self.doubt |= machines.pools[row].free.max(axis=0) < amount
 
     def run(self) -> None:
         """Admit the containers in their order."""
