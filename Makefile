@@ -45,6 +45,10 @@ up: $(READY) ## A control plane in the foreground (ARGS='--webhook --replicas 2 
 bench: $(READY) ## Speed as ratios of one run (ARGS=--json prints one object a line)
 	@python -m tests.bench $(ARGS)
 
+.PHONY: proof
+proof: $(READY) ## Simulated NUMA machines without and with the webhook, as a table (ARGS='--scenario X --seed N --json')
+	@python -m tests.proof $(ARGS)
+
 .PHONY: conformance
 conformance: $(READY) ## Agreement with results of the upstream plugin's and the kubelet's own code
 	@python -m tests.conformance --cases tests/conformance/golden $(ARGS)
