@@ -69,10 +69,29 @@ def test_machines_with_the_same_topology_may_answer_differently(programs: Mappin
     machine |= {"cpuPolicy": "static", "memoryPolicy": "Static"}
     one = [guaranteed("a", 16, 64), guaranteed("b", 4, 16)]
     other = [guaranteed("ab", 20, 80)]
-    sequences = [{"machine": machine, "pods": [*held, guaranteed("next", 6, 6)]} for held in (one, other)]
-    text = "\n".join(map(json.dumps, sequences))
-    run = subprocess.run([programs["kubelets"], "replay"], input=text, stdout=subprocess.PIPE, text=True, check=True)
-    answers = [json.loads(line)["pods"][-1] for line in run.stdout.splitlines()]
+    answers = [_verdicts(programs, machine, [*held, guaranteed("next", 6, 6)])[-1] for held in (one, other)]
     assert NodeTopology.from_object(answers[0]["nrtBefore"]) == NodeTopology.from_object(answers[1]["nrtBefore"])
     assert [answer["admit"] for answer in answers] == [True, False]
     assert answers[1]["reason"] == "TopologyAffinityError"
+
+
+# n0 [16 16] cpus, single-numa-node. A kubelet takes the first NUMA node with room, so 9 7 | 9 7 fits, but 7 7 | 9 leaves
+# no room for the other 9: who places several pods must know the order in which they arrive.
+@pytest.mark.parametrize(("cpus", "admitted"), [((9, 7, 9, 7), [True] * 4), ((7, 7, 9, 9), [True, True, True, False])])
+def test_the_order_of_arrival_decides_whether_all_are_admitted(
+    programs: Mapping[str, Path], cpus: tuple[int, ...], admitted: list[bool]
+) -> None:
+    numa = {"cpus": 16, "memory": "64Gi"}
+    machine = {"policy": "single-numa-node", "scope": "container", "numa": [numa, numa]}
+    machine |= {"cpuPolicy": "static", "memoryPolicy": "Static"}
+    pods = [guaranteed(f"p{number}", cpu, 1) for number, cpu in enumerate(cpus)]
+    assert [answer["admit"] for answer in _verdicts(programs, machine, pods)] == admitted
+
+
+def _verdicts(
+    programs: Mapping[str, Path], machine: dict[str, Any], pods: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    text = json.dumps({"machine": machine, "pods": pods})
+    run = subprocess.run([programs["kubelets"], "replay"], input=text, stdout=subprocess.PIPE, text=True, check=True)
+    answers: list[dict[str, Any]] = json.loads(run.stdout)["pods"]
+    return answers

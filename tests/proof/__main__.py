@@ -68,7 +68,15 @@ def _runs(options: argparse.Namespace, scenarios: Sequence[Scenario]) -> Iterato
     for scenario in scenarios:
         for webhook in (False, True) if options.webhook is None else (options.webhook,):
             start = time.monotonic()
-            row = run(scenario, programs, tell, webhook=webhook, seed=options.seed, values=options.values)
+            row = run(
+                scenario,
+                programs,
+                tell,
+                webhook=webhook,
+                seed=options.seed,
+                values=options.values,
+                publisher=options.publisher,
+            )
             word = "with" if webhook else "without"
             tell(f"{scenario.name} {word} the webhook: {row.rejected} rejected ({time.monotonic() - start:.0f} s)")
             yield row
@@ -86,6 +94,12 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--seed", type=int, default=0, help="of everything that is drawn")
     made.add_argument("--webhook", action=argparse.BooleanOptionalAction, help="one of the two runs only")
+    made.add_argument(
+        "--publisher",
+        choices=["rte", "nfd", "koordlet"],
+        default="rte",
+        help="whose form the NodeResourceTopologies have",
+    )
     made.add_argument("--values", type=Path, metavar="FILE", help="further values of the chart")
     made.add_argument(
         "--trace", type=Path, default=SYNTHETIC, metavar="DIR", help="folder with an openb node list and pod list"

@@ -52,13 +52,16 @@ def run(
     webhook: bool,
     seed: int,
     values: Path | None = None,
+    publisher: str = "rte",
 ) -> Row:
-    """Run a scenario once. `values` are further values of the chart."""
+    """Run a scenario once. `values`: further values of the chart; `publisher`: whose form topologies have."""
     with contextlib.ExitStack() as stack:
         plane = stack.enter_context(ControlPlane.start(programs))
         plane.install_crds()
         plane.api.create("/apis/kai.scheduler/v1alpha1/topologies", _racks())
-        fleet = stack.enter_context(kubelets(plane, scenario.machines, lag=scenario.lag, seed=seed))
+        fleet = stack.enter_context(
+            kubelets(plane, scenario.machines, lag=scenario.lag, seed=seed, publisher=publisher)
+        )
         if webhook:
             stack.enter_context(local_webhook(plane, values=values)).wait_until_called()
         plane.create_namespace(NAMESPACE)
