@@ -75,7 +75,7 @@ def test_machines_with_the_same_topology_may_answer_differently(programs: Mappin
     assert answers[1]["reason"] == "TopologyAffinityError"
 
 
-# n0 [16 16] cpus, single-numa-node. A kubelet takes the first NUMA node with room, so 9 7 | 9 7 fits, but 7 7 | 9 leaves
+# n0 [16 16] cpus, single-numa-node. A kubelet takes the first NUMA node with room: 9 7 | 9 7 fits, but 7 7 | 9 leaves
 # no room for the other 9: who places several pods must know the order in which they arrive.
 @pytest.mark.parametrize(("cpus", "admitted"), [((9, 7, 9, 7), [True] * 4), ((7, 7, 9, 9), [True, True, True, False])])
 def test_the_order_of_arrival_decides_whether_all_are_admitted(
