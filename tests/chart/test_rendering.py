@@ -15,8 +15,8 @@ from webhook.cli.app import app
 from webhook.cluster.role_label import LEADER, ROLE_LABEL
 from webhook.model.review import AdmissionRequest
 from webhook.model.workload_read import READERS
-from webhook.reviewers import reviewers_of
 from webhook.server.reviews import Answer
+from webhook.service.reviewers import reviewers_of
 from webhook.settings import PREFIX, Settings
 from webhook.version import VERSION
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from certs import Authority, ServerNames
-from webhook.certificate import SecretSource
 from webhook.cluster.client import Client
 from webhook.cluster.errors import APIError
 from webhook.cluster.secret import SharedSecret
+from webhook.service.certificate import SecretSource
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

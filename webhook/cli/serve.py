@@ -18,7 +18,7 @@ def serve(**flags: str | None) -> None:
     except SettingsError as error:
         print(error, file=sys.stderr)
         raise typer.Exit(2) from error
-    from webhook.main import run  # noqa: PLC0415 # the other commands start without client and server
+    from webhook.service.main import run  # noqa: PLC0415 # the other commands start without client and server
 
     raise typer.Exit(run(settings))
 

@@ -4,9 +4,9 @@ from typing import Any
 
 from webhook.cluster.client import Client
 from webhook.cluster.errors import APIError, ClusterError
-from webhook.leadership import Leadership
 from webhook.server.bindings import Duty, Fetch
 from webhook.server.reviews import NotNowError
+from webhook.service.leadership import Leadership
 from webhook.settings import Settings
 
 Raw = dict[str, Any]

@@ -10,15 +10,15 @@ from webhook.cluster.events import EventRecorder
 from webhook.cluster.owners import read_owner
 from webhook.cluster.pace import Pace
 from webhook.cluster.writes import PodWrites
-from webhook.guarding import answer_lifetime
-from webhook.leadership import Leadership
 from webhook.placement import stuck
 from webhook.placement.controller import Limits, PlacementController
 from webhook.placement.minimum import Minimums
 from webhook.placement.teller import Teller
 from webhook.rules import rules_of
+from webhook.service.guarding import answer_lifetime
+from webhook.service.leadership import Leadership
+from webhook.service.world import ClusterWorld
 from webhook.settings import Settings
-from webhook.world import ClusterWorld
 
 # Writes of placements: a burst is a large group's pods; on average no more than one API server writes in a second.
 _RATE: Final = 500.0

@@ -116,7 +116,7 @@ def test_what_cannot_be_started_from_ends_it_with_1_and_a_sentence(
 def test_a_task_that_fails_in_the_background_ends_the_process_and_is_told(kubeconfig: Path) -> None:
     program = f"""
 import sys
-from webhook import main, watched
+from webhook.service import main, watched
 from webhook.settings import Settings
 
 async def crash(self):

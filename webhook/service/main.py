@@ -20,8 +20,6 @@ from typing import Any, NoReturn, TypeVar
 import structlog
 
 from certs import CertificateError
-from webhook import logs
-from webhook.certificate import ServingCertificate, source_of
 from webhook.cluster.ca_bundle import CABundleKeeper
 from webhook.cluster.client import Client
 from webhook.cluster.errors import ConnectionSettingsError
@@ -29,11 +27,7 @@ from webhook.cluster.identity import own_user
 from webhook.cluster.secret import SharedSecret
 from webhook.codec import CODEC
 from webhook.engine.uncounted import CountingTimes
-from webhook.gating import controller_of, events_of, placement_pace, stuck_pods_of
-from webhook.guarding import answer_lifetime, duty_of, for_a_review, pod_by_get
-from webhook.leadership import Leadership
 from webhook.placement.grants import GrantSweep
-from webhook.reviewers import reviewers_of
 from webhook.rules import rules_of
 from webhook.server.app import observation_app, review_app
 from webhook.server.bindings import BindingGuard
@@ -43,10 +37,16 @@ from webhook.server.listener import Listener
 from webhook.server.metrics import Metrics, Sample
 from webhook.server.reviews import Reviewer
 from webhook.server.stop import stop_event
+from webhook.service import logs
+from webhook.service.certificate import ServingCertificate, source_of
+from webhook.service.gating import controller_of, events_of, placement_pace, stuck_pods_of
+from webhook.service.guarding import answer_lifetime, duty_of, for_a_review, pod_by_get
+from webhook.service.leadership import Leadership
+from webhook.service.reviewers import reviewers_of
+from webhook.service.watched import watch_all
+from webhook.service.world import ClusterWorld
 from webhook.settings import Settings
 from webhook.version import VERSION
-from webhook.watched import watch_all
-from webhook.world import ClusterWorld
 
 log = structlog.get_logger(__name__)
 

@@ -11,8 +11,8 @@ import pytest
 from cryptography import x509
 
 from certs import Authority, CertificateError, ServerNames, write_leaf
-from webhook.certificate import FilesSource, SecretSource, ServingCertificate
 from webhook.cluster.errors import UnreachableError
+from webhook.service.certificate import FilesSource, SecretSource, ServingCertificate
 
 NOW = datetime.now(UTC)
 NAMES = ServerNames.of(["127.0.0.1", "webhook.ns.svc"])

@@ -5,7 +5,7 @@ from typing import Any
 from structlog.testing import capture_logs
 
 from webhook.model.topology import TopologySource
-from webhook.world import ClusterWorld
+from webhook.service.world import ClusterWorld
 
 
 def node(name: str, **labels: str) -> dict[str, Any]:
