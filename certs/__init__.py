@@ -11,6 +11,7 @@ from certs.errors import CertificateError
 from certs.leaf import Leaf
 from certs.names import ServerNames
 from certs.store import read_leaf, write_atomically, write_leaf
+from certs.succession import Succession
 from certs.verify import Fault, FaultKind, check, faults
 from certs.window import Window
 
@@ -22,6 +23,7 @@ __all__ = [
     "FaultKind",
     "Leaf",
     "ServerNames",
+    "Succession",
     "Window",
     "check",
     "faults",

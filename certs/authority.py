@@ -1,14 +1,13 @@
 """The certificate authority that all replicas share, and the leaf it signs for each of them.
 
 Life cycle: created once by whichever replica comes first, kept in a Secret, published in the webhook configurations'
-caBundle, and replaced before it ends: the successor is published beside it first (`CABundle`), and signs only when
-every API server has seen both.
+caBundle, and replaced before it ends (see `succession`).
 """
 
 import base64
 import binascii
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Self
 
@@ -40,7 +39,7 @@ class Authority:
     """A self-signed CA certificate with its private key (ECDSA P-256)."""
 
     certificate: x509.Certificate
-    key: ec.EllipticCurvePrivateKey
+    key: ec.EllipticCurvePrivateKey = field(compare=False)  # the certificate says which it is
 
     @classmethod
     def create(cls, name: str, now: datetime, lifetime: timedelta = AUTHORITY_LIFETIME) -> Self:
@@ -129,20 +128,20 @@ class Authority:
         """The private key as unencrypted PKCS #8 PEM; whoever holds it can impersonate the webhook."""
         return pem.dump_key(self.key)
 
-    def to_secret_data(self) -> dict[str, str]:
-        """The `data` of a Secret: base64 of the PEM texts."""
+    def to_secret_data(self, prefix: str = "") -> dict[str, str]:
+        """Entries of the `data` of a Secret: base64 of the PEM texts."""
         return {
-            CERTIFICATE_ENTRY: base64.b64encode(self.certificate_pem).decode(),
-            KEY_ENTRY: base64.b64encode(self.key_pem).decode(),
+            prefix + CERTIFICATE_ENTRY: base64.b64encode(self.certificate_pem).decode(),
+            prefix + KEY_ENTRY: base64.b64encode(self.key_pem).decode(),
         }
 
     @classmethod
-    def from_secret_data(cls, data: Mapping[str, str]) -> Self:
+    def from_secret_data(cls, data: Mapping[str, str], prefix: str = "") -> Self:
         """Read what `to_secret_data` wrote.
 
         Raises CertificateError when an entry is absent, broken, or not the other's counterpart.
         """
-        return cls.from_pem(_entry(data, CERTIFICATE_ENTRY), _entry(data, KEY_ENTRY))
+        return cls.from_pem(_entry(data, prefix + CERTIFICATE_ENTRY), _entry(data, prefix + KEY_ENTRY))
 
     @classmethod
     def from_pem(cls, certificate_pem: bytes, key_pem: bytes) -> Self:

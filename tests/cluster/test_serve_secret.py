@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from certs import Authority, ServerNames
+from certs import Authority, ServerNames, faults
+from certs.authority import AUTHORITY_LIFETIME, LEAF_LIFETIME
+from certs.succession import ANNOUNCEMENT
+from certs.window import CLOCK_SKEW
 from webhook.cluster.client import Client
 from webhook.cluster.errors import APIError
 from webhook.cluster.secret import SharedSecret
@@ -16,6 +19,8 @@ from webhook.service.certificate import SecretSource
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from cryptography import x509
 
     from tests.cluster.control_plane import ControlPlane
 
@@ -75,3 +80,32 @@ async def test_a_namespace_that_is_not_there_is_an_error_not_a_loop(client: Clie
     data: dict[str, Any] = {"ca.crt": "eA=="}
     with pytest.raises(APIError, match="404"):
         await SharedSecret(client, "no-such-namespace", "ca").read_or_fill(data)
+
+
+async def test_a_ca_is_replaced_by_whichever_replica_comes_first_and_no_leaf_is_untrusted_on_the_way(
+    control_plane: ControlPlane, namespace: str, client: Client
+) -> None:
+    created = datetime.now(UTC) - AUTHORITY_LIFETIME * 2 / 3
+    old = Authority.create("webhook", created)
+    sources = [SecretSource(SharedSecret(client, namespace, "ca"), "webhook", NAMES) for _ in range(4)]
+    control_plane.api.create(
+        secrets(namespace), {"metadata": {"name": "ca"}, "type": "Opaque", "data": old.to_secret_data()}
+    )
+    begin = datetime.now(UTC)
+    moments = [begin, begin + ANNOUNCEMENT + CLOCK_SKEW, begin + ANNOUNCEMENT + LEAF_LIFETIME + 2 * CLOCK_SKEW]
+    trusted: list[tuple[x509.Certificate, ...]] = []
+    signed_by_old: list[bool] = []
+    for now in moments:
+        shown = await asyncio.gather(*(source.current(now) for source in sources))
+        shown = await asyncio.gather(*(source.current(now) for source in sources))  # who came second sees it, too
+        bundles = {each.trust for each in shown}
+        assert len(bundles) == 1
+        bundle = bundles.pop()
+        assert bundle is not None
+        trusted.append(bundle.certificates)
+        for each in shown:
+            assert not list(faults(each.leaf, NAMES, now, bundle))
+        signed_by_old.append(all(each.leaf.certificate.issuer == old.certificate.subject for each in shown))
+    new = trusted[2][0]
+    assert trusted == [(old.certificate, new), (old.certificate, new), (new,)]
+    assert signed_by_old == [True, False, False]

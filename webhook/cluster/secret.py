@@ -57,6 +57,21 @@ class SharedSecret:
         log.info("secret.filled", secret=self.key)
         return data
 
+    async def replace(self, expected: Mapping[str, str], data: Mapping[str, str]) -> Mapping[str, str]:
+        """Write `data` in place of `expected`; the data as it is then: somebody else's where he was faster."""
+        test_and_replace = [
+            {"op": "test", "path": "/data", "value": dict(expected)},
+            {"op": "replace", "path": "/data", "value": dict(data)},
+        ]
+        try:
+            await self._client.patch(self._path, test_and_replace)
+        except APIError as error:
+            if error.status not in {404, 422}:  # deleted, or the test failed
+                raise
+            return await self.read_or_fill(data)
+        log.info("secret.replaced", secret=self.key)
+        return data
+
     def _manifest(self, data: Mapping[str, str]) -> Raw:
         return {
             "apiVersion": "v1",

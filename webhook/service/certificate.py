@@ -14,7 +14,7 @@ from typing import NoReturn, Protocol
 
 import structlog
 
-from certs import Authority, CABundle, CertificateError, Leaf, ServerNames, check, read_leaf, server_context
+from certs import Authority, CABundle, CertificateError, Leaf, ServerNames, Succession, check, read_leaf, server_context
 from webhook.cluster.errors import ClusterError
 from webhook.cluster.secret import SharedSecret
 from webhook.server.tls import HandshakeContext
@@ -45,30 +45,44 @@ class Source(Protocol):
 
 
 class SecretSource:
-    """A CA in a Secret, shared by all replicas; leaves issued by it live in this process only."""
+    """A CA in a Secret, shared by all replicas, who replace it in time; leaves live in this process only."""
 
-    # A rotated CA is taken up within this time, and a deleted Secret put back.
+    # A new CA is taken up within this time, which its announcement outlasts by far, and a deleted Secret put back.
     poll_seconds = 30.0
 
     def __init__(self, secret: SharedSecret, name: str, names: ServerNames) -> None:
         self._secret = secret
         self._name = name
         self._names = names
-        self._authority: Authority | None = None
+        self._known: Succession | None = None
+        self._signer: Authority | None = None
         self._shown: Shown | None = None
 
     async def current(self, now: datetime) -> Shown:
-        """A leaf of the Secret's CA, a new one when the CA changed or two thirds of the leaf's life are over."""
-        # Should the Secret have been deleted, our CA goes back: a new one would lock out the other replicas' leaves.
-        proposal = self._authority or Authority.create(self._name, now)
-        data = await self._secret.read_or_fill(proposal.to_secret_data())
-        authority = Authority.from_secret_data(data)
-        changed = self._authority is None or authority.certificate != self._authority.certificate
-        if self._shown is None or changed or now >= self._shown.leaf.window.renew_at:
-            leaf = authority.issue(self._names, now)
-            self._shown = Shown(leaf, self._names, CABundle.of([authority.certificate]))
-            self._authority = authority
+        """A leaf of the CA that signs now, a new one when that changed or two thirds of the leaf's life are over."""
+        known = self._known = await self._succession(now)
+        signer = known.signer(now)
+        leaf = None if self._shown is None else self._shown.leaf
+        if leaf is None or signer != self._signer or now >= leaf.window.renew_at:
+            leaf = signer.issue(self._names, now)
+            self._signer = signer
+        if self._shown is None or leaf is not self._shown.leaf or known.bundle != self._shown.trust:
+            self._shown = Shown(leaf, self._names, known.bundle)
         return self._shown
+
+    async def _succession(self, now: datetime) -> Succession:
+        """The Secret's CAs, after the step that is due."""
+        # Should the Secret have been deleted, ours goes back: a new CA would lock out the other replicas' leaves.
+        proposal = self._known or Succession(Authority.create(self._name, now))
+        data = await self._secret.read_or_fill(proposal.to_secret_data())
+        found = Succession.from_secret_data(data)
+        due = found.advanced(self._name, now)
+        if due is found:
+            return found
+        found = Succession.from_secret_data(await self._secret.replace(data, due.to_secret_data()))
+        successor = found.successor and found.successor.name
+        log.info("ca.advanced", authority=found.authority.name, successor=successor)
+        return found
 
 
 class FilesSource:
