@@ -103,8 +103,8 @@ class Settings(BaseSettings):
     as the scheduler plugin NodeResourceTopologyMatch does."""
     resource_weights: Weights = Field(default_factory=dict)
     """Weight of each resource in the scores other than `Packing`, as resource=weight; others weigh 1."""
-    gate: GateMode = "when-needed"
-    """Which pods get a scheduling gate at their creation and are placed by the leader, exactly, when there is room:
+    gate: GateMode = "always"
+    """Which pods get a scheduling gate at their creation and are placed by the leader, exactly, when their turn comes:
     `always` all that are annotated, `when-needed` those that fit nowhere at that moment and all members of groups,
     `never` none. What is decided at creation for many pods at a time is out of date when they are bound: some are then
     refused, others held to nodes that are full."""

@@ -24,7 +24,7 @@ CLUSTER = world(node("a"), node("b"), topology("a", [7, 7]), topology("b", [2, 9
 GATE = {"name": PLACEMENT_GATE}
 
 
-def created(raw: dict[str, Any], gate: GateMode = "when-needed") -> dict[str, Any]:
+def created(raw: dict[str, Any], gate: GateMode = "always") -> dict[str, Any]:
     """The pod as it is let in; a second pass changes nothing."""
     rules = Rules(gate=gate)
     steering = steer(raw, CLUSTER, rules)
@@ -56,21 +56,31 @@ def test_a_gated_pod_keeps_the_affinity_its_user_wrote_and_says_why_it_waits() -
     assert steer(raw, CLUSTER, Rules()).verdict is Verdict.WAIT
 
 
+def test_a_gated_pod_that_fits_says_where_it_could_go() -> None:
+    gated = created(pod(cpu="8"))
+    assert gated["metadata"]["annotations"][PLACEMENT].splitlines() == [
+        "to be placed: SingleNUMANode: 1 of 2 nodes fits",
+        "best b (score 94, NUMA 1)",
+        "excluded: 1 no single NUMA node with 8 cpu, 1Gi memory",
+    ]
+
+
 def test_the_gate_is_taken_off_however_often_it_was_written() -> None:
     raw = pod(cpu="8", schedulingGates=[GATE, {"name": "example.com/quota"}, GATE])
-    assert created(raw)["spec"]["schedulingGates"] == [{"name": "example.com/quota"}]
+    assert created(raw, "when-needed")["spec"]["schedulingGates"] == [{"name": "example.com/quota"}]
 
 
 def test_a_gate_that_is_not_needed_any_more_is_taken_off_and_others_stay() -> None:
     other = {"name": "example.com/quota"}
-    assert created(pod(cpu="8", schedulingGates=[other, GATE]))["spec"]["schedulingGates"] == [other]
-    assert created(pod(cpu="12", schedulingGates=[other]))["spec"]["schedulingGates"] == [other, GATE]
+    fits, waits = pod(cpu="8", schedulingGates=[other, GATE]), pod(cpu="12", schedulingGates=[other])
+    assert created(fits, "when-needed")["spec"]["schedulingGates"] == [other]
+    assert created(waits, "when-needed")["spec"]["schedulingGates"] == [other, GATE]
 
 
 def test_a_pod_that_was_steered_before_and_fits_nowhere_here_is_gated_as_its_user_wrote_it() -> None:
     elsewhere = world(node("x"), topology("x", [16, 16]))
     raw = pod(cpu="12")
-    steered = dict(steer(raw, elsewhere, Rules()).mutated)
+    steered = dict(steer(raw, elsewhere, Rules(gate="never")).mutated)
     assert created(steered)["spec"] == created(raw)["spec"]
 
 

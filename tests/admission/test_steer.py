@@ -53,7 +53,7 @@ def _annotation(raw: Any, steering: Steering) -> str:
 
 def test_a_pod_is_held_to_the_nodes_where_one_numa_node_holds_it() -> None:
     raw = pod(cpu="8")
-    steering = steer(raw, CLUSTER, Rules())
+    steering = steer(raw, CLUSTER, Rules(gate="never"))
     assert steering.verdict is Verdict.ALLOW
     assert _allowed_nodes(raw, steering) == {"b", "c"}
     assert [term["preference"] for term in node_affinity(steering.mutated)[PREFERRED]] == [
@@ -63,7 +63,7 @@ def test_a_pod_is_held_to_the_nodes_where_one_numa_node_holds_it() -> None:
 
 def test_the_placement_is_written_down_with_a_clause_a_line() -> None:
     raw = pod(cpu="8")
-    steering = steer(raw, CLUSTER, Rules())
+    steering = steer(raw, CLUSTER, Rules(gate="never"))
     assert _annotation(raw, steering).splitlines() == steering.message.split("; ")
     assert steering.message.startswith("SingleNUMANode: 2 of 5 nodes fit; best b (score ")
     assert steering.message.endswith(
@@ -74,11 +74,11 @@ def test_the_placement_is_written_down_with_a_clause_a_line() -> None:
 @pytest.mark.parametrize("name", [NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC])
 def test_either_annotation_is_obeyed(name: str) -> None:
     raw = pod(metadata={"annotations": {name: '{"numaTopologyPolicy": "SingleNUMANode"}'}})
-    assert _allowed_nodes(raw, steer(raw, CLUSTER, Rules())) == {"b", "c"}
+    assert _allowed_nodes(raw, steer(raw, CLUSTER, Rules(gate="never"))) == {"b", "c"}
 
 
 def test_a_single_fitting_node_is_named_and_nothing_is_preferred() -> None:
-    steering = steer(pod(cpu="10"), CLUSTER, Rules())
+    steering = steer(pod(cpu="10"), CLUSTER, Rules(gate="never"))
     assert required_terms(steering.mutated) == [
         {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["c"]}]}
     ]
@@ -87,7 +87,7 @@ def test_a_single_fitting_node_is_named_and_nothing_is_preferred() -> None:
 
 def test_the_shorter_list_of_nodes_is_written() -> None:
     raw = pod(cpu="7")
-    steering = steer(raw, CLUSTER, Rules())
+    steering = steer(raw, CLUSTER, Rules(gate="never"))
     assert required_terms(steering.mutated) == [
         {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["d", "e"]}]}
     ]
@@ -96,7 +96,7 @@ def test_the_shorter_list_of_nodes_is_written() -> None:
 
 def test_nothing_is_required_when_every_node_fits() -> None:
     everywhere = world(*(node(name) for name in "ab"), topology("a", [8, 8]), topology("b", [8, 8]))
-    steering = steer(pod(), everywhere, Rules())
+    steering = steer(pod(), everywhere, Rules(gate="never"))
     assert required_terms(steering.mutated) is None
     assert len(node_affinity(steering.mutated)[PREFERRED]) == 2
 
@@ -107,7 +107,7 @@ def test_when_both_lists_are_too_long_the_best_nodes_remain(fitting: int, others
     # The fuller a NUMA node, the better it suits a pod that needs only one: the last ones that fit are the best.
     free = [16 - 4 * i // fitting if i < fitting else 7 for i in range(fitting + others)]
     large = world(*map(node, names), *(topology(name, [free[i]]) for i, name in enumerate(names)))
-    steering = steer(pod(), large, Rules())
+    steering = steer(pod(), large, Rules(gate="never"))
     requirement = _only_requirement(steering)
     assert requirement["operator"] == "In"
     assert len(requirement["values"]) == 64
@@ -121,7 +121,7 @@ def test_when_both_lists_are_too_long_the_best_nodes_remain(fitting: int, others
 def test_up_to_64_nodes_are_named(fitting: int, others: int, operator: str) -> None:
     names = [f"n{i:03}" for i in range(fitting + others)]
     large = world(*map(node, names), *(topology(name, [16 if i < fitting else 1]) for i, name in enumerate(names)))
-    requirement = _only_requirement(steer(pod(), large, Rules()))
+    requirement = _only_requirement(steer(pod(), large, Rules(gate="never")))
     assert requirement["operator"] == operator
     assert requirement["values"] == (names[:fitting] if operator == "In" else names[fitting:])
 
@@ -135,7 +135,7 @@ def test_a_node_whose_hostname_is_missing_or_shared_goes_by_its_name() -> None:
         *(node(f"full-{i}") for i in range(4)),
         *(topology(name, [16]) for name in ("bare", "one", "plain")),
     )
-    steered = steer(pod(), odd, Rules()).mutated
+    steered = steer(pod(), odd, Rules(gate="never")).mutated
     hostnames: dict[str, dict[str, str]] = {
         "bare": {},
         "one": {"kubernetes.io/hostname": "twin"},
@@ -284,7 +284,7 @@ def test_a_cordoned_node_can_be_waited_for() -> None:
     ],
 )
 def test_pods_that_are_not_ours_to_place_are_left_alone(raw: dict[str, Any], reason: str) -> None:
-    steering = steer(raw, CLUSTER, Rules())
+    steering = steer(raw, CLUSTER, Rules(gate="never"))
     assert (steering.verdict, steering.operations, steering.mutated) == (Verdict.ALLOW, (), raw)
     assert steering.message.startswith(f"left alone: {reason}")
     assert steering.decision is None
@@ -292,7 +292,7 @@ def test_pods_that_are_not_ours_to_place_are_left_alone(raw: dict[str, Any], rea
 
 def test_a_pod_without_a_requirement_takes_each_nodes_own_policy() -> None:
     raw = pod(cpu="8", spec='{"numaTopologyPolicy": ""}')
-    steering = steer(raw, CLUSTER, Rules())
+    steering = steer(raw, CLUSTER, Rules(gate="never"))
     # d spreads it over as few NUMA nodes as it must, e is not known to care.
     assert _allowed_nodes(raw, steering) == {"b", "c", "d", "e"}
     assert steering.message.startswith("each node's own NUMA policy: 4 of 5 nodes fit; best ")
@@ -300,7 +300,7 @@ def test_a_pod_without_a_requirement_takes_each_nodes_own_policy() -> None:
 
 def test_faults_in_the_annotations_deny_all_at_once() -> None:
     raw = pod(spec='{"numaTopologyPolicy": "single", "singleNUMANodeExclusive": 3}')
-    steering = steer(raw, CLUSTER, Rules())
+    steering = steer(raw, CLUSTER, Rules(gate="never"))
     assert (steering.verdict, steering.reason) == (Verdict.DENY, "InvalidAnnotation")
     assert "numaTopologyPolicy" in steering.message
     assert "singleNUMANodeExclusive" in steering.message
@@ -308,7 +308,7 @@ def test_faults_in_the_annotations_deny_all_at_once() -> None:
 
 def test_an_unreadable_pod_is_the_users_fault() -> None:
     with pytest.raises(UserError, match=r"spec\.containers\[0\]\.resources\.limits\[cpu\]"):
-        steer(pod(cpu="abc"), CLUSTER, Rules())
+        steer(pod(cpu="abc"), CLUSTER, Rules(gate="never"))
 
 
 @given(pods)
@@ -316,33 +316,33 @@ def test_the_patch_adds_only_and_a_second_pass_changes_nothing(raw: dict[str, An
     annotations = {**(raw["metadata"].get("annotations") or {}), NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": ""}'}
     raw = {**raw, "metadata": {**raw["metadata"], "annotations": annotations}}
     before = copy.deepcopy(raw)
-    steering = steer(raw, CLUSTER, Rules())
+    steering = steer(raw, CLUSTER, Rules(gate="never"))
     assert raw == before
     assert {operation["op"] for operation in steering.operations} <= {"add"}
     steered = _applied(raw, steering)
     assert steered == steering.mutated
-    again = steer(steered, CLUSTER, Rules())
+    again = steer(steered, CLUSTER, Rules(gate="never"))
     assert (again.operations, again.mutated, again.message) == ((), steered, steering.message)
 
 
 def test_a_pod_steered_elsewhere_before_is_steered_anew_from_what_the_user_wrote() -> None:
     mine = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["c"]}]}
     raw = pod(affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [mine]}}})
-    first = steer(raw, CLUSTER, Rules())
+    first = steer(raw, CLUSTER, Rules(gate="never"))
     assert _allowed_nodes(raw, first) == {"b"}
     # b is full now, a is empty.
     later = world(
         *(node(name) for name in "abc"), topology("a", [16, 16]), topology("b", [0, 0]), topology("c", [16, 16])
     )
-    second = steer(first.mutated, later, Rules())
+    second = steer(first.mutated, later, Rules(gate="never"))
     assert _allowed_nodes(first.mutated, second) == {"a"}
-    assert second.mutated == steer(raw, later, Rules()).mutated
+    assert second.mutated == steer(raw, later, Rules(gate="never")).mutated
     assert _applied(first.mutated, second) == second.mutated
 
 
 def test_what_was_added_goes_when_nothing_can_be_required_any_more() -> None:
     raw = pod()
-    first = steer(raw, CLUSTER, Rules())
+    first = steer(raw, CLUSTER, Rules(gate="never"))
     second = steer(first.mutated, world(), Rules(no_compatible_node="warn"))
     assert "affinity" not in second.mutated["spec"]
     assert STEERED not in second.mutated["metadata"]["annotations"]

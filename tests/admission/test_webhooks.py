@@ -36,7 +36,9 @@ def test_a_created_pod_is_patched() -> None:
     response = mutate(_request(raw), CLUSTER, Rules()).to_object("7")["response"]
     patched = jsonpatch.apply_patch(raw, json.loads(base64.b64decode(response["patch"])))
     assert (response["uid"], response["allowed"]) == ("7", True)
-    assert patched["metadata"]["annotations"]["topology-webhook.dev/placement"].startswith("SingleNUMANode: 1 of 2 ")
+    assert patched["metadata"]["annotations"]["topology-webhook.dev/placement"].startswith(
+        "to be placed: SingleNUMANode: 1 of 2 "
+    )
 
 
 def test_a_dry_run_gets_the_same_answer() -> None:

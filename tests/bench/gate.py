@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tests.cluster.assets import find_assets
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.gated import Pods, overcommitted, pod
+from tests.cluster.gated import Pods, overcommitted, pod, wait_until_known
 from tests.cluster.nodes import machines, present
 from tests.cluster.webhook_process import LocalWebhook, local_webhook
 
@@ -76,7 +76,7 @@ def measure(plane: ControlPlane, mode: str, nodes: int, folder: Path) -> Figures
     pods = Pods(plane, namespace)
     try:
         with local_webhook(plane, values=values) as webhook, present(plane.api, machines(nodes, ZONES, prefix="gate")):
-            plane.wait_for("the webhook to know the machines", partial(_knows, pods, nodes))
+            wait_until_known(pods, nodes)
             began = time.monotonic()
             plane.api.in_parallel(partial(pods.create, pod(f"p{number:04}", cpu=CPUS)) for number in range(2 * slots))
             creates = 2 * slots / (time.monotonic() - began)
@@ -88,11 +88,6 @@ def measure(plane: ControlPlane, mode: str, nodes: int, folder: Path) -> Figures
             return Figures(mode, creates, _refused(webhook), bound, then)
     finally:
         plane.delete_namespace(namespace)
-
-
-def _knows(pods: Pods, nodes: int) -> bool:
-    tried = pods.plane.api.create(f"{pods.path}?dryRun=All", pod("any", cpu=1))
-    return f"of {nodes} nodes" in str(tried["metadata"]["annotations"])
 
 
 def _taken(pods: Pods, slots: int, began: float) -> Taken:

@@ -33,11 +33,7 @@ Review = Callable[..., Outcome]
 
 @pytest.fixture
 def review(monkeypatch: pytest.MonkeyPatch) -> Review:
-    """`review("-f", ...)` with the example cluster, unless the arguments name another.
-
-    Pods that fit are not gated, so that what is written into them shows.
-    """
-    monkeypatch.setenv("TOPOLOGY_WEBHOOK_GATE", "when-needed")
+    """`review("-f", ...)` with the example cluster, unless the arguments name another."""
     monkeypatch.delenv("KUBECONFIG", raising=False)
 
     def run(*arguments: object, stdin: str | bytes | None = None, cluster: object = CLUSTER) -> Outcome:

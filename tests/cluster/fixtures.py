@@ -16,6 +16,7 @@ import pytest
 
 from tests.cluster.assets import find_assets
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.gated import Pods, wait_until_known
 from tests.cluster.nodes import Machine, present
 
 if TYPE_CHECKING:
@@ -89,3 +90,20 @@ def create_machines(control_plane: ControlPlane, namespace: str) -> Iterator[Cal
             stack.enter_context(present(control_plane.api, machines))
 
         yield create
+
+
+@pytest.fixture
+def pods(control_plane: ControlPlane, namespace: str) -> Pods:
+    """The pods of the test's namespace."""
+    return Pods(control_plane, namespace)
+
+
+@pytest.fixture
+def known(create_machines: Callable[..., None], pods: Pods) -> Callable[..., None]:
+    """A function that makes machines as create_machines does, and returns when the webhook knows the last of them."""
+
+    def create(*machines: Machine) -> None:
+        create_machines(*machines)
+        wait_until_known(pods, len(machines))
+
+    return create

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tests.cluster.nodes import TOPOLOGIES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from tests.cluster.control_plane import ControlPlane
 
@@ -79,6 +80,27 @@ class Pods:
         """Reason -> note of the newest."""
         path = f"/api/v1/namespaces/{self.namespace}/events?fieldSelector=involvedObject.name={name}"
         return {event["reason"]: event["message"] for event in self.plane.api.get(path)["items"]}
+
+
+@contextlib.contextmanager
+def scheduler_paused(plane: ControlPlane) -> Iterator[None]:
+    """The scheduler holds still within this context: pods that are placed are not bound."""
+    (scheduler,) = (process for process in plane.processes if process.name == "kube-scheduler")
+    scheduler.pause()
+    try:
+        yield
+    finally:
+        scheduler.resume()
+
+
+def wait_until_known(pods: Pods, nodes: int) -> None:
+    """Wait until the webhook knows so many machines."""
+
+    def known() -> bool:
+        tried = pods.plane.api.create(f"{pods.path}?dryRun=All", pod("any", cpu=1))
+        return f"of {nodes} nodes" in tried["metadata"]["annotations"].get(PLACEMENT, "")
+
+    pods.plane.wait_for("the webhook to know the machines", known)
 
 
 def overcommitted(plane: ControlPlane, raws: Iterable[dict[str, Any]]) -> dict[tuple[str, int], int]:

@@ -27,26 +27,6 @@ def webhook(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactor
         yield webhook
 
 
-@pytest.fixture
-def pods(control_plane: ControlPlane, namespace: str) -> Pods:
-    return Pods(control_plane, namespace)
-
-
-@pytest.fixture
-def known(create_machines: Callable[..., None], pods: Pods, control_plane: ControlPlane) -> Callable[..., None]:
-    """A function that makes machines, and returns when the webhook knows the last of them."""
-
-    def knows(count: int) -> bool:
-        tried = control_plane.api.create(f"{pods.path}?dryRun=All", pod("any", cpu=1))
-        return f"of {count} nodes" in tried["metadata"]["annotations"].get(PLACEMENT, "")
-
-    def create(*wanted: Machine) -> None:
-        create_machines(*wanted)
-        control_plane.wait_for("the webhook to know the machines", partial(knows, len(wanted)))
-
-    return create
-
-
 def test_a_pod_that_fits_nowhere_waits_and_goes_when_its_node_has_room(
     known: Callable[..., None], pods: Pods, control_plane: ControlPlane
 ) -> None:

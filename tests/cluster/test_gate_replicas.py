@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cluster.gated import PLACEMENT, Pods, overcommitted, pod
+from tests.cluster.gated import Pods, overcommitted, pod
 from tests.cluster.nodes import Machine, machines, publish
 from tests.cluster.webhook_process import LocalWebhook, local_webhook
 
@@ -32,18 +32,11 @@ def webhook(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactor
 
 
 def test_when_the_leader_is_killed_the_next_one_fences_its_pods_and_goes_on(
-    create_machines: Callable[..., None], control_plane: ControlPlane, namespace: str, webhook: LocalWebhook
+    known: Callable[..., None], pods: Pods, control_plane: ControlPlane, webhook: LocalWebhook
 ) -> None:
     # 20 nodes of 4 NUMA nodes of 16 CPUs: room for 160 pods of 8
-    pods = Pods(control_plane, namespace)
     fleet = machines(20, 4, prefix="gate")
-    create_machines(*(Machine(one.name, free=(0,) * 4, labels=one.labels) for one in fleet))
-
-    def known() -> bool:
-        tried = control_plane.api.create(f"{pods.path}?dryRun=All", pod("any", cpu=1))
-        return "of 20 nodes" in tried["metadata"]["annotations"].get(PLACEMENT, "")
-
-    control_plane.wait_for("the webhook to know the machines", known)
+    known(*(Machine(one.name, free=(0,) * 4, labels=one.labels) for one in fleet))
     count = 170
     control_plane.api.in_parallel(partial(pods.create, pod(f"p{number:03}")) for number in range(count))
     assert len(pods.gated()) == count

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cluster.gated import NUMA, PLACEMENT, SPEC, Pods, is_gated, pod
+from tests.cluster.gated import NUMA, PLACEMENT, SPEC, Pods, is_gated, pod, scheduler_paused
 from tests.cluster.nodes import NODES, Machine
 from tests.cluster.webhook_process import LocalWebhook, local_webhook
 
@@ -15,9 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tests.cluster.control_plane import ControlPlane
-
-# The claim does not exist: the scheduler binds no pod with it, and leaves it as it is.
-UNBOUND: dict[str, Any] = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "missing"}}]}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -29,31 +25,19 @@ def webhook(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.fixture
-def pods(control_plane: ControlPlane, namespace: str) -> Pods:
-    return Pods(control_plane, namespace)
+def no_scheduler(control_plane: ControlPlane) -> Iterator[None]:
+    """A pod that is placed is not bound."""
+    with scheduler_paused(control_plane):
+        yield
 
 
-@pytest.fixture
-def known(create_machines: Callable[..., None], pods: Pods, control_plane: ControlPlane) -> Callable[..., None]:
-    """A function that makes machines, and returns when the webhook knows the last of them."""
-
-    def knows(count: int) -> bool:
-        tried = control_plane.api.create(f"{pods.path}?dryRun=All", pod("any", cpu=1))
-        return f"of {count} nodes" in tried["metadata"]["annotations"].get(PLACEMENT, "")
-
-    def create(*wanted: Machine) -> None:
-        create_machines(*wanted)
-        control_plane.wait_for("the webhook to know the machines", partial(knows, len(wanted)))
-
-    return create
-
-
+@pytest.mark.usefixtures("no_scheduler")
 def test_a_placed_pod_whose_node_is_cordoned_is_evicted_if_a_controller_makes_a_new_one(
     known: Callable[..., None], pods: Pods, control_plane: ControlPlane
 ) -> None:
     # n0 ── NUMA 0 [8]   n1 ── NUMA 0 [8]
     known(Machine("n0", free=(8,)), Machine("n1", free=(8,)))
-    raw: dict[str, Any] = pod("", **UNBOUND)
+    raw: dict[str, Any] = pod("")
     labels = {"app": "a"}
     template = {"metadata": {"annotations": {SPEC: raw["metadata"]["annotations"][SPEC]}, "labels": labels}}
     spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": {**template, "spec": raw["spec"]}}
@@ -74,11 +58,12 @@ def test_a_placed_pod_whose_node_is_cordoned_is_evicted_if_a_controller_makes_a_
     assert f"node {node}, on which it was placed, can no longer take it" in note
 
 
+@pytest.mark.usefixtures("no_scheduler")
 def test_a_pod_that_nobody_makes_anew_is_told_about(
     known: Callable[..., None], pods: Pods, control_plane: ControlPlane
 ) -> None:
     known(Machine("n0", free=(8,)), Machine("n1", free=(8,)))
-    pods.create(pod("a", **UNBOUND))
+    pods.create(pod("a"))
     control_plane.wait_for("it to be placed", lambda: NUMA in pods.get("a")["metadata"]["annotations"])
     node, _ = pods.hint("a")
     control_plane.api.delete(f"{NODES}/{node}")

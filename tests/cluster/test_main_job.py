@@ -7,7 +7,6 @@ free cpus per NUMA node of 16; single-numa-node where nothing else is said (exam
 
 from __future__ import annotations
 
-import copy
 import json
 import subprocess
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ import pytest
 import yaml
 
 from tests.cluster.api import ApiError
+from tests.cluster.gated import Pods
 from tests.cluster.webhook_process import PROGRAM, LocalWebhook, local_webhook
 from tests.demo.example import CLUSTER, EXAMPLES, POD, RIGHT, WRONG, example_cluster, node_of
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 SPEC = "scheduling.koordinator.sh/numa-topology-spec"
 RESOURCE_SPEC = "scheduling.koordinator.sh/resource-spec"
 PLACEMENT = "topology-webhook.dev/placement"
+POD_NAME = "solver"
 
 
 @pytest.fixture(scope="module")
@@ -56,12 +57,29 @@ def create(plane: ControlPlane, namespace: str, document: dict[str, Any], query:
     return created
 
 
-def node_affinity(document: dict[str, Any]) -> dict[str, Any]:
-    affinity: dict[str, Any] = document["spec"]["affinity"]["nodeAffinity"]
-    return affinity
+def required_terms(document: dict[str, Any]) -> list[dict[str, Any]]:
+    required = document["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    terms: list[dict[str, Any]] = required["nodeSelectorTerms"]
+    return terms
 
 
-# NB: stands before the tests that use the fixture `webhook`, which stays installed for the rest of the module.
+def reviewed() -> dict[str, Any]:
+    """The example's pod as `review -o yaml` prints it."""
+    command = [str(PROGRAM), "review", "-f", str(POD), "--cluster", str(CLUSTER), "-o", "yaml"]
+    document: dict[str, Any] = yaml.safe_load(
+        subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    )
+    return document
+
+
+# NB: these stand before the tests that use the fixture `webhook`, which stays installed for the rest of the module.
+def test_what_review_prints_goes_to_the_right_node_where_no_webhook_is_installed(
+    cluster: ControlPlane, namespace: str
+) -> None:
+    create(cluster, namespace, reviewed())
+    assert node_of(cluster, POD_NAME, namespace) in RIGHT
+
+
 def test_the_scheduler_alone_chooses_a_node_whose_numa_nodes_cannot_hold_the_pod(
     cluster: ControlPlane, namespace: str
 ) -> None:
@@ -79,15 +97,37 @@ def test_with_the_webhook_it_chooses_a_node_where_one_numa_node_holds_the_pod(
 
 
 @pytest.mark.usefixtures("webhook")
+def test_it_waits_behind_a_gate_for_the_moment_that_its_placing_takes(cluster: ControlPlane, namespace: str) -> None:
+    created = create(cluster, namespace, pod("gated"))
+    assert created["spec"]["schedulingGates"] == [{"name": PLACEMENT}]
+    assert "affinity" not in created["spec"]
+    assert created["metadata"]["annotations"][PLACEMENT].startswith("to be placed: SingleNUMANode: 2 of 6 nodes fit\n")
+    node = node_of(cluster, "gated", namespace)
+    placed = cluster.api.get(f"/api/v1/namespaces/{namespace}/pods/gated")
+    assert "schedulingGates" not in placed["spec"]
+    assert required_terms(placed) == [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]
+
+
+@pytest.mark.usefixtures("webhook")
 def test_describe_shows_what_was_decided_and_why(cluster: ControlPlane, namespace: str) -> None:
     create(cluster, namespace, pod("described"))
-    node_of(cluster, "described", namespace)
+    node = node_of(cluster, "described", namespace)
     described = cluster.kubectl("describe", "pod", "described", "--namespace", namespace)
     _, _, placement = described.partition(f"{PLACEMENT}:")
-    lines = [line.strip() for line in placement.splitlines()[1:4]]
-    assert lines[0] == "SingleNUMANode: 2 of 6 nodes fit"
-    assert lines[1].startswith("best node-b (score ")
-    assert lines[2].endswith("1 no single NUMA node with 8 cpu, 16Gi memory")
+    lines = [line.strip() for line in placement.splitlines()[1:5]]
+    assert lines[0] == f"placed on {node}, NUMA {RIGHT[node]}"
+    assert lines[1] == "SingleNUMANode: 2 of 6 nodes fit"
+    assert lines[2].startswith("best node-b (score ")
+    assert lines[3].endswith("1 no single NUMA node with 8 cpu, 16Gi memory")
+
+
+@pytest.mark.usefixtures("webhook")
+def test_an_event_tells_the_placement(cluster: ControlPlane, namespace: str) -> None:
+    create(cluster, namespace, pod("told"))
+    node = node_of(cluster, "told", namespace)
+    pods = Pods(cluster, namespace)
+    cluster.wait_for("the event", lambda: "Placed" in pods.events("told"))
+    assert pods.events("told")["Placed"].startswith(f"placed on {node}, NUMA {RIGHT[node]}; SingleNUMANode: 2 of 6 ")
 
 
 @pytest.mark.usefixtures("webhook")
@@ -100,26 +140,29 @@ def test_the_users_own_affinity_is_kept_and_anded(cluster: ControlPlane, namespa
         }
     }
     created = create(cluster, namespace, document)
-    (term,) = node_affinity(created)["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
-    assert mine in term["matchExpressions"]
+    assert created["spec"]["affinity"] == document["spec"]["affinity"]
     assert node_of(cluster, "particular", namespace) == "node-c"
+    (term,) = required_terms(cluster.api.get(f"/api/v1/namespaces/{namespace}/pods/particular"))
+    assert term["matchExpressions"] == [mine]
+    assert term["matchFields"] == [{"key": "metadata.name", "operator": "In", "values": ["node-c"]}]
 
 
 @pytest.mark.usefixtures("webhook")
 def test_a_dry_run_gives_the_same_answer_and_leaves_nothing(cluster: ControlPlane, namespace: str) -> None:
     tried = create(cluster, namespace, pod("same"), "?dryRun=All")
     created = create(cluster, namespace, pod("same"))
-    assert node_affinity(tried) == node_affinity(created)
+    assert tried["spec"]["schedulingGates"] == created["spec"]["schedulingGates"]
     assert tried["metadata"]["annotations"] == created["metadata"]["annotations"]
 
 
 @pytest.mark.usefixtures("webhook")
-def test_what_review_prints_is_taken_unchanged_by_the_running_webhook(cluster: ControlPlane, namespace: str) -> None:
-    command = [str(PROGRAM), "review", "-f", str(POD), "--cluster", str(CLUSTER), "-o", "yaml"]
-    reviewed = yaml.safe_load(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    created = create(cluster, namespace, copy.deepcopy(reviewed))
-    assert node_affinity(created) == node_affinity(reviewed)
-    assert created["metadata"]["annotations"] == reviewed["metadata"]["annotations"]
+def test_what_review_prints_is_placed_by_the_running_webhook_as_its_user_wrote_it(
+    cluster: ControlPlane, namespace: str
+) -> None:
+    created = create(cluster, namespace, reviewed())
+    assert created["spec"]["schedulingGates"] == [{"name": PLACEMENT}]
+    assert not created["spec"].get("affinity")
+    assert node_of(cluster, POD_NAME, namespace) in RIGHT
 
 
 @pytest.mark.usefixtures("webhook")

@@ -12,6 +12,7 @@ A node goes by its hostname label; where that is missing or shared with another 
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from webhook.admission.affinity import Constraint, NodeRef, Term, none_of, one_of, preference
 from webhook.admission.outlook import Outlook
@@ -32,16 +33,26 @@ def hold_to_fitting(
     return Constraint(required, tuple(preference(nodes.named(one.node), one.score) for one in preferred))
 
 
-def keep_off_others(snapshot: Snapshot, outlook: Outlook, most_names: int) -> Constraint:
-    """Only nodes where there is hope, none preferred. The others are named if they can be: nodes to come stay open."""
+def keep_off_others(
+    snapshot: Snapshot, outlook: Outlook, most_names: int, preferred: Sequence[Candidate] = ()
+) -> Constraint:
+    """Only nodes where there is hope, some preferred. The others are named if they can be: nodes to come stay open."""
     nodes, hopeful = _Names(snapshot), outlook.hopeful
-    others = np.flatnonzero(~hopeful)
-    if len(others) <= most_names:
-        return Constraint(none_of(nodes.refs(others.tolist())))
-    if np.count_nonzero(hopeful) <= most_names:
-        return Constraint(one_of(nodes.refs(np.flatnonzero(hopeful).tolist())))
-    best = outlook.when_empty.best(most_names)
-    return Constraint(one_of([nodes.named(one.node) for one in best]) if best else ())
+    return Constraint(
+        _where_hope_is(nodes, outlook, np.flatnonzero(hopeful), np.flatnonzero(~hopeful), most_names),
+        tuple(preference(nodes.named(one.node), one.score) for one in preferred),
+    )
+
+
+def _where_hope_is(
+    nodes: "_Names", outlook: Outlook, hopeful: npt.NDArray[np.intp], others: npt.NDArray[np.intp], most: int
+) -> tuple[Term, ...]:
+    if len(others) <= most:
+        return none_of(nodes.refs(others.tolist()))
+    if len(hopeful) <= most:
+        return one_of(nodes.refs(hopeful.tolist()))
+    best = outlook.when_empty.best(most)
+    return one_of([nodes.named(one.node) for one in best]) if best else ()
 
 
 def _required(nodes: "_Names", decision: Decision, most: int) -> tuple[Term, ...]:

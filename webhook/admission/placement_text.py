@@ -38,8 +38,13 @@ def nowhere(pod: Pod, intent: NUMAIntent, decision: Decision, outlook: str) -> s
 
 
 def waiting(text: str) -> str:
-    """The text of a pod behind the gate."""
+    """The text of a pod behind the gate for which there is no room now."""
     return f"waiting: {text}"
+
+
+def to_be_placed(text: str) -> str:
+    """The text of a pod behind the gate that fits somewhere: where, is decided when its turn has come."""
+    return f"to be placed: {text}"
 
 
 def subject(intent: NUMAIntent) -> str:

@@ -1,7 +1,7 @@
 """What the placement controller writes into a gated pod, as one JSON patch each.
 
 - `placing`: its node, exactly, its NUMA nodes, what people read, and the gate away.
-- `releasing`: the gate away without a place, kept off the nodes that never can take it.
+- `releasing`: the gate away without a place, held to a set of nodes.
 - `telling`: why it still waits.
 
 Each patch holds the resource version it was made from, so what was decided on an old pod is refused (409) and decided
@@ -10,6 +10,7 @@ Source: kubernetes pkg/apis/core/validation (validateNodeAffinityMutation); KEP-
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from webhook.admission.affinity import Constraint, NodeRef, check_only_appended, constrain, one_of, required_terms
@@ -41,10 +42,11 @@ def placing(
 
 
 def releasing(raw: Mapping[str, Any], constraint: Constraint, text: str) -> tuple[Operation, ...]:
-    """The patch that lets a gated pod go; of a constraint with alternatives nothing is written if terms are there."""
+    """The patch that lets a gated pod go; alternatives are not written if there are terms, which must stay as many."""
     patch = Patch(raw)
-    if len(constraint.alternatives) == 1 or required_terms(raw) is None:
-        _constrain(patch, constraint)
+    if len(constraint.alternatives) > 1 and required_terms(raw) is not None:
+        constraint = replace(constraint, alternatives=())
+    _constrain(patch, constraint)
     patch.put(("metadata", "annotations", PLACEMENT), annotated(text))
     set_gate(patch, wanted=False)
     return _at_version(raw, patch)

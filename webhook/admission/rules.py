@@ -15,7 +15,7 @@ class Rules:
 
     no_compatible_node: Literal["deny", "warn"] = "deny"
     """What becomes of a pod for which no node has a compatible policy, or that no node could align even if empty."""
-    gate: GateMode = "when-needed"
+    gate: GateMode = "always"
     """Which pods are gated."""
     max_affinity_values: int = 64
     """Most nodes that are named in a pod's required node affinity."""

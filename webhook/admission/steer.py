@@ -6,7 +6,7 @@
 4. The engine decides on every node.
 5. Some nodes fit: the pod is held to them. None fits now: it is kept off those that never can. There is nothing to wait
    for: denied, or let in with a warning.
-6. A pod that is to be placed later gets the gate instead: behind it affinity can only be added to.
+6. A pod that is to be placed by the controller gets the gate instead: behind it affinity can only be added to.
 7. The affinity or gate, the placement in words and the marker become one patch, tried on the pod.
 """
 
@@ -126,11 +126,15 @@ def _let_in(verdict: Verdict, text: str, case: _Case, constraint: Constraint | N
         _restore(patch, case.users)
         constrain(patch, constraint)
     set_gate(patch, wanted=waits)
-    _annotate(patch, PLACEMENT, placement_text.annotated(placement_text.waiting(text) if waits else text))
+    _annotate(patch, PLACEMENT, placement_text.annotated(_behind_gate(text, case) if waits else text))
     _annotate(patch, STEERED, marker.text() if marker else None)
     check_only_appended(case.users, patch.document)
     warnings = (*case.warnings, text) if warn else case.warnings
     return Steering(verdict, text, patch.document, tuple(patch.operations), warnings, case.decision)
+
+
+def _behind_gate(text: str, case: _Case) -> str:
+    return placement_text.to_be_placed(text) if case.decision.fit_count else placement_text.waiting(text)
 
 
 def _affinity(pod: Mapping[str, Any]) -> Any:

@@ -9,6 +9,7 @@ import gc
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated, Final
 
@@ -36,7 +37,6 @@ DECISION_SETTINGS: Final = (
     "kubeconfig",
     "context",
     "no_compatible_node",
-    "gate",
     "fidelity",
     "score_strategy",
     "resource_weights",
@@ -87,7 +87,7 @@ def review(
 
     A workload is judged by its pod template; one that asks for a topology or a minimum, by all its pods together. Each
     object is judged on its own: the objects of one call do not take room from each other. With -o yaml they are printed
-    as they would be let in; denied ones are left out.
+    as they are when they are let go, without a gate; denied ones are left out.
 
     Ends with 0 if all are allowed, 1 if one is denied or fits nowhere now, 2 if the input cannot be read, or the answer
     not be written.
@@ -128,7 +128,8 @@ def _judgements(filenames: Sequence[str], snapshots: Sequence[str], flags: Mappi
     cluster = _cluster(snapshots, settings, flags)
     for warning in cluster.warnings:
         _tell(f"warning: {warning}")
-    world, rules = cluster.world(), rules_of(settings)
+    # As the pod is when it runs: a gate would hold it for ever where nobody takes it away.
+    world, rules = cluster.world(), replace(rules_of(settings), gate="never")
     groups = judge_groups(items, world, cluster.running, rules)
     return [judge(item, world, rules, groups.get(position)) for position, item in enumerate(items)]
 

@@ -1,10 +1,22 @@
-"""A place for one pod: which node and NUMA nodes, or why there is none."""
+"""A place for one pod: which node and NUMA nodes, or why there is none.
+
+A pod whose node only the scheduler can choose is promised the best node as well, so that nobody else counts on it, but
+is only kept off the nodes that never can take it. The nodes that fit now are preferred, not required: should the
+scheduler want none of them for it, it waits for others, where nothing of ours can be added any more. What becomes of it
+where it goes, its NUMA nodes among that, is judged when it is bound.
+"""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from webhook.admission import placement_text
+from webhook.admission.affinity import Constraint
+from webhook.admission.left_to_scheduler import why_left_to_scheduler
+from webhook.admission.node_set import keep_off_others
 from webhook.admission.outlook import look_ahead
+from webhook.admission.patch import Operation
+from webhook.admission.placing import placing, releasing
 from webhook.admission.rules import Rules
 from webhook.engine.decide import Decision, decide
 from webhook.engine.reservations import Grant
@@ -24,6 +36,14 @@ class Place:
     """Those of its group."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """Likewise."""
+    nodes: Constraint | None = None
+    """The nodes among which the scheduler chooses; None: it is held to that of the hint."""
+
+    def patch(self, raw: Mapping[str, Any]) -> tuple[Operation, ...]:
+        """What writes the place into the pod."""
+        if self.nodes is not None:
+            return releasing(raw, self.nodes, self.text)
+        return placing(raw, self.hint, self.text, self.annotations, self.labels)
 
     def grant(self, gated: GatedPod, expires: float) -> Grant:
         """The same as a promise to this pod."""
@@ -56,11 +76,17 @@ def find_place(view: View, gated: GatedPod, rules: Rules) -> Place | Decision:
     decision = decide(view, gated.pod, gated.intent, rules.engine)
     if not decision.fit_count:
         return decision
-    best = decision.best(placement_text.BEST)
+    best = decision.best(max(rules.preferred_nodes, placement_text.BEST))
     index = view.snapshot.index[best[0].node]
     hint = NUMAHint(best[0].node, decision.allocation(index))
-    text = placement_text.fitting(gated.pod, gated.intent, decision, best)
-    return Place(hint, f"{placed_on(hint)}; {text}")
+    text = placement_text.fitting(gated.pod, gated.intent, decision, best[: placement_text.BEST])
+    why = why_left_to_scheduler(gated.raw)
+    if why is None:
+        return Place(hint, f"{placed_on(hint)}; {text}")
+    outlook = look_ahead(view.snapshot, gated.pod, gated.intent, rules.engine)
+    preferred = best[: rules.preferred_nodes]
+    nodes = keep_off_others(view.snapshot, outlook, rules.max_affinity_values, preferred)
+    return Place(hint, f"the scheduler chooses the node, for its {why}; {text}", nodes=nodes)
 
 
 def why_none(decision: Decision, gated: GatedPod, rules: Rules) -> NoPlace:

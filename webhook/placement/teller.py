@@ -55,7 +55,8 @@ class Teller:
     def placed(self, gated: GatedPod, place: Place) -> None:
         """It has one."""
         self._forget(gated.key)
-        self._events.tell(PodEvent(gated.key, gated.pod.uid, "Placed", place.text, "Place"))
+        reason = "Placed" if place.nodes is None else "LeftToScheduler"
+        self._events.tell(PodEvent(gated.key, gated.pod.uid, reason, place.text, "Place"))
 
     def released(self, gated: GatedPod, seconds: float) -> None:
         """It is let go without one."""

@@ -18,7 +18,6 @@ import structlog
 
 from webhook.admission.bind import placed_on
 from webhook.admission.gate import waits_for_us_alone
-from webhook.admission.placing import placing
 from webhook.cluster.backoff import Backoff
 from webhook.cluster.errors import ClusterError
 from webhook.cluster.writes import Outcome, PodWrites
@@ -60,7 +59,7 @@ class PlacementWriter:
 
     async def write(self, gated: GatedPod, place: Place, grant: Grant) -> Outcome:
         """Write the place that was promised. WRITTEN: it stands in the pod; STALE, GONE: the pod is another one now."""
-        patch = placing(gated.raw, place.hint, place.text, place.annotations, place.labels)
+        patch = place.patch(gated.raw)
         backoff = Backoff()
         outcome, may_come = Outcome.NOT_NOW, False
         for _ in range(_ATTEMPTS):
@@ -82,7 +81,7 @@ class PlacementWriter:
                 if again is None:
                     self._world.withdraw(grant)
                     return outcome
-                patch = placing(again.raw, place.hint, place.text, place.annotations, place.labels)
+                patch = place.patch(again.raw)
                 # What was sent before was made from a version that is no more: it can never be written.
                 may_come = False
             elif outcome in {Outcome.GONE, Outcome.REFUSED}:
@@ -103,7 +102,8 @@ def _shows(raw: Mapping[str, Any] | None, gated: GatedPod, place: Place) -> bool
     """Whether the pod, as it was read, has the place."""
     if raw is None or raw["metadata"].get("uid") != gated.pod.uid or waits_for_us_alone(raw):
         return False
-    return placed_on(raw) == place.hint
+    # Nobody else may take the gate away.
+    return place.nodes is not None or placed_on(raw) == place.hint
 
 
 def _still_waiting(raw: Mapping[str, Any] | None, gated: GatedPod) -> GatedPod | None:

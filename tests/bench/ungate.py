@@ -1,0 +1,120 @@
+"""How fast gated pods are let go, beside as many plain patches of the same pods by the same client.
+
+All NUMA nodes are full while the pods are created, so all of them wait; then every machine is free at once.
+
+- patches/s: one annotation into each of the pods while they wait, as many at a time as the controller writes: what API
+  server, client and machine allow;
+- ungates/s: from the first machine that is free to the last pod without gate, and its ratio to patches/s. `alone`: the
+  scheduler holds still; `bound`: it binds the pods meanwhile, and the guard answers for each.
+
+    python -m tests.bench.ungate [pods nodes]
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, NamedTuple
+
+from tests.cluster.assets import find_assets
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.gated import Pods, overcommitted, pod, scheduler_paused, wait_until_known
+from tests.cluster.nodes import Machine, machines, present, publish
+from tests.cluster.webhook_process import local_webhook
+from webhook.cluster.client import Client
+from webhook.cluster.writes import Outcome, PodWrites
+from webhook.service.gating import placement_pace
+from webhook.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+ZONES = 4
+# Of 16 in a NUMA node: three pods each.
+CPUS = 5
+PER_ZONE = 3
+# A list of a thousand pods takes the API server 50 ms, which is not to be measured.
+POLL_SECONDS = 0.5
+
+
+class Figures(NamedTuple):
+    """Of one burst."""
+
+    name: str
+    pods: int
+    ungates: float
+    patches: float
+
+    def __str__(self) -> str:
+        ratio = self.ungates / self.patches
+        return (
+            f"{self.name}  {self.pods} pods  {self.patches:4.0f} patches/s  {self.ungates:4.0f} ungates/s: {ratio:.2f}"
+        )
+
+
+def measure(plane: ControlPlane, name: str, count: int, fleet: Sequence[Machine]) -> Figures:
+    """One burst, on an installed webhook; the machines must have room for all of it."""
+    namespace = f"ungate-{name}"
+    plane.create_namespace(namespace)
+    pods = Pods(plane, namespace)
+    full = [Machine(one.name, free=(0,) * ZONES, labels=one.labels) for one in fleet]
+    try:
+        with present(plane.api, full), contextlib.ExitStack() as still:
+            wait_until_known(pods, len(fleet))
+            plane.api.in_parallel(partial(pods.create, pod(f"p{number:04}", cpu=CPUS)) for number in range(count))
+            names = sorted(pods.gated())
+            patches = len(names) / asyncio.run(_patch(plane, namespace, names))
+            if name == "alone":
+                still.enter_context(scheduler_paused(plane))
+            began = time.monotonic()
+            plane.api.in_parallel(partial(publish, plane.api, one) for one in fleet)
+            while pods.gated():
+                time.sleep(POLL_SECONDS)
+            ungates = len(names) / (time.monotonic() - began)
+            assert overcommitted(plane, pods.all().values()) == {}
+            return Figures(name, len(names), ungates, patches)
+    finally:
+        plane.delete_namespace(namespace)
+
+
+async def _patch(plane: ControlPlane, namespace: str, names: Iterable[str]) -> float:
+    """Seconds that an annotation in each of the pods takes."""
+    slots = asyncio.Semaphore(Settings().ungate_concurrency)
+    async with await Client.connect(plane.kubeconfig, pace=placement_pace()) as client:
+        writes = PodWrites(client)
+
+        async def patch(name: str) -> None:
+            async with slots:
+                outcome = await writes.annotate(f"{namespace}/{name}", "example.com/any", name)
+                assert outcome is Outcome.WRITTEN, writes.error
+
+        began = time.monotonic()
+        await asyncio.gather(*map(patch, names))
+        return time.monotonic() - began
+
+
+def main(arguments: list[str]) -> int:
+    """Measure both."""
+    count, nodes = map(int, arguments) if arguments else (1000, 100)
+    if count > nodes * ZONES * PER_ZONE:
+        print(f"{nodes} nodes have room for {nodes * ZONES * PER_ZONE} pods", file=sys.stderr)
+        return 2
+    fleet = machines(nodes, ZONES, prefix="ungate")
+    with TemporaryDirectory() as folder, ControlPlane.start(find_assets(print)) as plane:
+        plane.install_crds()
+        values = Path(folder) / "values.yaml"
+        values.write_text("settings: {logLevel: warning}\n")
+        with local_webhook(plane, values=values) as webhook:
+            webhook.wait_until_called()
+            for name in ("alone", "bound"):
+                print(measure(plane, name, count, fleet), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,74 @@
+"""A place for one pod: one node, or, where only the scheduler can choose, all that may come to fit."""
+
+from typing import Any
+
+import jsonpatch
+
+from tests.admission.clusters import node, topology, world
+from tests.admission.node_affinity import admits
+from tests.placement.test_gated import gated
+from webhook.admission.rules import Rules
+from webhook.engine.decide import Decision
+from webhook.model.names import NUMA_HINT, PLACEMENT, PLACEMENT_GATE
+from webhook.placement.gated import GatedPod
+from webhook.placement.placed import Place, find_place
+
+# a [9]  b [16]  c [2]  of 16,  d [2] of 4       [free cpus]
+CLUSTER = world(
+    *map(node, "abcd"), topology("a", [9]), topology("b", [16]), topology("c", [2]), topology("d", [2], cpus=4)
+)
+TERM = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}
+APART: dict[str, Any] = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [TERM]}}}
+
+
+def let_go(**spec: Any) -> tuple[Place, dict[str, Any]]:
+    """The place of a pod, and the pod with it."""
+    raw = gated("p", schedulingGates=[{"name": PLACEMENT_GATE}], **spec)
+    raw["metadata"]["resourceVersion"] = "1"
+    place = find_place(CLUSTER.view, GatedPod.from_object(raw), Rules())
+    assert isinstance(place, Place)
+    return place, jsonpatch.apply_patch(raw, list(place.patch(raw)))
+
+
+def allowed(raw: dict[str, Any]) -> str:
+    return "".join(name for name in "abcd" if admits(raw, name, {"kubernetes.io/hostname": name}))
+
+
+def test_a_pod_is_held_to_the_best_node_and_told_its_numa_node() -> None:
+    place, raw = let_go()
+    assert (place.hint.node, allowed(raw)) == ("a", "a")
+    assert NUMA_HINT in raw["metadata"]["annotations"]
+
+
+def test_a_pod_that_must_be_apart_from_others_is_kept_off_nodes_that_never_fit_and_prefers_those_that_do() -> None:
+    place, raw = let_go(**APART)
+    assert (place.hint.node, allowed(raw), raw["spec"]["schedulingGates"]) == ("a", "abc", [])
+    preferred = raw["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert [term["preference"]["matchExpressions"][0]["values"] for term in preferred] == [["a"], ["b"]]
+    annotations = raw["metadata"]["annotations"]
+    assert NUMA_HINT not in annotations
+    assert annotations[PLACEMENT].splitlines()[0] == "the scheduler chooses the node, for its pod anti-affinity"
+
+
+def test_alternatives_that_cannot_be_added_behind_a_gate_leave_the_pod_as_its_user_wrote_it() -> None:
+    nameless = world(
+        *(node(name, hostname=None) for name in "abcde"),
+        *(topology(name, [9]) for name in "ab"),
+        *(topology(name, [4], cpus=4) for name in "cde"),
+    )
+    terms = [{"matchExpressions": [{"key": "zone", "operator": "DoesNotExist"}]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    raw = gated(
+        "p", schedulingGates=[{"name": PLACEMENT_GATE}], affinity={**APART["affinity"], "nodeAffinity": required}
+    )
+    raw["metadata"]["resourceVersion"] = "1"
+    place = find_place(nameless.view, GatedPod.from_object(raw), Rules(max_affinity_values=2))
+    assert isinstance(place, Place)
+    held = jsonpatch.apply_patch(raw, list(place.patch(raw)))["spec"]["affinity"]["nodeAffinity"]
+    assert held["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"] == terms
+    assert len(held["preferredDuringSchedulingIgnoredDuringExecution"]) == 2
+
+
+def test_a_pod_that_fits_nowhere_has_no_place_whoever_chooses() -> None:
+    raw = gated("p", cpu="17", affinity=APART["affinity"])
+    assert isinstance(find_place(CLUSTER.view, GatedPod.from_object(raw), Rules()), Decision)
