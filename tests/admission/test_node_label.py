@@ -12,11 +12,14 @@ def labelled(value: str | None) -> dict[str, Any]:
     return {"kind": "Node", "metadata": {"name": "n1", "labels": labels}}
 
 
-def judged(value: str | None, before: str | None = None, operation: str = "UPDATE") -> AdmissionResponse:
+def judged(
+    value: str | None, before: str | None = None, operation: str = "UPDATE", sub_resource: str = ""
+) -> AdmissionResponse:
     request = {
         "uid": "u1",
         "kind": {"group": "", "version": "v1", "kind": "Node"},
         "operation": operation,
+        "subResource": sub_resource,
         "object": labelled(value),
         "oldObject": None if operation == "CREATE" else labelled(before),
     }
@@ -42,3 +45,7 @@ def test_anything_else_is_refused_with_the_values_there_are(operation: str) -> N
 
 def test_a_value_that_is_there_already_does_not_stop_a_nodes_updates() -> None:
     assert judged("sometimes", before="sometimes") == Allowed()
+
+
+def test_a_write_to_the_status_can_change_labels_and_is_judged_alike() -> None:
+    assert isinstance(judged("sometimes", sub_resource="status"), Denied)

@@ -11,7 +11,7 @@ from tests.admission.clusters import SINGLE, node, pod, topology, world
 from webhook.admission.mutate import mutate
 from webhook.admission.rules import Rules
 from webhook.admission.validate import validate
-from webhook.model.names import NUMA_TOPOLOGY_SPEC
+from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC
 from webhook.model.review import AdmissionRequest, Allowed, Denied, Patched
 
 CLUSTER = world(node("a"), node("b"), topology("a", [16, 2]), topology("b", [2, 2]))
@@ -112,6 +112,11 @@ def test_an_update_is_judged_only_when_it_changes_the_annotations(
 )
 def test_nothing_else_is_validated(more: dict[str, Any]) -> None:
     assert validate(_request(pod(spec=BAD), **more), Rules()) == Allowed()
+
+
+def test_a_write_to_a_pods_status_is_judged_for_the_annotations_it_may_bring() -> None:
+    review = _request(pod(metadata={"annotations": {NUMA_HINT: "{}"}}), pod(), "UPDATE", subResource="status")
+    assert isinstance(validate(review, Rules()), Denied)
 
 
 def test_pods_of_other_schedulers_are_not_validated() -> None:

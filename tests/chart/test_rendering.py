@@ -43,9 +43,9 @@ def test_mutation_is_asked_for_created_pods_and_again_after_other_webhooks(rende
     assert rendered.mutating["reinvocationPolicy"] == "IfNeeded"
 
 
-def test_validation_is_asked_for_created_and_updated_pods(rendered: Rendered) -> None:
+def test_validation_is_asked_for_created_and_updated_pods_by_every_way_to_their_annotations(rendered: Rendered) -> None:
     (rule,) = rendered.validating["rules"]
-    assert (rule["resources"], rule["operations"]) == (["pods"], ["CREATE", "UPDATE"])
+    assert (rule["resources"], rule["operations"]) == (["pods", "pods/status"], ["CREATE", "UPDATE"])
 
 
 def test_every_way_to_bind_a_pod_is_guarded_by_the_leader(helm: Helm) -> None:
@@ -60,7 +60,7 @@ def test_every_way_to_bind_a_pod_is_guarded_by_the_leader(helm: Helm) -> None:
 
 def test_nodes_are_asked_about_for_their_label_only_and_never_held_up(helm: Helm) -> None:
     call = helm.template({"webhook": {"failurePolicy": "Fail"}}).calls["validate.nodes"]
-    assert (call["rules"][0]["resources"], call["rules"][0]["scope"]) == (["nodes"], "Cluster")
+    assert (call["rules"][0]["resources"], call["rules"][0]["scope"]) == (["nodes", "nodes/status"], "Cluster")
     assert call["failurePolicy"] == "Ignore"
     assert "node.koordinator.sh/numa-topology-policy" in call["matchConditions"][0]["expression"]
 

@@ -211,7 +211,16 @@ def test_nobody_changes_what_was_written_into_a_pod(known_machines: Callable[[Ma
         for annotation in (PLACEMENT, NUMA, STATUS):
             message = pods.refusal(partial(pods.patch, "a", {"metadata": {"annotations": {annotation: value}}}))
             assert f"metadata.annotations[{annotation}]: topology-webhook wrote this" in message
-    assert "labels" in pods.refusal(partial(pods.patch, "a", {"metadata": {"labels": {"topology-webhook.dev/x": "y"}}}))
+            assert message == pods.refusal(
+                partial(pods.patch, "a/status", {"metadata": {"annotations": {annotation: value}}})
+            )
+    for way in ("a", "a/status"):
+        message = pods.refusal(partial(pods.patch, way, {"metadata": {"labels": {"topology-webhook.dev/x": "y"}}}))
+        assert "labels" in message
+    before = pods.get("a")["metadata"]["annotations"]
+    for way in ("a/ephemeralcontainers", "a/resize"):  # the API server lets neither of them touch annotations
+        pods.patch(way, {"metadata": {"annotations": {NUMA: "anything"}}})
+    assert pods.get("a")["metadata"]["annotations"] == before
     pods.patch("a", {"metadata": {"annotations": {"team": "x"}, "labels": {"team": "x"}}})
 
 
@@ -237,7 +246,8 @@ def test_a_node_label_without_meaning_is_refused(
     create_machines: Callable[..., None], pods: Pods, control_plane: ControlPlane
 ) -> None:
     create_machines(Machine("n0", free=(8, 2)))
-    patch = partial(control_plane.api.patch, f"{NODES}/n0")
-    message = pods.refusal(partial(patch, {"metadata": {"labels": {POLICY_LABEL: "single-numa-node"}}}))
-    assert "Did you mean SingleNUMANode?" in message
-    patch({"metadata": {"labels": {POLICY_LABEL: "SingleNUMANode"}}})
+    for way in (f"{NODES}/n0", f"{NODES}/n0/status"):
+        patch = partial(control_plane.api.patch, way)
+        message = pods.refusal(partial(patch, {"metadata": {"labels": {POLICY_LABEL: "single-numa-node"}}}))
+        assert "Did you mean SingleNUMANode?" in message
+        patch({"metadata": {"labels": {POLICY_LABEL: "SingleNUMANode"}}})

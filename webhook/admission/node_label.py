@@ -5,7 +5,7 @@ from typing import Final
 from webhook.model.names import KOORDINATOR_NODE_POLICY_LABEL
 from webhook.model.nearest import did_you_mean
 from webhook.model.policy import NUMAPolicy
-from webhook.model.review import AdmissionRequest, AdmissionResponse, Allowed, Denied, Operation
+from webhook.model.review import AdmissionRequest, AdmissionResponse, Allowed, Denied
 
 # Koordinator's documents let a node say None.
 _ALLOWED: Final = (*(policy.koordinator for policy in reversed(NUMAPolicy) if policy is not NUMAPolicy.NONE), "None")
@@ -16,7 +16,7 @@ def validate_node(request: AdmissionRequest) -> AdmissionResponse:
 
     A value that is there already may stay: a kubelet's update of its node must not fail over it.
     """
-    if request.kind != "Node" or request.sub_resource or request.operation not in {Operation.CREATE, Operation.UPDATE}:
+    if not request.may_change_metadata_of("Node"):
         return Allowed()
     before, after = (
         ((raw.get("metadata") or {}).get("labels") or {}).get(KOORDINATOR_NODE_POLICY_LABEL)

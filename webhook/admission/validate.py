@@ -9,7 +9,7 @@ from webhook.admission.rules import Rules
 from webhook.model.errors import UserError
 from webhook.model.intent import parse_numa_intent
 from webhook.model.names import NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
-from webhook.model.review import AdmissionRequest, AdmissionResponse, Allowed, Denied, Operation
+from webhook.model.review import AdmissionRequest, AdmissionResponse, Allowed, Denied
 
 
 def validate(request: AdmissionRequest, rules: Rules) -> AdmissionResponse:
@@ -17,8 +17,7 @@ def validate(request: AdmissionRequest, rules: Rules) -> AdmissionResponse:
 
     What was once let in may stay: an update of anything else in the pod must not fail over its annotations.
     """
-    judged = {Operation.CREATE, Operation.UPDATE}
-    if request.kind != "Pod" or request.sub_resource or request.operation not in judged:
+    if not request.may_change_metadata_of("Pod"):
         return Allowed()
     if forged := forgery(request, rules):
         return Denied(" ".join(map(str, forged.faults)), "Forged")

@@ -55,6 +55,15 @@ class AdmissionRequest:
     user: User
     dry_run: bool
 
+    def may_change_metadata_of(self, kind: str) -> bool:
+        """Whether an object of `kind` is created or updated, or its status: that, too, can change its metadata.
+
+        Source: kubernetes pkg/registry/core/{pod,node}/strategy.go: a status update resets the spec, but of the
+        metadata little more than owners. Other subresources (resize, ephemeralcontainers) take what they are for.
+        """
+        is_written = self.operation in {Operation.CREATE, Operation.UPDATE}
+        return self.kind == kind and self.sub_resource in {"", "status"} and is_written
+
     @classmethod
     def from_object(cls, raw: Any) -> "AdmissionRequest":
         """Read an AdmissionReview; raises Malfunction if it is none: only a wrong caller sends such a thing."""
