@@ -100,3 +100,8 @@ async def test_a_patch_whose_answer_was_lost_is_sent_again_and_found_in_the_pod(
 async def test_what_the_api_server_refuses_is_given_back() -> None:
     for outcome in (Outcome.REFUSED, Outcome.GONE):
         assert await written(Server(outcome)) == (outcome, False)
+
+
+async def test_what_is_refused_after_a_patch_without_an_answer_stays_promised() -> None:
+    assert await written(Server(Outcome.UNKNOWN, Outcome.REFUSED)) == (Outcome.REFUSED, True)
+    assert await written(Server(Outcome.NOT_NOW, Outcome.REFUSED)) == (Outcome.REFUSED, False)

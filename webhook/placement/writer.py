@@ -6,7 +6,7 @@
    Stale: the pod as it is now. Still behind the gate and asking for the same: the patch is made anew from it. Placed as
    we wanted: an earlier patch, whose answer was lost, was written after all.
    No answer: the same patch again; by its resource version it is written at most once.
-   Anything else: the promise is taken back, and the pod has its turn again later.
+   Anything else: the pod has its turn again later, and the promise is taken back unless an earlier patch may come yet.
 """
 
 import asyncio
@@ -84,11 +84,14 @@ class PlacementWriter:
                 patch = place.patch(again.raw)
                 # What was sent before was made from a version that is no more: it can never be written.
                 may_come = False
-            elif outcome in {Outcome.GONE, Outcome.REFUSED}:
-                if outcome is Outcome.REFUSED:
-                    log.warning("placement.refused", pod=gated.key, node=place.hint.node, error=self._writes.error)
+            elif outcome is Outcome.GONE:
                 self._world.withdraw(grant)
                 return outcome
+            elif outcome is Outcome.REFUSED:
+                # An earlier patch may be written all the same: an API server that has just started refuses this one
+                # because it does not know its webhooks yet, and the one before it may have been in etcd's hands.
+                log.warning("placement.refused", pod=gated.key, node=place.hint.node, error=self._writes.error)
+                break
             else:
                 may_come = may_come or outcome is Outcome.UNKNOWN
                 log.warning("placement.retry", pod=gated.key, error=self._writes.error)
