@@ -16,20 +16,17 @@ from __future__ import annotations
 
 import sys
 import time
-import urllib.request
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tests.cluster.assets import find_assets
+from tests.cluster.audit import overcommitted
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.gated import Pods, overcommitted, pod, wait_until_known
+from tests.cluster.gated import Pods, pod, wait_until_known
 from tests.cluster.nodes import machines, present
-from tests.cluster.webhook_process import LocalWebhook, local_webhook
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from tests.cluster.webhook_process import local_webhook
 
 MODES = ("never", "when-needed", "always")
 ZONES = 4
@@ -85,7 +82,7 @@ def measure(plane: ControlPlane, mode: str, nodes: int, folder: Path) -> Figures
             plane.api.in_parallel(partial(pods.delete, name) for name in first)
             then = _taken(pods, slots, began)
             assert overcommitted(plane, pods.all().values()) == {}
-            return Figures(mode, creates, _refused(webhook), bound, then)
+            return Figures(mode, creates, sum(one.refused_bindings() for one in webhook.replicas), bound, then)
     finally:
         plane.delete_namespace(namespace)
 
@@ -99,18 +96,6 @@ def _taken(pods: Pods, slots: int, began: float) -> Taken:
         if now > most:
             most, moved = now, time.monotonic()
     return Taken(most, slots, moved - began)
-
-
-def _refused(webhook: LocalWebhook) -> int:
-    """Bindings that were refused, by all replicas."""
-    refused = 0.0
-    for replica in webhook.replicas:
-        with urllib.request.urlopen(f"{replica.metrics_url}/metrics", timeout=5) as answer:  # noqa: S310 # our own
-            lines: Iterable[str] = answer.read().decode().splitlines()
-        for line in lines:
-            if line.startswith("topology_webhook_reviews_total") and "bindings" in line and 'verdict="deny"' in line:
-                refused += float(line.rsplit(" ", 1)[1])
-    return int(refused)
 
 
 def main(arguments: list[str]) -> int:

@@ -5,7 +5,8 @@ Life cycle of `ControlPlane.start()`, a context manager:
 2. etcd and the API server start side by side; the API server is ready when /readyz says so.
 3. Scheduler and controllers start; ready when they say so and the `default` service account exists: pods can be
    created.
-4. On the way out every program is killed (their data goes with the folder) and the folder removed.
+4. Any of them can be killed and started again (`restart`).
+5. On the way out every program is killed (their data goes with the folder) and the folder removed.
 
 What differs from a cluster that kubeadm makes, because no kubelet runs here:
 - no node-lifecycle controller and no TaintNodesByCondition admission: nothing taints nodes for missing heartbeats;
@@ -58,6 +59,14 @@ class ControlPlane:
         self.url = f"https://127.0.0.1:{self._api_port}"
         self.processes: list[Process] = []
         """The components; all of them must run."""
+        self._arguments: dict[str, Sequence[str]] = {}
+        self._health = {
+            "etcd": f"http://127.0.0.1:{self._etcd_port}/health",
+            "kube-apiserver": f"{self.url}/readyz",
+            # Waits for its informers; the controller manager has no /readyz.
+            "kube-scheduler": f"https://127.0.0.1:{self._scheduler_port}/readyz",
+            "kube-controller-manager": f"https://127.0.0.1:{self._controllers_port}/healthz",
+        }
         self.guests: dict[str, Process] = {}
         """Programs that others run against this control plane, by name: their logs are shown with ours."""
         self._pki = Authority(folder / "pki")
@@ -145,6 +154,18 @@ class ControlPlane:
             time.sleep(POLL_SECONDS)
         return answer
 
+    def wait_until_ready(self, *programs: str) -> None:
+        """Wait until these components say that they are; all of them when none is named."""
+        for program in programs or self._health:
+            self.wait_for(f"{program} ready", partial(self._answers, self._health[program]))
+
+    def restart(self, program: str, *, down: float = 0.0) -> None:
+        """Kill a component as a crash would, and start it again `down` seconds later, with what it had stored."""
+        index = [process.name for process in self.processes].index(program)
+        self.processes[index].kill()
+        time.sleep(down)
+        self.processes[index] = self._run_component(program)
+
     def logs(self, lines: int = 30) -> str:
         """The end of the log of every component and guest."""
         programs = [*self.processes, *self.guests.values()]
@@ -161,15 +182,10 @@ class ControlPlane:
     def _start_components(self) -> None:
         self._start_etcd()
         self._start_api_server()
-        self.wait_for("API server /readyz", partial(self._answers, f"{self.url}/readyz"))
+        self.wait_until_ready("kube-apiserver")
         self._start_scheduler()
         self._start_controllers()
-        # The scheduler's /readyz waits for its informers; the controller manager has no /readyz.
-        for name, port, path in (
-            ("kube-scheduler", self._scheduler_port, "readyz"),
-            ("kube-controller-manager", self._controllers_port, "healthz"),
-        ):
-            self.wait_for(f"{name} /{path}", partial(self._answers, f"https://127.0.0.1:{port}/{path}"))
+        self.wait_until_ready("kube-scheduler", "kube-controller-manager")
         self.wait_for("service account default", partial(self._exists, _default_account("default")))
 
     def _start_etcd(self) -> None:
@@ -245,8 +261,12 @@ class ControlPlane:
         ]
 
     def _start(self, program: str, *arguments: str) -> None:
-        log = self.folder / f"{program}.log"
-        self.processes.append(Process(program, [self.assets[program], *arguments], log))
+        self._arguments[program] = arguments
+        self.processes.append(self._run_component(program))
+
+    def _run_component(self, program: str) -> Process:
+        argv: list[str | Path] = [self.assets[program], *self._arguments[program]]
+        return Process(program, argv, self.folder / f"{program}.log")
 
     def _kubeconfig(self, name: str, user: KeyPair | str, namespace: str = "default") -> Path:
         return write_kubeconfig(self.folder / f"{name}.kubeconfig", self.url, self.ca, user, namespace=namespace)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from tests.cluster.nodes import TOPOLOGIES
-
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from tests.cluster.control_plane import ControlPlane
 
@@ -101,20 +98,3 @@ def wait_until_known(pods: Pods, nodes: int) -> None:
         return f"of {nodes} nodes" in tried["metadata"]["annotations"].get(PLACEMENT, "")
 
     pods.plane.wait_for("the webhook to know the machines", known)
-
-
-def overcommitted(plane: ControlPlane, raws: Iterable[dict[str, Any]]) -> dict[tuple[str, int], int]:
-    """NUMA nodes on which the hints of pods add up to more CPUs than the NRT has available: by how many."""
-    taken: Counter[tuple[str, int]] = Counter()
-    for raw in raws:
-        hint = json.loads(raw["metadata"].get("annotations", {}).get(NUMA, "{}"))
-        for entry in hint.get("numaNodeResources", ()):
-            taken[hint["node"], entry["node"]] += int(entry["resources"]["cpu"])
-    available = {
-        (nrt["metadata"]["name"], int(zone["name"].removeprefix("node-"))): int(resource["available"])
-        for nrt in plane.api.get(TOPOLOGIES)["items"]
-        for zone in nrt["zones"]
-        for resource in zone["resources"]
-        if resource["name"] == "cpu"
-    }
-    return {zone: cpus - available[zone] for zone, cpus in taken.items() if cpus > available[zone]}

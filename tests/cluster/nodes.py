@@ -28,6 +28,7 @@ RACKS_PER_ZONE = 4
 NEAR, FAR = 10, 20  # ACPI SLIT distances to the own and to another NUMA node, as Linux reports them on two sockets
 # pfp0v001 and the xxh64 of no bytes: what resource-topology-exporter publishes for a node without pods.
 FINGERPRINT_OF_NO_PODS = "pfp0v001ef46db3751d8e999"
+KOORDLETS = {"app.kubernetes.io/managed-by": "Koordinator"}
 _GIB = 2**30
 
 
@@ -50,6 +51,8 @@ class Machine:
     """The kubelet's Topology Manager policy and scope."""
     scope: str = "container"
     labels: Mapping[str, str] = field(default_factory=dict)
+    publisher: str = "rte"
+    """Whose form its NodeResourceTopology has: rte, or koordlet, which publishes totals and no fingerprint."""
 
     def node(self) -> dict[str, Any]:
         """The Node, ready and without taints."""
@@ -83,21 +86,24 @@ class Machine:
         }
 
     def topology(self) -> dict[str, Any]:
-        """The NodeResourceTopology (v1alpha2) in the form that resource-topology-exporter publishes."""
+        """The NodeResourceTopology (v1alpha2) in its publisher's form."""
         scope = "".join(word.capitalize() for word in (self.scope, "level"))
-        return {
+        topology = {
             "apiVersion": "topology.node.k8s.io/v1alpha2",
             "kind": "NodeResourceTopology",
             "metadata": {"name": self.name},
             "topologyPolicies": [_DEPRECATED_POLICY[self.policy] + ("" if self.policy == "none" else scope)],
-            "attributes": [
-                {"name": "topologyManagerPolicy", "value": self.policy},
-                {"name": "topologyManagerScope", "value": self.scope},
-                {"name": "nodeTopologyPodsFingerprint", "value": FINGERPRINT_OF_NO_PODS},
-                {"name": "nodeTopologyPodsFingerprintMethod", "value": "all"},
-            ],
             "zones": [self._zone(number) for number in range(len(self.free))],
         }
+        if self.publisher == "koordlet":
+            return topology | {"metadata": {"name": self.name, "labels": KOORDLETS}}
+        attributes = [
+            {"name": "topologyManagerPolicy", "value": self.policy},
+            {"name": "topologyManagerScope", "value": self.scope},
+            {"name": "nodeTopologyPodsFingerprint", "value": FINGERPRINT_OF_NO_PODS},
+            {"name": "nodeTopologyPodsFingerprintMethod", "value": "all"},
+        ]
+        return topology | {"attributes": attributes}
 
     def _zone(self, number: int) -> dict[str, Any]:
         amounts = {
@@ -126,13 +132,14 @@ _DEPRECATED_POLICY = {
 }
 
 
-def machines(count: int, zones: int, *, cpus: int = 16, prefix: str = "node") -> list[Machine]:
+def machines(count: int, zones: int, *, cpus: int = 16, prefix: str = "node", publisher: str = "rte") -> list[Machine]:
     """`count` idle machines of `zones` NUMA nodes each, 16 to a rack and 4 racks to a zone."""
     return [
         Machine(
             f"{prefix}-{number:04}",
             free=(cpus,) * zones,
             cpus=cpus,
+            publisher=publisher,
             labels={
                 RACK_LABEL: f"rack-{number // NODES_PER_RACK}",
                 ZONE_LABEL: f"zone-{number // (NODES_PER_RACK * RACKS_PER_ZONE)}",

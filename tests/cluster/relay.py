@@ -49,8 +49,10 @@ async def _serve(endpoints: Callable[[], Sequence[int]], started: asyncio.Future
     turn = itertools.count()
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError, asyncio.CancelledError):
+        try:
             await _connect(reader, writer, endpoints(), next(turn))
+        except* (OSError, asyncio.CancelledError):
+            writer.transport.abort()  # one side is broken, or we end: what is not written yet never will be
         writer.close()
 
     server = await asyncio.start_server(accept, "127.0.0.1", 0)
@@ -60,6 +62,7 @@ async def _serve(endpoints: Callable[[], Sequence[int]], started: asyncio.Future
     server.close()
     others = asyncio.all_tasks() - {asyncio.current_task()}
     await asyncio.gather(*others, return_exceptions=True)
+    await asyncio.sleep(0)  # a transport closes its socket in the loop's next turn
 
 
 async def _connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, ports: Sequence[int], turn: int) -> None:
@@ -70,9 +73,13 @@ async def _connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, p
         except OSError:
             continue
         try:
-            await asyncio.gather(_pump(reader, below_writer), _pump(below_reader, writer))
-        finally:
-            below_writer.close()
+            async with asyncio.TaskGroup() as pumps:
+                pumps.create_task(_pump(reader, below_writer))
+                pumps.create_task(_pump(below_reader, writer))
+        except BaseException:
+            below_writer.transport.abort()
+            raise
+        below_writer.close()
         return
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import urllib.request
+from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.cluster.api import ApiError
@@ -113,7 +114,7 @@ class Services:
 
         def loop() -> None:
             while not self._ended.wait(POLL_SECONDS):
-                with contextlib.suppress(ApiError, OSError):
+                with contextlib.suppress(ApiError, OSError, HTTPException):
                     do()
 
         self._threads.append(threading.Thread(target=loop, name=f"services {do.__qualname__}"))

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cluster.gated import PLACEMENT, SPEC, Pods, overcommitted, pod
+from tests.cluster.audit import overcommitted
+from tests.cluster.gated import PLACEMENT, SPEC, Pods, pod
 from tests.cluster.nodes import RACK_LABEL, ZONE_LABEL, machines
 from tests.cluster.webhook_process import LocalWebhook, local_webhook
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cluster.gated import Pods, overcommitted, pod
+from tests.cluster.audit import overcommitted
+from tests.cluster.gated import Pods, pod
 from tests.cluster.nodes import Machine, machines, publish
 from tests.cluster.webhook_process import LocalWebhook, local_webhook
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import struct
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
@@ -84,3 +85,18 @@ def test_an_endpoint_that_went_away_is_passed_over(replicas: list[Replica]) -> N
         replicas[1].shutdown()
         replicas[1].server_close()
         assert {ask(port) for _ in range(4)} == {"a"}
+
+
+def test_a_connection_that_one_side_breaks_off_is_broken_off_on_the_other() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        relay(lambda: [server.getsockname()[1]]) as port,
+        socket.create_connection(("127.0.0.1", port), timeout=5) as client,
+    ):
+        accepted, _ = server.accept()
+        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # close() sends RST
+        client.sendall(b"half a requ")
+        assert accepted.recv(4096)
+        accepted.close()
+        with contextlib.suppress(ConnectionResetError):
+            assert client.recv(4096) == b""

@@ -15,6 +15,7 @@ import contextlib
 import json
 import os
 import sys
+import urllib.request
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,7 @@ RELEASE = NAMESPACE = "topology-webhook"
 BIND_SERVICE = f"{RELEASE}-bind"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{RELEASE}"
 PROGRAM = Path(sys.executable).with_name("topology-webhook")
+REFUSED_BINDINGS = 'topology_webhook_reviews_total{operation="CREATE",verdict="deny",webhook="mutate-bindings"}'
 PORT_ATTEMPTS = 5
 CALLED_SECONDS = 10.0  # the API server hears of a changed webhook configuration within one
 DRAIN_SECONDS = 30.0  # what the chart's terminationGracePeriodSeconds gives with its default values
@@ -84,6 +86,16 @@ class Replica:
         """Whether /readyz says so. Raises `ProcessEndedError` when the process ended."""
         self.process.require_running()
         return self.backend.is_ready()
+
+    def refused_bindings(self) -> int:
+        """Bindings that this process has refused, each a failed attempt of the scheduler; 0 when it does not answer."""
+        try:
+            with urllib.request.urlopen(f"{self.metrics_url}/metrics", timeout=5) as answer:  # noqa: S310 - our own
+                lines: list[str] = answer.read().decode().splitlines()
+        except OSError:
+            return 0
+        refused = [line for line in lines if line.startswith(REFUSED_BINDINGS)]
+        return int(sum(float(line.rsplit(" ", 1)[1]) for line in refused))
 
     @property
     def metrics_url(self) -> str:

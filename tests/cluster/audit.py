@@ -1,0 +1,157 @@
+"""Adds up what pods hold by their hints, per NUMA node, and compares it with the NodeResourceTopologies.
+
+The promise of the whole project in numbers: no NUMA node is given away twice, and no pod waits for what is there. The
+objects alone are read, with the Kubernetes client's arithmetic, so that no code under test judges itself. The nodes are
+those without a kubelet (nodes.py): their `available` never changes, whatever is bound there.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import defaultdict
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kubernetes.utils.quantity import parse_quantity
+
+from tests.cluster.gated import NUMA, PLACEMENT, is_gated
+from tests.cluster.nodes import TOPOLOGIES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from tests.cluster.control_plane import ControlPlane
+
+Raw = dict[str, Any]
+# The scheduler tries a pod that it could not place again after 1 to 10 s.
+STILL_SECONDS = 25.0
+POLL_SECONDS = 0.5
+
+
+class Slot(NamedTuple):
+    """One resource of one NUMA node."""
+
+    node: str
+    numa: int
+    resource: str
+
+
+def overcommitted(plane: ControlPlane, raws: Iterable[Raw]) -> dict[Slot, Decimal]:
+    """What the hints of these pods add up to beyond what the NodeResourceTopologies have available."""
+    return {slot: -amount for slot, amount in left(plane, raws).items() if amount < 0}
+
+
+def left(plane: ControlPlane, raws: Iterable[Raw]) -> dict[Slot, Decimal]:
+    """What these pods leave of each NUMA node; below zero where they hold more than there is."""
+    room = {
+        Slot(topology["metadata"]["name"], int(zone["name"].removeprefix("node-")), resource["name"]): Decimal(
+            parse_quantity(resource["available"])
+        )
+        for topology in plane.api.get(TOPOLOGIES)["items"]
+        for zone in topology["zones"]
+        for resource in zone["resources"]
+    }
+    for slot, amount in held(raws).items():
+        room[slot] = room.get(slot, Decimal(0)) - amount
+    return room
+
+
+def held(raws: Iterable[Raw]) -> Mapping[Slot, Decimal]:
+    """What the hints of these pods say they hold."""
+    taken: defaultdict[Slot, Decimal] = defaultdict(Decimal)
+    for raw in raws:
+        hint = json.loads(raw["metadata"].get("annotations", {}).get(NUMA, "{}"))
+        for entry in hint.get("numaNodeResources", ()):
+            for resource, amount in entry["resources"].items():
+                taken[Slot(hint["node"], entry["node"], resource)] += Decimal(parse_quantity(amount))
+    return taken
+
+
+class EndState(NamedTuple):
+    """What became of pods of one container each, all of which want one NUMA node."""
+
+    bound: frozenset[str]
+    waiting: frozenset[str]
+    """Behind our gate."""
+    unbound: frozenset[str]
+    """Without a gate and without a node."""
+    unhinted: frozenset[str]
+    """Bound, but without a hint of the node they are on."""
+    unexplained: frozenset[str]
+    """Waiting, and not told why."""
+    could_go: frozenset[str]
+    """Waiting or unbound, though one NUMA node has room for them, and its node."""
+    overcommitted: Mapping[Slot, Decimal]
+
+    def __str__(self) -> str:
+        return (
+            f"{len(self.bound)} bound ({len(self.unhinted)} without a hint), {len(self.waiting)} waiting "
+            f"({len(self.unexplained)} without a reason), {len(self.unbound)} neither, {len(self.could_go)} that could "
+            f"go, {len(self.overcommitted)} NUMA resources over-committed"
+        )
+
+
+def when_settled(plane: ControlPlane, pods: Callable[[], Mapping[str, Raw]]) -> EndState:
+    """The state once no pod is unbound that has no gate or could go, or when nothing has moved for `STILL_SECONDS`."""
+    last, moved = None, time.monotonic()
+    while True:
+        now = end_state(plane, pods())
+        if now != last:
+            last, moved = now, time.monotonic()
+        if not now.unbound | now.could_go or time.monotonic() - moved > STILL_SECONDS:
+            return now
+        time.sleep(POLL_SECONDS)
+
+
+def end_state(plane: ControlPlane, raws: Mapping[str, Raw]) -> EndState:
+    """Look at pods, by their names; nobody else has any on these nodes."""
+    bound = {name for name, raw in raws.items() if raw["spec"].get("nodeName")}
+    waiting = {name for name, raw in raws.items() if is_gated(raw)}
+    room = left(plane, raws.values())
+    free = _free(room, [raws[name] for name in bound if not _hinted_node(raws[name])])
+    return EndState(
+        bound=frozenset(bound),
+        waiting=frozenset(waiting),
+        unbound=frozenset(raws.keys() - bound - waiting),
+        unhinted=frozenset(name for name in bound if _hinted_node(raws[name]) != raws[name]["spec"]["nodeName"]),
+        unexplained=frozenset(name for name in waiting if not _annotations(raws[name]).get(PLACEMENT)),
+        could_go=frozenset(
+            name
+            for name in raws.keys() - bound
+            if not _hinted_node(raws[name]) and any(_fits(raws[name], amounts) for amounts in free)
+        ),
+        overcommitted={slot: -amount for slot, amount in room.items() if amount < 0},
+    )
+
+
+def _free(room: Mapping[Slot, Decimal], anywhere: Iterable[Raw]) -> list[dict[str, Decimal]]:
+    """Of each NUMA node what is left of it, and no more than is left of its node: `anywhere` on it are these, too."""
+    nodes: defaultdict[tuple[str, str], Decimal] = defaultdict(Decimal)
+    for slot, amount in room.items():
+        nodes[slot.node, slot.resource] += amount
+    for raw in anywhere:
+        for resource, text in _requests(raw).items():
+            nodes[raw["spec"]["nodeName"], resource] -= Decimal(parse_quantity(text))
+    zones: dict[tuple[str, int], dict[str, Decimal]] = {}
+    for slot, amount in room.items():
+        zones.setdefault((slot.node, slot.numa), {})[slot.resource] = min(amount, nodes[slot.node, slot.resource])
+    return list(zones.values())
+
+
+def _fits(raw: Raw, free: Mapping[str, Decimal]) -> bool:
+    return all(parse_quantity(amount) <= free.get(resource, Decimal(0)) for resource, amount in _requests(raw).items())
+
+
+def _requests(raw: Raw) -> Mapping[str, str]:
+    (container,) = raw["spec"]["containers"]
+    requests: Mapping[str, str] = container["resources"]["requests"]
+    return requests
+
+
+def _hinted_node(raw: Raw) -> str:
+    return str(json.loads(_annotations(raw).get(NUMA, "{}")).get("node", ""))
+
+
+def _annotations(raw: Raw) -> Mapping[str, str]:
+    return raw["metadata"].get("annotations") or {}
