@@ -22,8 +22,9 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.cluster.assets import find_assets
+from tests.cluster.audit import overcommitted
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.gated import Pods, overcommitted, pod, scheduler_paused, wait_until_known
+from tests.cluster.gated import Pods, pod, scheduler_paused, wait_until_known
 from tests.cluster.nodes import Machine, machines, present, publish
 from tests.cluster.webhook_process import local_webhook
 from webhook.cluster.client import Client

@@ -87,6 +87,7 @@ class Process:
         """End the program without a chance to clean up."""
         self._supervisor.kill()  # the program follows by PR_SET_PDEATHSIG
         self._supervisor.wait()
+        self.ask_to_stop()  # for the pipe's sake
 
     def ask_to_stop(self) -> None:
         """Begin to end the program without waiting, so that several can end side by side."""

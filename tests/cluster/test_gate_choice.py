@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cluster.gated import NUMA, Pods, is_gated, overcommitted, pod
+from tests.cluster.audit import overcommitted
+from tests.cluster.gated import NUMA, Pods, is_gated, pod
 from tests.cluster.nodes import Machine, publish
 from tests.cluster.webhook_process import LocalWebhook, local_webhook
 

@@ -126,6 +126,7 @@ class LocalWebhook:
         (deployment,) = self._plane.api.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments")["items"]
         template = deployment["spec"]["template"]
         name = f"{RELEASE}-{len(self.replicas)}"
+        (self._plane.folder / f"{name}.log").unlink(missing_ok=True)  # that of an earlier installation
         replica = Replica(self._plane, name, template["spec"]["containers"][0], template["spec"]["serviceAccountName"])
         replica.start(backend)
         self.services.add_pod(name, template, lambda: replica.backend)

@@ -1,0 +1,181 @@
+"""Everything restarted at random moments while pods come and are placed: the end is the same as without.
+
+    python -m tests.cluster.restarts --seed N --rounds K
+
+A round, on a control plane of its own:
+1. Nodes, and two replicas with every failurePolicy `Fail`: what cannot be judged now is tried again by who wants it.
+2. A user creates what `mixed_load` says.
+3. Meanwhile parts are killed and started again at random moments: a replica (by SIGKILL, or asked by SIGTERM), the
+   scheduler, the API server, etcd. Or a replica is stopped where it is for longer than a leader may be silent.
+4. When the last restart is done and all is up, the end state must come to be the expected one, whatever the seed; no
+   NUMA node is over-committed; and no leader has given out anything after the next one began.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import random
+import sys
+import threading
+import time
+from collections import defaultdict
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, NamedTuple
+
+from tests.cluster.assets import find_assets
+from tests.cluster.audit import overcommitted
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.gated import Pods
+from tests.cluster.mixed_load import EXPECTED, Became, MixedLoad, create_cluster
+from tests.cluster.stubborn import stubbornly, until
+from tests.cluster.terms import overlapping, terms
+from tests.cluster.webhook_process import LocalWebhook, local_webhook
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+# A leader counts as dead after three seconds, so that a round sees many of them.
+VALUES = """
+settings: {gate: always, leaseDurationSeconds: 3, renewDeadlineSeconds: 2, retryPeriodSeconds: 0.5,
+  grantHorizonSeconds: 8, drainSeconds: 2}
+webhook: {timeoutSeconds: 2, failurePolicy: Fail, bindFailurePolicy: Fail}
+"""
+# Between two restarts; a replica, or an API server, is ready again after two or three seconds.
+LONGEST_PAUSE = 4.0
+LONGEST_DOWN = 2.0
+# Longer than the Lease: somebody else leads when it goes on.
+SILENT_SECONDS = 5.0
+PARTS = ("kube-scheduler", "kube-apiserver", "etcd", "replica killed", "replica asked to end", "replica stopped")
+
+
+class Outcome(NamedTuple):
+    """Of one round."""
+
+    seed: int
+    restarts: Mapping[str, int]
+    became: Mapping[str, Became]
+    overcommitted: int
+    terms: int
+    grants: int
+    overlapping: int
+    seconds: float
+
+    @property
+    def good(self) -> bool:
+        """Whether it is as without restarts."""
+        return self.became == EXPECTED and not self.overcommitted and not self.overlapping
+
+    def __str__(self) -> str:
+        parts = ", ".join(f"{count} x {part}" for part, count in sorted(self.restarts.items()))
+        wrong = {name: now for name, now in self.became.items() if now != EXPECTED.get(name)}
+        verdict = "as without restarts" if self.good else f"WRONG: {wrong}"
+        return (
+            f"seed {self.seed}: {verdict}; {parts or 'no restarts'}; {self.terms} terms with {self.grants} guarded "
+            f"bindings, {self.overlapping} overlap; {self.overcommitted} NUMA resources over-committed; "
+            f"{self.seconds:.0f} s"
+        )
+
+
+def play(assets: Mapping[str, Path], seed: int, restarts: int) -> Outcome:
+    """One round."""
+    began = time.monotonic()
+    chance = random.Random(seed)  # noqa: S311 - to be repeated by its seed
+    with TemporaryDirectory() as folder, ControlPlane.start(assets) as plane:
+        plane.install_crds()
+        values = Path(folder) / "values.yaml"
+        values.write_text(VALUES)
+        create_cluster(plane)
+        with local_webhook(plane, replicas=2, values=values) as webhook:
+            load = MixedLoad(Pods(plane, "default"), chance)
+            parts = Parts(plane, webhook, random.Random(seed + 1))  # noqa: S311
+            with parts.restarting(restarts):
+                load.create_all()
+                load.end_the_first_of_the_race()
+            parts.wait_until_ready()
+            with contextlib.suppress(TimeoutError):
+                until("the expected end state", lambda: load.became() == EXPECTED)
+            became = load.became()
+            over = stubbornly(lambda: overcommitted(plane, load.pods.all().values()))
+            led = terms(replica.process.log for replica in webhook.replicas)
+        return Outcome(
+            seed,
+            parts.restarts,
+            became,
+            len(over),
+            len(led),
+            sum(term.grants for term in led),
+            len(overlapping(led)),
+            time.monotonic() - began,
+        )
+
+
+class Parts:
+    """What is restarted."""
+
+    def __init__(self, plane: ControlPlane, webhook: LocalWebhook, chance: random.Random) -> None:
+        self._plane = plane
+        self._webhook = webhook
+        self._chance = chance
+        self.restarts: defaultdict[str, int] = defaultdict(int)
+
+    @contextlib.contextmanager
+    def restarting(self, count: int) -> Iterator[None]:
+        """So many restarts beside what is done within; at the end the last of them is done."""
+        thread = threading.Thread(target=self._restart_often, args=(count,), name="restarts")
+        thread.start()
+        try:
+            yield
+        finally:
+            thread.join()
+
+    def wait_until_ready(self) -> None:
+        """Wait until everything says that it is ready."""
+        self._plane.wait_until_ready()
+        for replica in self._webhook.replicas:
+            replica.wait_until_ready()
+
+    def _restart_often(self, count: int) -> None:
+        for _ in range(count):
+            time.sleep(self._chance.uniform(0, LONGEST_PAUSE))
+            self._restart_one()
+
+    def _restart_one(self) -> None:
+        part, down = self._chance.choice(PARTS), self._chance.uniform(0, LONGEST_DOWN)
+        self.restarts[part] += 1
+        if not part.startswith("replica"):
+            self._plane.restart(part, down=down)
+            return
+        replica = self._chance.choice(self._webhook.replicas)
+        if part == "replica stopped":
+            replica.process.pause()
+            time.sleep(SILENT_SECONDS)
+            replica.process.resume()
+            return
+        if part == "replica killed":
+            replica.process.kill()
+        else:
+            replica.process.stop()
+        time.sleep(down)
+        replica.start(replica.backend)
+
+
+def main() -> int:
+    """Play rounds; 0 when all were good."""
+    parser = argparse.ArgumentParser(prog="python -m tests.cluster.restarts", description=__doc__)
+    parser.add_argument("--seed", type=int, default=None, help="of the first round; the next ones count up")
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--restarts", type=int, default=25, help="in each round; 0 shows the end state without any")
+    options = parser.parse_args()
+    seed = random.SystemRandom().randrange(10_000) if options.seed is None else options.seed
+    assets, good = find_assets(print), True
+    for number in range(options.rounds):
+        outcome = play(assets, seed + number, options.restarts)
+        print(outcome, flush=True)  # noqa: T201 - the answer
+        good = good and outcome.good
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

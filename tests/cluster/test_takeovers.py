@@ -1,0 +1,131 @@
+"""Leaders that follow one another, and what is promised meanwhile: nothing is given out twice, and nothing is lost."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cluster.api import ApiError
+from tests.cluster.audit import overcommitted
+from tests.cluster.gated import Pods
+from tests.cluster.nodes import Machine
+from tests.cluster.stubborn import until
+from tests.cluster.terms import overlapping, terms
+from tests.cluster.two_replicas import QUICK, Cluster, two_replicas
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.cluster.control_plane import ControlPlane
+
+# n0 ── NUMA 0 [8]  NUMA 1 [8]      [free cpus of 16]: room for two pods of 8
+PODS = ("a", "b", "c", "d")
+POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmission"
+NOT_TODAY = "not today"
+
+
+@pytest.fixture
+def cluster(
+    control_plane: ControlPlane, namespace: str, create_machines: Callable[..., None], tmp_path: Path
+) -> Iterator[Cluster]:
+    """No binding passes unguarded."""
+    create_machines(Machine("n0", free=(8, 8)))
+    with two_replicas(control_plane, namespace, tmp_path, QUICK, timeoutSeconds=2, bindFailurePolicy="Fail") as cluster:
+        for name in PODS:
+            cluster.create_pod(name, cpu=8)
+        yield cluster
+
+
+def try_to_bind(cluster: Cluster) -> None:
+    """Every pod that has no node yet, all at the same time: who is refused stays."""
+    left = set(PODS) - Pods(cluster.plane, cluster.namespace).bound().keys()
+    with ThreadPoolExecutor(len(PODS)) as clients:
+        for attempt in [clients.submit(cluster.bind, name) for name in left]:
+            with suppress(ApiError):
+                attempt.result()
+
+
+def check_that_two_are_bound(cluster: Cluster) -> None:
+    """Bind until both NUMA nodes are taken, and look whether anything was given twice."""
+    pods = Pods(cluster.plane, cluster.namespace)
+
+    def both_taken() -> bool:
+        try_to_bind(cluster)
+        return len(pods.bound()) == 2
+
+    until("both NUMA nodes to be taken", both_taken)
+    try_to_bind(cluster)
+    assert len(pods.bound()) == 2
+    assert overcommitted(cluster.plane, pods.all().values()) == {}
+    led = terms(replica.process.log for replica in cluster.webhook.replicas)
+    assert overlapping(led) == []
+
+
+def test_two_takeovers_in_quick_succession_give_nothing_out_twice(cluster: Cluster) -> None:
+    (first,) = cluster.leading()
+    second = cluster.other(first)
+    cluster.bind("a")
+    first.process.kill()
+    cluster.wait_until_found(second)
+    first.start(first.backend)
+    first.wait_until_ready()
+    second.process.kill()
+    # Within the horizon of the last takeover: what it must wait for has begun anew.
+    cluster.wait_until_found(first)
+    with pytest.raises(ApiError, match="leader has just changed"):
+        cluster.bind("b")
+    second.start(second.backend)
+    check_that_two_are_bound(cluster)
+    assert len(terms(replica.process.log for replica in cluster.webhook.replicas)) == 3
+
+
+def test_an_api_server_that_is_killed_under_a_leader_makes_no_second_one(cluster: Cluster) -> None:
+    cluster.bind("a")
+    for _ in range(2):
+        cluster.plane.restart("kube-apiserver", down=1.0)
+        cluster.plane.wait_until_ready("kube-apiserver")
+        until("a leader", cluster.leading)
+        assert len(cluster.leading()) == 1
+    check_that_two_are_bound(cluster)
+
+
+def test_a_binding_that_never_lands_is_given_back(cluster: Cluster) -> None:
+    with refused_by_somebody_else(cluster):
+        for name in ("a", "b"):
+            with pytest.raises(ApiError, match=NOT_TODAY):
+                cluster.bind(name)
+        # Both NUMA nodes are promised now, though nobody has them.
+        with pytest.raises(ApiError, match="can no longer hold this pod"):
+            cluster.bind("c")
+    check_that_two_are_bound(cluster)
+
+
+@contextmanager
+def refused_by_somebody_else(cluster: Cluster) -> Iterator[None]:
+    """Bindings are refused by a policy, which is asked after the guard."""
+    api, name = cluster.plane.api, cluster.namespace
+    bindings = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/binding"], "operations": ["CREATE"]}
+    own = {"resourceRules": [bindings], "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}}
+    policy = {"matchConstraints": own, "validations": [{"expression": "false", "message": NOT_TODAY}]}
+    api.create(f"{POLICIES}policies", {"metadata": {"name": name}, "spec": policy})
+    binding = {"policyName": name, "validationActions": ["Deny"]}
+    api.create(f"{POLICIES}policybindings", {"metadata": {"name": name}, "spec": binding})
+    path = f"/api/v1/namespaces/{name}/pods/d/binding?dryRun=All"
+
+    def is_asked() -> bool:
+        try:
+            api.create(path, {"metadata": {"name": "d"}, "target": {"kind": "Node", "name": "n0"}})
+        except ApiError as error:
+            return NOT_TODAY in error.message
+        return False
+
+    try:
+        cluster.plane.wait_for("the policy to be asked", is_asked)
+        yield
+    finally:
+        api.delete(f"{POLICIES}policybindings/{name}")
+        api.delete(f"{POLICIES}policies/{name}")

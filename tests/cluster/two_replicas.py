@@ -1,0 +1,131 @@
+"""Two replicas of which one leads, and what a test asks them: who leads, who is found, what becomes of a binding."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import urllib.request
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.error import HTTPError
+
+from tests.cluster.webhook_process import BIND_SERVICE, LEASE, LocalWebhook, Replica, local_webhook
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from tests.cluster.control_plane import ControlPlane
+
+# Nothing is gated, so that it is for the guard alone to give out NUMA nodes; and a replica that is done ends soon.
+BOTH = {"gate": "never", "drainSeconds": 2}
+QUICK = {
+    **BOTH,
+    "leaseDurationSeconds": 3,
+    "renewDeadlineSeconds": 2,
+    "retryPeriodSeconds": 0.3,
+    "grantHorizonSeconds": 8,
+}
+# With this, a change of leaders within the time of a test cannot come from a Lease that has run out.
+SLOW = {**BOTH, "leaseDurationSeconds": 900, "renewDeadlineSeconds": 600, "retryPeriodSeconds": 300}
+NUMA = "topology-webhook.dev/numa"
+SPEC = "scheduling.koordinator.sh/numa-topology-spec"
+
+
+class Cluster:
+    """Two replicas."""
+
+    def __init__(self, plane: ControlPlane, webhook: LocalWebhook, namespace: str) -> None:
+        self.plane = plane
+        self.webhook = webhook
+        self.namespace = namespace
+
+    def leading(self) -> list[Replica]:
+        """The replicas that say of themselves that they lead."""
+        return [replica for replica in self.webhook.replicas if says_it_leads(replica)]
+
+    def other(self, replica: Replica) -> Replica:
+        (other,) = set(self.webhook.replicas) - {replica}
+        return other
+
+    def is_found(self, leader: Replica) -> bool:
+        """Whether its Pod alone is marked, and the leader's Service leads there."""
+        endpoints = self.webhook.services.endpoints(BIND_SERVICE)
+        return self.webhook.marked == [leader] and endpoints == [leader.backend.port]
+
+    def wait_until_found(self, leader: Replica) -> None:
+        self.plane.wait_for(f"{leader.name} to be found", lambda: self.is_found(leader))
+
+    def lease(self) -> Any:
+        return self.plane.api.get(LEASE)["spec"]
+
+    def create_pod(self, name: str, cpu: int = 2) -> None:
+        """A pod that nobody but the test binds."""
+        amounts = {"cpu": str(cpu), "memory": "1Gi"}
+        container = {"name": "main", "image": "none", "resources": {"requests": amounts, "limits": amounts}}
+        metadata = {"name": name, "annotations": {SPEC: '{"numaTopologyPolicy": "SingleNUMANode"}'}}
+        spec = {"nodeSelector": {"never": "there"}, "containers": [container]}
+        self.plane.api.create(f"/api/v1/namespaces/{self.namespace}/pods", {"metadata": metadata, "spec": spec})
+
+    def bind(self, name: str) -> bool:
+        """Bind the pod to n0; whether it was guarded, for then it carries its NUMA nodes. Raises ApiError."""
+        path = f"/api/v1/namespaces/{self.namespace}/pods/{name}"
+        self.plane.api.create(f"{path}/binding", {"metadata": {"name": name}, "target": {"kind": "Node", "name": "n0"}})
+        return NUMA in self.plane.api.get(path)["metadata"].get("annotations", {})
+
+    def ask_directly(self, replica: Replica, name: str) -> str:
+        """What a replica says to a review of a Binding that comes past the Service, over an old connection, say."""
+        binding = {"metadata": {"name": name, "namespace": self.namespace}, "target": {"name": "n0"}}
+        request = {
+            "uid": "1",
+            "kind": {"group": "", "version": "v1", "kind": "Binding"},
+            "resource": {"group": "", "version": "v1", "resource": "pods"},
+            "subResource": "binding",
+            "name": name,
+            "namespace": self.namespace,
+            "operation": "CREATE",
+            "userInfo": {"username": "system:kube-scheduler"},
+            "dryRun": True,
+            "object": binding,
+        }
+        body = json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
+        call = urllib.request.Request(
+            f"https://127.0.0.1:{replica.backend.port}/mutate/bindings?timeout=30s",
+            body.encode(),
+            {"Content-Type": "application/json"},
+        )
+        try:
+            with urllib.request.urlopen(call, context=unverified(), timeout=30) as answer:  # noqa: S310 - our own https URL
+                response = json.load(answer)["response"]
+        except HTTPError as error:
+            return str(error.code)
+        return "allowed" if response["allowed"] else str(response["status"]["reason"])
+
+
+def unverified() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def says_it_leads(replica: Replica) -> bool:
+    if not replica.process.running:
+        return False
+    try:
+        with urllib.request.urlopen(f"{replica.metrics_url}/metrics", timeout=1) as answer:  # noqa: S310
+            return "\ntopology_webhook_leader 1.0\n" in answer.read().decode()
+    except OSError:  # it is paused, or about to end
+        return False
+
+
+@contextmanager
+def two_replicas(
+    plane: ControlPlane, namespace: str, folder: Path, settings: Mapping[str, Any], **webhook: Any
+) -> Iterator[Cluster]:
+    """Run them with these settings, and values of `webhook`; the API server calls them."""
+    values = folder / "values.yaml"
+    values.write_text(json.dumps({"settings": dict(settings), "webhook": webhook}))
+    with local_webhook(plane, replicas=2, values=values) as running:
+        assert running.wait_until_called()
+        yield Cluster(plane, running, namespace)
