@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from tests.cluster.pki import KeyPair
-
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 WATCH_BYTES = 2**18
@@ -35,12 +33,12 @@ class ApiError(Exception):
 
 
 class Api:
-    """Requests as the user of one client certificate."""
+    """Requests as the user of one bearer token."""
 
-    def __init__(self, url: str, authority: Path, user: KeyPair) -> None:
+    def __init__(self, url: str, authority: Path, token: str) -> None:
         self._address = urlsplit(url)
         self._tls = ssl.create_default_context(cafile=str(authority))
-        self._tls.load_cert_chain(user.certificate, user.key)
+        self._headers = {"Authorization": f"Bearer {token}", "Accept": JSON}
         self._idle: list[http.client.HTTPSConnection] = []  # append and pop are atomic
 
     def close(self) -> None:
@@ -86,7 +84,7 @@ class Api:
             except IndexError:  # asked first, another thread might take the last one in between
                 connection, reused = self._connect(), False
             try:
-                connection.request(method, path, payload, {"Content-Type": content_type, "Accept": JSON})
+                connection.request(method, path, payload, {**self._headers, "Content-Type": content_type})
                 response = connection.getresponse()
                 text = response.read()
             except (http.client.HTTPException, OSError):
@@ -106,7 +104,7 @@ class Api:
         """The events of a collection's path with `watch=1` in its query, until the server ends the watch."""
         connection = self._connect(timeout=None)
         try:
-            connection.request("GET", path, headers={"Accept": JSON})
+            connection.request("GET", path, headers=self._headers)
             response = connection.getresponse()
             if response.status != 200:
                 raise ApiError(response.status, "", response.read().decode(errors="replace"))

@@ -1,7 +1,7 @@
 """A real control plane on loopback: etcd, kube-apiserver, kube-scheduler and kube-controller-manager.
 
 Life cycle of `ControlPlane.start()`, a context manager:
-1. A run folder for this start alone: certificates, etcd's data, logs, kubeconfigs.
+1. A run folder for this start alone: certificates, tokens, etcd's data, logs, kubeconfigs.
 2. etcd and the API server start side by side; the API server is ready when /readyz says so.
 3. Scheduler and controllers start; ready when they say so and the `default` service account exists: pods can be
    created.
@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.cluster.api import Api, ApiError
 from tests.cluster.kubeconfig import write_kubeconfig
-from tests.cluster.pki import Authority, KeyPair
+from tests.cluster.pki import Servers, write_tokens
 from tests.cluster.ports import reserved_ports
 from tests.cluster.process import Process
 from tests.cluster.run_folder import run_folder
@@ -36,6 +36,8 @@ from tests.cluster.run_folder import run_folder
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+USERS = {"admin": ("system:masters",), "system:kube-scheduler": (), "system:kube-controller-manager": ()}
+"""Who logs in with a token, and the groups."""
 CRDS = Path(__file__).parents[2] / "crds"
 READY_SECONDS = 60.0  # an API server on an idle machine needs 3; a loaded CI machine is slower, not broken
 POLL_SECONDS = 0.05
@@ -69,13 +71,14 @@ class ControlPlane:
         }
         self.guests: dict[str, Process] = {}
         """Programs that others run against this control plane, by name: their logs are shown with ours."""
-        self._pki = Authority(folder / "pki")
-        self.ca = self._pki.certificate
+        self._servers = Servers(folder / "pki")
+        self.ca = self._servers.ca
         self._tls = ssl.create_default_context(cafile=str(self.ca))
-        self._service_account_key = self._pki.signing_key("service-accounts")
-        admin = self._pki.client("admin", "system:masters")
-        self.kubeconfig = self._kubeconfig("admin", admin)
-        self.api = Api(self.url, self.ca, admin)
+        self._service_account_key = self._servers.issue("service-accounts")
+        self._token_file = folder / "tokens.csv"
+        self._tokens = write_tokens(self._token_file, USERS)
+        self.kubeconfig = self._kubeconfig("admin", self._tokens["admin"])
+        self.api = Api(self.url, self.ca, self._tokens["admin"])
 
     @classmethod
     @contextlib.contextmanager
@@ -203,7 +206,7 @@ class ControlPlane:
         )
 
     def _start_api_server(self) -> None:
-        serving = self._pki.server("kube-apiserver", ["127.0.0.1", "localhost", "kubernetes.default.svc"])
+        serving = self._servers.issue("kube-apiserver", ["127.0.0.1", "localhost", "kubernetes.default.svc"])
         tokens = self._service_account_key
         self._start(
             "kube-apiserver",
@@ -214,7 +217,7 @@ class ControlPlane:
             "--endpoint-reconciler-type=none",
             "--service-cluster-ip-range=10.0.0.0/24",
             "--authorization-mode=RBAC",
-            f"--client-ca-file={self.ca}",
+            f"--token-auth-file={self._token_file}",
             f"--tls-cert-file={serving.certificate}",
             f"--tls-private-key-file={serving.key}",
             "--service-account-issuer=https://kubernetes.default.svc",
@@ -245,8 +248,8 @@ class ControlPlane:
 
     def _client_flags(self, user: str, port: int) -> list[str]:
         """The flags that scheduler and controller manager share."""
-        kubeconfig = self._kubeconfig(user.removeprefix("system:"), self._pki.client(user))
-        serving = self._pki.server(user.removeprefix("system:") + "-serving", ["127.0.0.1"])
+        name = user.removeprefix("system:")
+        kubeconfig, serving = self._kubeconfig(name, self._tokens[user]), self._servers.issue(name)
         return [
             f"--kubeconfig={kubeconfig}",
             # Who asks for their health and metrics on loopback need not say who they are.
@@ -268,8 +271,8 @@ class ControlPlane:
         argv: list[str | Path] = [self.assets[program], *self._arguments[program]]
         return Process(program, argv, self.folder / f"{program}.log")
 
-    def _kubeconfig(self, name: str, user: KeyPair | str, namespace: str = "default") -> Path:
-        return write_kubeconfig(self.folder / f"{name}.kubeconfig", self.url, self.ca, user, namespace=namespace)
+    def _kubeconfig(self, name: str, token: str, namespace: str = "default") -> Path:
+        return write_kubeconfig(self.folder / f"{name}.kubeconfig", self.url, self.ca, token, namespace=namespace)
 
     def _answers(self, url: str) -> bool:
         """Whether a server of ours answers 200 to a GET without credentials."""

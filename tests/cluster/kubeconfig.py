@@ -8,26 +8,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.cluster.pki import KeyPair
 
-
-def write_kubeconfig(path: Path, url: str, authority: Path, user: KeyPair | str, *, namespace: str = "default") -> Path:
-    """Write a kubeconfig for a client certificate or, given as text, a bearer token.
+def write_kubeconfig(path: Path, url: str, authority: Path, token: str, *, namespace: str = "default") -> Path:
+    """Write a kubeconfig for the user of a bearer token.
 
     Everything is embedded or absolute, so that the file works from any folder. JSON is valid YAML.
     """
-    credentials = (
-        {"token": user}
-        if isinstance(user, str)
-        else {"client-certificate": str(user.certificate), "client-key": str(user.key)}
-    )
     name = "test"
     config = {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": name,
         "clusters": [{"name": name, "cluster": {"server": url, "certificate-authority": str(authority)}}],
-        "users": [{"name": name, "user": credentials}],
+        "users": [{"name": name, "user": {"token": token}}],
         "contexts": [{"name": name, "context": {"cluster": name, "user": name, "namespace": namespace}}],
     }
     path.write_text(json.dumps(config, indent=2))
