@@ -9,6 +9,8 @@ How the parts lean on each other, lowest first:
     nodes                                    machines as objects: Node and NodeResourceTopology
     relay, services                          what kube-proxy and kubelets do for local processes
     webhook_process                          the chart's Deployment as local processes
+    gated, audit, terms                      pods that ask for NUMA nodes, what they were given, and by which leader
+    stubborn, mixed_load, restarts           everything restarted at random: python -m tests.cluster.restarts
     up, __main__                             the same in the foreground: python -m tests.cluster up
     fixtures                                 the same as pytest fixtures, a plugin that tests/conftest.py loads
 """
