@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cluster.audit import overcommitted
-from tests.cluster.gated import NUMA, PLACEMENT, Pods, is_gated, pod
+from tests.cluster.gated import NUMA, PLACEMENT, SPEC, Pods, is_gated, pod
 from tests.cluster.nodes import Machine, machines, publish
 from tests.cluster.webhook_process import LocalWebhook, local_webhook
 
@@ -57,6 +57,17 @@ def test_a_waiting_pod_goes_when_another_one_ends(known: Callable[..., None], po
     pods.wait_until_bound("b")
     assert pods.hint("b") == ("n0", [0])
     assert pods.gated() == {"c"}
+
+
+def test_a_waiting_pod_that_asks_for_nothing_any_more_goes_like_the_others(
+    known: Callable[..., None], pods: Pods, control_plane: ControlPlane
+) -> None:
+    known(Machine("n0", free=(2, 2)))
+    assert is_gated(pods.create(pod("a")))
+    control_plane.api.patch(f"{pods.path}/a", {"metadata": {"annotations": {SPEC: None}}})
+    assert is_gated(pods.get("a"))
+    publish(control_plane.api, Machine("n0", free=(8, 2)))
+    pods.wait_until_bound("a")
 
 
 def test_what_the_user_requires_stays_and_the_node_is_added_to_every_term(

@@ -26,15 +26,18 @@ def why_left_alone(raw: Mapping[str, Any], rules: Rules) -> str | None:
 
 
 def why_not_ours(raw: Mapping[str, Any], rules: Rules) -> str | None:
-    """Why a pod is not even judged, bound or not; None when it is ours.
+    """Why a pod is not even judged, bound or not; None when it is ours: annotated, and not placed by others."""
+    return why_placed_by_others(raw, rules) if is_annotated(raw) else _NOT_ANNOTATED
 
-    Not annotated; of another scheduler; or its node is not a scheduler's to choose: a DaemonSet's, or run by a kubelet
-    from a file (static pods and the mirror pods that show them).
+
+def why_placed_by_others(raw: Mapping[str, Any], rules: Rules) -> str | None:
+    """Why a pod's node is not the scheduler's to choose whom we steer; None when it is.
+
+    Of another scheduler; a DaemonSet's; or run by a kubelet from a file (static pods and the mirror pods that show
+    them).
     """
     metadata: Mapping[str, Any] = raw.get("metadata") or {}
     annotations = metadata.get("annotations") or {}
-    if not is_annotated(raw):
-        return _NOT_ANNOTATED
     if MIRROR_POD in annotations or annotations.get(_CONFIG_SOURCE, "api") != "api":
         return "a kubelet runs it from a file (static pod)"
     scheduler = (raw.get("spec") or {}).get("schedulerName") or "default-scheduler"

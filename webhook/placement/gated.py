@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from webhook.admission.left_alone import why_not_ours
+from webhook.admission.left_alone import why_placed_by_others
 from webhook.admission.rules import Rules
 from webhook.model.errors import UserError
 from webhook.model.intent import NUMAIntent, parse_numa_intent
@@ -82,7 +82,8 @@ class GatedPods:
 
     def _of(self, key: str, raw: Mapping[str, Any]) -> GatedPod | None:
         self.faults.pop(key, None)
-        if why_not_ours(raw, self._rules) is not None or "deletionTimestamp" in raw["metadata"]:
+        # One that asks for nothing any more is placed like the others: only we can take its gate away.
+        if why_placed_by_others(raw, self._rules) is not None or "deletionTimestamp" in raw["metadata"]:
             return None
         try:
             return GatedPod.from_object(raw)

@@ -91,7 +91,7 @@ class Feed(Generic[Record]):
 
 @dataclass(frozen=True, slots=True)
 class SeenPod:
-    """A pod as it is kept: the record, and while it waits for its node the object itself if it asks for something."""
+    """A pod as it is kept: the record, and while it waits for its node the object itself if it concerns us."""
 
     record: ResidentPod
     waiting: Raw | None
@@ -104,7 +104,7 @@ class SeenPod:
         record = ResidentPod.from_object(raw)
         if record.node or record.terminal:
             return cls(record, None, membership_of(raw))
-        if is_annotated(raw):
+        if is_annotated(raw) or waits_for_us_alone(raw):
             return cls(record, dict(raw), membership_of(raw))
         metadata = raw["metadata"]
         return cls(record, {"metadata": {"name": metadata["name"], "uid": metadata.get("uid", "")}, "spec": {}})
@@ -152,7 +152,7 @@ class ClusterWorld:
     def waiting_pod(self, key: str, uid: str) -> Raw | None:
         """A pod that is not bound yet; None when it, or this incarnation of it, was not seen.
 
-        Of one that asks for nothing here no more than its metadata's name and uid.
+        Of one that asks for nothing here, and has no gate of ours, no more than its metadata's name and uid.
         """
         pod = self._waiting.get(key)
         return pod if pod is not None and uid in {"", pod["metadata"].get("uid")} else None
@@ -167,7 +167,7 @@ class ClusterWorld:
         self._keeper.grant(grant)
 
     def gated_pods(self) -> Mapping[str, Raw]:
-        """The pods that ask for something here and that only our gate holds back; not to be changed."""
+        """The pods that only our gate holds back; not to be changed."""
         return self._gated
 
     def ungated_pods(self) -> Mapping[str, Raw]:
