@@ -6,18 +6,19 @@ the same rack, the one that went is deleted.
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.cluster.gated import NUMA, SINGLE, Pods, is_gated, pod
-from tests.cluster.nodes import NODES, NODES_PER_RACK, RACK_LABEL, ZONE_LABEL, Machine, create_machines, machines
+from tests.cluster.nodes import NODES, NODES_PER_RACK, RACK_LABEL, ZONE_LABEL, Machine, machines
 from tests.cluster.stubborn import done, stubbornly, until
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from tests.cluster.control_plane import ControlPlane
 
@@ -59,15 +60,20 @@ EXPECTED: Mapping[str, Became] = {
 }
 
 
-def create_cluster(plane: ControlPlane) -> None:
-    """The nodes, each with the label of its pool, and the topology they are in."""
+@contextlib.contextmanager
+def racks_known(plane: ControlPlane) -> Iterator[None]:
+    """The topology that `RACKS` names exists within this context."""
     levels = [{"nodeLabel": ZONE_LABEL}, {"nodeLabel": RACK_LABEL}]
     topology = {"apiVersion": "kai.scheduler/v1alpha1", "kind": "Topology", "metadata": {"name": "racks"}}
     plane.api.create(TOPOLOGIES, topology | {"spec": {"levels": levels}})
-    create_machines(plane.api, _fleet())
+    try:
+        yield
+    finally:
+        plane.api.delete(f"{TOPOLOGIES}/racks")
 
 
-def _fleet() -> list[Machine]:
+def fleet() -> list[Machine]:
+    """The nodes, each with the label of its pool."""
     pools = ["main"] * 3 * NODES_PER_RACK + ["race"] * NODES_PER_RACK + ["tight"] * 4
     return [
         replace(machine, labels={**machine.labels, POOL: pool})

@@ -28,7 +28,8 @@ from tests.cluster.assets import find_assets
 from tests.cluster.audit import overcommitted
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.gated import Pods
-from tests.cluster.mixed_load import EXPECTED, Became, MixedLoad, create_cluster
+from tests.cluster.mixed_load import EXPECTED, Became, MixedLoad, fleet, racks_known
+from tests.cluster.nodes import create_machines
 from tests.cluster.stubborn import stubbornly, until
 from tests.cluster.terms import overlapping, terms
 from tests.cluster.webhook_process import LocalWebhook, local_webhook
@@ -86,8 +87,8 @@ def play(assets: Mapping[str, Path], seed: int, restarts: int) -> Outcome:
         plane.install_crds()
         values = Path(folder) / "values.yaml"
         values.write_text(VALUES)
-        create_cluster(plane)
-        with local_webhook(plane, replicas=2, values=values) as webhook:
+        create_machines(plane.api, fleet())
+        with racks_known(plane), local_webhook(plane, replicas=2, values=values) as webhook:
             load = MixedLoad(Pods(plane, "default"), chance)
             parts = Parts(plane, webhook, random.Random(seed + 1))  # noqa: S311
             with parts.restarting(restarts):
