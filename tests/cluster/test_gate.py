@@ -46,6 +46,27 @@ def test_a_pod_that_fits_nowhere_waits_and_goes_when_its_node_has_room(
     control_plane.wait_for("an event", lambda: "Placed" in pods.events("a"))
 
 
+def test_the_leader_counts_who_waits_and_who_was_let_go(
+    known: Callable[..., None], pods: Pods, control_plane: ControlPlane, webhook: LocalWebhook
+) -> None:
+    (replica,) = webhook.replicas
+    known(Machine("n0", free=(2, 2)))
+    before = replica.metrics()
+    pods.create(pod("a"))
+    control_plane.wait_for("it to be seen", lambda: replica.metrics()["topology_webhook_gated_pods"] == 1)
+    publish(control_plane.api, Machine("n0", free=(2, 16)))
+    pods.wait_until_bound("a")
+    control_plane.wait_for("it to be seen", lambda: replica.metrics()["topology_webhook_gated_pods"] == 0)
+    after = replica.metrics()
+    grown = {name for name, value in after.items() if value > before.get(name, 0)}
+    assert grown >= {
+        'topology_webhook_pods_let_go_total{how="placed"}',
+        'topology_webhook_placement_decision_duration_seconds_count{unit="pod"}',
+        "topology_webhook_gated_duration_seconds_count",
+        "topology_webhook_placement_rounds_total",
+    }
+
+
 def test_a_waiting_pod_goes_when_another_one_ends(known: Callable[..., None], pods: Pods) -> None:
     # n0 ── NUMA 0 [8]  NUMA 1 [2]
     known(Machine("n0", free=(8, 2)))

@@ -87,15 +87,19 @@ class Replica:
         self.process.require_running()
         return self.backend.is_ready()
 
+    def metrics(self) -> dict[str, float]:
+        """Every sample of /metrics by its name and labels. Raises `OSError` when the process does not answer."""
+        with urllib.request.urlopen(f"{self.metrics_url}/metrics", timeout=5) as answer:  # noqa: S310 - our own
+            lines: list[str] = answer.read().decode().splitlines()
+        samples = (line.rpartition(" ") for line in lines if not line.startswith("#"))
+        return {name: float(value) for name, _, value in samples}
+
     def refused_bindings(self) -> int:
         """Bindings that this process has refused, each a failed attempt of the scheduler; 0 when it does not answer."""
         try:
-            with urllib.request.urlopen(f"{self.metrics_url}/metrics", timeout=5) as answer:  # noqa: S310 - our own
-                lines: list[str] = answer.read().decode().splitlines()
+            return int(self.metrics().get(REFUSED_BINDINGS, 0))
         except OSError:
             return 0
-        refused = [line for line in lines if line.startswith(REFUSED_BINDINGS)]
-        return int(sum(float(line.rsplit(" ", 1)[1]) for line in refused))
 
     @property
     def metrics_url(self) -> str:

@@ -21,6 +21,9 @@ SAMPLE = Sample(
     policy_disagreements=2,
     certificate_end=datetime(2030, 1, 1, tzinfo=UTC),
     leading=True,
+    gated_pods=5,
+    stuck_pods=1,
+    open_grants=4,
 )
 
 
@@ -29,6 +32,10 @@ def families() -> dict[str, Metric]:
     metrics.reviews.labels("mutate-pods", "CREATE", "allow").inc()
     metrics.review_seconds.labels("mutate-pods").observe(0.001)
     metrics.excluded.labels("NotReady").inc(4)
+    metrics.placement.round()
+    metrics.placement.decided("pod", 0.001)
+    metrics.placement.let_go("placed", 3.0)
+    metrics.placement.evicted()
     found = {}
     for family in metrics.registry.collect():
         if family.name.startswith(NAMESPACE):
@@ -51,5 +58,6 @@ def test_states_are_read_at_the_scrape() -> None:
     found = families()
     objects = {sample.labels["resource"]: sample.value for sample in found["topology_webhook_informer_objects"].samples}
     assert objects == {"nodes": 3.0, "pods": 0.0}
+    assert found["topology_webhook_gated_pods"].samples[0].value == 5.0
     assert found["topology_webhook_snapshot_generation"].samples[0].value == 7.0
     assert found["topology_webhook_certificate_end_timestamp_seconds"].samples[0].value == 1893456000.0

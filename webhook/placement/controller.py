@@ -32,11 +32,12 @@ from webhook.engine.decide import Decision
 from webhook.engine.reservations import Grant
 from webhook.model.errors import UserError
 from webhook.placement.fence import fence
+from webhook.placement.figures import Figures, LetGo
 from webhook.placement.gang import Gang, GangPlacer, GangWorld, Promised, units_of
 from webhook.placement.gated import GatedPod, GatedPods
 from webhook.placement.minimum import Minimums
 from webhook.placement.placed import NoPlace, Place, find_place, why_none
-from webhook.placement.release import has_waited, release
+from webhook.placement.release import release, seconds_waited
 from webhook.placement.teller import Teller
 from webhook.placement.writer import PlacementWriter, PromisingWorld
 
@@ -99,6 +100,7 @@ class PlacementController:
         limits: Limits,
         standing: Callable[[], Standing],
         minimums: Minimums,
+        figures: Figures,
     ) -> None:
         self._world = world
         self._writes = writes
@@ -109,6 +111,7 @@ class PlacementController:
         self._writer = PlacementWriter(world, writes, self._may_write, limits.horizon)
         self._gangs = GangPlacer(world, self._writer, rules)
         self._minimums = minimums
+        self._figures = figures
         self._slots = asyncio.Semaphore(limits.concurrency)
         self._pods = GatedPods(rules)
         self._term: Term | None = None
@@ -168,6 +171,7 @@ class PlacementController:
 
     async def _round(self, tasks: asyncio.TaskGroup) -> float:
         """One round; the seconds that were worked in vain."""
+        self._figures.round()
         self._pods.update(self._world.gated_pods())
         self._teller.keep(set(self._world.gated_pods()))
         self._not_before = {key: at for key, at in self._not_before.items() if at > monotonic()}
@@ -182,8 +186,10 @@ class PlacementController:
             if isinstance(unit, Gang):
                 began = monotonic()
                 members = await self._place_gang(tasks, unit)
+                took = monotonic() - began
+                self._figures.decided("group", took)
                 given += members
-                worked += 0.0 if members else monotonic() - began
+                worked += 0.0 if members else took
             elif not self._is_looked_after(unit):
                 if (known := nowhere_to_go.get(unit.shape)) is not None:
                     self._waits(tasks, unit, known, nowhere_to_go)
@@ -191,6 +197,9 @@ class PlacementController:
                 await self._slots.acquire()
                 began = monotonic()
                 place = self._find(unit)
+                took = monotonic() - began
+                if place is not None:
+                    self._figures.decided("pod", took)
                 if isinstance(place, Place):
                     self._give(tasks, unit, place, self._writer.promise(unit, place))
                     given += 1
@@ -199,7 +208,7 @@ class PlacementController:
                     if place is not None:
                         nowhere_to_go[unit.shape] = place
                         self._waits(tasks, unit, place, nowhere_to_go)
-                    worked += monotonic() - began
+                    worked += took
             await asyncio.sleep(0)  # reviews have their turn
         return worked
 
@@ -248,6 +257,8 @@ class PlacementController:
                 outcome = await self._writer.write(gated, place, grant)
                 if outcome is Outcome.WRITTEN:
                     self._teller.placed(gated, place)
+                    how = LetGo.PLACED if place.nodes is None else LetGo.LEFT_TO_SCHEDULER
+                    self._figures.let_go(how, seconds_waited(gated))
                     log.info("pod.placed", pod=gated.key, node=place.hint.node)
                 elif outcome not in {Outcome.STALE, Outcome.GONE}:
                     self._later(gated.key)
@@ -266,7 +277,7 @@ class PlacementController:
         shapes: dict[str, Decision | NoPlace],
     ) -> None:
         """The pod fits nowhere; what that is in words is worked out once for a shape, and only when it is news."""
-        if self._limits.release_after and has_waited(gated, self._limits.release_after):
+        if 0 < self._limits.release_after <= seconds_waited(gated):
             self._writing[gated.key] = tasks.create_task(self._release(gated))
             return
         kind = known.kind if isinstance(known, NoPlace) else frozenset(known.excluded)
@@ -284,6 +295,7 @@ class PlacementController:
                     if await self._writes.patch(gated.key, patch) is Outcome.WRITTEN:
                         log.info("pod.released", pod=gated.key)
                         self._teller.released(gated, self._limits.release_after)
+                        self._figures.let_go(LetGo.RELEASED, seconds_waited(gated))
                     else:
                         self._later(gated.key)
         finally:

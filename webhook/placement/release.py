@@ -18,10 +18,10 @@ from webhook.model.timestamps import epoch_seconds
 from webhook.placement.gated import GatedPod
 
 
-def has_waited(gated: GatedPod, seconds: float) -> bool:
-    """Whether the pod was created so long ago, by the API server's clock."""
+def seconds_waited(gated: GatedPod) -> float:
+    """How long ago the pod was created; the API server stamps it in whole seconds of its own clock."""
     created = epoch_seconds(gated.pod.created)
-    return created is not None and time() - created >= seconds
+    return 0.0 if created is None else max(0.0, time() - created)
 
 
 def release(view: View, gated: GatedPod, rules: Rules, seconds: float) -> tuple[Operation, ...]:

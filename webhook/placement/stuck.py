@@ -32,6 +32,7 @@ from webhook.model.errors import UserError
 from webhook.model.intent import NUMAIntent, parse_numa_intent
 from webhook.model.names import STEERED
 from webhook.model.pod import Pod
+from webhook.placement.figures import Figures
 
 log = structlog.get_logger(__name__)
 
@@ -85,6 +86,7 @@ class StuckPods:
         rules: Rules,
         limits: Limits,
         is_leader: Callable[[], bool],
+        figures: Figures,
     ) -> None:
         self._world = world
         self._writes = writes
@@ -92,7 +94,14 @@ class StuckPods:
         self._rules = rules
         self._limits = limits
         self._is_leader = is_leader
+        self._figures = figures
         self._since: dict[tuple[str, str], float] = {}
+        self._stuck: set[tuple[str, str]] = set()
+
+    @property
+    def count(self) -> int:
+        """Pods that were stuck when last looked at."""
+        return len(self._stuck)
 
     async def run(self) -> NoReturn:
         """Look, for ever."""
@@ -103,13 +112,16 @@ class StuckPods:
     async def _sweep(self, now: float) -> None:
         pods = {(key, raw["metadata"].get("uid", "")): raw for key, raw in self._world.ungated_pods().items()}
         self._since = {one: self._since.get(one, now) for one in pods}
+        self._stuck &= pods.keys() if self._is_leader() else set()
         due = [one for one, since in self._since.items() if now - since >= self._limits.after]
         for key, uid in due[:_PER_SWEEP]:
             if not self._is_leader():
                 return
             del self._since[key, uid]
             self._since[key, uid] = now  # at the end of the line
+            self._stuck.discard((key, uid))
             if why := why_stuck(key, pods[key, uid], self._world, self._rules):
+                self._stuck.add((key, uid))
                 await self._look_after(key, pods[key, uid], why)
             await asyncio.sleep(0)  # reviews have their turn
 
@@ -123,6 +135,7 @@ class StuckPods:
         outcome = await self._writes.evict(key, uid)
         if outcome is Outcome.WRITTEN:
             log.info("pod.evicted", pod=key, why=why)
+            self._figures.evicted()
             self._events.tell(PodEvent(key, uid, "EvictedToPlaceAnew", why, "Evict", "Warning"))
         elif outcome is not Outcome.GONE:
             log.warning("pod.eviction_failed", pod=key, error=self._writes.error)

@@ -1,7 +1,7 @@
 """What the service measures of itself, in a registry of its own; docs/metrics.md explains every line.
 
-Counters and histograms are fed by the reviews; everything that is a state is read when it is asked for, so that no
-gauge can be stale.
+Counters and histograms are fed by the reviews and the controller; everything that is a state is read when it is asked
+for, so that no gauge can be stale.
 """
 
 import platform
@@ -17,6 +17,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from webhook.codec import CODEC
+from webhook.server.placement_metrics import PlacementMetrics
 from webhook.version import VERSION
 
 NAMESPACE = "topology_webhook"
@@ -47,6 +48,9 @@ class Sample:
     policy_disagreements: int
     certificate_end: datetime | None
     leading: bool
+    gated_pods: int
+    stuck_pods: int
+    open_grants: int
 
 
 class Metrics:
@@ -76,6 +80,7 @@ class Metrics:
             namespace=NAMESPACE,
             registry=self.registry,
         )
+        self.placement = PlacementMetrics(self.registry, NAMESPACE)
         self.registry.register(_StateCollector(sample))
         ProcessCollector(registry=self.registry)
 
@@ -105,6 +110,9 @@ class _StateCollector(Collector):
             sample.policy_disagreements,
         )
         yield _gauge("leader", "1 while this replica leads, else 0.", sample.leading)
+        yield _gauge("gated_pods", "Pods that only our gate holds back.", sample.gated_pods)
+        yield _gauge("stuck_pods", "Pods that are held to nodes which can no longer take them.", sample.stuck_pods)
+        yield _gauge("open_grants", "Promises to pods that no object shows yet.", sample.open_grants)
         if sample.certificate_end is not None:
             yield _gauge(
                 "certificate_end_timestamp_seconds",

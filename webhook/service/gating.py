@@ -12,6 +12,7 @@ from webhook.cluster.pace import Pace
 from webhook.cluster.writes import PodWrites
 from webhook.placement import stuck
 from webhook.placement.controller import Limits, PlacementController
+from webhook.placement.figures import Figures
 from webhook.placement.minimum import Minimums
 from webhook.placement.teller import Teller
 from webhook.rules import rules_of
@@ -41,19 +42,32 @@ def controller_of(
     events: EventRecorder,
     world: ClusterWorld,
     leadership: Callable[[], Leadership],
+    figures: Figures,
 ) -> PlacementController:
     """The controller; `leadership` is asked when it works, for it is one of the leader's duties itself."""
     writes = PodWrites(client)
     minimums = Minimums(partial(read_owner, client))
     limits = Limits(answer_lifetime(settings), settings.ungate_concurrency, settings.release_after_seconds)
     return PlacementController(
-        world, writes, Teller(writes, events, world.gated_pods), rules_of(settings), limits, leadership, minimums
+        world,
+        writes,
+        Teller(writes, events, world.gated_pods),
+        rules_of(settings),
+        limits,
+        leadership,
+        minimums,
+        figures,
     )
 
 
 def stuck_pods_of(
-    settings: Settings, client: Client, events: EventRecorder, world: ClusterWorld, is_leader: Callable[[], bool]
+    settings: Settings,
+    client: Client,
+    events: EventRecorder,
+    world: ClusterWorld,
+    is_leader: Callable[[], bool],
+    figures: Figures,
 ) -> stuck.StuckPods:
     """Who looks after pods that were let go and found no node."""
     limits = stuck.Limits(settings.stuck_after_seconds, settings.evict_stuck)
-    return stuck.StuckPods(world, PodWrites(client), events, rules_of(settings), limits, is_leader)
+    return stuck.StuckPods(world, PodWrites(client), events, rules_of(settings), limits, is_leader, figures)

@@ -110,13 +110,16 @@ class Service:
         self._certificate = ServingCertificate(source_of(settings, secret), publish)
         self._grants = GrantSweep(self._world, pod_by_get(client))
         self._events = events_of(settings, client)
-        self._placement = controller_of(settings, placement_client, self._events, self._world, lambda: self._leadership)
+        self._metrics = Metrics(self._sample)
+        figures = self._metrics.placement
+        self._placement = controller_of(
+            settings, placement_client, self._events, self._world, lambda: self._leadership, figures
+        )
         duties = self._grants, self._placement
         self._leadership = Leadership(settings, leadership_client, lambda: self._health.ready, duties)
         is_leader = self._leadership.is_leader
-        self._stuck = stuck_pods_of(settings, placement_client, self._events, self._world, is_leader)
+        self._stuck = stuck_pods_of(settings, placement_client, self._events, self._world, is_leader, figures)
         self._health = Health(self._checks, self._synced)
-        self._metrics = Metrics(self._sample)
         self._view_is_current = False
 
     def background(self) -> Iterator[Coroutine[Any, Any, None]]:
@@ -207,6 +210,9 @@ class Service:
             policy_disagreements=self._world.policy_disagreements,
             certificate_end=self._certificate.end,
             leading=self._leadership.is_leader(),
+            gated_pods=len(self._world.gated_pods()),
+            stuck_pods=self._stuck.count,
+            open_grants=self._world.open_grants,
         )
 
 

@@ -1,0 +1,28 @@
+"""What the controller tells of its work while it goes on; who counts it is decided elsewhere."""
+
+from enum import StrEnum
+from typing import Protocol
+
+
+class LetGo(StrEnum):
+    """How a pod left the gate."""
+
+    PLACED = "placed"
+    LEFT_TO_SCHEDULER = "left-to-scheduler"
+    RELEASED = "released"
+
+
+class Figures(Protocol):
+    """Told of what happens as it happens; each call must be quick."""
+
+    def round(self) -> None:
+        """A round has begun."""
+
+    def decided(self, unit: str, seconds: float) -> None:
+        """A "pod" or a "group" was decided on, whatever came out."""
+
+    def let_go(self, how: LetGo, waited: float) -> None:
+        """A pod's gate is away, so many seconds after its creation."""
+
+    def evicted(self) -> None:
+        """A stuck pod was evicted."""

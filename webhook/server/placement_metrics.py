@@ -1,0 +1,56 @@
+"""The placement controller's metrics: how it tells of its work becomes counters and histograms."""
+
+from typing import Final
+
+from prometheus_client import Counter, Histogram
+from prometheus_client.registry import CollectorRegistry
+
+# A decision takes from a fifth of a millisecond to some tens for a large group.
+_DECISION_BUCKETS: Final = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.0)
+# Creation times are whole seconds; who waits for others to end waits for as long as they run: up to a day.
+_WAIT_BUCKETS: Final = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0)
+
+
+class PlacementMetrics:
+    """Counts what it is told."""
+
+    def __init__(self, registry: CollectorRegistry, namespace: str) -> None:
+        self._rounds = Counter(
+            "placement_rounds", "Rounds over the gated pods.", namespace=namespace, registry=registry
+        )
+        self._decisions = Histogram(
+            "placement_decision_duration_seconds",
+            "Time to find a place for a pod or group, or that there is none.",
+            ["unit"],
+            namespace=namespace,
+            buckets=_DECISION_BUCKETS,
+            registry=registry,
+        )
+        self._let_go = Counter(
+            "pods_let_go", "Pods whose gate was taken away, by how.", ["how"], namespace=namespace, registry=registry
+        )
+        self._waited = Histogram(
+            "gated_duration_seconds",
+            "Time from a pod's creation until its gate was taken away.",
+            namespace=namespace,
+            buckets=_WAIT_BUCKETS,
+            registry=registry,
+        )
+        self._evicted = Counter("pods_evicted", "Stuck pods evicted.", namespace=namespace, registry=registry)
+
+    def round(self) -> None:
+        """A round has begun."""
+        self._rounds.inc()
+
+    def decided(self, unit: str, seconds: float) -> None:
+        """A "pod" or a "group" was decided on."""
+        self._decisions.labels(unit).observe(seconds)
+
+    def let_go(self, how: str, waited: float) -> None:
+        """A pod's gate is away."""
+        self._let_go.labels(how).inc()
+        self._waited.observe(waited)
+
+    def evicted(self) -> None:
+        """A stuck pod was evicted."""
+        self._evicted.inc()
