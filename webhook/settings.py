@@ -114,6 +114,9 @@ class Settings(BaseSettings):
     release_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 0.0
     """A pod that has waited so long is let go without a place, kept off nodes that never can take it: a cluster
     autoscaler sees only pods without gates. 0: never."""
+    reserve_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 0.0
+    """When the oldest member of a group has waited so long, the domain that will hold the group soonest is kept for it:
+    pods and groups whose turn comes later get no place there. 0: never."""
     stuck_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 60.0
     """A pod that has been without gate and node for so long is looked at: is it held to nodes that can no longer take
     it, while others can, an event says so."""

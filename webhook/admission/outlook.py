@@ -8,7 +8,7 @@
 5. No node is large enough, or the pod's own selectors let it onto none: it waits, as it would without us.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy.typing as npt
 from webhook.admission.placement_text import excluded, on_numa_nodes, subject
 from webhook.engine.arrays import Bools
 from webhook.engine.decide import Decision, Options, decide
+from webhook.engine.emptied import emptied
 from webhook.engine.koordinator import policy_fit
 from webhook.engine.reason import Reason
 from webhook.engine.snapshot import Snapshot
@@ -62,7 +63,7 @@ class Outlook:
 
 def look_ahead(snapshot: Snapshot, pod: Pod, intent: NUMAIntent, options: Options) -> Outlook:
     """The outlook of a pod that fits nowhere now."""
-    empty = _emptied(snapshot)
+    empty = emptied(snapshot)
     decision = decide(View(empty), pod, intent, options)
     compatible = _compatible(empty, decision)
     reasons = decision.excluded.keys()
@@ -83,21 +84,6 @@ def look_ahead(snapshot: Snapshot, pod: Pod, intent: NUMAIntent, options: Option
         why = _too_large(empty, pod, ~_any_of(decision, _PODS_OWN))
         message = f"none could take it even if it were empty: {why or excluded(pod, decision.excluded)}"
     return Outlook(Prospect.NO_NODE, message, decision, compatible)
-
-
-def _emptied(snapshot: Snapshot) -> Snapshot:
-    """The snapshot as if no pod ran: all that is allocatable is free, every node is ready."""
-    return replace(
-        snapshot,
-        available=snapshot.zone_allocatable,
-        requested=np.zeros_like(snapshot.requested),
-        node_free=np.maximum(snapshot.allocatable, 0),
-        single_residents=np.zeros_like(snapshot.single_residents),
-        multi_residents=np.zeros_like(snapshot.multi_residents),
-        ready=np.ones_like(snapshot.ready),
-        fresh=np.ones_like(snapshot.fresh),
-        unschedulable=np.zeros_like(snapshot.unschedulable),
-    )
 
 
 def _compatible(snapshot: Snapshot, decision: Decision) -> Bools:

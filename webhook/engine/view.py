@@ -46,6 +46,10 @@ class View:
         """The same view with nothing free in the closed NUMA nodes. closed: bool [zone, node]."""
         return _ViewWithout(self, closed)
 
+    def closed(self, nodes: Bools) -> "View":
+        """The same view with no room on these nodes, not even for one pod that asks for nothing. nodes: bool [node]."""
+        return _ViewClosed(self, nodes)
+
 
 class _ViewWithout(View):
     """A view some of whose NUMA nodes have nothing free."""
@@ -63,6 +67,33 @@ class _ViewWithout(View):
 
     def node_free(self, row: int) -> Amounts:
         return self._view.node_free(row)
+
+    @property
+    def single_residents(self) -> Counts:
+        return self._view.single_residents
+
+    @property
+    def multi_residents(self) -> Counts:
+        return self._view.multi_residents
+
+
+class _ViewClosed(View):
+    """A view some of whose nodes have no room."""
+
+    __slots__ = ("_nodes", "_view")
+
+    def __init__(self, view: View, nodes: Bools) -> None:
+        super().__init__(view.snapshot)
+        self._view = view
+        self._nodes = nodes
+
+    def free(self, row: int) -> Amounts:
+        plane = self._view.free(row)
+        return np.where(self._nodes, np.minimum(plane, 0), plane)
+
+    def node_free(self, row: int) -> Amounts:
+        amounts = self._view.node_free(row)
+        return np.where(self._nodes, np.minimum(amounts, 0), amounts)
 
     @property
     def single_residents(self) -> Counts:

@@ -11,7 +11,8 @@ A round:
 3. One that fits is promised its place at once, which is then written in the background (see `writer`); so many at a
    time, and the round waits where there are more.
 4. Where one does not fit, no other of the same shape is tried: nothing becomes more within a round. Smaller ones are:
-   a pod that waits for something rare does not hold up the others.
+   a pod that waits for something rare does not hold up the others. But for a group that has waited long its domain is
+   kept, if that is wanted: those whose turn comes later get no place there.
 5. One that has waited too long is let go without a place, if that is wanted.
 """
 
@@ -32,11 +33,10 @@ from webhook.engine.decide import Decision
 from webhook.engine.reservations import Grant
 from webhook.model.errors import UserError
 from webhook.placement.fence import fence
-from webhook.placement.figures import Figures, LetGo
 from webhook.placement.gang import Gang, GangPlacer, GangWorld, Promised, units_of
 from webhook.placement.gated import GatedPod, GatedPods
 from webhook.placement.minimum import Minimums
-from webhook.placement.placed import NoPlace, Place, find_place, why_none
+from webhook.placement.placed import NoPlace, Place, find_place, why_none, without
 from webhook.placement.release import release, seconds_waited
 from webhook.placement.teller import Teller
 from webhook.placement.writer import PlacementWriter, PromisingWorld
@@ -49,7 +49,7 @@ _COALESCE_SECONDS: Final = 0.02
 _REST_PER_WORK: Final = 4.0
 # Then the order is made anew: a pod of high priority that has just come waits for so many at most.
 _PER_ROUND: Final = 256
-_RELEASE_CHECK_SECONDS: Final = 1.0
+_CLOCK_SECONDS: Final = 1.0
 # A pod whose patch was refused has its turn again after so long.
 _REFUSED_SECONDS: Final = 10.0
 
@@ -86,6 +86,8 @@ class Limits:
     """Pods that are written at a time."""
     release_after: float = 0.0
     """Seconds after which a pod is let go without a place; 0: never."""
+    reserve_after: float = 0.0
+    """Seconds after which a group has its domain kept; 0: never."""
 
 
 class PlacementController:
@@ -100,7 +102,6 @@ class PlacementController:
         limits: Limits,
         standing: Callable[[], Standing],
         minimums: Minimums,
-        figures: Figures,
     ) -> None:
         self._world = world
         self._writes = writes
@@ -109,15 +110,16 @@ class PlacementController:
         self._limits = limits
         self._standing = standing
         self._writer = PlacementWriter(world, writes, self._may_write, limits.horizon)
-        self._gangs = GangPlacer(world, self._writer, rules)
+        self._gangs = GangPlacer(world, self._writer, rules, limits.reserve_after)
         self._minimums = minimums
-        self._figures = figures
+        self._figures = teller.figures
         self._slots = asyncio.Semaphore(limits.concurrency)
         self._pods = GatedPods(rules)
         self._term: Term | None = None
         self._fenced: Term | None = None
         self._wake = asyncio.Event()
         self._not_before: dict[str, float] = {}
+        self._kept: frozenset[str] = frozenset()
         self._writing: dict[str, asyncio.Task[None]] = {}
         world.on_change = self._wake.set
 
@@ -139,7 +141,7 @@ class PlacementController:
         """Place pods for ever, while we lead."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._teller.run())
-            if self._limits.release_after:
+            if self._limits.release_after or self._limits.reserve_after:
                 tasks.create_task(self._wake_regularly())
             while True:
                 await self._wake.wait()
@@ -157,7 +159,7 @@ class PlacementController:
 
     async def _wake_regularly(self) -> NoReturn:
         while True:
-            await asyncio.sleep(_RELEASE_CHECK_SECONDS)
+            await asyncio.sleep(_CLOCK_SECONDS)
             self._wake.set()
 
     def _may_write(self) -> bool:
@@ -175,6 +177,7 @@ class PlacementController:
         self._pods.update(self._world.gated_pods())
         self._teller.keep(set(self._world.gated_pods()))
         self._not_before = {key: at for key, at in self._not_before.items() if at > monotonic()}
+        self._kept = frozenset()
         nowhere_to_go: dict[str, Decision | NoPlace] = {}
         given, worked = 0, 0.0
         for unit in units_of(self._pods.in_order()):
@@ -226,8 +229,9 @@ class PlacementController:
             if not self._may_write() or any(gated.get(one.key) is not one.raw for one in waiting):
                 return 0  # what changed makes another round
             on_its_way = {one.key: node for one in gang.members if (node := self._world.promised_node(one.key))}
-            found = await self._gangs.place(replace(gang, members=waiting), minimum, on_its_way)
+            found = await self._gangs.place(replace(gang, members=waiting), minimum, on_its_way, self._kept)
         if isinstance(found, NoPlace):
+            self._kept |= found.keeps
             for one in waiting:
                 self._waits(tasks, one, found, {})
             return 0
@@ -243,7 +247,7 @@ class PlacementController:
         """A place for the pod, as it is after the wait for a slot; None when it waits no more."""
         if not self._may_write() or self._world.gated_pods().get(gated.key) is not gated.raw:
             return None
-        return find_place(self._world.view().view, gated, self._rules)
+        return find_place(without(self._world.view().view, self._kept), gated, self._rules)
 
     def _give(
         self, tasks: asyncio.TaskGroup, gated: GatedPod, place: Place, grant: Grant, *, slot_taken: bool = True
@@ -257,8 +261,6 @@ class PlacementController:
                 outcome = await self._writer.write(gated, place, grant)
                 if outcome is Outcome.WRITTEN:
                     self._teller.placed(gated, place)
-                    how = LetGo.PLACED if place.nodes is None else LetGo.LEFT_TO_SCHEDULER
-                    self._figures.let_go(how, seconds_waited(gated))
                     log.info("pod.placed", pod=gated.key, node=place.hint.node)
                 elif outcome not in {Outcome.STALE, Outcome.GONE}:
                     self._later(gated.key)
@@ -284,7 +286,7 @@ class PlacementController:
         if not self._teller.news(gated, kind):
             return
         if isinstance(known, Decision):
-            known = shapes[gated.shape] = why_none(known, gated, self._rules)
+            known = shapes[gated.shape] = why_none(known, gated, self._rules, len(self._kept))
         self._teller.waits(gated, known)
 
     async def _release(self, gated: GatedPod) -> None:
@@ -295,7 +297,6 @@ class PlacementController:
                     if await self._writes.patch(gated.key, patch) is Outcome.WRITTEN:
                         log.info("pod.released", pod=gated.key)
                         self._teller.released(gated, self._limits.release_after)
-                        self._figures.let_go(LetGo.RELEASED, seconds_waited(gated))
                     else:
                         self._later(gated.key)
         finally:

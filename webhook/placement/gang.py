@@ -9,7 +9,7 @@
 
 import asyncio
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -19,6 +19,7 @@ from webhook.admission.world import World
 from webhook.engine.decide import decide
 from webhook.engine.group.place import place_group
 from webhook.engine.group.result import GroupPlacement, Path
+from webhook.engine.group.soonest import nodes_of, soonest
 from webhook.engine.group.spec import Constraint, Member, PodGroup, PodSet, Segments
 from webhook.engine.group.workload import NO_TOPOLOGY
 from webhook.engine.reservations import Grant
@@ -32,7 +33,8 @@ from webhook.model.nearest import did_you_mean
 from webhook.model.topology import Topology
 from webhook.model.workload_topology import Levels, segment_request, topology_request
 from webhook.placement.gated import GatedPod
-from webhook.placement.placed import NoPlace, Place, placed_on
+from webhook.placement.placed import NoPlace, Place, placed_on, without
+from webhook.placement.release import seconds_waited
 from webhook.placement.writer import PlacementWriter
 
 # A member's exact amounts take a millisecond or two; after so many reviews have their turn.
@@ -92,14 +94,20 @@ Promised = tuple[GatedPod, Place, Grant]
 class GangPlacer:
     """Finds places for groups and promises them."""
 
-    def __init__(self, world: GangWorld, writer: PlacementWriter, rules: Rules) -> None:
+    def __init__(self, world: GangWorld, writer: PlacementWriter, rules: Rules, reserve_after: float) -> None:
         self._world = world
+        self._reserve_after = reserve_after
         self._writer = writer
         self._rules = rules
         self._trees = TopologyTrees()
 
-    async def place(self, gang: Gang, minimum: int, promised: Mapping[str, str]) -> list[Promised] | NoPlace:
-        """Places for the members; `promised`: node by name of members whose place is on its way into them."""
+    async def place(
+        self, gang: Gang, minimum: int, promised: Mapping[str, str], kept: Collection[str]
+    ) -> list[Promised] | NoPlace:
+        """Places for the members.
+
+        promised: node by name of members whose place is on its way into them; kept: nodes that are kept for others.
+        """
         seated = dict(self._world.seated(gang.membership.group))
         seated.update({key: Seated(node, None) for key, node in promised.items() if key not in seated})
         there = len(gang.members) + len(seated)
@@ -112,12 +120,24 @@ class GangPlacer:
             group = _group(gang, topology, max(1, minimum - len(seated)), seated)
         except UserError as error:
             return NoPlace(frozenset({"faulty"}), placement_text.waiting(" ".join(map(str, error.faults))))
-        placement = place_group(world.view, self._trees.tree(topology, world.view.snapshot), group)
+        view = without(world.view, kept)
+        placement = place_group(view, self._trees.tree(topology, view.snapshot), group)
         if not placement.placed:
-            why = placement.why
-            text = f"{_named(gang)}, {there} pods: {'; '.join(map(str, why))}"
-            return NoPlace(frozenset((short.level, short.resource) for short in why), placement_text.waiting(text))
+            return self._waits(gang, group, placement, there)
         return await self._promise(gang, placement)
+
+    def _waits(self, gang: Gang, group: PodGroup, placement: GroupPlacement, there: int) -> NoPlace:
+        """What is missing, and what is kept for a group that has waited long."""
+        why, tree = placement.why, placement.tree
+        kind: frozenset[Hashable] = frozenset((short.level, short.resource) for short in why)
+        text = f"{_named(gang)}, {there} pods: {'; '.join(map(str, why))}"
+        has_waited = 0 < self._reserve_after <= max(map(seconds_waited, gang.members))
+        domain = soonest(placement.view, tree, group) if has_waited else None
+        if domain is None:
+            return NoPlace(kind, placement_text.waiting(text))
+        path, names = tree.path(domain), placement.view.snapshot.names
+        keeps = frozenset(names[node] for node in nodes_of(tree, domain).nonzero()[0].tolist())
+        return NoPlace(kind | {path}, placement_text.waiting(f"{text}; {_spoken(path)} is kept for it"), keeps=keeps)
 
     async def _promise(self, gang: Gang, placement: GroupPlacement) -> list[Promised] | NoPlace:
         by_name = {gated.pod.name: gated for gated in gang.members}

@@ -6,9 +6,11 @@ scheduler want none of them for it, it waits for others, where nothing of ours c
 where it goes, its NUMA nodes among that, is judged when it is bound.
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from webhook.admission import placement_text
 from webhook.admission.affinity import Constraint
@@ -69,6 +71,8 @@ class NoPlace:
     """In one line."""
     of_one: bool = False
     """Of a single pod: its own creation said the same."""
+    keeps: frozenset[str] = frozenset()
+    """The nodes that are kept for its group meanwhile."""
 
 
 def find_place(view: View, gated: GatedPod, rules: Rules) -> Place | Decision:
@@ -89,11 +93,23 @@ def find_place(view: View, gated: GatedPod, rules: Rules) -> Place | Decision:
     return Place(hint, f"the scheduler chooses the node, for its {why}; {text}", nodes=nodes)
 
 
-def why_none(decision: Decision, gated: GatedPod, rules: Rules) -> NoPlace:
-    """The decision in words."""
+def why_none(decision: Decision, gated: GatedPod, rules: Rules, kept: int) -> NoPlace:
+    """The decision in words; kept: how many nodes are kept for others."""
     outlook = look_ahead(decision.view.snapshot, gated.pod, gated.intent, rules.engine)
     text = placement_text.nowhere(gated.pod, gated.intent, decision, outlook.message)
+    if kept:
+        text += f"; {kept} nodes are kept for groups that have waited long"
     return NoPlace(frozenset(decision.excluded), placement_text.waiting(text), of_one=True)
+
+
+def without(view: View, names: Collection[str]) -> View:
+    """The view with no room on these nodes."""
+    if not names:
+        return view
+    snapshot = view.snapshot
+    closed = np.zeros(snapshot.n, dtype=np.bool_)
+    closed[[snapshot.index[name] for name in names if name in snapshot.index]] = True
+    return view.closed(closed)
 
 
 def placed_on(hint: NUMAHint) -> str:

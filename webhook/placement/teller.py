@@ -1,5 +1,7 @@
 """Why pods wait, told to people: in the pod's own annotation and in an Event, when it changes and not more often.
 
+And that they wait no more, by an Event and in figures.
+
 - Told is what still holds after a moment: a group whose members come one by one has one thing to tell, not many.
 - A pod that was just created says itself why it waits: an Event is enough.
 - Later texts are written when the kind of reasons changes, the newest only, at a pace that leaves the API server to the
@@ -15,8 +17,10 @@ from webhook.cluster.events import EventRecorder, PodEvent
 from webhook.cluster.pace import Pace
 from webhook.cluster.writes import PodWrites
 from webhook.model.names import PLACEMENT
+from webhook.placement.figures import Figures, LetGo
 from webhook.placement.gated import GatedPod
 from webhook.placement.placed import NoPlace, Place
+from webhook.placement.release import seconds_waited
 
 # A hundred pods are told in ten seconds; a thousand that wait for the same in a minute and a half, which nobody reads.
 _RATE, _BURST = 10.0, 50
@@ -29,8 +33,14 @@ class Teller:
     """Tells of gated pods; `gated` gives those there are, by namespace/name."""
 
     def __init__(
-        self, writes: PodWrites, events: EventRecorder, gated: Callable[[], Mapping[str, Mapping[str, Any]]]
+        self,
+        writes: PodWrites,
+        events: EventRecorder,
+        gated: Callable[[], Mapping[str, Mapping[str, Any]]],
+        figures: Figures,
     ) -> None:
+        self.figures = figures
+        """Where what happens is counted."""
         self._writes = writes
         self._events = events
         self._gated = gated
@@ -55,12 +65,14 @@ class Teller:
     def placed(self, gated: GatedPod, place: Place) -> None:
         """It has one."""
         self._forget(gated.key)
-        reason = "Placed" if place.nodes is None else "LeftToScheduler"
+        how, reason = (LetGo.PLACED, "Placed") if place.nodes is None else (LetGo.LEFT_TO_SCHEDULER, "LeftToScheduler")
+        self.figures.let_go(how, seconds_waited(gated))
         self._events.tell(PodEvent(gated.key, gated.pod.uid, reason, place.text, "Place"))
 
     def released(self, gated: GatedPod, seconds: float) -> None:
         """It is let go without one."""
         self._forget(gated.key)
+        self.figures.let_go(LetGo.RELEASED, seconds_waited(gated))
         note = f"released without a place after {seconds:g} s"
         self._events.tell(PodEvent(gated.key, gated.pod.uid, "Released", note, "Release"))
 

@@ -47,16 +47,20 @@ def controller_of(
     """The controller; `leadership` is asked when it works, for it is one of the leader's duties itself."""
     writes = PodWrites(client)
     minimums = Minimums(partial(read_owner, client))
-    limits = Limits(answer_lifetime(settings), settings.ungate_concurrency, settings.release_after_seconds)
+    limits = Limits(
+        answer_lifetime(settings),
+        settings.ungate_concurrency,
+        settings.release_after_seconds,
+        settings.reserve_after_seconds,
+    )
     return PlacementController(
         world,
         writes,
-        Teller(writes, events, world.gated_pods),
+        Teller(writes, events, world.gated_pods, figures),
         rules_of(settings),
         limits,
         leadership,
         minimums,
-        figures,
     )
 
 

@@ -19,6 +19,7 @@ One that stands in extraEnv as well is left to extraEnv: the API server takes no
   "GATE" .Values.settings.gate
   "UNGATE_CONCURRENCY" .Values.settings.ungateConcurrency
   "RELEASE_AFTER_SECONDS" .Values.settings.releaseAfterSeconds
+  "RESERVE_AFTER_SECONDS" .Values.settings.reserveAfterSeconds
   "STUCK_AFTER_SECONDS" .Values.settings.stuckAfterSeconds
   "EVICT_STUCK" .Values.settings.evictStuck
   "MAX_AFFINITY_VALUES" .Values.settings.maxAffinityValues
