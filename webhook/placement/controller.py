@@ -174,13 +174,15 @@ class PlacementController:
     async def _round(self, tasks: asyncio.TaskGroup) -> float:
         """One round; the seconds that were worked in vain."""
         self._figures.round()
+        began = monotonic()
         self._pods.update(self._world.gated_pods())
         self._teller.keep(set(self._world.gated_pods()))
         self._not_before = {key: at for key, at in self._not_before.items() if at > monotonic()}
         self._kept = frozenset()
         nowhere_to_go: dict[str, Decision | NoPlace] = {}
-        given, worked = 0, 0.0
-        for unit in units_of(self._pods.in_order()):
+        units = units_of(self._pods.in_order())
+        given, worked = 0, monotonic() - began
+        for unit in units:
             if not self._may_write():
                 break
             if given >= _PER_ROUND:

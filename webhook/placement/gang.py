@@ -27,7 +27,7 @@ from webhook.engine.trees import TopologyTrees
 from webhook.engine.view import View
 from webhook.model.errors import UserError
 from webhook.model.hint import NUMAHint
-from webhook.model.membership import Membership, Seated, membership_of
+from webhook.model.membership import Membership, Seated
 from webhook.model.names import DOMAIN, KAI_TOPOLOGY, RANK
 from webhook.model.nearest import did_you_mean
 from webhook.model.topology import Topology
@@ -62,7 +62,7 @@ def units_of(pods: Iterable[GatedPod]) -> list[GatedPod | Gang]:
     memberships: dict[str, Membership] = {}
     units: list[GatedPod | Gang] = []
     for gated in pods:
-        membership = membership_of(gated.raw)
+        membership = gated.membership
         if membership is None:
             units.append(gated)
         else:
@@ -216,7 +216,7 @@ def _set(
 
 def _ranks(gang: Gang, seated: Mapping[str, Seated]) -> dict[str, int]:
     """Each member's place in the order of the group: its own, or the next that is free, by name."""
-    own = {gated.key: membership.rank for gated in gang.members if (membership := membership_of(gated.raw))}
+    own = {gated.key: membership.rank for gated in gang.members if (membership := gated.membership)}
     ranks = {key: rank for key, rank in own.items() if rank is not None}
     taken = set(ranks.values()) | {one.rank for one in seated.values()}
     free = (rank for rank in range(len(own) + len(taken)) if rank not in taken)

@@ -10,6 +10,7 @@ from webhook.admission.left_alone import why_placed_by_others
 from webhook.admission.rules import Rules
 from webhook.model.errors import UserError
 from webhook.model.intent import NUMAIntent, parse_numa_intent
+from webhook.model.membership import Membership, membership_of
 from webhook.model.names import NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
 from webhook.model.pod import Pod
 
@@ -41,6 +42,11 @@ class GatedPod:
     def order(self) -> tuple[int, str, str]:
         """Sorts by priority, then age, then name."""
         return -self.pod.priority, self.pod.created, self.pod.key
+
+    @cached_property
+    def membership(self) -> Membership | None:
+        """Its group."""
+        return membership_of(self.raw)
 
     @cached_property
     def shape(self) -> str:

@@ -80,15 +80,15 @@ def find_place(view: View, gated: GatedPod, rules: Rules) -> Place | Decision:
     decision = decide(view, gated.pod, gated.intent, rules.engine)
     if not decision.fit_count:
         return decision
-    best = decision.best(max(rules.preferred_nodes, placement_text.BEST))
+    best = decision.best(placement_text.BEST)
     index = view.snapshot.index[best[0].node]
     hint = NUMAHint(best[0].node, decision.allocation(index))
-    text = placement_text.fitting(gated.pod, gated.intent, decision, best[: placement_text.BEST])
+    text = placement_text.fitting(gated.pod, gated.intent, decision, best)
     why = why_left_to_scheduler(gated.raw)
     if why is None:
         return Place(hint, f"{placed_on(hint)}; {text}")
     outlook = look_ahead(view.snapshot, gated.pod, gated.intent, rules.engine)
-    preferred = best[: rules.preferred_nodes]
+    preferred = decision.best(rules.preferred_nodes)
     nodes = keep_off_others(view.snapshot, outlook, rules.max_affinity_values, preferred)
     return Place(hint, f"the scheduler chooses the node, for its {why}; {text}", nodes=nodes)
 
