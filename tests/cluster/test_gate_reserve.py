@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cluster.gated import PLACEMENT, Pods, overcommitted, pod
+from tests.cluster.audit import overcommitted
+from tests.cluster.gated import PLACEMENT, Pods, pod
 from tests.cluster.nodes import RACK_LABEL, Machine
 from tests.cluster.webhook_process import LocalWebhook, local_webhook
 
