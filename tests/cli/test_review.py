@@ -128,6 +128,32 @@ def test_yaml_is_the_mutated_objects_and_nothing_else(review: Review) -> None:
     assert outcome.stderr == ""
 
 
+@pytest.mark.parametrize(
+    ("cpu", "code", "requirement"),
+    [
+        ("8", 0, {"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-b", "node-c"]}),
+        ("14", 1, {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["node-d", "node-e"]}),
+    ],
+)
+@pytest.mark.parametrize("annotations", [{}, {"pod-group-name": "g"}])
+def test_no_gate_is_printed_but_the_nodes_that_fit_or_those_that_never_can_left_out(
+    review: Review,
+    tmp_path: Path,
+    cpu: str,
+    code: int,
+    requirement: dict[str, Any],
+    annotations: dict[str, str],
+) -> None:
+    raw = _pod(cpu)
+    raw["metadata"]["annotations"].update(annotations)
+    (tmp_path / "pod.yaml").write_text(yaml.safe_dump(raw))
+    outcome = review("-f", tmp_path / "pod.yaml", "-o", "yaml")
+    assert outcome.code == code
+    printed = yaml.safe_load(outcome.stdout)
+    assert "schedulingGates" not in printed["spec"]
+    assert required_terms(printed) == [{"matchExpressions": [requirement]}]
+
+
 def test_applying_the_yaml_anew_changes_nothing(review: Review, tmp_path: Path) -> None:
     first = review("-f", POD, "-f", EXAMPLES / "workloads.yaml", "-o", "yaml").stdout
     (tmp_path / "again.yaml").write_text(first)

@@ -1,0 +1,97 @@
+"""What is kept for a group that has waited long, and from whom."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.engine.group.clusters import TOPOLOGY
+from tests.engine.group.test_soonest import view
+from tests.placement.test_gated import gated
+from webhook.admission.rules import Rules
+from webhook.admission.world import World
+from webhook.engine.decide import Decision
+from webhook.engine.reservations import Grant
+from webhook.engine.view import View
+from webhook.model.membership import Seated
+from webhook.model.names import KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY
+from webhook.placement.gang import Gang, GangPlacer, units_of
+from webhook.placement.gated import GatedPod
+from webhook.placement.placed import NoPlace, Place, find_place, why_none, without
+from webhook.placement.writer import PlacementWriter
+
+# The cluster of test_soonest: of its racks rack-2 (n2, n3) holds most of a group that needs whole NUMA nodes.
+MEMBERS = 3
+
+
+class Cluster:
+    """Nothing changes in it, and nobody has a place."""
+
+    def view(self) -> World:
+        return World(view(), {TOPOLOGY.name: TOPOLOGY})
+
+    def seated(self, group: str) -> Mapping[str, Seated]:
+        del group
+        return {}
+
+    def chosen_node(self, node: str, pod: str) -> View | None:
+        raise AssertionError((node, pod))
+
+    def grant(self, grant: Grant) -> None:
+        raise AssertionError(grant)
+
+    def withdraw(self, grant: Grant) -> None:
+        raise AssertionError(grant)
+
+
+def member(name: str, created: str) -> GatedPod:
+    raw = gated(name, group="g")
+    raw["metadata"]["creationTimestamp"] = created
+    raw["metadata"]["annotations"] |= {KAI_TOPOLOGY: TOPOLOGY.name, KAI_REQUIRED_PLACEMENT: "rack"}
+    return GatedPod.from_object(raw)
+
+
+async def waits(reserve_after: float, created: str = "2020-01-01T00:00:00Z", *, members: int = MEMBERS) -> NoPlace:
+    """Why a group has no place."""
+    pods = [member(f"w-{number}", created) for number in range(members)]
+    (gang,) = units_of(pods)
+    assert isinstance(gang, Gang)
+    cluster: Any = Cluster()
+    placer = GangPlacer(cluster, PlacementWriter(cluster, cluster, lambda: True, 60.0), Rules(), reserve_after)
+    found = await placer.place(gang, MEMBERS, {}, ())
+    assert isinstance(found, NoPlace)
+    return found
+
+
+async def test_the_nodes_of_the_domain_are_kept_for_a_group_that_has_waited_so_long() -> None:
+    found = await waits(60)
+    assert found.keeps == {"n2", "n3"}
+    assert found.text.endswith("; rack rack-2 is kept for it")
+
+
+@pytest.mark.parametrize(
+    ("reserve_after", "created", "members"),
+    [
+        (0, "2020-01-01T00:00:00Z", MEMBERS),
+        (60, "2999-01-01T00:00:00Z", MEMBERS),
+        (60, "2020-01-01T00:00:00Z", MEMBERS - 1),
+    ],
+    ids=["switched off", "too young", "not all there"],
+)
+async def test_else_nothing_is_kept(reserve_after: float, created: str, members: int) -> None:
+    assert (await waits(reserve_after, created, members=members)).keeps == frozenset()
+
+
+async def test_whoever_leads_keeps_the_same() -> None:
+    assert await waits(60) == await waits(60)
+
+
+def test_who_comes_later_gets_no_place_there_and_is_told() -> None:
+    pod = GatedPod.from_object(gated("p"))
+    now = view(n0=(2, 2), n5=(2,))
+    place = find_place(now, pod, Rules())
+    assert isinstance(place, Place)
+    assert place.hint.node in {"n2", "n3"}
+    found = find_place(without(now, {"n2", "n3", "gone"}), pod, Rules())
+    assert isinstance(found, Decision)
+    assert why_none(found, pod, Rules(), 2).text.endswith("; 2 nodes are kept for groups that have waited long")
