@@ -116,7 +116,8 @@ def _decisions(bench: _Bench, nodes: int, zones: int) -> Generator[dict[str, Any
     yield line("filter, kubelet", cached(lambda: predict(view, request)), read)
     yield line("filter, plugin", cached(lambda: filter_nodes(view, request)), read)
     fit = predict(view, request)
-    yield line("score Packing", cached(lambda: packing_score(view, request, fit)), read)
+    fitting = np.flatnonzero(fit.fits)
+    yield line("score Packing", cached(lambda: packing_score(view, request, fitting, fit.mask[fitting])), read)
     for strategy in Strategy:
         yield line(f"score {strategy}, all nodes", cached(partial(score_nodes, view, request, strategy, {})), read)
         options = Options(fidelity="plugin", score_strategy=strategy.value)

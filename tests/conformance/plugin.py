@@ -121,4 +121,4 @@ def failure(snapshot: Snapshot, request: PodRequest, fit: plugin.FilterFit, inde
         return "invalid node topology data"
     if snapshot.scope[index] == Scope.POD:
         return "cannot align pod"
-    return _CANNOT_ALIGN[ContainerKind(int(request.kinds[fit.failed[index]]))]
+    return _CANNOT_ALIGN[request.kinds[fit.failed[index]]]

@@ -161,8 +161,8 @@ def _shortage(decision: Decision) -> str | None:
     view, request = decision.view, decision.request
     snapshot = view.snapshot
     whole = snapshot.scope[0] == Scope.POD or snapshot.total[0] or snapshot.policy[0] == NUMAPolicy.NONE
-    needs = request.node if whole else request.containers.max(axis=0)
-    for name, row, need in zip(request.resources, request.rows, needs.tolist(), strict=True):
+    needs = request.node if whole else tuple(map(max, zip(*request.containers, strict=True)))
+    for name, row, need in zip(request.resources, request.rows, needs, strict=True):
         free = view.free(row)[:, 0] if row >= 0 else None
         if free is None or need <= 0 or free.max() < 0:
             continue

@@ -10,14 +10,15 @@
 A node's reason is the first that applies. Allocations and explanations are worked out when asked for.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from webhook.engine import kubelet, plugin
-from webhook.engine.arrays import Amounts, Bools, Bytes
+from webhook.engine.arrays import Bools, Bytes, Nodes
 from webhook.engine.explain import explain
 from webhook.engine.koordinator import WIDE_BEST, intrudes, ours_to_place, packing_score, policy_fit, shut_out
 from webhook.engine.nodefit import node_fit
@@ -33,7 +34,8 @@ from webhook.model.policy import Exclusive
 
 __all__ = ["Candidate", "Decision", "Fidelity", "Options", "ScoreStrategy", "decide"]
 
-_INCOMPATIBLE = (Reason.NO_TOPOLOGY, Reason.POLICY_MISMATCH)
+_DEFAULTS: Final = Options()
+_INCOMPATIBLE: Final = (Reason.NO_TOPOLOGY, Reason.POLICY_MISMATCH)
 
 
 class Candidate(NamedTuple):
@@ -43,6 +45,10 @@ class Candidate(NamedTuple):
     score: int
     numa_nodes: tuple[int, ...]
     """NUMA ids that the pod would use, ascending; empty if it is not bound to any."""
+
+
+# The same without the detour over Candidate.__new__, which is written in Python.
+_CANDIDATE: Final = partial(tuple.__new__, Candidate)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,8 +69,8 @@ class Decision:
     """Nodes whose NUMA policy goes with the pod's and whose NUMA nodes are known if it insists on alignment."""
 
     @property
-    def score(self) -> Amounts:
-        """int64 [node]: 0..100, higher is better; only comparable among nodes that fit."""
+    def score(self) -> Bytes:
+        """uint8 [node]: 0..100, higher is better; 0 of nodes that do not fit."""
         return self.ranking.scores
 
     @property
@@ -78,16 +84,23 @@ class Decision:
         k = min(k, self.fit_count)
         if k <= 0:
             return ()
-        chosen, scores = self.ranking.best(k, self.fits, snapshot.order)
-        ids = snapshot.zone_ids[:, chosen].T.tolist()
-        masks = self.numa.masks(chosen).tolist()
-        return tuple(
-            map(Candidate, map(snapshot.names.__getitem__, chosen.tolist()), scores, map(_numa_nodes, masks, ids))
-        )
+        chosen, scores = self.ranking.best(k, snapshot.order)
+        names = map(snapshot.names.__getitem__, chosen.tolist())
+        return tuple(map(_CANDIDATE, zip(names, scores, self._numa_nodes(chosen), strict=True)))
 
     def numa_nodes(self, node: int) -> tuple[int, ...]:
         """NUMA ids that the pod would use on a node (an index) that fits, ascending."""
-        return _numa_nodes(int(self.numa.masks(np.array([node]))[0]), self.view.snapshot.zone_ids[:, node].tolist())
+        (numa_nodes,) = self._numa_nodes(np.array([node]))
+        return numa_nodes
+
+    def _numa_nodes(self, nodes: Nodes) -> Iterable[tuple[int, ...]]:
+        """NUMA ids that the pod would use on each of these nodes, ascending."""
+        masks, ids = self.numa.masks(nodes), self.view.snapshot.zone_ids
+        below = masks - 1
+        if np.count_nonzero(masks) == len(nodes) and not np.count_nonzero(masks & below):
+            # One NUMA node each: the bits below its own are as many as its position.
+            return zip(ids[np.bitwise_count(below), nodes].tolist(), strict=True)
+        return map(_members, masks.tolist(), ids[:, nodes].T.tolist())
 
     def allocation(self, node: int) -> Allocation:
         """What the pod would take of each NUMA node of a node (an index) that fits."""
@@ -101,7 +114,7 @@ class Decision:
 
 def decide(view: View, pod: Pod, intent: NUMAIntent, options: Options | None = None) -> Decision:
     """Judge every node of the view."""
-    options = options or Options()
+    options = options or _DEFAULTS
     snapshot = view.snapshot
     request = PodRequest.of(pod, intent, snapshot.resources)
     policies = policy_fit(snapshot, request)
@@ -119,15 +132,13 @@ def decide(view: View, pod: Pod, intent: NUMAIntent, options: Options | None = N
     return Decision(view, pod, request, fits, fit_count, reasons, ranking, numa, snapshot.n - incompatible)
 
 
-def _numa_nodes(mask: int, ids: list[int]) -> tuple[int, ...]:
-    if mask & (mask - 1) == 0:
-        return (ids[mask.bit_length() - 1],) if mask else ()
+def _members(mask: int, ids: list[int]) -> tuple[int, ...]:
     return tuple(numa_id for z, numa_id in enumerate(ids) if mask >> z & 1)
 
 
 def _then(reasons: Bytes, later: Bytes) -> None:
     """Where nothing excluded the node so far, the later reason counts."""
-    np.copyto(reasons, later, where=reasons == FITS)
+    reasons |= later * (reasons == FITS)
 
 
 def _on_numa_nodes(view: View, request: PodRequest, options: Options, among: Bools) -> tuple[NUMAFit, Bools | None]:
@@ -164,14 +175,25 @@ def _numa_fit(view: View, request: PodRequest, options: Options, among: Bools) -
 def _ranking(
     view: View, request: PodRequest, numa: NUMAFit, options: Options, fits: Bools, intruding: Bools | None
 ) -> Ranking:
+    (nodes,) = fits.nonzero()
+    late = None
     if options.score_strategy != "Packing":
         strategy = plugin.Strategy(options.score_strategy)
-        scores = plugin.score_nodes(view, request, strategy, options.resource_weights, fits)
-    elif intruding is None and numa.wide is not None:
-        early = packing_score(view, request, numa.narrow())
-        return Ranking(early, Late(numa.wide.nodes, WIDE_BEST, lambda: packing_score(view, request, numa)))
+        scores = plugin.score_nodes(view, request, strategy, options.resource_weights, fits)[nodes].astype(np.uint8)
     else:
-        scores = packing_score(view, request, numa)
+        if intruding is None and numa.wide is not None:
+            nodes, wide = _apart(nodes, numa.wide.nodes, len(fits))
+            if len(wide):
+                late = Late(wide, WIDE_BEST, lambda: packing_score(view, request, wide, numa.mask[wide]))
+        scores = packing_score(view, request, nodes, numa.masks(nodes))
     if intruding is not None:
-        scores[intruding] = 0
-    return Ranking(scores)
+        scores[intruding[nodes]] = 0
+    return Ranking.of(len(fits), nodes, scores, late)
+
+
+def _apart(nodes: Nodes, wide: Nodes, n: int) -> tuple[Nodes, Nodes]:
+    """Those of `nodes` that are not among `wide`, and those that are. Indexes of n nodes."""
+    is_wide = np.zeros(n, dtype=np.bool_)
+    is_wide[wide] = True
+    apart = is_wide[nodes]
+    return nodes[~apart], nodes[apart]

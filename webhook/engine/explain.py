@@ -1,6 +1,6 @@
 """Why one node cannot take a pod, in a sentence with the numbers: what is asked for and what is there."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from webhook.engine.arrays import NO_ZONE, UNLISTED
 from webhook.engine.reason import Reason
@@ -52,7 +52,7 @@ def _unmet_labels(view: View, pod: Pod, node: int) -> str:
 
 
 def _shortages(view: View, request: PodRequest, node: int) -> Iterable[str]:
-    for name, row, amount in zip(request.resources, request.rows, request.node.tolist(), strict=True):
+    for name, row, amount in zip(request.resources, request.rows, request.node, strict=True):
         free = max(int(view.node_free(row)[node]), 0) if row >= 0 else 0
         if amount > free:
             yield f"{name}: {format_amount(name, amount)} requested, {format_amount(name, free)} free"
@@ -60,12 +60,12 @@ def _shortages(view: View, request: PodRequest, node: int) -> Iterable[str]:
 
 def _wanted(request: PodRequest) -> str:
     """What is asked of NUMA nodes: by each container where there are several, else by the pod."""
-    lists = [_amounts(request, row) for row in request.containers.tolist()]
+    lists = [_amounts(request, row) for row in request.containers]
     lists = [amounts for amounts in lists if amounts]
     return " and ".join(format_list(amounts) for amounts in lists)
 
 
-def _amounts(request: PodRequest, row: list[int]) -> dict[str, int]:
+def _amounts(request: PodRequest, row: Sequence[int]) -> dict[str, int]:
     named = zip(request.resources, row, strict=True)
     return {name: amount for name, amount in named if amount > 0 and not (is_host_level(name) and "/" not in name)}
 

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from webhook.engine import node_kind
-from webhook.engine.arrays import Amounts, Bools, Bytes, Enums, Picker
-from webhook.engine.numafit import NUMAFit
+from webhook.engine.arrays import Amounts, Bools, Bytes, Enums, Nodes, Picker, every
+from webhook.engine.masks import as_mask
 from webhook.engine.reason import FITS, Reason
 from webhook.engine.request import PodRequest
 from webhook.engine.snapshot import Snapshot
@@ -40,18 +40,13 @@ def policy_fit(snapshot: Snapshot, request: PodRequest) -> Bytes | None:
     verdicts = _verdicts(request.policy, request.strict)
     kinds = snapshot.kind
     reasons = None
-    if not (snapshot.n and verdicts[kinds[0]] == FITS and _all(kinds == kinds[0])):
+    if not (snapshot.n and verdicts[kinds[0]] == FITS and every(kinds == kinds[0])):
         reasons = verdicts.take(kinds)
-    if not _all(snapshot.fresh):
+    if not every(snapshot.fresh):
         stale = ~snapshot.fresh & (effective_policy(snapshot, request) >= NUMAPolicy.RESTRICTED)
         reasons = np.zeros(snapshot.n, dtype=np.uint8) if reasons is None else reasons
         np.putmask(reasons, stale & (reasons != Reason.NO_TOPOLOGY), np.uint8(Reason.STALE_TOPOLOGY))
     return reasons
-
-
-def _all(flags: Bools) -> bool:
-    """The same as flags.all(), which takes twice as long."""
-    return int(np.count_nonzero(flags)) == len(flags)
 
 
 @lru_cache(maxsize=8)
@@ -86,7 +81,7 @@ def shut_out(view: View, request: PodRequest) -> Bools | None:
     """
     single = request.policy is NUMAPolicy.SINGLE_NUMA_NODE
     residents = view.multi_residents if single else view.single_residents
-    return residents > 0 if residents.any() else None
+    return residents > 0 if np.count_nonzero(residents) else None
 
 
 def intrudes(shut: Bools, request: PodRequest, mask: Masks) -> Bools:
@@ -100,67 +95,67 @@ def intrudes(shut: Bools, request: PodRequest, mask: Masks) -> Bools:
     return hit if request.policy is NUMAPolicy.SINGLE_NUMA_NODE else hit & (np.bitwise_count(mask) > 1)
 
 
-def packing_score(view: View, request: PodRequest, fit: NUMAFit) -> Amounts:
-    """int64 [node]: 100 - 10 for each NUMA node used + 10 x how full those are with the pod in, within 0..100.
+def packing_score(view: View, request: PodRequest, nodes: Nodes, mask: Masks) -> Bytes:
+    """uint8 [n]: 100 - 10 for each NUMA node used (ten count at most) + 10 x how full those are with the pod in.
 
     Fullness is requested/allocatable over the NUMA nodes used, averaged over the resources that the pod requests and
     NUMA nodes list: for each resource rounded down to thousandths, the bonus rounded down once more. NUMA nodes that do
     not list a resource are full of it. A pod that is bound to no NUMA node counts as spread over all of its node's;
-    where none are known the score is 0. Means nothing where the pod does not fit.
+    where none are known the score is 0.
+    nodes: int [n], indexes of nodes that fit; mask: int64 [n], the NUMA nodes used, 0 = bound to none.
     """
     snapshot = view.snapshot
-    # Where the pod does not fit, any NUMA node will do.
-    used = np.maximum(fit.mask, 1)
-    unbound = (fit.mask == 0) & fit.fits
     nowhere: Bools | None = None
-    if np.count_nonzero(unbound):
-        used[unbound] = _machine_mask(snapshot)[unbound]
-        nowhere = used == 0
-        used[nowhere] = 1
-    sums = _Sums(used)
-    amounts = zip(request.rows, request.node.tolist(), strict=True)
-    columns = [(row, amount) for row, amount in amounts if amount > 0 <= row and snapshot.listed[row].any()]
-    score = np.zeros(snapshot.n, dtype=np.int64)
-    for row, amount in columns:
+    if np.count_nonzero(mask) < len(mask):
+        mask = np.where(mask > 0, mask, as_mask(snapshot.zone_ids[:, nodes] >= 0))
+        nowhere = mask == 0
+        mask[nowhere] = 1
+    sums = _Sums(mask, nodes)
+    amounts = zip(request.rows, request.node, strict=True)
+    columns = [(row, amount) for row, amount in amounts if amount > 0 <= row and np.count_nonzero(snapshot.listed[row])]
+    # What is free first, and all of it: the filter has just read it, so it is still in the cache.
+    free = [sums.over(view.free(row)) for row, _ in columns]
+    full = np.zeros(len(nodes), dtype=np.int64)
+    for (row, amount), left in zip(columns, free, strict=True):
         allocatable = sums.over(snapshot.zone_allocatable[row])
-        taken = allocatable - sums.over(view.free(row))
+        taken = np.subtract(allocatable, left, out=left)
         taken += amount
         taken *= _THOUSAND
         taken //= np.maximum(allocatable, 1, out=allocatable)
-        score += np.minimum(taken, _THOUSAND, out=taken)
-    score //= _THOUSAND // 10 * max(len(columns), 1)
-    score += 90 if sums.narrow else 100 - np.int64(10) * sums.width
-    np.maximum(score, 0, out=score)
-    np.minimum(score, 100, out=score)
+        full += np.minimum(taken, _THOUSAND, out=taken)
+    # An NRT that contradicts itself may have more free than allocatable.
+    np.maximum(full, 0, out=full)
+    full //= _THOUSAND // 10 * max(len(columns), 1)
+    score = full.astype(np.uint8)
+    score += sums.base
     if nowhere is not None:
         score[nowhere] = 0
     return score
 
 
 class _Sums:
-    """Sums of planes over the NUMA nodes of a mask, on each node. The common case, one NUMA node, is a look-up."""
+    """Sums of planes over the NUMA nodes of a mask, on each of n nodes. The common case, one, is a look-up."""
 
-    def __init__(self, mask: Masks) -> None:
-        """mask: int64 [node], at least one bit each."""
-        self.width = np.bitwise_count(mask)
-        self.narrow = int(self.width.max(initial=1)) == 1
+    def __init__(self, mask: Masks, nodes: Nodes) -> None:
+        """mask: int64 [n], at least one bit each; nodes: int [n], indexes."""
         # The bits below the lowest one are as many as its position.
-        below = (mask if self.narrow else mask & -mask) - 1
-        self._lowest = Picker(np.bitwise_count(below))
-        if not self.narrow:
-            self._wide = np.flatnonzero(self.width > 1)
-            self._bits = (mask[self._wide] >> np.arange(_BITS)[:, None]) & 1
+        below = mask - 1
+        self._narrow = not np.count_nonzero(mask & below)
+        if self._narrow:
+            self.base: Bytes = np.array([90], dtype=np.uint8)
+            self._lowest = Picker(np.bitwise_count(below), nodes)
+            return
+        self._lowest = Picker(np.bitwise_count(below & ~mask), nodes)
+        width = np.bitwise_count(mask)
+        self.base = (100 - 10 * np.minimum(width, 10)).astype(np.uint8)
+        self._wide = np.flatnonzero(width > 1)
+        self._nodes = nodes[self._wide]
+        self._bits = (mask[self._wide] >> np.arange(_BITS)[:, None]) & 1
 
     def over(self, plane: Amounts) -> Amounts:
-        """int64 [node], new; what is not listed is at most 0. plane: int64 [zone, node]."""
+        """int64 [n], new; what is not listed is at most 0. plane: int64 [zone, node]."""
         total = self._lowest.of(plane)
-        if not self.narrow:
-            listed = np.maximum(plane[:, self._wide], 0)
+        if not self._narrow:
+            listed = np.maximum(plane[:, self._nodes], 0)
             total[self._wide] = (listed * self._bits[: len(plane)]).sum(axis=0)
         return total
-
-
-def _machine_mask(snapshot: Snapshot) -> Masks:
-    bits = np.int64(1) << np.arange(snapshot.z, dtype=np.int64)
-    machine: Masks = bits @ (snapshot.zone_ids >= 0)
-    return machine

@@ -15,12 +15,12 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from webhook.engine.arrays import NO_ZONE, UNLISTED, Bools, Bytes
+from webhook.engine.arrays import NO_ZONE, UNLISTED, Bools, Bytes, Nodes, all_nodes, every
 from webhook.engine.hints import narrowest_width
 from webhook.engine.kubelet_demand import Demand, Share
 from webhook.engine.kubelet_machines import devices_shared, elsewhere, machines_of
 from webhook.engine.kubelet_masks import Admission
-from webhook.engine.kubelet_parts import Nodes, Part, parts
+from webhook.engine.kubelet_parts import Part, parts
 from webhook.engine.kubelet_totals import totals
 from webhook.engine.kubelet_zones import ZoneFit, fit_zones
 from webhook.engine.masks import as_mask
@@ -42,7 +42,7 @@ def predict(view: View, request: PodRequest, among: Bools | None = None) -> NUMA
     """
     prediction = _Prediction(view, request, among)
     n = view.snapshot.n
-    alike = tuple(parts(view, request, np.arange(n)))
+    alike = tuple(parts(view, request, all_nodes(n)))
     if len(alike) == 1:
         reason, mask = prediction.admit(alike[0])
     else:
@@ -172,7 +172,7 @@ class _Prediction:
             shares, lambda row: view.free(row)[:, at], lambda row: view.snapshot.capacity[row][:, at], len(nodes)
         )
         listed = view.snapshot.listed
-        rows = sorted({row for share in shares for row in share.amounts if not listed[row].all()})
+        rows = sorted({row for share in shares for row in share.amounts if not every(listed[row])})
         if not rows:
             return fit
         failed = np.flatnonzero(~fit.fits)

@@ -60,21 +60,10 @@ class Demand:
     def of(cls, request: PodRequest) -> "Demand":
         """The demand of a request on nodes whose kubelet does the placing."""
         guaranteed = request.qos is QoS.GUARANTEED and not request.pod_level
-        known = [(column, row) for column, row in enumerate(request.rows) if row >= 0]
-        shares = []
-        names = {row: request.resources[column] for column, row in known}
-        requests = request.containers.tolist()
-        for index, kind in enumerate(request.kinds.tolist()):
-            named = {row: amount for column, row in known if (amount := requests[index][column]) >= 0}
-            exclusive = guaranteed and bool(request.integral_cpu[index])
-            shares.append(
-                Share(
-                    ContainerKind(kind),
-                    {row: amount for row, amount in named.items() if exclusive and names[row] == CPU},
-                    {row: amount for row, amount in named.items() if guaranteed and is_memory(names[row])},
-                    {row: amount for row, amount in named.items() if is_device(names[row])},
-                )
-            )
+        names = _names(request)
+        shares = [_share(request, index, guaranteed) for index in range(len(request.kinds))]
+        if len(shares) == 1 and shares[0].kind is ContainerKind.APP:
+            return cls((shares[0],), shares[0], names, init_only_memory=False)
         in_apps = {row for share in shares if share.kind is ContainerKind.APP for row in share.memory}
         memory = _together((share.kind, share.memory) for share in shares)
         return cls(
@@ -85,7 +74,7 @@ class Demand:
                 {row: amount for row, amount in memory.items() if row in in_apps},
                 _together((share.kind, share.devices) for share in shares),
             ),
-            names={row: request.resources[column] for column, row in known},
+            names=names,
             init_only_memory=not memory.keys() <= in_apps,
         )
 
@@ -108,8 +97,8 @@ class Demand:
 
         Koordinator aligns the whole pod, whatever its QoS class, fractions of CPUs too.
         """
-        names = {row: request.resources[column] for column, row in enumerate(request.rows) if row >= 0}
-        amounts = {row: int(request.node[column]) for column, row in enumerate(request.rows) if row >= 0}
+        names = _names(request)
+        amounts = {row: request.node[column] for column, row in enumerate(request.rows) if row >= 0}
         share = Share(
             ContainerKind.APP,
             {row: amount for row, amount in amounts.items() if names[row] == CPU and amount > 0},
@@ -117,6 +106,29 @@ class Demand:
             {row: amount for row, amount in amounts.items() if is_device(names[row]) and amount >= 0},
         )
         return cls((share,), share, names, init_only_memory=False)
+
+
+def _names(request: PodRequest) -> Mapping[int, str]:
+    return {row: name for row, name in zip(request.rows, request.resources, strict=True) if row >= 0}
+
+
+def _share(request: PodRequest, index: int, guaranteed: bool) -> Share:
+    """What one container gets from the managers."""
+    cpu: dict[int, int] = {}
+    memory: dict[int, int] = {}
+    devices: dict[int, int] = {}
+    for name, row, amount in zip(request.resources, request.rows, request.containers[index], strict=True):
+        if row < 0 or amount < 0:
+            continue
+        if name == CPU:
+            if guaranteed and request.integral_cpu[index]:
+                cpu[row] = amount
+        elif is_memory(name):
+            if guaranteed:
+                memory[row] = amount
+        elif is_device(name):
+            devices[row] = amount
+    return Share(request.kinds[index], cpu, memory, devices)
 
 
 def is_memory(name: str) -> bool:

@@ -3,10 +3,10 @@
 import numpy as np
 import numpy.typing as npt
 
-from webhook.engine.arrays import NO_ZONE, UNLISTED, Bools
+from webhook.engine.arrays import NO_ZONE, UNLISTED, Bools, Nodes
 from webhook.engine.kubelet_demand import Demand, is_memory
 from webhook.engine.kubelet_masks import Machines
-from webhook.engine.kubelet_parts import Nodes, Part
+from webhook.engine.kubelet_parts import Part
 from webhook.engine.kubelet_pools import Pool
 from webhook.engine.masks import as_mask
 from webhook.engine.view import View

@@ -2,19 +2,16 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
 from webhook.engine import node_kind
-from webhook.engine.arrays import Bools
+from webhook.engine.arrays import Bools, Nodes, every
 from webhook.engine.reason import Reason
 from webhook.engine.request import PodRequest
 from webhook.engine.view import View
 from webhook.model.policy import NUMAPolicy, Scope
-
-Nodes = npt.NDArray[np.intp]
-"""Indexes of nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,24 +40,26 @@ def parts(view: View, request: PodRequest, nodes: Nodes) -> Iterator[Part]:
         kinds = kinds[nodes]
     if not len(kinds):
         return
-    if (kinds == kinds[0]).all():
-        yield _part(int(kinds[0]), request, nodes)
+    if every(kinds == kinds[0]):
+        yield Part(nodes, *_rules(int(kinds[0]), request.policy, request.strict))
         return
     for kind in np.flatnonzero(np.bincount(kinds)).tolist():
-        yield _part(kind, request, nodes[kinds == kind])
+        yield Part(nodes[kinds == kind], *_rules(kind, request.policy, request.strict))
 
 
-def _part(kind: int, request: PodRequest, nodes: Nodes) -> Part:
+@lru_cache(maxsize=node_kind.KINDS * len(NUMAPolicy))
+def _rules(kind: int, asked: NUMAPolicy | None, strict: bool) -> tuple[NUMAPolicy, Scope, bool, bool, Reason | None]:
+    """What a part says of its nodes, for a pod with this policy of its own."""
     own = NUMAPolicy(kind & node_kind.POLICY)
     loose = own is NUMAPolicy.NONE
-    ours = bool(kind & node_kind.TOTAL) or (loose and request.policy is not None)
-    policy = request.policy or NUMAPolicy.NONE if loose and ours else own
+    ours = bool(kind & node_kind.TOTAL) or (loose and asked is not None)
+    policy = asked or NUMAPolicy.NONE if loose and ours else own
     verdict = None
     if kind & node_kind.NO_TOPOLOGY:
-        verdict = Reason.NO_TOPOLOGY if request.strict else Reason.FITS
+        verdict = Reason.NO_TOPOLOGY if strict else Reason.FITS
     elif ours and policy is NUMAPolicy.NONE:
         verdict = Reason.FITS
     elif kind & node_kind.TOO_MANY and not (ours or loose):
         verdict = Reason.TOO_MANY_NUMA_NODES
     scope = Scope.POD if kind & node_kind.POD_SCOPE else Scope.CONTAINER
-    return Part(nodes, policy, scope, bool(kind & node_kind.CLOSEST), ours, verdict)
+    return policy, scope, bool(kind & node_kind.CLOSEST), ours, verdict

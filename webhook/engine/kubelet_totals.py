@@ -12,10 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from webhook.engine.arrays import Amounts, Bools
+from webhook.engine.arrays import Amounts, Bools, Nodes
 from webhook.engine.kubelet_demand import Demand
 from webhook.engine.kubelet_machines import elsewhere
-from webhook.engine.kubelet_parts import Nodes
 from webhook.engine.view import View
 from webhook.model.pod import ContainerKind
 

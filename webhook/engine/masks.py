@@ -13,7 +13,6 @@ import numpy.typing as npt
 from webhook.engine.arrays import Amounts, Bools, Ids
 
 _BITS: Final = np.uint8(1) << np.arange(8, dtype=np.uint8)
-_LOWEST: Final = np.array([byte & -byte for byte in range(256)], dtype=np.int64)
 
 
 @lru_cache(maxsize=32)
@@ -68,9 +67,10 @@ def lowest(allowed: Bools) -> npt.NDArray[np.int64]:
     """int64 [n]: the mask of the lowest position that is true (bool [z, n]); 0 where none is."""
     if len(allowed) > 8:
         return np.where(allowed.any(axis=0), np.int64(1) << allowed.argmax(axis=0), 0)
-    # A byte holds the bits of eight positions, and a table leads from it to its lowest one: much faster than argmax.
+    # A byte holds the bits of eight positions: much faster than argmax.
     bits = np.bitwise_or.reduce(allowed.view(np.uint8) * _BITS[: len(allowed), None], axis=0)
-    found: npt.NDArray[np.int64] = np.asarray(_LOWEST.take(bits))
+    bits &= -bits
+    found: npt.NDArray[np.int64] = bits.astype(np.int64)
     return found
 
 

@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from webhook.engine.arrays import Codes
+from webhook.engine.arrays import Nodes
 
 # From so many changes on, sorting all names is cheaper than shifting an array for each.
 _FEW: Final = 16
@@ -18,7 +18,7 @@ class NameOrder:
 
     def __init__(self) -> None:
         self._names: list[str] = []
-        self._array: Codes = np.empty(0, dtype=np.int32)
+        self._array: Nodes = np.empty(0, dtype=np.intp)
         self._columns: dict[str, int] = {}
         self._changed: dict[str, None] = {}
 
@@ -32,11 +32,11 @@ class NameOrder:
         del self._columns[name]
         self._changed[name] = None
 
-    def columns(self) -> Codes:
-        """int32 [node]: the columns by ascending name."""
+    def columns(self) -> Nodes:
+        """The columns by ascending name: int [node]."""
         if len(self._changed) > _FEW:
             self._names = sorted(self._columns)
-            self._array = np.fromiter(map(self._columns.__getitem__, self._names), np.int32, len(self._names))
+            self._array = np.fromiter(map(self._columns.__getitem__, self._names), np.intp, len(self._names))
         elif self._changed:
             for name in self._changed:
                 self._update(name)

@@ -24,7 +24,7 @@ def node_fit(view: View, pod: Pod, request: PodRequest) -> Bytes:
     """
     snapshot = view.snapshot
     reasons = np.zeros(snapshot.n, dtype=np.uint8)
-    for amount, row in zip(request.node.tolist(), request.rows, strict=True):
+    for amount, row in zip(request.node, request.rows, strict=True):
         if amount > 0 and row < 0:
             reasons.fill(Reason.INSUFFICIENT_RESOURCES)
         elif amount > 0:

@@ -1,16 +1,15 @@
 """Which nodes can take a pod on their NUMA nodes: the answer of either fidelity, for all nodes at once."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from webhook.engine.arrays import NO_ZONE, Amounts, Bools, Bytes, Ids
+from webhook.engine.arrays import NO_ZONE, Amounts, Bools, Bytes, Ids, Nodes
 
 Masks = npt.NDArray[np.int64]
-Nodes = npt.NDArray[np.intp]
 Allocation = tuple[tuple[int, Mapping[str, int]], ...]
 """What a pod takes of each NUMA node: (NUMA id, resource -> amount in engine units), ascending by id."""
 
@@ -50,16 +49,8 @@ class NUMAFit:
     def masks(self, nodes: Nodes) -> Masks:
         """int64 [n]: `mask` of some nodes (indexes); `wide` ones are left alone as long as none is among them."""
         if self.wide is None or not np.isin(nodes, self.wide.nodes).any():
-            return self.known[nodes]
+            return self.known.take(nodes)
         return self.mask[nodes]
-
-    def narrow(self) -> "NUMAFit":
-        """The same without the `wide` nodes: they do not fit."""
-        if self.wide is None:
-            return self
-        fits = self.fits.copy()
-        fits[self.wide.nodes] = False
-        return replace(self, fits=fits, wide=None)
 
     def allocation(self, node: int) -> Allocation:
         """What the pod would take of each NUMA node of `node` (an index); empty if it is not bound to any.

@@ -61,7 +61,7 @@ def _alone(snapshot: Snapshot, n: int) -> Snapshot:
         snapshot,
         **arrays
         | {"ready": np.ones(1, dtype=np.bool_), "unschedulable": np.zeros(1, dtype=np.bool_)}
-        | {"order": np.zeros(1, dtype=np.int32), "taint_set": np.zeros(1, dtype=np.int32)},
+        | {"order": np.zeros(1, dtype=np.intp), "taint_set": np.zeros(1, dtype=np.int32)},
         names=(name,),
         index={name: 0},
         labels=labels,

@@ -1,7 +1,8 @@
 """Which nodes come first: by score, equal scores by name.
 
-1. Scores that take long to find, of nodes that cannot be among the best, are left open.
-2. If enough others score higher than those ever could, they stay open; else they are worked out.
+1. A node's rank is its score plus one, so that 0 is left for nodes that do not fit.
+2. Scores that take long to find, of nodes that cannot be among the best, are left open.
+3. If enough others score higher than those ever could, they stay open; else they are worked out.
 """
 
 from collections.abc import Callable
@@ -10,8 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from webhook.engine.arrays import Amounts, Bools, Codes
-from webhook.engine.numafit import Nodes
+from webhook.engine.arrays import Bytes, Nodes
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,42 +22,54 @@ class Late:
     """int [L]: indexes of the nodes."""
     at_most: int
     """None of them scores higher."""
-    scores: Callable[[], Amounts]
-    """int64 [N]: the scores of all nodes, worked out now."""
+    scores: Callable[[], Bytes]
+    """uint8 [L]: their scores, worked out now."""
 
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """The scores of N nodes, 0..100."""
+    """The ranks of N nodes."""
 
-    early: Amounts
-    """int64 [N]: the scores; of late nodes they mean nothing."""
+    early: Bytes
+    """uint8 [N]: 1..101; 0 of nodes that do not fit, and of late ones."""
     late: Late | None = None
 
+    @classmethod
+    def of(cls, n: int, nodes: Nodes, scores: Bytes, late: Late | None = None) -> "Ranking":
+        """The ranking of n nodes of which some (indexes) have these scores (0..100)."""
+        return cls(_with(np.zeros(n, dtype=np.uint8), nodes, scores), late)
+
     @cached_property
-    def scores(self) -> Amounts:
-        """int64 [N]: all scores."""
-        return self.early if self.late is None else self.late.scores()
+    def scores(self) -> Bytes:
+        """uint8 [N]: all scores; 0 where a node does not fit."""
+        scores: Bytes = np.maximum(self._ranks, 1) - np.uint8(1)
+        return scores
 
-    def best(self, k: int, fits: Bools, order: Codes) -> tuple[Nodes, list[int]]:
-        """The k best of at least k nodes that fit (bool [N]): indexes, best first, and their scores.
+    @cached_property
+    def _ranks(self) -> Bytes:
+        if self.late is None:
+            return self.early
+        return _with(self.early.copy(), self.late.nodes, self.late.scores())
 
-        order: int32 [N], the nodes in the order of their names.
+    def best(self, k: int, order: Nodes) -> tuple[Nodes, list[int]]:
+        """The k best of at least k nodes that fit: indexes, best first, and their scores.
+
+        order: int [N], the nodes in the order of their names.
         """
-        if self.late is not None:
-            early = fits.copy()
-            early[self.late.nodes] = False
-            if np.count_nonzero(early & (self.early > self.late.at_most)) >= k:
-                return _best(self.early, k, early, order)
-        return _best(self.scores, k, fits, order)
+        ranks = self.early
+        if self.late is not None and np.count_nonzero(ranks > self.late.at_most + 1) < k:
+            ranks = self._ranks
+        ranks = ranks.take(order)
+        smallest = len(ranks) - k
+        least = np.partition(ranks, smallest)[smallest]
+        (above,), (ties,) = (ranks > least).nonzero(), (ranks == least).nonzero()
+        chosen = np.concatenate([above, ties[: k - len(above)]])
+        chosen_ranks = ranks[chosen]
+        # Stable: within a score the order of names stays.
+        best_first = (255 - chosen_ranks).argsort(kind="stable")
+        return order[chosen[best_first]], (chosen_ranks[best_first] - 1).tolist()
 
 
-def _best(scores: Amounts, k: int, fits: Bools, order: Codes) -> tuple[Nodes, list[int]]:
-    # In the order of names; 0 = does not fit, 1..101 = score.
-    ranks = ((scores + 1) * fits).astype(np.uint8).take(order)
-    least = np.partition(ranks, len(ranks) - k)[len(ranks) - k]
-    above, ties = np.flatnonzero(ranks > least), np.flatnonzero(ranks == least)
-    chosen = np.concatenate([above, ties[: k - len(above)]])
-    # Stable: within a score the order of names stays.
-    chosen = order[chosen[np.argsort(-ranks[chosen].astype(np.int16), kind="stable")]]
-    return chosen.astype(np.intp), scores[chosen].tolist()
+def _with(ranks: Bytes, nodes: Nodes, scores: Bytes) -> Bytes:
+    ranks[nodes] = scores + np.uint8(1)
+    return ranks

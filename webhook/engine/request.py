@@ -1,13 +1,14 @@
-"""What a pod asks of a node, as the engine reads it: amounts per container, kinds, QoS class, NUMA policy."""
+"""What a pod asks of a node, as the engine reads it: amounts per container, kinds, QoS class, NUMA policy.
+
+Plain tuples: a pod has few containers and resources, and arrays so short cost more than they save.
+"""
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from webhook.engine.arrays import UNLISTED, Amounts, Bools, Enums
+from webhook.engine.arrays import UNLISTED
 from webhook.engine.resource_index import ResourceIndex
 from webhook.model.intent import NUMAIntent
-from webhook.model.pod import Pod, QoS
+from webhook.model.pod import ContainerKind, Pod, QoS
 from webhook.model.policy import Exclusive, NUMAPolicy
 from webhook.model.resources import CPU
 
@@ -25,16 +26,16 @@ class PodRequest:
     """[K] row of each in the snapshot's arrays; -1 = no node of the cluster has ever named it."""
     names: tuple[str, ...]
     """[C] container names."""
-    kinds: Enums
-    """int8 [C]: ContainerKind."""
-    containers: Amounts
-    """int64 [C, K]: requests; -1 = the container does not name the resource (0 = it names it with zero)."""
-    integral_cpu: Bools
-    """bool [C]: requests whole CPUs, at least one (a Guaranteed pod's container then gets exclusive ones)."""
-    overhead: Amounts
-    """int64 [K]: the pod's overhead, 0 where it names none."""
-    node: Amounts
-    """int64 [K]: what the scheduler counts on the node (containers, pod level, overhead); -1 = not named."""
+    kinds: tuple[ContainerKind, ...]
+    """[C]."""
+    containers: tuple[tuple[int, ...], ...]
+    """[C][K]: requests; -1 = the container does not name the resource (0 = it names it with zero)."""
+    integral_cpu: tuple[bool, ...]
+    """[C]: requests whole CPUs, at least one (a Guaranteed pod's container then gets exclusive ones)."""
+    overhead: tuple[int, ...]
+    """[K]: the pod's overhead, 0 where it names none."""
+    node: tuple[int, ...]
+    """[K]: what the scheduler counts on the node (containers, pod level, overhead); -1 = not named."""
     pod_level: bool
     """Resources are set at pod level: the kubelet then gives its containers no CPUs or memory of their own."""
     qos: QoS
@@ -47,19 +48,16 @@ class PodRequest:
         """The request of `pod` with the NUMA intent of its annotations, over the rows of `resources`."""
         lists = [container.requests for container in pod.containers]
         names = tuple(sorted(set(pod.requests).union(pod.overhead, *lists)))
-        containers = np.array(
-            [[requests.get(name, UNLISTED) for name in names] for requests in lists], dtype=np.int64
-        ).reshape(len(lists), len(names))
         cpus = [requests.get(CPU, 0) for requests in lists]
         return cls(
             resources=names,
             rows=tuple(map(resources.find, names)),
-            names=tuple(container.name for container in pod.containers),
-            kinds=np.array([container.kind for container in pod.containers], dtype=np.int8),
-            containers=containers,
-            integral_cpu=np.array([cpu > 0 and cpu % 1000 == 0 for cpu in cpus], dtype=np.bool_),
-            overhead=np.array([pod.overhead.get(name, 0) for name in names], dtype=np.int64),
-            node=np.array([pod.requests.get(name, UNLISTED) for name in names], dtype=np.int64),
+            names=tuple([container.name for container in pod.containers]),
+            kinds=tuple([container.kind for container in pod.containers]),
+            containers=tuple([tuple([requests.get(name, UNLISTED) for name in names]) for requests in lists]),
+            integral_cpu=tuple([cpu > 0 and cpu % 1000 == 0 for cpu in cpus]),
+            overhead=tuple([pod.overhead.get(name, 0) for name in names]),
+            node=tuple([pod.requests.get(name, UNLISTED) for name in names]),
             pod_level=pod.pod_level is not None,
             qos=pod.qos,
             policy=intent.policy or None,
@@ -69,4 +67,4 @@ class PodRequest:
     @property
     def strict(self) -> bool:
         """Whether the pod's own policy refuses misalignment: it then needs a node whose NUMA topology is known."""
-        return self.policy in {NUMAPolicy.RESTRICTED, NUMAPolicy.SINGLE_NUMA_NODE}
+        return self.policy is not None and self.policy >= NUMAPolicy.RESTRICTED

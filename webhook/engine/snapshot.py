@@ -7,7 +7,7 @@ Snapshot itself (holding one of its arrays is not enough).
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from webhook.engine.arrays import Amounts, Bools, Bytes, Codes, Counts, Enums, Ids
+from webhook.engine.arrays import Amounts, Bools, Bytes, Codes, Counts, Enums, Ids, Nodes
 from webhook.engine.changes import ChangeLog
 from webhook.engine.labels import LabelColumns
 from webhook.engine.resource_index import ResourceIndex
@@ -26,8 +26,8 @@ class Snapshot:
     """[N] node names, in no order."""
     index: Mapping[str, int]
     """Node name -> n."""
-    order: Codes
-    """int32 [N]: the nodes in the order of their names (ties are broken by it)."""
+    order: Nodes
+    """int [N]: the nodes in the order of their names (ties are broken by it)."""
     resources: ResourceIndex
 
     available: Amounts

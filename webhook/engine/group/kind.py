@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from webhook.engine.arrays import Bools
+from webhook.engine.arrays import Bools, Nodes
 from webhook.engine.kubelet_demand import Demand, Share
-from webhook.engine.kubelet_parts import Nodes, Part, parts
+from webhook.engine.kubelet_parts import Part, parts
 from webhook.engine.reason import Reason
 from webhook.engine.request import PodRequest
 from webhook.engine.view import View
@@ -87,7 +87,7 @@ class Kind:
     def of(cls, view: View, pod: Pod, intent: NUMAIntent) -> "Kind":
         """The kind of a pod."""
         request = PodRequest.of(pod, intent, view.snapshot.resources)
-        columns = zip(request.rows, request.node.tolist(), strict=True)
+        columns = zip(request.rows, request.node, strict=True)
         node = {row: amount for row, amount in columns if amount > 0}
         node[view.snapshot.resources.find(PODS)] = 1
         demand = Demand.of(request)

@@ -88,7 +88,7 @@ def _short_resource(view: View, tree: TopologyTree, domain: Domain, kind: Kind) 
         return ""
     allowed: dict[str, int] = {}
     for column, row in enumerate(kind.request.rows):
-        amount = int(kind.request.node[column])
+        amount = kind.request.node[column]
         if amount > 0:
             allowed[kind.request.resources[column]] = 0 if row < 0 else _pods(view.node_free(row)[here], amount)
     allowed["pods"] = _pods(view.node_free(snapshot.resources.find("pods"))[here], 1)

@@ -27,10 +27,10 @@ def parts(request: PodRequest, scope: Scope) -> tuple[Part, ...]:
     """The requests to align under a scope, in order."""
     containers = tuple(
         Part(
-            ContainerKind(kind),
+            kind,
             {name: amount for name, amount in zip(request.resources, amounts, strict=True) if amount != UNLISTED},
         )
-        for kind, amounts in zip(request.kinds.tolist(), request.containers.tolist(), strict=True)
+        for kind, amounts in zip(request.kinds, request.containers, strict=True)
     )
     return containers if scope is Scope.CONTAINER else (_together(request, containers),)
 
@@ -45,7 +45,7 @@ def _together(request: PodRequest, containers: tuple[Part, ...]) -> Part:
         if part.kind is not ContainerKind.APP:
             for name, amount in part.amounts.items():
                 total[name] = max(total.get(name, 0), amount)
-    for name, amount in zip(request.resources, request.overhead.tolist(), strict=True):
+    for name, amount in zip(request.resources, request.overhead, strict=True):
         if amount:
             total[name] = total.get(name, 0) + amount
     return Part(ContainerKind.APP, total)

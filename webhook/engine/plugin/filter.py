@@ -89,8 +89,11 @@ def _split(view: View, request: PodRequest, node: int) -> Allocation:
 
 def _names_native_only(request: PodRequest) -> bool:
     # The overhead names native resources only, and no container needs to name them.
-    named = (request.containers != UNLISTED).any(axis=0).tolist()
-    return all(is_native(name) for name, is_named in zip(request.resources, named, strict=True) if is_named)
+    return all(
+        is_native(name)
+        for column, name in enumerate(request.resources)
+        if any(amounts[column] != UNLISTED for amounts in request.containers)
+    )
 
 
 class _Alignment:
