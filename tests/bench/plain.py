@@ -18,10 +18,8 @@ def decide_plainly(state: ClusterState, pod: Pod, best: int) -> list[tuple[int, 
         for zone in topology.zones:
             amounts = [(zone.resources[name], amount) for name, amount in pod.requests.items()]
             if all(resource.available >= amount for resource, amount in amounts):
-                full = sum(
-                    (one.allocatable - one.available + amount) * 1000 // one.allocatable for one, amount in amounts
-                )
-                found.append((-min(90 + full // (100 * len(amounts)), 100), name, zone.id))
+                empty = sum((one.available - amount) / one.allocatable for one, amount in amounts)
+                found.append((-(90 + int(10 - 10 * empty / len(amounts) + 2**-30)), name, zone.id))
                 break
     return sorted(found)[:best]
 

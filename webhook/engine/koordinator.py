@@ -21,8 +21,9 @@ from webhook.model.policy import NUMAPolicy, compatible
 
 Masks = npt.NDArray[np.int64]
 
-# Shares of NUMA nodes are counted in thousandths: amounts up to 2^53 (8 PiB) times 1000 stay within int64.
-_THOUSAND: Final = 1000
+# The bonus of full NUMA nodes. Shares are floating point: what is a whole number of points but for their rounding
+# (each step less than 2^-50) is to count as that.
+_POINTS: Final = 10 + 2**-30
 
 WIDE_BEST: Final = 90
 """The best packing score over two NUMA nodes or more: 100 - 2 x 10, and 10 if they are full with the pod in."""
@@ -99,9 +100,8 @@ def packing_score(view: View, request: PodRequest, nodes: Nodes, mask: Masks) ->
     """uint8 [n]: 100 - 10 for each NUMA node used (ten count at most) + 10 x how full those are with the pod in.
 
     Fullness is requested/allocatable over the NUMA nodes used, averaged over the resources that the pod requests and
-    NUMA nodes list: for each resource rounded down to thousandths, the bonus rounded down once more. NUMA nodes that do
-    not list a resource are full of it. A pod that is bound to no NUMA node counts as spread over all of its node's;
-    where none are known the score is 0.
+    NUMA nodes list. NUMA nodes that do not list a resource are full of it. A pod that is bound to no NUMA node counts
+    as spread over all of its node's; where none are known the score is 0.
     nodes: int [n], indexes of nodes that fit; mask: int64 [n], the NUMA nodes used, 0 = bound to none.
     """
     snapshot = view.snapshot
@@ -113,20 +113,17 @@ def packing_score(view: View, request: PodRequest, nodes: Nodes, mask: Masks) ->
     sums = _Sums(mask, nodes)
     amounts = zip(request.rows, request.node, strict=True)
     columns = [(row, amount) for row, amount in amounts if amount > 0 <= row and np.count_nonzero(snapshot.listed[row])]
-    # What is free first, and all of it: the filter has just read it, so it is still in the cache.
-    free = [sums.over(view.free(row)) for row, _ in columns]
-    full = np.zeros(len(nodes), dtype=np.int64)
-    for (row, amount), left in zip(columns, free, strict=True):
+    empty = np.zeros(len(nodes))
+    for row, amount in columns:
+        left = sums.over(view.free(row))
+        left -= amount
         allocatable = sums.over(snapshot.zone_allocatable[row])
-        taken = np.subtract(allocatable, left, out=left)
-        taken += amount
-        taken *= _THOUSAND
-        taken //= np.maximum(allocatable, 1, out=allocatable)
-        full += np.minimum(taken, _THOUSAND, out=taken)
+        share = left / np.maximum(allocatable, 1, out=allocatable)
+        empty += np.maximum(share, 0, out=share)
+    empty *= -10 / max(len(columns), 1)
     # An NRT that contradicts itself may have more free than allocatable.
-    np.maximum(full, 0, out=full)
-    full //= _THOUSAND // 10 * max(len(columns), 1)
-    score = full.astype(np.uint8)
+    np.maximum(empty, -10, out=empty)
+    score = (empty + _POINTS).astype(np.uint8)
     score += sums.base
     if nowhere is not None:
         score[nowhere] = 0
