@@ -131,7 +131,7 @@ def test_many_nodes_at_once_decide_like_each_alone(descriptions: list[dict[str, 
 
 
 @settings(max_examples=100, deadline=None)
-@given(machines(("best-effort", "restricted")), st.data())
+@given(machines(("none", "best-effort", "restricted")), st.data())
 def test_totals_and_widths_decide_like_all_sets_of_numa_nodes(description: dict[str, Any], data: st.DataObject) -> None:
     machine = Machine(description)
     for raw, live in sequence(data, description, machine, containers=1, inits=0):

@@ -16,11 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from webhook.engine.arrays import NO_ZONE, UNLISTED, Bools, Bytes, Nodes, all_nodes, every
-from webhook.engine.hints import narrowest_width
 from webhook.engine.kubelet_demand import Demand, Share
 from webhook.engine.kubelet_machines import devices_shared, elsewhere, machines_of
 from webhook.engine.kubelet_masks import Admission
 from webhook.engine.kubelet_parts import Part, parts
+from webhook.engine.kubelet_preferred import preferred_sets
+from webhook.engine.kubelet_split import split_inside
 from webhook.engine.kubelet_totals import totals
 from webhook.engine.kubelet_zones import ZoneFit, fit_zones
 from webhook.engine.masks import as_mask
@@ -50,14 +51,25 @@ def predict(view: View, request: PodRequest, among: Bools | None = None) -> NUMA
         mask = np.zeros(n, dtype=np.int64)
         for part in alike:
             reason[part.nodes], mask[part.nodes] = prediction.admit(part)
-    return NUMAFit(reason == FITS, reason, mask, prediction.split, prediction.wide())
+    return NUMAFit(
+        reason == FITS, reason, mask, lambda node: prediction.split(node, int(mask[node])), prediction.wide()
+    )
+
+
+def whole_way(view: View, request: PodRequest, node: int) -> tuple[Reason, int]:
+    """The verdict of one node's kubelet (an index) without any short way, and the mask of NUMA nodes."""
+    (part,) = parts(view, request, np.array([node]))
+    return _Prediction(view, request).whole_way(part)
+
+
+def whole_split(view: View, request: PodRequest, node: int) -> Allocation:
+    """What the pod would take of each NUMA node of one node (an index), by the admission itself."""
+    return _Prediction(view, request).split(node, 0)
 
 
 def refusal(view: View, request: PodRequest, node: int) -> Reason:
     """Why the kubelet of one node (an index) refuses, by the whole way: the affinity, or an allocation; FITS if not."""
-    prediction = _Prediction(view, request)
-    (part,) = parts(view, request, np.array([node]))
-    return REASONS[prediction.reason_of(part)]
+    return whole_way(view, request, node)[0]
 
 
 class _Prediction:
@@ -91,18 +103,15 @@ class _Prediction:
             if self._among is not None:
                 rest = rest[self._among[part.nodes[rest]]]
             if len(rest) and part.policy is NUMAPolicy.RESTRICTED and len(shares) == 1:
-                for rules_out in (self._narrow, self._cpus_apart):
-                    refused = rules_out(shares[0], part.nodes[rest])
-                    reason[rest[refused]] = Reason.NOT_ALIGNED
-                    rest = rest[~refused]
-            elif len(rest) and part.policy is NUMAPolicy.BEST_EFFORT:
+                rest = self._prefer(part, demand, shares[0], rest, reason, mask)
+            elif len(rest) and part.policy in {NUMAPolicy.NONE, NUMAPolicy.BEST_EFFORT}:
                 rest = self._put_off(part, demand, rest, reason)
             if len(rest):
                 reason[rest], mask[rest] = self._by_masks(part.at(rest))
         return reason, mask
 
     def _put_off(self, part: Part, demand: Demand, rest: Nodes, reason: Bytes) -> Nodes:
-        """Judge `rest`, indexes into a part with policy best-effort, by totals; returns those that need a closer look.
+        """Judge `rest`, indexes into a part whose policy refuses nothing, by totals; returns what needs a closer look.
 
         Writes their reasons; which NUMA nodes they use stays open.
         """
@@ -112,9 +121,28 @@ class _Prediction:
         fits = by_totals.suffice & self._totals_suffice(part.at(rest), demand)
         reason[rest] = np.where(fits, FITS, Reason.ALLOCATION_FAILS)
         late = rest[by_totals.sure & fits]
-        if len(late):
+        if len(late) and part.policy is not NUMAPolicy.NONE:
             self._late.append(part.at(late))
         return rest[~by_totals.sure]
+
+    def _prefer(
+        self, part: Part, demand: Demand, share: Share, rest: Nodes, reason: Bytes, mask: npt.NDArray[np.int64]
+    ) -> Nodes:
+        """Judge `rest`, indexes into a part with policy restricted, by the sets it could prefer; returns what is open.
+
+        Writes their reasons and masks. What admits is judged again if that is not all: several containers are admitted
+        one after the other, and the closest NUMA nodes need not be the lowest.
+        """
+        here = part.at(rest)
+        preferred = preferred_sets(self._view, share, here)
+        admits = preferred.mask > 0
+        still_open = preferred.open
+        if part.closest or len(demand.containers) > 1:
+            still_open = still_open | admits
+        enough = self._totals_suffice(here, demand)
+        reason[rest] = np.where(admits, np.where(enough, FITS, Reason.ALLOCATION_FAILS), Reason.NOT_ALIGNED)
+        mask[rest] = np.where(admits & enough, preferred.mask, 0)
+        return rest[still_open]
 
     def wide(self) -> Wide | None:
         """The nodes admitted whose NUMA nodes were left open so far."""
@@ -125,12 +153,15 @@ class _Prediction:
             lambda: np.concatenate([self._by_masks(part)[1] for part in self._late]),
         )
 
-    def split(self, node: int) -> Allocation:
-        """What the pod would take of each NUMA node of one node (an index)."""
+    def split(self, node: int, mask: int) -> Allocation:
+        """What the pod would take of each NUMA node of one node (an index); mask: those it uses, 0 = not known."""
         (part,) = parts(self._view, self._request, np.array([node]))
         demand = self._demand(part)
         if part.verdict is not None or part.policy is NUMAPolicy.NONE or not demand.names:
             return ()
+        short = split_inside(self._view, demand, part.policy, node, mask)
+        if short is not None:
+            return short
         machines = machines_of(self._view, part, demand)
         before = {row: machines.pools[row].free.copy() for row in demand.names if row in machines.pools}
         admission = Admission(machines, demand)
@@ -140,12 +171,12 @@ class _Prediction:
         taken = {demand.names[row]: (free - machines.pools[row].free)[:, 0] for row, free in before.items()}
         return by_numa_id(self._view.snapshot.zone_ids[:, node], taken)
 
-    def reason_of(self, part: Part) -> int:
-        """Reason of the one node of a part, by the whole way."""
+    def whole_way(self, part: Part) -> tuple[Reason, int]:
+        """Reason and mask of the one node of a part, by all sets of NUMA nodes."""
         if part.verdict is not None:
-            return part.verdict
-        reason, _ = self._by_masks(part)
-        return int(reason[0])
+            return part.verdict, 0
+        reason, mask = self._by_masks(part)
+        return REASONS[reason[0]], int(mask[0])
 
     def _demand(self, part: Part) -> Demand:
         return self._whole if part.ours else self._placed
@@ -183,42 +214,6 @@ class _Prediction:
             again = self._by_zones([share.without(gone) for share in shares], nodes[here])
             fit.fits[here], fit.mask[here] = again.fits, again.mask
         return fit
-
-    def _narrow(self, share: Share, nodes: Nodes) -> Bools:
-        """Nodes where one NUMA node could hold what is asked of each manager if it were empty (bool [n]).
-
-        Only hints of one NUMA node are preferred there, for nothing wider is as narrow as the capacity allows:
-        restricted then takes what single-numa-node takes.
-        """
-        snapshot = self._view.snapshot
-        narrow = np.ones(len(nodes), dtype=np.bool_)
-        together = np.ones((snapshot.z, len(nodes)), dtype=np.bool_)
-        for row, amount in share.memory.items():
-            # The memory manager seeks all kinds together; what the system keeps is never given out.
-            together &= (snapshot.zone_allocatable[row][:, nodes] >= amount) | ~snapshot.listed[row, nodes]
-        for row, amount in {**share.cpu, **share.devices}.items():
-            narrow &= (snapshot.capacity[row][:, nodes] >= amount).any(axis=0) | ~snapshot.listed[row, nodes]
-        return narrow & together.any(axis=0)
-
-    def _cpus_apart(self, share: Share, nodes: Nodes) -> Bools:
-        """Nodes with no preferred hint because of the CPUs (bool [n]).
-
-        A preferred hint for them is as narrow as the capacity allows. There is none if so many NUMA nodes, the freest,
-        have too few; and none that memory agrees with if the CPUs need several NUMA nodes and one has memory enough.
-        """
-        snapshot, view = self._view.snapshot, self._view
-        apart = np.zeros(len(nodes), dtype=np.bool_)
-        for row, amount in share.cpu.items() if len(nodes) else ():
-            capacity = np.maximum(snapshot.capacity[row][:, nodes], 0)
-            width = np.minimum(narrowest_width([(capacity, amount)]), (capacity > 0).sum(axis=0))
-            freest = np.cumsum(-np.sort(-np.maximum(view.free(row)[:, nodes], 0), axis=0), axis=0)
-            most = freest[np.maximum(width, 1) - 1, np.arange(len(nodes))]
-            together = np.full((snapshot.z, len(nodes)), bool(share.memory))
-            for kind, bytes_ in share.memory.items():
-                together &= view.free(kind)[:, nodes] >= bytes_
-                together &= snapshot.zone_allocatable[kind][:, nodes] >= bytes_
-            apart |= snapshot.listed[row, nodes] & ((most < amount) | (width > 1) & together.any(axis=0))
-        return apart
 
     def _totals_suffice(self, part: Part, demand: Demand) -> Bools:
         """Whether there are enough pieces of what is not bound to NUMA nodes, wherever they are (bool [n])."""

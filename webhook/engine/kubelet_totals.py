@@ -1,6 +1,7 @@
-"""Admission by a best-effort kubelet of a pod with one container: it fits wherever there is enough in total.
+"""Admission by a kubelet that refuses no hint, of a pod with one container: it fits where there is enough in total.
 
-1. The topology manager refuses nothing. Devices and CPUs are taken inside the affinity first, then elsewhere.
+1. With best-effort or none the topology manager refuses nothing. Devices and CPUs are taken inside the affinity first,
+   then elsewhere.
 2. Memory must lie on one set of NUMA nodes; the manager widens the affinity up to the whole machine, and the first
    container meets no memory group that keeps it from that.
 3. So where no single NUMA node holds everything, but all together do, the pod is admitted, over two or more.
@@ -30,7 +31,7 @@ class Totals:
 
 
 def totals(view: View, demand: Demand, nodes: Nodes) -> Totals | None:
-    """Judge nodes with policy best-effort where no NUMA node holds all of the demand; None if totals do not decide."""
+    """Judge nodes that refuse no hint, where no NUMA node holds all of the demand; None if totals do not decide."""
     if len(demand.containers) != 1:
         return None
     (share,) = demand.containers

@@ -1,0 +1,108 @@
+"""What is decided without looking at all sets of NUMA nodes is decided as if they had been looked at."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.engine.machines import GI, node, pod, state
+from webhook.engine import kubelet
+from webhook.engine.reason import Reason
+from webhook.engine.request import PodRequest
+from webhook.engine.view import View
+from webhook.model.intent import parse_numa_intent
+from webhook.model.nrt import NodeTopology, Publisher, Zone, ZoneResource
+from webhook.model.pod import Pod
+from webhook.model.policy import NUMAPolicy, Scope
+
+BEST_EFFORT, RESTRICTED = NUMAPolicy.BEST_EFFORT, NUMAPolicy.RESTRICTED
+GPU = "example.com/gpu"
+HUGE = "hugepages-2Mi"
+CAPACITIES = (
+    {"cpu": 8000, "memory": 8 * GI, GPU: 2},
+    {"cpu": 12000, "memory": 6 * GI, GPU: 2},
+    {"cpu": 8000, "memory": 8 * GI, GPU: 2, HUGE: 2 * GI},
+)
+
+
+@st.composite
+def topologies(draw: st.DrawFn, name: str, policies: tuple[NUMAPolicy, ...]) -> NodeTopology:
+    """A machine of one to six NUMA nodes, alike or not, each of whose resources is untouched, used up or in between."""
+    alike = draw(st.sampled_from((CAPACITIES[0], CAPACITIES[0], CAPACITIES[2], None)))
+    zones = []
+    for numa_id in range(draw(st.integers(1, 6))):
+        capacity = alike or draw(st.sampled_from(CAPACITIES))
+        resources = {}
+        for resource, amount in capacity.items():
+            unit = GI if amount >= GI else 1000 if resource == "cpu" else 1
+            free = draw(st.one_of(st.just(amount), st.integers(0, amount // unit).map(unit.__mul__)))
+            resources[resource] = ZoneResource(amount, amount, free)
+        zones.append(Zone(numa_id, f"node-{numa_id}", {}, resources))
+    return NodeTopology(
+        node=name,
+        policy=draw(st.sampled_from(policies)),
+        scope=draw(st.sampled_from(Scope)),
+        zones=tuple(zones),
+        publisher=draw(st.sampled_from((Publisher.SUBTRACTS, Publisher.SUBTRACTS, Publisher.TOTAL))),
+    )
+
+
+@st.composite
+def views(draw: st.DrawFn, policies: tuple[NUMAPolicy, ...]) -> View:
+    names = [f"n{number}" for number in range(draw(st.integers(1, 4)))]
+    whole = {"cpu": 10**6, "memory": 2**45, HUGE: 2**45, GPU: 100, "pods": 110}
+    nodes = [node(name, whole) for name in names]
+    return View(state(*nodes, *(draw(topologies(name, policies)) for name in names)).snapshot())
+
+
+@st.composite
+def wide_pods(draw: st.DrawFn, containers: int = 1) -> Pod:
+    """A Guaranteed pod that often needs several NUMA nodes for each of its resources."""
+    lists = []
+    for _ in range(draw(st.integers(1, containers))):
+        amounts = {"cpu": str(draw(st.integers(1, 40))), "memory": f"{draw(st.integers(1, 40))}Gi"}
+        if draw(st.booleans()):
+            amounts[GPU] = str(draw(st.integers(0, 6)))
+        if draw(st.sampled_from((False, False, True))):
+            amounts[HUGE] = f"{draw(st.integers(0, 6))}Gi"
+        lists.append(amounts)
+    return pod(*lists, policy=draw(st.sampled_from((None, "Restricted", "BestEffort"))))
+
+
+def requested(view: View, wanted: Pod) -> PodRequest:
+    intent, _ = parse_numa_intent(wanted.annotations)
+    return PodRequest.of(wanted, intent, view.snapshot.resources)
+
+
+@settings(max_examples=300, deadline=None)
+@given(views((RESTRICTED,)), wide_pods(containers=2))
+def test_the_sets_that_restricted_could_prefer_decide_like_all_sets(view: View, wanted: Pod) -> None:
+    request = requested(view, wanted)
+    fit = kubelet.predict(view, request)
+    for n in range(view.snapshot.n):
+        reason, mask = kubelet.whole_way(view, request, n)
+        assert (reason is Reason.FITS) == fit.fits[n]
+        # A device asked for zero times binds the pod to a NUMA node, but takes nothing of it.
+        if mask.bit_count() > 1:
+            assert mask == fit.mask[n]
+            assert fit.reason[n] == Reason.FITS
+
+
+@settings(max_examples=200, deadline=None)
+@given(views(tuple(NUMAPolicy)), wide_pods(containers=2))
+def test_the_amounts_on_known_numa_nodes_are_those_of_the_admission(view: View, wanted: Pod) -> None:
+    request = requested(view, wanted)
+    fit = kubelet.predict(view, request)
+    for n in np.flatnonzero(fit.fits).tolist():
+        assert fit.allocation(n) == kubelet.whole_split(view, request, n)
+
+
+@settings(max_examples=150, deadline=None)
+@given(views((NUMAPolicy.NONE, BEST_EFFORT)), wide_pods())
+def test_totals_decide_like_all_sets_where_no_hint_is_refused(view: View, wanted: Pod) -> None:
+    request = requested(view, wanted)
+    fit = kubelet.predict(view, request)
+    for n in range(view.snapshot.n):
+        reason, mask = kubelet.whole_way(view, request, n)
+        assert (reason is Reason.FITS) == fit.fits[n]
+        if mask.bit_count() > 1:
+            assert mask == fit.mask[n]
