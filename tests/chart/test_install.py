@@ -51,7 +51,7 @@ class Release:
     def patch_as_the_service(self, name: str) -> None:
         """Write caBundle into a configuration as the pods do."""
         bundle = [
-            {"op": "add", "path": f"/webhooks/{index}/clientConfig/caBundle", "value": "Y2E="} for index in range(2)
+            {"op": "add", "path": f"/webhooks/{index}/clientConfig/caBundle", "value": "Y2E="} for index in range(3)
         ]
         self.plane.kubectl(
             *("patch", "mutatingwebhookconfiguration", name, "--type=json", f"--as={self.account}"),
@@ -197,7 +197,9 @@ def test_the_service_has_these_rights_and_no_others(control_plane: ControlPlane,
         ("secrets", f"{FULL_NAME}-ca"): {"get", "create", "patch"},
         ("leases", FULL_NAME): {*read, "create", "patch"},
         ("events",): {"create"},
-        # How many pods of a group start together: of Jobs and the like, and of any kind of the workload groups ("*").
+        # Owners of pods, what stands on them and how many pods start together; "*": any kind of the workload groups.
+        ("cronjobs",): {"get"},
+        ("deployments",): {"get"},
         ("jobs",): {"get"},
         ("replicasets",): {"get"},
         ("statefulsets",): {"get"},
@@ -253,11 +255,11 @@ def test_what_the_service_wrote_survives_upgrade_and_rollback(release: Release) 
     release.patch_as_the_service(FULL_NAME)
 
     release.upgrade({"webhook": {"timeoutSeconds": 7, "failurePolicy": "Ignore"}})
-    assert release.called == [(7, "Y2E="), (7, "Y2E=")]
+    assert release.called == [(7, "Y2E=")] * 3
     assert release.secret == {"ca.crt": "Y2E="}
 
     release.rollback(1)
-    assert release.called == [(5, "Y2E="), (5, "Y2E=")]
+    assert release.called == [(5, "Y2E=")] * 3
     assert release.secret == {"ca.crt": "Y2E="}
 
 

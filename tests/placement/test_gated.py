@@ -52,14 +52,6 @@ def test_pods_that_end_or_that_others_place_are_not_ours_and_one_that_cannot_be_
     assert list(pods.faults) == ["default/broken"]
 
 
-def test_one_that_asks_for_nothing_any_more_has_its_turn_all_the_same() -> None:
-    pods = GatedPods(Rules())
-    plain = gated("plain")
-    del plain["metadata"]["annotations"][NUMA_TOPOLOGY_SPEC]
-    pods.update(by_key(plain))
-    assert names(pods) == ["plain"]
-
-
 @pytest.mark.parametrize(
     ("other", "equal"),
     [

@@ -17,12 +17,21 @@ from typing import Any, Final
 from webhook.admission.left_alone import why_left_alone
 from webhook.admission.rules import Rules
 from webhook.model.errors import UserError, UserErrors
-from webhook.model.names import MIN_MEMBER, OUR_DOMAIN, PLACEMENT, PLACEMENT_GATE, RESOURCE_STATUS, STEERED
+from webhook.model.names import (
+    INHERIT,
+    INJECT_ENV,
+    MIN_MEMBER,
+    OUR_DOMAIN,
+    PLACEMENT,
+    PLACEMENT_GATE,
+    RESOURCE_STATUS,
+    STEERED,
+)
 from webhook.model.review import AdmissionRequest, Operation
 
 _BY_STEERING: Final = frozenset({PLACEMENT, STEERED})
 # Under our name, but what users ask for.
-_BY_USERS: Final = frozenset({MIN_MEMBER})
+_BY_USERS: Final = frozenset({INHERIT, INJECT_ENV, MIN_MEMBER})
 
 
 def forgery(request: AdmissionRequest, rules: Rules) -> UserError | None:

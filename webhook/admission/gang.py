@@ -9,7 +9,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from webhook.admission.rules import Rules
 from webhook.admission.steer import Verdict
@@ -19,34 +19,10 @@ from webhook.engine.group.result import Path
 from webhook.engine.trees import TopologyTrees
 from webhook.model.errors import UserError
 from webhook.model.fields import mapping
-from webhook.model.names import (
-    KAI_BATCH_MIN_MEMBER,
-    KAI_PREFERRED_PLACEMENT,
-    KAI_REQUIRED_PLACEMENT,
-    KAI_SEGMENT_PREFERRED_PLACEMENT,
-    KAI_SEGMENT_REQUIRED_PLACEMENT,
-    KAI_SEGMENT_SIZE,
-    KAI_TOPOLOGY,
-    MIN_MEMBER,
-    POD_GROUP_NAME,
-)
+from webhook.model.membership import GROUP_ANNOTATIONS
+from webhook.model.names import KAI_SEGMENT_PREFERRED_PLACEMENT, KAI_SEGMENT_REQUIRED_PLACEMENT, KAI_TOPOLOGY
 from webhook.model.topology import Topology
 from webhook.model.workload import Gang, Workload
-
-GROUP_ANNOTATIONS: Final = frozenset(
-    {
-        KAI_TOPOLOGY,
-        KAI_REQUIRED_PLACEMENT,
-        KAI_PREFERRED_PLACEMENT,
-        KAI_SEGMENT_SIZE,
-        KAI_SEGMENT_REQUIRED_PLACEMENT,
-        KAI_SEGMENT_PREFERRED_PLACEMENT,
-        KAI_BATCH_MIN_MEMBER,
-        MIN_MEMBER,
-        POD_GROUP_NAME,
-    }
-)
-"""Each of them, on the workload, a pod template or a pod, makes its pods a group."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from webhook.admission.patch import END, Patch
 from webhook.admission.rules import GateMode
-from webhook.model.membership import is_in_group
+from webhook.model.membership import may_be_in_group
 from webhook.model.names import PLACEMENT_GATE
 
 GATES_PATH: Final = ("spec", "schedulingGates")
@@ -25,7 +25,7 @@ def needs_gate(raw: Mapping[str, Any], mode: GateMode, *, fits: bool) -> bool:
     """Whether a pod that is ours waits behind the gate; `fits`: some node can take it now."""
     if mode == "never":
         return False
-    return mode == "always" or not fits or is_in_group(_annotations(raw))
+    return mode == "always" or not fits or may_be_in_group(_annotations(raw))
 
 
 def waits_for_us_alone(raw: Mapping[str, Any]) -> bool:

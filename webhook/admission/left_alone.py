@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from webhook.admission.rules import Rules
-from webhook.model.membership import is_in_group
+from webhook.model.membership import may_be_in_group
 from webhook.model.names import MIRROR_POD, NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
 
 # Set by a kubelet on the pods it runs from files ("file", "http"), and on those from the API server ("api").
@@ -16,7 +16,7 @@ _NOT_ANNOTATED = f"no annotation {NUMA_TOPOLOGY_SPEC} or {RESOURCE_SPEC}, and no
 def is_annotated(raw: Mapping[str, Any]) -> bool:
     """Whether a pod asks for anything that is decided here."""
     annotations = (raw.get("metadata") or {}).get("annotations") or {}
-    return NUMA_TOPOLOGY_SPEC in annotations or RESOURCE_SPEC in annotations or is_in_group(annotations)
+    return NUMA_TOPOLOGY_SPEC in annotations or RESOURCE_SPEC in annotations or may_be_in_group(annotations)
 
 
 def why_left_alone(raw: Mapping[str, Any], rules: Rules) -> str | None:

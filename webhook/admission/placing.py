@@ -41,13 +41,16 @@ def placing(
     return _at_version(raw, patch)
 
 
-def releasing(raw: Mapping[str, Any], constraint: Constraint, text: str) -> tuple[Operation, ...]:
+def releasing(
+    raw: Mapping[str, Any], constraint: Constraint, text: str, annotations: Mapping[str, str] | None = None
+) -> tuple[Operation, ...]:
     """The patch that lets a gated pod go; alternatives are not written if there are terms, which must stay as many."""
     patch = Patch(raw)
     if len(constraint.alternatives) > 1 and required_terms(raw) is not None:
         constraint = replace(constraint, alternatives=())
     _constrain(patch, constraint)
-    patch.put(("metadata", "annotations", PLACEMENT), annotated(text))
+    for name, value in {PLACEMENT: annotated(text), **(annotations or {})}.items():
+        patch.put(("metadata", "annotations", name), value)
     set_gate(patch, wanted=False)
     return _at_version(raw, patch)
 

@@ -7,7 +7,8 @@
 5. Some nodes fit: the pod is held to them. None fits now: it is kept off those that never can. There is nothing to wait
    for: denied, or let in with a warning.
 6. A pod that is to be placed by the controller gets the gate instead: behind it affinity can only be added to.
-7. The affinity or gate, the placement in words and the marker become one patch, tried on the pod.
+7. The affinity or gate, the placement in words, the marker and, if wanted, variables of the environment become one
+   patch, tried on the pod.
 """
 
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ from typing import Any
 
 from webhook.admission import placement_text
 from webhook.admission.affinity import AFFINITY_PATH, Constraint, check_only_appended, constrain, required_terms
+from webhook.admission.environment import inject_environment
 from webhook.admission.gate import needs_gate, set_gate
 from webhook.admission.left_alone import why_left_alone
 from webhook.admission.marker import Marker, without_ours
@@ -27,9 +29,11 @@ from webhook.admission.rules import Rules
 from webhook.admission.world import World
 from webhook.engine.decide import Decision, decide
 from webhook.model.errors import UserError
+from webhook.model.flag import is_on
 from webhook.model.intent import NUMAIntent, parse_numa_intent
-from webhook.model.names import PLACEMENT, STEERED
+from webhook.model.names import INHERIT, INJECT_ENV, PLACEMENT, STEERED
 from webhook.model.pod import Pod
+from webhook.model.topology import Topology
 
 
 class Verdict(StrEnum):
@@ -68,12 +72,14 @@ def steer(raw: Mapping[str, Any], world: World, rules: Rules, path: str = "") ->
     annotations = raw["metadata"]["annotations"]
     try:
         intent, warnings = parse_numa_intent(annotations, f"{path}metadata.annotations")
+        for switch in (INHERIT, INJECT_ENV):
+            is_on(annotations, switch, f"{path}metadata.annotations")
     except UserError as error:
         return Steering(Verdict.DENY, " ".join(map(str, error.faults)), raw, reason="InvalidAnnotation")
     users = without_ours(raw, Marker.parse(annotations.get(STEERED)))
     pod = Pod.from_object(users)
     decision = decide(world.view, pod, intent, rules.engine)
-    case = _Case(raw, users, pod, intent, warnings, decision)
+    case = _Case(raw, users, pod, intent, warnings, decision, world.topologies)
     return _held_to_fitting(case, world, rules) if decision.fit_count else _fits_nowhere(case, world, rules)
 
 
@@ -88,6 +94,7 @@ class _Case:
     intent: NUMAIntent
     warnings: tuple[str, ...]
     decision: Decision
+    topologies: Mapping[str, Topology]
 
 
 def _held_to_fitting(case: _Case, world: World, rules: Rules) -> Steering:
@@ -128,6 +135,7 @@ def _let_in(verdict: Verdict, text: str, case: _Case, constraint: Constraint | N
     set_gate(patch, wanted=waits)
     _annotate(patch, PLACEMENT, placement_text.annotated(_behind_gate(text, case) if waits else text))
     _annotate(patch, STEERED, marker.text() if marker else None)
+    inject_environment(patch, case.topologies)
     check_only_appended(case.users, patch.document)
     warnings = (*case.warnings, text) if warn else case.warnings
     return Steering(verdict, text, patch.document, tuple(patch.operations), warnings, case.decision)

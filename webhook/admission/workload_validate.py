@@ -10,16 +10,20 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from webhook.admission.gang import GROUP_ANNOTATIONS, annotations_in, check_gangs, why_not_ours
+from webhook.admission.gang import annotations_in, check_gangs, why_not_ours
 from webhook.admission.rules import Rules
 from webhook.model.errors import UserError
+from webhook.model.flag import is_on
 from webhook.model.intent import parse_numa_intent
-from webhook.model.names import NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
+from webhook.model.membership import GROUP_ANNOTATIONS
+from webhook.model.names import INHERIT, INJECT_ENV, NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
 from webhook.model.review import AdmissionRequest, AdmissionResponse, Allowed, Denied, Operation
 from webhook.model.topology import Topology
 from webhook.model.workload_read import read_workload
 
 _NUMA: Final = (NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC)
+_SWITCHES: Final = (INHERIT, INJECT_ENV)
+_JUDGED: Final = GROUP_ANNOTATIONS.union(_NUMA, _SWITCHES)
 
 
 def validate_workload(request: AdmissionRequest, topologies: Mapping[str, Topology], rules: Rules) -> AdmissionResponse:
@@ -43,6 +47,8 @@ def validate_workload(request: AdmissionRequest, topologies: Mapping[str, Topolo
             faults += [fault for fault in error.faults if "annotations" in fault.path and not _is_numa(fault)]
         for path, annotations in asked.items():
             try:
+                for switch in _SWITCHES:
+                    is_on(annotations, switch, path)
                 warnings += parse_numa_intent({key: annotations[key] for key in _NUMA if key in annotations}, path)[1]
             except UserError as error:
                 faults += error.faults
@@ -65,7 +71,7 @@ def _asked(raw: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     found = {}
     for path, annotations in annotations_in(raw):
         if isinstance(annotations, Mapping):
-            ours = {key: text for key, text in annotations.items() if key in GROUP_ANNOTATIONS or key in _NUMA}
+            ours = {key: text for key, text in annotations.items() if key in _JUDGED}
             if ours:
                 found[path] = ours
     return found

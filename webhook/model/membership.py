@@ -11,11 +11,13 @@ from typing import Any, Final
 
 from webhook.model.fields import whole_number
 from webhook.model.names import (
+    INHERIT,
     KAI_BATCH_MIN_MEMBER,
     KAI_PREFERRED_PLACEMENT,
     KAI_REQUIRED_PLACEMENT,
     KAI_SEGMENT_PREFERRED_PLACEMENT,
     KAI_SEGMENT_REQUIRED_PLACEMENT,
+    KAI_SEGMENT_SIZE,
     KAI_TOPOLOGY,
     MIN_MEMBER,
     POD_GROUP_NAME,
@@ -23,18 +25,20 @@ from webhook.model.names import (
 )
 from webhook.model.workload_rank import rank_of
 
-_OF_A_GROUP: Final = frozenset(
+GROUP_ANNOTATIONS: Final = frozenset(
     {
         POD_GROUP_NAME,
         MIN_MEMBER,
         KAI_TOPOLOGY,
         KAI_REQUIRED_PLACEMENT,
         KAI_PREFERRED_PLACEMENT,
+        KAI_SEGMENT_SIZE,
         KAI_SEGMENT_REQUIRED_PLACEMENT,
         KAI_SEGMENT_PREFERRED_PLACEMENT,
         KAI_BATCH_MIN_MEMBER,
     }
 )
+"""Each of them, on the workload, a pod template or a pod, makes its pods a group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,12 @@ class Seated:
 
 def is_in_group(annotations: Mapping[str, str]) -> bool:
     """Whether a pod with these annotations is placed together with others."""
-    return not _OF_A_GROUP.isdisjoint(annotations)
+    return not GROUP_ANNOTATIONS.isdisjoint(annotations)
+
+
+def may_be_in_group(annotations: Mapping[str, str]) -> bool:
+    """Whether it is, or may be by what stands on its owners."""
+    return is_in_group(annotations) or annotations.get(INHERIT) == "true"
 
 
 def membership_of(raw: Mapping[str, Any]) -> Membership | None:

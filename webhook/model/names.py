@@ -23,7 +23,12 @@ STEERED: Final = "topology-webhook.dev/steered"
 PLACEMENT_GATE: Final = "topology-webhook.dev/placement"
 RANK: Final = "topology-webhook.dev/rank"
 DOMAIN: Final = "topology-webhook.dev/domain"
+# Before the name of a level: a label with the pod's domain there.
+DOMAIN_OF_LEVEL: Final = "topology-webhook.dev/domain-"
 EPOCH: Final = "topology-webhook.dev/epoch"
+# Users', or written into pod templates for them.
+INHERIT: Final = "topology-webhook.dev/inherit"
+INJECT_ENV: Final = "topology-webhook.dev/inject-env"
 
 # KAI-Scheduler: rack and zone constraints, on the workload, its pod template or the pod.
 KAI_TOPOLOGY: Final = "kai.scheduler/topology"
@@ -43,6 +48,9 @@ JOB_COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 KUBEFLOW_REPLICA_INDEX: Final = "training.kubeflow.org/replica-index"
 LWS_WORKER_INDEX: Final = "leaderworkerset.sigs.k8s.io/worker-index"
 STATEFUL_SET_POD_INDEX: Final = "apps.kubernetes.io/pod-index"
+# And of which part of it a pod is that starts by itself.
+JOBSET_REPLICATED_JOB: Final = "jobset.sigs.k8s.io/replicatedjob-name"
+LWS_GROUP_INDEX: Final = "leaderworkerset.sigs.k8s.io/group-index"
 
 # Kubernetes.
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"

@@ -23,6 +23,17 @@ class Owner:
     uid: str
     controller: bool
 
+    @classmethod
+    def from_reference(cls, raw: Mapping[str, Any]) -> "Owner":
+        """Read an entry of `metadata.ownerReferences`."""
+        return cls(
+            api_version=raw.get("apiVersion", ""),
+            kind=raw.get("kind", ""),
+            name=raw.get("name", ""),
+            uid=raw.get("uid", ""),
+            controller=raw.get("controller") is True,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Pod:
@@ -93,7 +104,7 @@ class Pod:
             scheduling_gates=tuple(
                 gate.get("name", "") for gate in mappings(spec, "schedulingGates", "spec.schedulingGates")
             ),
-            owners=tuple(map(_owner, mappings(metadata, "ownerReferences", "metadata.ownerReferences"))),
+            owners=tuple(map(Owner.from_reference, mappings(metadata, "ownerReferences", "metadata.ownerReferences"))),
             priority=spec.get("priority") or 0,
             deleting="deletionTimestamp" in metadata,
             created=metadata.get("creationTimestamp") or "",
@@ -108,13 +119,3 @@ def _required_terms(spec: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...] | 
         path = f"{path}.{field}" if field != "affinity" else path
         spec = mapping(spec, field, path)
     return tuple(mappings(spec, "nodeSelectorTerms", f"{path}.nodeSelectorTerms"))
-
-
-def _owner(raw: Mapping[str, Any]) -> Owner:
-    return Owner(
-        api_version=raw.get("apiVersion", ""),
-        kind=raw.get("kind", ""),
-        name=raw.get("name", ""),
-        uid=raw.get("uid", ""),
-        controller=raw.get("controller") is True,
-    )

@@ -61,6 +61,11 @@ class Topology:
             raise UserError("spec.levels", "There are no levels. A topology needs at least one level.")
         return cls((raw.get("metadata") or {}).get("name", ""), TopologySource(group), tuple(levels))
 
+    @property
+    def node_labels(self) -> tuple[str, ...]:
+        """Those of the levels, coarse to fine."""
+        return tuple(level.node_label for level in self.levels)
+
     def level(self, reference: str, path: str = "") -> int:
         """The index of the level a user names: by node label, by alias, or by an unambiguous last segment.
 

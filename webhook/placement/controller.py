@@ -17,8 +17,9 @@ A round:
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from time import monotonic
 from typing import Any, Final, NoReturn, Protocol
 
@@ -27,17 +28,17 @@ import structlog
 from webhook.admission.placement_text import waiting as waits
 from webhook.admission.rules import Rules
 from webhook.cluster.election import Term
-from webhook.cluster.errors import ClusterError
 from webhook.cluster.writes import Outcome, PodWrites
 from webhook.engine.decide import Decision
 from webhook.engine.reservations import Grant
 from webhook.model.errors import UserError
 from webhook.placement.fence import fence
 from webhook.placement.gang import Gang, GangPlacer, GangWorld, Promised, units_of
-from webhook.placement.gated import GatedPod, GatedPods
-from webhook.placement.minimum import Minimums
+from webhook.placement.gated import GatedPod, GatedPods, seconds_waited
+from webhook.placement.lineages import Lineages, ReadOwner
+from webhook.placement.minimum import minimum_of
 from webhook.placement.placed import NoPlace, Place, find_place, why_none, without
-from webhook.placement.release import release, seconds_waited
+from webhook.placement.release import Releaser
 from webhook.placement.teller import Teller
 from webhook.placement.writer import PlacementWriter, PromisingWorld
 
@@ -52,6 +53,7 @@ _PER_ROUND: Final = 256
 _CLOCK_SECONDS: Final = 1.0
 # A pod whose patch was refused has its turn again after so long.
 _REFUSED_SECONDS: Final = 10.0
+_ASKS_FOR_NOTHING: Final = "neither it nor its owners ask for a placement"
 
 
 class GatedWorld(PromisingWorld, GangWorld, Protocol):
@@ -101,7 +103,7 @@ class PlacementController:
         rules: Rules,
         limits: Limits,
         standing: Callable[[], Standing],
-        minimums: Minimums,
+        read_owner: ReadOwner,
     ) -> None:
         self._world = world
         self._writes = writes
@@ -111,13 +113,14 @@ class PlacementController:
         self._standing = standing
         self._writer = PlacementWriter(world, writes, self._may_write, limits.horizon)
         self._gangs = GangPlacer(world, self._writer, rules, limits.reserve_after)
-        self._minimums = minimums
+        self._releaser = Releaser(world, writes, teller, rules, self._may_write)
         self._figures = teller.figures
         self._slots = asyncio.Semaphore(limits.concurrency)
         self._pods = GatedPods(rules)
         self._term: Term | None = None
         self._fenced: Term | None = None
         self._wake = asyncio.Event()
+        self._lineages = Lineages(read_owner, self._wake.set)
         self._not_before: dict[str, float] = {}
         self._kept: frozenset[str] = frozenset()
         self._writing: dict[str, asyncio.Task[None]] = {}
@@ -141,6 +144,7 @@ class PlacementController:
         """Place pods for ever, while we lead."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._teller.run())
+            tasks.create_task(self._lineages.run())
             if self._limits.release_after or self._limits.reserve_after:
                 tasks.create_task(self._wake_regularly())
             while True:
@@ -180,7 +184,7 @@ class PlacementController:
         self._not_before = {key: at for key, at in self._not_before.items() if at > monotonic()}
         self._kept = frozenset()
         nowhere_to_go: dict[str, Decision | NoPlace] = {}
-        units = units_of(self._pods.in_order())
+        units = units_of(await self._to_place(tasks))
         given, worked = 0, monotonic() - began
         for unit in units:
             if not self._may_write():
@@ -217,19 +221,39 @@ class PlacementController:
             await asyncio.sleep(0)  # reviews have their turn
         return worked
 
+    async def _to_place(self, tasks: asyncio.TaskGroup) -> list[GatedPod]:
+        """The pods that ask for something, in the order of their turn, with what they take from their owners."""
+        failures = await self._lineages.learn(self._pods.owners())
+        self._pods.take(self._lineages.get)
+        for key, (raw, why) in self._pods.not_ours.items():
+            self._let_go(tasks, key, partial(self._releaser.unasked, key, raw, why))
+        to_place = []
+        for gated in self._pods.in_order():
+            owner = gated.owner
+            failure = failures.get((gated.pod.namespace, owner.uid)) if owner else None
+            if why := str(failure or "") or self._pods.faults.get(gated.key, ""):
+                if not self._is_looked_after(gated):
+                    self._waits(tasks, gated, NoPlace(frozenset({"owner"}), waits(f"its owners: {why}")), {})
+            elif gated.asks:
+                to_place.append(gated)
+            else:
+                unasked = partial(self._releaser.unasked, gated.key, gated.raw, _ASKS_FOR_NOTHING)
+                self._let_go(tasks, gated.key, unasked)
+        return to_place
+
     async def _place_gang(self, tasks: asyncio.TaskGroup, gang: Gang) -> int:
         """Place a group as far as its members wait; how many were given a place."""
         waiting = tuple(gated for gated in gang.members if not self._is_looked_after(gated))
         if not waiting:
             return 0
+        gated = self._world.gated_pods()
+        if not self._may_write() or any(gated.get(one.key) is not one.raw for one in waiting):
+            return 0  # what changed makes another round
         try:
-            minimum = await self._minimums.of(waiting[0].pod)
-        except (UserError, ClusterError) as error:
+            minimum = minimum_of(waiting[0])
+        except UserError as error:
             found: list[Promised] | NoPlace = NoPlace(frozenset({"minimum"}), waits(f"its group is not known: {error}"))
         else:
-            gated = self._world.gated_pods()
-            if not self._may_write() or any(gated.get(one.key) is not one.raw for one in waiting):
-                return 0  # what changed makes another round
             on_its_way = {one.key: node for one in gang.members if (node := self._world.promised_node(one.key))}
             found = await self._gangs.place(replace(gang, members=waiting), minimum, on_its_way, self._kept)
         if isinstance(found, NoPlace):
@@ -254,7 +278,8 @@ class PlacementController:
     def _give(
         self, tasks: asyncio.TaskGroup, gated: GatedPod, place: Place, grant: Grant, *, slot_taken: bool = True
     ) -> None:
-        """Have the place that was promised written."""
+        """Have the place that was promised written, with what the pod takes from its owners."""
+        place = replace(place, annotations={**gated.taken, **place.annotations})
 
         async def write() -> None:
             if not slot_taken:
@@ -281,8 +306,8 @@ class PlacementController:
         shapes: dict[str, Decision | NoPlace],
     ) -> None:
         """The pod fits nowhere; what that is in words is worked out once for a shape, and only when it is news."""
-        if 0 < self._limits.release_after <= seconds_waited(gated):
-            self._writing[gated.key] = tasks.create_task(self._release(gated))
+        if 0 < self._limits.release_after <= seconds_waited(gated.raw):
+            self._let_go(tasks, gated.key, partial(self._releaser.after_waiting, gated, self._limits.release_after))
             return
         kind = known.kind if isinstance(known, NoPlace) else frozenset(known.excluded)
         if not self._teller.news(gated, kind):
@@ -291,18 +316,19 @@ class PlacementController:
             known = shapes[gated.shape] = why_none(known, gated, self._rules, len(self._kept))
         self._teller.waits(gated, known)
 
-    async def _release(self, gated: GatedPod) -> None:
-        try:
-            async with self._slots:
-                if self._may_write():
-                    patch = release(self._world.view().view, gated, self._rules, self._limits.release_after)
-                    if await self._writes.patch(gated.key, patch) is Outcome.WRITTEN:
-                        log.info("pod.released", pod=gated.key)
-                        self._teller.released(gated, self._limits.release_after)
-                    else:
-                        self._later(gated.key)
-        finally:
-            del self._writing[gated.key]
+    def _let_go(self, tasks: asyncio.TaskGroup, key: str, releasing: Callable[[], Awaitable[bool]]) -> None:
+        """Have the pod let go without a place."""
+
+        async def release() -> None:
+            try:
+                async with self._slots:
+                    if not await releasing():
+                        self._later(key)
+            finally:
+                del self._writing[key]
+
+        if key not in self._writing and key not in self._not_before:
+            self._writing[key] = tasks.create_task(release())
 
     def _later(self, key: str) -> None:
         """The pod's turn is not before a while."""

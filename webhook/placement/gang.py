@@ -25,6 +25,7 @@ from webhook.engine.group.workload import NO_TOPOLOGY
 from webhook.engine.reservations import Grant
 from webhook.engine.trees import TopologyTrees
 from webhook.engine.view import View
+from webhook.model.domain_label import labels_of_member
 from webhook.model.errors import UserError
 from webhook.model.hint import NUMAHint
 from webhook.model.membership import Membership, Seated
@@ -32,9 +33,8 @@ from webhook.model.names import DOMAIN, KAI_TOPOLOGY, RANK
 from webhook.model.nearest import did_you_mean
 from webhook.model.topology import Topology
 from webhook.model.workload_topology import Levels, segment_request, topology_request
-from webhook.placement.gated import GatedPod
+from webhook.placement.gated import GatedPod, seconds_waited
 from webhook.placement.placed import NoPlace, Place, placed_on, without
-from webhook.placement.release import seconds_waited
 from webhook.placement.writer import PlacementWriter
 
 # A member's exact amounts take a millisecond or two; after so many reviews have their turn.
@@ -62,12 +62,11 @@ def units_of(pods: Iterable[GatedPod]) -> list[GatedPod | Gang]:
     memberships: dict[str, Membership] = {}
     units: list[GatedPod | Gang] = []
     for gated in pods:
-        membership = gated.membership
-        if membership is None:
+        if gated.membership is None:
             units.append(gated)
         else:
-            memberships.setdefault(membership.group, membership)
-            gangs.setdefault(membership.group, []).append(gated)
+            memberships.setdefault(gated.membership.group, gated.membership)
+            gangs.setdefault(gated.membership.group, []).append(gated)
     units += [Gang(memberships[group], tuple(members)) for group, members in gangs.items()]
     return sorted(units, key=lambda unit: unit.order)
 
@@ -111,13 +110,14 @@ class GangPlacer:
         seated = dict(self._world.seated(gang.membership.group))
         seated.update({key: Seated(node, None) for key, node in promised.items() if key not in seated})
         there = len(gang.members) + len(seated)
-        if there < minimum:
+        if there < minimum and not seated:
             text = f"{_named(gang)}: {there} of the {minimum} pods that must start together are there"
             return NoPlace(frozenset({("members", there)}), placement_text.waiting(text))
         world = self._world.view()
         try:
             topology = _topology(gang.members[0], world.topologies)
-            group = _group(gang, topology, max(1, minimum - len(seated)), seated)
+            # Of a group that has begun nobody waits for those who are not there: they have ended, or will never come.
+            group = _group(gang, topology, max(1, min(minimum - len(seated), len(gang.members))), seated)
         except UserError as error:
             return NoPlace(frozenset({"faulty"}), placement_text.waiting(" ".join(map(str, error.faults))))
         view = without(world.view, kept)
@@ -131,7 +131,7 @@ class GangPlacer:
         why, tree = placement.why, placement.tree
         kind: frozenset[Hashable] = frozenset((short.level, short.resource) for short in why)
         text = f"{_named(gang)}, {there} pods: {'; '.join(map(str, why))}"
-        has_waited = 0 < self._reserve_after <= max(map(seconds_waited, gang.members))
+        has_waited = 0 < self._reserve_after <= max(seconds_waited(gated.raw) for gated in gang.members)
         domain = soonest(placement.view, tree, group) if has_waited else None
         if domain is None:
             return NoPlace(kind, placement_text.waiting(text))
@@ -154,7 +154,8 @@ class GangPlacer:
                 return NoPlace(frozenset({"beside"}), placement_text.waiting(text))
             text = f"{placed_on(hint)}; {_named(gang)}: {len(seats)} pods in {_spoken(domain)}"
             outputs = {RANK: str(seat.rank), **({DOMAIN: json.dumps(dict(seat.domain))} if seat.domain else {})}
-            place = Place(hint, text, outputs)
+            labels = labels_of_member(seat.rank, seat.domain, placement.tree.topology.node_labels)
+            place = Place(hint, text, outputs, labels)
             promised.append((gated, place, self._writer.promise(gated, place)))
             if turn % _TURN == 0:
                 await asyncio.sleep(0)
@@ -216,7 +217,7 @@ def _set(
 
 def _ranks(gang: Gang, seated: Mapping[str, Seated]) -> dict[str, int]:
     """Each member's place in the order of the group: its own, or the next that is free, by name."""
-    own = {gated.key: membership.rank for gated in gang.members if (membership := gated.membership)}
+    own = {gated.key: gated.membership.rank for gated in gang.members if gated.membership}
     ranks = {key: rank for key, rank in own.items() if rank is not None}
     taken = set(ranks.values()) | {one.rank for one in seated.values()}
     free = (rank for rank in range(len(own) + len(taken)) if rank not in taken)

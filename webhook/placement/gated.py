@@ -1,21 +1,25 @@
 """A pod behind our gate: read once, with its place in the order and what makes it equal to others."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from time import time
 from typing import Any, Final
 
-from webhook.admission.left_alone import why_placed_by_others
+from webhook.admission.left_alone import why_not_ours
 from webhook.admission.rules import Rules
 from webhook.model.errors import UserError
 from webhook.model.intent import NUMAIntent, parse_numa_intent
-from webhook.model.membership import Membership, membership_of
-from webhook.model.names import NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
-from webhook.model.pod import Pod
+from webhook.model.lineage import Lineage, owner_above, ranked, taken_from_owners
+from webhook.model.membership import Membership, may_be_in_group, membership_of
+from webhook.model.names import NUMA_TOPOLOGY_SPEC, POD_GROUP_NAME, RESOURCE_SPEC
+from webhook.model.pod import Owner, Pod
+from webhook.model.timestamps import epoch_seconds
 
 # All of a pod's spec that a decision reads.
 _DECISIVE: Final = ("overhead", "resources", "nodeSelector", "tolerations")
+_NUMA: Final = (NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC)
 _OF_A_CONTAINER: Final = ("resources", "restartPolicy")
 
 
@@ -25,13 +29,46 @@ class GatedPod:
 
     raw: Mapping[str, Any]
     pod: Pod
+    """With what it takes from its owners."""
     intent: NUMAIntent
+    membership: Membership | None
+    """Its group."""
+    taken: Mapping[str, str]
+    """The annotations that it takes from its owners."""
+    lineage: Lineage | None
 
     @classmethod
-    def from_object(cls, raw: Mapping[str, Any]) -> "GatedPod":
+    def from_object(cls, raw: Mapping[str, Any], lineage: Lineage | None = None) -> "GatedPod":
         """Read it; raises UserError."""
-        pod = Pod.from_object(raw)
-        return cls(raw, pod, parse_numa_intent(pod.annotations)[0])
+        taken = taken_from_owners(raw, lineage) if lineage else {}
+        metadata = raw["metadata"]
+        whole = {**raw, "metadata": {**metadata, "annotations": {**taken, **(metadata.get("annotations") or {})}}}
+        pod = Pod.from_object(whole)
+        membership = membership_of(whole)
+        if lineage:
+            membership = ranked(membership, whole, lineage)
+        return cls(raw, pod, parse_numa_intent(pod.annotations)[0], membership, taken, lineage)
+
+    def with_lineage(self, lineage: Lineage | None) -> "GatedPod":
+        """The same pod of these owners. Raises UserError."""
+        return self if lineage is self.lineage else GatedPod.from_object(self.raw, lineage)
+
+    @property
+    def owner(self) -> Owner | None:
+        """Whose annotations it may take."""
+        return owner_above(self.raw) if may_be_in_group(self.pod.annotations) else None
+
+    @property
+    def in_group_of_its_top(self) -> bool:
+        """Whether its group is that which its owners make, not one by a name of its own."""
+        return self.lineage is not None and self.pod.annotations.get(POD_GROUP_NAME) == self.lineage.group_name(
+            self.pod.labels
+        )
+
+    @property
+    def asks(self) -> bool:
+        """Whether it, or its owners, ask for anything that is decided here."""
+        return self.membership is not None or not self.pod.annotations.keys().isdisjoint(_NUMA)
 
     @property
     def key(self) -> str:
@@ -44,11 +81,6 @@ class GatedPod:
         return -self.pod.priority, self.pod.created, self.pod.key
 
     @cached_property
-    def membership(self) -> Membership | None:
-        """Its group."""
-        return membership_of(self.raw)
-
-    @cached_property
     def shape(self) -> str:
         """Equal for pods that fit on the same nodes."""
         spec = self.raw["spec"]
@@ -59,28 +91,45 @@ class GatedPod:
             [[container.get(field) for field in _OF_A_CONTAINER] for container in spec.get(kind) or ()]
             for kind in ("initContainers", "containers")
         ]
-        asked = [self.pod.annotations.get(name) for name in (NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC)]
+        asked = [self.pod.annotations.get(name) for name in _NUMA]
         return json.dumps([asked, containers, affinity, [spec.get(field) for field in _DECISIVE]], sort_keys=True)
 
 
 class GatedPods:
-    """The gated pods of the cluster, each read once per version."""
+    """The gated pods of the cluster, each read once per version of it and of its owners."""
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
         self._read: dict[str, tuple[Mapping[str, Any], GatedPod | None]] = {}
         self.faults: dict[str, str] = {}
         """Pods that cannot be read, and why."""
+        self.not_ours: dict[str, tuple[Mapping[str, Any], str]] = {}
+        """Pods that nobody here places, and why: they have the gate from somebody else."""
 
     def update(self, raws: Mapping[str, Mapping[str, Any]]) -> None:
         """These are all there are now, by namespace/name."""
         for key in self._read.keys() - raws.keys():
             del self._read[key]
             self.faults.pop(key, None)
+            self.not_ours.pop(key, None)
         for key, raw in raws.items():
             known = self._read.get(key)
             if known is None or known[0] is not raw:
                 self._read[key] = raw, self._of(key, raw)
+
+    def owners(self) -> list[tuple[str, Owner]]:
+        """(namespace, owner) of the pods that may take something from their owners."""
+        return [(pod.pod.namespace, owner) for _, pod in self._read.values() if pod and (owner := pod.owner)]
+
+    def take(self, lineage: Callable[[str, Owner], Lineage | None]) -> None:
+        """Read anew those whose owners say something else than before."""
+        for key, (raw, pod) in self._read.items():
+            if pod is not None and (owner := pod.owner):
+                self.faults.pop(key, None)
+                try:
+                    self._read[key] = raw, pod.with_lineage(lineage(pod.pod.namespace, owner))
+                except UserError as error:
+                    self.faults[key] = " ".join(map(str, error.faults))
 
     def in_order(self) -> Iterable[GatedPod]:
         """Those to place, in the order of their turn."""
@@ -88,11 +137,20 @@ class GatedPods:
 
     def _of(self, key: str, raw: Mapping[str, Any]) -> GatedPod | None:
         self.faults.pop(key, None)
-        # One that asks for nothing any more is placed like the others: only we can take its gate away.
-        if why_placed_by_others(raw, self._rules) is not None or "deletionTimestamp" in raw["metadata"]:
+        self.not_ours.pop(key, None)
+        if "deletionTimestamp" in raw["metadata"]:
+            return None
+        if why := why_not_ours(raw, self._rules):
+            self.not_ours[key] = raw, why
             return None
         try:
             return GatedPod.from_object(raw)
         except UserError as error:
             self.faults[key] = " ".join(map(str, error.faults))
             return None
+
+
+def seconds_waited(raw: Mapping[str, Any]) -> float:
+    """How long ago the pod was created; the API server stamps it in whole seconds of its own clock."""
+    created = epoch_seconds(raw["metadata"].get("creationTimestamp") or "")
+    return 0.0 if created is None else max(0.0, time() - created)

@@ -35,16 +35,16 @@ class Place:
     text: str
     """In one line."""
     annotations: Mapping[str, str] = field(default_factory=dict)
-    """Those of its group."""
+    """What it takes from its owners, and those of its group."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Likewise."""
+    """Those of its group."""
     nodes: Constraint | None = None
     """The nodes among which the scheduler chooses; None: it is held to that of the hint."""
 
     def patch(self, raw: Mapping[str, Any]) -> tuple[Operation, ...]:
         """What writes the place into the pod."""
         if self.nodes is not None:
-            return releasing(raw, self.nodes, self.text)
+            return releasing(raw, self.nodes, self.text, self.annotations)
         return placing(raw, self.hint, self.text, self.annotations, self.labels)
 
     def grant(self, gated: GatedPod, expires: float) -> Grant:

@@ -1,33 +1,76 @@
-"""Letting a pod go that has waited long enough: without a place, kept off the nodes that never can take it.
+"""Letting gated pods go without a place.
 
-A cluster autoscaler adds nodes for pods that the scheduler cannot place, and never sees one with a gate. Nodes to come
-stay open to the pod; where it goes then is judged when it is bound.
+- One that has waited long enough: kept off the nodes that never can take it. A cluster autoscaler adds nodes for pods
+  that the scheduler cannot place, and never sees one with a gate. Nodes to come stay open to the pod; where it goes
+  then is judged when it is bound.
+- One that nobody here places: its gate came with its manifest, or it asks for nothing after all, nor do its owners. It
+  would wait for ever.
 """
 
-from time import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
+import structlog
+
+from webhook.admission.affinity import Constraint
 from webhook.admission.node_set import keep_off_others
 from webhook.admission.outlook import look_ahead
 from webhook.admission.patch import Operation
 from webhook.admission.placement_text import nowhere
 from webhook.admission.placing import releasing
 from webhook.admission.rules import Rules
+from webhook.admission.world import World
+from webhook.cluster.writes import Outcome, PodWrites
 from webhook.engine.decide import Decision, decide
-from webhook.engine.view import View
-from webhook.model.timestamps import epoch_seconds
-from webhook.placement.gated import GatedPod
+from webhook.placement.gated import GatedPod, seconds_waited
+from webhook.placement.teller import Teller
+
+log = structlog.get_logger(__name__)
 
 
-def seconds_waited(gated: GatedPod) -> float:
-    """How long ago the pod was created; the API server stamps it in whole seconds of its own clock."""
-    created = epoch_seconds(gated.pod.created)
-    return 0.0 if created is None else max(0.0, time() - created)
+class ReleasingWorld(Protocol):
+    """What is needed of the cluster."""
+
+    def view(self) -> World:
+        """The cluster as it is now."""
 
 
-def release(view: View, gated: GatedPod, rules: Rules, seconds: float) -> tuple[Operation, ...]:
-    """The patch that lets the pod go."""
-    decision: Decision = decide(view, gated.pod, gated.intent, rules.engine)
-    outlook = look_ahead(view.snapshot, gated.pod, gated.intent, rules.engine)
-    constraint = keep_off_others(view.snapshot, outlook, rules.max_affinity_values)
-    text = nowhere(gated.pod, gated.intent, decision, outlook.message)
-    return releasing(gated.raw, constraint, f"released without a place after {seconds:g} s; {text}")
+class Releaser:
+    """Lets pods go; each call gives whether the pod is let go."""
+
+    def __init__(
+        self,
+        world: ReleasingWorld,
+        writes: PodWrites,
+        teller: Teller,
+        rules: Rules,
+        may_write: Callable[[], bool],
+    ) -> None:
+        self._world = world
+        self._writes = writes
+        self._teller = teller
+        self._rules = rules
+        self._may_write = may_write
+
+    async def after_waiting(self, gated: GatedPod, seconds: float) -> bool:
+        """A pod that has waited so long."""
+        view = self._world.view().view
+        decision: Decision = decide(view, gated.pod, gated.intent, self._rules.engine)
+        outlook = look_ahead(view.snapshot, gated.pod, gated.intent, self._rules.engine)
+        constraint = keep_off_others(view.snapshot, outlook, self._rules.max_affinity_values)
+        note = f"released without a place after {seconds:g} s"
+        text = f"{note}; {nowhere(gated.pod, gated.intent, decision, outlook.message)}"
+        patch = releasing(gated.raw, constraint, text, gated.taken)
+        return await self._let_go(gated.key, gated.raw, patch, note)
+
+    async def unasked(self, key: str, raw: Mapping[str, Any], why: str) -> bool:
+        """A pod that is not placed here, and why."""
+        note = f"released: {why}"
+        return await self._let_go(key, raw, releasing(raw, Constraint(), note), note)
+
+    async def _let_go(self, key: str, raw: Mapping[str, Any], patch: Sequence[Operation], note: str) -> bool:
+        if not self._may_write() or await self._writes.patch(key, patch) is not Outcome.WRITTEN:
+            return False
+        log.info("pod.released", pod=key, why=note)
+        self._teller.released(key, raw, note)
+        return True

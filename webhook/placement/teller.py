@@ -18,9 +18,8 @@ from webhook.cluster.pace import Pace
 from webhook.cluster.writes import PodWrites
 from webhook.model.names import PLACEMENT
 from webhook.placement.figures import Figures, LetGo
-from webhook.placement.gated import GatedPod
+from webhook.placement.gated import GatedPod, seconds_waited
 from webhook.placement.placed import NoPlace, Place
-from webhook.placement.release import seconds_waited
 
 # A hundred pods are told in ten seconds; a thousand that wait for the same in a minute and a half, which nobody reads.
 _RATE, _BURST = 10.0, 50
@@ -66,15 +65,14 @@ class Teller:
         """It has one."""
         self._forget(gated.key)
         how, reason = (LetGo.PLACED, "Placed") if place.nodes is None else (LetGo.LEFT_TO_SCHEDULER, "LeftToScheduler")
-        self.figures.let_go(how, seconds_waited(gated))
+        self.figures.let_go(how, seconds_waited(gated.raw))
         self._events.tell(PodEvent(gated.key, gated.pod.uid, reason, place.text, "Place"))
 
-    def released(self, gated: GatedPod, seconds: float) -> None:
+    def released(self, key: str, raw: Mapping[str, Any], note: str) -> None:
         """It is let go without one."""
-        self._forget(gated.key)
-        self.figures.let_go(LetGo.RELEASED, seconds_waited(gated))
-        note = f"released without a place after {seconds:g} s"
-        self._events.tell(PodEvent(gated.key, gated.pod.uid, "Released", note, "Release"))
+        self._forget(key)
+        self.figures.let_go(LetGo.RELEASED, seconds_waited(raw))
+        self._events.tell(PodEvent(key, raw["metadata"].get("uid", ""), "Released", note, "Release"))
 
     def keep(self, keys: set[str]) -> None:
         """Only these still wait."""

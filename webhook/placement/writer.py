@@ -116,7 +116,7 @@ def _still_waiting(raw: Mapping[str, Any] | None, gated: GatedPod) -> GatedPod |
     if not waits_for_us_alone(raw):
         return None
     try:
-        now = GatedPod.from_object(raw)
+        now = GatedPod.from_object(raw, gated.lineage)
     except UserError:
         return None
     return now if now.shape == gated.shape else None

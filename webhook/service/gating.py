@@ -13,7 +13,6 @@ from webhook.cluster.writes import PodWrites
 from webhook.placement import stuck
 from webhook.placement.controller import Limits, PlacementController
 from webhook.placement.figures import Figures
-from webhook.placement.minimum import Minimums
 from webhook.placement.teller import Teller
 from webhook.rules import rules_of
 from webhook.service.guarding import answer_lifetime
@@ -46,22 +45,15 @@ def controller_of(
 ) -> PlacementController:
     """The controller; `leadership` is asked when it works, for it is one of the leader's duties itself."""
     writes = PodWrites(client)
-    minimums = Minimums(partial(read_owner, client))
     limits = Limits(
         answer_lifetime(settings),
         settings.ungate_concurrency,
         settings.release_after_seconds,
         settings.reserve_after_seconds,
     )
-    return PlacementController(
-        world,
-        writes,
-        Teller(writes, events, world.gated_pods, figures),
-        rules_of(settings),
-        limits,
-        leadership,
-        minimums,
-    )
+    teller = Teller(writes, events, world.gated_pods, figures)
+    reading = partial(read_owner, client)
+    return PlacementController(world, writes, teller, rules_of(settings), limits, leadership, reading)
 
 
 def stuck_pods_of(

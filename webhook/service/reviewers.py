@@ -7,6 +7,7 @@ from webhook.admission.node_label import validate_node
 from webhook.admission.rules import Rules
 from webhook.admission.steer import Steering
 from webhook.admission.validate import validate
+from webhook.admission.workload_inherit import mark_templates
 from webhook.admission.workload_validate import validate_workload
 from webhook.admission.world import World
 from webhook.model.review import AdmissionRequest, AdmissionResponse, Denied
@@ -20,6 +21,9 @@ def reviewers_of(rules: Rules, world: Callable[[], World], guard: Reviewer) -> M
         response, steering = steered(request, world(), rules)
         return _of_response(response) if steering is None else _of_steering(response, steering)
 
+    def mutate_workloads(request: AdmissionRequest) -> Answer:
+        return _of_response(mark_templates(request, rules))
+
     def validate_pods(request: AdmissionRequest) -> Answer:
         return _of_response(validate(request, rules))
 
@@ -32,6 +36,7 @@ def reviewers_of(rules: Rules, world: Callable[[], World], guard: Reviewer) -> M
     return {
         "/mutate/pods": mutate_pods,
         "/mutate/bindings": guard,
+        "/mutate/workloads": mutate_workloads,
         "/validate/pods": validate_pods,
         "/validate/nodes": validate_nodes,
         "/validate/workloads": validate_workloads,

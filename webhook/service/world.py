@@ -243,7 +243,7 @@ class ClusterWorld:
         """Keep which members of a group have a place."""
         key, node = pod.record.key, pod.record.node or pod.record.placed_on
         self._forget_seat(key)
-        if pod.membership is not None and node and not pod.record.terminal:
+        if pod.membership is not None and node and not (pod.record.terminal or pod.record.deleting):
             self._group_of[key] = pod.membership.group
             self._groups.setdefault(pod.membership.group, {})[key] = Seated(node, pod.membership.rank)
 

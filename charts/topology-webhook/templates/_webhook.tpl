@@ -70,24 +70,40 @@ objectSelector: {{- toYaml . | nindent 2 }}
 key.startsWith('topology-webhook.dev/') || key == 'scheduling.koordinator.sh/resource-status')))
 {{- end }}
 
+{{- define "topology-webhook.workloadRules" -}}
+{{- range . }}
+- apiGroups: {{- toYaml .apiGroups | nindent 4 }}
+  apiVersions: {{- toYaml .apiVersions | nindent 4 }}
+  resources: {{- toYaml .resources | nindent 4 }}
+  operations: [CREATE, UPDATE]
+  scope: Namespaced
+{{- end }}
+{{- end }}
+
+{{- define "topology-webhook.notOfAController" -}}
+# What a controller makes of another workload is that one's affair.
+- name: not-of-a-controller
+  expression: "!object.?metadata.ownerReferences.orValue([]).exists(owner, owner.?controller.orValue(false))"
+{{- end }}
+
 {{/*
 CEL. Whether a workload, or one of its pod templates, carries an annotation about placement. By kind: any; CronJob; LeaderWorkerSet;
-JobSet; Kubeflow's jobs; Ray's kinds.
+JobSet; Kubeflow's jobs; Ray's kinds. Takes the name of the object.
 */}}
 {{- define "topology-webhook.asksForAPlacement" -}}
 {{- $ask := include "topology-webhook.areAboutPlacement" . -}}
-[object.?metadata.annotations.orValue({}),
-object.?spec.template.metadata.annotations.orValue({}),
-object.?spec.jobTemplate.metadata.annotations.orValue({}),
-object.?spec.jobTemplate.spec.template.metadata.annotations.orValue({}),
-object.?spec.leaderWorkerTemplate.leaderTemplate.metadata.annotations.orValue({}),
-object.?spec.leaderWorkerTemplate.workerTemplate.metadata.annotations.orValue({})].exists(annotations, {{ $ask }}) ||
-object.?spec.replicatedJobs.orValue([]).exists(job,
+[{{ . }}.?metadata.annotations.orValue({}),
+{{ . }}.?spec.template.metadata.annotations.orValue({}),
+{{ . }}.?spec.jobTemplate.metadata.annotations.orValue({}),
+{{ . }}.?spec.jobTemplate.spec.template.metadata.annotations.orValue({}),
+{{ . }}.?spec.leaderWorkerTemplate.leaderTemplate.metadata.annotations.orValue({}),
+{{ . }}.?spec.leaderWorkerTemplate.workerTemplate.metadata.annotations.orValue({})].exists(annotations, {{ $ask }}) ||
+{{ . }}.?spec.replicatedJobs.orValue([]).exists(job,
 [job.?template.metadata.annotations.orValue({}),
 job.?template.spec.template.metadata.annotations.orValue({})].exists(annotations, {{ $ask }})) ||
-object.?spec.orValue({}).exists(field, field.endsWith('ReplicaSpecs') && object.spec[field].exists(role,
-[object.spec[field][role].?template.metadata.annotations.orValue({})].exists(annotations, {{ $ask }}))) ||
-[object.?spec.orValue({}), object.?spec.rayClusterSpec.orValue({}), object.?spec.rayClusterConfig.orValue({})].exists(ray,
+{{ . }}.?spec.orValue({}).exists(field, field.endsWith('ReplicaSpecs') && {{ . }}.spec[field].exists(role,
+[{{ . }}.spec[field][role].?template.metadata.annotations.orValue({})].exists(annotations, {{ $ask }}))) ||
+[{{ . }}.?spec.orValue({}), {{ . }}.?spec.rayClusterSpec.orValue({}), {{ . }}.?spec.rayClusterConfig.orValue({})].exists(ray,
 [ray.?headGroupSpec.template.metadata.annotations.orValue({})].exists(annotations, {{ $ask }}) ||
 ray.?workerGroupSpecs.orValue([]).exists(group,
 [group.?template.metadata.annotations.orValue({})].exists(annotations, {{ $ask }})))

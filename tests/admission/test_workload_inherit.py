@@ -1,0 +1,98 @@
+"""Workloads whose own annotations ask for a placement: their templates say so to their pods, and nothing else."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.admission.test_workload_validate import SPEC, job, template, workload
+from webhook.admission.patch import apply
+from webhook.admission.rules import Rules
+from webhook.admission.workload_inherit import mark_templates
+from webhook.model.names import INHERIT, KAI_TOPOLOGY
+from webhook.model.review import AdmissionRequest, Allowed, Patched
+
+RACK = {KAI_TOPOLOGY: "network", "kai.scheduler/topology-required-placement": "rack"}
+NUMA = {"scheduling.koordinator.sh/numa-topology-spec": "{}"}
+MARK = {INHERIT: "true"}
+
+
+def marked(raw: dict[str, Any], before: dict[str, Any] | None = None) -> dict[str, Any]:
+    group, _, version = raw["apiVersion"].rpartition("/")
+    request = {
+        "uid": "u1",
+        "kind": {"group": group, "version": version, "kind": raw["kind"]},
+        "operation": "CREATE" if before is None else "UPDATE",
+        "object": raw,
+        "oldObject": before,
+    }
+    review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    response = mark_templates(AdmissionRequest.from_object(review), Rules())
+    if isinstance(response, Allowed):
+        return raw
+    assert isinstance(response, Patched)
+    document: dict[str, Any] = apply(raw, map(dict, response.patch))
+    return document
+
+
+def on_template(raw: Mapping[str, Any]) -> dict[str, str]:
+    annotations: dict[str, str] = (raw["spec"]["template"].get("metadata") or {}).get("annotations") or {}
+    return annotations
+
+
+def deployment(
+    annotations: Mapping[str, Any] | None = None, on_template: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    return workload("Deployment", "apps/v1", {"template": template(on_template)}, annotations)
+
+
+@pytest.mark.parametrize(
+    ("raw", "mark"),
+    [
+        (job(RACK), MARK),
+        (job(NUMA), MARK),
+        (job(RACK, NUMA), {**NUMA, **MARK}),
+        (job(RACK, RACK), RACK),
+        (job(RACK, {INHERIT: "false"}), {INHERIT: "false"}),
+        (job({"note": "x"}), {}),
+        (job(None, RACK), RACK),
+    ],
+)
+def test_a_template_is_marked_when_the_workload_asks_and_the_template_makes_no_group(
+    raw: dict[str, Any], mark: dict[str, str]
+) -> None:
+    assert on_template(marked(raw)) == mark
+
+
+def test_templates_of_any_depth_are_found_below_whatever_asks() -> None:
+    jobs = [
+        {"name": "a", "template": {"metadata": {"annotations": RACK}, "spec": {"template": {"spec": SPEC}}}},
+        {"name": "b", "template": {"spec": {"template": {"metadata": None, "spec": SPEC}}}},
+    ]
+    found = marked(workload("JobSet", "jobset.x-k8s.io/v1alpha2", {"replicatedJobs": jobs}))["spec"]["replicatedJobs"]
+    assert found[0]["template"]["spec"]["template"]["metadata"] == {"annotations": MARK}
+    assert found[1] == jobs[1]
+    whole = marked(workload("JobSet", "jobset.x-k8s.io/v1alpha2", {"replicatedJobs": jobs}, RACK))
+    assert whole["spec"]["replicatedJobs"][1]["template"]["spec"]["template"]["metadata"] == {"annotations": MARK}
+
+
+def test_what_another_scheduler_places_is_left_alone() -> None:
+    raw = job(RACK)
+    raw["spec"]["template"] = {"spec": {**SPEC, "schedulerName": "volcano"}}
+    assert marked(raw) == raw
+
+
+def test_a_mark_stays_through_an_update_that_leaves_it_out() -> None:
+    assert on_template(marked(job(RACK), before=job(RACK, MARK))) == MARK
+    # a Job's template cannot change, so neither can the mark when the wish is gone
+    assert on_template(marked(job(), before=job(RACK, MARK))) == MARK
+    assert on_template(marked(deployment(), before=deployment(RACK, MARK))) == {}
+
+
+def test_a_new_wish_marks_templates_that_may_change_and_no_others() -> None:
+    assert on_template(marked(deployment(RACK), before=deployment())) == MARK
+    assert on_template(marked(job(RACK), before=job())) == {}
+
+
+def test_an_update_that_asks_for_nothing_new_makes_no_new_pods() -> None:
+    assert on_template(marked(deployment(RACK), before=deployment(RACK))) == {}

@@ -1,0 +1,72 @@
+"""Racks of machines, a webhook that knows them, and pods: for the tests of groups on the real control plane."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cluster.gated import PLACEMENT, Pods, pod
+from tests.cluster.nodes import RACK_LABEL, ZONE_LABEL, machines
+from tests.cluster.webhook_process import LocalWebhook, local_webhook
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.cluster.control_plane import ControlPlane
+
+TOPOLOGY = "/apis/kai.scheduler/v1alpha1/topologies"
+RACKS = {
+    "kai.scheduler/topology": "racks",
+    "kai.scheduler/topology-required-placement": "rack",
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
+    levels = [{"nodeLabel": ZONE_LABEL}, {"nodeLabel": RACK_LABEL}]
+    control_plane.api.create(
+        TOPOLOGY,
+        {
+            "apiVersion": "kai.scheduler/v1alpha1",
+            "kind": "Topology",
+            "metadata": {"name": "racks"},
+            "spec": {"levels": levels},
+        },
+    )
+    try:
+        with local_webhook(control_plane) as webhook:
+            yield webhook
+    finally:
+        control_plane.api.delete(f"{TOPOLOGY}/racks")
+
+
+@pytest.fixture
+def pods(control_plane: ControlPlane, namespace: str) -> Pods:
+    return Pods(control_plane, namespace)
+
+
+@pytest.fixture
+def racks(create_machines: Callable[..., None], pods: Pods, control_plane: ControlPlane) -> Callable[[int, int], None]:
+    """A function that makes racks of 16 nodes, each of so many NUMA nodes of 16 CPUs; the webhook knows them then."""
+
+    def knows(count: int) -> bool:
+        tried = control_plane.api.create(f"{pods.path}?dryRun=All", pod("any", cpu=1))
+        return f"of {count} nodes" in tried["metadata"]["annotations"].get(PLACEMENT, "")
+
+    def create(count: int, numa_nodes: int = 4) -> None:
+        fleet = machines(count * 16, numa_nodes, prefix="gang")
+        create_machines(*fleet)
+        control_plane.wait_for("the webhook to know the machines", partial(knows, len(fleet)))
+
+    return create
+
+
+def rack_of(pods: Pods, name: str) -> str:
+    node = pods.get(name)["spec"]["nodeName"]
+    return str(pods.plane.api.get(f"/api/v1/nodes/{node}")["metadata"]["labels"][RACK_LABEL])
+
+
+def racks_of(pods: Pods, group: str) -> set[str]:
+    return {rack_of(pods, name) for name in pods.bound() if name.startswith(f"{group}-")}

@@ -1,0 +1,171 @@
+"""What stands on the owners of pods alone holds for the pods, on the real control plane."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tests.cluster.gated import PLACEMENT, SPEC, Pods, overcommitted, pod
+from tests.cluster.nodes import RACK_LABEL
+from tests.cluster.racked import RACKS, pods, racks, racks_of, webhook
+from tests.cluster.test_workload_validation import crd, is_served
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tests.cluster.control_plane import ControlPlane
+
+__all__ = ["pods", "racks", "webhook"]  # fixtures
+
+INHERIT = "topology-webhook.dev/inherit"
+SINGLE = {SPEC: '{"numaTopologyPolicy": "SingleNUMANode"}'}
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+def template(cpu: int = 16, annotations: Mapping[str, str] | None = None, **spec: Any) -> dict[str, Any]:
+    metadata = {"labels": {"app": "w"}, **({"annotations": dict(annotations)} if annotations else {})}
+    return {"metadata": metadata, "spec": {**pod("", cpu=cpu)["spec"], **spec}}
+
+
+def job(name: str, size: int, annotations: Mapping[str, str], **pods: Any) -> dict[str, Any]:
+    spec = {"parallelism": size, "completions": size, "completionMode": "Indexed"}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "annotations": dict(annotations)},
+        "spec": {**spec, "template": template(restartPolicy="Never", **pods)},
+    }
+
+
+def jobs(pods: Pods) -> str:
+    return f"/apis/batch/v1/namespaces/{pods.namespace}/jobs"
+
+
+def deployments(pods: Pods) -> str:
+    return f"/apis/apps/v1/namespaces/{pods.namespace}/deployments"
+
+
+def deployment(name: str, size: int, annotations: Mapping[str, str]) -> dict[str, Any]:
+    spec = {"replicas": size, "selector": {"matchLabels": {"app": "w"}}, "template": template()}
+    metadata = {"name": name, "annotations": dict(annotations)}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
+
+
+def test_a_job_that_is_annotated_itself_and_its_template_not_goes_whole_to_one_rack(
+    racks: Callable[[int, int], None], pods: Pods, control_plane: ControlPlane
+) -> None:
+    racks(2, 2)
+    created = control_plane.api.create(jobs(pods), job("large", 33, {**RACKS, **SINGLE}))
+    assert created["spec"]["template"]["metadata"]["annotations"] == {INHERIT: "true"}
+    control_plane.wait_for("its pods", lambda: len(pods.gated()) == 33)
+    some = next(iter(pods.gated()))
+    control_plane.wait_for("a reason", lambda: "WaitingForPlacement" in pods.events(some))
+    control_plane.api.create(jobs(pods), job("fits", 32, {**RACKS, **SINGLE}))
+    control_plane.wait_for("the smaller one to go", lambda: len(pods.bound()) == 32)
+    raws = pods.all()
+    assert {name.partition("-")[0] for name in pods.bound()} == {"fits"}
+    assert len(racks_of(pods, "fits")) == 1
+    assert overcommitted(control_plane, raws.values()) == {}
+    one = next(raws[name] for name in pods.bound() if "-7-" in name)
+    owner = one["metadata"]["ownerReferences"][0]
+    annotations, labels = one["metadata"]["annotations"], one["metadata"]["labels"]
+    assert annotations.items() >= {**RACKS, **SINGLE, "pod-group-name": f"pg-fits-{owner['uid']}"}.items()
+    (rack,) = racks_of(pods, "fits")
+    assert (labels["topology-webhook.dev/rank"], labels["topology-webhook.dev/domain-rack"]) == ("7", rack)
+    assert json.loads(annotations["topology-webhook.dev/domain"])[RACK_LABEL] == rack
+
+
+def test_a_deployment_two_levels_up_holds_its_pods_together_and_a_change_of_its_wish_is_followed(
+    racks: Callable[[int, int], None], pods: Pods, control_plane: ControlPlane
+) -> None:
+    racks(2, 1)
+    path = deployments(pods)
+    control_plane.api.create(path, deployment("web", 17, {**RACKS, **SINGLE, "topology-webhook.dev/min-member": "17"}))
+    control_plane.wait_for("its pods", lambda: len(pods.gated()) == 17)
+    some = next(iter(pods.gated()))
+    control_plane.wait_for("a reason", lambda: "WaitingForPlacement" in pods.events(some))
+    assert pods.bound() == {}
+    # 16 fit in a rack: without one for all the whole cluster will do
+    zone = {"metadata": {"annotations": {"kai.scheduler/topology-required-placement": "zone"}}}
+    control_plane.api.patch(f"{path}/web", zone)
+    control_plane.wait_for("all to be bound", lambda: len(pods.bound()) == 17)
+    # the wish is read where it stands: no new pods were needed
+    assert len(control_plane.api.get(path.replace("deployments", "replicasets"))["items"]) == 1
+
+
+def test_of_a_job_set_all_jobs_are_one_group(
+    racks: Callable[[int, int], None], pods: Pods, control_plane: ControlPlane
+) -> None:
+    definition = crd("jobset.x-k8s.io/v1alpha2", "JobSet")
+    control_plane.api.create(CRDS, definition)
+    try:
+        control_plane.wait_for("the kind", partial(is_served, control_plane, definition))
+        racks(3, 1)
+        path = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{pods.namespace}/jobsets"
+        replicated = [
+            {"name": "leader", "replicas": 1, "template": {"spec": job("", 1, {})["spec"]}},
+            {"name": "workers", "replicas": 3, "template": {"spec": job("", 5, {})["spec"]}},
+        ]
+        body = {
+            "apiVersion": "jobset.x-k8s.io/v1alpha2",
+            "kind": "JobSet",
+            "metadata": {"name": "js", "annotations": {**RACKS, **SINGLE}},
+            "spec": {"startupPolicy": {"startupPolicyOrder": "AnyOrder"}, "replicatedJobs": replicated},
+        }
+        created = control_plane.api.create(path, body)
+        owner = {"apiVersion": body["apiVersion"], "kind": "JobSet", "name": "js", "controller": True}
+        owner["uid"] = created["metadata"]["uid"]
+        # what the controller of JobSets does
+        made = [
+            (f"js-{each['name']}-{index}", each["template"]["spec"])
+            for each in created["spec"]["replicatedJobs"]
+            for index in range(each["replicas"])
+        ]
+        for name, spec in made[:-1]:
+            control_plane.api.create(jobs(pods), {"metadata": {"name": name, "ownerReferences": [owner]}, "spec": spec})
+        control_plane.wait_for("their pods", lambda: len(pods.gated()) == 11)
+        some = next(iter(pods.gated()))
+        control_plane.wait_for("a reason", lambda: "WaitingForPlacement" in pods.events(some))
+        assert "11 of the 16 pods" in pods.events(some)["WaitingForPlacement"]
+        name, spec = made[-1]
+        control_plane.api.create(jobs(pods), {"metadata": {"name": name, "ownerReferences": [owner]}, "spec": spec})
+        control_plane.wait_for("all to be bound", lambda: len(pods.bound()) == 16)
+        assert len(racks_of(pods, "js")) == 1
+        ranks = [int(raw["metadata"]["annotations"]["topology-webhook.dev/rank"]) for raw in pods.all().values()]
+        assert sorted(ranks) == list(range(16))
+    finally:
+        control_plane.api.delete(f"{CRDS}/{definition['metadata']['name']}")
+
+
+def test_a_pod_behind_our_gate_that_asks_for_nothing_is_released_with_a_sentence(
+    racks: Callable[[int, int], None], pods: Pods, control_plane: ControlPlane
+) -> None:
+    racks(1, 1)
+    gate = [{"name": "topology-webhook.dev/placement"}]
+    pods.create({**pod("by-hand", schedulingGates=gate), "metadata": {"name": "by-hand"}})
+    control_plane.api.create(deployments(pods), deployment("web", 2, {}))
+    raw = pod("orphan", annotations={INHERIT: "true"})
+    del raw["metadata"]["annotations"][SPEC]
+    pods.create(raw)
+    control_plane.wait_for("all to be bound", lambda: len(pods.bound()) == 4)
+    assert pods.get("by-hand")["metadata"]["annotations"][PLACEMENT].startswith("released: no annotation")
+    control_plane.wait_for("an event", lambda: "Released" in pods.events("orphan"))
+    assert pods.events("orphan")["Released"] == "released: neither it nor its owners ask for a placement"
+
+
+def test_a_manifest_that_is_applied_again_finds_nothing_changed(pods: Pods, control_plane: ControlPlane) -> None:
+    body = deployment("web", 0, RACKS)
+    for how in ((), ("--server-side",)):
+        apply = ("apply", *how, "--namespace", pods.namespace, "-f", "-")
+        generations = []
+        for _ in range(2):
+            control_plane.kubectl(*apply, input=json.dumps(body))
+            found = control_plane.api.get(f"{deployments(pods)}/web")
+            assert found["spec"]["template"]["metadata"]["annotations"] == {INHERIT: "true"}
+            generations.append(found["metadata"]["generation"])
+        assert len(set(generations)) == 1
+        diff = ("diff", *how, "--namespace", pods.namespace, "-f", "-")
+        assert control_plane.kubectl(*diff, input=json.dumps(body)) == ""
+        control_plane.api.delete(f"{deployments(pods)}/web")
+        control_plane.wait_for("it to go", lambda: not control_plane.api.get(deployments(pods))["items"])

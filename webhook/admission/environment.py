@@ -1,0 +1,46 @@
+"""A group member's rank and domains in its containers' environment, when an annotation asks for it.
+
+Each variable reads a label of the pod through the downward API when its container starts. The labels are written when
+the pod is placed; until then, and where the pod gets no such label, the variable is empty. A name that a container
+defines itself stays what it is, and so a second pass adds nothing.
+
+Source: kubernetes pkg/fieldpath (a key that the pod does not have gives the empty string).
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from webhook.admission.patch import END, Patch
+from webhook.model.domain_label import variables_of_levels
+from webhook.model.names import INJECT_ENV, KAI_TOPOLOGY
+from webhook.model.topology import Topology
+
+_CONTAINERS: Final = ("initContainers", "containers")
+
+
+def inject_environment(patch: Patch, topologies: Mapping[str, Topology]) -> None:
+    """Add the variables to all containers of the pod that the patch is for, if it asks for them."""
+    annotations = patch.document["metadata"].get("annotations") or {}
+    if annotations.get(INJECT_ENV) != "true":
+        return
+    for kind in _CONTAINERS:
+        for index, container in enumerate(patch.document["spec"].get(kind) or ()):
+            _inject(patch, ("spec", kind, index, "env"), container, _variables(annotations, topologies))
+
+
+def _variables(annotations: Mapping[str, str], topologies: Mapping[str, Topology]) -> dict[str, str]:
+    """Those of the pod's topology; where it may have that from its owners, those of all there are."""
+    named = topologies.get(annotations.get(KAI_TOPOLOGY, ""))
+    variables: dict[str, str] = {}
+    for topology in [named] if named else topologies.values():
+        variables |= variables_of_levels(topology.node_labels)
+    return variables or variables_of_levels(())
+
+
+def _inject(
+    patch: Patch, path: tuple[str | int, ...], container: Mapping[str, Any], variables: Mapping[str, str]
+) -> None:
+    defined = {variable.get("name") for variable in container.get("env") or ()}
+    for name in sorted(variables.keys() - defined):
+        source = {"fieldRef": {"fieldPath": f"metadata.labels['{variables[name]}']"}}
+        patch.put((*path, END), {"name": name, "valueFrom": source})

@@ -1,0 +1,14 @@
+"""Annotations that are switched on or off."""
+
+from collections.abc import Mapping
+
+from webhook.model.errors import UserError
+from webhook.model.json_text import shortened
+
+
+def is_on(annotations: Mapping[str, str], key: str, path: str = "metadata.annotations") -> bool:
+    """Whether the annotation says "true"; absent it does not. Raises UserError; `path` is that of the annotations."""
+    text = annotations.get(key, "false")
+    if text not in {"true", "false"}:
+        raise UserError(f"{path}[{key}]", f'"{shortened(str(text))}" is not allowed here. Write "true" or "false".')
+    return text == "true"

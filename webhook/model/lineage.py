@@ -1,0 +1,173 @@
+"""Where a pod comes from: the objects above it, what it takes from them, and the group that they make of it.
+
+1. The next above an object is its controller, else its first owner. The last is the top.
+2. An object that only makes other workloads, one by one (a CronJob) or as their shell (a TrainJob), is not the top: the
+   one below it is. What it asks holds all the same.
+3. A pod's own annotations come first, then those of the nearest owner that has them.
+4. The group is named after the top, `pg-<name>-<uid>`; where parts of the top start by themselves (a replica of a
+   LeaderWorkerSet, a replicated job of a JobSet that starts them in order) each is a group, and its name says which.
+
+Source: KAI-Scheduler pkg/podgrouper (podgrouper.go; plugins cronjobs, skiptopowner, leaderworkerset, jobset).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Final
+
+from webhook.model.fields import mapping, mappings
+from webhook.model.membership import GROUP_ANNOTATIONS, Membership, is_in_group
+from webhook.model.names import (
+    JOBSET_REPLICATED_JOB,
+    KAI_POD_INDEX_LABEL,
+    LWS_GROUP_INDEX,
+    NUMA_TOPOLOGY_SPEC,
+    POD_GROUP_NAME,
+    RANK,
+    RESOURCE_SPEC,
+)
+from webhook.model.pod import Owner
+from webhook.model.workload import Gang
+from webhook.model.workload_fields import MAX_PODS, annotations_of
+from webhook.model.workload_read import read_workload
+
+_NUMA: Final = frozenset({NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC})
+
+INHERITED: Final = GROUP_ANNOTATIONS | _NUMA | {KAI_POD_INDEX_LABEL}
+"""The annotations that a pod takes from its owners."""
+
+# (API group, kind) of what is never the top.
+_ONLY_MAKE_WORKLOADS: Final = frozenset(
+    {
+        ("batch", "CronJob"),
+        ("argoproj.io", "Workflow"),
+        ("trainer.kubeflow.org", "TrainJob"),
+        ("nvidia.com", "DynamoGraphDeployment"),
+    }
+)
+# Kind of a top -> the label that says to which of its groups a pod belongs, and what stands before it in the name.
+_PARTS: Final[Mapping[str, tuple[str, str]]] = {
+    "LeaderWorkerSet": (LWS_GROUP_INDEX, "group-"),
+    "JobSet": (JOBSET_REPLICATED_JOB, ""),
+}
+# Source: kubernetes pkg/apis/core/validation (names of objects are DNS subdomains).
+_LONGEST_NAME: Final = 253
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """The owners of a pod, as far as they could be read."""
+
+    top: Owner
+    raw: Mapping[str, Any] | None
+    """The top as an object, with what it takes from above; None where nobody may read it, or it is gone."""
+    annotations: Mapping[str, str]
+    """What stands on the owners of all that a pod takes from them."""
+
+    def group_name(self, labels: Mapping[str, str]) -> str:
+        """The name of the group of a pod with these labels. Raises UserError."""
+        part = self._part(labels)
+        ending = f"-{self.top.uid}" + ("" if part is None else f"-{_PARTS[self.top.kind][1]}{part}")
+        return f"pg-{self.top.name[: _LONGEST_NAME - len(ending) - 3]}{ending}"
+
+    def gang(self, labels: Mapping[str, str]) -> Gang | None:
+        """The group as the top's spec has it; None where the top is of a kind that is not known. Raises UserError."""
+        part = self._part(labels)
+        if part is None:
+            return self._gangs[0] if self._gangs else None
+        return next((gang for gang in self._gangs if gang.name == f"{self.top.name}-{part}"), None)
+
+    def minimum(self, labels: Mapping[str, str], asked: int | None) -> int:
+        """How many pods of the group must start together: by the spec, or as many as are asked for, if it makes them.
+
+        Raises UserError.
+        """
+        gang = self.gang(labels)
+        if gang is None or self.raw is None:
+            return asked or 1
+        return max(1, min(asked or gang.minimum, gang.size, _still_to_run(self.raw)))
+
+    def rank(self, name: str, labels: Mapping[str, str]) -> int | None:
+        """The place of a pod in its group, whatever its role; None where its name does not tell. Raises UserError."""
+        gang = self.gang(labels)
+        ranks = self._ranks[gang.name] if gang else {}
+        # Controllers append random characters to what the spec makes known.
+        return ranks.get(name, ranks.get(name.rpartition("-")[0]))
+
+    @cached_property
+    def _gangs(self) -> tuple[Gang, ...]:
+        workload = None if self.raw is None else read_workload(self.raw)
+        return workload.gangs if workload else ()
+
+    @cached_property
+    def _ranks(self) -> Mapping[str, Mapping[str, int]]:
+        """Name of a gang -> name of a pod -> rank."""
+        return {
+            gang.name: {pod: rank for rank, pod in enumerate(pod for role in gang.all_roles() for pod in role.pods)}
+            for gang in self._gangs
+        }
+
+    def _part(self, labels: Mapping[str, str]) -> str | None:
+        """Which of the top's groups the pod belongs to; None where the top is one group, named as it is."""
+        if self.top.kind not in _PARTS or not self._gangs or self._gangs[0].name == self.top.name:
+            return None
+        return labels.get(_PARTS[self.top.kind][0])
+
+
+def owner_above(raw: Mapping[str, Any]) -> Owner | None:
+    """The next above an object; None for a top."""
+    references = mappings(mapping(raw, "metadata", "metadata"), "ownerReferences", "metadata.ownerReferences")
+    owners = [Owner.from_reference(each) for each in references]
+    return next((owner for owner in owners if owner.controller), owners[0] if owners else None)
+
+
+def taken_from_owners(raw: Mapping[str, Any], lineage: Lineage) -> dict[str, str]:
+    """The annotations that a pod takes: what it has not itself, and its group's name. Raises UserError."""
+    own = annotations_of(raw, "")
+    # A pod's NUMA wishes are one thing, in whichever of the two annotations.
+    kept = own.keys() | (set() if own.keys().isdisjoint(_NUMA) else _NUMA)
+    taken = {key: text for key, text in lineage.annotations.items() if key not in kept}
+    if is_in_group({**taken, **own}) and POD_GROUP_NAME not in own:
+        labels = mapping(mapping(raw, "metadata", "metadata"), "labels", "metadata.labels")
+        taken.setdefault(POD_GROUP_NAME, lineage.group_name(labels))
+    return taken
+
+
+def ranked(membership: Membership | None, raw: Mapping[str, Any], lineage: Lineage) -> Membership | None:
+    """The membership of a pod, with its rank among all roles of its group. Raises UserError."""
+    metadata = raw["metadata"]
+    annotations = metadata.get("annotations") or {}
+    if membership is None or RANK in annotations or KAI_POD_INDEX_LABEL in annotations:
+        return membership
+    rank = lineage.rank(metadata.get("name", ""), metadata.get("labels") or {})
+    return membership if rank is None else replace(membership, rank=rank)
+
+
+def lineage_of(owner: Owner, chain: Sequence[Mapping[str, Any]]) -> Lineage:
+    """The lineage of the pods of `owner`; `chain`: the objects from it upwards, as far as they could be read."""
+    annotations: dict[str, str] = {}
+    for raw in chain:
+        annotations = {**annotations_of(raw, ""), **annotations}
+    taken = {key: text for key, text in annotations.items() if key in INHERITED and isinstance(text, str)}
+    own = list(chain)
+    while len(own) > 1 and _kind(own[-1]) in _ONLY_MAKE_WORKLOADS:
+        own.pop()
+    if not own:
+        return Lineage(owner, None, taken)
+    top = own[-1]
+    metadata = {**top["metadata"], "annotations": {**taken, **(top["metadata"].get("annotations") or {})}}
+    reference = Owner(str(top.get("apiVersion")), str(top.get("kind")), metadata["name"], metadata.get("uid", ""), True)
+    return Lineage(reference, {**top, "metadata": metadata}, taken)
+
+
+def _kind(raw: Mapping[str, Any]) -> tuple[str, str]:
+    return str(raw.get("apiVersion") or "").rpartition("/")[0], str(raw.get("kind"))
+
+
+def _still_to_run(raw: Mapping[str, Any]) -> int:
+    """Of a Job, the pods that have not succeeded; of other kinds, any number."""
+    spec, status = raw.get("spec") or {}, raw.get("status") or {}
+    completions = spec.get("completions")
+    if _kind(raw) != ("batch", "Job") or not isinstance(completions, int):
+        return MAX_PODS
+    return completions - int(status.get("succeeded") or 0)
