@@ -65,9 +65,14 @@ def test_nodes_are_asked_about_for_their_label_only_and_never_held_up(helm: Helm
     assert "node.koordinator.sh/numa-topology-policy" in call["matchConditions"][0]["expression"]
 
 
-def test_workloads_are_asked_about_when_they_carry_annotations_and_never_held_up(helm: Helm) -> None:
-    call = helm.template({"webhook": {"failurePolicy": "Fail"}}).calls["validate.workloads"]
-    assert call["clientConfig"]["service"]["path"] == "/validate/workloads"
+@pytest.mark.parametrize(
+    ("action", "condition"), [("validate", "asks-for-a-placement"), ("mutate", "asks-or-asked-for-a-placement")]
+)
+def test_workloads_are_asked_about_when_they_carry_annotations_and_never_held_up(
+    helm: Helm, action: str, condition: str
+) -> None:
+    call = helm.template({"webhook": {"failurePolicy": "Fail"}}).calls[f"{action}.workloads"]
+    assert call["clientConfig"]["service"]["path"] == f"/{action}/workloads"
     assert (call["failurePolicy"], call["sideEffects"]) == ("Ignore", "None")
     assert call["namespaceSelector"] == {"matchExpressions": [OWN_NAMESPACE]}
     ruled = {(group, name) for rule in call["rules"] for group in rule["apiGroups"] for name in rule["resources"]}
@@ -76,12 +81,13 @@ def test_workloads_are_asked_about_when_they_carry_annotations_and_never_held_up
     assert all((rule["operations"], rule["scope"]) == (["CREATE", "UPDATE"], "Namespaced") for rule in call["rules"])
     assert [condition["name"] for condition in call["matchConditions"]] == [
         "not-of-a-controller",
-        "asks-for-a-placement",
+        condition,
     ]
 
 
 def test_without_rules_no_workload_is_asked_about(helm: Helm) -> None:
-    assert "validate.workloads" not in helm.template({"webhook": {"workloads": []}}).calls
+    calls = helm.template({"webhook": {"workloads": []}}).calls
+    assert not {"validate.workloads", "mutate.workloads"} & calls.keys()
 
 
 @pytest.mark.parametrize("webhook", ["mutating", "validating"])

@@ -39,6 +39,8 @@ KAI_SEGMENT_REQUIRED_PLACEMENT: Final = "kai.scheduler/segment-topology-required
 KAI_SEGMENT_PREFERRED_PLACEMENT: Final = "kai.scheduler/segment-topology-preferred-placement"
 KAI_BATCH_MIN_MEMBER: Final = "kai.scheduler/batch-min-member"
 KAI_POD_INDEX_LABEL: Final = "kai.scheduler/pod-index-label"
+KAI_QUEUE: Final = "kai.scheduler/queue"
+KAI_PRIORITY_CLASS: Final = "priorityClassName"
 POD_GROUP_NAME: Final = "pod-group-name"
 # How many pods of a group must be placed together, for owners of any kind. Ours.
 MIN_MEMBER: Final = "topology-webhook.dev/min-member"

@@ -117,6 +117,8 @@ class PlacementController:
         self._figures = teller.figures
         self._slots = asyncio.Semaphore(limits.concurrency)
         self._pods = GatedPods(rules)
+        self.on_gang: Callable[[Gang, str], None] = _nothing
+        """Told of each group that was looked at, and why its members wait; empty when they do not."""
         self._term: Term | None = None
         self._fenced: Term | None = None
         self._wake = asyncio.Event()
@@ -256,6 +258,7 @@ class PlacementController:
         else:
             on_its_way = {one.key: node for one in gang.members if (node := self._world.promised_node(one.key))}
             found = await self._gangs.place(replace(gang, members=waiting), minimum, on_its_way, self._kept)
+        self.on_gang(gang, found.text if isinstance(found, NoPlace) else "")
         if isinstance(found, NoPlace):
             self._kept |= found.keeps
             for one in waiting:
@@ -334,3 +337,8 @@ class PlacementController:
         """The pod's turn is not before a while."""
         self._not_before[key] = monotonic() + _REFUSED_SECONDS
         asyncio.get_running_loop().call_later(_REFUSED_SECONDS, self._wake.set)
+
+
+def _nothing(gang: Gang, why: str) -> None:
+    """Nobody wants to know."""
+    del gang, why

@@ -22,7 +22,7 @@ from webhook.admission.rules import Rules
 from webhook.admission.world import World
 from webhook.cluster.writes import Outcome, PodWrites
 from webhook.engine.decide import Decision, decide
-from webhook.placement.gated import GatedPod, seconds_waited
+from webhook.placement.gated import GatedPod
 from webhook.placement.teller import Teller
 
 log = structlog.get_logger(__name__)

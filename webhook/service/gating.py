@@ -9,10 +9,12 @@ from webhook.cluster.client import Client
 from webhook.cluster.events import EventRecorder
 from webhook.cluster.owners import read_owner
 from webhook.cluster.pace import Pace
+from webhook.cluster.pod_groups import PodGroups
 from webhook.cluster.writes import PodWrites
 from webhook.placement import stuck
 from webhook.placement.controller import Limits, PlacementController
 from webhook.placement.figures import Figures
+from webhook.placement.podgroups import PodGroupKeeper
 from webhook.placement.teller import Teller
 from webhook.rules import rules_of
 from webhook.service.guarding import answer_lifetime
@@ -54,6 +56,18 @@ def controller_of(
     teller = Teller(writes, events, world.gated_pods, figures)
     reading = partial(read_owner, client)
     return PlacementController(world, writes, teller, rules_of(settings), limits, leadership, reading)
+
+
+def pod_group_keeper_of(
+    client: Client,
+    world: ClusterWorld,
+    pod_groups: PodGroups,
+    is_leader: Callable[[], bool],
+    is_served: Callable[[], bool],
+) -> PodGroupKeeper:
+    """Who keeps KAI-Scheduler's PodGroups in step, where they are served."""
+    reading = partial(read_owner, client)
+    return PodGroupKeeper(world, pod_groups, reading, PodWrites(client).read, is_leader, is_served)
 
 
 def stuck_pods_of(

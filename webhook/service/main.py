@@ -24,6 +24,7 @@ from webhook.cluster.ca_bundle import CABundleKeeper
 from webhook.cluster.client import Client
 from webhook.cluster.errors import ConnectionSettingsError
 from webhook.cluster.identity import own_user
+from webhook.cluster.pod_groups import POD_GROUPS, PodGroups
 from webhook.cluster.secret import SharedSecret
 from webhook.codec import CODEC
 from webhook.engine.uncounted import CountingTimes
@@ -39,7 +40,7 @@ from webhook.server.reviews import Reviewer
 from webhook.server.stop import stop_event
 from webhook.service import logs
 from webhook.service.certificate import ServingCertificate, source_of
-from webhook.service.gating import controller_of, events_of, placement_pace, stuck_pods_of
+from webhook.service.gating import controller_of, events_of, placement_pace, pod_group_keeper_of, stuck_pods_of
 from webhook.service.guarding import answer_lifetime, duty_of, for_a_review, pod_by_get
 from webhook.service.leadership import Leadership
 from webhook.service.reviewers import reviewers_of
@@ -103,7 +104,8 @@ class Service:
         self._client = client
         self._user: str | None = None
         self._world = ClusterWorld(CountingTimes(settings.nrt_settle_seconds, settings.nrt_age_seconds))
-        self._watched = watch_all(client, self._world, settings.list_page_size)
+        pod_groups = PodGroups(placement_client)
+        self._watched = watch_all(client, self._world, pod_groups, settings.list_page_size)
         self._bundles = _bundle_keeper(settings, client)
         secret = SharedSecret(client, settings.namespace, settings.tls_secret_name)
         publish = self._bundles.publish if self._bundles is not None else _nobody
@@ -119,6 +121,9 @@ class Service:
         self._leadership = Leadership(settings, leadership_client, lambda: self._health.ready, duties)
         is_leader = self._leadership.is_leader
         self._stuck = stuck_pods_of(settings, placement_client, self._events, self._world, is_leader, figures)
+        (watched,) = (each for each in self._watched if each.status.name == POD_GROUPS.name)
+        self._pod_groups = pod_group_keeper_of(placement_client, self._world, pod_groups, is_leader, watched.is_served)
+        self._placement.on_gang = self._pod_groups.saw
         self._health = Health(self._checks, self._synced)
         self._view_is_current = False
 
@@ -132,6 +137,7 @@ class Service:
         yield self._grants.run()
         yield self._placement.run()
         yield self._stuck.run()
+        yield self._pod_groups.run()
         yield self._events.run()
         yield self._keep_view_current()
 

@@ -13,7 +13,8 @@ from webhook.cluster.discovery import (
     DiscoveredInformer,
     Wanted,
 )
-from webhook.cluster.informer import Informer, InformerStatus
+from webhook.cluster.informer import Informer, InformerStatus, Phase
+from webhook.cluster.pod_groups import POD_GROUPS, PodGroups
 from webhook.cluster.resource import Resource
 from webhook.model.topology import TopologySource
 from webhook.server.health import Check
@@ -38,6 +39,10 @@ class Watched:
         """How the informer is doing."""
         return self.informer.status
 
+    def is_served(self) -> bool:
+        """Whether the API server has such objects."""
+        return self.status.synced and self.status.phase is not Phase.ABSENT
+
     def check(self) -> Check:
         """The informer as a condition of readiness."""
         status = self.status
@@ -57,8 +62,8 @@ class Watched:
         )
 
 
-def watch_all(client: Client, world: ClusterWorld, page_size: int) -> tuple[Watched, ...]:
-    """Everything a decision depends on."""
+def watch_all(client: Client, world: ClusterWorld, pod_groups: PodGroups, page_size: int) -> tuple[Watched, ...]:
+    """Everything a decision depends on, and the PodGroups, which come of decisions."""
 
     def always(plural: str, feed: Feed[Any], field_selector: str = "") -> Watched:
         resource = Resource("", "v1", plural)
@@ -78,4 +83,5 @@ def watch_all(client: Client, world: ClusterWorld, page_size: int) -> tuple[Watc
         when_served(NODE_RESOURCE_TOPOLOGIES, world.node_topologies, managed_fields=True),
         when_served(KAI_TOPOLOGIES, world.topologies[TopologySource.KAI]),
         when_served(KUEUE_TOPOLOGIES, world.topologies[TopologySource.KUEUE]),
+        when_served(POD_GROUPS, Feed("PodGroup", dict, pod_groups.put, pod_groups.drop)),
     )

@@ -182,6 +182,10 @@ class ClusterWorld:
         """The members of a group that have a place, by namespace/name; not to be changed."""
         return self._groups.get(group, {})
 
+    def groups(self) -> Mapping[str, Mapping[str, Seated]]:
+        """The members that have a place, by group and by namespace/name; not to be changed."""
+        return self._groups
+
     def promised_node(self, pod: str) -> str | None:
         """The node that the pod was given and does not show yet; None when it was given none."""
         grant = self._keeper.granted(pod)

@@ -1,0 +1,177 @@
+"""Keeps KAI-Scheduler's PodGroups in step with the groups of pods, where the cluster serves that kind.
+
+Level-triggered: every moment what should stand in the PodGroup of each group is compared with what does.
+1. The groups that have pods: those with a place, and those that wait, of which the controller tells why.
+2. Their owners, read as for placing (see `lineages`). A group that pods name themselves has no PodGroup of ours.
+3. What differs is applied. The API server deletes a PodGroup with its owner, by the reference.
+
+Where the kind is not served nothing is read or written; when it appears, all groups get theirs.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from time import monotonic
+from typing import Any, Final, NoReturn, Protocol
+
+import structlog
+
+from webhook.admission.placement_text import annotated
+from webhook.admission.world import World
+from webhook.cluster.errors import ClusterError
+from webhook.model.errors import UserError
+from webhook.model.lineage import Lineage, owner_above, taken_from_owners
+from webhook.model.membership import Seated
+from webhook.model.names import KAI_BATCH_MIN_MEMBER, POD_GROUP_NAME
+from webhook.model.podgroup import is_said, pod_group
+from webhook.model.topology import Topology
+from webhook.model.workload_fields import min_member
+from webhook.placement.gang import Gang
+from webhook.placement.lineages import Lineages, ReadOwner
+
+log = structlog.get_logger(__name__)
+
+_PERIOD_SECONDS: Final = 1.0
+# What was written is seen long before; what was refused is not asked for all the time.
+_WRITTEN_SECONDS: Final = 2.0
+_REFUSED_SECONDS: Final = 30.0
+
+
+class KnownPodGroups(Protocol):
+    """The PodGroups of the cluster."""
+
+    known: dict[str, dict[str, Any]]
+
+    async def apply(self, body: dict[str, Any]) -> bool:
+        """Have one say this."""
+
+
+class GroupedWorld(Protocol):
+    """What is needed of the cluster."""
+
+    def view(self) -> World:
+        """The cluster as it is now."""
+
+    def groups(self) -> Mapping[str, Mapping[str, Seated]]:
+        """The members that have a place, by group and by namespace/name."""
+
+    def gated_pods(self) -> Mapping[str, Mapping[str, Any]]:
+        """The pods that only our gate holds back."""
+
+
+class PodGroupKeeper:
+    """Works while `is_leader()` and `is_served()`; `read_pod` gives a pod namespace/name, None when it is gone."""
+
+    def __init__(
+        self,
+        world: GroupedWorld,
+        pod_groups: KnownPodGroups,
+        read_owner: ReadOwner,
+        read_pod: Callable[[str], Awaitable[Mapping[str, Any] | None]],
+        is_leader: Callable[[], bool],
+        is_served: Callable[[], bool],
+    ) -> None:
+        self._world = world
+        self._pod_groups = pod_groups
+        self._lineages = Lineages(read_owner, _nothing)
+        self._read_pod = read_pod
+        self._is_leader = is_leader
+        self._is_served = is_served
+        self._members: dict[str, Mapping[str, Any]] = {}
+        self._why: dict[str, tuple[frozenset[str], str]] = {}
+        self._not_before: dict[str, float] = {}
+
+    def saw(self, gang: Gang, why: str) -> None:
+        """The group was looked at: why its members wait, empty when they do not."""
+        group = gang.membership.group
+        self._members.setdefault(group, gang.members[0].raw)
+        self._why[group] = frozenset(gated.key for gated in gang.members) if why else frozenset(), why
+
+    async def run(self) -> NoReturn:
+        """Keep them in step, for ever."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._lineages.run())
+            while True:
+                await asyncio.sleep(_PERIOD_SECONDS)
+                if self._is_leader() and self._is_served():
+                    await self._settle()
+        raise AssertionError  # pragma: no cover # none of them returns
+
+    async def _settle(self) -> None:
+        """One comparison of all groups."""
+        self._not_before = {key: at for key, at in self._not_before.items() if at > monotonic()}
+        groups = await self._groups_by_member()
+        owners = {group: owner for group, raw in groups.items() if (owner := owner_above(raw))}
+        namespaces = {group: groups[group]["metadata"]["namespace"] for group in owners}
+        await self._lineages.learn((namespaces[group], owner) for group, owner in owners.items())
+        topologies = self._world.view().topologies
+        for group, owner in owners.items():
+            lineage = self._lineages.get(namespaces[group], owner)
+            if lineage is not None and self._is_leader():
+                await self._settle_one(group, groups[group], lineage, topologies)
+
+    async def _groups_by_member(self) -> dict[str, Mapping[str, Any]]:
+        """The groups that have pods, each with one that is or was a member: all of them say the same of it."""
+        gated = self._world.gated_pods().keys()
+        seated = self._world.groups()
+        self._why = {group: entry for group, entry in self._why.items() if entry[0] & gated}
+        there = seated.keys() | self._why.keys()
+        self._members = {group: raw for group, raw in self._members.items() if group in there}
+        for group in there - self._members.keys():
+            raw = await self._member(tuple(seated.get(group, ())))
+            if raw is not None:
+                self._members[group] = raw
+        return dict(self._members)
+
+    async def _member(self, keys: Sequence[str]) -> Mapping[str, Any] | None:
+        """A member of a group that was placed before we led."""
+        for key in keys:
+            try:
+                if raw := await self._read_pod(key):
+                    return raw
+            except ClusterError:
+                return None  # the next time
+        return None
+
+    async def _settle_one(
+        self, group: str, raw: Mapping[str, Any], lineage: Lineage, topologies: Mapping[str, Topology]
+    ) -> None:
+        status = self._status(group)
+        try:
+            body = _wanted(raw, lineage, topologies, status)
+        except UserError:
+            return  # the pods that wait are told
+        if body is None:
+            return
+        key = f"{raw['metadata']['namespace']}/{body['metadata']['name']}"
+        if is_said(body, self._pod_groups.known.get(key)) or self._not_before.get(key, 0.0) > monotonic():
+            return
+        written = await self._pod_groups.apply(body)
+        self._not_before[key] = monotonic() + (_WRITTEN_SECONDS if written else _REFUSED_SECONDS)
+        if written:
+            log.info("podgroup.written", podgroup=key, status=status)
+
+    def _status(self, group: str) -> str:
+        """What became of the group, in words."""
+        _, why = self._why.get(group, (frozenset(), ""))
+        if why:
+            return why
+        seats = self._world.groups().get(group, {})
+        return f"placed: pods {len(seats)}, nodes {len({seat.node for seat in seats.values()})}"
+
+
+def _wanted(
+    raw: Mapping[str, Any], lineage: Lineage, topologies: Mapping[str, Topology], status: str
+) -> dict[str, Any] | None:
+    """What the PodGroup of a pod's group should say; None where the group is not that of its owners."""
+    metadata = raw["metadata"]
+    labels, own = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    annotations = {**taken_from_owners(raw, lineage), **own}
+    if annotations.get(POD_GROUP_NAME) != lineage.group_name(labels):
+        return None
+    minimum = lineage.minimum(labels, min_member(annotations, KAI_BATCH_MIN_MEMBER))
+    member = {"metadata": {**metadata, "annotations": annotations}, "spec": raw.get("spec") or {}}
+    return pod_group(lineage, member, minimum, topologies, annotated(status))
+
+
+def _nothing() -> None:
+    """What changes is seen at the next comparison."""
