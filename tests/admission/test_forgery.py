@@ -133,3 +133,14 @@ def test_only_we_remove_our_gate() -> None:
 def test_a_binding_cannot_smuggle_annotations_into_its_pod() -> None:
     binding = {"kind": "Binding", "metadata": {"name": "p", "annotations": {RESOURCE_STATUS: "{}"}}}
     assert faults(request(binding, kind="Binding")) == [f"metadata.annotations[{RESOURCE_STATUS}]"]
+
+
+def test_switches_are_the_users_and_labels_of_domains_are_not() -> None:
+    switches = {"topology-webhook.dev/inherit": "true", "topology-webhook.dev/inject-env": "true"}
+    assert faults(request(annotated(switches))) == []
+    raw = annotated({})
+    raw["metadata"]["labels"] = {"topology-webhook.dev/domain-rack": "r1", "topology-webhook.dev/rank": "0"}
+    assert faults(request(raw)) == [
+        "metadata.labels[topology-webhook.dev/domain-rack]",
+        "metadata.labels[topology-webhook.dev/rank]",
+    ]

@@ -191,3 +191,22 @@ def test_templates_that_no_schema_has_looked_at_do_no_harm(spec: Any) -> None:
 def test_a_product_of_counts_beyond_any_cluster_is_not_counted_out() -> None:
     spec = {"replicas": 150_000, "leaderWorkerTemplate": {"size": 150_000, "workerTemplate": template()}}
     assert judged(workload("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1", spec, RACK)) == Allowed()
+
+
+@pytest.mark.parametrize("switch", ["inherit", "inject-env"])
+def test_a_switch_is_on_or_off(switch: str) -> None:
+    key = f"topology-webhook.dev/{switch}"
+    verdict = judged(job(None, {key: "yes"}))
+    assert isinstance(verdict, Denied)
+    assert verdict.message == (
+        f'spec.template.metadata.annotations[{key}]: "yes" is not allowed here. Write "true" or "false".'
+    )
+    assert judged(job(None, {key: "true"})) == Allowed()
+
+
+def test_variables_are_asked_for_on_the_template() -> None:
+    verdict = judged(job({"topology-webhook.dev/inject-env": "true"}))
+    assert isinstance(verdict, Allowed)
+    assert verdict.warnings == (
+        "metadata.annotations[topology-webhook.dev/inject-env] has no effect here. Write it on the pod template.",
+    )

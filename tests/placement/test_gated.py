@@ -1,12 +1,15 @@
 """Gated pods: read, told apart, put in order, put together."""
 
+from functools import partial
 from typing import Any
 
 import pytest
 
 from tests.admission.clusters import pod
+from tests.model.test_lineage import job, of
 from webhook.admission.rules import Rules
-from webhook.model.names import NUMA_TOPOLOGY_SPEC, POD_GROUP_NAME
+from webhook.model.lineage import Lineage
+from webhook.model.names import INHERIT, KAI_TOPOLOGY, NUMA_TOPOLOGY_SPEC, POD_GROUP_NAME
 from webhook.placement.gang import Gang, units_of
 from webhook.placement.gated import GatedPod, GatedPods
 
@@ -21,6 +24,10 @@ def gated(name: str, created: int = 0, cpu: str = "8", group: str = "", **spec: 
 
 def by_key(*raws: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {f"default/{raw['metadata']['name']}": raw for raw in raws}
+
+
+def _first(lineage: Lineage, *_: object) -> Lineage:
+    return lineage
 
 
 def names(pods: GatedPods) -> list[str]:
@@ -83,3 +90,45 @@ def test_members_of_a_group_have_the_turn_of_their_first() -> None:
         ["g-1", "g-2"],
         "b",
     ]
+
+
+def test_what_owners_say_is_taken_in_and_a_pod_without_a_wish_asks_for_nothing() -> None:
+    raw = gated("a")
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "w", "uid": "uid-Job", "controller": True}
+    raw["metadata"] |= {"ownerReferences": [owner], "annotations": {INHERIT: "true"}}
+    pods = GatedPods(Rules())
+    pods.update(by_key(raw))
+    assert [(namespace, owner.uid) for namespace, owner in pods.owners()] == [("default", "uid-Job")]
+    for annotations, asks in (({}, False), ({KAI_TOPOLOGY: "t"}, True), ({NUMA_TOPOLOGY_SPEC: "{}"}, True)):
+        lineage = of(job(**annotations))
+        pods.take(partial(_first, lineage))
+        (pod,) = pods.in_order()
+        assert pod.asks is asks
+        assert (pod.membership is not None) is (KAI_TOPOLOGY in annotations)
+        assert pod.taken.items() >= annotations.items()
+
+
+def test_owners_that_say_something_wrong_are_a_fault_of_the_pod_until_they_do_no_more() -> None:
+    raw = gated("a")
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "w", "uid": "uid-Job", "controller": True}
+    raw["metadata"] |= {"ownerReferences": [owner], "annotations": {INHERIT: "true"}}
+    pods = GatedPods(Rules())
+    pods.update(by_key(raw))
+    pods.take(lambda *_: of(job(**{NUMA_TOPOLOGY_SPEC: "{"})))
+    assert list(pods.faults) == ["default/a"]
+    pods.take(lambda *_: of(job(**{NUMA_TOPOLOGY_SPEC: "{}"})))
+    assert pods.faults == {}
+
+
+def test_a_gate_on_a_pod_that_is_not_ours_is_told_with_the_reason() -> None:
+    pods = GatedPods(Rules())
+    unasked = gated("unasked")
+    del unasked["metadata"]["annotations"]
+    pods.update(by_key(unasked, gated("other", schedulerName="other")))
+    assert {key: why for key, (_, why) in pods.not_ours.items()} == {
+        "default/unasked": "no annotation scheduling.koordinator.sh/numa-topology-spec or "
+        "scheduling.koordinator.sh/resource-spec, and none of a group",
+        "default/other": "the scheduler other places it",
+    }
+    pods.update({})
+    assert pods.not_ours == {}

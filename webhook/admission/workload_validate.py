@@ -23,6 +23,7 @@ from webhook.model.workload_read import read_workload
 
 _NUMA: Final = (NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC)
 _SWITCHES: Final = (INHERIT, INJECT_ENV)
+_OWN: Final = "metadata.annotations"
 _JUDGED: Final = GROUP_ANNOTATIONS.union(_NUMA, _SWITCHES)
 
 
@@ -52,6 +53,8 @@ def validate_workload(request: AdmissionRequest, topologies: Mapping[str, Topolo
                 warnings += parse_numa_intent({key: annotations[key] for key in _NUMA if key in annotations}, path)[1]
             except UserError as error:
                 faults += error.faults
+    if INJECT_ENV in asked.get(_OWN, {}):
+        warnings.append(f"{_OWN}[{INJECT_ENV}] has no effect here. Write it on the pod template.")
     if faults:
         return Denied(" ".join(map(str, faults)), "InvalidAnnotation", tuple(warnings))
     return Allowed(tuple(warnings))

@@ -1,7 +1,8 @@
 """A group of gated pods and where it goes: all that must start together at once, or none.
 
 1. The group waits until as many members are there as must start together, those that have a place already included.
-2. Equal members become a set each; small sets (leaders) come first when the minimum is shared out.
+2. Equal members become a set each; small sets (leaders) come first when the minimum is shared out. What all ask
+   together bounds all; a role that asks for a level itself is a part with that one.
 3. The engine finds a domain, nodes and NUMA nodes; members that have a place hold the others to their domain.
 4. Member by member, in order of rank, the node is asked anew for the exact amounts, and they are promised. Should one
    not get them after all, what was promised to the others is given back.
@@ -29,7 +30,7 @@ from webhook.model.domain_label import labels_of_member
 from webhook.model.errors import UserError
 from webhook.model.hint import NUMAHint
 from webhook.model.membership import Membership, Seated
-from webhook.model.names import DOMAIN, KAI_TOPOLOGY, RANK
+from webhook.model.names import DOMAIN, KAI_PREFERRED_PLACEMENT, KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY, RANK
 from webhook.model.nearest import did_you_mean
 from webhook.model.topology import Topology
 from webhook.model.workload_topology import Levels, segment_request, topology_request
@@ -41,6 +42,10 @@ from webhook.placement.writer import PlacementWriter
 _TURN: Final = 8
 
 _PATH: Final = "metadata.annotations"
+
+_WHERE: Final = (KAI_TOPOLOGY, KAI_REQUIRED_PLACEMENT, KAI_PREFERRED_PLACEMENT)
+_Wish = tuple[tuple[str, str], ...]
+"""(annotation, value) of those that ask for a level."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,32 +190,56 @@ def _topology(gated: GatedPod, topologies: Mapping[str, Topology]) -> Topology:
 
 def _group(gang: Gang, topology: Topology, minimum: int, seated: Mapping[str, Seated]) -> PodGroup:
     """The group in the engine's words. Raises UserError."""
-    annotations = gang.members[0].pod.annotations
-    request = topology_request((annotations, _PATH))
-    asked = segment_request((annotations, _PATH))
-    segments = None if asked is None else Segments(asked.size, _constraint(asked.resolve(topology)))
     ranks = _ranks(gang, seated)
-    by_shape: dict[str, list[GatedPod]] = {}
+    alike: dict[tuple[_Wish, str], list[GatedPod]] = {}
     for gated in sorted(gang.members, key=lambda gated: ranks[gated.key]):
-        by_shape.setdefault(gated.shape, []).append(gated)
+        alike.setdefault((_wish(gated.pod.annotations), gated.shape), []).append(gated)
+    whole = _wish_of_all(gang)
     running = tuple((one.rank or 0, one.node) for one in seated.values())
-    sets: list[PodSet] = []
-    for members in sorted(by_shape.values(), key=len):
+    own: list[PodSet] = []
+    parts: dict[_Wish, list[PodSet]] = {}
+    for (wish, _), members in sorted(alike.items(), key=lambda entry: len(entry[1])):
         here = min(len(members), minimum)
         minimum -= here
-        sets.append(_set(members, ranks, here, segments, () if sets else running))
-    constraint = _constraint(request.resolve(topology)) if request.levels else Constraint()
-    return PodGroup(gang.membership.name, constraint, tuple(sets))
+        made = _set(members, ranks, here, topology, running)
+        running = ()
+        (own if wish == whole else parts.setdefault(wish, [])).append(made)
+    subgroups = tuple(
+        PodGroup(sets[0].name, _constraint_of(wish, topology), tuple(sets)) for wish, sets in parts.items()
+    )
+    return PodGroup(gang.membership.name, _constraint_of(whole, topology), tuple(own), subgroups)
+
+
+def _wish(annotations: Mapping[str, str]) -> _Wish:
+    """What annotations ask of a topology."""
+    return tuple((key, annotations[key]) for key in _WHERE if key in annotations)
+
+
+def _wish_of_all(gang: Gang) -> _Wish:
+    """What all members ask together: all that they ask if they do alike; else what their owners ask, or all have."""
+    wishes = [_wish(gated.pod.annotations) for gated in gang.members]
+    if len(set(wishes)) == 1:
+        return wishes[0]
+    if lineage := gang.members[0].lineage:
+        return _wish(lineage.annotations)
+    return tuple(asked for asked in wishes[0] if all(asked in wish for wish in wishes))
+
+
+def _constraint_of(wish: _Wish, topology: Topology) -> Constraint:
+    request = topology_request((dict(wish), _PATH))
+    return _constraint(request.resolve(topology)) if request.levels else Constraint()
 
 
 def _set(
     members: Sequence[GatedPod],
     ranks: Mapping[str, int],
     minimum: int,
-    segments: Segments | None,
+    topology: Topology,
     running: tuple[tuple[int, str], ...],
 ) -> PodSet:
     first = members[0]
+    asked = segment_request((first.pod.annotations, _PATH))
+    segments = None if asked is None else Segments(asked.size, _constraint(asked.resolve(topology)))
     named = tuple(Member(gated.pod.name, ranks[gated.key]) for gated in members)
     return PodSet(first.pod.name, first.pod, first.intent, named, minimum, segments, running)
 

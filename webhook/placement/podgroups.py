@@ -10,6 +10,7 @@ Where the kind is not served nothing is read or written; when it appears, all gr
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from time import monotonic
 from typing import Any, Final, NoReturn, Protocol
 
@@ -21,7 +22,7 @@ from webhook.cluster.errors import ClusterError
 from webhook.model.errors import UserError
 from webhook.model.lineage import Lineage, owner_above, taken_from_owners
 from webhook.model.membership import Seated
-from webhook.model.names import KAI_BATCH_MIN_MEMBER, POD_GROUP_NAME
+from webhook.model.names import KAI_BATCH_MIN_MEMBER, PLACEMENT, POD_GROUP_NAME
 from webhook.model.podgroup import is_said, pod_group
 from webhook.model.topology import Topology
 from webhook.model.workload_fields import min_member
@@ -34,6 +35,7 @@ _PERIOD_SECONDS: Final = 1.0
 # What was written is seen long before; what was refused is not asked for all the time.
 _WRITTEN_SECONDS: Final = 2.0
 _REFUSED_SECONDS: Final = 30.0
+_NO_PODS: Final = "no pods"
 
 
 class KnownPodGroups(Protocol):
@@ -79,6 +81,7 @@ class PodGroupKeeper:
         self._members: dict[str, Mapping[str, Any]] = {}
         self._why: dict[str, tuple[frozenset[str], str]] = {}
         self._not_before: dict[str, float] = {}
+        self._said: dict[str, dict[str, Any]] = {}
 
     def saw(self, gang: Gang, why: str) -> None:
         """The group was looked at: why its members wait, empty when they do not."""
@@ -104,10 +107,13 @@ class PodGroupKeeper:
         namespaces = {group: groups[group]["metadata"]["namespace"] for group in owners}
         await self._lineages.learn((namespaces[group], owner) for group, owner in owners.items())
         topologies = self._world.view().topologies
+        there = set()
         for group, owner in owners.items():
             lineage = self._lineages.get(namespaces[group], owner)
-            if lineage is not None and self._is_leader():
-                await self._settle_one(group, groups[group], lineage, topologies)
+            body = None if lineage is None else _wanted(groups[group], lineage, topologies, self._status(group))
+            if body is not None:
+                there.add(await self._settle_one(body))
+        await self._settle_the_rest(there)
 
     async def _groups_by_member(self) -> dict[str, Mapping[str, Any]]:
         """The groups that have pods, each with one that is or was a member: all of them say the same of it."""
@@ -132,23 +138,27 @@ class PodGroupKeeper:
                 return None  # the next time
         return None
 
-    async def _settle_one(
-        self, group: str, raw: Mapping[str, Any], lineage: Lineage, topologies: Mapping[str, Topology]
-    ) -> None:
-        status = self._status(group)
-        try:
-            body = _wanted(raw, lineage, topologies, status)
-        except UserError:
-            return  # the pods that wait are told
-        if body is None:
-            return
-        key = f"{raw['metadata']['namespace']}/{body['metadata']['name']}"
-        if is_said(body, self._pod_groups.known.get(key)) or self._not_before.get(key, 0.0) > monotonic():
-            return
-        written = await self._pod_groups.apply(body)
-        self._not_before[key] = monotonic() + (_WRITTEN_SECONDS if written else _REFUSED_SECONDS)
-        if written:
-            log.info("podgroup.written", podgroup=key, status=status)
+    async def _settle_one(self, body: dict[str, Any]) -> str:
+        """Have a PodGroup say this; its namespace/name."""
+        metadata = body["metadata"]
+        key = f"{metadata['namespace']}/{metadata['name']}"
+        if is_said(body, self._pod_groups.known.get(key)):
+            self._said[key] = body
+        elif self._is_leader() and self._not_before.get(key, 0.0) <= monotonic():
+            written = await self._pod_groups.apply(body)
+            self._not_before[key] = monotonic() + (_WRITTEN_SECONDS if written else _REFUSED_SECONDS)
+            if written:
+                self._said[key] = body
+                log.info("podgroup.written", podgroup=key, status=metadata["annotations"][PLACEMENT])
+        return key
+
+    async def _settle_the_rest(self, there: AbstractSet[str]) -> None:
+        """Groups whose pods have all ended, or are gone, say that as long as their owners are there."""
+        self._said = {key: body for key, body in self._said.items() if key in there or key in self._pod_groups.known}
+        for key in self._said.keys() - there:
+            body = self._said[key]
+            metadata = {**body["metadata"], "annotations": {PLACEMENT: _NO_PODS}}
+            await self._settle_one({**body, "metadata": metadata})
 
     def _status(self, group: str) -> str:
         """What became of the group, in words."""
@@ -162,15 +172,18 @@ class PodGroupKeeper:
 def _wanted(
     raw: Mapping[str, Any], lineage: Lineage, topologies: Mapping[str, Topology], status: str
 ) -> dict[str, Any] | None:
-    """What the PodGroup of a pod's group should say; None where the group is not that of its owners."""
+    """What the PodGroup of a pod's group should say; None where the group is not its owners', or unreadable."""
     metadata = raw["metadata"]
     labels, own = metadata.get("labels") or {}, metadata.get("annotations") or {}
-    annotations = {**taken_from_owners(raw, lineage), **own}
-    if annotations.get(POD_GROUP_NAME) != lineage.group_name(labels):
-        return None
-    minimum = lineage.minimum(labels, min_member(annotations, KAI_BATCH_MIN_MEMBER))
-    member = {"metadata": {**metadata, "annotations": annotations}, "spec": raw.get("spec") or {}}
-    return pod_group(lineage, member, minimum, topologies, annotated(status))
+    try:
+        annotations = {**taken_from_owners(raw, lineage), **own}
+        if annotations.get(POD_GROUP_NAME) != lineage.group_name(labels):
+            return None
+        minimum = lineage.minimum(labels, min_member(annotations, KAI_BATCH_MIN_MEMBER))
+        member = {"metadata": {**metadata, "annotations": annotations}, "spec": raw.get("spec") or {}}
+        return pod_group(lineage, member, minimum, topologies, annotated(status))
+    except UserError:
+        return None  # its pods wait, and are told
 
 
 def _nothing() -> None:

@@ -1,0 +1,72 @@
+"""A group's members as sets and parts, and how many of them go together."""
+
+from typing import Any
+
+from tests.model.test_lineage import of, owned
+from tests.placement.test_gated import gated
+from webhook.engine.group.spec import PodGroup
+from webhook.model.lineage import Lineage
+from webhook.model.names import KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY
+from webhook.model.topology import Level, Topology, TopologySource
+from webhook.placement.gang import Gang, _group, units_of
+from webhook.placement.gated import GatedPod
+from webhook.placement.minimum import minimum_of
+
+TOPOLOGY = Topology("dc", TopologySource.KAI, (Level("example.com/row"), Level("example.com/rack")))
+ROW = {KAI_TOPOLOGY: "dc", KAI_REQUIRED_PLACEMENT: "row"}
+RACK = {KAI_TOPOLOGY: "dc", KAI_REQUIRED_PLACEMENT: "rack"}
+CONTAINER = {"containers": [{"name": "main"}]}
+
+
+def member(name: str, annotations: dict[str, str], lineage: Lineage | None = None, **more: Any) -> GatedPod:
+    raw = gated(name, **more)
+    raw["metadata"]["annotations"] |= annotations
+    return GatedPod.from_object(raw, lineage)
+
+
+def group(*members: GatedPod, minimum: int = 1) -> PodGroup:
+    (gang,) = units_of(members)
+    assert isinstance(gang, Gang)
+    return _group(gang, TOPOLOGY, minimum, {})
+
+
+def training(**annotations: str) -> Lineage:
+    worker = {"metadata": {"annotations": RACK}, "spec": CONTAINER}
+    replicas = {
+        "Master": {"replicas": 1, "template": {"spec": CONTAINER}},
+        "Worker": {"replicas": 3, "template": worker},
+    }
+    return of(owned("PyTorchJob", "kubeflow.org/v1", {"pytorchReplicaSpecs": replicas}, **annotations))
+
+
+def test_a_role_that_asks_for_a_level_itself_is_a_part_within_what_all_ask() -> None:
+    lineage = training(**ROW)
+    master = member("w-master-0", {}, lineage)
+    workers = [member(f"w-worker-{index}", RACK, lineage) for index in range(3)]
+    whole = group(*workers, master, minimum=4)
+    # levels of the tree: 0 is the cluster
+    assert (whole.constraint.required, [podset.name for podset in whole.sets]) == (1, ["w-master-0"])
+    (part,) = whole.subgroups
+    assert part.constraint.required == 2
+    assert [one.rank for one in part.sets[0].members] == [1, 2, 3]
+    assert sum(podset.minimum for podset in whole.all_sets()) == 4
+
+
+def test_what_all_members_ask_alike_bounds_them_together() -> None:
+    lineage = training()
+    whole = group(*(member(f"w-worker-{index}", RACK, lineage) for index in range(3)))
+    assert (whole.constraint.required, whole.subgroups) == (2, ())
+
+
+def test_members_without_owners_that_ask_differently_are_bound_by_what_no_two_differ_in() -> None:
+    named = {"pod-group-name": "g"}
+    whole = group(member("a", {**named, **ROW}), member("b", {**named, **RACK}))
+    assert whole.constraint.required is None
+    assert sorted(part.constraint.required or 0 for part in whole.subgroups) == [1, 2]
+
+
+def test_a_group_by_another_name_than_its_owners_waits_for_as_many_as_it_says() -> None:
+    asked = {"pod-group-name": "g", "topology-webhook.dev/min-member": "9"}
+    assert minimum_of(member("a", asked, training(**ROW))) == 9
+    assert minimum_of(member("a", {"topology-webhook.dev/min-member": "9"}, training(**ROW))) == 4
+    assert minimum_of(member("a", {}, training(**ROW))) == 4
