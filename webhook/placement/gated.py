@@ -53,7 +53,7 @@ class GatedPod:
         """The same pod of these owners. Raises UserError."""
         return self if lineage is self.lineage else GatedPod.from_object(self.raw, lineage)
 
-    @property
+    @cached_property
     def owner(self) -> Owner | None:
         """Whose annotations it may take."""
         return owner_above(self.raw) if may_be_in_group(self.pod.annotations) else None

@@ -35,6 +35,12 @@ _PERIOD_SECONDS: Final = 1.0
 # What was written is seen long before; what was refused is not asked for all the time.
 _WRITTEN_SECONDS: Final = 2.0
 _REFUSED_SECONDS: Final = 30.0
+# With 10,000 groups a comparison takes a tenth of a second: then they come less often, and still within seconds.
+_REST_PER_WORK, _LONGEST_REST_SECONDS = 20.0, 5.0
+# Groups that are compared before reviews have their turn: a millisecond.
+_TURN: Final = 50
+_Basis = tuple[Lineage, str, Mapping[str, Topology]]
+"""What a PodGroup is made from: owners, status, topologies."""
 _NO_PODS: Final = "no pods"
 
 
@@ -81,6 +87,7 @@ class PodGroupKeeper:
         self._members: dict[str, Mapping[str, Any]] = {}
         self._why: dict[str, tuple[frozenset[str], str]] = {}
         self._not_before: dict[str, float] = {}
+        self._wanted: dict[str, tuple[_Basis, dict[str, Any] | None]] = {}
         self._said: dict[str, dict[str, Any]] = {}
 
     def saw(self, gang: Gang, why: str) -> None:
@@ -94,9 +101,11 @@ class PodGroupKeeper:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._lineages.run())
             while True:
-                await asyncio.sleep(_PERIOD_SECONDS)
+                began = monotonic()
                 if self._is_leader() and self._is_served():
                     await self._settle()
+                rest = min((monotonic() - began) * _REST_PER_WORK, _LONGEST_REST_SECONDS)
+                await asyncio.sleep(max(_PERIOD_SECONDS, rest))
         raise AssertionError  # pragma: no cover # none of them returns
 
     async def _settle(self) -> None:
@@ -107,12 +116,18 @@ class PodGroupKeeper:
         namespaces = {group: groups[group]["metadata"]["namespace"] for group in owners}
         await self._lineages.learn((namespaces[group], owner) for group, owner in owners.items())
         topologies = self._world.view().topologies
+        self._wanted = {group: entry for group, entry in self._wanted.items() if group in owners}
         there = set()
-        for group, owner in owners.items():
-            lineage = self._lineages.get(namespaces[group], owner)
-            body = None if lineage is None else _wanted(groups[group], lineage, topologies, self._status(group))
-            if body is not None:
-                there.add(await self._settle_one(body))
+        for turn, (group, owner) in enumerate(owners.items(), 1):
+            if lineage := self._lineages.get(namespaces[group], owner):
+                basis = lineage, self._status(group), topologies
+                known = self._wanted.get(group)
+                if known is None or known[0] != basis:
+                    known = self._wanted[group] = basis, _wanted(groups[group], *basis)
+                if known[1] is not None:
+                    there.add(await self._settle_one(known[1]))
+            if turn % _TURN == 0:
+                await asyncio.sleep(0)
         await self._settle_the_rest(there)
 
     async def _groups_by_member(self) -> dict[str, Mapping[str, Any]]:
@@ -142,9 +157,10 @@ class PodGroupKeeper:
         """Have a PodGroup say this; its namespace/name."""
         metadata = body["metadata"]
         key = f"{metadata['namespace']}/{metadata['name']}"
-        if is_said(body, self._pod_groups.known.get(key)):
-            self._said[key] = body
-        elif self._is_leader() and self._not_before.get(key, 0.0) <= monotonic():
+        # What we no longer say is seen nowhere but in what we said.
+        if self._said.get(key) == body and is_said(body, self._pod_groups.known.get(key)):
+            return key
+        if self._is_leader() and self._not_before.get(key, 0.0) <= monotonic():
             written = await self._pod_groups.apply(body)
             self._not_before[key] = monotonic() + (_WRITTEN_SECONDS if written else _REFUSED_SECONDS)
             if written:
@@ -170,7 +186,7 @@ class PodGroupKeeper:
 
 
 def _wanted(
-    raw: Mapping[str, Any], lineage: Lineage, topologies: Mapping[str, Topology], status: str
+    raw: Mapping[str, Any], lineage: Lineage, status: str, topologies: Mapping[str, Topology]
 ) -> dict[str, Any] | None:
     """What the PodGroup of a pod's group should say; None where the group is not its owners', or unreadable."""
     metadata = raw["metadata"]
