@@ -6,7 +6,8 @@ import json
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tests.cluster.gated import PLACEMENT, SPEC, Pods, overcommitted, pod
+from tests.cluster.audit import overcommitted
+from tests.cluster.gated import PLACEMENT, SPEC, Pods, pod
 from tests.cluster.nodes import RACK_LABEL
 from tests.cluster.racked import RACKS, pods, racks, racks_of, webhook
 from tests.cluster.test_workload_validation import crd, is_served
