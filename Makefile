@@ -49,6 +49,10 @@ bench: $(READY) ## Speed as ratios of one run (ARGS=--json prints one object a l
 proof: $(READY) ## Simulated NUMA machines without and with the webhook, as a table (ARGS='--scenario X --seed N --json')
 	@python -m tests.proof $(ARGS)
 
+.PHONY: proof-table
+proof-table: $(READY) ## Run all scenarios and put their table into README.md
+	@python -m tests.proof --into README.md $(ARGS)
+
 .PHONY: conformance
 conformance: $(READY) ## Agreement with results of the upstream plugin's and the kubelet's own code
 	@python -m tests.conformance --cases tests/conformance/golden $(ARGS)

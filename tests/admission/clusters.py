@@ -3,7 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from webhook.admission.arrival import Arrival, PlacedPod
 from webhook.admission.world import World
+from webhook.engine.ledger import Ledger, Reservation
+from webhook.engine.one_node import less, node_alone
+from webhook.engine.snapshot import Snapshot
 from webhook.engine.state import ClusterState
 from webhook.engine.view import View
 from webhook.model.names import HOSTNAME_LABEL, NUMA_TOPOLOGY_SPEC
@@ -51,6 +55,25 @@ def world(*objects: Node | NodeTopology) -> World:
         else:
             state.upsert_topology(one)
     return World(View(state.snapshot()))
+
+
+def arrival_at(
+    snapshot: Snapshot, ledger: Ledger, node: str, pod: str, placed: Sequence[Mapping[str, Any]] = ()
+) -> Arrival | None:
+    """The node as the pod (namespace/name) finds it; what the `placed` pods were promised stands in the ledger."""
+    alone = node_alone(snapshot, node)
+    if alone is None:
+        return None
+    others = [PlacedPod(_promised(ledger, raw), raw) for raw in placed]
+    own = ledger.get(pod)
+    taken_off = [*(other.promised for other in others), *([] if own is None else [own])]
+    return Arrival(alone, less(ledger.sums(node), node, taken_off), tuple(others), own)
+
+
+def _promised(ledger: Ledger, raw: Mapping[str, Any]) -> Reservation:
+    promised = ledger.get(f"default/{raw['metadata']['name']}")
+    assert promised is not None
+    return promised
 
 
 def pod(cpu: str = "8", spec: str = SINGLE, metadata: Mapping[str, Any] | None = None, **more: Any) -> dict[str, Any]:

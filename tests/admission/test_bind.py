@@ -1,18 +1,18 @@
 """The guard's decisions, called without a socket."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from tests.admission.clusters import SINGLE, node, pod, topology
+from tests.admission.clusters import SINGLE, arrival_at, node, pod, topology
+from webhook.admission.arrival import Arrival
 from webhook.admission.bind import Given, Pass, Refusal, guard, into_binding
 from webhook.admission.patch import apply
 from webhook.admission.rules import Rules
 from webhook.engine.ledger import Ledger
-from webhook.engine.one_node import chosen_node
 from webhook.engine.state import ClusterState
-from webhook.engine.view import View
 from webhook.model.hint import NUMANodeAmounts
 from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC, RESOURCE_STATUS
 from webhook.model.node import Node
@@ -23,19 +23,23 @@ RULES = Rules()
 KEY = "default/p"
 
 
-def alone(name: str, *objects: Node | NodeTopology, ledger: Ledger | None = None) -> View | None:
+def alone(
+    name: str, *objects: Node | NodeTopology, ledger: Ledger | None = None, placed: Sequence[dict[str, Any]] = ()
+) -> Arrival | None:
     state = ClusterState()
     for one in objects:
         state.upsert_node(one) if isinstance(one, Node) else state.upsert_topology(one)
-    return chosen_node(state.snapshot(), ledger or Ledger(), name, KEY)
+    return arrival_at(state.snapshot(), ledger or Ledger(), name, KEY, placed)
 
 
-def judged(raw: dict[str, Any], view: View | None, promised: NUMANodeAmounts | None = None) -> Given | Refusal | Pass:
-    return guard(raw, "n3", view, RULES, promised)
+def judged(
+    raw: dict[str, Any], arrival: Arrival | None, promised: NUMANodeAmounts | None = None
+) -> Given | Refusal | Pass:
+    return guard(raw, "n3", arrival, RULES, promised)
 
 
-def given(raw: dict[str, Any], view: View | None, promised: NUMANodeAmounts | None = None) -> Given:
-    verdict = judged(raw, view, promised)
+def given(raw: dict[str, Any], arrival: Arrival | None, promised: NUMANodeAmounts | None = None) -> Given:
+    verdict = judged(raw, arrival, promised)
     assert isinstance(verdict, Given), verdict
     return verdict
 
@@ -119,10 +123,67 @@ def test_pods_without_our_annotations_pass() -> None:
     assert isinstance(judged(raw, alone("n3", node("n3"), topology("n3", (0, 0)))), Pass)
 
 
-def test_a_placed_pod_keeps_its_numa_nodes_while_they_are_free_to_it() -> None:
-    # n3 ── NUMA 0 [8]  NUMA 1 [8]: by itself the kubelet's choice would be NUMA 0.
+def test_a_placed_pod_is_given_what_its_kubelet_takes_whatever_its_hint_foresaw() -> None:
+    # n3 ── NUMA 0 [8]  NUMA 1 [8]
     both = alone("n3", node("n3"), topology("n3", (8, 8)))
+    verdict = given(pod("8", metadata={"annotations": placed("n3", 1)}), both)
+    assert verdict.numa_nodes[0][0] == 0
+    assert verdict.as_placed
+
+
+def test_where_numa_nodes_are_ours_to_choose_a_placed_pod_keeps_its_own() -> None:
+    both = alone("n3", node("n3"), topology("n3", (8, 8), policy="none"))
     assert given(pod("8", metadata={"annotations": placed("n3", 1)}), both).numa_nodes[0][0] == 1
+
+
+class Promised:
+    """n3 ── NUMA 0 [16]  NUMA 1 [16], and pods that are placed there, each by (name, cpus, NUMA node)."""
+
+    def __init__(self, *pods: tuple[str, str, int]) -> None:
+        self.ledger = Ledger()
+        self.raws = []
+        for name, cpu, numa_id in pods:
+            amounts = {"cpu": int(cpu) * 1000, "memory": GI}
+            self.ledger.reserve(f"default/{name}", "n3", {numa_id: amounts}, amounts, firm=True)
+            metadata = {"name": name, "annotations": placed("n3", numa_id, cpu)}
+            self.raws.append(pod(cpu, metadata=metadata))
+
+    def binding_of(self, name: str) -> Given | Refusal | Pass:
+        """The verdict on one of the pods, or on another one, of 7 cpus."""
+        mine = [raw for raw in self.raws if raw["metadata"]["name"] == name]
+        others = [raw for raw in self.raws if raw not in mine]
+        state = ClusterState()
+        state.upsert_node(node("n3"))
+        state.upsert_topology(topology("n3", (16, 16)))
+        arrival = arrival_at(state.snapshot(), self.ledger, "n3", f"default/{name}", others)
+        raw = mine[0] if mine else pod("7", metadata={"name": name, "annotations": {NUMA_TOPOLOGY_SPEC: SINGLE}})
+        return judged(raw, arrival)
+
+
+def numa_of(verdict: Given | Refusal | Pass) -> int:
+    assert isinstance(verdict, Given), verdict
+    return verdict.numa_nodes[0][0]
+
+
+def test_pods_that_are_placed_and_not_bound_hold_no_numa_node_of_those_that_come_before_them() -> None:
+    assert numa_of(Promised(("a", "9", 0), ("b", "9", 1)).binding_of("b")) == 0
+
+
+def test_a_pod_that_would_take_the_room_of_one_placed_before_comes_later() -> None:
+    # 9 7 | 9 7 fits in this order; 7 7 | 9 leaves no room for the other 9 (tests/cluster/test_replay.py).
+    node_of_four = Promised(("a", "9", 0), ("b", "7", 0), ("c", "9", 1), ("d", "7", 1))
+    assert numa_of(node_of_four.binding_of("a")) == 0
+    assert numa_of(node_of_four.binding_of("c")) == 0
+    assert numa_of(node_of_four.binding_of("d")) == 0
+    crowded = Promised(("a", "15", 0), ("c", "10", 1))
+    assert numa_of(crowded.binding_of("c")) == 0
+    refused = crowded.binding_of("other")
+    assert isinstance(refused, Refusal)
+    assert refused.reason == "PlacedBefore"
+
+
+def test_a_pod_that_is_stuck_anyway_keeps_no_other_from_its_room() -> None:
+    assert numa_of(Promised(("too-large", "17", 0)).binding_of("other")) == 0
 
 
 def test_a_placed_pod_whose_numa_node_was_taken_is_given_another_one() -> None:

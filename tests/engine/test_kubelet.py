@@ -159,3 +159,32 @@ def test_the_refusal_names_the_manager_that_says_no() -> None:
     # Memory that no set of NUMA nodes holds counts as "no preference" until it is to be allocated.
     assert refusal({"cpu": "1", "memory": "40Gi"}) is Reason.ALLOCATION_FAILS
     assert refusal({"cpu": "1", "memory": "1Gi"}) is Reason.FITS
+
+
+# n ── NUMA 0 [0 of 16 cpus, 0 of 64Gi]  NUMA 1 [12, 48Gi]      [free], policy restricted
+@pytest.mark.parametrize(
+    ("held", "fits"),
+    [
+        # One pod on both keeps both for such pods; two pods, each on its own, do not. Their NRTs are the same
+        # (tests/cluster/test_replay.py).
+        ([{0: (16, 64), 1: (4, 16)}], False),
+        ([{0: (16, 64)}, {1: (4, 16)}], True),
+    ],
+)
+def test_the_hints_of_pods_on_several_numa_nodes_tell_which_of_these_are_kept_for_such_pods(
+    held: list[dict[int, tuple[int, int]]], fits: bool
+) -> None:
+    free = [{"cpu": 0, "memory": 0}, {"cpu": 12_000, "memory": 48 * GI}]
+    nrt = topology("n", free, {"cpu": 16_000, "memory": 64 * GI}, policy=NUMAPolicy.RESTRICTED)
+    pods = [
+        resident(
+            f"p{number}",
+            "n",
+            {},
+            {zone: {"cpu": cpu * 1000, "memory": memory * GI} for zone, (cpu, memory) in numa.items()},
+            policy=NUMAPolicy.RESTRICTED,
+        )
+        for number, numa in enumerate(held)
+    ]
+    asked = pod({"cpu": "6", "memory": "6Gi"})
+    assert bool(predict(state(node("n"), nrt, *pods), asked).fits[0]) is fits

@@ -36,6 +36,19 @@ def test_a_reservation_is_taken_off_its_numa_node_and_its_node() -> None:
     assert view.node_free(PODS).tolist() == [10, 9]
 
 
+def test_what_ended_pods_held_is_free_again_up_to_what_a_numa_node_can_allocate() -> None:
+    # a [5 8]  of 8 each      [free cpus per NUMA node]
+    snapshot = state(node("a"), topology("a", cpus(5, 8), {"cpu": 8000})).snapshot()
+    ledger = Ledger()
+    ledger.give_back("a", {0: {"cpu": 2000}, 1: {"cpu": 3000}, 7: {"cpu": 1000}})
+    assert free(View(snapshot, ledger)) == [[7, 8]]
+    ledger.reserve("default/p", "a", {0: {"cpu": 6000}, 1: {"cpu": 6000}}, None)
+    assert free(View(snapshot, ledger)) == [[1, 2]]
+    ledger.give_back("a", {})
+    ledger.release("default/p")
+    assert free(View(snapshot, ledger)) == [[5, 8]]
+
+
 def test_the_snapshot_itself_does_not_change() -> None:
     ledger = Ledger()
     snapshot = cluster().snapshot()

@@ -5,6 +5,7 @@ from dataclasses import replace
 from tests.engine.machines import cpus, resident, topology
 from webhook.engine.ledger import Ledger
 from webhook.engine.reservations import Grant, ReservationKeeper
+from webhook.engine.sums import NumaAmounts
 from webhook.model.fingerprint import pod_fingerprint
 from webhook.model.nrt import NodeTopology, Publisher
 from webhook.model.resident import ResidentPod
@@ -53,6 +54,17 @@ class Keeping:
         self.keeper.settle(1000)
         sums = self.ledger.sums(node)
         return sums.numa, sums.requests
+
+    def given_back(self) -> NumaAmounts:
+        """What is free before the NRT says so, after settling."""
+        self.keeper.settle(1000)
+        return self.ledger.sums("n").ended
+
+    def held(self, name: str) -> NumaAmounts:
+        """What is reserved for one pod."""
+        reservation = self.ledger.get(f"default/{name}")
+        assert reservation is not None
+        return reservation.numa
 
 
 def test_a_placed_pod_is_promised_all_it_asks_for() -> None:
@@ -190,3 +202,77 @@ def test_nothing_is_reserved_anew_while_nothing_changes() -> None:
     keeping.tell(scanned(written=101))
     keeping.keeper.settle(1000)
     assert keeping.ledger.get("default/p") is before
+
+
+def ended(name: str = "p", at: int = 99) -> ResidentPod:
+    return replace(bound(name), terminal=True, ended_at=at)
+
+
+def test_what_a_pod_held_that_ended_is_free_before_its_nrt_says_so() -> None:
+    keeping = Keeping()
+    keeping.tell(bound(), bound("q"), scanned(bound(), bound("q")))
+    assert keeping.given_back() == {}
+    keeping.tell(ended())
+    assert keeping.given_back() == NUMA
+    keeping.tell(scanned(bound("q"), written=101))
+    assert keeping.given_back() == {}
+
+
+def test_a_replica_that_starts_learns_of_it_from_the_ended_pod() -> None:
+    keeping = Keeping()
+    keeping.tell(scanned(bound(), bound("q")), ended(), bound("q"))
+    assert keeping.given_back() == NUMA
+
+
+# n ── NUMA 0 [2]  NUMA 1 [8]      [cpus]: p, of 2, is on NUMA 0; q, of 2, comes and is given NUMA 1.
+ON_1 = {1: {"cpu": 2000}}
+
+
+def on_the_way(name: str = "q") -> ResidentPod:
+    return replace(resident(name, "n", {"cpu": 2000}, ON_1), bound_at=99, started=False)
+
+
+def test_a_pod_on_its_way_to_a_node_where_another_one_ends_may_be_on_either_numa_node() -> None:
+    keeping = Keeping()
+    keeping.tell(scanned(bound()), bound(), on_the_way())
+    assert keeping.reserved()[0] == ON_1
+    keeping.tell(ended())
+    assert keeping.reserved()[0] == {**NUMA, **ON_1}
+    keeping.tell(scanned(on_the_way(), written=101))
+    assert keeping.reserved()[0] == {}
+
+
+def test_so_may_one_whose_binding_is_under_way() -> None:
+    keeping = Keeping()
+    keeping.tell(scanned(bound()), bound(), waiting("q"))
+    keeping.keeper.grant(replace(grant(waiting("q")), numa=ON_1, arrives=True))
+    keeping.tell(ended())
+    assert keeping.reserved()[0] == {**NUMA, **ON_1}
+    keeping.tell(on_the_way())
+    assert keeping.reserved()[0] == {**NUMA, **ON_1}
+
+
+def test_one_that_has_started_is_where_its_hint_says() -> None:
+    keeping = Keeping()
+    keeping.tell(scanned(bound()), bound(), replace(on_the_way(), started=True), ended())
+    assert keeping.reserved()[0] == ON_1
+
+
+def test_what_the_nrt_leaves_open_makes_a_kubelet_prefer_a_lower_numa_node_never_a_higher_one() -> None:
+    keeping = Keeping()
+    keeping.tell(replace(scanned(bound()), fingerprint=None, written_at=55), bound())
+    keeping.keeper.settle(100)
+    for name, numa in (("q", ON_1), ("r", NUMA)):
+        keeping.tell(waiting(name))
+        keeping.keeper.grant(replace(grant(waiting(name)), numa=numa, arrives=True))
+    assert (keeping.held("q"), keeping.held("r")) == ({**NUMA, **ON_1}, NUMA)
+
+
+def test_bindings_under_way_and_placed_pods_are_told_apart() -> None:
+    keeping = Keeping()
+    keeping.tell(placed(), waiting("q"), waiting("r"))
+    keeping.keeper.grant(grant(waiting("q")))
+    keeping.keeper.grant(replace(grant(waiting("r")), arrives=True))
+    keeping.keeper.settle(1000)
+    assert [promised.pod for promised in keeping.keeper.placed("n")] == ["default/p", "default/q"]
+    assert [arriving.pod for arriving in keeping.keeper.arriving("n")] == ["default/r"]

@@ -105,7 +105,7 @@ def test_without_a_fingerprint_an_nrt_written_long_enough_after_the_binding_has_
 
 def test_without_a_fingerprint_one_written_soon_after_it_has_when_nothing_follows() -> None:
     soon = bound("a", 95)
-    assert uncounted(node((6, 8)), [soon], None, TIMES, 101) == Uncounted(held(soon), 215)
+    assert uncounted(node((6, 8)), [soon], None, TIMES, 101) == Uncounted(held(soon), 215, doubtful=frozenset({0}))
     assert uncounted(node((6, 8)), [soon], None, TIMES, 215) == NOTHING
 
 
@@ -134,3 +134,31 @@ def test_what_the_nrt_does_not_show_as_taken_is_laid_on_the_pods_bound_last() ->
 def test_a_kubelet_may_choose_another_numa_node_than_was_foretold() -> None:
     # a ── NUMA 0 [8]  NUMA 1 [6]      [free cpus of 8]; the hint says NUMA 0.
     assert uncounted(node((8, 6)), [A], keys(A), TIMES, 1000) == NOTHING
+
+
+def test_pods_of_one_second_are_told_apart_by_the_order_in_which_they_were_seen_bound() -> None:
+    late, early = bound("a", 5), bound("b", 5)
+    assert covered_pods(fingerprint(early), ALL, [early, late], ()) == keys(early)
+    # Who has seen no order goes by name.
+    assert covered_pods(fingerprint(late), ALL, [early, late], ()) == keys(late)
+
+
+def test_what_the_nrt_shows_as_taken_by_pods_that_have_ended_is_given_back() -> None:
+    # a, b ── NUMA 0 [4]  NUMA 1 [8]      [free cpus of 8]; b has ended.
+    rest = uncounted(node((4, 8)), [A], keys(A, B), TIMES, 1000, [B])
+    assert rest == Uncounted({}, None, {0: {"cpu": 2000}})
+
+
+def test_nothing_is_given_back_where_some_pod_is_not_where_its_hint_says() -> None:
+    # a, b ── NUMA 0 [6]  NUMA 1 [6]      [free cpus of 8]; both hints say NUMA 0; b has ended, from either.
+    rest = uncounted(node((6, 6)), [A], keys(A, B), TIMES, 1000, [B])
+    assert rest == Uncounted({}, None, {}, frozenset({0, 1}))
+
+
+def test_a_pod_without_hint_beside_them_does_not_keep_ended_pods_from_giving_back() -> None:
+    # a, b, and somebody with 3 cpus ── NUMA 0 [4]  NUMA 1 [5]      [free cpus of 8]; b has ended.
+    assert uncounted(node((4, 5)), [A], keys(A, B), TIMES, 1000, [B]).ended == {0: {"cpu": 2000}}
+
+
+def test_it_is_doubtful_whether_an_nrt_without_fingerprint_still_counts_a_pod_that_ended() -> None:
+    assert uncounted(node((4, 8)), [A], None, TIMES, 1000, [B]) == Uncounted({}, None, {}, frozenset({0}))

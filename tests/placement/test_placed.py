@@ -9,6 +9,7 @@ from tests.admission.node_affinity import admits
 from tests.placement.test_gated import gated
 from webhook.admission.rules import Rules
 from webhook.engine.decide import Decision
+from webhook.engine.ledger import Reservation
 from webhook.model.names import NUMA_HINT, PLACEMENT, PLACEMENT_GATE
 from webhook.placement.gated import GatedPod
 from webhook.placement.placed import Place, find_place
@@ -21,11 +22,17 @@ TERM = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}
 APART: dict[str, Any] = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [TERM]}}}
 
 
+def nobody(node: str) -> tuple[Reservation, ...]:
+    """No pod is placed and waits to be bound."""
+    del node
+    return ()
+
+
 def let_go(**spec: Any) -> tuple[Place, dict[str, Any]]:
     """The place of a pod, and the pod with it."""
     raw = gated("p", schedulingGates=[{"name": PLACEMENT_GATE}], **spec)
     raw["metadata"]["resourceVersion"] = "1"
-    place = find_place(CLUSTER.view, GatedPod.from_object(raw), Rules())
+    place = find_place(CLUSTER.view, GatedPod.from_object(raw), Rules(), nobody)
     assert isinstance(place, Place)
     return place, jsonpatch.apply_patch(raw, list(place.patch(raw)))
 
@@ -62,7 +69,7 @@ def test_alternatives_that_cannot_be_added_behind_a_gate_leave_the_pod_as_its_us
         "p", schedulingGates=[{"name": PLACEMENT_GATE}], affinity={**APART["affinity"], "nodeAffinity": required}
     )
     raw["metadata"]["resourceVersion"] = "1"
-    place = find_place(nameless.view, GatedPod.from_object(raw), Rules(max_affinity_values=2))
+    place = find_place(nameless.view, GatedPod.from_object(raw), Rules(max_affinity_values=2), nobody)
     assert isinstance(place, Place)
     held = jsonpatch.apply_patch(raw, list(place.patch(raw)))["spec"]["affinity"]["nodeAffinity"]
     assert held["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"] == terms
@@ -71,4 +78,26 @@ def test_alternatives_that_cannot_be_added_behind_a_gate_leave_the_pod_as_its_us
 
 def test_a_pod_that_fits_nowhere_has_no_place_whoever_chooses() -> None:
     raw = gated("p", cpu="17", affinity=APART["affinity"])
-    assert isinstance(find_place(CLUSTER.view, GatedPod.from_object(raw), Rules()), Decision)
+    assert isinstance(find_place(CLUSTER.view, GatedPod.from_object(raw), Rules(), nobody), Decision)
+
+
+def beside(**cpus: int) -> str | None:
+    """The node for a pod of 8 cpus where others of so many cpus are placed and wait to be bound, by node."""
+    raw = gated("p")
+    amounts = GatedPod.from_object(raw).pod.requests
+
+    def placed(name: str) -> tuple[Reservation, ...]:
+        own = GatedPod.from_object(raw).intent.policy
+        cpu = cpus.get(name)
+        return () if cpu is None else (Reservation.of("q", name, {}, {**amounts, "cpu": cpu * 1000}, policy=own),)
+
+    place = find_place(CLUSTER.view, GatedPod.from_object(raw), Rules(), placed)
+    assert not isinstance(place, Decision)
+    return None if place is None else place.hint.node
+
+
+def test_a_pod_is_placed_beside_its_equals_only_while_those_placed_before_are_not_bound() -> None:
+    own = GatedPod.from_object(gated("p")).pod.requests["cpu"] // 1000
+    assert beside(a=own) == "a"
+    assert beside(a=own + 1) == "b"
+    assert beside(a=own + 1, b=own - 1) is None

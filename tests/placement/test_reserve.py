@@ -8,6 +8,7 @@ import pytest
 from tests.engine.group.clusters import TOPOLOGY
 from tests.engine.group.test_soonest import view
 from tests.placement.test_gated import gated
+from tests.placement.test_placed import nobody
 from webhook.admission.rules import Rules
 from webhook.admission.world import World
 from webhook.engine.decide import Decision
@@ -89,9 +90,9 @@ async def test_whoever_leads_keeps_the_same() -> None:
 def test_who_comes_later_gets_no_place_there_and_is_told() -> None:
     pod = GatedPod.from_object(gated("p"))
     now = view(n0=(2, 2), n5=(2,))
-    place = find_place(now, pod, Rules())
+    place = find_place(now, pod, Rules(), nobody)
     assert isinstance(place, Place)
     assert place.hint.node in {"n2", "n3"}
-    found = find_place(without(now, {"n2", "n3", "gone"}), pod, Rules())
+    found = find_place(without(now, {"n2", "n3", "gone"}), pod, Rules(), nobody)
     assert isinstance(found, Decision)
     assert why_none(found, pod, Rules(), 2).text.endswith("; 2 nodes are kept for groups that have waited long")

@@ -1,6 +1,7 @@
 """python -m tests.proof: run the scenarios without and with the webhook, and print the table.
 
-Progress is on stderr; stdout has the table only, or with --json one object a line as soon as its run is over.
+Progress is on stderr; stdout has the table only, or with --json one object a line as soon as its run is over. With
+--into the table replaces the one between the two marks of a page, as in README.md (`make proof-table`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tests.cluster.process import ProcessEndedError
 from tests.cluster.up import leave_on_signals, tell
 from tests.proof.run import run
 from tests.proof.scenarios import SCENARIOS
-from tests.proof.table import markdown, table
+from tests.proof.table import markdown, table, with_table
 from tests.proof.trace import SYNTHETIC, TraceError, replayed
 
 if TYPE_CHECKING:
@@ -46,7 +47,9 @@ def main() -> int:
     except (AssetError, BuildFailedError, CommandError, NotReadyError, ProcessEndedError, TraceError) as error:
         tell(f"error: {error}")
         return 1
-    if options.markdown:
+    if options.into:
+        options.into.write_text(with_table(options.into.read_text(), rows))
+    elif options.markdown:
         print(markdown(rows))  # noqa: T201
     elif not options.json:
         Console().print(table(rows))
@@ -109,6 +112,7 @@ def parser() -> argparse.ArgumentParser:
     output = made.add_mutually_exclusive_group()
     output.add_argument("--json", action="store_true", help="one JSON object a line")
     output.add_argument("--markdown", action="store_true", help="a Markdown table")
+    output.add_argument("--into", type=Path, metavar="FILE", help="the same, in place of the table of this page")
     return made
 
 

@@ -22,6 +22,7 @@ COLUMNS = (
     "CPUs in use",
     "binds refused",
 )
+BEGIN, END = "<!-- proof: begin -->", "<!-- proof: end -->"
 
 
 def cells(row: Row) -> tuple[str, ...]:
@@ -44,6 +45,12 @@ def markdown(rows: Sequence[Row]) -> str:
     rules = ["---" if number < 2 else "---:" for number in range(len(COLUMNS))]
     lines = [COLUMNS, rules, *map(cells, rows)]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def with_table(page: str, rows: Sequence[Row]) -> str:
+    """A page with the rows between its marks. Raises ValueError for one without them."""
+    start, end = page.index(BEGIN) + len(BEGIN), page.index(END)
+    return f"{page[:start]}\n{markdown(rows)}\n{page[end:]}"
 
 
 def table(rows: Sequence[Row]) -> Table:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from rich.console import Console
 
 from tests.proof.measure import Row
 from tests.proof.run import refused_binds
-from tests.proof.table import COLUMNS, cells, markdown, table
+from tests.proof.table import COLUMNS, cells, markdown, table, with_table
 
 WITHOUT = Row("gangs", False, 1200, 64, 1136, 20, 1.25, 30.0, 0.5, 0)
 WITH = Row("gangs", True, 64, 64, 0, 64, 0.5, None, 0.75, 7)
@@ -28,6 +30,18 @@ def test_markdown_has_a_line_for_each_row() -> None:
     assert header.split(" | ")[0] == "| scenario"
     assert all(line.count("|") == len(COLUMNS) + 1 for line in (header, rule, *rows))
     assert len(rows) == 2
+
+
+def test_the_table_of_a_page_is_replaced_and_nothing_else() -> None:
+    page = "before\n<!-- proof: begin -->\nold\n<!-- proof: end -->\nafter\n"
+    made = with_table(page, [WITH])
+    assert made == page.replace("old", markdown([WITH]))
+    assert with_table(made, [WITHOUT]) == page.replace("old", markdown([WITHOUT]))
+
+
+def test_the_readme_has_a_place_for_the_table() -> None:
+    readme = Path(__file__).parents[2] / "README.md"
+    assert markdown([WITH]) in with_table(readme.read_text(), [WITH])
 
 
 def test_the_terminals_table_holds_the_same() -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.engine.machines import cpus, resident, topology
 from webhook.engine.ledger import Ledger, Reservation
 from webhook.engine.reservations import ReservationKeeper
+from webhook.engine.sums import NumaAmounts
 from webhook.model.fingerprint import pod_fingerprint
 from webhook.model.nrt import NodeTopology, Publisher
 from webhook.model.resident import ResidentPod
@@ -118,6 +119,51 @@ def test_any_order_of_events_ends_as_a_rebuild_from_the_final_objects(data: st.D
     events = data.draw(interleaved([*pods, *nrts]))
     settles = data.draw(st.frozensets(st.integers(0, max(len(events) - 1, 0)), max_size=4))
     assert ledger_after(events, settles) == ledger_after([*topologies, *alive])
+
+
+@st.composite
+def whole_lives(draw: st.DrawFn, number: int) -> History:
+    """A pod that was bound, and perhaps ended; its object stays."""
+    name, zone = f"p{number}", draw(st.integers(0, ZONES - 1))
+    amount = {"cpu": 1000 * draw(st.integers(1, 4))}
+    bound = replace(resident(name, "a", amount, {zone: amount}), bound_at=draw(st.integers(0, 19)), uid=name)
+    if not draw(st.booleans()):
+        return History([bound])
+    return History([bound, replace(bound, terminal=True, ended_at=21 + number + 10 * draw(st.integers(0, 4)))])
+
+
+@given(st.data())
+def test_pods_that_ended_give_back_the_same_whoever_saw_them_end(data: st.DataObject) -> None:
+    pods = [data.draw(whole_lives(number)) for number in range(data.draw(st.integers(0, 6)))]
+    ends = [end for history in pods if isinstance(end := history.events[-1], ResidentPod)]
+    scan = data.draw(st.integers(20, 60))
+    seen = [end for end in ends if end.ended_at is None or end.ended_at > scan]
+    free = [
+        CPUS - sum(dict(pod.hint or ()).get(zone, {}).get("cpu", 0) // 1000 for pod in seen) for zone in range(ZONES)
+    ]
+    nrt = replace(
+        topology("a", cpus(*free), {"cpu": 1000 * CPUS}),
+        written_at=scan + data.draw(st.integers(0, 9)),
+        fingerprint=pod_fingerprint((pod.namespace, pod.name) for pod in seen),
+    )
+    events = data.draw(interleaved([*pods, History([nrt])]))
+    kept, rebuilt = given_back_after(events), given_back_after([nrt, *ends])
+    assert kept == rebuilt
+    gone = [pod for pod in seen if pod.terminal]
+    held = {zone: sum(dict(pod.hint or ()).get(zone, {}).get("cpu", 0) for pod in gone) for zone in range(ZONES)}
+    assert kept == {zone: {"cpu": amount} for zone, amount in held.items() if amount}
+
+
+def given_back_after(events: Sequence[Event]) -> NumaAmounts:
+    ledger = Ledger()
+    keeper = ReservationKeeper(ledger)
+    for event in events:
+        if isinstance(event, ResidentPod):
+            keeper.put_pod(event)
+        elif isinstance(event, NodeTopology):
+            keeper.put_topology(event)
+    keeper.settle(LAST)
+    return ledger.sums("a").ended
 
 
 @given(st.data())

@@ -1,19 +1,21 @@
 """Bindings by what the replica knows and whether it leads, over a world of one node."""
 
+import asyncio
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.admission.clusters import node, pod, topology
+from tests.admission.clusters import arrival_at, node, pod, topology
+from tests.engine.machines import resident
+from webhook.admission.arrival import Arrival
 from webhook.admission.patch import apply
 from webhook.admission.rules import Rules
 from webhook.engine.ledger import Ledger
-from webhook.engine.one_node import chosen_node
 from webhook.engine.reservations import Grant, ReservationKeeper
 from webhook.engine.state import ClusterState
-from webhook.engine.view import View
 from webhook.model.hint import NUMANodeAmounts
 from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC, PLACEMENT_GATE
 from webhook.model.review import AdmissionRequest, Denied, Patched
@@ -41,8 +43,19 @@ class OneNode:
         known = self.waiting.get(key.partition("/")[2])
         return known if known and uid in {"", known["metadata"]["uid"]} else None
 
-    def chosen_node(self, node: str, pod: str) -> View | None:
-        return chosen_node(self.snapshot, self.ledger, node, pod)
+    def arrival(self, node: str, pod: str) -> Arrival | None:
+        return arrival_at(self.snapshot, self.ledger, node, pod, [])
+
+    def is_approached(self, node: str, pod: str) -> bool:
+        return any(grant.pod != pod for grant in self.keeper.arriving(node))
+
+    def show_bound(self, name: str) -> None:
+        """The informer shows the pod where its grant says."""
+        grant = self.keeper.granted(f"default/{name}")
+        assert grant is not None
+        held = {zone: dict(amounts) for zone, amounts in grant.numa.items()}
+        self.keeper.put_pod(replace(resident(name, grant.node, dict(grant.requests), held), uid=grant.uid))
+        self.keeper.settle(0)
 
     def promised(self, pod: str, uid: str, node: str) -> NUMANodeAmounts | None:
         grant = self.keeper.granted(pod)
@@ -103,7 +116,9 @@ def numa_of(answer: Answer) -> list[int]:
 async def test_what_one_binding_was_given_the_next_one_finds_taken() -> None:
     world = OneNode(named("a"), named("b"), named("c"))
     assert numa_of(await world.bind("a")) == [0]
+    world.show_bound("a")
     assert numa_of(await world.bind("b")) == [1]
+    world.show_bound("b")
     refused = await world.bind("c")
     assert isinstance(refused.response, Denied)
     assert (refused.verdict, refused.decided) == ("deny", True)
@@ -114,7 +129,28 @@ async def test_a_binding_tried_again_is_given_the_same() -> None:
     world = OneNode(named("a"), named("b"))
     assert numa_of(await world.bind("a")) == [0]
     assert numa_of(await world.bind("a")) == [0]
+    world.show_bound("a")
     assert numa_of(await world.bind("b")) == [1]
+
+
+async def test_the_next_binding_to_a_node_waits_until_the_last_one_is_seen_written() -> None:
+    world = OneNode(named("a"), named("b"))
+    assert numa_of(await world.bind("a")) == [0]
+    next_one = asyncio.create_task(world.bind("b"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not next_one.done()
+    world.show_bound("a")
+    assert numa_of(await next_one) == [1]
+
+
+async def test_a_binding_that_is_not_seen_written_lets_the_next_one_try_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("webhook.server.bindings._WAIT_SECONDS", 0.0)
+    world = OneNode(named("a"), named("b"))
+    await world.bind("a")
+    refused = await world.bind("b")
+    assert isinstance(refused.response, Denied)
+    assert refused.response.reason == "NotNext"
 
 
 async def test_a_dry_run_takes_nothing() -> None:
@@ -133,7 +169,7 @@ async def test_a_pod_that_was_not_seen_yet_is_asked_for_once() -> None:
 async def test_a_pod_seen_with_its_gate_was_seen_too_early() -> None:
     world = OneNode(named("a", schedulingGates=[{"name": PLACEMENT_GATE}]))
     world.on_the_server["a"] = placed("a")
-    assert numa_of(await world.bind("a")) == [1]
+    assert numa_of(await world.bind("a")) == [0]
     assert world.fetched == ["default/a"]
 
 
@@ -174,7 +210,7 @@ async def test_a_new_leader_gives_out_nothing_new() -> None:
     refused = await world.bind("a", duty=Duty.PLACED_ONLY)
     assert isinstance(refused.response, Denied)
     assert refused.response.reason == "LeaderChanged"
-    assert numa_of(await world.bind("b", duty=Duty.PLACED_ONLY)) == [1]
+    assert numa_of(await world.bind("b", duty=Duty.PLACED_ONLY)) == [0]
     # Somebody unforeseen took what the pod was placed on; NUMA node 0 may be promised by the last leader.
     world.keeper.withdraw("default/b")
     world.ledger.reserve("default/x", "n3", {1: {"cpu": 1000}}, {"cpu": 1000}, firm=True)

@@ -2,25 +2,30 @@
 
 1. Pods that are not ours to place pass.
 2. A pod that was placed goes to the node of its hint and to no other: the placement of its group depends on it.
-3. Of that node it is given what its hint says, as long as that is free to it.
-4. Any other pod, or one whose NUMA nodes were taken by somebody unforeseen, is judged anew on this node alone: refused,
-   or given what the node's kubelet will allocate.
+3. Where the NUMA nodes are ours to choose, it is given what its hint says, as long as that is free to it.
+4. Anywhere else the kubelet chooses as the pod reaches it. So every pod, placed or not, is judged anew on this node
+   alone as it is at this moment: refused, or given what the kubelet will allocate, whatever was foreseen.
+5. If that is not what was foreseen, the pods that are placed there and come later must still find room, in some order:
+   else the pod comes later itself.
 
 What a pod is given goes into the Binding's annotations; the API server writes them into the pod as it binds it.
 Source: kubernetes pkg/registry/core/pod/storage (assignPod); koordinator apis/extension/numa_aware.go.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from webhook.admission.arrival import Arrival, PlacedPod
 from webhook.admission.left_alone import why_not_ours
 from webhook.admission.patch import Operation, Patch
 from webhook.admission.rules import Rules
 from webhook.engine.arrays import NO_ZONE
 from webhook.engine.decide import Decision, decide
+from webhook.engine.koordinator import ours_to_place
+from webhook.engine.ledger import Reservation
 from webhook.engine.one_node import as_chosen
 from webhook.engine.reason import Reason
 from webhook.engine.view import View
@@ -30,7 +35,7 @@ from webhook.model.intent import NO_INTENT, NUMAIntent, parse_numa_intent
 from webhook.model.names import NUMA_HINT, RESOURCE_STATUS
 from webhook.model.pod import Pod
 from webhook.model.policy import NUMAPolicy, Scope
-from webhook.model.resources import format_amount
+from webhook.model.resources import CPU, format_amount
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,8 @@ class Given:
     numa_nodes: NUMANodeAmounts
     requests: Mapping[str, int]
     policy: NUMAPolicy | None
+    as_placed: bool = False
+    """The pod was placed before, and there is room for it where it is kept: no new promise is needed."""
 
     @property
     def annotations(self) -> Mapping[str, str]:
@@ -85,12 +92,12 @@ def placed_on(raw: Mapping[str, Any]) -> NUMAHint | None:
 
 
 def guard(
-    raw: Mapping[str, Any], node: str, view: View | None, rules: Rules, promised: NUMANodeAmounts | None = None
+    raw: Mapping[str, Any], node: str, arrival: Arrival | None, rules: Rules, promised: NUMANodeAmounts | None = None
 ) -> Given | Refusal | Pass:
     """Judge the binding of a pod to `node`.
 
-    view: that node alone, less what other pods were promised there; None when it is not known. promised: what this pod
-    was promised there already, where that is newer than the pod's hint.
+    arrival: that node as the pod finds it; None when it is not known. promised: what this pod was promised there
+    already, where that is newer than the pod's hint.
     """
     if reason := why_not_ours(raw, rules):
         return Pass(f"left alone: {reason}")
@@ -103,14 +110,25 @@ def guard(
         if hint.node != node:
             return Refusal(f"this pod was placed on node {hint.node}, not on {node}", "PlacedElsewhere")
         promised = hint.numa_nodes
-    if view is None:
+    if arrival is None:
         return _on_unknown_node(node, intent)
-    if promised and _is_free(view, promised):
-        return Given(node, promised, pod.requests, intent.policy)
-    decision = decide(view, pod, intent, rules.engine)
-    if decision.fits[0]:
-        return Given(node, decision.allocation(0), pod.requests, intent.policy)
-    return _refusal(node, decision)
+    view = arrival.promised_view()
+    ours = bool(ours_to_place(view.snapshot)[0])
+    if ours and promised and _is_free(view, promised):
+        return Given(node, promised, pod.requests, intent.policy, as_placed=True)
+    kept = promised if arrival.own is None else tuple(arrival.own.numa.items())
+    as_placed = promised is not None and kept is not None and _is_free(view, kept)
+    foreseen = decide(view, pod, intent, rules.engine)
+    found = foreseen if ours or not arrival.placed else decide(arrival.view_after(), pod, intent, rules.engine)
+    if not found.fits[0]:
+        return _refusal(node, found)
+    given = Given(node, found.allocation(0), pod.requests, intent.policy, as_placed)
+    if found is not foreseen and not (foreseen.fits[0] and foreseen.allocation(0) == given.numa_nodes):
+        own = Reservation.of(pod.key, node, dict(given.numa_nodes), given.requests, policy=given.policy)
+        if (loser := _who_loses(arrival, own, rules)) is not None:
+            message = f"pod {loser}, which was placed on node {node} before, would find no room there after this one"
+            return Refusal(message, "PlacedBefore")
+    return given
 
 
 def into_binding(binding: Mapping[str, Any], given: Given) -> tuple[Operation, ...]:
@@ -146,6 +164,33 @@ def _is_free(view: View, numa_nodes: NUMANodeAmounts) -> bool:
         for numa_id, amounts in numa_nodes
         for name, amount in amounts.items()
     )
+
+
+def _who_loses(arrival: Arrival, own: Reservation, rules: Rules) -> str | None:
+    """A pod placed on the node that finds no room there once this one has come, and would have if it had not."""
+    orders = arrival.placed, sorted(arrival.placed, key=lambda each: -each.promised.requests.get(CPU, 0))
+    losers = [_first_without_room(arrival, [own], order, rules) for order in orders]
+    if None in losers or all(_first_without_room(arrival, [], order, rules) is not None for order in orders):
+        return None
+    return losers[0]
+
+
+def _first_without_room(
+    arrival: Arrival, arrived: list[Reservation], order: Iterable[PlacedPod], rules: Rules
+) -> str | None:
+    """Let the placed pods come in this order, after those that have arrived: the first that is rejected."""
+    for placed in order:
+        try:
+            pod = as_chosen(Pod.from_object(placed.raw))
+        except UserError:
+            continue
+        was = placed.promised
+        own = replace(was, numa={}, requests={})
+        decision = decide(arrival.view_after([*arrived, own]), pod, _intent(pod), rules.engine)
+        if not decision.fits[0]:
+            return was.pod
+        arrived = [*arrived, replace(was, numa=dict(decision.allocation(0)))]
+    return None
 
 
 def _refusal(node: str, decision: Decision) -> Refusal:

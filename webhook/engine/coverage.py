@@ -6,8 +6,9 @@ An exporter publishes one hash of the pods it saw, not the pods. So sets of pods
 3. The same, with the pods that ended last put back: 1, 2, .. of them.
 Each for every meaning that the publisher's method has. No set matches: nothing is known.
 
-Pods bound within one second are ordered by name, so in a burst the right set may not be among those tried; the
-exporter's next scan, seconds later, counts all of them.
+Pods bound within one second are taken in the order in which they were seen bound, then in that of their names: a
+replica that has just started knows no other. The right set may then not be among those tried; the exporter's next scan,
+seconds later, counts all of them.
 Source: k8stopologyawareschedwg/podfingerprint; scheduler-plugins pkg/noderesourcetopology/cache.
 """
 
@@ -40,18 +41,21 @@ def covered_pods(
 ) -> frozenset[str] | None:
     """The keys of the pods that the fingerprint stands for; None when it cannot be told.
 
-    living: the pods bound to the node; ended: those that were and ended, the last one first.
+    living: the pods bound to the node, in the order in which they were seen bound; ended: those that were and ended,
+    the last one first.
     """
     if fingerprint == fingerprint_of_sorted(()):
         return frozenset()
-    in_order = sorted(living, key=lambda pod: (pod.bound_at or 0, pod.key))
-    for seen in _SEEN[method]:
-        here = [pod for pod in in_order if seen(pod)]
-        gone = [pod for pod in ended if seen(pod)]
-        for back in range(len(gone) + 1):
-            for keys, candidate in _candidates(here, gone[:back]):
-                if candidate == fingerprint:
-                    return frozenset(keys)
+    as_seen = sorted(living, key=lambda pod: pod.bound_at or 0)
+    by_name = sorted(living, key=lambda pod: (pod.bound_at or 0, pod.key))
+    for in_order in (as_seen,) if as_seen == by_name else (as_seen, by_name):
+        for seen in _SEEN[method]:
+            here = [pod for pod in in_order if seen(pod)]
+            gone = [pod for pod in ended if seen(pod)]
+            for back in range(len(gone) + 1):
+                for keys, candidate in _candidates(here, gone[:back]):
+                    if candidate == fingerprint:
+                        return frozenset(keys)
     return None
 
 

@@ -15,8 +15,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from webhook.engine.arrays import NO_ZONE, UNLISTED, Bools, Bytes, Nodes, all_nodes, every
+from webhook.engine.arrays import NO_ZONE, UNLISTED, Amounts, Bools, Bytes, Nodes, all_nodes, every
 from webhook.engine.kubelet_demand import Demand, Share
+from webhook.engine.kubelet_groups import grouped_by_hints
 from webhook.engine.kubelet_machines import devices_shared, elsewhere, machines_of
 from webhook.engine.kubelet_masks import Admission
 from webhook.engine.kubelet_parts import Part, parts
@@ -30,6 +31,7 @@ from webhook.engine.reason import FITS, REASONS, Reason
 from webhook.engine.request import PodRequest
 from webhook.engine.view import View
 from webhook.model.policy import NUMAPolicy, Scope
+from webhook.model.resources import MEMORY
 
 # Tables of 2^z masks by nodes: 256 Ki entries are 2 MiB of int64 and stay in the cache.
 _BATCH: Final = 1 << 18
@@ -90,7 +92,7 @@ class _Prediction:
         if (part.scope is Scope.POD and demand.init_only_memory) or self._closest_differs(part):
             return self._by_masks(part)
         shares = self._shares(part, demand)
-        short = self._by_zones(shares, part.nodes)
+        short = self._by_zones(shares, part.nodes, self._grouped(part, demand))
         fits, mask = short.fits, short.mask
         if demand.pod.devices or part.policy is NUMAPolicy.NONE:
             fits = fits & self._totals_suffice(part, demand)
@@ -195,13 +197,29 @@ class _Prediction:
             return [Share(share.kind, {}, share.memory, {}) for share in demand.containers]
         return [demand.pod] if part.scope is Scope.POD else list(demand.containers)
 
-    def _by_zones(self, shares: list[Share], nodes: Nodes) -> ZoneFit:
+    def _grouped(self, part: Part, demand: Demand) -> Bools | None:
+        """NUMA nodes whose memory is for pods on several of them only, as far as known (bool [z, n]); None: none is."""
+        if part.policy is not NUMAPolicy.RESTRICTED or part.ours or not demand.pod.memory:
+            return None
+        row = self._view.snapshot.resources.find(MEMORY)
+        over_several = self._view.multi_residents[:, part.nodes] > 0
+        if row < 0 or not over_several.any():
+            return None
+        free = np.maximum(self._view.free(row)[:, part.nodes], 0)
+        capacity = np.maximum(self._view.snapshot.zone_allocatable[row][:, part.nodes], 0)
+        return grouped_by_hints(over_several, free, capacity)
+
+    def _by_zones(self, shares: list[Share], nodes: Nodes, grouped: Bools | None = None) -> ZoneFit:
         """The short way. Resources that no NUMA node of a node lists are left out there: nobody aligns them."""
         view, everywhere = self._view, len(nodes) == self._view.snapshot.n
         at = slice(None) if everywhere else nodes
-        fit = fit_zones(
-            shares, lambda row: view.free(row)[:, at], lambda row: view.snapshot.capacity[row][:, at], len(nodes)
-        )
+        memory = {row for share in shares for row in share.memory}
+
+        def free(row: int) -> Amounts:
+            plane = view.free(row)[:, at]
+            return plane if grouped is None or row not in memory else np.where(grouped, np.minimum(plane, 0), plane)
+
+        fit = fit_zones(shares, free, lambda row: view.snapshot.capacity[row][:, at], len(nodes))
         listed = view.snapshot.listed
         rows = sorted({row for share in shares for row in share.amounts if not every(listed[row])})
         if not rows:
@@ -211,7 +229,8 @@ class _Prediction:
         for pattern in np.unique(patterns[patterns > 0]).tolist():
             gone = {row for bit, row in enumerate(rows) if pattern >> bit & 1}
             here = failed[patterns == pattern]
-            again = self._by_zones([share.without(gone) for share in shares], nodes[here])
+            closed = None if grouped is None else grouped[:, here]
+            again = self._by_zones([share.without(gone) for share in shares], nodes[here], closed)
             fit.fits[here], fit.mask[here] = again.fits, again.mask
         return fit
 

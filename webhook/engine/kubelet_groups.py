@@ -5,6 +5,7 @@
 2. An NRT shows what is in use, not which of the two it is.
 3. Where only preferred hints are admitted, what is in use narrows it down: a group's pods each asked for more than any
    narrower set of NUMA nodes has.
+4. There the hints of pods that live on several NUMA nodes say which these are.
 
 Source: kubernetes pkg/kubelet/cm/memorymanager/policy_static.go.
 """
@@ -103,3 +104,17 @@ def _differently_spread(capacities: Sequence[Amounts]) -> Bools:
             less = [capacity[left] < capacity[right] for capacity in capacities]
             different |= np.logical_or.reduce(more) & np.logical_or.reduce(less)
     return different
+
+
+def grouped_by_hints(over_several: Bools, free: Amounts, capacity: Amounts) -> Bools:
+    """NUMA nodes that are in a memory group of a restricted kubelet, by the hints of the pods there (bool [z, n]).
+
+    over_several: bool [z, n], some pod has its hint on this NUMA node and others. free, capacity: int64 [z, n], bytes.
+    Two or three NUMA nodes are one group (four may be two), if more is in use on them than any one has. With less in
+    use the pod's containers may be on a NUMA node each.
+    """
+    count = over_several.sum(axis=0)
+    group = over_several & (count > 1) & (count < 4)
+    in_use = (np.maximum(capacity - free, 0) * group).sum(axis=0)
+    grouped: Bools = group & (in_use > capacity.max(axis=0))
+    return grouped

@@ -114,6 +114,20 @@ class Ledger:
         self._take(reservation.pod)
         self._put(reservation)
 
+    def give_back(self, node: str, ended: NumaAmounts) -> None:
+        """Count as free what these NUMA nodes show as taken by pods that have ended, in place of what was said before.
+
+        Nothing becomes free beyond what a NUMA node can allocate.
+        """
+        sums = self._sums.get(node)
+        if (sums.ended if sums is not None else {}) == ended:
+            return
+        sums = self._sums.setdefault(node, NodeSums())
+        sums.ended = ended
+        if not sums:
+            del self._sums[node]
+        self._changed.append((node,))
+
     def firm_up(self, pod: str, expires: float | None = None) -> bool:
         """Make a tentative reservation firm, with a new time to look at it; False if the pod has none."""
         reservation = self._reservations.get(pod)

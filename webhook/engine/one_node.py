@@ -4,6 +4,7 @@ What the scheduler has judged is taken as given (selectors, taints, readiness); 
 NUMA nodes, less what other pods were promised there.
 """
 
+from collections.abc import Iterable
 from dataclasses import fields, replace
 from typing import Any, Final
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from webhook.engine.changes import ChangeLog
 from webhook.engine.labels import LabelColumns
-from webhook.engine.ledger import Ledger
+from webhook.engine.ledger import Ledger, Reservation
 from webhook.engine.overlay import Overlay, OverlayCache
 from webhook.engine.snapshot import Snapshot
 from webhook.engine.sums import NodeSums
@@ -29,14 +30,39 @@ class _NodeView(View):
         self._source = overlay
 
 
+class NodeAlone:
+    """The column of one node."""
+
+    def __init__(self, snapshot: Snapshot, n: int) -> None:
+        self._snapshot = _alone(snapshot, n)
+
+    def view(self, sums: NodeSums) -> View:
+        """The node less what is promised there."""
+        if not sums:
+            return View(self._snapshot)
+        return _NodeView(OverlayCache({self._snapshot.names[0]: sums}, ChangeLog()).over(self._snapshot))
+
+
+def node_alone(snapshot: Snapshot, node: str) -> NodeAlone | None:
+    """The node by itself; None when it is not known."""
+    n = snapshot.index.get(node)
+    return None if n is None else NodeAlone(snapshot, n)
+
+
 def chosen_node(snapshot: Snapshot, ledger: Ledger, node: str, pod: str) -> View | None:
     """The view of `node` alone, as free as it is to `pod` (namespace/name); None when the node is not known."""
-    n = snapshot.index.get(node)
-    if n is None:
-        return None
-    alone = _alone(snapshot, n)
-    sums = _promised_to_others(ledger, node, pod)
-    return _NodeView(OverlayCache({node: sums}, ChangeLog()).over(alone)) if sums else View(alone)
+    alone = node_alone(snapshot, node)
+    own = ledger.get(pod)
+    return None if alone is None else alone.view(less(ledger.sums(node), node, () if own is None else (own,)))
+
+
+def less(sums: NodeSums, node: str, reservations: Iterable[Reservation]) -> NodeSums:
+    """The sums of a node without these reservations; those on other nodes are not in them."""
+    rest = sums.copy()
+    for reservation in reservations:
+        if reservation.node == node:
+            rest.add(reservation.numa, reservation.requests, reservation.policy, -1)
+    return rest
 
 
 def as_chosen(pod: Pod) -> Pod:
@@ -67,17 +93,3 @@ def _alone(snapshot: Snapshot, n: int) -> Snapshot:
         labels=labels,
         changes=ChangeLog(),
     )
-
-
-def _promised_to_others(ledger: Ledger, node: str, pod: str) -> NodeSums:
-    sums, own = ledger.sums(node), ledger.get(pod)
-    if own is None or own.node != node:
-        return sums
-    others = NodeSums(
-        {zone: dict(amounts) for zone, amounts in sums.numa.items()},
-        dict(sums.requests),
-        dict(sums.single),
-        dict(sums.multi),
-    )
-    others.add(own.numa, own.requests, own.policy, -1)
-    return others

@@ -1,11 +1,11 @@
-"""The ledger's reservations laid over a snapshot's arrays, kept up to date instead of made anew.
+"""What a ledger takes off a snapshot's arrays, or gives back, laid over them; kept up to date instead of made anew.
 
 1. The first overlay copies the four arrays that reservations touch.
 2. The next one writes again only the nodes that changed since, in the snapshot or in the ledger.
 3. An overlay that is still held is copied first: what was handed out never changes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass
 from typing import TypeVar
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from webhook.engine.arrays import NO_ZONE, Amounts, Counts, read_only
 from webhook.engine.changes import ChangeLog
 from webhook.engine.snapshot import Snapshot
-from webhook.engine.sums import NodeSums
+from webhook.engine.sums import NodeSums, NumaAmounts
 from webhook.model.resources import MAX_AMOUNT
 
 Item = TypeVar("Item", bound=np.generic)
@@ -117,15 +117,18 @@ class _Arrays:
         self.version = version
 
     def subtract(self, snapshot: Snapshot, n: int, sums: NodeSums) -> None:
-        """Take the reservations of one node off. What its zones cannot give is lost: never below zero."""
+        """Give back what ended pods held, up to what is allocatable; then take the reservations of one node off.
+
+        What its zones cannot give is lost: never below zero.
+        """
         rows = len(self.available)
         position = {zone: z for z, zone in enumerate(snapshot.zone_ids[:, n].tolist()) if zone != NO_ZONE}
-        for zone, amounts in sums.numa.items():
-            if zone in position:
-                for resource, amount in amounts.items():
-                    row = snapshot.resources.find(resource)
-                    if 0 <= row < rows and (free := int(self.available[row, position[zone], n])) > 0:
-                        self.available[row, position[zone], n] = max(free - amount, 0)
+        for row, z, amount in _cells(snapshot, position, sums.ended):
+            if (free := int(self.available[row, z, n])) >= 0:
+                self.available[row, z, n] = min(free + amount, max(int(snapshot.zone_allocatable[row, z, n]), free))
+        for row, z, amount in _cells(snapshot, position, sums.numa):
+            if (free := int(self.available[row, z, n])) > 0:
+                self.available[row, z, n] = max(free - amount, 0)
         for resource, amount in sums.requests.items():
             row = snapshot.resources.find(resource)
             if 0 <= row < rows:
@@ -145,6 +148,16 @@ class _Arrays:
             read_only(self.single[:, : snapshot.n]),
             read_only(self.multi[:, : snapshot.n]),
         )
+
+
+def _cells(snapshot: Snapshot, position: Mapping[int, int], numa: NumaAmounts) -> Iterator[tuple[int, int, int]]:
+    """(row, position of the NUMA node, amount) of what the snapshot's arrays have a place for."""
+    for zone, amounts in numa.items():
+        if zone in position:
+            for resource, amount in amounts.items():
+                row = snapshot.resources.find(resource)
+                if 0 <= row < len(snapshot.available):
+                    yield row, position[zone], amount
 
 
 def _widened(array: NDArray[Item], capacity: int) -> NDArray[Item]:

@@ -2,9 +2,11 @@
 
 Nearly all of it is derived from objects, so that whoever reads the same objects comes to the same reservations:
 - a pod that is placed (its hint names a node, our gate is gone) and not yet bound is promised all it asks for;
-- a bound pod is promised what `uncounted` says its node's NRT does not show.
+- a bound pod is promised what `uncounted` says its node's NRT does not show;
+- what the NRT shows as taken by pods that have ended is given back.
 What is on the wire stands in no object: a grant, given with a binding or a patch that the API server has not written
-yet. It holds until an object shows it, is taken back when its pod goes away, and is overdue after its time.
+yet. It holds until an object shows it, is taken back when its pod goes away, and is overdue after its time. Nor does an
+object say where else a pod may be (see `elsewhere`): a replica that starts takes the hints as they are.
 
 Life cycle:
 1. An object is noted and its node marked; nothing is worked out yet, so a burst of changes to one node costs one.
@@ -13,21 +15,20 @@ Life cycle:
 A grant goes before what is derived for the same pod: it is newer.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Final
 
 from webhook.engine.coverage import covered_pods
+from webhook.engine.elsewhere import Elsewhere
+from webhook.engine.ended import EndedPods
 from webhook.engine.ledger import Ledger, Reservation
+from webhook.engine.reseat import reseated, take
 from webhook.engine.sums import NumaAmounts
-from webhook.engine.uncounted import CountingTimes, uncounted
+from webhook.engine.uncounted import NOTHING, CountingTimes, Uncounted, held, uncounted
 from webhook.model.nrt import NodeTopology, Publisher
 from webhook.model.policy import NUMAPolicy
 from webhook.model.resident import ResidentPod
-
-# Pods that ended on a node and that its NRT may still count: more than end there between two scans, as a rule.
-_ENDED: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,8 @@ class Grant:
     policy: NUMAPolicy | None
     expires: float
     """When the binding or patch must have been written, or never will be; on the caller's own clock."""
+    arrives: bool = False
+    """By a binding: once it is written the pod reaches its kubelet. A patch only places it, to be bound later."""
 
 
 class ReservationKeeper:
@@ -53,7 +56,9 @@ class ReservationKeeper:
         self._times = times or CountingTimes()
         self._pods: dict[str, ResidentPod] = {}
         self._on: dict[str, dict[str, ResidentPod]] = {}
-        self._ended: dict[str, tuple[ResidentPod, ...]] = {}
+        self._ended = EndedPods()
+        self._elsewhere = Elsewhere()
+        self._doubtful: dict[str, frozenset[int]] = {}
         self._topologies: dict[str, NodeTopology] = {}
         self._covered: dict[str, frozenset[str]] = {}
         self._grants: dict[str, Grant] = {}
@@ -68,8 +73,12 @@ class ReservationKeeper:
         if known == pod:
             return
         self._compare_grant(pod)
+        if known is not None and known.uid != pod.uid:
+            self._note_end(known)
+        if pod.terminal:
+            self._note_end(pod)
         node = "" if pod.terminal else pod.node or pod.placed_on
-        if known is not None and (known.uid != pod.uid or (known.node or known.placed_on) != node):
+        if known is not None and (not node or _place(known) != _place(pod)):
             self._remove(known)
         if node:
             self._pods[pod.key] = pod
@@ -81,6 +90,7 @@ class ReservationKeeper:
         self.withdraw(key)
         known = self._pods.get(key)
         if known is not None:
+            self._note_end(known)
             self._remove(known)
 
     def put_topology(self, topology: NodeTopology) -> None:
@@ -100,11 +110,12 @@ class ReservationKeeper:
     def grant(self, grant: Grant) -> None:
         """Promise this to the pod, in place of whatever it was promised before."""
         self._forget_grant(grant.pod)
+        self._elsewhere.forget(grant.pod)
         self._grants[grant.pod] = grant
         self._reserved.setdefault(grant.node, set()).add(grant.pod)
-        self._ledger.reserve(
-            grant.pod, grant.node, grant.numa, grant.requests, policy=grant.policy, firm=True, expires=grant.expires
-        )
+        if grant.arrives:
+            self._elsewhere.may_be(grant.pod, grant.numa, self._doubtful.get(grant.node, ()))
+        self._ledger.put(self._of_grant(grant))
 
     def granted(self, key: str) -> Grant | None:
         """What the pod was promised and does not show yet."""
@@ -113,7 +124,18 @@ class ReservationKeeper:
     def withdraw(self, key: str) -> None:
         """The grant's binding or patch will not come any more, or the pod is gone."""
         if (grant := self._forget_grant(key)) is not None:
+            self._elsewhere.forget(key)
             self._release(key, grant.node)
+
+    def arriving(self, node: str) -> tuple[Grant, ...]:
+        """What was given with bindings to the node that no object shows yet."""
+        keys = self._reserved.get(node, ())
+        return tuple(grant for key in keys if (grant := self._grants.get(key)) is not None and grant.arrives)
+
+    def placed(self, node: str) -> tuple[Reservation, ...]:
+        """What is promised to pods that are placed on the node, or about to be, and not on their way to its kubelet."""
+        keys = sorted(self._reserved.get(node, ()))
+        return tuple(held for key in keys if self._is_placed(key) and (held := self._ledger.get(key)) is not None)
 
     @property
     def open_grants(self) -> int:
@@ -161,8 +183,32 @@ class ReservationKeeper:
         if not on_node:
             del self._on[node]
         if pod.node:
-            self._ended[node] = (pod, *self._ended.get(node, ()))[:_ENDED]
+            self._elsewhere.forget(pod.key)
         self._marked.add(node)
+
+    def _note_end(self, pod: ResidentPod) -> None:
+        """The pod holds nothing any more. Those on their way to its node may find the room it left."""
+        if not pod.node:
+            return
+        self._ended.note(pod)
+        self._marked.add(pod.node)
+        for other in self._on.get(pod.node, {}).values():
+            if other.node and not other.started and other.key != pod.key:
+                self._elsewhere.may_be(other.key, held(other), held(pod))
+        for grant in self.arriving(pod.node):
+            if self._elsewhere.may_be(grant.pod, grant.numa, held(pod)):
+                self._ledger.put(self._of_grant(grant))
+
+    def _is_placed(self, key: str) -> bool:
+        if (grant := self._grants.get(key)) is not None:
+            return not grant.arrives
+        return key in self._pods and not self._pods[key].node
+
+    def _of_grant(self, grant: Grant) -> Reservation:
+        numa = self._elsewhere.widened(grant.pod, grant.numa)
+        return Reservation.of(
+            grant.pod, grant.node, numa, grant.requests, policy=grant.policy, firm=True, expires=grant.expires
+        )
 
     def _settle_node(self, node: str, now: float) -> None:
         self._until.pop(node, None)
@@ -182,29 +228,57 @@ class ReservationKeeper:
         """The reservations on the node that follow from objects."""
         pods = self._on.get(node, {})
         bound = [pod for pod in pods.values() if pod.node]
+        rest = self._uncounted_on(node, bound, now)
+        kept = {key: self._elsewhere.widened(key, amounts) for key, amounts in rest.amounts.items()}
+        for key, numa in kept.items():
+            yield Reservation.of(key, node, numa, None, policy=pods[key].policy, firm=True)
+        placed = [pod for pod in pods.values() if pod.placed_on and pod.key not in self._grants]
+        for pod, numa in self._seats(node, placed, rest.ended, kept.values()):
+            yield Reservation.of(pod.key, node, numa, pod.requests, policy=pod.policy, firm=True)
+
+    def _seats(
+        self, node: str, placed: Sequence[ResidentPod], ended: NumaAmounts, kept: Iterable[NumaAmounts]
+    ) -> Iterable[tuple[ResidentPod, NumaAmounts]]:
+        """Where each placed pod's room is kept."""
         topology = self._topologies.get(node)
-        for pod in pods.values():
-            if pod.placed_on:
-                yield Reservation.of(pod.key, node, dict(pod.hint or ()), pod.requests, policy=pod.policy, firm=True)
-        if any(pod.hint for pod in bound):
-            rest = uncounted(topology, bound, self._covered_on(node, topology, bound), self._times, now)
-            if rest.until is not None:
-                self._until[node] = rest.until
-            for key, numa in rest.amounts.items():
-                yield Reservation.of(key, node, numa, None, policy=pods[key].policy, firm=True)
+        if not placed or topology is None or topology.publisher is Publisher.TOTAL:
+            return [(pod, held(pod)) for pod in placed]
+        free = {zone.id: {name: each.available for name, each in zone.resources.items()} for zone in topology.zones}
+        take(free, ended, -1)
+        for numa in kept:
+            take(free, numa)
+        for key in self._reserved.get(node, ()):
+            if (grant := self._grants.get(key)) is not None and grant.node == node:
+                take(free, self._elsewhere.widened(key, grant.numa))
+        return reseated(free, placed)
+
+    def _uncounted_on(self, node: str, bound: Sequence[ResidentPod], now: float) -> Uncounted:
+        """What the node's NRT does not show, and in the ledger what it shows too much."""
+        topology = self._topologies.get(node)
+        ended = () if topology is None else self._ended.that_may_count(topology, self._times.settle)
+        names = {pod.key for pod in bound}
+        ended = [pod for pod in ended if pod.key not in names]
+        rest = NOTHING
+        if ended or any(pod.hint for pod in bound):
+            covered = self._covered_on(node, topology, bound, ended)
+            rest = uncounted(topology, bound, covered, self._times, now, ended)
+            for key in covered or ():
+                self._elsewhere.forget(key)
+        if rest.until is not None:
+            self._until[node] = rest.until
+        self._doubtful[node] = rest.doubtful
+        self._ledger.give_back(node, rest.ended)
+        return rest
 
     def _covered_on(
-        self, node: str, topology: NodeTopology | None, bound: Iterable[ResidentPod]
+        self, node: str, topology: NodeTopology | None, bound: Sequence[ResidentPod], ended: Sequence[ResidentPod]
     ) -> frozenset[str] | None:
         """The pods that the NRT's fingerprint stands for. Once found out, that holds while the fingerprint does."""
         if topology is None or topology.fingerprint is None or topology.publisher is Publisher.TOTAL:
             return None
         covered = self._covered.get(node)
         if covered is None:
-            living = list(bound)
-            names = {pod.key for pod in living}
-            ended = [pod for pod in self._ended.get(node, ()) if pod.key not in names]
-            covered = covered_pods(topology.fingerprint, topology.fingerprint_method, living, ended)
+            covered = covered_pods(topology.fingerprint, topology.fingerprint_method, bound, ended)
             if covered is not None:
                 self._covered[node] = covered
         return covered
@@ -213,3 +287,7 @@ class ReservationKeeper:
         reservation = self._ledger.get(key)
         if reservation is not None and reservation.firm and reservation.node == node:
             self._ledger.release(key)
+
+
+def _place(pod: ResidentPod) -> tuple[str, str, str]:
+    return pod.uid, pod.node, pod.placed_on

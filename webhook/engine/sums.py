@@ -27,9 +27,16 @@ class NodeSums:
     """NUMA id -> number of pods with policy SingleNUMANode."""
     multi: dict[int, int] = field(default_factory=dict)
     """NUMA id -> number of pods that span several NUMA nodes, this one among them."""
+    ended: NumaAmounts = field(default_factory=dict)
+    """NUMA id -> resource -> amount that pods held which have ended: the NRT still counts it, the kubelet does not."""
 
     def __bool__(self) -> bool:
-        return bool(self.numa or self.requests or self.single or self.multi)
+        return bool(self.numa or self.requests or self.single or self.multi or self.ended)
+
+    def copy(self) -> "NodeSums":
+        """The same sums, to be changed apart from these."""
+        numa = {zone: dict(amounts) for zone, amounts in self.numa.items()}
+        return NodeSums(numa, dict(self.requests), dict(self.single), dict(self.multi), self.ended)
 
     def add(self, numa: NumaAmounts, requests: Mapping[str, int], policy: NUMAPolicy | None, sign: int) -> None:
         """Count one pod in (sign 1) or out (sign -1).

@@ -1,4 +1,4 @@
-"""What pods hold of a node's NUMA nodes and its NodeResourceTopology does not show yet.
+"""What pods hold of a node's NUMA nodes and its NodeResourceTopology does not show yet, and what it shows too much.
 
 A pod's hint says what it holds. Whoever publishes the NRT may count that, later or never:
 - koordlet publishes totals and counts no pod; the cluster's state takes the hints of its pods off by itself.
@@ -6,20 +6,25 @@ A pod's hint says what it holds. Whoever publishes the NRT may count that, later
 
 1. A pod bound after the NRT was written is in no scan yet. Of the others those count that the fingerprint covers;
    where there is none, or none that can be read, those bound long enough before the NRT was written.
-2. All that the NRT shows as taken may be what these pods hold; what they hold beyond that it does not count: all their
+2. Pods that the fingerprint covers and that have ended since hold nothing any more: a kubelet gives what they held to
+   the next pod at once. It is given back, if what the NRT shows as taken of each NUMA node is what the hints of all
+   that it covers say; else some pod is not where its hint says.
+3. All that the NRT shows as taken may be what the pods hold; what they hold beyond that it does not count: all their
    memory where the kubelet has no memory manager, all their CPUs where no CPU is given away. The pods bound last are
    taken to be those.
-3. Uncounted is the rest: every other pod, and what step 2 left.
+4. Uncounted is the rest: every other pod, and what step 3 left. Where it is not known whether a pod is counted, it is
+   taken not to be if it lives, and to be if it has ended: nothing is promised twice. A NUMA node may then have more
+   than it seems to, and a kubelet prefer it to the one foreseen.
 
 Times are seconds by the API server's clock, at which both a pod's binding and an NRT's writing are stamped.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from webhook.engine.sums import NumaAmounts
-from webhook.model.nrt import NodeTopology, Publisher
+from webhook.model.nrt import NodeTopology, Publisher, Zone
 from webhook.model.resident import ResidentPod
 
 
@@ -42,6 +47,10 @@ class Uncounted:
     """Pod (namespace/name) -> NUMA id -> resource -> amount; only pods with something uncounted."""
     until: float | None
     """When this may change by time alone."""
+    ended: NumaAmounts = field(default_factory=dict)
+    """NUMA id -> resource -> amount: shown as taken by pods that have ended."""
+    doubtful: frozenset[int] = frozenset()
+    """NUMA ids that may have more free than it seems."""
 
 
 NOTHING: Final = Uncounted({}, None)
@@ -53,28 +62,47 @@ def uncounted(
     covered: frozenset[str] | None,
     times: CountingTimes,
     now: float,
+    ended: Sequence[ResidentPod] = (),
 ) -> Uncounted:
     """What the pods bound to one node hold that its NRT does not show at `now`.
 
-    covered: the pods its fingerprint stands for; None where it has none, or none that can be read.
+    covered: the pods its fingerprint stands for; None where it has none, or none that can be read. ended: the pods that
+    have ended and may have lived when the NRT was made.
     """
     if topology is not None and topology.publisher is Publisher.TOTAL:
         return NOTHING
-    hinted = sorted((pod for pod in pods if pod.hint), key=lambda pod: (pod.bound_at or 0, pod.key), reverse=True)
+    living = list(pods)
+    hinted = sorted((pod for pod in living if pod.hint), key=lambda pod: (pod.bound_at or 0, pod.key), reverse=True)
     amounts: dict[str, NumaAmounts] = {}
     counted: list[ResidentPod] = []
     changes: list[float] = []
+    doubtful: set[int] = set()
     for pod in hinted:
         judged, change = _is_counted(pod, topology, covered, times, now)
         if judged:
             counted.append(pod)
         else:
-            amounts[pod.key] = _held(pod)
+            amounts[pod.key] = held(pod)
         if change is not None:
             changes.append(change)
-    if topology is not None and counted:
-        amounts.update(_beyond(topology, counted))
-    return Uncounted(amounts, min(changes, default=None))
+            doubtful.update(held(pod))
+    if topology is None:
+        return Uncounted(amounts, min(changes, default=None))
+    gone = [pod for pod in ended if pod.hint and (covered is None or pod.key in covered)]
+    known = covered is not None and _agrees(topology, [*counted, *gone])
+    given_back = _sum(gone) if known else {}
+    if gone and covered is None:
+        doubtful.update(*map(held, gone))
+    elif gone and not known:
+        doubtful.update(zone.id for zone in topology.zones)
+    if counted:
+        amounts.update(_beyond(topology, counted, _total(given_back)))
+    return Uncounted(amounts, min(changes, default=None), given_back, frozenset(doubtful))
+
+
+def held(pod: ResidentPod) -> NumaAmounts:
+    """What the pod's hint says that it holds: NUMA id -> resource -> amount."""
+    return dict(pod.hint or ())
 
 
 def _is_counted(
@@ -98,24 +126,43 @@ def _is_counted(
     return now >= aged, None if now >= aged else aged
 
 
-def _beyond(topology: NodeTopology, counted: Iterable[ResidentPod]) -> Mapping[str, NumaAmounts]:
+def _agrees(topology: NodeTopology, pods: Iterable[ResidentPod]) -> bool:
+    """Whether these pods, all that the NRT has counted, are where their hints say.
+
+    Pods without a hint may hold more. A resource that the kubelet's managers do not give away tells nothing.
+    """
+    hinted = _sum(pods)
+    by_hints = _total(hinted)
+    taken = {zone.id: _taken(zone) for zone in topology.zones}
+    shown = _total(taken)
+    return all(
+        zone in taken and taken[zone].get(resource, 0) >= amount
+        for zone, amounts in hinted.items()
+        for resource, amount in amounts.items()
+        if 0 < by_hints[resource] <= shown.get(resource, 0)
+    )
+
+
+def _beyond(
+    topology: NodeTopology, counted: Iterable[ResidentPod], ended: Mapping[str, int]
+) -> Mapping[str, NumaAmounts]:
     """What the pods hold beyond what the NRT shows as taken on the whole node, of the first pods first.
 
-    On the whole node: the kubelet may have chosen other NUMA nodes than the hints foretold.
+    On the whole node: the kubelet may have chosen other NUMA nodes than the hints foretold. ended: what of that is
+    known to be taken by pods that have ended.
     """
-    missing: dict[str, int] = {}
-    for pod in counted:
-        for resources in _held(pod).values():
-            for resource, amount in resources.items():
-                missing[resource] = missing.get(resource, 0) + amount
+    missing = _total(_sum(counted))
+    for resource, amount in ended.items():
+        if resource in missing:
+            missing[resource] += amount
     for zone in topology.zones:
-        for resource, zone_amounts in zone.resources.items():
+        for resource, amount in _taken(zone).items():
             if resource in missing:
-                missing[resource] -= zone_amounts.allocatable - zone_amounts.available
+                missing[resource] -= amount
     beyond: dict[str, NumaAmounts] = {}
     for pod in counted:
         rest: dict[int, dict[str, int]] = {}
-        for numa_id, resources in _held(pod).items():
+        for numa_id, resources in held(pod).items():
             for resource, amount in resources.items():
                 part = min(amount, missing[resource])
                 if part > 0:
@@ -126,5 +173,25 @@ def _beyond(topology: NodeTopology, counted: Iterable[ResidentPod]) -> Mapping[s
     return beyond
 
 
-def _held(pod: ResidentPod) -> NumaAmounts:
-    return dict(pod.hint or ())
+def _taken(zone: Zone) -> dict[str, int]:
+    return {name: amounts.allocatable - amounts.available for name, amounts in zone.resources.items()}
+
+
+def _sum(pods: Iterable[ResidentPod]) -> dict[int, dict[str, int]]:
+    """What the pods hold together, by NUMA id."""
+    sums: dict[int, dict[str, int]] = {}
+    for pod in pods:
+        for numa_id, resources in held(pod).items():
+            amounts = sums.setdefault(numa_id, {})
+            for resource, amount in resources.items():
+                amounts[resource] = amounts.get(resource, 0) + amount
+    return sums
+
+
+def _total(numa: NumaAmounts) -> dict[str, int]:
+    """The same for the node as a whole."""
+    total: dict[str, int] = {}
+    for resources in numa.values():
+        for resource, amount in resources.items():
+            total[resource] = total.get(resource, 0) + amount
+    return total

@@ -49,6 +49,10 @@ class ResidentPod:
     """The node it was placed on and waits to be bound to: our hint names it, our gate is gone. Empty once bound."""
     bound_at: int | None = None
     """When it was bound at the earliest, in seconds since the epoch by the API server's clock; None = not known."""
+    started: bool = True
+    """Whether the kubelet has shown that it admitted the pod."""
+    ended_at: int | None = None
+    """When the last container of a terminal pod ended, likewise; None = none ever ran: a kubelet never admitted it."""
 
     @property
     def namespace(self) -> str:
@@ -74,6 +78,7 @@ class ResidentPod:
         qos = qos_class(containers, pod_level)
         intent = _intent(annotations.get(NUMA_TOPOLOGY_SPEC), annotations.get(RESOURCE_SPEC))
         placement = None if node else _placement(annotations, spec)
+        terminal = status.get("phase") in _TERMINAL_PHASES
         return cls(
             key=f"{metadata.get('namespace', '')}/{metadata['name']}",
             uid=metadata.get("uid", ""),
@@ -84,11 +89,13 @@ class ResidentPod:
             exclusive=intent.exclusive,
             hint=_hint(annotations, node) if placement is None else placement.numa_nodes,
             exclusive_resources=_has_exclusive_resources(containers, qos),
-            terminal=status.get("phase") in _TERMINAL_PHASES,
+            terminal=terminal,
             deleting="deletionTimestamp" in metadata,
             exclusive_beyond_memory=_has_exclusive_pieces(containers, qos),
             placed_on="" if placement is None else intern(placement.node),
             bound_at=_bound_at(metadata, status) if node else None,
+            started=bool(status.get("containerStatuses")),
+            ended_at=_ended_at(status) if terminal else None,
         )
 
 
@@ -133,6 +140,13 @@ def _bound_at(metadata: Mapping[str, Any], status: Mapping[str, Any]) -> int | N
         if condition.get("type") == "PodScheduled" and condition.get("status") == "True":
             return epoch_seconds(condition.get("lastTransitionTime"))
     return epoch_seconds(metadata.get("creationTimestamp"))
+
+
+def _ended_at(status: Mapping[str, Any]) -> int | None:
+    """The end of the container that ended last; a rejected pod has no statuses of containers."""
+    states = [entry.get("state") or NO_FIELDS for entry in status.get("containerStatuses") or ()]
+    ends = [epoch_seconds((state.get("terminated") or NO_FIELDS).get("finishedAt")) for state in states]
+    return max((end for end in ends if end is not None), default=None)
 
 
 def _has_exclusive_resources(containers: tuple[Container, ...], qos: QoS) -> bool:

@@ -10,9 +10,9 @@ A round:
 2. Each in turn is decided on with the cluster as it is at that moment, less all that was promised before.
 3. One that fits is promised its place at once, which is then written in the background (see `writer`); so many at a
    time, and the round waits where there are more.
-4. Where one does not fit, no other of the same shape is tried: nothing becomes more within a round. Smaller ones are:
-   a pod that waits for something rare does not hold up the others. But for a group that has waited long its domain is
-   kept, if that is wanted: those whose turn comes later get no place there.
+4. Where one does not fit, or others are to be bound first (`placed`), no other of the same shape is tried: nothing
+   becomes more within a round. Smaller ones are: what waits for something rare does not hold up the others. But for
+   a group that has waited long its domain is kept, if that is wanted: those whose turn comes later get no place there.
 5. One that has waited too long is let go without a place, if that is wanted.
 """
 
@@ -30,6 +30,7 @@ from webhook.admission.rules import Rules
 from webhook.cluster.election import Term
 from webhook.cluster.writes import Outcome, PodWrites
 from webhook.engine.decide import Decision
+from webhook.engine.ledger import Reservation
 from webhook.engine.reservations import Grant
 from webhook.model.errors import UserError
 from webhook.placement.fence import fence
@@ -66,6 +67,9 @@ class GatedWorld(PromisingWorld, GangWorld, Protocol):
 
     def promised_node(self, pod: str) -> str | None:
         """The node that a pod was given and does not show yet; None when it was given none."""
+
+    def placed(self, node: str) -> tuple[Reservation, ...]:
+        """What is promised to pods that are placed on the node and not bound yet."""
 
 
 class Standing(Protocol):
@@ -186,6 +190,7 @@ class PlacementController:
         self._not_before = {key: at for key, at in self._not_before.items() if at > monotonic()}
         self._kept = frozenset()
         nowhere_to_go: dict[str, Decision | NoPlace] = {}
+        others_first: set[str] = set()
         units = units_of(await self._to_place(tasks))
         given, worked = 0, monotonic() - began
         for unit in units:
@@ -201,7 +206,7 @@ class PlacementController:
                 self._figures.decided("group", took)
                 given += members
                 worked += 0.0 if members else took
-            elif not self._is_looked_after(unit):
+            elif unit.shape not in others_first and not self._is_looked_after(unit):
                 if (known := nowhere_to_go.get(unit.shape)) is not None:
                     self._waits(tasks, unit, known, nowhere_to_go)
                     continue
@@ -219,6 +224,7 @@ class PlacementController:
                     if place is not None:
                         nowhere_to_go[unit.shape] = place
                         self._waits(tasks, unit, place, nowhere_to_go)
+                    others_first |= {unit.shape} if place is None else set()
                     worked += took
             await asyncio.sleep(0)  # reviews have their turn
         return worked
@@ -273,10 +279,10 @@ class PlacementController:
         return key in self._writing or key in self._not_before or self._world.promised_node(key) is not None
 
     def _find(self, gated: GatedPod) -> Place | Decision | None:
-        """A place for the pod, as it is after the wait for a slot; None when it waits no more."""
+        """A place for the pod, as it is after the wait for a slot; None when it waits no more, or others go first."""
         if not self._may_write() or self._world.gated_pods().get(gated.key) is not gated.raw:
             return None
-        return find_place(without(self._world.view().view, self._kept), gated, self._rules)
+        return find_place(without(self._world.view().view, self._kept), gated, self._rules, self._world.placed)
 
     def _give(
         self, tasks: asyncio.TaskGroup, gated: GatedPod, place: Place, grant: Grant, *, slot_taken: bool = True

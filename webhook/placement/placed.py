@@ -4,11 +4,16 @@ A pod whose node only the scheduler can choose is promised the best node as well
 is only kept off the nodes that never can take it. The nodes that fit now are preferred, not required: should the
 scheduler want none of them for it, it waits for others, where nothing of ours can be added any more. What becomes of it
 where it goes, its NUMA nodes among that, is judged when it is bound.
+
+A kubelet chooses NUMA nodes in the order in which pods reach it, and two that are placed on one node may be bound in
+either order. So beside a pod that is placed and not bound yet only its equals are placed: among them the order makes no
+difference. That lasts as long as the scheduler takes; if every node that fits has such a pod, this one is placed after
+it was bound.
 """
 
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -21,6 +26,7 @@ from webhook.admission.patch import Operation
 from webhook.admission.placing import placing, releasing
 from webhook.admission.rules import Rules
 from webhook.engine.decide import Decision, decide
+from webhook.engine.ledger import Reservation
 from webhook.engine.reservations import Grant
 from webhook.engine.view import View
 from webhook.model.hint import NUMAHint
@@ -75,14 +81,23 @@ class NoPlace:
     """The nodes that are kept for its group meanwhile."""
 
 
-def find_place(view: View, gated: GatedPod, rules: Rules) -> Place | Decision:
-    """The best node for the pod now, or the decision that there is none."""
+# As a rule one of the first is free; to name all of 5,000 nodes that fit takes some milliseconds.
+_LOOKED_AT: Final = 16
+
+PlacedOn = Callable[[str], Iterable[Reservation]]
+"""Node -> what is promised there to pods that are placed and not bound yet."""
+
+
+def find_place(view: View, gated: GatedPod, rules: Rules, placed: PlacedOn) -> Place | Decision | None:
+    """The best node for the pod now; the decision that there is none; None if it has to wait for others to be bound."""
     decision = decide(view, gated.pod, gated.intent, rules.engine)
     if not decision.fit_count:
         return decision
     best = decision.best(placement_text.BEST)
-    index = view.snapshot.index[best[0].node]
-    hint = NUMAHint(best[0].node, decision.allocation(index))
+    node = _first_without_others(decision, gated, placed)
+    if node is None:
+        return None
+    hint = NUMAHint(node, decision.allocation(view.snapshot.index[node]))
     text = placement_text.fitting(gated.pod, gated.intent, decision, best)
     why = why_left_to_scheduler(gated.raw)
     if why is None:
@@ -91,6 +106,16 @@ def find_place(view: View, gated: GatedPod, rules: Rules) -> Place | Decision:
     preferred = decision.best(rules.preferred_nodes)
     nodes = keep_off_others(view.snapshot, outlook, rules.max_affinity_values, preferred)
     return Place(hint, f"the scheduler chooses the node, for its {why}; {text}", nodes=nodes)
+
+
+def _first_without_others(decision: Decision, gated: GatedPod, placed: PlacedOn) -> str | None:
+    """The best node on which none but equals of the pod wait to be bound."""
+    equal = Reservation.of("", "", {}, gated.pod.requests).requests, gated.intent.policy
+    for looked_at in (_LOOKED_AT, decision.fit_count):
+        for candidate in decision.best(looked_at):
+            if all((other.requests, other.policy) == equal for other in placed(candidate.node)):
+                return candidate.node
+    return None
 
 
 def why_none(decision: Decision, gated: GatedPod, rules: Rules, kept: int) -> NoPlace:

@@ -9,19 +9,22 @@
    - A new leader does not know what the last one promised in answers that are still on their way into pods. It gives
      out nothing new until they must be visible; it refuses, so that the scheduler tries again.
 3. What is given is kept as a grant before the answer leaves, so that the next Binding finds it taken.
+4. One Binding at a time is on its way to a node's kubelet, which goes by the order of arrival: two that are answered
+   one after the other may be written the other way round. The next one waits until the first is seen written.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
 from time import monotonic
 from typing import Any, Final, Protocol
 
+from webhook.admission.arrival import Arrival
 from webhook.admission.bind import Given, Pass, Refusal, guard, into_binding, placed_on
 from webhook.admission.forgery import forgery
 from webhook.admission.left_alone import why_not_ours
 from webhook.admission.rules import Rules
 from webhook.engine.reservations import Grant
-from webhook.engine.view import View
 from webhook.model.hint import NUMANodeAmounts
 from webhook.model.review import AdmissionRequest, Allowed, Denied, Patched
 from webhook.server.reviews import Answer, NotNowError
@@ -32,6 +35,16 @@ _LEADER_CHANGED: Final = Refusal(
 )
 
 _MISROUTED: Final = Refusal("another replica of topology-webhook leads now; it is asked next time", "LeaderElsewhere")
+
+_NOT_NEXT: Final = Refusal(
+    "another pod was bound to this node a moment ago and is not visible yet; its kubelet goes by the order of arrival",
+    "NotNext",
+)
+
+# A Binding is written within some 10 ms of its answer, and seen as soon. Of the 5 s that the API server waits by
+# default the other half is for the answer.
+_WAIT_SECONDS: Final = 2.5
+_POLL_SECONDS: Final = 0.005
 
 
 class Duty(Enum):
@@ -49,8 +62,11 @@ class BindingWorld(Protocol):
     def waiting_pod(self, key: str, uid: str) -> Mapping[str, Any] | None:
         """The pod namespace/name that is not bound yet, as last seen; None when that incarnation was not."""
 
-    def chosen_node(self, node: str, pod: str) -> View | None:
-        """The node alone, as free as it is to the pod; None when it is not known."""
+    def arrival(self, node: str, pod: str) -> Arrival | None:
+        """The node as the pod will find it; None when it is not known."""
+
+    def is_approached(self, node: str, pod: str) -> bool:
+        """Whether another pod was bound to the node and is not seen there yet."""
 
     def promised(self, pod: str, uid: str, node: str) -> NUMANodeAmounts | None:
         """What the pod was granted on the node in an answer or patch that it does not show yet."""
@@ -84,17 +100,31 @@ class BindingGuard:
         metadata = binding.get("metadata") or {}
         name, uid = request.name or metadata.get("name", ""), metadata.get("uid") or ""
         node = (binding.get("target") or {}).get("name", "")
-        pod = self._world.waiting_pod(f"{request.namespace}/{name}", uid)
-        if pod is None or _is_gated(pod):
-            # Not seen yet, or as it was before its gate was removed: the scheduler heard of it sooner than we.
-            pod = await self._fetch(request.namespace, name)
-        if pod is None:
-            return Answer(Allowed(), "allow", message="there is no such pod; the API server will say so")
-        if reason := why_not_ours(pod, self._rules):
-            return Answer(Allowed(), "allow", message=f"left alone: {reason}")
-        if pod["spec"].get("nodeName"):
-            return Answer(Allowed(), "allow", message="bound already; the API server will say so")
-        return self._judge(request, pod, node)
+        key, give_up = f"{request.namespace}/{name}", monotonic() + _WAIT_SECONDS
+        while True:
+            pod = self._world.waiting_pod(key, uid)
+            if pod is None or _is_gated(pod):
+                # Not seen yet, or as it was before its gate was removed: the scheduler heard of it sooner than we.
+                pod = await self._fetch(request.namespace, name)
+            if pod is None:
+                return Answer(Allowed(), "allow", message="there is no such pod; the API server will say so")
+            if reason := why_not_ours(pod, self._rules):
+                return Answer(Allowed(), "allow", message=f"left alone: {reason}")
+            if pod["spec"].get("nodeName"):
+                return Answer(Allowed(), "allow", message="bound already; the API server will say so")
+            if not self._world.is_approached(node, key):
+                return self._judge(request, pod, node)
+            if not await self._is_next(node, key, give_up):
+                return _refused(_NOT_NEXT)
+            # The pod may be gone by now: what it was given would be in the way of those that come.
+
+    async def _is_next(self, node: str, pod: str, give_up: float) -> bool:
+        """Wait until no other pod is on its way to the node; False if that takes too long."""
+        while self._world.is_approached(node, pod):
+            if monotonic() > give_up:
+                return False
+            await asyncio.sleep(_POLL_SECONDS)
+        return True
 
     def _judge(self, request: AdmissionRequest, pod: Mapping[str, Any], node: str) -> Answer:
         duty = self._duty()
@@ -106,14 +136,14 @@ class BindingGuard:
         if duty in {Duty.NONE, Duty.ELSEWHERE}:
             return Answer(Allowed(), "allow", decided=True, message=f"placed on {node} before")
         key, uid = f"{request.namespace}/{pod['metadata']['name']}", pod["metadata"].get("uid", "")
-        view = self._world.chosen_node(node, key)
-        verdict = guard(pod, node, view, self._rules, self._world.promised(key, uid, node))
+        arrival = self._world.arrival(node, key)
+        verdict = guard(pod, node, arrival, self._rules, self._world.promised(key, uid, node))
         match verdict:
             case Pass():
                 return Answer(Allowed(), "allow", message=verdict.message)
             case Refusal():
                 return _refused(verdict)
-        if duty is Duty.PLACED_ONLY and hint is not None and verdict.numa_nodes != hint.numa_nodes:
+        if duty is Duty.PLACED_ONLY and not verdict.as_placed:
             return _refused(_LEADER_CHANGED)
         if not request.dry_run:
             self._world.grant(_grant(verdict, key, uid, monotonic() + self._horizon))
@@ -131,4 +161,4 @@ def _refused(refusal: Refusal) -> Answer:
 
 
 def _grant(given: Given, key: str, uid: str, expires: float) -> Grant:
-    return Grant(key, uid, given.node, dict(given.numa_nodes), given.requests, given.policy, expires)
+    return Grant(key, uid, given.node, dict(given.numa_nodes), given.requests, given.policy, expires, arrives=True)

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import structlog
 
+from webhook.admission.arrival import Arrival, PlacedPod
 from webhook.admission.gate import waits_for_us_alone
 from webhook.admission.left_alone import is_annotated
 from webhook.admission.world import World
-from webhook.engine.ledger import Ledger
-from webhook.engine.one_node import chosen_node
+from webhook.engine.ledger import Ledger, Reservation
+from webhook.engine.one_node import chosen_node, less, node_alone
 from webhook.engine.reservations import Grant, ReservationKeeper
 from webhook.engine.state import ClusterState
 from webhook.engine.uncounted import CountingTimes
@@ -148,6 +149,27 @@ class ClusterWorld:
         """The node alone, as free as it is to the pod namespace/name; None when it is not known."""
         self._keeper.settle(self._clock())
         return chosen_node(self._state.snapshot(), self._ledger, node, pod)
+
+    def arrival(self, node: str, pod: str) -> Arrival | None:
+        """The node as the pod namespace/name will find it when it is bound to it; None when it is not known."""
+        self._keeper.settle(self._clock())
+        alone = node_alone(self._state.snapshot(), node)
+        if alone is None:
+            return None
+        placed = [promised for promised in self._keeper.placed(node) if promised.pod != pod]
+        own = self._ledger.get(pod)
+        given = less(self._ledger.sums(node), node, [*placed, *(() if own is None else (own,))])
+        waiting = [(promised, self._waiting.get(promised.pod)) for promised in placed]
+        others = tuple(PlacedPod(promised, raw) for promised, raw in waiting if raw is not None)
+        return Arrival(alone, given, others, own)
+
+    def placed(self, node: str) -> tuple[Reservation, ...]:
+        """What is promised to pods that are placed on the node and not on their way to its kubelet yet."""
+        return self._keeper.placed(node)
+
+    def is_approached(self, node: str, pod: str) -> bool:
+        """Whether another pod was given NUMA nodes there with a binding that no object shows yet."""
+        return any(grant.numa and grant.pod != pod for grant in self._keeper.arriving(node))
 
     def waiting_pod(self, key: str, uid: str) -> Raw | None:
         """A pod that is not bound yet; None when it, or this incarnation of it, was not seen.

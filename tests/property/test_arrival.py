@@ -1,0 +1,203 @@
+"""Whatever comes in whatever order, a kubelet admits every pod that the guard lets through.
+
+The machine has NUMA nodes of CPUs and policy single-numa-node: its kubelet gives each pod, as it arrives, the first
+NUMA node with room, and what ended pods held at once. What is known of it comes late:
+1. Pods come, are placed (some of them) and bound, in any order. The guard's answer is written at once or never.
+2. What happens to pods is told in its order, but late; and so are the NRTs, in their own.
+3. An NRT shows what the kubelet had given out when its exporter looked.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from webhook.admission.bind import Given, guard
+from webhook.admission.rules import Rules
+from webhook.engine.reservations import Grant
+from webhook.model.fingerprint import pod_fingerprint
+from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC, PLACEMENT_GATE
+from webhook.placement.gated import GatedPod
+from webhook.placement.placed import Place, find_place
+from webhook.service.world import ClusterWorld
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
+CPUS = 16
+NODE = "n"
+RULES = Rules()
+STEPS = 150
+
+
+class Machine:
+    """One node, its kubelet and its exporter; and the API server's part of it."""
+
+    def __init__(self, random: Random, zones: int, *, fingerprint: bool) -> None:
+        self.random = random
+        self.free = [CPUS] * zones
+        self.fingerprint = fingerprint
+        self.given: dict[str, int] = {}
+        self.pods: dict[str, dict[str, Any]] = {}
+        self.bound: list[str] = []
+        self.now = 1_000
+        self.world = ClusterWorld(clock=lambda: float(_EPOCH + self.now))
+        self.told_of_pods: deque[Callable[[], None]] = deque()
+        self.told_of_nrts: deque[Callable[[], None]] = deque()
+        self.rejected: list[str] = []
+        self.ran = 0
+        capacity = {"cpu": str(CPUS * zones), "memory": "1Ti", "pods": "110"}
+        self.world.nodes.upsert(NODE, _object(NODE, status={"allocatable": capacity, "conditions": [_READY]}))
+        self.scan()
+        self.hear_all()
+
+    def hear_all(self) -> None:
+        for queue in (self.told_of_pods, self.told_of_nrts):
+            while queue:
+                queue.popleft()()
+
+    def cpus_of(self, name: str) -> int:
+        return int(self.pods[name]["spec"]["containers"][0]["resources"]["requests"]["cpu"])
+
+    def tell(self, name: str) -> None:
+        raw = json.loads(json.dumps(self.pods[name]))
+        self.told_of_pods.append(lambda: self.world.pods.upsert(f"default/{name}", raw))
+
+    def create(self) -> None:
+        name, cpus = f"p{len(self.pods):03}", self.random.choice((3, 5, 6, 7, 9, 10))
+        amounts = {"cpu": str(cpus)} | {"memory": "1Mi"}
+        container = {"name": "main", "resources": {"requests": amounts, "limits": amounts}}
+        raw = _object(name, spec={"containers": [container]}, status={"phase": "Pending"})
+        raw["metadata"]["annotations"] = {NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": "SingleNUMANode"}'}
+        if self.random.random() < 0.7:
+            raw["spec"]["schedulingGates"] = [{"name": PLACEMENT_GATE}]
+        self.pods[name] = raw
+        self.tell(name)
+
+    def place(self) -> None:
+        """The controller's part."""
+        for key, raw in self.world.gated_pods().items():
+            if self.world.promised_node(key) is None and self.random.random() < 0.5:
+                gated = GatedPod.from_object(raw)
+                place = find_place(self.world.view().view, gated, RULES, self.world.placed)
+                if isinstance(place, Place):
+                    self.world.grant(place.grant(gated, 1e9))
+                    mine = self.pods[gated.pod.name]
+                    del mine["spec"]["schedulingGates"]
+                    mine["metadata"]["annotations"][NUMA_HINT] = place.hint.to_json()
+                    self.tell(gated.pod.name)
+
+    def bind(self) -> None:
+        """The scheduler's, the guard's and the API server's part."""
+        waiting = [name for name, raw in self.pods.items() if not raw["spec"].keys() & {"nodeName", "schedulingGates"}]
+        if not waiting:
+            return
+        name = self.random.choice(waiting)
+        key = f"default/{name}"
+        raw = self.world.waiting_pod(key, "")
+        if raw is None or raw["spec"].get("schedulingGates"):
+            raw = json.loads(json.dumps(self.pods[name]))
+        if sum(self.cpus_of(other) for other in self.given) + self.cpus_of(name) > CPUS * len(self.free):
+            return  # the scheduler sees that
+        if self.world.is_approached(NODE, key):
+            return
+        verdict = guard(raw, NODE, self.world.arrival(NODE, key), RULES, self.world.promised(key, name, NODE))
+        if not isinstance(verdict, Given):
+            return
+        numa = dict(verdict.numa_nodes)
+        self.world.grant(Grant(key, name, NODE, numa, verdict.requests, verdict.policy, 1e9, arrives=True))
+        mine = self.pods[name]
+        mine["spec"]["nodeName"] = NODE
+        self.bound.append(name)
+        mine["metadata"]["annotations"].update(verdict.annotations)
+        mine["status"]["conditions"] = [
+            {"type": "PodScheduled", "status": "True", "lastTransitionTime": _time(self.now)}
+        ]
+        self.tell(name)
+
+    def admit(self) -> None:
+        """The kubelet's part, of the pod bound first that it has not seen."""
+        for name in self.bound:
+            raw = self.pods[name]
+            if raw["status"]["phase"] == "Pending" and name not in self.given:
+                room = [zone for zone, free in enumerate(self.free) if free >= self.cpus_of(name)]
+                if room:
+                    self.free[room[0]] -= self.cpus_of(name)
+                    self.given[name] = room[0]
+                    self.ran += 1
+                    raw["status"] |= {"phase": "Running", "containerStatuses": [{"state": {"running": {}}}]}
+                else:
+                    self.rejected.append(name)
+                    raw["status"]["phase"] = "Failed"
+                self.tell(name)
+                return
+
+    def end(self) -> None:
+        if self.given:
+            name = self.random.choice(sorted(self.given))
+            self.free[self.given.pop(name)] += self.cpus_of(name)
+            ended = {"terminated": {"finishedAt": _time(self.now)}}
+            self.pods[name]["status"] |= {"phase": "Succeeded", "containerStatuses": [{"state": ended}]}
+            self.tell(name)
+
+    def scan(self) -> None:
+        zones = [
+            {
+                "name": f"node-{zone}",
+                "type": "Node",
+                "resources": [{"name": "cpu", "capacity": CPUS, "allocatable": CPUS, "available": free}],
+            }
+            for zone, free in enumerate(self.free)
+        ]
+        attributes = [{"name": "topologyManagerPolicy", "value": "single-numa-node"}]
+        if self.fingerprint:
+            seen = pod_fingerprint(("default", name) for name in self.given)
+            attributes.append({"name": "nodeTopologyPodsFingerprint", "value": seen})
+        raw = _object(NODE, zones=zones, attributes=attributes)
+        raw["metadata"]["managedFields"] = [{"time": _time(self.now), "fieldsV1": {"f:zones": {}}}]
+        self.told_of_nrts.append(lambda: self.world.node_topologies.upsert(NODE, raw))
+
+    def hear(self) -> None:
+        queue = self.random.choice((self.told_of_pods, self.told_of_pods, self.told_of_nrts))
+        if queue:
+            queue.popleft()()
+
+    def pass_time(self) -> None:
+        self.now += self.random.choice((0, 1))
+
+
+_EPOCH = 1_767_225_600  # 2026-01-01T00:00:00Z
+_READY = {"type": "Ready", "status": "True"}
+
+
+def _object(name: str, **more: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": "default", "uid": name, "resourceVersion": "1"}, **more}
+
+
+def _time(seconds: int) -> str:
+    return f"2026-01-01T{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}Z"
+
+
+@settings(max_examples=25, deadline=None)
+@given(random=st.randoms(use_true_random=False), zones=st.sampled_from([2, 4]), fingerprint=st.booleans())
+def test_no_pod_that_was_let_through_is_rejected(random: Random, zones: int, fingerprint: bool) -> None:
+    machine = Machine(random, zones, fingerprint=fingerprint)
+    weights = {
+        machine.create: 3,
+        machine.place: 3,
+        machine.bind: 6,
+        machine.admit: 6,
+        machine.end: 2,
+        machine.scan: 1,
+        machine.hear: 20,
+        machine.pass_time: 2,
+    }
+    for _ in range(STEPS):
+        (step,) = random.choices(list(weights), list(weights.values()))
+        step()
+        assert machine.rejected == []

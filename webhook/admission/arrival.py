@@ -1,0 +1,51 @@
+"""One node as its kubelet will have it when a pod reaches it, and what else is promised there.
+
+A kubelet decides in the order in which pods reach it. So a pod finds taken what was given to the pods bound before it;
+what is promised to pods that are placed there and wait to be bound it finds free, whatever their hints say: it may come
+before them. Of the sums of the node, which have no order, those hold their requests all the same.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from webhook.engine.ledger import Reservation
+from webhook.engine.one_node import NodeAlone
+from webhook.engine.sums import NodeSums
+from webhook.engine.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedPod:
+    """A pod that is placed on the node and waits to be bound to it."""
+
+    promised: Reservation
+    raw: Mapping[str, Any]
+    """The pod, as last seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """The node that was chosen for a pod."""
+
+    node: NodeAlone
+    given: NodeSums
+    """What its kubelet has given, or is about to give, to other pods and its NRT does not show."""
+    placed: tuple[PlacedPod, ...]
+    """Other pods that come sooner or later."""
+    own: Reservation | None = None
+    """What the pod itself is promised there."""
+
+    def promised_view(self) -> View:
+        """Less all that others were promised, each where its hint says."""
+        return self.view_after(placed.promised for placed in self.placed)
+
+    def view_after(self, arrived: Iterable[Reservation] = ()) -> View:
+        """As the pod finds it, or whoever comes after these."""
+        sums, came = self.given.copy(), {reservation.pod: reservation for reservation in arrived}
+        waiting = [each.promised for each in self.placed if each.promised.pod not in came]
+        for reservation in came.values():
+            sums.add(reservation.numa, reservation.requests, reservation.policy, 1)
+        for reservation in waiting:
+            sums.add({}, reservation.requests, None, 1)
+        return self.node.view(sums)

@@ -1,0 +1,47 @@
+"""NUMA nodes other than those of its hint on which a pod may be, until its node's NRT counts it.
+
+A kubelet gives a pod the first NUMA nodes with room at the moment it arrives. That is foreseen exactly, but for room
+that nobody knew of when the hint was written:
+1. Another pod ended while this one was on its way, or turned out to have been rejected.
+2. The NRT left open what is free (`Uncounted.doubtful`).
+More room makes a kubelet prefer a lower NUMA node, never a higher one.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from webhook.engine.sums import NumaAmounts
+
+_NOWHERE: Final[frozenset[int]] = frozenset()
+
+
+class Elsewhere:
+    """By pod (namespace/name): further NUMA ids."""
+
+    def __init__(self) -> None:
+        self._ids: dict[str, frozenset[int]] = {}
+
+    def may_be(self, pod: str, hint: NumaAmounts, roomier: Iterable[int]) -> bool:
+        """The pod may have found room on these NUMA nodes; whether that is news."""
+        before = self._ids.get(pod, _NOWHERE)
+        lower = frozenset(numa_id for numa_id in roomier if hint and numa_id < max(hint) and numa_id not in hint)
+        if lower <= before:
+            return False
+        self._ids[pod] = before | lower
+        return True
+
+    def forget(self, pod: str) -> None:
+        """The pod is gone, or what is kept of it is no more."""
+        self._ids.pop(pod, None)
+
+    def widened(self, pod: str, hint: NumaAmounts) -> NumaAmounts:
+        """What must be kept for the pod wherever it is: on each further NUMA node all that it holds."""
+        ids = self._ids.get(pod, _NOWHERE)
+        if not ids:
+            return hint
+        whole: dict[str, int] = {}
+        for amounts in hint.values():
+            for resource, amount in amounts.items():
+                whole[resource] = whole.get(resource, 0) + amount
+        further: Mapping[int, Mapping[str, int]] = dict.fromkeys(sorted(ids), whole)
+        return {**further, **hint}
