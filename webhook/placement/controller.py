@@ -17,11 +17,11 @@ A round:
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from time import monotonic
-from typing import Any, Final, NoReturn, Protocol
+from typing import Final, NoReturn
 
 import structlog
 
@@ -30,18 +30,18 @@ from webhook.admission.rules import Rules
 from webhook.cluster.election import Term
 from webhook.cluster.writes import Outcome, PodWrites
 from webhook.engine.decide import Decision
-from webhook.engine.ledger import Reservation
 from webhook.engine.reservations import Grant
 from webhook.model.errors import UserError
 from webhook.placement.fence import fence
-from webhook.placement.gang import Gang, GangPlacer, GangWorld, Promised, units_of
+from webhook.placement.gang import Gang, GangPlacer, Promised, units_of
 from webhook.placement.gated import GatedPod, GatedPods, seconds_waited
 from webhook.placement.lineages import Lineages, ReadOwner
 from webhook.placement.minimum import minimum_of
 from webhook.placement.placed import NoPlace, Place, find_place, why_none, without
 from webhook.placement.release import Releaser
+from webhook.placement.surroundings import GatedWorld, Limits, Standing
 from webhook.placement.teller import Teller
-from webhook.placement.writer import PlacementWriter, PromisingWorld
+from webhook.placement.writer import PlacementWriter
 
 log = structlog.get_logger(__name__)
 
@@ -55,45 +55,6 @@ _CLOCK_SECONDS: Final = 1.0
 # A pod whose patch was refused has its turn again after so long.
 _REFUSED_SECONDS: Final = 10.0
 _ASKS_FOR_NOTHING: Final = "neither it nor its owners ask for a placement"
-
-
-class GatedWorld(PromisingWorld, GangWorld, Protocol):
-    """What the controller needs of the cluster."""
-
-    on_change: Callable[[], None]
-
-    def gated_pods(self) -> Mapping[str, dict[str, Any]]:
-        """The pods that only our gate holds back."""
-
-    def promised_node(self, pod: str) -> str | None:
-        """The node that a pod was given and does not show yet; None when it was given none."""
-
-    def placed(self, node: str) -> tuple[Reservation, ...]:
-        """What is promised to pods that are placed on the node and not bound yet."""
-
-
-class Standing(Protocol):
-    """Whether we lead."""
-
-    def is_leader(self) -> bool:
-        """Whether we do at this moment."""
-
-    def seconds_until_settled(self) -> float:
-        """How long what the last leader has under way may still come; 0 when nothing can."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The settings of the controller."""
-
-    horizon: float
-    """Seconds after which a write that was not seen never will be."""
-    concurrency: int
-    """Pods that are written at a time."""
-    release_after: float = 0.0
-    """Seconds after which a pod is let go without a place; 0: never."""
-    reserve_after: float = 0.0
-    """Seconds after which a group has its domain kept; 0: never."""
 
 
 class PlacementController:

@@ -12,9 +12,10 @@ from webhook.cluster.pace import Pace
 from webhook.cluster.pod_groups import PodGroups
 from webhook.cluster.writes import PodWrites
 from webhook.placement import stuck
-from webhook.placement.controller import Limits, PlacementController
+from webhook.placement.controller import PlacementController
 from webhook.placement.figures import Figures
 from webhook.placement.podgroups import PodGroupKeeper
+from webhook.placement.surroundings import Limits
 from webhook.placement.teller import Teller
 from webhook.rules import rules_of
 from webhook.service.guarding import answer_lifetime
