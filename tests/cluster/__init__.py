@@ -11,6 +11,6 @@ How the parts lean on each other, lowest first:
     webhook_process                          the chart's Deployment as local processes
     gated, audit, terms                      pods that ask for NUMA nodes, what they were given, and by which leader
     stubborn, mixed_load, restarts           everything restarted at random: python -m tests.cluster.restarts
-    up, __main__                             the same in the foreground: python -m tests.cluster up
+    tend, up, __main__                       the same in the foreground: python -m tests.cluster up
     fixtures                                 the same as pytest fixtures, a plugin that tests/conftest.py loads
 """

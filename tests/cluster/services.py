@@ -50,6 +50,8 @@ class Services:
         self._api = api
         self._path = f"/api/v1/namespaces/{namespace}"
         self._backends: dict[str, Callable[[], Backend]] = {}
+        self._templates: dict[str, Mapping[str, Any]] = {}
+        self._ready: dict[str, bool] = {}
         self._endpoints: dict[str, list[int]] = {}
         self._ended = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -72,19 +74,27 @@ class Services:
 
     def add_pod(self, name: str, template: Mapping[str, Any], backend: Callable[[], Backend]) -> None:
         """Create a Pod and keep its readiness; `backend` tells where its process listens now."""
-        spec = {**template["spec"], "schedulerName": "none-a-local-process-runs-it"}
-        metadata = {"name": name, "labels": template["metadata"]["labels"]}
-        self._api.create(f"{self._path}/pods", {"metadata": metadata, "spec": spec})
+        self._templates[name] = template
+        self._create_pod(name)
         self._backends[name] = backend
-        last: list[bool] = []
 
         def probe() -> None:
             ready = backend().is_ready()
-            if [ready] != last:
+            if self._ready.get(name) != ready:
                 self._write_ready(name, ready)
-                last[:] = [ready]
+                self._ready[name] = ready
 
         self._repeat(probe)
+
+    def missing_pods(self) -> set[str]:
+        """The Pods that somebody deleted, by name."""
+        there = {pod["metadata"]["name"] for pod in self._api.get(f"{self._path}/pods")["items"]}
+        return self._backends.keys() - there
+
+    def replace_pod(self, name: str) -> None:
+        """As a StatefulSet would: another Pod of the same name."""
+        self._create_pod(name)
+        self._ready.pop(name, None)
 
     def pod(self, name: str) -> Any:
         """The Pod object of a process."""
@@ -93,6 +103,13 @@ class Services:
     def endpoints(self, service: str) -> Sequence[int]:
         """Ports of the processes behind a Service, as of a moment ago."""
         return self._endpoints.get(service, [])
+
+    def _create_pod(self, name: str) -> None:
+        template = self._templates[name]
+        spec = {**template["spec"], "schedulerName": "none-a-local-process-runs-it"}
+        self._api.create(
+            f"{self._path}/pods", {"metadata": {"name": name, "labels": template["metadata"]["labels"]}, "spec": spec}
+        )
 
     def _write_ready(self, name: str, ready: bool) -> None:
         condition = {"type": "Ready", "status": "True" if ready else "False"}

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.cluster.test_control_plane import pod, programs_of
+from tests.cluster.webhook_process import NAMESPACE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -69,6 +72,62 @@ def test_the_webhook_is_called_once_it_is_ready_and_leaves_no_process(programs: 
         process.terminate()
         assert process.wait(60) == 0
         assert programs_of(str(kubeconfig.parent)) == []
+
+
+READY = "--output=jsonpath={.items[*].status.conditions[?(@.type=='Ready')].status}"
+
+
+def test_what_somebody_kills_or_deletes_is_there_again(programs: Mapping[str, Path]) -> None:
+    with up("--webhook", "--replicas", "2", "--nodes", "2") as (process, kubeconfig):
+
+        def kubectl(*arguments: str) -> str:
+            argv = [
+                str(programs["kubectl"]),
+                "--kubeconfig",
+                str(kubeconfig),
+                f"--namespace={NAMESPACE}",
+                *arguments,
+            ]
+            return subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+
+        def leader() -> str:
+            return kubectl("get", "pods", "--selector=topology-webhook.dev/role=leader", "--output=name")
+
+        def wait_until_guarded() -> None:
+            deadline = time.monotonic() + 60
+            while not (leader() and kubectl("get", "pods", READY).split() == ["True", "True"]):
+                assert time.monotonic() < deadline, kubectl("get", "pods")
+                time.sleep(0.2)
+
+        wait_until_guarded()
+        first = leader().strip()
+        before = kubectl("get", first, "--output=jsonpath={.metadata.uid}")
+        kubectl("delete", first)
+        wait_until_guarded()
+        assert kubectl("get", first, "--output=jsonpath={.metadata.uid}") != before
+        for program in ("topology-webhook", "kube-scheduler"):
+            killed = pids_of(str(kubeconfig.parent), program)
+            assert killed
+            for pid in killed:
+                os.kill(pid, signal.SIGKILL)
+        deadline = time.monotonic() + 60
+        while len(pids_of(str(kubeconfig.parent), "topology-webhook")) < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        wait_until_guarded()
+        assert process.poll() is None
+
+
+def pids_of(folder: str, program: str) -> list[int]:
+    """The live processes of a program that was started for the run of this folder."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            argv = (process / "cmdline").read_bytes().decode().split("\0")
+            names = [Path(part).name for part in argv[:2]]
+            if program in names and any(folder in part for part in argv):
+                found.append(int(process.name))
+    return found
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 1. Find or build the programs, start the control plane, install the CRDs, make the machines asked for.
 2. With --webhook: install the chart and run its replicas (webhook_process.py).
 3. Print `READY kubeconfig=PATH`: pods can be created, and the webhook is called.
-4. Wait for Ctrl-C or SIGTERM, or for a program that ends by itself (an error); end everything.
+4. Wait for Ctrl-C or SIGTERM; what ends or is deleted meanwhile is started again (tend.py). End everything.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from tests.cluster.assets import find_assets
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.nodes import create_machines, machines
+from tests.cluster.tend import Tender
 from tests.cluster.webhook_process import NAMESPACE, local_webhook
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def up(*, webhook: bool, replicas: int, values: Path | None, nodes: int, zones: 
         if nodes:
             create_machines(plane.api, machines(nodes, zones))
             tell(f"{nodes} nodes with {zones} NUMA nodes of 16 CPUs each")
+        running = None
         if webhook:
             running = stack.enter_context(local_webhook(plane, replicas=replicas, values=values))
             tell(f"webhook on {running.url} with {replicas} replicas; chart in namespace {NAMESPACE}")
@@ -43,10 +45,10 @@ def up(*, webhook: bool, replicas: int, values: Path | None, nodes: int, zones: 
                 tell("note: with these values the API server does not call it for pods in the namespace default")
         tell(f"KUBECONFIG={plane.kubeconfig} {plane.assets['kubectl']} get nodes")
         print(f"READY kubeconfig={plane.kubeconfig}", flush=True)  # noqa: T201 - the answer; progress is on stderr
+        tender = Tender(plane, running, tell)
         while True:
             time.sleep(WATCH_SECONDS)
-            for process in [*plane.processes, *plane.guests.values()]:
-                process.require_running()
+            tender.tend()
 
 
 def tell(line: str) -> None:
