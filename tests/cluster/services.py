@@ -113,7 +113,12 @@ class Services:
 
     def _write_ready(self, name: str, ready: bool) -> None:
         condition = {"type": "Ready", "status": "True" if ready else "False"}
-        status = {"phase": "Running", "conditions": [condition]}
+        started = {"ready": ready, "restartCount": 0, "imageID": "", "state": {"running": {}}}
+        containers = [
+            {"name": each["name"], "image": each["image"], **started}
+            for each in self._templates[name]["spec"]["containers"]
+        ]
+        status = {"phase": "Running", "conditions": [condition], "containerStatuses": containers}
         self._api.request(
             "PATCH", f"{self._path}/pods/{name}/status", {"status": status}, "application/strategic-merge-patch+json"
         )
