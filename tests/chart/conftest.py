@@ -1,9 +1,11 @@
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from tests.chart.helm import Helm, Rendered
+from tests.chart.release import Release
+from tests.cluster.control_plane import ControlPlane
 
 
 @pytest.fixture(scope="session")
@@ -15,3 +17,11 @@ def helm(programs: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory)
 def rendered(helm: Helm) -> Rendered:
     """The chart with its default values, release `tw` in namespace `placement`."""
     return helm.template()
+
+
+@pytest.fixture
+def release(control_plane: ControlPlane, namespace: str) -> Iterator[Release]:
+    """A release to be installed; uninstalled afterwards whatever happened."""
+    release = Release(control_plane, namespace)
+    yield release
+    release.uninstall()

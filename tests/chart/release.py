@@ -1,0 +1,72 @@
+"""A release of the chart on the real control plane."""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import yaml
+
+from tests.chart.helm import CHART
+from tests.cluster.control_plane import ControlPlane
+
+RELEASE = "chart-test"
+FULL_NAME = "chart-test-topology-webhook"
+CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+
+
+class Release:
+    """The chart, installed in a namespace."""
+
+    def __init__(self, plane: ControlPlane, namespace: str) -> None:
+        self.plane = plane
+        self.namespace = namespace
+        self.account = f"system:serviceaccount:{namespace}:{FULL_NAME}"
+
+    def upgrade(self, values: Mapping[str, Any] | None = None) -> None:
+        self.plane.helm(
+            *("upgrade", "--install", RELEASE, CHART, "--namespace", self.namespace, "--values", "-"),
+            input=yaml.safe_dump(dict(values or {})),
+        )
+
+    def rollback(self, revision: int) -> None:
+        self.plane.helm("rollback", RELEASE, str(revision), "--namespace", self.namespace)
+
+    def uninstall(self) -> None:
+        self.plane.helm("uninstall", RELEASE, "--namespace", self.namespace, "--ignore-not-found")
+
+    def apply_as_the_service(self, name: str, data: Mapping[str, str], manager: str) -> None:
+        """Write a Secret as the pods do."""
+        metadata = {"name": name, "namespace": self.namespace}
+        self.plane.kubectl(
+            *("apply", "--server-side", f"--field-manager={manager}", f"--as={self.account}", "-f", "-"),
+            input=json.dumps({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": dict(data)}),
+        )
+
+    def patch_as_the_service(self, name: str) -> None:
+        """Write caBundle into a configuration as the pods do."""
+        bundle = [
+            {"op": "add", "path": f"/webhooks/{index}/clientConfig/caBundle", "value": "Y2E="} for index in range(3)
+        ]
+        self.plane.kubectl(
+            *("patch", "mutatingwebhookconfiguration", name, "--type=json", f"--as={self.account}"),
+            *("--patch", json.dumps(bundle)),
+        )
+
+    @property
+    def secret(self) -> dict[str, str]:
+        secret = self.plane.api.get(f"/api/v1/namespaces/{self.namespace}/secrets/{FULL_NAME}-ca")
+        return dict(secret.get("data", {}))
+
+    @property
+    def called(self) -> list[tuple[int, str]]:
+        """Timeout and caBundle of each mutating webhook."""
+        webhooks = self.plane.api.get(f"{CONFIGURATIONS}/{FULL_NAME}")["webhooks"]
+        return [(webhook["timeoutSeconds"], webhook["clientConfig"]["caBundle"]) for webhook in webhooks]
+
+
+@contextmanager
+def other_namespace(plane: ControlPlane, name: str) -> Iterator[str]:
+    plane.create_namespace(name)
+    yield name
+    plane.delete_namespace(name)

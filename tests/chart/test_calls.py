@@ -1,0 +1,197 @@
+"""Which objects the API server asks about, and which it does not: the webhooks' rules, selectors and conditions."""
+
+import copy
+import json
+import re
+from collections.abc import Mapping
+from itertools import product
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.chart.helm import CHART, Helm
+from tests.chart.release import FULL_NAME, Release, other_namespace
+from tests.cluster.api import ApiError
+from tests.cluster.control_plane import ControlPlane
+from webhook.admission.left_alone import is_annotated, why_left_alone
+from webhook.admission.rules import Rules
+from webhook.admission.validate import validate
+from webhook.model import names
+from webhook.model.names import (
+    NUMA_HINT,
+    NUMA_TOPOLOGY_SPEC,
+    PLACEMENT,
+    PLACEMENT_GATE,
+    RANK,
+    RESOURCE_STATUS,
+    STEERED,
+)
+from webhook.model.review import AdmissionRequest, Denied
+
+# Nobody listens there: a call fails at once, so that one sees by Fail which pods are asked about.
+NOBODY = {"failurePolicy": "Fail", "url": "https://127.0.0.1:1"}
+
+
+def pod(**differences: Any) -> dict[str, Any]:
+    metadata = {"generateName": "asked-", **differences.pop("metadata", {})}
+    spec = {"containers": [{"name": "main", "image": "none"}], **differences}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def annotated(**differences: Any) -> dict[str, Any]:
+    """A pod that asks for something."""
+    raw = pod(**differences)
+    raw["metadata"].setdefault("annotations", {})[NUMA_TOPOLOGY_SPEC] = "{}"
+    return raw
+
+
+def asked(plane: ControlPlane, namespace: str, body: Mapping[str, Any]) -> str:
+    """Which webhook is asked about the creation of a pod: "mutate", "validate" or "" when none."""
+    try:
+        plane.api.create(f"/api/v1/namespaces/{namespace}/pods?dryRun=All", body)
+    except ApiError as error:
+        if "failed calling webhook" not in error.message:
+            raise
+        return error.message.partition('webhook "')[2].partition(".")[0]
+    return ""
+
+
+def test_the_api_server_asks_about_those_pods_only_whose_place_is_open(
+    control_plane: ControlPlane, release: Release
+) -> None:
+    owner = {"apiVersion": "apps/v1", "name": "owner", "uid": "1", "controller": True}
+
+    def owned_by(kind: str) -> dict[str, Any]:
+        return annotated(metadata={"ownerReferences": [{**owner, "kind": kind}]})
+
+    mirror = annotated(nodeName="n0")
+    mirror["metadata"]["annotations"]["kubernetes.io/config.mirror"] = "x"
+    with other_namespace(control_plane, f"{release.namespace}-pods") as pods:
+        release.upgrade({"webhook": NOBODY})
+        control_plane.wait_for("the configuration to count", lambda: asked(control_plane, pods, annotated()))
+
+        assert asked(control_plane, pods, annotated()) == "mutate"
+        assert asked(control_plane, pods, pod()) == ""
+        assert asked(control_plane, pods, owned_by("ReplicaSet")) == "mutate"
+        assert asked(control_plane, pods, owned_by("DaemonSet")) == ""
+        # A pod that names its node is not steered, but what its annotations say is still checked.
+        assert asked(control_plane, pods, annotated(nodeName="n0")) == "validate"
+        assert asked(control_plane, pods, mirror) == ""
+        # The release's own pods must come up when no replica is there to allow it.
+        assert asked(control_plane, release.namespace, annotated()) == ""
+        assert asked(control_plane, "kube-system", annotated()) == ""
+
+
+CIRCUMSTANCES: dict[str, dict[str, Any]] = {
+    "ours": {},
+    "bound": {"nodeName": "n0"},
+    "another scheduler's": {"schedulerName": "koord-scheduler"},
+    "a DaemonSet's": {
+        "metadata": {
+            "ownerReferences": [
+                {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "owner", "uid": "1", "controller": True}
+            ]
+        }
+    },
+    "static": {"metadata": {"annotations": {"kubernetes.io/config.source": "file"}}},
+}
+ASKS: list[dict[str, str]] = [{}, {NUMA_TOPOLOGY_SPEC: "{}"}, {"scheduling.koordinator.sh/other": "x"}]
+CARRIES: list[tuple[str, ...]] = [(), (PLACEMENT,), (PLACEMENT, STEERED), (STEERED,), (PLACEMENT, NUMA_HINT), (RANK,)]
+
+
+def test_each_created_pod_costs_one_call_or_none_and_no_forged_one_gets_by(
+    control_plane: ControlPlane, release: Release
+) -> None:
+    with other_namespace(control_plane, f"{release.namespace}-pods") as pods:
+        release.upgrade({"webhook": NOBODY})
+        # As if the mutating webhook had answered: what the validating one is asked about shows.
+        mutating_is_open = [{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Ignore"}]
+        control_plane.kubectl(
+            *("patch", "mutatingwebhookconfiguration", FULL_NAME, "--type=json", "--patch"),
+            json.dumps(mutating_is_open),
+        )
+        control_plane.wait_for("it to count", lambda: asked(control_plane, pods, annotated()) == "validate")
+        for (words, circumstance), asks, carries in product(CIRCUMSTANCES.items(), ASKS, CARRIES):
+            for where in ("annotations", "labels"):
+                raw = pod(**copy.deepcopy(circumstance))
+                raw["metadata"].setdefault("annotations", {}).update(asks)
+                raw["metadata"].setdefault(where, {}).update(dict.fromkeys(carries, "x"))
+                is_asked = asked(control_plane, pods, raw) == "validate"
+                is_ours = why_left_alone(raw, Rules()) is None
+                is_forged = isinstance(validate(_creation(raw), Rules()), Denied)
+                is_steered = is_ours and PLACEMENT in raw["metadata"]["annotations"]
+                needed = is_forged or (is_ours and not is_steered)
+                assert is_asked >= needed, (words, raw)
+                assert not (is_asked and is_steered and not is_forged), (words, raw)
+                assert not (is_asked and not asks and not carries), (words, raw)
+
+
+def _creation(raw: Mapping[str, Any]) -> AdmissionRequest:
+    request = {"uid": "1", "kind": {"kind": "Pod"}, "operation": "CREATE", "object": raw, "userInfo": {"username": "u"}}
+    return AdmissionRequest.from_object(
+        {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    )
+
+
+def test_the_chart_knows_every_annotation_by_which_a_pod_asks_for_something(helm: Helm) -> None:
+    (expression,) = (
+        each["expression"] for each in helm.template().mutating["matchConditions"] if each["name"] == "annotated"
+    )
+    known = {name for name in vars(names).values() if isinstance(name, str)}
+    assert known & set(re.findall(r"'([^']+)'", expression)) == {name for name in known if is_annotated(_with(name))}
+
+
+def _with(annotation: str) -> dict[str, Any]:
+    return {"metadata": {"annotations": {annotation: "true"}}}
+
+
+def test_an_update_is_asked_about_when_it_changes_metadata_or_gates_of_a_pod_that_is_of_our_affair(
+    control_plane: ControlPlane, release: Release
+) -> None:
+    gates = {"schedulingGates": [{"name": "example.com/a"}, {"name": PLACEMENT_GATE}]}
+    changes: list[dict[str, Any]] = [
+        {"metadata": {"annotations": {"a": "b"}}},
+        {"metadata": {"labels": {"a": "b"}}},
+        {"spec": {"schedulingGates": gates["schedulingGates"][:1]}},
+    ]
+    forgeries: list[dict[str, Any]] = [
+        {"metadata": {"annotations": {NUMA_TOPOLOGY_SPEC: "{}"}}},
+        {"metadata": {"annotations": {RESOURCE_STATUS: "{}"}}},
+        {"metadata": {"labels": {RANK: "1"}}},
+    ]
+    with other_namespace(control_plane, f"{release.namespace}-pods") as pods:
+        path = f"/api/v1/namespaces/{pods}/pods"
+        for name, raw in {"asks": annotated(**gates), "gated": pod(**gates), "plain": pod()}.items():
+            raw["metadata"]["name"] = name
+            control_plane.api.create(path, raw)
+        release.upgrade({"webhook": NOBODY})
+        control_plane.wait_for("the configuration to count", lambda: asked(control_plane, pods, annotated()))
+
+        for finalizers in (["example.com/a"], []):
+            control_plane.api.patch(f"{path}/asks", {"metadata": {"finalizers": finalizers}})
+        control_plane.api.patch(f"{path}/plain", changes[0])
+        control_plane.api.patch(f"{path}/plain", changes[1])
+        for name, change in [*product(["asks", "gated"], changes), *product(["plain"], forgeries)]:
+            with pytest.raises(ApiError, match=r"validate\.pods\.topology-webhook\.dev"):
+                control_plane.api.patch(f"{path}/{name}", change)
+
+
+def test_the_readmes_ways_to_be_asked_less_work(control_plane: ControlPlane, release: Release) -> None:
+    readme = (CHART / "README.md").read_text().partition("### Only some pods")[2]
+    by_label, by_namespace = map(yaml.safe_load, re.findall(r"```yaml\n(.*?)```", readme, re.DOTALL)[:2])
+    labelled = annotated(metadata={"labels": {"tier": "batch"}})
+    with other_namespace(control_plane, f"{release.namespace}-pods") as pods:
+        release.upgrade({"webhook": {**by_label["webhook"], **NOBODY}})
+        control_plane.wait_for("the configuration to count", lambda: asked(control_plane, pods, labelled))
+        assert asked(control_plane, pods, annotated()) == ""
+
+        release.upgrade({"webhook": {**by_namespace["webhook"], **NOBODY}})
+        control_plane.wait_for("the new one to count", lambda: not asked(control_plane, pods, labelled))
+        control_plane.kubectl("label", "namespace", pods, "topology-webhook.dev/enabled=true")
+        control_plane.wait_for("the label to count", lambda: asked(control_plane, pods, annotated()))
+
+
+def test_nobody_answers_and_pods_are_admitted_as_they_came(control_plane: ControlPlane, release: Release) -> None:
+    release.upgrade({"webhook": {"url": NOBODY["url"]}})
+    assert asked(control_plane, "default", pod()) == ""
