@@ -26,7 +26,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 MODULE = Path(__file__).parent / "controlplane"
-COMPONENTS = ("etcd", "helm", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kubelets")
+COMPONENTS = (
+    "etcd",
+    "helm",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kubectl",
+    "kubelets",
+    "noop-webhook",
+    "pod-load",
+)
 PROGRESS_SECONDS = 10.0
 
 

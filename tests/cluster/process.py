@@ -6,6 +6,7 @@ supervisor that stands between the two ends it (see supervise.py).
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -58,6 +59,15 @@ class Process:
     def exit_code(self) -> int | None:
         """The program's exit code, 128 + n when signal n ended it, None while it runs."""
         return self._supervisor.poll()
+
+    @property
+    def cpu_seconds(self) -> float:
+        """CPU time that the program, not its supervisor, has used so far."""
+        supervisor = self._supervisor.pid
+        child = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()[0]
+        # utime and stime are the 14th and 15th field; those from the third on follow the name in parentheses.
+        fields = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def pause(self) -> None:
         """Stop the program where it is, as SIGSTOP does."""

@@ -2,7 +2,8 @@
 // does it) or its first argument picks the component.
 //
 // One file, because linking dominates a warm build and the components share most of their packages: they are compiled
-// and linked once instead of seven times. The kubelets are ours; the rest is upstream's.
+// and linked once instead of nine times. The kubelets and the overhead bench's two programs are ours; the rest is
+// upstream's.
 package main
 
 import (
@@ -26,6 +27,7 @@ import (
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 
 	"topology-webhook.dev/tests/cluster/controlplane/kubelets"
+	"topology-webhook.dev/tests/cluster/controlplane/overhead"
 )
 
 // components maps a program's name to its main, which is called with os.Args[0] being that name.
@@ -37,6 +39,8 @@ var components = map[string]func(){
 	"kube-scheduler":          func() { os.Exit(cli.Run(scheduler.NewSchedulerCommand())) },
 	"kubectl":                 kubectl,
 	"kubelets":                kubelets.Main,
+	"noop-webhook":            overhead.Webhook,
+	"pod-load":                overhead.Load,
 }
 
 func main() {

@@ -1,0 +1,173 @@
+"""The clusters of the overhead bench: one namespace a way of admission, and bursts of pods into each.
+
+    API server ── overhead-none ── nobody is asked
+               ├─ overhead-noop ── a Go webhook that allows everything (tests/cluster/controlplane/overhead)
+               └─ overhead-ours ── the chart, for as long as it is installed
+
+Each webhook is asked about its own namespace only, so that rounds can go from one to the next without a change of
+configuration.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import subprocess
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tests.cluster.api import ApiError
+from tests.cluster.gated import PLACEMENT, pod
+from tests.cluster.pki import Servers
+from tests.cluster.ports import free_port
+from tests.cluster.process import Process
+from tests.cluster.relay import relay
+from tests.cluster.webhook_process import local_webhook
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.cluster.control_plane import ControlPlane
+
+WAYS = ("none", "noop", "ours")
+PREFIX = "overhead-"
+CLIENTS = 32
+# Somebody else's gate: the pod is created, and nothing comes after that.
+HELD: dict[str, Any] = {"schedulingGates": [{"name": "example.com/held"}]}
+CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+PATIENCE = "60s"
+
+
+class Setup(NamedTuple):
+    """How our webhook runs."""
+
+    gate: str
+    replicas: int
+
+
+class Burst(NamedTuple):
+    """What became of one burst of pods."""
+
+    creates_per_second: float
+    create_ms: tuple[float, float]
+    """p50, p99."""
+    bound: int
+    bound_ms: tuple[float, float]
+    """p50, p99."""
+    cpu_us: dict[str, float]
+    """CPU time a pod, by program."""
+
+
+def namespace(way: str) -> str:
+    return PREFIX + way
+
+
+@contextlib.contextmanager
+def namespaces(plane: ControlPlane) -> Iterator[None]:
+    for way in WAYS:
+        plane.create_namespace(namespace(way))
+        plane.api.patch(f"/api/v1/namespaces/{namespace(way)}", {"metadata": {"labels": {"overhead": way}}})
+    try:
+        yield
+    finally:
+        for way in WAYS:
+            plane.delete_namespace(namespace(way))
+
+
+@contextlib.contextmanager
+def noop_webhook(plane: ControlPlane, folder: Path, *, relayed: bool) -> Iterator[None]:
+    """The webhook that allows everything; `relayed`: behind a relay, as a webhook of several replicas is here."""
+    servers = Servers(folder / "pki")
+    serving = servers.issue("noop")
+    port = free_port()
+    with contextlib.ExitStack() as stack:
+        called = stack.enter_context(relay(lambda: [port])) if relayed else port
+        plane.api.create(CONFIGURATIONS, _configuration(called, servers.ca))
+        stack.callback(plane.api.delete, f"{CONFIGURATIONS}/noop")
+        # Nobody answers yet: so one sees when the API server knows that it is to ask.
+        plane.wait_for("the no-op webhook to count", lambda: not _admits(plane))
+        flags = [f"--address=127.0.0.1:{port}", f"--certificate={serving.certificate}", f"--key={serving.key}"]
+        process = Process("noop-webhook", [plane.assets["noop-webhook"], *flags], folder / "noop.log")
+        stack.callback(process.stop)
+        plane.guests[process.name] = process
+        stack.callback(plane.guests.pop, process.name)
+        plane.wait_for("the no-op webhook to answer", partial(_admits, plane))
+        yield
+
+
+def _configuration(port: int, authority: Path) -> dict[str, Any]:
+    bundle = base64.b64encode(authority.read_bytes()).decode()
+    webhook = {
+        "name": "noop.example.com",
+        "clientConfig": {"url": f"https://127.0.0.1:{port}/", "caBundle": bundle},
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"]}],
+        "namespaceSelector": {"matchLabels": {"overhead": "noop"}},
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "failurePolicy": "Fail",
+        "reinvocationPolicy": "IfNeeded",
+    }
+    return {"metadata": {"name": "noop"}, "webhooks": [webhook]}
+
+
+def _admits(plane: ControlPlane) -> bool:
+    return _tried(plane, "noop") is not None
+
+
+def _tried(plane: ControlPlane, way: str) -> dict[str, Any] | None:
+    """A pod as it would be created; None where it is refused."""
+    try:
+        tried: dict[str, Any] = plane.api.create(
+            f"/api/v1/namespaces/{namespace(way)}/pods?dryRun=All", pod("tried", cpu=4, **HELD)
+        )
+    except ApiError:
+        return None
+    return tried
+
+
+@contextlib.contextmanager
+def our_webhook(plane: ControlPlane, folder: Path, setup: Setup, nodes: int) -> Iterator[None]:
+    values = folder / "values.yaml"
+    selector = {"matchLabels": {"overhead": "ours"}}
+    values.write_text(json.dumps({"settings": {"gate": setup.gate}, "webhook": {"namespaceSelector": selector}}))
+    with local_webhook(plane, replicas=setup.replicas, values=values):
+        plane.wait_for("our webhook to know the machines", partial(_is_steered, plane, nodes))
+        yield
+
+
+def _is_steered(plane: ControlPlane, nodes: int) -> bool:
+    steered = _tried(plane, "ours")
+    return steered is not None and f"{nodes} of {nodes} nodes" in steered["metadata"]["annotations"].get(PLACEMENT, "")
+
+
+def burst(plane: ControlPlane, folder: Path, way: str, raw: dict[str, Any], pods: int, rate: float = 0.0) -> Burst:
+    """Create so many pods, with a rate one after the other until each has a node; then delete them."""
+    template = folder / "pod.json"
+    template.write_text(json.dumps(raw))
+    programs = {process.name: process for process in [*plane.processes, *plane.guests.values()]}
+    before = {name: process.cpu_seconds for name, process in programs.items()}
+    flags = {
+        "kubeconfig": plane.kubeconfig,
+        "namespace": namespace(way),
+        "pod": template,
+        "clients": CLIENTS,
+        "pods": pods,
+        "rate": rate,
+        "patience": PATIENCE if rate else "0s",
+    }
+    argv = [str(plane.assets["pod-load"]), *(f"--{name}={value}" for name, value in flags.items())]
+    seen = json.loads(subprocess.run(argv, check=True, capture_output=True, text=True).stdout)
+    used = {name: process.cpu_seconds - before[name] for name, process in programs.items()}
+    used["pod-load"] = seen["cpu_seconds"]
+    path = f"/api/v1/namespaces/{namespace(way)}/pods"
+    plane.api.delete(path, {"gracePeriodSeconds": 0})
+    plane.wait_for("the pods to be gone", lambda: not plane.api.get(f"{path}?limit=1")["items"])
+    return Burst(
+        pods / seen["seconds"],
+        (seen["create_ms"]["p50"], seen["create_ms"]["p99"]),
+        seen["bound"],
+        (seen["bound_ms"]["p50"], seen["bound_ms"]["p99"]),
+        {name: seconds / pods * 1e6 for name, seconds in used.items()},
+    )

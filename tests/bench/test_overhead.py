@@ -1,0 +1,39 @@
+"""The overhead bench runs on a small cluster, and its lines have the promised fields."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.bench import overhead
+from tests.bench.overhead_cluster import WAYS, Setup
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    import pytest
+
+
+def test_every_way_of_admission_is_measured_and_the_pods_get_their_nodes(
+    programs: Mapping[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert programs
+    monkeypatch.setattr(overhead, "SETUPS", [Setup("never", 1), Setup("always", 2)])
+    monkeypatch.setattr(overhead, "ROUNDS", 1)
+    monkeypatch.setattr(overhead, "PODS", 40)
+    monkeypatch.setattr(overhead, "PACED", 4)
+    lines = list(overhead.lines([4]))
+    kinds = [("creates", "annotated"), ("creates", "plain"), ("bound", "annotated")]
+    assert [(line["replicas"], line["what"], line["pods"], line["webhook"]) for line in lines] == [
+        (replicas, *kind, way) for replicas in (1, 2) for kind in kinds for way in WAYS
+    ]
+    for line in lines:
+        assert {"bench", "nodes", "gate", "cpu_us"} <= line.keys()
+        if line["what"] == "creates":
+            assert line["creates_per_second"] > 0
+            assert line["create_ms"]["p50"] > 0
+            assert line["ratio_to_noop"] == 1 or line["webhook"] != "noop"
+        else:
+            assert (line["bound"], line["of"]) == (4, 4)
+            assert line["bound_ms"]["p50"] > 0
+        assert "nodes" in overhead.text(line)
