@@ -21,11 +21,11 @@ from webhook.model.names import PLACEMENT_GATE
 GATES_PATH: Final = ("spec", "schedulingGates")
 
 
-def needs_gate(raw: Mapping[str, Any], mode: GateMode, *, fits: bool) -> bool:
-    """Whether a pod that is ours waits behind the gate; `fits`: some node can take it now."""
+def needs_gate(annotations: Mapping[str, str], mode: GateMode, *, fits: bool) -> bool:
+    """Whether a pod of ours with these annotations waits behind the gate; `fits`: some node can take it now."""
     if mode == "never":
         return False
-    return mode == "always" or not fits or may_be_in_group(_annotations(raw))
+    return mode == "always" or not fits or may_be_in_group(annotations)
 
 
 def waits_for_us_alone(raw: Mapping[str, Any]) -> bool:

@@ -1,5 +1,6 @@
 """The mutating webhook on pods: a request in, a response out."""
 
+from webhook.admission.plan import Plans
 from webhook.admission.rules import Rules
 from webhook.admission.steer import Steering, Verdict, steer
 from webhook.admission.world import World
@@ -12,12 +13,17 @@ def mutate(request: AdmissionRequest, world: World, rules: Rules) -> AdmissionRe
     return steered(request, world, rules)[0]
 
 
-def steered(request: AdmissionRequest, world: World, rules: Rules) -> tuple[AdmissionResponse, Steering | None]:
-    """`mutate`, with the steering behind the response, for logs and metrics; None where there was nothing to steer."""
+def steered(
+    request: AdmissionRequest, world: World, rules: Rules, plans: Plans | None = None
+) -> tuple[AdmissionResponse, Steering | None]:
+    """`mutate`, with the steering behind the response, for logs and metrics; None where there was nothing to steer.
+
+    `plans` are those made before, by the same rules.
+    """
     if request.kind != "Pod" or request.sub_resource or request.operation is not Operation.CREATE:
         return Allowed(), None
     try:
-        steering = steer(request.object, world, rules)
+        steering = steer(request.object, world, rules, plans=plans)
     except UserError as error:
         return Denied(" ".join(map(str, error.faults)), "Invalid"), None
     if steering.verdict is Verdict.DENY:

@@ -3,45 +3,34 @@
 1. Pods that are not ours to place are left alone.
 2. The annotations say what the pod asks for; faults in them deny it.
 3. What an earlier pass added is taken out: the decision starts from what the user wrote.
-4. The engine decides on every node.
-5. Some nodes fit: the pod is held to them. None fits now: it is kept off those that never can. There is nothing to wait
-   for: denied, or let in with a warning.
-6. A pod that is to be placed by the controller gets the gate instead: behind it affinity can only be added to.
-7. The affinity or gate, the placement in words, the marker and, if wanted, variables of the environment become one
+4. A plan is made, or taken over from a pod that asked for the same (plan.py).
+5. The affinity or gate, the placement in words, the marker and, if wanted, variables of the environment become one
    patch, tried on the pod.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 from webhook.admission import placement_text
-from webhook.admission.affinity import AFFINITY_PATH, Constraint, check_only_appended, constrain, required_terms
+from webhook.admission.affinity import AFFINITY_PATH, check_only_appended, constrain
 from webhook.admission.environment import inject_environment
-from webhook.admission.gate import needs_gate, set_gate
+from webhook.admission.gate import set_gate
 from webhook.admission.left_alone import why_left_alone
 from webhook.admission.marker import Marker, without_ours
-from webhook.admission.node_set import hold_to_fitting, keep_off_others
-from webhook.admission.outlook import Prospect, look_ahead
 from webhook.admission.patch import Operation, Patch
+from webhook.admission.plan import Plan, Plans, Verdict, plan, question_of
 from webhook.admission.rules import Rules
 from webhook.admission.world import World
-from webhook.engine.decide import Decision, decide
+from webhook.engine.decide import Decision
 from webhook.model.errors import UserError
 from webhook.model.flag import is_on
-from webhook.model.intent import NUMAIntent, parse_numa_intent
+from webhook.model.intent import parse_numa_intent
 from webhook.model.names import INHERIT, INJECT_ENV, PLACEMENT, STEERED
 from webhook.model.pod import Pod
 from webhook.model.topology import Topology
 
-
-class Verdict(StrEnum):
-    """What becomes of a pod."""
-
-    ALLOW = "allow"
-    DENY = "deny"
-    WAIT = "wait"
+__all__ = ["Steering", "Verdict", "steer"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +45,19 @@ class Steering:
     operations: tuple[Operation, ...] = ()
     """The JSON patch from the pod to `mutated`."""
     warnings: tuple[str, ...] = ()
-    decision: Decision | None = None
-    """What the engine says of each node; None where it was not asked."""
     reason: str = ""
     """Of a denial, for programs."""
+    plan: Plan | None = None
+    """What was planned; None where nothing was to be."""
+    decision: Decision | None = None
+    """What the engine says of each node; None where it was not asked, for this pod."""
 
 
-def steer(raw: Mapping[str, Any], world: World, rules: Rules, path: str = "") -> Steering:
+def steer(raw: Mapping[str, Any], world: World, rules: Rules, path: str = "", plans: Plans | None = None) -> Steering:
     """Decide on a pod; `path` is where it stands in its workload ("spec.template."), for messages.
 
-    Raises UserError for a pod that is unreadable beyond its annotations.
+    `plans` are those made before, by the same rules. Raises UserError for a pod that is unreadable beyond its
+    annotations.
     """
     if reason := why_left_alone(raw, rules):
         return Steering(Verdict.ALLOW, f"left alone: {reason}", raw)
@@ -78,71 +70,43 @@ def steer(raw: Mapping[str, Any], world: World, rules: Rules, path: str = "") ->
         return Steering(Verdict.DENY, " ".join(map(str, error.faults)), raw, reason="InvalidAnnotation")
     users = without_ours(raw, Marker.parse(annotations.get(STEERED)))
     pod = Pod.from_object(users)
-    decision = decide(world.view, pod, intent, rules.engine)
-    case = _Case(raw, users, pod, intent, warnings, decision, world.topologies)
-    return _held_to_fitting(case, world, rules) if decision.fit_count else _fits_nowhere(case, world, rules)
+    plans, question = plans or Plans(), question_of(pod, intent)
+    planned, decision = plans.get(world.view, question), None
+    if planned is None:
+        planned, decision = plan(world.view, pod, intent, rules)
+        plans.put(world.view, question, planned)
+    if planned.verdict is Verdict.DENY:
+        return Steering(Verdict.DENY, planned.text, raw, (), warnings, planned.reason, planned, decision)
+    patch = _written(raw, users, planned, world.topologies)
+    if planned.warn:
+        warnings = (*warnings, planned.text)
+    operations = tuple(patch.operations)
+    return Steering(planned.verdict, planned.text, patch.document, operations, warnings, "", planned, decision)
 
 
-@dataclass(frozen=True, slots=True)
-class _Case:
-    """A pod that is decided on."""
-
-    raw: Mapping[str, Any]
-    users: Mapping[str, Any]
-    """The pod without what an earlier pass added."""
-    pod: Pod
-    intent: NUMAIntent
-    warnings: tuple[str, ...]
-    decision: Decision
-    topologies: Mapping[str, Topology]
-
-
-def _held_to_fitting(case: _Case, world: World, rules: Rules) -> Steering:
-    snapshot = world.view.snapshot
-    best = case.decision.best(max(rules.preferred_nodes, placement_text.BEST))
-    preferred = best[: rules.preferred_nodes]
-    text = placement_text.fitting(case.pod, case.intent, case.decision, best[: placement_text.BEST])
-    if needs_gate(case.users, rules.gate, fits=True):
-        return _let_in(Verdict.ALLOW, text, case, None)
-    constraint = hold_to_fitting(snapshot, case.decision, preferred, rules.max_affinity_values)
-    return _let_in(Verdict.ALLOW, text, case, constraint)
+def _written(
+    raw: Mapping[str, Any], users: Mapping[str, Any], planned: Plan, topologies: Mapping[str, Topology]
+) -> Patch:
+    """The patch that writes the plan into the pod; `users` is the pod without what an earlier pass added."""
+    wanted = Patch(users)
+    constrain(wanted, planned.constraint)
+    if users is raw:
+        patch = wanted
+    else:
+        patch = Patch(raw)
+        if _affinity(wanted.document) != _affinity(raw):
+            _restore(patch, users)
+            constrain(patch, planned.constraint)
+    set_gate(patch, wanted=planned.gated)
+    _annotate(patch, PLACEMENT, placement_text.annotated(_behind_gate(planned) if planned.gated else planned.text))
+    _annotate(patch, STEERED, planned.marker.text() if planned.marker else None)
+    inject_environment(patch, topologies)
+    check_only_appended(users, patch.document)
+    return patch
 
 
-def _fits_nowhere(case: _Case, world: World, rules: Rules) -> Steering:
-    snapshot = world.view.snapshot
-    outlook = look_ahead(snapshot, case.pod, case.intent, rules.engine)
-    text = placement_text.nowhere(case.pod, case.intent, case.decision, outlook.message)
-    if outlook.prospect in {Prospect.LATER, Prospect.NO_NODE}:
-        if needs_gate(case.users, rules.gate, fits=False):
-            return _let_in(Verdict.WAIT, text, case, None, warn=True)
-        constraint = keep_off_others(snapshot, outlook, rules.max_affinity_values)
-        return _let_in(Verdict.WAIT, text, case, constraint, warn=True)
-    if rules.no_compatible_node == "warn":
-        return _let_in(Verdict.ALLOW, text, case, Constraint(), warn=True)
-    return Steering(Verdict.DENY, text, case.raw, (), case.warnings, case.decision, outlook.prospect.value)
-
-
-def _let_in(verdict: Verdict, text: str, case: _Case, constraint: Constraint | None, *, warn: bool = False) -> Steering:
-    """The pod with the constraint, or None: with the gate, and with the text and the marker written into it."""
-    waits, constraint = constraint is None, constraint or Constraint()
-    marker = Marker.of(constraint, len(required_terms(case.users) or ()))
-    wanted = Patch(case.users)
-    constrain(wanted, constraint)
-    patch = Patch(case.raw)
-    if _affinity(wanted.document) != _affinity(case.raw):
-        _restore(patch, case.users)
-        constrain(patch, constraint)
-    set_gate(patch, wanted=waits)
-    _annotate(patch, PLACEMENT, placement_text.annotated(_behind_gate(text, case) if waits else text))
-    _annotate(patch, STEERED, marker.text() if marker else None)
-    inject_environment(patch, case.topologies)
-    check_only_appended(case.users, patch.document)
-    warnings = (*case.warnings, text) if warn else case.warnings
-    return Steering(verdict, text, patch.document, tuple(patch.operations), warnings, case.decision)
-
-
-def _behind_gate(text: str, case: _Case) -> str:
-    return placement_text.to_be_placed(text) if case.decision.fit_count else placement_text.waiting(text)
+def _behind_gate(planned: Plan) -> str:
+    return (placement_text.to_be_placed if planned.fit_count else placement_text.waiting)(planned.text)
 
 
 def _affinity(pod: Mapping[str, Any]) -> Any:

@@ -22,6 +22,11 @@ class View:
         overlay = None if ledger is None else ledger.overlay(snapshot)
         self._source: Snapshot | Overlay = snapshot if overlay is None else overlay
 
+    @property
+    def version(self) -> tuple[int, int]:
+        """Generation of the snapshot, version of the ledger (0: empty); two views of one cluster with it are equal."""
+        return self.snapshot.generation, 0 if isinstance(self._source, Snapshot) else self._source.version
+
     def free(self, row: int) -> Amounts:
         """int64 [zone, node]: free in each NUMA node; -1 = it does not list the resource, otherwise never negative."""
         plane: Amounts = self._source.available[row]

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 from webhook.admission.mutate import steered
 from webhook.admission.node_label import validate_node
+from webhook.admission.plan import Plans
 from webhook.admission.rules import Rules
 from webhook.admission.steer import Steering
 from webhook.admission.validate import validate
@@ -16,9 +17,10 @@ from webhook.server.reviews import Answer, Reviewer
 
 def reviewers_of(rules: Rules, world: Callable[[], World], guard: Reviewer) -> Mapping[str, Reviewer]:
     """Path -> decision; `world` gives the cluster as it is when a review comes, `guard` judges Bindings."""
+    plans = Plans()
 
     def mutate_pods(request: AdmissionRequest) -> Answer:
-        response, steering = steered(request, world(), rules)
+        response, steering = steered(request, world(), rules, plans)
         return _of_response(response) if steering is None else _of_steering(response, steering)
 
     def mutate_workloads(request: AdmissionRequest) -> Answer:
@@ -44,11 +46,11 @@ def reviewers_of(rules: Rules, world: Callable[[], World], guard: Reviewer) -> M
 
 
 def _of_steering(response: AdmissionResponse, steering: Steering) -> Answer:
-    decision = steering.decision
-    if decision is None:  # left alone, or denied for its annotations
+    plan = steering.plan
+    if plan is None:  # left alone, or denied for its annotations
         return _of_response(response, steering.message)
-    excluded = {reason.code: nodes for reason, nodes in decision.excluded.items()}
-    return Answer(response, steering.verdict, True, steering.message, decision.fit_count, excluded=excluded)
+    excluded = {reason.code: nodes for reason, nodes in plan.excluded.items()}
+    return Answer(response, steering.verdict, True, steering.message, plan.fit_count, excluded=excluded)
 
 
 def _of_response(response: AdmissionResponse, message: str = "") -> Answer:
