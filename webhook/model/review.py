@@ -26,6 +26,9 @@ class Operation(StrEnum):
     CONNECT = "CONNECT"
 
 
+_OPERATIONS: Final[Mapping[Any, Operation]] = {operation.value: operation for operation in Operation}
+
+
 @dataclass(frozen=True, slots=True)
 class User:
     """Who asks."""
@@ -74,7 +77,8 @@ class AdmissionRequest:
         request = raw.get("request")
         if not isinstance(request, Mapping) or not request.get("uid"):
             raise Malfunction("the AdmissionReview has no request with a uid")
-        if request.get("operation") not in set(Operation):
+        operation = _OPERATIONS.get(request.get("operation"))
+        if operation is None:
             raise Malfunction(f"the AdmissionReview asks for the unknown operation {request.get('operation')!r}")
         kind = request.get("kind") or NO_FIELDS
         user = request.get("userInfo") or NO_FIELDS
@@ -85,7 +89,7 @@ class AdmissionRequest:
             kind=kind.get("kind", ""),
             resource=(request.get("resource") or NO_FIELDS).get("resource", ""),
             sub_resource=request.get("subResource") or "",
-            operation=Operation(request["operation"]),
+            operation=operation,
             namespace=request.get("namespace") or "",
             name=request.get("name") or "",
             object=request.get("object") or NO_FIELDS,
