@@ -46,7 +46,3 @@ def set_gate(patch: Patch, *, wanted: bool) -> None:
 
 def _gates(raw: Mapping[str, Any]) -> list[str]:
     return [gate.get("name", "") for gate in (raw.get("spec") or {}).get("schedulingGates") or ()]
-
-
-def _annotations(raw: Mapping[str, Any]) -> Mapping[str, str]:
-    return (raw.get("metadata") or {}).get("annotations") or {}
