@@ -6,6 +6,9 @@ import json
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
+from tests.cluster.api import ApiError
 from tests.cluster.audit import overcommitted
 from tests.cluster.gated import PLACEMENT, SPEC, Pods, pod
 from tests.cluster.nodes import RACK_LABEL
@@ -153,6 +156,21 @@ def test_a_pod_behind_our_gate_that_asks_for_nothing_is_released_with_a_sentence
     assert pods.get("by-hand")["metadata"]["annotations"][PLACEMENT].startswith("released: no annotation")
     control_plane.wait_for("an event", lambda: "Released" in pods.events("orphan"))
     assert pods.events("orphan")["Released"] == "released: neither it nor its owners ask for a placement"
+
+
+def test_the_api_server_takes_the_variables_that_a_pod_asks_for(racks: Callable[[int, int], None], pods: Pods) -> None:
+    racks(1, 1)
+    asks = {**RACKS, "topology-webhook.dev/inject-env": "true"}
+    created = pods.create(pod("a", annotations=asks, initContainers=[{"name": "init", "image": "none"}]))
+    for container in created["spec"]["initContainers"] + created["spec"]["containers"]:
+        read = {variable["name"]: variable["valueFrom"]["fieldRef"]["fieldPath"] for variable in container["env"]}
+        assert read == {
+            "TOPOLOGY_RANK": "metadata.labels['topology-webhook.dev/rank']",
+            "TOPOLOGY_DOMAIN_ZONE": "metadata.labels['topology-webhook.dev/domain-zone']",
+            "TOPOLOGY_DOMAIN_RACK": "metadata.labels['topology-webhook.dev/domain-rack']",
+        }
+    with pytest.raises(ApiError, match='"yes" is not allowed here'):
+        pods.create(pod("b", annotations={**RACKS, "topology-webhook.dev/inject-env": "yes"}))
 
 
 def test_a_manifest_that_is_applied_again_finds_nothing_changed(pods: Pods, control_plane: ControlPlane) -> None:
