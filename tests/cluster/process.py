@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 SUPERVISOR = Path(__file__).with_name("supervise.py")
+SIGNAL_SECONDS = 10.0
 
 
 class ProcessEndedError(RuntimeError):
@@ -70,12 +72,26 @@ class Process:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def pause(self) -> None:
-        """Stop the program where it is, as SIGSTOP does."""
+        """Stop the program where it is, as SIGSTOP does; returns when it stands still."""
         self._supervisor.send_signal(signal.SIGUSR1)
+        self._wait_until(stopped=True)
 
     def resume(self) -> None:
-        """Let a paused program go on."""
+        """Let a paused program go on; returns when it does."""
         self._supervisor.send_signal(signal.SIGUSR2)
+        self._wait_until(stopped=False)
+
+    def _wait_until(self, *, stopped: bool) -> None:
+        """NB: of two signals that the supervisor finds together it takes the lower number first, not the earlier."""
+        supervisor = self._supervisor.pid
+        deadline = time.monotonic() + SIGNAL_SECONDS
+        while time.monotonic() < deadline:
+            program, *_ = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
+            _, _, rest = Path(f"/proc/{program}/stat").read_text().rpartition(")")
+            if (rest.split()[0] == "T") is stopped:
+                return
+            time.sleep(0.01)
+        raise ProcessEndedError(f"{self.name} does not heed the signal to stop or to go on:\n{self.tail()}")
 
     def send_signal(self, number: signal.Signals) -> None:
         """Pass SIGTERM, SIGINT or SIGHUP to the program."""
