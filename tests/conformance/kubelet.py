@@ -201,7 +201,7 @@ class _Report:
             reason = REASONS[int(fit.reason[0])]
             if policy in {NUMAPolicy.SINGLE_NUMA_NODE, NUMAPolicy.RESTRICTED}:
                 # The short way does not ask which manager would have said no.
-                reason = kubelet.refusal(view, request, 0)
+                reason = kubelet.whole_way(view, request, 0)[0]
             self.reason.count(expected["reason"], _REASONS.get(reason), step.place)
         if wanted and got and policy is NUMAPolicy.SINGLE_NUMA_NODE:
             self._compare_nodes(step, fit)

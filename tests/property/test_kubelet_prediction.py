@@ -107,7 +107,7 @@ def test_the_short_way_and_the_whole_way_agree(description: dict[str, Any], data
     machine = Machine(description)
     for raw, live in sequence(data, description, machine):
         view, request, fit = prediction(description, machine, raw, live)
-        assert (kubelet.refusal(view, request, 0) is Reason.FITS) == fit.fits[0]
+        assert (kubelet.whole_way(view, request, 0)[0] is Reason.FITS) == fit.fits[0]
         admit(machine, raw)
 
 
@@ -136,7 +136,7 @@ def test_totals_and_widths_decide_like_all_sets_of_numa_nodes(description: dict[
     machine = Machine(description)
     for raw, live in sequence(data, description, machine, containers=1, inits=0):
         view, request, fit = prediction(description, machine, raw, live)
-        assert (kubelet.refusal(view, request, 0) is Reason.FITS) == fit.fits[0]
+        assert (kubelet.whole_way(view, request, 0)[0] is Reason.FITS) == fit.fits[0]
         if fit.wide is not None:
             assert fit.fits[0]
             assert int(fit.mask[0]).bit_count() > 1

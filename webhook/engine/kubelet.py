@@ -15,15 +15,15 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from webhook.engine.arrays import NO_ZONE, UNLISTED, Amounts, Bools, Bytes, Nodes, all_nodes, every
+from webhook.engine.arrays import NO_ZONE, Amounts, Bools, Bytes, Nodes, all_nodes, every
 from webhook.engine.kubelet_demand import Demand, Share
 from webhook.engine.kubelet_groups import grouped_by_hints
-from webhook.engine.kubelet_machines import devices_shared, elsewhere, machines_of
+from webhook.engine.kubelet_machines import devices_shared, machines_of
 from webhook.engine.kubelet_masks import Admission
 from webhook.engine.kubelet_parts import Part, parts
 from webhook.engine.kubelet_preferred import preferred_sets
 from webhook.engine.kubelet_split import split_inside
-from webhook.engine.kubelet_totals import totals
+from webhook.engine.kubelet_totals import pieces_suffice, totals
 from webhook.engine.kubelet_zones import ZoneFit, fit_zones
 from webhook.engine.masks import as_mask
 from webhook.engine.numafit import Allocation, NUMAFit, Wide, by_numa_id
@@ -69,11 +69,6 @@ def whole_split(view: View, request: PodRequest, node: int) -> Allocation:
     return _Prediction(view, request).split(node, 0)
 
 
-def refusal(view: View, request: PodRequest, node: int) -> Reason:
-    """Why the kubelet of one node (an index) refuses, by the whole way: the affinity, or an allocation; FITS if not."""
-    return whole_way(view, request, node)[0]
-
-
 class _Prediction:
     """One pod on nodes of one view."""
 
@@ -95,7 +90,7 @@ class _Prediction:
         short = self._by_zones(shares, part.nodes, self._grouped(part, demand))
         fits, mask = short.fits, short.mask
         if demand.pod.devices or part.policy is NUMAPolicy.NONE:
-            fits = fits & self._totals_suffice(part, demand)
+            fits = fits & pieces_suffice(self._view, part, demand)
             mask = mask * (fits if part.policy is not NUMAPolicy.NONE else 0)
         none = part.policy is NUMAPolicy.NONE
         reason = (~fits).view(np.uint8) * np.uint8(Reason.ALLOCATION_FAILS if none else Reason.NO_SINGLE_NUMA_NODE)
@@ -120,7 +115,7 @@ class _Prediction:
         by_totals = totals(self._view, demand, part.nodes[rest])
         if by_totals is None:
             return rest
-        fits = by_totals.suffice & self._totals_suffice(part.at(rest), demand)
+        fits = by_totals.suffice & pieces_suffice(self._view, part.at(rest), demand)
         reason[rest] = np.where(fits, FITS, Reason.ALLOCATION_FAILS)
         late = rest[by_totals.sure & fits]
         if len(late) and part.policy is not NUMAPolicy.NONE:
@@ -141,7 +136,7 @@ class _Prediction:
         still_open = preferred.open
         if part.closest or len(demand.containers) > 1:
             still_open = still_open | admits
-        enough = self._totals_suffice(here, demand)
+        enough = pieces_suffice(self._view, here, demand)
         reason[rest] = np.where(admits, np.where(enough, FITS, Reason.ALLOCATION_FAILS), Reason.NOT_ALIGNED)
         mask[rest] = np.where(admits & enough, preferred.mask, 0)
         return rest[still_open]
@@ -234,23 +229,6 @@ class _Prediction:
             fit.fits[here], fit.mask[here] = again.fits, again.mask
         return fit
 
-    def _totals_suffice(self, part: Part, demand: Demand) -> Bools:
-        """Whether there are enough pieces of what is not bound to NUMA nodes, wherever they are (bool [n])."""
-        view, nodes = self._view, part.nodes
-        enough = np.ones(len(nodes), dtype=np.bool_)
-        for row, amount in demand.pod.devices.items():
-            # Also where NUMA nodes list them: a device near two of them is counted by both.
-            named = view.snapshot.allocatable[row][nodes] > UNLISTED
-            enough &= ~named | (view.node_free(row)[nodes] >= amount)
-        if part.policy is NUMAPolicy.NONE:
-            for row, amount in {**demand.pod.cpu, **demand.pod.devices}.items():
-                free = view.free(row)[:, nodes]
-                total = np.maximum(free, 0).sum(axis=0)
-                if row in demand.pod.devices:
-                    total += elsewhere(view, row, nodes)
-                enough &= (free == UNLISTED).all(axis=0) | (total >= amount)
-        return enough
-
     def _short_way_is_final(self, part: Part, demand: Demand) -> bool | Bools:
         """Whether what the short way refuses is refused: for all nodes of the part, or for each (bool [n])."""
         if part.policy is not NUMAPolicy.SINGLE_NUMA_NODE:
@@ -300,7 +278,7 @@ class _Prediction:
             reason[spared] = Reason.FITS
             # Nobody knows on which NUMA nodes.
             admission.mask[spared] = 0
-        reason[(reason == Reason.FITS) & ~self._totals_suffice(part, demand)] = Reason.ALLOCATION_FAILS
+        reason[(reason == Reason.FITS) & ~pieces_suffice(self._view, part, demand)] = Reason.ALLOCATION_FAILS
         return reason, np.where(reason == Reason.FITS, admission.mask, 0)
 
     def _may_be_admitted(self, part: Part, demand: Demand) -> Bools:

@@ -13,11 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from webhook.engine.arrays import Amounts, Bools, Nodes
+from webhook.engine.arrays import UNLISTED, Amounts, Bools, Nodes
 from webhook.engine.kubelet_demand import Demand
 from webhook.engine.kubelet_machines import elsewhere
+from webhook.engine.kubelet_parts import Part
 from webhook.engine.view import View
 from webhook.model.pod import ContainerKind
+from webhook.model.policy import NUMAPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,24 @@ def totals(view: View, demand: Demand, nodes: Nodes) -> Totals | None:
             # Devices near no NUMA node could complete what one NUMA node has.
             sure &= unlisted | (elsewhere(view, row, nodes) == 0)
     return Totals(suffice, sure)
+
+
+def pieces_suffice(view: View, part: Part, demand: Demand) -> Bools:
+    """Whether there are enough pieces of what is not bound to NUMA nodes, wherever they are (bool [n])."""
+    nodes = part.nodes
+    enough = np.ones(len(nodes), dtype=np.bool_)
+    for row, amount in demand.pod.devices.items():
+        # Also where NUMA nodes list them: a device near two of them is counted by both.
+        named = view.snapshot.allocatable[row][nodes] > UNLISTED
+        enough &= ~named | (view.node_free(row)[nodes] >= amount)
+    if part.policy is NUMAPolicy.NONE:
+        for row, amount in {**demand.pod.cpu, **demand.pod.devices}.items():
+            free = view.free(row)[:, nodes]
+            total = np.maximum(free, 0).sum(axis=0)
+            if row in demand.pod.devices:
+                total += elsewhere(view, row, nodes)
+            enough &= (free == UNLISTED).all(axis=0) | (total >= amount)
+    return enough
 
 
 def _total(plane: Amounts, nodes: Nodes) -> Amounts:
