@@ -130,3 +130,10 @@ def test_scope_pod_scores_the_pod_as_a_whole() -> None:
     cluster = state(node("n"), topology("n", [ZONE], scope=Scope.POD))
     assert scored(cluster, pod(ONE, ONE), Strategy.MOST_ALLOCATED) == 50
     assert np.array_equal(filtered(cluster, pod(ONE, ONE)).mask, [1])
+
+
+# n [8 cpu, 16Gi]: cpu and memory keep 75 of 100 free each; what the overhead names is asked for, too, if only with zero
+@pytest.mark.parametrize(("overhead", "score"), [({}, 75), ({"hugepages-2Mi": "0"}, 50)])
+def test_an_overhead_of_nothing_counts_in_the_score(overhead: dict[str, str], score: int) -> None:
+    cluster = state(node("n"), topology("n", [ZONE], scope=Scope.POD))
+    assert scored(cluster, pod(ONE, spec={"overhead": overhead}), Strategy.LEAST_ALLOCATED) == score

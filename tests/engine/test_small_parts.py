@@ -65,7 +65,7 @@ def test_a_request_has_a_column_for_every_resource_the_pod_names() -> None:
     assert request.kinds == (ContainerKind.INIT, ContainerKind.APP)
     assert request.containers == ((1500, -1, -1), (2000, -1, 0))
     assert request.integral_cpu == (False, True)
-    assert request.overhead == (0, GI, 0)
+    assert request.overhead == (-1, GI, -1)
     assert request.node == (2000, GI, 0)
     assert request.qos is QoS.BURSTABLE
     assert not request.strict

@@ -33,7 +33,7 @@ class PodRequest:
     integral_cpu: tuple[bool, ...]
     """[C]: requests whole CPUs, at least one (a Guaranteed pod's container then gets exclusive ones)."""
     overhead: tuple[int, ...]
-    """[K]: the pod's overhead, 0 where it names none."""
+    """[K]: the pod's overhead; -1 = it does not name the resource."""
     node: tuple[int, ...]
     """[K]: what the scheduler counts on the node (containers, pod level, overhead); -1 = not named."""
     pod_level: bool
@@ -56,7 +56,7 @@ class PodRequest:
             kinds=tuple([container.kind for container in pod.containers]),
             containers=tuple([tuple([requests.get(name, UNLISTED) for name in names]) for requests in lists]),
             integral_cpu=tuple([cpu > 0 and cpu % 1000 == 0 for cpu in cpus]),
-            overhead=tuple([pod.overhead.get(name, 0) for name in names]),
+            overhead=tuple([pod.overhead.get(name, UNLISTED) for name in names]),
             node=tuple([pod.requests.get(name, UNLISTED) for name in names]),
             pod_level=pod.pod_level is not None,
             qos=pod.qos,

@@ -46,6 +46,6 @@ def _together(request: PodRequest, containers: tuple[Part, ...]) -> Part:
             for name, amount in part.amounts.items():
                 total[name] = max(total.get(name, 0), amount)
     for name, amount in zip(request.resources, request.overhead, strict=True):
-        if amount:
+        if amount != UNLISTED:
             total[name] = total.get(name, 0) + amount
     return Part(ContainerKind.APP, total)
