@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import traceback
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,12 +16,12 @@ Check = Callable[[Sequence[Case]], list[Tally]]
 
 # Format -> the keys that tell its cases from all others (the first format that matches), and its check.
 FORMATS: Final[Mapping[str, tuple[frozenset[str], Check]]] = {
-    "kubelet admission": (frozenset({"machine", "pods", "expect"}), kubelet.check),
-    "filter and scores": (frozenset({"nodes", "pods", "expect"}), plugin.check),
-    "topology merge": (frozenset({"policy", "numaNodes", "providers", "expect"}), small.check_merges),
-    "pod fingerprint": (frozenset({"pods", "expect"}), small.check_fingerprints),
-    "quantities": (frozenset({"in", "expect"}), small.check_quantities),
-    "plugin unit tables": (frozenset({"kind", "node", "nrt", "pod"}), unit_tables.check),
+    "kubelet admission": (frozenset({"id", "machine", "pods", "expect"}), kubelet.check),
+    "filter and scores": (frozenset({"id", "nodes", "pods", "expect"}), plugin.check),
+    "topology merge": (frozenset({"id", "policy", "numaNodes", "providers", "expect"}), small.check_merges),
+    "pod fingerprint": (frozenset({"id", "pods", "expect"}), small.check_fingerprints),
+    "quantities": (frozenset({"id", "in", "expect"}), small.check_quantities),
+    "plugin unit tables": (frozenset({"test", "kind", "node", "nrt", "pod"}), unit_tables.check),
 }
 
 SUFFIXES: Final = (".jsonl", ".jsonl.gz", ".json", ".json.gz")
@@ -40,7 +41,24 @@ def files(directory: Path) -> list[Path]:
     return found
 
 
-def read(path: Path) -> tuple[Check, Sequence[Case]]:
+def tallies(path: Path) -> list[Tally]:
+    """What the check of one file counts."""
+    check, cases = _read(path)
+    try:
+        found = check(cases)
+    except UnusableError:
+        raise
+    except Exception as error:  # a case is JSON that anybody wrote: what it lacks may show anywhere
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        raise UnusableError(
+            f"{path.name} has a case that cannot be read: {error!r} ({Path(place.filename).name}:{place.lineno})"
+        ) from error
+    if not found[0].total:
+        raise UnusableError(f"{path.name} expects nothing")
+    return found
+
+
+def _read(path: Path) -> tuple[Check, Sequence[Case]]:
     """The check for a file and its cases."""
     try:
         content = path.read_bytes()
@@ -74,7 +92,15 @@ def _parse(path: Path, text: str) -> list[Case]:
 
 
 def _check_for(path: Path, cases: Sequence[Case]) -> Check:
-    for keys, check in FORMATS.values():
-        if all(isinstance(case, dict) and keys <= case.keys() for case in cases):
-            return check
-    raise UnusableError(f"{path.name} is in no known format: {', '.join(FORMATS)}")
+    """The check of the first format that most of the cases are in; the others must be in it, too."""
+
+    def lacking(keys: frozenset[str]) -> list[int]:
+        return [number for number, case in enumerate(cases, 1) if not (isinstance(case, dict) and keys <= case.keys())]
+
+    name, faulty = min(((name, lacking(keys)) for name, (keys, _) in FORMATS.items()), key=lambda one: len(one[1]))
+    keys, check = FORMATS[name]
+    if len(faulty) == len(cases):
+        raise UnusableError(f"{path.name} is in no known format: {', '.join(FORMATS)}")
+    if faulty:
+        raise UnusableError(f"{path.name}, case {faulty[0]} is no case of {name}: it needs {', '.join(sorted(keys))}")
+    return check

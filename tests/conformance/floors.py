@@ -1,7 +1,8 @@
 """The floors: the share of agreement that each check must reach. One table for all.
 
-What a kubelet does is predicted from the NRT alone. Of memory over several NUMA nodes and of pods that share devices or
-cores an NRT hides state; a pod whose fate hangs on that is admitted. So:
+What a kubelet does is predicted as at a binding: from the NRT, and the pods that live on the node in their order. Of
+memory over several NUMA nodes and of pods that share devices or cores these hide state, mostly when pods have left
+since; a pod whose fate hangs on that is admitted. So:
 - where nothing is hidden, single-numa-node and none agree fully, whatever the pods;
 - no pod that a kubelet admits is refused, under any policy;
 - pods admitted wrongly are few, and each is one that the replay with the whole state refuses for that reason.
@@ -22,7 +23,7 @@ FLOORS: Final = {
     "kubelet restricted": ALL,
     "kubelet best-effort": ALL,
     "kubelet admitted pods not refused": ALL,
-    # Fewer than 1.5 % of all pods may be admitted wrongly.
+    # Fewer than 1.5 % of the pods may be admitted wrongly, under each policy and in all.
     "kubelet not admitted wrongly": 1 - Fraction(15, 1000),
     # A refusal of restricted may be foreseen at the hint where in truth the allocation fails, or the reverse.
     "kubelet reason of refusals": Fraction(99, 100),

@@ -9,13 +9,15 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import zip_longest
 from typing import Any, Final
 
 import numpy as np
 
 from tests.conformance.floors import FLOORS
 from tests.conformance.plugin import NO_INTENT, add_node
-from tests.conformance.reference import AFFINITY, ALLOCATION, Held, Machine, RefusedError
+from tests.conformance.reference import AFFINITY, ALLOCATION, RefusedError, admit
+from tests.conformance.reference_machine import Held, Machine, Published
 from tests.conformance.tally import Tally
 from webhook.engine import kubelet
 from webhook.engine.numafit import NUMAFit
@@ -50,6 +52,11 @@ class Step:
     """The pods that live on the machine."""
 
     @property
+    def bound(self) -> list[ResidentPod]:
+        """The same as records, in the order of their admission."""
+        return [ResidentPod.from_object({**pod, "spec": {**pod["spec"], "nodeName": "n"}}) for pod in self.residents]
+
+    @property
     def place(self) -> str:
         """For messages."""
         return f"{self.case['id']} {self.expected['pod']}"
@@ -64,18 +71,20 @@ def check(cases: Sequence[Case]) -> list[Tally]:
     for case in cases:
         machine = Machine(case["machine"])
         for step in _steps(case):
-            report.add(step, _window(snapshot, index), machine)
+            report.add(step, _window(snapshot, index, step.bound), machine)
             index += 1
         if "nrtAfter" in case["expect"]:
-            report.compare_published(case["id"], case["expect"]["nrtAfter"], machine)
+            report.compare_published(case["id"], case["expect"]["nrtAfter"], machine, case["machine"]["distances"])
     return report.tallies()
 
 
 def _steps(case: Case) -> Iterator[Step]:
     residents: dict[str, Mapping[str, Any]] = {}
     expected = case["expect"]["pods"]
-    for raw, outcome in zip(case["pods"], expected, strict=False):
+    for raw, outcome in zip(case["pods"], expected, strict=True):
         name = raw["metadata"]["name"]
+        if outcome["pod"] != name:
+            raise ValueError(f"{case['id']}: {outcome['pod']} is expected where {name} is admitted")
         for gone in case.get("remove", {}).get(name, ()):
             residents.pop(gone, None)
         yield Step(case, raw, outcome, tuple(residents.values()))
@@ -106,14 +115,15 @@ def _snapshot(steps: Sequence[Step]) -> Snapshot:
 _ARRAYS: Final = tuple(field.name for field in fields(Snapshot))
 
 
-def _window(snapshot: Snapshot, node: int) -> View:
-    """The view of one node alone."""
+def _window(snapshot: Snapshot, node: int, residents: Sequence[ResidentPod]) -> View:
+    """The view of one node alone, as the guard has it of the node that the scheduler chose."""
     arrays: dict[str, Any] = {}
     for name in _ARRAYS:
         value = getattr(snapshot, name)
         if isinstance(value, np.ndarray):
             arrays[name] = value[..., node : node + 1]
-    return View(replace(snapshot, names=[snapshot.names[node]], index={snapshot.names[node]: 0}, **arrays))
+    alone = replace(snapshot, names=[snapshot.names[node]], index={snapshot.names[node]: 0}, **arrays)
+    return View(alone, residents=residents)
 
 
 class _Report:
@@ -125,7 +135,7 @@ class _Report:
         }
         self.hidden: Counter[NUMAPolicy] = Counter()
         self.admitted = Tally("  admitted pods not refused", FLOORS["kubelet admitted pods not refused"])
-        self.wrongly = Tally("  not admitted wrongly", few)
+        self.wrongly = {policy: Tally(f"  not admitted wrongly: {policy.kubelet}", few) for policy in self.policies}
         self.reason = Tally("  reason of refusals", FLOORS["kubelet reason of refusals"])
         self.nodes = Tally("  NUMA nodes with single-numa-node", FLOORS["kubelet NUMA nodes with single-numa-node"])
         floor = FLOORS["kubelet replay"]
@@ -136,12 +146,12 @@ class _Report:
     def tallies(self) -> list[Tally]:
         for policy, tally in self.policies.items():
             if self.hidden[policy]:
-                tally.note = f"({self.hidden[policy]} more admitted wrongly: hidden from the NRT)"
+                tally.note = f"({self.hidden[policy]} more admitted wrongly: hidden from NRT and pods)"
         return [
             self.all,
             *(tally for tally in self.policies.values() if tally.total),
             self.admitted,
-            self.wrongly,
+            *(tally for tally in self.wrongly.values() if tally.total),
             self.reason,
             self.nodes,
             self.replay,
@@ -154,33 +164,43 @@ class _Report:
         removed = step.case.get("remove", {}).get(pod.name, ())
         for key in [key for key in machine.pods if key.partition("/")[2] in removed]:
             machine.remove(key)
-        self.compare_published(step.place, step.expected["nrtBefore"], machine)
+        self.compare_published(step.place, step.expected["nrtBefore"], machine, step.case["machine"]["distances"])
         replayed = self._replay(step, pod, machine)
         self._predict(step, pod, view, machine.policy, replayed)
 
     def _replay(self, step: Step, pod: Pod, machine: Machine) -> str | None:
         expected = step.expected
-        refused, held = None, None
+        refused, message, held = None, None, None
         try:
-            held = machine.admit(pod)
+            held = admit(machine, pod)
         except RefusedError as refusal:
-            refused = str(refusal)
-        verdict = (expected["admit"], expected.get("reason"), expected["qos"])
-        self.replay.count(verdict, (refused is None, refused, str(pod.qos)), step.place)
+            refused, message = str(refusal), refusal.message
+        verdict = (expected["admit"], expected.get("reason"), expected.get("message", message), expected["qos"])
+        self.replay.count(verdict, (refused is None, refused, message, str(pod.qos)), step.place)
         if held is not None and expected["admit"]:
-            for container, got in zip(expected["containers"], held, strict=True):
+            self.containers.count(
+                [one["name"] for one in expected["containers"]], [one.name for one in held], step.place
+            )
+            for container, got in zip(expected["containers"], held, strict=False):
                 wanted = _wanted(container)
                 random = frozenset(name for name, near in wanted["devices"].items() if near is None)
                 self.containers.count(wanted, _got(got, machine, random), f"{step.place} {got.name}")
         return refused
 
-    def compare_published(self, place: str, nrt: Mapping[str, Any], machine: Machine) -> None:
-        available = machine.available()
-        for zone in nrt["zones"]:
-            node = int(zone["name"].removeprefix("node-"))
-            wanted = {entry["name"]: amount(entry["name"], entry["available"]) for entry in zone["resources"]}
-            got = {name: available[node].get(name, 0) for name in wanted}
-            self.published.count(wanted, got, f"{place} NRT {zone['name']}")
+    def compare_published(
+        self, place: str, nrt: Mapping[str, Any], machine: Machine, distances: Sequence[Sequence[int]]
+    ) -> None:
+        attributes = {attribute["name"]: attribute["value"] for attribute in nrt["attributes"]}
+        got = {"topologyManagerPolicy": machine.policy.kubelet, "topologyManagerScope": machine.scope.kubelet}
+        what = ("topology.node.k8s.io/v1alpha2", "NodeResourceTopology", got)
+        self.published.count((nrt["apiVersion"], nrt["kind"], attributes), what, f"{place} NRT")
+        published = machine.published()
+        zones = [
+            ("Node", f"node-{node}", published[node], {f"node-{to}": cost for to, cost in enumerate(distances[node])})
+            for node in machine.nodes
+        ]
+        for zone, expected in zip_longest(zones, map(_zone, nrt["zones"])):
+            self.published.count(expected, zone, f"{place} NRT {(zone or expected)[1]}")
 
     def _predict(self, step: Step, pod: Pod, view: View, policy: NUMAPolicy, replayed: str | None) -> None:
         expected = step.expected
@@ -194,7 +214,7 @@ class _Report:
             self.hidden[policy] += 1
         else:
             self.policies[policy].note_one(agrees=got == wanted, disagreement=message)
-        self.wrongly.note_one(agrees=wanted or not got, disagreement=message)
+        self.wrongly[policy].note_one(agrees=wanted or not got, disagreement=message)
         if wanted:
             self.admitted.note_one(agrees=got, disagreement=message)
         if not wanted and not got:
@@ -202,18 +222,26 @@ class _Report:
             if policy in {NUMAPolicy.SINGLE_NUMA_NODE, NUMAPolicy.RESTRICTED}:
                 # The short way does not ask which manager would have said no.
                 reason = kubelet.whole_way(view, request, 0)[0]
-            self.reason.count(expected["reason"], _REASONS.get(reason), step.place)
+            self.reason.count(expected.get("reason"), _REASONS.get(reason), step.place)
         if wanted and got and policy is NUMAPolicy.SINGLE_NUMA_NODE:
             self._compare_nodes(step, fit)
 
     def _compare_nodes(self, step: Step, fit: NUMAFit) -> None:
-        affinities = [container["affinity"] for container in step.expected["containers"]]
+        affinities = [container["affinity"] for container in step.expected.get("containers", ())]
         mask = int(fit.mask[0])
         got = sorted(node for node in range(mask.bit_length()) if mask >> node & 1)
         wanted = sorted({node for affinity in affinities if affinity is not None for node in affinity})
         # The only NUMA node of a machine is no affinity for the kubelet.
         if not (len(step.expected["nrtBefore"]["zones"]) == 1 and wanted == []):
             self.nodes.count(wanted, got, step.place)
+
+
+def _zone(zone: Mapping[str, Any]) -> tuple[str, str, Mapping[str, Published], Mapping[str, int]]:
+    resources = {
+        resource["name"]: Published(*(amount(resource["name"], resource[field]) for field in Published._fields))
+        for resource in zone["resources"]
+    }
+    return zone["type"], zone["name"], resources, {cost["name"]: cost["value"] for cost in zone["costs"]}
 
 
 def _wanted(container: Mapping[str, Any]) -> dict[str, Any]:
@@ -225,7 +253,8 @@ def _wanted(container: Mapping[str, Any]) -> dict[str, Any]:
         "memory": sorted(
             (tuple(block["numaAffinity"]), block["type"], block["size"]) for block in container.get("memory") or ()
         ),
-        "devices": dict(container.get("devices") or {}),
+        # Asked for zero devices, a container has none.
+        "devices": {name: near for name, near in (container.get("devices") or {}).items() if near != {}},
     }
 
 

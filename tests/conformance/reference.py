@@ -1,4 +1,4 @@
-"""A kubelet's resource managers written plainly: one machine, pods admitted one after the other, the whole state kept.
+"""A kubelet's admission written plainly: one machine, pods admitted one after the other, the whole state kept.
 
 It knows what an NRT hides: which NUMA nodes form memory groups, which CPUs and devices are taken. The conformance
 runner replays sequences with it, and property tests compare the engine's predictions with what it decides.
@@ -8,132 +8,47 @@ Source: kubernetes pkg/kubelet/cm (topology, device, cpu and memory managers wit
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import combinations
-from typing import Any, Final
+from typing import Final
 
 from tests.conformance.hints import Hint, merge_hints
-from tests.conformance.reference_cpus import CPUTopology, take_cpus
-from webhook.model.pod import Container, ContainerKind, Pod, QoS
+from tests.conformance.reference_asked import Asked
+from tests.conformance.reference_cpus import take_cpus
+from tests.conformance.reference_machine import Block, Held, Machine, Nodes
+from webhook.model.pod import Container, ContainerKind, Pod
 from webhook.model.policy import NUMAPolicy, Scope
-from webhook.model.resources import CPU, MEMORY, amount, is_hugepages
+from webhook.model.resources import CPU, MAX_AMOUNT
 
 AFFINITY: Final = "TopologyAffinityError"
 ALLOCATION: Final = "UnexpectedAdmissionError"
-
-Nodes = tuple[int, ...]
-"""NUMA ids, ascending."""
+MEMORY_MANAGER: Final = "[memorymanager]"
+NOWHERE: Final = "no NUMA nodes with enough memory is available"
 
 
 class RefusedError(Exception):
     """The pod is rejected; the argument is the kubelet's reason."""
 
-
-@dataclass
-class Block:
-    """Memory or huge pages of one container."""
-
-    affinity: Nodes
-    kind: str
-    size: int
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(reason)
+        self.message = message
+        """In the kubelet's words."""
 
 
-@dataclass
-class Held:
-    """What one container got."""
-
-    name: str
-    hint: Hint
-    cpus: frozenset[int] = frozenset()
-    memory: list[Block] = field(default_factory=list)
-    devices: dict[str, frozenset[str]] = field(default_factory=dict)
+def _failed(manager_says: str) -> RefusedError:
+    return RefusedError(ALLOCATION, f"Allocate failed due to {manager_says}, which is unexpected")
 
 
-@dataclass
-class Memory:
-    """Memory and huge pages of one NUMA node, in bytes."""
-
-    allocatable: dict[str, int]
-    free: dict[str, int]
-    assignments: int
-    group: Nodes
-
-
-@lru_cache(maxsize=256)
-def _sets(nodes: Nodes) -> tuple[Nodes, ...]:
-    """All sets of the NUMA nodes, narrow ones first, then by id."""
-    return tuple(chosen for width in range(1, len(nodes) + 1) for chosen in combinations(nodes, width))
-
-
-class Machine:
-    """One machine and its pods. `machine` is the description of tests/conformance/golden's kubelet cases."""
-
-    def __init__(self, machine: Mapping[str, Any]) -> None:
-        self.policy = NUMAPolicy.from_kubelet(machine["policy"]) or NUMAPolicy.NONE
-        self.scope = Scope.from_kubelet(machine["scope"]) or Scope.CONTAINER
-        closest = machine.get("options", {}).get("prefer-closest-numa-nodes") == "true"
-        self.distances = machine["distances"] if closest else None
-        numa = machine["numa"]
-        self.nodes: Nodes = tuple(range(len(numa)))
-        self.topology = _cpu_topology(numa)
-        self.reserved = _cpu_list(machine.get("reservedCPUs", ""))
-        self.shared_cpus = frozenset(self.topology.numa) - self.reserved
-        self.memory = {node: _memory(node, described) for node, described in enumerate(numa)}
-        self.devices: Mapping[str, Mapping[str, Nodes]] = {
-            name: {device: tuple(near) for device, near in devices.items()}
-            for name, devices in machine["devices"].items()
-        }
-        self.taken_devices: dict[str, set[str]] = {name: set() for name in self.devices}
-        self.pods: dict[str, list[Held]] = {}
-
-    def admit(self, pod: Pod) -> list[Held]:
-        """Admit the pod and return what its containers hold; raises RefusedError, leaving nothing allocated."""
-        admission = _Admission(self, pod)
-        self.pods[pod.key] = admission.held
-        try:
-            admission.run()
-        except RefusedError:
-            self.remove(pod.key)
-            raise
-        return admission.held
-
-    def remove(self, key: str) -> None:
-        """The pod is gone: everything it holds is free again."""
-        containers = self.pods.pop(key)
-        for held in containers:
-            # A socket that counts as free because its size is the average one may bring a reserved CPU with it.
-            self.shared_cpus |= held.cpus - self.reserved
-            for name, devices in held.devices.items():
-                self.taken_devices[name] -= devices
-            for block in held.memory:
-                self._release(block)
-
-    def _release(self, block: Block) -> None:
-        left = block.size
-        for node in block.affinity:
-            memory = self.memory[node]
-            memory.assignments -= 1
-            if memory.assignments == 0:
-                memory.group = (node,)
-            back = min(left, memory.allocatable.get(block.kind, 0) - memory.free.get(block.kind, 0))
-            if back:
-                memory.free[block.kind] += back
-                left -= back
-
-    def available(self) -> Mapping[int, Mapping[str, int]]:
-        """What an exporter publishes as available: NUMA id -> resource -> amount, cpu in millicores."""
-        published: dict[int, dict[str, int]] = {}
-        for node in self.nodes:
-            published[node] = {
-                CPU: 1000 * len(self.shared_cpus & self.topology.by_numa[node]),
-                **self.memory[node].free,
-            }
-            for name, devices in self.devices.items():
-                near = {device for device, at in devices.items() if node in at}
-                if near:
-                    published[node][name] = len(near - self.taken_devices[name])
-        return published
+def admit(machine: Machine, pod: Pod) -> list[Held]:
+    """Admit the pod and return what its containers hold; raises RefusedError, leaving nothing allocated."""
+    admission = _Admission(machine, pod)
+    machine.pods[pod.key] = admission.held
+    try:
+        admission.run()
+    except RefusedError:
+        machine.remove(pod.key)
+        raise
+    return admission.held
 
 
 class _Admission:
@@ -142,7 +57,7 @@ class _Admission:
     def __init__(self, machine: Machine, pod: Pod) -> None:
         self.machine = machine
         self.pod = pod
-        self.guaranteed = pod.qos is QoS.GUARANTEED and pod.pod_level is None
+        self.asked = Asked(machine, pod)
         self.held: list[Held] = []
         self.reusable_cpus: frozenset[int] = frozenset()
         self.reusable_devices: dict[str, frozenset[str]] = {name: frozenset() for name in machine.devices}
@@ -151,65 +66,21 @@ class _Admission:
     def run(self) -> None:
         together = None
         if self.machine.scope is Scope.POD and self.machine.policy is not NUMAPolicy.NONE:
-            together = self._merged(self._pod_cpus(), self._pod_memory(), self._pod_devices())
+            together = self._merged(self.asked.pod_cpus(), self.asked.pod_memory(), self.asked.pod_devices())
         for container in self.pod.containers:
             hint = together
             if hint is None:
-                hint = self._merged(self._cpus(container), self._memory(container), self._devices(container))
+                hint = self._merged(
+                    self.asked.cpus(container), self.asked.memory(container), self.asked.devices(container)
+                )
             held = Held(container.name, hint)
             self.held.append(held)
-            for name, count in self._devices(container).items():
+            for name, count in self.asked.devices(container).items():
                 self._allocate_devices(container, held, name, count)
-            if self._cpus(container):
+            if self.asked.cpus(container):
                 self._allocate_cpus(container, held)
-            if self._memory(container):
+            if self.asked.memory(container):
                 self._allocate_memory(container, held)
-
-    # What a container, or the pod, asks of the managers.
-
-    def _cpus(self, container: Container) -> int:
-        cpu = container.requests.get(CPU, 0)
-        return cpu // 1000 if self.guaranteed and cpu % 1000 == 0 else 0
-
-    def _memory(self, container: Container) -> dict[str, int]:
-        if not self.guaranteed:
-            return {}
-        return {name: size for name, size in container.requests.items() if name == MEMORY or is_hugepages(name)}
-
-    def _devices(self, container: Container) -> dict[str, int]:
-        return {name: count for name, count in container.limits.items() if name in self.machine.devices}
-
-    def _pod_cpus(self) -> int:
-        return self._peak([({CPU: self._cpus(container)}, container) for container in self.pod.containers])[CPU]
-
-    def _pod_memory(self) -> dict[str, int]:
-        peak = self._peak([(self._memory(container), container) for container in self.pod.containers])
-        in_apps = {
-            name
-            for container in self.pod.containers
-            if container.kind is ContainerKind.APP
-            for name in self._memory(container)
-        }
-        return {name: size for name, size in peak.items() if name in in_apps}
-
-    def _pod_devices(self) -> dict[str, int]:
-        return self._peak([(self._devices(container), container) for container in self.pod.containers])
-
-    @staticmethod
-    def _peak(asked: Sequence[tuple[Mapping[str, int], Container]]) -> dict[str, int]:
-        """max(apps + sidecars, each init container + the sidecars before it)."""
-        running: dict[str, int] = {}
-        peak: dict[str, int] = {}
-        sidecars: dict[str, int] = {}
-        for amounts, container in asked:
-            for name, count in amounts.items():
-                if container.kind is ContainerKind.INIT:
-                    peak[name] = max(peak.get(name, 0), count + sidecars.get(name, 0))
-                else:
-                    running[name] = running.get(name, 0) + count
-                if container.kind is ContainerKind.SIDECAR:
-                    sidecars[name] = sidecars.get(name, 0) + count
-        return {name: max(running.get(name, 0), peak.get(name, 0)) for name in {**running, **peak}}
 
     # Hints.
 
@@ -224,7 +95,7 @@ class _Admission:
         ]
         hint, admitted = merge_hints(machine.policy, machine.nodes, providers, machine.distances)
         if not admitted:
-            raise RefusedError(AFFINITY)
+            raise RefusedError(AFFINITY, "Resources cannot be allocated with Topology locality")
         return hint
 
     def _device_hints(self, name: str, count: int) -> list[Hint] | None:
@@ -290,11 +161,14 @@ class _Admission:
         reusable = self.reusable_devices[name]
         got = sorted(reusable)[:count]
         free = sorted(near.keys() - taken)
-        if len(got) + len(free) < count:
-            raise RefusedError(ALLOCATION)
+        needed = count - len(got)
+        if len(free) < needed:
+            raise _failed(
+                f"requested number of devices unavailable for {name}. Requested: {needed}, Available: {len(free)}"
+            )
         if affinity is not None:
             free.sort(key=lambda device: (set(near[device]).isdisjoint(affinity), not near[device], device))
-        devices = frozenset(got + free[: count - len(got)])
+        devices = frozenset(got + free[:needed])
         taken |= devices
         if devices:
             held.devices[name] = devices
@@ -302,7 +176,7 @@ class _Admission:
         self.reusable_devices[name] = reusable | devices if init else reusable - devices
 
     def _allocate_cpus(self, container: Container, held: Held) -> None:
-        machine, count = self.machine, self._cpus(container)
+        machine, count = self.machine, self.asked.cpus(container)
         available = machine.shared_cpus | self.reusable_cpus
         got: frozenset[int] = frozenset()
         if held.hint.mask is not None:
@@ -312,30 +186,39 @@ class _Admission:
             got = take_cpus(machine.topology, near, min(count, len(near))) or frozenset()
         rest = take_cpus(machine.topology, available - got, count - len(got))
         if rest is None:
-            raise RefusedError(ALLOCATION)
+            raise _failed(
+                f"not enough cpus available to satisfy request: requested={count - len(got)}, "
+                f"available={len(available - got)}"
+            )
         held.cpus = got | rest
         machine.shared_cpus -= held.cpus
         init = container.kind is ContainerKind.INIT
         self.reusable_cpus = self.reusable_cpus | held.cpus if init else self.reusable_cpus - held.cpus
 
     def _allocate_memory(self, container: Container, held: Held) -> None:
-        requested, memory = self._memory(container), self.machine.memory
+        requested, memory = self.asked.memory(container), self.machine.memory
         hint = held.hint
+        if any(size >= MAX_AMOUNT for size in requested.values()):
+            raise _failed(f"{MEMORY_MANAGER} failed to represent quantity as int64")
         mask, preferred = hint.mask, hint.preferred
         if mask is None:
             best = _best(self._memory_sets(requested))
-            if best is None or (hint.preferred and not best.preferred):
-                raise RefusedError(ALLOCATION)
+            if best is None:
+                raise _failed(f"{MEMORY_MANAGER} failed to get the default NUMA affinity, {NOWHERE}")
+            if hint.preferred and not best.preferred:
+                raise _failed(f"{MEMORY_MANAGER} failed to find the default preferred hint")
             mask, preferred = best.mask, best.preferred
         assert mask is not None
         if any(sum(memory[node].free.get(name, 0) for node in mask) < size for name, size in requested.items()):
             best = _best([found for found in self._memory_sets(requested) if set(mask) <= set(found.mask or ())])
-            if best is None or (preferred and not best.preferred):
-                raise RefusedError(ALLOCATION)
+            if best is None:
+                raise _failed(f"{MEMORY_MANAGER} failed to find NUMA nodes to extend the current topology hint")
+            if preferred and not best.preferred:
+                raise _failed(f"{MEMORY_MANAGER} failed to find the extended preferred hint")
             mask = best.mask
             assert mask is not None
         if len(mask) > 1 and any(memory[node].assignments and memory[node].group != mask for node in mask):
-            raise RefusedError(ALLOCATION)
+            raise _failed(f"{MEMORY_MANAGER} preferred hint violates NUMA node allocation")
         for name, size in requested.items():
             held.memory.append(Block(mask, name, size))
             reusable = self.reusable_memory.get((mask, name), 0)
@@ -380,31 +263,7 @@ def _best(hints: Sequence[Hint]) -> Hint | None:
     return min(hints, key=rank, default=None)
 
 
-def _cpu_topology(numa: Sequence[Mapping[str, Any]]) -> CPUTopology:
-    core: dict[int, int] = {}
-    at: dict[int, int] = {}
-    socket: dict[int, int] = {}
-    cores = 0
-    for node, described in enumerate(numa):
-        threads = described.get("threadsPerCore", 1)
-        for index in range(described["cpus"]):
-            cpu = len(at)
-            core[cpu] = cores + index // threads
-            at[cpu] = node
-            socket[cpu] = described.get("socket", node)
-        cores += -(-described["cpus"] // threads)
-    return CPUTopology(core, at, socket)
-
-
-def _cpu_list(text: str) -> frozenset[int]:
-    cpus: set[int] = set()
-    for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
-        cpus.update(range(int(first), int(last or first) + 1))
-    return frozenset(cpus)
-
-
-def _memory(node: int, described: Mapping[str, Any]) -> Memory:
-    sizes = {MEMORY: amount(MEMORY, described["memory"])}
-    sizes |= {name: amount(name, size) for name, size in described.get("hugepages", {}).items()}
-    return Memory(sizes, dict(sizes), 0, (node,))
+@lru_cache(maxsize=256)
+def _sets(nodes: Nodes) -> tuple[Nodes, ...]:
+    """All sets of the NUMA nodes, narrow ones first, then by id."""
+    return tuple(chosen for width in range(1, len(nodes) + 1) for chosen in combinations(nodes, width))

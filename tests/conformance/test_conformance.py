@@ -33,6 +33,12 @@ def test_the_engine_agrees_with_upstream(name: str, tmp_path: Path, capsys: pyte
     assert main(["--cases", str(tmp_path)]) == 0, capsys.readouterr().out
 
 
+# Odd machines and nodes: 3 to 7 NUMA nodes of all sizes, some without memory, two sizes of huge pages, zero amounts,
+# overhead of nothing, names of policies that mean nothing. Made as the golden files were, by upstream's code.
+def test_the_engine_agrees_with_upstream_on_odd_machines(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--cases", str(DIRECTORY.parent / "odd")]) == 0, capsys.readouterr().out
+
+
 def test_every_golden_file_is_there() -> None:
     assert NAMES == [
         "kubelet_admission",
@@ -61,6 +67,23 @@ def move_affinity(case: dict[str, Any]) -> None:
     pod["containers"][0]["affinity"] = [7]
 
 
+def other_message(case: dict[str, Any]) -> None:
+    pod = next(pod for pod in case["expect"]["pods"] if "message" in pod)
+    pod["message"] += "."
+
+
+def other_capacity(case: dict[str, Any]) -> None:
+    case["expect"]["pods"][0]["nrtBefore"]["zones"][-1]["resources"][0]["capacity"] += "0"
+
+
+def other_cost(case: dict[str, Any]) -> None:
+    case["expect"]["pods"][0]["nrtBefore"]["zones"][-1]["costs"][0]["value"] += 1
+
+
+def fewer_containers(case: dict[str, Any]) -> None:
+    next(pod for pod in case["expect"]["pods"] if pod["admit"])["containers"].pop()
+
+
 def flip_filter(case: dict[str, Any]) -> None:
     verdict = case["expect"]["results"][-1]["filter"]
     verdict["pass"] = not verdict["pass"]
@@ -68,6 +91,15 @@ def flip_filter(case: dict[str, Any]) -> None:
 
 def raise_score(case: dict[str, Any]) -> None:
     case["expect"]["results"][0]["scores"]["LeastNUMANodes"] += 1
+
+
+def other_request(case: dict[str, Any]) -> None:
+    requests = next(iter(case["expect"]["effectiveRequests"].values()))
+    requests["cpu"] = "31"
+
+
+def other_limit_of_numa_nodes(case: dict[str, Any]) -> None:
+    next(result for result in case["expect"]["results"] if "config" in result)["config"]["maxNUMANodes"] += 1
 
 
 def lose_result(case: dict[str, Any]) -> None:
@@ -92,9 +124,15 @@ def other_number(case: dict[str, Any]) -> None:
         ("kubelet_admission", flip_admission),
         ("kubelet_admission", refuse_for_another_reason),
         ("kubelet_admission", move_affinity),
+        ("kubelet_admission", other_message),
+        ("kubelet_admission", other_capacity),
+        ("kubelet_admission", other_cost),
+        ("kubelet_admission", fewer_containers),
         ("nrt_filter_score", flip_filter),
         ("nrt_filter_score", raise_score),
         ("nrt_filter_score", lose_result),
+        ("nrt_filter_score", other_request),
+        ("nrt_filter_score", other_limit_of_numa_nodes),
         ("nrt_lists", flip_filter),
         ("topology_merge", flip_preferred),
         ("podfingerprint", other_fingerprint),
@@ -129,12 +167,43 @@ def test_a_file_is_known_by_what_is_in_it(tmp_path: Path, capsys: pytest.Capture
         ("quantities.jsonl", b'{"id": "x", "unknown": 1}\n'),
         ("tables.json", b"{}"),
         ("tables.json", b"[]"),
+        ("quantities.jsonl", b'{"id": "a", "in": "1", "expect": {"error": "x"}}\n{"id": "b", "in": "1"}\n'),
+        ("kubelet.jsonl", b'{"id": "a", "machine": {}, "pods": [{}], "expect": {"pods": [{}]}}\n'),
+        ("kubelet.jsonl", b'{"id": "a", "machine": {"policy": "none"}, "pods": [], "expect": {"pods": []}}\n'),
+        ("nrt.jsonl", b'{"id": "a", "nodes": [], "pods": [], "expect": {"results": [], "effectiveRequests": {}}}\n'),
         ("README.md", b"no cases at all"),
     ],
 )
 def test_cases_that_cannot_be_used_are_an_error(name: str, content: bytes, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(content)
     assert main(["--cases", str(tmp_path)]) == 2
+
+
+def test_a_file_that_cannot_be_used_hides_no_disagreement_of_another(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "broken.jsonl").write_text("{")
+    some = few("quantities")
+    other_number(some[3])
+    write(tmp_path, "quantities.jsonl", some)
+    assert main(["--cases", str(tmp_path)]) == 1
+    printed = capsys.readouterr()
+    assert "broken.jsonl, line 1 is no JSON" in printed.err
+    assert some[3]["id"] in printed.out
+
+
+@pytest.mark.parametrize("policy", ["restricted", "best-effort"])
+@pytest.mark.parametrize("admit", [True, False])
+def test_one_flipped_verdict_is_seen_under_policies_that_hide_state(
+    policy: str, admit: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of_policy = (case for case in cases("kubelet_admission") if case["machine"]["policy"] == policy)
+    some = [case for _, case in zip(range(8), of_policy, strict=False)]
+    case, pod = next((case, pod) for case in some for pod in case["expect"]["pods"] if pod["admit"] is admit)
+    pod["admit"] = not admit
+    write(tmp_path, "kubelet.jsonl", some)
+    assert main(["--cases", str(tmp_path)]) == 1
+    assert case["id"] in capsys.readouterr().out
 
 
 def test_a_directory_that_is_not_there_is_an_error(tmp_path: Path) -> None:

@@ -39,7 +39,8 @@ def _filter(case: Mapping[str, Any], view: View, request: PodRequest) -> tuple[o
     fit = plugin.filter_nodes(view, request)
     passes = bool(fit.fits[0])
     reasons = [] if passes else [failure(view.snapshot, request, fit, 0)]
-    return (case["pass"], case["reasons"]), (passes, reasons)
+    code = "Success" if passes else "Unschedulable"
+    return (case["pass"], case["code"], case["reasons"]), (passes, code, reasons)
 
 
 def _score(case: Mapping[str, Any], view: View, request: PodRequest) -> tuple[object, object]:

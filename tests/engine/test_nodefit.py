@@ -196,7 +196,15 @@ def test_the_first_reason_counts() -> None:
 
 @pytest.mark.parametrize(
     ("text", "number"),
-    [("7", 7), ("+7", 7), ("-7", -7), ("007", 7), ("9223372036854775807", 2**63 - 1), ("9223372036854775808", None)]
+    [
+        ("7", 7),
+        ("+7", 7),
+        ("-7", -7),
+        ("007", 7),
+        ("0" * 30 + "7", 7),
+        ("9223372036854775807", 2**63 - 1),
+        ("9223372036854775808", None),
+    ]
     + [(text, None) for text in ("", " 7", "7 ", "1_000", "0x7", "٣", "1.0", "1e3")],
 )
 def test_label_values_are_read_as_go_reads_integers(text: str, number: int | None) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.conformance.reference import Machine
+from tests.conformance.reference_machine import Machine
 
 GPU = "nvidia.com/gpu"
 HUGEPAGES = "hugepages-2Mi"
@@ -75,15 +75,7 @@ def pods(draw: st.DrawFn, name: str, *, containers: int = 3, inits: int = 2) -> 
 def published(description: Mapping[str, Any], machine: Machine) -> dict[str, Any]:
     """The NRT of the machine as it is now."""
     zones = []
-    available = machine.available()
-    for node in machine.nodes:
-        cpus = machine.topology.by_numa[node]
-        totals = {"cpu": (len(cpus), len(cpus - machine.reserved))}
-        totals |= {name: (size, size) for name, size in machine.memory[node].allocatable.items()}
-        for name, devices in machine.devices.items():
-            count = sum(node in near for near in devices.values())
-            if count:
-                totals[name] = (count, count)
+    for node, resources in machine.published().items():
         zones.append(
             {
                 "name": f"node-{node}",
@@ -94,11 +86,12 @@ def published(description: Mapping[str, Any], machine: Machine) -> dict[str, Any
                 "resources": [
                     {
                         "name": name,
-                        "capacity": str(capacity),
-                        "allocatable": str(allocatable),
-                        "available": f"{available[node][name]}m" if name == "cpu" else str(available[node][name]),
+                        **{
+                            field: f"{value}m" if name == "cpu" else str(value)
+                            for field, value in amounts._asdict().items()
+                        },
                     }
-                    for name, (capacity, allocatable) in totals.items()
+                    for name, amounts in resources.items()
                 ],
             }
         )

@@ -5,6 +5,8 @@
 2. The short way for all nodes: every container within one NUMA node (webhook.engine.kubelet_zones).
 3. Where that fails and the policy allows more: all sets of NUMA nodes (webhook.engine.kubelet_masks), in batches. A
    best-effort kubelet takes what is there at all: which sets is then worked out only when asked for.
+4. For one node whose pods are told, all sets at once: its pods may show what its NRT hides
+   (webhook.engine.kubelet_history).
 
 Source: kubernetes pkg/kubelet/cm (topology, cpu, memory and device managers with policy static).
 """
@@ -18,8 +20,9 @@ import numpy.typing as npt
 from webhook.engine.arrays import NO_ZONE, Amounts, Bools, Bytes, Nodes, all_nodes, every
 from webhook.engine.kubelet_demand import Demand, Share
 from webhook.engine.kubelet_groups import grouped_by_hints
+from webhook.engine.kubelet_history import remembered_groups
 from webhook.engine.kubelet_machines import devices_shared, machines_of
-from webhook.engine.kubelet_masks import Admission
+from webhook.engine.kubelet_masks import Admission, Machines
 from webhook.engine.kubelet_parts import Part, parts
 from webhook.engine.kubelet_preferred import preferred_sets
 from webhook.engine.kubelet_split import split_inside
@@ -84,7 +87,8 @@ class _Prediction:
         if part.verdict is not None:
             return np.full(n, part.verdict, dtype=np.uint8), np.zeros(n, dtype=np.int64)
         demand = self._demand(part)
-        if (part.scope is Scope.POD and demand.init_only_memory) or self._closest_differs(part):
+        groups_decide = bool(demand.pod.memory) and self._groups is not None
+        if groups_decide or (part.scope is Scope.POD and demand.init_only_memory) or self._closest_differs(part):
             return self._by_masks(part)
         shares = self._shares(part, demand)
         short = self._by_zones(shares, part.nodes, self._grouped(part, demand))
@@ -159,7 +163,7 @@ class _Prediction:
         short = split_inside(self._view, demand, part.policy, node, mask)
         if short is not None:
             return short
-        machines = machines_of(self._view, part, demand)
+        machines = self._machines(part, demand)
         before = {row: machines.pools[row].free.copy() for row in demand.names if row in machines.pools}
         admission = Admission(machines, demand)
         admission.run()
@@ -174,6 +178,22 @@ class _Prediction:
             return part.verdict, 0
         reason, mask = self._by_masks(part)
         return REASONS[reason[0]], int(mask[0])
+
+    def _machines(self, part: Part, demand: Demand) -> Machines:
+        machines = machines_of(self._view, part, demand)
+        machines.groups = self._groups
+        return machines
+
+    @cached_property
+    def _groups(self) -> npt.NDArray[np.int64] | None:
+        """The memory groups of the one node of a view that tells its pods, where they can be told and matter."""
+        if self._view.residents is None:
+            return None
+        (part,) = parts(self._view, self._request, np.array([0]))
+        # A kubelet with single-numa-node makes no groups.
+        if part.ours or part.policy is NUMAPolicy.SINGLE_NUMA_NODE:
+            return None
+        return remembered_groups(self._view, part)
 
     def _demand(self, part: Part) -> Demand:
         return self._whole if part.ours else self._placed
@@ -269,7 +289,7 @@ class _Prediction:
         return reason, mask
 
     def _admitted(self, part: Part, demand: Demand) -> tuple[Bytes, npt.NDArray[np.int64]]:
-        admission = Admission(machines_of(self._view, part, demand), demand)
+        admission = Admission(self._machines(part, demand), demand)
         admission.run()
         reason = admission.reason
         doubtful = np.flatnonzero((reason != Reason.FITS) & admission.doubt)

@@ -8,11 +8,13 @@
 Source: kubernetes pkg/kubelet/cm/{cpumanager,memorymanager}/policy_static.go, devicemanager/topology_hints.go.
 """
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from webhook.engine.request import PodRequest
+from webhook.engine.resource_index import ResourceIndex
 from webhook.model.pod import ContainerKind, QoS
+from webhook.model.resident import ResidentPod
 from webhook.model.resources import CPU, MEMORY, is_device, is_hugepages
 
 
@@ -64,6 +66,33 @@ class Demand:
         shares = [_share(request, index, guaranteed) for index in range(len(request.kinds))]
         if len(shares) == 1 and shares[0].kind is ContainerKind.APP:
             return cls((shares[0],), shares[0], names, init_only_memory=False)
+        return cls.of_shares(shares, names)
+
+    @classmethod
+    def of_resident(cls, pod: ResidentPod, resources: ResourceIndex) -> "Demand":
+        """The demand of a pod that is there, over the rows of `resources`."""
+        guaranteed = pod.qos is QoS.GUARANTEED and not pod.pod_level
+        shares = []
+        names: dict[int, str] = {}
+        for container in pod.containers:
+            cpu, memory, devices = dict[int, int](), dict[int, int](), dict[int, int]()
+            for name, amount in container.requests.items():
+                row = resources.find(name)
+                if row < 0:
+                    continue
+                names[row] = name
+                if is_device(name):
+                    devices[row] = amount
+                elif guaranteed and is_memory(name):
+                    memory[row] = amount
+                elif guaranteed and name == CPU and amount > 0 and amount % 1000 == 0:
+                    cpu[row] = amount
+            shares.append(Share(container.kind, cpu, memory, devices))
+        return cls.of_shares(shares, names)
+
+    @classmethod
+    def of_shares(cls, shares: Sequence[Share], names: Mapping[int, str]) -> "Demand":
+        """The demand of containers in the order of admission. names: row -> resource."""
         in_apps = {row for share in shares if share.kind is ContainerKind.APP for row in share.memory}
         memory = _together((share.kind, share.memory) for share in shares)
         return cls(

@@ -46,6 +46,8 @@ class Machines:
     """Every kind of memory, named by the pod or not."""
     grouped: bool
     """Memory is handed out by the kubelet's manager, in groups of NUMA nodes."""
+    groups: npt.NDArray[np.int64] | None = None
+    """int64 [z, n]: the groups, where they are known for certain (webhook.engine.kubelet_history)."""
 
 
 @dataclass(slots=True)
@@ -64,7 +66,7 @@ class Admission:
     """One pod's admission on n nodes.
 
     `reason` and `mask` (uint8 and int64 [n]) hold the outcome, the machines' pools what is left, `doubt` (bool [n])
-    whether the outcome may be another one in truth.
+    whether the outcome may be another one in truth, `groups` (int64 [z, n]) the memory groups afterwards.
     """
 
     def __init__(self, machines: Machines, demand: Demand) -> None:
@@ -77,12 +79,15 @@ class Admission:
         kinds = [machines.pools[row] for row in machines.memory_rows]
         self._managed = np.logical_or.reduce([pool.listed for pool in kinds]) if kinds else np.zeros(n, dtype=np.bool_)
         self._may_be_group = possible_groups(machines.policy, kinds, (1 << self._z, n))
-        self._groups = np.zeros((self._z, n), dtype=np.int64)
-        if kinds and machines.grouped:
-            self._groups = published_groups(kinds, self._may_be_group)
-        self.doubt: Bools = (self._groups == UNKNOWN_GROUP).any(axis=0)
+        self.groups = np.zeros((self._z, n), dtype=np.int64)
+        if machines.groups is not None:
+            self.groups = machines.groups
+        elif kinds and machines.grouped:
+            self.groups = published_groups(kinds, self._may_be_group)
+        self.doubt: Bools = (self.groups == UNKNOWN_GROUP).any(axis=0)
         if not any(share.memory for share in demand.containers):
             self.doubt[:] = False
+        self._spread_unknown = np.zeros(n, dtype=np.bool_)
         if machines.scope is Scope.CONTAINER:
             for row in demand.reused_devices:
                 self.doubt |= machines.pools[row].shared
@@ -96,6 +101,8 @@ class Admission:
         """Admit the containers in their order."""
         affinity = self._affinity(self._demand.pod) if self._machines.scope is Scope.POD else None
         for share in self._demand.containers:
+            # How an earlier container's pieces are spread decides what this one finds.
+            self.doubt |= self._spread_unknown
             self._allocate(share, affinity or self._affinity(share))
 
     def _fail(self, failed: Bools, reason: Reason) -> None:
@@ -165,7 +172,7 @@ class Admission:
         pool.take_pieces(near + far, kind)
 
     def _note_split(self, available: Amounts, taken: Amounts, whole: Amounts | None = None) -> None:
-        """Mark doubt: how some, not all, of what several NUMA nodes have is spread over them is the kubelet's affair.
+        """Doubt for containers to come: how some, not all, of what several NUMA nodes have is spread is not known.
 
         Of two NUMA nodes with all their CPUs free (`whole`, capacities) the kubelet empties the first.
         """
@@ -177,10 +184,10 @@ class Admission:
         else:
             known = (several < 2) | (several == 2) & ((available == 0) | (available == whole)).all(axis=0)
         if self._machines.scope is Scope.CONTAINER and self._machines.policy is not NUMAPolicy.SINGLE_NUMA_NODE:
-            self.doubt |= in_part & ~known & (self.reason == Reason.FITS)
+            self._spread_unknown |= in_part & ~known & (self.reason == Reason.FITS)
 
     def _memory_masks(self, share: Share) -> MemoryMasks:
-        return memory_masks(self._pools, share.memory, masks_by_groups(self._groups, self._may_be_group))
+        return memory_masks(self._pools, share.memory, masks_by_groups(self.groups, self._may_be_group))
 
     def _allocate_memory(self, share: Share, affinity: Affinity) -> None:
         """1. Without an affinity: the manager's own best hint. 2. Widen what is too small. 3. Check groups. 4. Take."""
@@ -198,7 +205,7 @@ class Admission:
         failed |= small & ((wider == 0) | affinity.preferred & ~preferred[wider, columns])
         mask = np.where(small, wider, mask)
 
-        allowed = masks_by_groups(self._groups, self._may_be_group)[mask, columns]
+        allowed = masks_by_groups(self.groups, self._may_be_group)[mask, columns]
         failed |= (widths(self._z)[mask] > 1) & ~allowed
         self._fail(failed & self._managed, Reason.ALLOCATION_FAILS)
         mask = np.where(self._managed & ~failed, mask, 0)
@@ -230,4 +237,4 @@ class Admission:
                 left = pool.reusable_by_mask.setdefault(used, np.zeros(len(mask), dtype=np.int64))
                 left[mask == used] = np.maximum(remaining, 0)[mask == used]
         if self._machines.grouped:
-            self._groups = np.where(inside, mask, self._groups)
+            self.groups = np.where(inside, mask, self.groups)

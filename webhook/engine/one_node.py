@@ -4,7 +4,7 @@ What the scheduler has judged is taken as given (selectors, taints, readiness); 
 NUMA nodes, less what other pods were promised there.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from webhook.engine.snapshot import Snapshot
 from webhook.engine.sums import NodeSums
 from webhook.engine.view import View
 from webhook.model.pod import Pod
+from webhook.model.resident import ResidentPod
 
 
 class _NodeView(View):
@@ -25,33 +26,37 @@ class _NodeView(View):
 
     __slots__ = ()
 
-    def __init__(self, overlay: Overlay) -> None:
-        super().__init__(overlay.snapshot)
+    def __init__(self, overlay: Overlay, residents: Sequence[ResidentPod]) -> None:
+        super().__init__(overlay.snapshot, residents=residents)
         self._source = overlay
 
 
 class NodeAlone:
     """The column of one node."""
 
-    def __init__(self, snapshot: Snapshot, n: int) -> None:
+    def __init__(self, snapshot: Snapshot, n: int, bound: Iterable[ResidentPod]) -> None:
         self._snapshot = _alone(snapshot, n)
+        self._residents = sorted(bound, key=lambda pod: (pod.bound_at or 0, pod.key))
 
     def view(self, sums: NodeSums) -> View:
         """The node less what is promised there."""
         if not sums:
-            return View(self._snapshot)
-        return _NodeView(OverlayCache({self._snapshot.names[0]: sums}, ChangeLog()).over(self._snapshot))
+            return View(self._snapshot, residents=self._residents)
+        overlay = OverlayCache({self._snapshot.names[0]: sums}, ChangeLog()).over(self._snapshot)
+        return _NodeView(overlay, self._residents)
 
 
-def node_alone(snapshot: Snapshot, node: str) -> NodeAlone | None:
-    """The node by itself; None when it is not known."""
+def node_alone(snapshot: Snapshot, node: str, bound: Iterable[ResidentPod] = ()) -> NodeAlone | None:
+    """The node by itself, with the pods bound to it; None when it is not known."""
     n = snapshot.index.get(node)
-    return None if n is None else NodeAlone(snapshot, n)
+    return None if n is None else NodeAlone(snapshot, n, bound)
 
 
-def chosen_node(snapshot: Snapshot, ledger: Ledger, node: str, pod: str) -> View | None:
+def chosen_node(
+    snapshot: Snapshot, ledger: Ledger, node: str, pod: str, bound: Iterable[ResidentPod] = ()
+) -> View | None:
     """The view of `node` alone, as free as it is to `pod` (namespace/name); None when the node is not known."""
-    alone = node_alone(snapshot, node)
+    alone = node_alone(snapshot, node, bound)
     own = ledger.get(pod)
     return None if alone is None else alone.view(less(ledger.sums(node), node, () if own is None else (own,)))
 

@@ -121,6 +121,10 @@ class ReservationKeeper:
         """What the pod was promised and does not show yet."""
         return self._grants.get(key)
 
+    def bound_to(self, node: str) -> tuple[ResidentPod, ...]:
+        """The pods bound to a node that have not ended, in no order."""
+        return tuple(pod for pod in self._on.get(node, {}).values() if pod.node)
+
     def withdraw(self, key: str) -> None:
         """The grant's binding or patch will not come any more, or the pod is gone."""
         if (grant := self._forget_grant(key)) is not None:

@@ -17,7 +17,8 @@ from webhook.engine.arrays import Bools, Codes
 from webhook.engine.labels import Vocabulary
 from webhook.engine.snapshot import Snapshot
 
-_INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
+# A label value has at most 63 characters, and zeros may lead.
+_INTEGER = re.compile(r"[+-]?[0-9]{1,63}", re.ASCII)
 _NAME_FIELD = "metadata.name"
 
 

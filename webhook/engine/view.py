@@ -1,5 +1,6 @@
 """What is free at the moment of one decision: a snapshot with the ledger's reservations laid over it."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy as np
 from webhook.engine.arrays import Amounts, Bools, Counts
 from webhook.engine.ledger import Ledger
 from webhook.engine.snapshot import Snapshot
+from webhook.model.resident import ResidentPod
 
 if TYPE_CHECKING:
     from webhook.engine.overlay import Overlay
@@ -15,10 +17,14 @@ if TYPE_CHECKING:
 class View:
     """Free amounts: the snapshot's, minus what the ledger reserves. Read-only, and stays as it is while held."""
 
-    __slots__ = ("_source", "snapshot")
+    __slots__ = ("_source", "residents", "snapshot")
 
-    def __init__(self, snapshot: Snapshot, ledger: Ledger | None = None) -> None:
+    def __init__(
+        self, snapshot: Snapshot, ledger: Ledger | None = None, residents: Sequence[ResidentPod] | None = None
+    ) -> None:
         self.snapshot = snapshot
+        self.residents = residents
+        """Of a view of one node: its pods in the order in which they were bound; None where they are not told."""
         overlay = None if ledger is None else ledger.overlay(snapshot)
         self._source: Snapshot | Overlay = snapshot if overlay is None else overlay
 

@@ -49,6 +49,10 @@ class ResidentPod:
     """The node it was placed on and waits to be bound to: our hint names it, our gate is gone. Empty once bound."""
     bound_at: int | None = None
     """When it was bound at the earliest, in seconds since the epoch by the API server's clock; None = not known."""
+    containers: tuple[Container, ...] = ()
+    """In the order of admission; empty where the kubelet's managers give it nothing of its own."""
+    pod_level: bool = False
+    """Resources are set at pod level."""
     started: bool = True
     """Whether the kubelet has shown that it admitted the pod."""
     ended_at: int | None = None
@@ -79,6 +83,7 @@ class ResidentPod:
         intent = _intent(annotations.get(NUMA_TOPOLOGY_SPEC), annotations.get(RESOURCE_SPEC))
         placement = None if node else _placement(annotations, spec)
         terminal = status.get("phase") in _TERMINAL_PHASES
+        exclusive_resources = _has_exclusive_resources(containers, qos)
         return cls(
             key=f"{metadata.get('namespace', '')}/{metadata['name']}",
             uid=metadata.get("uid", ""),
@@ -88,12 +93,14 @@ class ResidentPod:
             policy=intent.policy,
             exclusive=intent.exclusive,
             hint=_hint(annotations, node) if placement is None else placement.numa_nodes,
-            exclusive_resources=_has_exclusive_resources(containers, qos),
+            exclusive_resources=exclusive_resources,
             terminal=terminal,
             deleting="deletionTimestamp" in metadata,
             exclusive_beyond_memory=_has_exclusive_pieces(containers, qos),
             placed_on="" if placement is None else intern(placement.node),
             bound_at=_bound_at(metadata, status) if node else None,
+            containers=containers if exclusive_resources else (),
+            pod_level=pod_level is not None,
             started=bool(status.get("containerStatuses")),
             ended_at=_ended_at(status) if terminal else None,
         )

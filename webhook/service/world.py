@@ -148,12 +148,12 @@ class ClusterWorld:
     def chosen_node(self, node: str, pod: str) -> View | None:
         """The node alone, as free as it is to the pod namespace/name; None when it is not known."""
         self._keeper.settle(self._clock())
-        return chosen_node(self._state.snapshot(), self._ledger, node, pod)
+        return chosen_node(self._state.snapshot(), self._ledger, node, pod, self._keeper.bound_to(node))
 
     def arrival(self, node: str, pod: str) -> Arrival | None:
         """The node as the pod namespace/name will find it when it is bound to it; None when it is not known."""
         self._keeper.settle(self._clock())
-        alone = node_alone(self._state.snapshot(), node)
+        alone = node_alone(self._state.snapshot(), node, self._keeper.bound_to(node))
         if alone is None:
             return None
         placed = [promised for promised in self._keeper.placed(node) if promised.pod != pod]
