@@ -182,6 +182,12 @@ def test_a_pod_that_would_take_the_room_of_one_placed_before_comes_later() -> No
     assert refused.reason == "PlacedBefore"
 
 
+def test_of_more_placed_pods_than_find_room_the_first_that_comes_is_let_in() -> None:
+    # Three pods of 9 on two NUMA nodes of 16.
+    crowded = Promised(("a", "9", 0), ("b", "9", 0), ("c", "9", 1))
+    assert numa_of(crowded.binding_of("b")) == 0
+
+
 def test_a_pod_that_is_stuck_anyway_keeps_no_other_from_its_room() -> None:
     assert numa_of(Promised(("too-large", "17", 0)).binding_of("other")) == 0
 

@@ -125,7 +125,7 @@ def guard(
     given = Given(node, found.allocation(0), pod.requests, intent.policy, as_placed)
     if found is not foreseen and not (foreseen.fits[0] and foreseen.allocation(0) == given.numa_nodes):
         own = Reservation.of(pod.key, node, dict(given.numa_nodes), given.requests, policy=given.policy)
-        if (loser := _who_loses(arrival, own, rules)) is not None:
+        if (loser := _who_loses(arrival, own, raw, rules)) is not None:
             message = f"pod {loser}, which was placed on node {node} before, would find no room there after this one"
             return Refusal(message, "PlacedBefore")
     return given
@@ -166,11 +166,15 @@ def _is_free(view: View, numa_nodes: NUMANodeAmounts) -> bool:
     )
 
 
-def _who_loses(arrival: Arrival, own: Reservation, rules: Rules) -> str | None:
-    """A pod placed on the node that finds no room there once this one has come, and would have if it had not."""
+def _who_loses(arrival: Arrival, own: Reservation, raw: Mapping[str, Any], rules: Rules) -> str | None:
+    """A pod placed on the node that finds no room there once this one has come, and would have if it came later.
+
+    If this one was placed there as well and not all find room in any order, whoever comes first is let in.
+    """
     orders = arrival.placed, sorted(arrival.placed, key=lambda each: -each.promised.requests.get(CPU, 0))
     losers = [_first_without_room(arrival, [own], order, rules) for order in orders]
-    if None in losers or all(_first_without_room(arrival, [], order, rules) is not None for order in orders):
+    mine = () if arrival.own is None else (PlacedPod(arrival.own, raw),)
+    if None in losers or all(_first_without_room(arrival, [], [*order, *mine], rules) for order in orders):
         return None
     return losers[0]
 
