@@ -14,7 +14,7 @@ from webhook.admission.rules import Rules
 from webhook.engine.ledger import Ledger
 from webhook.engine.state import ClusterState
 from webhook.model.hint import NUMANodeAmounts
-from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC, RESOURCE_STATUS
+from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC, PLACEMENT_GATE, RESOURCE_STATUS
 from webhook.model.node import Node
 from webhook.model.nrt import NodeTopology
 
@@ -128,7 +128,7 @@ def test_a_placed_pod_is_given_what_its_kubelet_takes_whatever_its_hint_foresaw(
     both = alone("n3", node("n3"), topology("n3", (8, 8)))
     verdict = given(pod("8", metadata={"annotations": placed("n3", 1)}), both)
     assert verdict.numa_nodes[0][0] == 0
-    assert verdict.as_placed
+    assert verdict.promised == ((1, {"cpu": 8000, "memory": GI}),)
 
 
 def test_where_numa_nodes_are_ours_to_choose_a_placed_pod_keeps_its_own() -> None:
@@ -149,14 +149,14 @@ class Promised:
             self.raws.append(pod(cpu, metadata=metadata))
 
     def binding_of(self, name: str) -> Given | Refusal | Pass:
-        """The verdict on one of the pods, or on another one, of 7 cpus."""
+        """The verdict on one of the pods, or on another one, of 9 cpus."""
         mine = [raw for raw in self.raws if raw["metadata"]["name"] == name]
         others = [raw for raw in self.raws if raw not in mine]
         state = ClusterState()
         state.upsert_node(node("n3"))
         state.upsert_topology(topology("n3", (16, 16)))
         arrival = arrival_at(state.snapshot(), self.ledger, "n3", f"default/{name}", others)
-        raw = mine[0] if mine else pod("7", metadata={"name": name, "annotations": {NUMA_TOPOLOGY_SPEC: SINGLE}})
+        raw = mine[0] if mine else pod("9", metadata={"name": name, "annotations": {NUMA_TOPOLOGY_SPEC: SINGLE}})
         return judged(raw, arrival)
 
 
@@ -165,31 +165,37 @@ def numa_of(verdict: Given | Refusal | Pass) -> int:
     return verdict.numa_nodes[0][0]
 
 
-def test_pods_that_are_placed_and_not_bound_hold_no_numa_node_of_those_that_come_before_them() -> None:
-    assert numa_of(Promised(("a", "9", 0), ("b", "9", 1)).binding_of("b")) == 0
+def first(verdict: Given | Refusal | Pass) -> frozenset[str]:
+    """The pods that go before this one."""
+    assert isinstance(verdict, Refusal), verdict
+    assert verdict.reason == "NotNext"
+    return frozenset(name.removeprefix("default/") for name in verdict.after)
 
 
-def test_a_pod_that_would_take_the_room_of_one_placed_before_comes_later() -> None:
+def test_a_pod_that_would_get_the_numa_node_of_one_placed_before_goes_after_it() -> None:
+    two = Promised(("a", "9", 0), ("b", "9", 1))
+    assert numa_of(two.binding_of("a")) == 0
+    assert first(two.binding_of("b")) == {"a"}
+    assert first(two.binding_of("other")) == {"a"}
+
+
+def test_of_pods_placed_on_one_node_one_can_always_go() -> None:
     # 9 7 | 9 7 fits in this order; 7 7 | 9 leaves no room for the other 9 (tests/cluster/test_replay.py).
     node_of_four = Promised(("a", "9", 0), ("b", "7", 0), ("c", "9", 1), ("d", "7", 1))
-    assert numa_of(node_of_four.binding_of("a")) == 0
-    assert numa_of(node_of_four.binding_of("c")) == 0
-    assert numa_of(node_of_four.binding_of("d")) == 0
-    crowded = Promised(("a", "15", 0), ("c", "10", 1))
-    assert numa_of(crowded.binding_of("c")) == 0
-    refused = crowded.binding_of("other")
-    assert isinstance(refused, Refusal)
-    assert refused.reason == "PlacedBefore"
+    assert [numa_of(node_of_four.binding_of(name)) for name in ("a", "b")] == [0, 0]
+    assert [first(node_of_four.binding_of(name)) for name in ("c", "d")] == [{"a", "b"}, {"a", "b"}]
 
 
-def test_of_more_placed_pods_than_find_room_the_first_that_comes_is_let_in() -> None:
-    # Three pods of 9 on two NUMA nodes of 16.
-    crowded = Promised(("a", "9", 0), ("b", "9", 0), ("c", "9", 1))
-    assert numa_of(crowded.binding_of("b")) == 0
+def test_a_pod_gets_what_no_placed_one_holds_though_another_was_foreseen() -> None:
+    assert numa_of(Promised(("a", "9", 1)).binding_of("other")) == 0
 
 
-def test_a_pod_that_is_stuck_anyway_keeps_no_other_from_its_room() -> None:
-    assert numa_of(Promised(("too-large", "17", 0)).binding_of("other")) == 0
+def test_a_promise_that_stands_in_no_pod_holds_up_nobody() -> None:
+    left_to_scheduler = Promised(("a", "9", 0))
+    del left_to_scheduler.raws[0]["metadata"]["annotations"][NUMA_HINT]
+    assert numa_of(left_to_scheduler.binding_of("other")) == 0
+    left_to_scheduler.raws[0]["spec"]["schedulingGates"] = [{"name": PLACEMENT_GATE}]  # its hint is on the way
+    assert first(left_to_scheduler.binding_of("other")) == {"a"}
 
 
 def test_a_placed_pod_whose_numa_node_was_taken_is_given_another_one() -> None:

@@ -26,12 +26,13 @@ def relay(endpoints: Callable[[], Sequence[int]]) -> Iterator[int]:
     """Relay connections to the ports that are `endpoints()` when they come; the port it listens on."""
     loop = asyncio.new_event_loop()
     started: asyncio.Future[int] = loop.create_future()
-    thread = threading.Thread(target=loop.run_until_complete, args=(_serve(endpoints, started),), name="relay")
+    stop = asyncio.Event()
+    thread = threading.Thread(target=loop.run_until_complete, args=(_serve(endpoints, started, stop),), name="relay")
     thread.start()
     try:
         yield asyncio.run_coroutine_threadsafe(_result(started), loop).result(10)
     finally:
-        loop.call_soon_threadsafe(_cancel_all, loop)
+        loop.call_soon_threadsafe(stop.set)
         thread.join()
         loop.close()
 
@@ -40,28 +41,30 @@ async def _result(started: asyncio.Future[int]) -> int:
     return await started
 
 
-def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
-    for task in asyncio.all_tasks(loop):
-        task.cancel()
-
-
-async def _serve(endpoints: Callable[[], Sequence[int]], started: asyncio.Future[int]) -> None:
+async def _serve(endpoints: Callable[[], Sequence[int]], started: asyncio.Future[int], stop: asyncio.Event) -> None:
     turn = itertools.count()
+    open_ones: set[asyncio.StreamWriter] = set()
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        open_ones.add(writer)
         try:
             await _connect(reader, writer, endpoints(), next(turn))
-        except* (OSError, asyncio.CancelledError):
-            writer.transport.abort()  # one side is broken, or we end: what is not written yet never will be
+        except* OSError:
+            writer.transport.abort()  # one side is broken: what is not written yet never will be
         writer.close()
+        open_ones.discard(writer)
 
     server = await asyncio.start_server(accept, "127.0.0.1", 0)
     started.set_result(server.sockets[0].getsockname()[1])
-    with contextlib.suppress(asyncio.CancelledError):
-        await asyncio.Event().wait()
+    await stop.wait()
     server.close()
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    await asyncio.gather(*others, return_exceptions=True)
+    while others := asyncio.all_tasks() - {asyncio.current_task()}:
+        await asyncio.sleep(0)  # one that was accepted a moment ago begins, and so knows its writer, before it ends
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+    for writer in open_ones:
+        writer.transport.abort()
     await asyncio.sleep(0)  # a transport closes its socket in the loop's next turn
 
 

@@ -16,7 +16,7 @@ from webhook.admission.rules import Rules
 from webhook.engine.ledger import Ledger
 from webhook.engine.reservations import Grant, ReservationKeeper
 from webhook.engine.state import ClusterState
-from webhook.model.hint import NUMANodeAmounts
+from webhook.model.hint import NUMAHint, NUMANodeAmounts
 from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC, PLACEMENT_GATE
 from webhook.model.review import AdmissionRequest, Denied, Patched
 from webhook.server.bindings import BindingGuard, Duty
@@ -44,10 +44,19 @@ class OneNode:
         return known if known and uid in {"", known["metadata"]["uid"]} else None
 
     def arrival(self, node: str, pod: str) -> Arrival | None:
-        return arrival_at(self.snapshot, self.ledger, node, pod, [])
+        others = [held.pod.partition("/")[2] for held in self.keeper.placed(node) if held.pod != pod]
+        return arrival_at(self.snapshot, self.ledger, node, pod, [self.waiting[name] for name in others])
 
     def is_approached(self, node: str, pod: str) -> bool:
         return any(grant.pod != pod for grant in self.keeper.arriving(node))
+
+    def show_placed(self, name: str) -> None:
+        """The informer shows the pod, placed as its hint says."""
+        hint = NUMAHint.parse(self.waiting[name]["metadata"]["annotations"][NUMA_HINT])
+        held = {zone: dict(amounts) for zone, amounts in hint.numa_nodes}
+        record = resident(name, "", {"cpu": 8000, "memory": 2**30}, held)
+        self.keeper.put_pod(replace(record, placed_on=hint.node, uid="u"))
+        self.keeper.settle(0)
 
     def show_bound(self, name: str) -> None:
         """The informer shows the pod where its grant says."""
@@ -56,6 +65,7 @@ class OneNode:
         held = {zone: dict(amounts) for zone, amounts in grant.numa.items()}
         self.keeper.put_pod(replace(resident(name, grant.node, dict(grant.requests), held), uid=grant.uid))
         self.keeper.settle(0)
+        self.waiting.pop(name)
 
     def promised(self, pod: str, uid: str, node: str) -> NUMANodeAmounts | None:
         grant = self.keeper.granted(pod)
@@ -68,9 +78,11 @@ class OneNode:
         self.fetched.append(f"{namespace}/{name}")
         return self.on_the_server.get(name)
 
-    async def bind(self, name: str, uid: str = "", duty: Duty = Duty.ALL, dry_run: bool = False) -> Answer:
+    async def bind(
+        self, name: str, uid: str = "", duty: Duty = Duty.ALL, dry_run: bool = False, seconds: float = 5
+    ) -> Answer:
         guard = BindingGuard(self, self.fetch, lambda: duty, Rules(), horizon=70)
-        return await guard.review(binding(name, uid, dry_run))
+        return await guard.review(binding(name, uid, dry_run), asyncio.get_running_loop().time() + seconds)
 
 
 def named(name: str, uid: str = "u", annotations: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
@@ -144,13 +156,36 @@ async def test_the_next_binding_to_a_node_waits_until_the_last_one_is_seen_writt
     assert numa_of(await next_one) == [1]
 
 
-async def test_a_binding_that_is_not_seen_written_lets_the_next_one_try_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("webhook.server.bindings._WAIT_SECONDS", 0.0)
+async def test_a_binding_that_is_not_seen_written_lets_the_next_one_try_again() -> None:
     world = OneNode(named("a"), named("b"))
     await world.bind("a")
-    refused = await world.bind("b")
+    refused = await world.bind("b", seconds=0.02)
     assert isinstance(refused.response, Denied)
     assert refused.response.reason == "NotNext"
+
+
+async def test_a_binding_waits_for_the_pod_that_was_placed_on_the_numa_node_it_would_get() -> None:
+    world = OneNode(placed("a", numa_id=0), placed("b", numa_id=1))
+    for name in ("a", "b"):
+        world.show_placed(name)
+    out_of_order = asyncio.create_task(world.bind("b"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not out_of_order.done()
+    assert numa_of(await world.bind("a")) == [0]
+    world.show_bound("a")
+    assert numa_of(await out_of_order) == [1]
+
+
+async def test_a_binding_that_has_waited_for_half_of_its_time_is_refused_and_says_for_whom() -> None:
+    world = OneNode(placed("a", numa_id=0), placed("b", numa_id=1))
+    for name in ("a", "b"):
+        world.show_placed(name)
+    refused = await world.bind("b", seconds=0.02)
+    assert isinstance(refused.response, Denied)
+    assert refused.response.reason == "NotNext"
+    assert refused.message == "default/a was placed before on the NUMA nodes of n3 that this pod would get"
+    assert world.keeper.open_grants == 0
 
 
 async def test_a_dry_run_takes_nothing() -> None:
@@ -210,7 +245,8 @@ async def test_a_new_leader_gives_out_nothing_new() -> None:
     refused = await world.bind("a", duty=Duty.PLACED_ONLY)
     assert isinstance(refused.response, Denied)
     assert refused.response.reason == "LeaderChanged"
-    assert numa_of(await world.bind("b", duty=Duty.PLACED_ONLY)) == [0]
+    # Its kubelet would take NUMA node 0, which the last leader may have promised to somebody.
+    assert numa_of(await world.bind("b", duty=Duty.PLACED_ONLY)) == [1]
     # Somebody unforeseen took what the pod was placed on; NUMA node 0 may be promised by the last leader.
     world.keeper.withdraw("default/b")
     world.ledger.reserve("default/x", "n3", {1: {"cpu": 1000}}, {"cpu": 1000}, firm=True)

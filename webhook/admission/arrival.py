@@ -5,7 +5,7 @@ what is promised to pods that are placed there and wait to be bound it finds fre
 before them. Of the sums of the node, which have no order, those hold their requests all the same.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,14 +38,14 @@ class Arrival:
 
     def promised_view(self) -> View:
         """Less all that others were promised, each where its hint says."""
-        return self.view_after(placed.promised for placed in self.placed)
+        sums = self.given.copy()
+        for placed in self.placed:
+            sums.add(placed.promised.numa, placed.promised.requests, placed.promised.policy, 1)
+        return self.node.view(sums)
 
-    def view_after(self, arrived: Iterable[Reservation] = ()) -> View:
-        """As the pod finds it, or whoever comes after these."""
-        sums, came = self.given.copy(), {reservation.pod: reservation for reservation in arrived}
-        waiting = [each.promised for each in self.placed if each.promised.pod not in came]
-        for reservation in came.values():
-            sums.add(reservation.numa, reservation.requests, reservation.policy, 1)
-        for reservation in waiting:
-            sums.add({}, reservation.requests, None, 1)
+    def kubelet_view(self) -> View:
+        """As the pod finds it, should it come before all that are placed."""
+        sums = self.given.copy()
+        for placed in self.placed:
+            sums.add({}, placed.promised.requests, None, 1)
         return self.node.view(sums)

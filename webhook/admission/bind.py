@@ -5,27 +5,28 @@
 3. Where the NUMA nodes are ours to choose, it is given what its hint says, as long as that is free to it.
 4. Anywhere else the kubelet chooses as the pod reaches it. So every pod, placed or not, is judged anew on this node
    alone as it is at this moment: refused, or given what the kubelet will allocate, whatever was foreseen.
-5. If that is not what was foreseen, the pods that are placed there and come later must still find room, in some order:
-   else the pod comes later itself.
+5. What that takes may be what the hint of another pod holds, one that was placed there and is not bound yet. Then the
+   other one goes first. So a hint that stands in a pod is never given to somebody else: it holds too when a leader
+   dies who alone knew better, and its pod is bound by whoever is left, or by nobody's leave.
 
 What a pod is given goes into the Binding's annotations; the API server writes them into the pod as it binds it.
 Source: kubernetes pkg/registry/core/pod/storage (assignPod); koordinator apis/extension/numa_aware.go.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from webhook.admission.arrival import Arrival, PlacedPod
+from webhook.admission.arrival import Arrival
+from webhook.admission.gate import has_gate
 from webhook.admission.left_alone import why_not_ours
 from webhook.admission.patch import Operation, Patch
 from webhook.admission.rules import Rules
 from webhook.engine.arrays import NO_ZONE
 from webhook.engine.decide import Decision, decide
 from webhook.engine.koordinator import ours_to_place
-from webhook.engine.ledger import Reservation
 from webhook.engine.one_node import as_chosen
 from webhook.engine.reason import Reason
 from webhook.engine.view import View
@@ -35,7 +36,7 @@ from webhook.model.intent import NO_INTENT, NUMAIntent, parse_numa_intent
 from webhook.model.names import NUMA_HINT, RESOURCE_STATUS
 from webhook.model.pod import Pod
 from webhook.model.policy import NUMAPolicy, Scope
-from webhook.model.resources import CPU, format_amount
+from webhook.model.resources import format_amount
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,8 @@ class Refusal:
     message: str
     reason: str
     """For programs."""
+    after: frozenset[str] = frozenset()
+    """The pods (namespace/name) that go first; as soon as one of them is bound or gone, it may be this one's turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +65,8 @@ class Given:
     numa_nodes: NUMANodeAmounts
     requests: Mapping[str, int]
     policy: NUMAPolicy | None
-    as_placed: bool = False
-    """The pod was placed before, and there is room for it where it is kept: no new promise is needed."""
+    promised: NUMANodeAmounts | None = None
+    """What the pod was promised when it was placed, where that is still free; None where it is not, or was not."""
 
     @property
     def annotations(self) -> Mapping[str, str]:
@@ -74,6 +77,10 @@ class Given:
             NUMA_HINT: NUMAHint(self.node, self.numa_nodes).to_json(),
             RESOURCE_STATUS: resource_status_to_json(self.numa_nodes),
         }
+
+    def as_promised(self) -> "Given | None":
+        """What takes no promise that was not made before; None where there is no such thing."""
+        return None if self.promised is None else replace(self, numa_nodes=self.promised)
 
     @property
     def message(self) -> str:
@@ -113,22 +120,19 @@ def guard(
     if arrival is None:
         return _on_unknown_node(node, intent)
     view = arrival.promised_view()
+    if promised is not None and not _is_free(view, promised):
+        promised = None
     ours = bool(ours_to_place(view.snapshot)[0])
-    if ours and promised and _is_free(view, promised):
-        return Given(node, promised, pod.requests, intent.policy, as_placed=True)
-    kept = promised if arrival.own is None else tuple(arrival.own.numa.items())
-    as_placed = promised is not None and kept is not None and _is_free(view, kept)
-    foreseen = decide(view, pod, intent, rules.engine)
-    found = foreseen if ours or not arrival.placed else decide(arrival.view_after(), pod, intent, rules.engine)
-    if not found.fits[0]:
-        return _refusal(node, found)
-    given = Given(node, found.allocation(0), pod.requests, intent.policy, as_placed)
-    if found is not foreseen and not (foreseen.fits[0] and foreseen.allocation(0) == given.numa_nodes):
-        own = Reservation.of(pod.key, node, dict(given.numa_nodes), given.requests, policy=given.policy)
-        if (loser := _who_loses(arrival, own, raw, rules)) is not None:
-            message = f"pod {loser}, which was placed on node {node} before, would find no room there after this one"
-            return Refusal(message, "PlacedBefore")
-    return given
+    if ours and promised:
+        return Given(node, promised, pod.requests, intent.policy, promised)
+    decision = decide(view if ours else arrival.kubelet_view(), pod, intent, rules.engine)
+    if not decision.fits[0]:
+        return _refusal(node, decision)
+    numa_nodes = decision.allocation(0)
+    if not _is_free(view, numa_nodes) and (first := _holders(arrival, numa_nodes)):
+        message = f"{', '.join(sorted(first))} was placed before on the NUMA nodes of {node} that this pod would get"
+        return Refusal(message, "NotNext", first)
+    return Given(node, numa_nodes, pod.requests, intent.policy, promised)
 
 
 def into_binding(binding: Mapping[str, Any], given: Given) -> tuple[Operation, ...]:
@@ -166,35 +170,17 @@ def _is_free(view: View, numa_nodes: NUMANodeAmounts) -> bool:
     )
 
 
-def _who_loses(arrival: Arrival, own: Reservation, raw: Mapping[str, Any], rules: Rules) -> str | None:
-    """A pod placed on the node that finds no room there once this one has come, and would have if it came later.
+def _holders(arrival: Arrival, numa_nodes: NUMANodeAmounts) -> frozenset[str]:
+    """The pods whose hints hold something of these NUMA nodes.
 
-    If this one was placed there as well and not all find room in any order, whoever comes first is let in.
+    What is promised to a pod that is left to the scheduler stands in no hint, and binds nobody: it may go elsewhere.
     """
-    orders = arrival.placed, sorted(arrival.placed, key=lambda each: -each.promised.requests.get(CPU, 0))
-    losers = [_first_without_room(arrival, [own], order, rules) for order in orders]
-    mine = () if arrival.own is None else (PlacedPod(arrival.own, raw),)
-    if None in losers or all(_first_without_room(arrival, [], [*order, *mine], rules) for order in orders):
-        return None
-    return losers[0]
-
-
-def _first_without_room(
-    arrival: Arrival, arrived: list[Reservation], order: Iterable[PlacedPod], rules: Rules
-) -> str | None:
-    """Let the placed pods come in this order, after those that have arrived: the first that is rejected."""
-    for placed in order:
-        try:
-            pod = as_chosen(Pod.from_object(placed.raw))
-        except UserError:
-            continue
-        was = placed.promised
-        own = replace(was, numa={}, requests={})
-        decision = decide(arrival.view_after([*arrived, own]), pod, _intent(pod), rules.engine)
-        if not decision.fits[0]:
-            return was.pod
-        arrived = [*arrived, replace(was, numa=dict(decision.allocation(0)))]
-    return None
+    wanted = {numa_id for numa_id, _ in numa_nodes}
+    return frozenset(
+        placed.promised.pod
+        for placed in arrival.placed
+        if not wanted.isdisjoint(placed.promised.numa) and (placed_on(placed.raw) or has_gate(placed.raw))
+    )
 
 
 def _refusal(node: str, decision: Decision) -> Refusal:

@@ -33,6 +33,11 @@ def waits_for_us_alone(raw: Mapping[str, Any]) -> bool:
     return _gates(raw) == [PLACEMENT_GATE]
 
 
+def has_gate(raw: Mapping[str, Any]) -> bool:
+    """Whether our gate is among the pod's."""
+    return PLACEMENT_GATE in _gates(raw)
+
+
 def set_gate(patch: Patch, *, wanted: bool) -> None:
     """See to it that the pod of the patch has our gate, or has it not."""
     gates = _gates(patch.document)

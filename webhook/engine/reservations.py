@@ -15,7 +15,7 @@ Life cycle:
 A grant goes before what is derived for the same pod: it is newer.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -23,7 +23,6 @@ from webhook.engine.coverage import covered_pods
 from webhook.engine.elsewhere import Elsewhere
 from webhook.engine.ended import EndedPods
 from webhook.engine.ledger import Ledger, Reservation
-from webhook.engine.reseat import reseated, take
 from webhook.engine.sums import NumaAmounts
 from webhook.engine.uncounted import NOTHING, CountingTimes, Uncounted, held, uncounted
 from webhook.model.nrt import NodeTopology, Publisher
@@ -233,28 +232,12 @@ class ReservationKeeper:
         pods = self._on.get(node, {})
         bound = [pod for pod in pods.values() if pod.node]
         rest = self._uncounted_on(node, bound, now)
-        kept = {key: self._elsewhere.widened(key, amounts) for key, amounts in rest.amounts.items()}
-        for key, numa in kept.items():
+        for key, amounts in rest.amounts.items():
+            numa = self._elsewhere.widened(key, amounts)
             yield Reservation.of(key, node, numa, None, policy=pods[key].policy, firm=True)
-        placed = [pod for pod in pods.values() if pod.placed_on and pod.key not in self._grants]
-        for pod, numa in self._seats(node, placed, rest.ended, kept.values()):
-            yield Reservation.of(pod.key, node, numa, pod.requests, policy=pod.policy, firm=True)
-
-    def _seats(
-        self, node: str, placed: Sequence[ResidentPod], ended: NumaAmounts, kept: Iterable[NumaAmounts]
-    ) -> Iterable[tuple[ResidentPod, NumaAmounts]]:
-        """Where each placed pod's room is kept."""
-        topology = self._topologies.get(node)
-        if not placed or topology is None or topology.publisher is Publisher.TOTAL:
-            return [(pod, held(pod)) for pod in placed]
-        free = {zone.id: {name: each.available for name, each in zone.resources.items()} for zone in topology.zones}
-        take(free, ended, -1)
-        for numa in kept:
-            take(free, numa)
-        for key in self._reserved.get(node, ()):
-            if (grant := self._grants.get(key)) is not None and grant.node == node:
-                take(free, self._elsewhere.widened(key, grant.numa))
-        return reseated(free, placed)
+        for pod in pods.values():
+            if pod.placed_on:
+                yield Reservation.of(pod.key, node, held(pod), pod.requests, policy=pod.policy, firm=True)
 
     def _uncounted_on(self, node: str, bound: Sequence[ResidentPod], now: float) -> Uncounted:
         """What the node's NRT does not show, and in the ledger what it shows too much."""

@@ -11,6 +11,7 @@
 3. What is given is kept as a grant before the answer leaves, so that the next Binding finds it taken.
 4. One Binding at a time is on its way to a node's kubelet, which goes by the order of arrival: two that are answered
    one after the other may be written the other way round. The next one waits until the first is seen written.
+5. So does one that would take the NUMA nodes of a pod that was placed there before: until that one is bound.
 """
 
 import asyncio
@@ -41,9 +42,10 @@ _NOT_NEXT: Final = Refusal(
     "NotNext",
 )
 
-# A Binding is written within some 10 ms of its answer, and seen as soon. Of the 5 s that the API server waits by
-# default the other half is for the answer.
-_WAIT_SECONDS: Final = 2.5
+# A Binding is written within some 10 ms of its answer, and seen as soon. Half of the time to the deadline is ample
+# for that, and the rest is for the answer: one that came too late would be worse than a refusal, for the API server
+# would have let the Binding pass as it was.
+_WAITED_SHARE: Final = 0.5
 _POLL_SECONDS: Final = 0.005
 
 
@@ -91,8 +93,8 @@ class BindingGuard:
         self._rules = rules
         self._horizon = horizon
 
-    async def review(self, request: AdmissionRequest) -> Answer:
-        """Answer one. Raises NotNowError."""
+    async def review(self, request: AdmissionRequest, deadline: float) -> Answer:
+        """Answer one; `deadline` by the event loop's clock. Raises NotNowError."""
         binding = request.object
         if forged := forgery(request, self._rules):
             message = " ".join(map(str, forged.faults))
@@ -100,7 +102,8 @@ class BindingGuard:
         metadata = binding.get("metadata") or {}
         name, uid = request.name or metadata.get("name", ""), metadata.get("uid") or ""
         node = (binding.get("target") or {}).get("name", "")
-        key, give_up = f"{request.namespace}/{name}", monotonic() + _WAIT_SECONDS
+        key, clock = f"{request.namespace}/{name}", asyncio.get_running_loop().time
+        give_up = clock() + (deadline - clock()) * _WAITED_SHARE
         while True:
             pod = self._world.waiting_pod(key, uid)
             if pod is None or _is_gated(pod):
@@ -112,21 +115,26 @@ class BindingGuard:
                 return Answer(Allowed(), "allow", message=f"left alone: {reason}")
             if pod["spec"].get("nodeName"):
                 return Answer(Allowed(), "allow", message="bound already; the API server will say so")
-            if not self._world.is_approached(node, key):
-                return self._judge(request, pod, node)
-            if not await self._is_next(node, key, give_up):
-                return _refused(_NOT_NEXT)
+            verdict = _NOT_NEXT if self._world.is_approached(node, key) else self._judge(request, pod, node)
+            if isinstance(verdict, Answer):
+                return verdict
+            if not await self._has_moved(node, key, verdict.after, give_up):
+                return _refused(verdict)
             # The pod may be gone by now: what it was given would be in the way of those that come.
 
-    async def _is_next(self, node: str, pod: str, give_up: float) -> bool:
-        """Wait until no other pod is on its way to the node; False if that takes too long."""
-        while self._world.is_approached(node, pod):
-            if monotonic() > give_up:
+    async def _has_moved(self, node: str, pod: str, after: frozenset[str], give_up: float) -> bool:
+        """Wait until no other pod is on its way to the node, and one of these has come; False if that takes long."""
+        while self._world.is_approached(node, pod) or (after and all(map(self._waits, after))):
+            if asyncio.get_running_loop().time() > give_up:
                 return False
             await asyncio.sleep(_POLL_SECONDS)
         return True
 
-    def _judge(self, request: AdmissionRequest, pod: Mapping[str, Any], node: str) -> Answer:
+    def _waits(self, key: str) -> bool:
+        return self._world.waiting_pod(key, "") is not None
+
+    def _judge(self, request: AdmissionRequest, pod: Mapping[str, Any], node: str) -> Answer | Refusal:
+        """The answer, or why the pod is to wait for others."""
         duty = self._duty()
         hint = placed_on(pod)
         if duty is not Duty.ALL and (hint is None or hint.node != node):
@@ -142,13 +150,14 @@ class BindingGuard:
             case Pass():
                 return Answer(Allowed(), "allow", message=verdict.message)
             case Refusal():
-                return _refused(verdict)
-        if duty is Duty.PLACED_ONLY and not verdict.as_placed:
+                return verdict if verdict.after else _refused(verdict)
+        given = verdict if duty is Duty.ALL else verdict.as_promised()
+        if given is None:
             return _refused(_LEADER_CHANGED)
         if not request.dry_run:
-            self._world.grant(_grant(verdict, key, uid, monotonic() + self._horizon))
-        operations = into_binding(request.object, verdict)
-        return Answer(Patched(operations), "allow", decided=True, message=verdict.message)
+            self._world.grant(_grant(given, key, uid, monotonic() + self._horizon))
+        operations = into_binding(request.object, given)
+        return Answer(Patched(operations), "allow", decided=True, message=given.message)
 
 
 def _is_gated(pod: Mapping[str, Any]) -> bool:

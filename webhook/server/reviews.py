@@ -48,8 +48,8 @@ class Answer:
     """Excluded nodes by reason code."""
 
 
-Reviewer = Callable[[AdmissionRequest], Answer | Awaitable[Answer]]
-"""Decides at once, or after looking something up."""
+Reviewer = Callable[[AdmissionRequest, float], Answer | Awaitable[Answer]]
+"""Decides at once, or after waiting for something, before the deadline, a time of the event loop's clock."""
 
 
 class NotNowError(Exception):
@@ -98,7 +98,7 @@ class ReviewRoute:
         if not self._health.synced():
             return self._refuse(503, "the cluster has not been read completely yet", review)
         try:
-            answer = self._reviewer(review)
+            answer = self._reviewer(review, deadline)
             if not isinstance(answer, Answer):
                 async with asyncio.timeout_at(deadline):
                     answer = await answer

@@ -19,20 +19,20 @@ def reviewers_of(rules: Rules, world: Callable[[], World], guard: Reviewer) -> M
     """Path -> decision; `world` gives the cluster as it is when a review comes, `guard` judges Bindings."""
     plans = Plans()
 
-    def mutate_pods(request: AdmissionRequest) -> Answer:
+    def mutate_pods(request: AdmissionRequest, _: float) -> Answer:
         response, steering = steered(request, world(), rules, plans)
         return _of_response(response) if steering is None else _of_steering(response, steering)
 
-    def mutate_workloads(request: AdmissionRequest) -> Answer:
+    def mutate_workloads(request: AdmissionRequest, _: float) -> Answer:
         return _of_response(mark_templates(request, rules))
 
-    def validate_pods(request: AdmissionRequest) -> Answer:
+    def validate_pods(request: AdmissionRequest, _: float) -> Answer:
         return _of_response(validate(request, rules))
 
-    def validate_nodes(request: AdmissionRequest) -> Answer:
+    def validate_nodes(request: AdmissionRequest, _: float) -> Answer:
         return _of_response(validate_node(request))
 
-    def validate_workloads(request: AdmissionRequest) -> Answer:
+    def validate_workloads(request: AdmissionRequest, _: float) -> Answer:
         return _of_response(validate_workload(request, world().topologies, rules))
 
     return {
