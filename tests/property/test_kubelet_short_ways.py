@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from tests.engine.machines import GI, node, pod, state
 from webhook.engine import kubelet
+from webhook.engine.decide import decide
 from webhook.engine.reason import Reason
 from webhook.engine.request import PodRequest
 from webhook.engine.view import View
@@ -25,11 +26,11 @@ CAPACITIES = (
 
 
 @st.composite
-def topologies(draw: st.DrawFn, name: str, policies: tuple[NUMAPolicy, ...]) -> NodeTopology:
-    """A machine of one to six NUMA nodes, alike or not, each of whose resources is untouched, used up or in between."""
+def topologies(draw: st.DrawFn, name: str, policies: tuple[NUMAPolicy, ...], most: int = 6) -> NodeTopology:
+    """A machine of up to `most` NUMA nodes, alike or not, each of whose resources is untouched, used up or between."""
     alike = draw(st.sampled_from((CAPACITIES[0], CAPACITIES[0], CAPACITIES[2], None)))
     zones = []
-    for numa_id in range(draw(st.integers(1, 6))):
+    for numa_id in range(draw(st.integers(1, most))):
         capacity = alike or draw(st.sampled_from(CAPACITIES))
         resources = {}
         for resource, amount in capacity.items():
@@ -47,11 +48,11 @@ def topologies(draw: st.DrawFn, name: str, policies: tuple[NUMAPolicy, ...]) -> 
 
 
 @st.composite
-def views(draw: st.DrawFn, policies: tuple[NUMAPolicy, ...]) -> View:
+def views(draw: st.DrawFn, policies: tuple[NUMAPolicy, ...], most: int = 6) -> View:
     names = [f"n{number}" for number in range(draw(st.integers(1, 4)))]
     whole = {"cpu": 10**6, "memory": 2**45, HUGE: 2**45, GPU: 100, "pods": 110}
     nodes = [node(name, whole) for name in names]
-    return View(state(*nodes, *(draw(topologies(name, policies)) for name in names)).snapshot())
+    return View(state(*nodes, *(draw(topologies(name, policies, most)) for name in names)).snapshot())
 
 
 @st.composite
@@ -106,3 +107,32 @@ def test_totals_decide_like_all_sets_where_no_hint_is_refused(view: View, wanted
         assert (reason is Reason.FITS) == fit.fits[n]
         if mask.bit_count() > 1:
             assert mask == fit.mask[n]
+
+
+@settings(max_examples=300, deadline=None)
+@given(views((BEST_EFFORT,), most=8), wide_pods())
+def test_what_best_effort_spreads_over_several_numa_nodes_lies_where_all_sets_say(view: View, wanted: Pod) -> None:
+    request = requested(view, wanted)
+    fit = kubelet.predict(view, request)
+    if fit.wide is None:
+        return
+    at_least = fit.wide.at_least
+    for place, n in enumerate(fit.wide.nodes.tolist()):
+        _, mask = kubelet.whole_way(view, request, n)
+        assert at_least[place] <= mask.bit_count()
+        assert fit.mask[n] == mask
+        # Asked for by itself, before anything is known of the others.
+        assert kubelet.predict(view, request).masks(np.array([n])) == [mask]
+        assert fit.allocation(n) == kubelet.whole_split(view, request, n)
+
+
+@settings(max_examples=100, deadline=None)
+@given(views((BEST_EFFORT,), most=8), wide_pods(), st.integers(1, 4))
+def test_the_best_are_the_same_before_and_after_all_scores_are_known(view: View, wanted: Pod, k: int) -> None:
+    intent, _ = parse_numa_intent(wanted.annotations)
+    early, settled = decide(view, wanted, intent), decide(view, wanted, intent)
+    assert settled.score.shape == (view.snapshot.n,)
+    assert early.best(k) == settled.best(k)
+    assert [settled.score[view.snapshot.index[one.node]] for one in early.best(k)] == [
+        one.score for one in early.best(k)
+    ]

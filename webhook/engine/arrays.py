@@ -42,6 +42,12 @@ def every(flags: Bools) -> bool:
     return int(np.count_nonzero(flags)) == len(flags)
 
 
+def amounts_at(plane: Amounts, nodes: Nodes) -> Amounts:
+    """int64 [z, n], new: the amounts on some nodes (indexes), 0 where not listed. plane: int64 [z, N]."""
+    amounts = plane if len(nodes) == plane.shape[1] else plane.take(nodes, axis=1)
+    return np.maximum(amounts, 0)
+
+
 class Picker:
     """Picks from planes the amounts at one position of each of n nodes.
 

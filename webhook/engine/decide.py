@@ -20,9 +20,17 @@ import numpy as np
 from webhook.engine import kubelet, plugin
 from webhook.engine.arrays import Bools, Bytes, Nodes
 from webhook.engine.explain import explain
-from webhook.engine.koordinator import WIDE_BEST, intrudes, ours_to_place, packing_score, policy_fit, shut_out
+from webhook.engine.koordinator import (
+    WIDE_BEST,
+    best_packing_score,
+    intrudes,
+    ours_to_place,
+    packing_score,
+    policy_fit,
+    shut_out,
+)
 from webhook.engine.nodefit import node_fit
-from webhook.engine.numafit import Allocation, NUMAFit
+from webhook.engine.numafit import Allocation, NUMAFit, Wide
 from webhook.engine.options import Fidelity, Options, ScoreStrategy
 from webhook.engine.ranking import Late, Ranking
 from webhook.engine.reason import FITS, REASONS, Reason, count
@@ -182,18 +190,26 @@ def _ranking(
         scores = plugin.score_nodes(view, request, strategy, options.resource_weights, fits)[nodes].astype(np.uint8)
     else:
         if intruding is None and numa.wide is not None:
-            nodes, wide = _apart(nodes, numa.wide.nodes, len(fits))
-            if len(wide):
-                late = Late(wide, WIDE_BEST, lambda: packing_score(view, request, wide, numa.mask[wide]))
+            nodes, late = _apart(view, request, nodes, numa.wide)
         scores = packing_score(view, request, nodes, numa.masks(nodes))
     if intruding is not None:
         scores[intruding[nodes]] = 0
-    return Ranking.of(len(fits), nodes, scores, late)
+    return Ranking(len(fits), nodes, scores, late)
 
 
-def _apart(nodes: Nodes, wide: Nodes, n: int) -> tuple[Nodes, Nodes]:
-    """Those of `nodes` that are not among `wide`, and those that are. Indexes of n nodes."""
-    is_wide = np.zeros(n, dtype=np.bool_)
-    is_wide[wide] = True
-    apart = is_wide[nodes]
-    return nodes[~apart], nodes[apart]
+def _apart(view: View, request: PodRequest, nodes: Nodes, wide: Wide) -> tuple[Nodes, Late | None]:
+    """Those of `nodes` (indexes) that are not among the wide ones; the packing scores of the others, left open."""
+    is_one = np.zeros(view.snapshot.n, dtype=np.bool_)
+    is_one[nodes] = True
+    (places,) = is_one[wide.nodes].nonzero()
+    if not len(places):
+        return nodes, None
+    here = wide.nodes[places]
+    is_one[here] = False
+    late = Late(
+        here,
+        WIDE_BEST,
+        lambda: best_packing_score(wide.at_least[places]),
+        lambda where: packing_score(view, request, here[where], wide.masks(places[where])),
+    )
+    return nodes[is_one[nodes]], late

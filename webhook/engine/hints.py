@@ -103,8 +103,11 @@ def memory_masks(pools: Mapping[int, Pool], requested: Mapping[int, int], groups
     return MemoryMasks(found, narrowest)
 
 
-def narrowest_width(wanted: Sequence[tuple[Amounts, int]]) -> npt.NDArray[np.int64]:
-    """int64 [n]: the fewest NUMA nodes whose capacity (int64 [z, n]) suffices; z + 1 if all together do not."""
+def narrowest_width(wanted: Sequence[tuple[Amounts, int | Amounts]]) -> npt.NDArray[np.int64]:
+    """int64 [n]: the fewest NUMA nodes whose capacity (int64 [z, n]) suffices; z + 1 if all together do not.
+
+    An amount is one for all nodes or one for each (int64 [n]).
+    """
     narrowest = np.ones(wanted[0][0].shape[1], dtype=np.int64)
     for capacity, amount in wanted:
         most = np.cumsum(-np.sort(-capacity, axis=0), axis=0)

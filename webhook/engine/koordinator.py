@@ -130,6 +130,12 @@ def packing_score(view: View, request: PodRequest, nodes: Nodes, mask: Masks) ->
     return score
 
 
+def best_packing_score(width: Bytes) -> Bytes:
+    """uint8 [n]: the best score over so many NUMA nodes (uint8 [n], two at least) or more."""
+    best: Bytes = WIDE_BEST + 20 - 10 * np.minimum(width, 10)
+    return best
+
+
 class _Sums:
     """Sums of planes over the NUMA nodes of a mask, on each of n nodes. The common case, one, is a look-up."""
 

@@ -21,11 +21,12 @@ from webhook.engine.arrays import NO_ZONE, Amounts, Bools, Bytes, Nodes, all_nod
 from webhook.engine.kubelet_demand import Demand, Share
 from webhook.engine.kubelet_groups import grouped_by_hints
 from webhook.engine.kubelet_history import remembered_groups
+from webhook.engine.kubelet_late import wide
 from webhook.engine.kubelet_machines import devices_shared, machines_of
 from webhook.engine.kubelet_masks import Admission, Machines
 from webhook.engine.kubelet_parts import Part, parts
 from webhook.engine.kubelet_preferred import preferred_sets
-from webhook.engine.kubelet_split import split_inside
+from webhook.engine.kubelet_split import split_inside, split_over_several
 from webhook.engine.kubelet_totals import pieces_suffice, totals
 from webhook.engine.kubelet_zones import ZoneFit, fit_zones
 from webhook.engine.masks import as_mask
@@ -69,7 +70,7 @@ def whole_way(view: View, request: PodRequest, node: int) -> tuple[Reason, int]:
 
 def whole_split(view: View, request: PodRequest, node: int) -> Allocation:
     """What the pod would take of each NUMA node of one node (an index), by the admission itself."""
-    return _Prediction(view, request).split(node, 0)
+    return _Prediction(view, request).whole_split(node)
 
 
 class _Prediction:
@@ -79,7 +80,7 @@ class _Prediction:
         self._view = view
         self._request = request
         self._among = among
-        self._late: list[Part] = []
+        self._late: list[tuple[Part, Share]] = []
 
     def admit(self, part: Part) -> tuple[Bytes, npt.NDArray[np.int64]]:
         """Reason (uint8 [n]) and mask (int64 [n]) of each node of the part."""
@@ -87,8 +88,11 @@ class _Prediction:
         if part.verdict is not None:
             return np.full(n, part.verdict, dtype=np.uint8), np.zeros(n, dtype=np.int64)
         demand = self._demand(part)
-        groups_decide = bool(demand.pod.memory) and self._groups is not None
-        if groups_decide or (part.scope is Scope.POD and demand.init_only_memory) or self._closest_differs(part):
+        if (
+            self._groups_decide(demand)
+            or (part.scope is Scope.POD and demand.init_only_memory)
+            or self._closest_differs(part)
+        ):
             return self._by_masks(part)
         shares = self._shares(part, demand)
         short = self._by_zones(shares, part.nodes, self._grouped(part, demand))
@@ -123,7 +127,7 @@ class _Prediction:
         reason[rest] = np.where(fits, FITS, Reason.ALLOCATION_FAILS)
         late = rest[by_totals.sure & fits]
         if len(late) and part.policy is not NUMAPolicy.NONE:
-            self._late.append(part.at(late))
+            self._late.append((part.at(late), demand.containers[0]))
         return rest[~by_totals.sure]
 
     def _prefer(
@@ -147,12 +151,7 @@ class _Prediction:
 
     def wide(self) -> Wide | None:
         """The nodes admitted whose NUMA nodes were left open so far."""
-        if not self._late:
-            return None
-        return Wide(
-            np.concatenate([part.nodes for part in self._late]),
-            lambda: np.concatenate([self._by_masks(part)[1] for part in self._late]),
-        )
+        return wide(self._view, self._late, lambda part: self._by_masks(part)[1]) if self._late else None
 
     def split(self, node: int, mask: int) -> Allocation:
         """What the pod would take of each NUMA node of one node (an index); mask: those it uses, 0 = not known."""
@@ -161,8 +160,19 @@ class _Prediction:
         if part.verdict is not None or part.policy is NUMAPolicy.NONE or not demand.names:
             return ()
         short = split_inside(self._view, demand, part.policy, node, mask)
-        if short is not None:
-            return short
+        by_totals = part.policy is NUMAPolicy.BEST_EFFORT and not self._groups_decide(demand)
+        if short is None and mask == 0 and by_totals:
+            short = split_over_several(self._view, demand, part)
+        return self._whole_split(part, demand) if short is None else short
+
+    def whole_split(self, node: int) -> Allocation:
+        """The same by the admission itself."""
+        (part,) = parts(self._view, self._request, np.array([node]))
+        return self._whole_split(part, self._demand(part))
+
+    def _whole_split(self, part: Part, demand: Demand) -> Allocation:
+        if part.verdict is not None or part.policy is NUMAPolicy.NONE or not demand.names:
+            return ()
         machines = self._machines(part, demand)
         before = {row: machines.pools[row].free.copy() for row in demand.names if row in machines.pools}
         admission = Admission(machines, demand)
@@ -170,7 +180,7 @@ class _Prediction:
         if admission.reason[0] != Reason.FITS:
             return ()
         taken = {demand.names[row]: (free - machines.pools[row].free)[:, 0] for row, free in before.items()}
-        return by_numa_id(self._view.snapshot.zone_ids[:, node], taken)
+        return by_numa_id(self._view.snapshot.zone_ids[:, part.nodes[0]], taken)
 
     def whole_way(self, part: Part) -> tuple[Reason, int]:
         """Reason and mask of the one node of a part, by all sets of NUMA nodes."""
@@ -183,6 +193,9 @@ class _Prediction:
         machines = machines_of(self._view, part, demand)
         machines.groups = self._groups
         return machines
+
+    def _groups_decide(self, demand: Demand) -> bool:
+        return bool(demand.pod.memory) and self._groups is not None
 
     @cached_property
     def _groups(self) -> npt.NDArray[np.int64] | None:

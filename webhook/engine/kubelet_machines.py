@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from webhook.engine.arrays import NO_ZONE, UNLISTED, Bools, Nodes
+from webhook.engine.arrays import NO_ZONE, UNLISTED, Bools, Nodes, amounts_at
 from webhook.engine.kubelet_demand import Demand, is_memory
 from webhook.engine.kubelet_masks import Machines
 from webhook.engine.kubelet_parts import Part
@@ -34,8 +34,8 @@ def machines_of(view: View, part: Part, demand: Demand) -> Machines:
 def elsewhere(view: View, row: int, nodes: Nodes) -> npt.NDArray[np.int64]:
     """int64 [n]: at most so many free pieces are near no NUMA node: what the node has, or has left, beyond them."""
     snapshot = view.snapshot
-    near = np.maximum(snapshot.capacity[row][:, nodes], 0).sum(axis=0)
-    free = np.maximum(view.free(row)[:, nodes], 0).sum(axis=0)
+    near = amounts_at(snapshot.capacity[row], nodes).sum(axis=0)
+    free = amounts_at(view.free(row), nodes).sum(axis=0)
     # Pieces near several NUMA nodes make either difference too small, seldom both.
     beyond: npt.NDArray[np.int64] = np.maximum(
         snapshot.allocatable[row][nodes] - near, view.node_free(row)[nodes] - free
@@ -46,7 +46,7 @@ def elsewhere(view: View, row: int, nodes: Nodes) -> npt.NDArray[np.int64]:
 
 def devices_shared(view: View, row: int, nodes: Nodes) -> Bools:
     """Whether some devices must be near several NUMA nodes (bool [n]): together these count more than the node has."""
-    near = np.maximum(view.snapshot.capacity[row][:, nodes], 0).sum(axis=0)
+    near = amounts_at(view.snapshot.capacity[row], nodes).sum(axis=0)
     named = view.snapshot.allocatable[row][nodes]
     shared: Bools = (named != UNLISTED) & (near > named)
     return shared

@@ -4,7 +4,8 @@ It is known which NUMA nodes the pod uses. The amounts follow where
 1. that is a single one: all of it is taken there, what init containers leave being used again; or
 2. one container is admitted by a restricted kubelet: then the NUMA nodes used are its affinity, and all it takes lies
    inside (webhook.engine.kubelet_preferred). CPUs: NUMA nodes that are wholly free while so many are needed, then the
-   fullest first; memory: the lowest first.
+   fullest first; memory: the lowest first; or
+3. one container is admitted by a best-effort kubelet over several (webhook.engine.kubelet_spread).
 
 Everything else takes the admission itself (webhook.engine.kubelet_masks).
 """
@@ -12,7 +13,10 @@ Everything else takes the admission itself (webhook.engine.kubelet_masks).
 from collections.abc import Mapping
 
 from webhook.engine.kubelet_demand import Demand
-from webhook.engine.numafit import Allocation
+from webhook.engine.kubelet_parts import Part
+from webhook.engine.kubelet_spread import spread
+from webhook.engine.kubelet_totals import totals
+from webhook.engine.numafit import Allocation, by_numa_id
 from webhook.engine.view import View
 from webhook.model.policy import NUMAPolicy
 
@@ -46,6 +50,19 @@ def split_inside(view: View, demand: Demand, policy: NUMAPolicy, node: int, mask
             if here:
                 taken[position][demand.names[row]] = here
     return tuple((ids[position], amounts) for position, amounts in taken.items() if amounts)
+
+
+def split_over_several(view: View, demand: Demand, part: Part) -> Allocation | None:
+    """The amounts taken on the one node of a part, best-effort, where no NUMA node holds the pod; None: not known."""
+    by_totals = totals(view, demand, part.nodes)
+    if by_totals is None or not demand.pod.amounts or not (by_totals.sure & by_totals.suffice)[0]:
+        return None
+    (share,) = demand.containers
+    found = spread(view, share, part)
+    if found.open[0]:
+        return None
+    taken = {demand.names[row]: amounts[:, 0] for row, amounts in zip(share.amounts, found.taken, strict=True)}
+    return by_numa_id(view.snapshot.zone_ids[:, part.nodes[0]], taken)
 
 
 def _cpu_order(free: Mapping[int, int], capacity: list[int], amount: int) -> list[int]:

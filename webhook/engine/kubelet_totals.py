@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from webhook.engine.arrays import UNLISTED, Amounts, Bools, Nodes
+from webhook.engine.arrays import UNLISTED, Amounts, Bools, Nodes, amounts_at
 from webhook.engine.kubelet_demand import Demand
 from webhook.engine.kubelet_machines import elsewhere
 from webhook.engine.kubelet_parts import Part
@@ -43,7 +43,7 @@ def totals(view: View, demand: Demand, nodes: Nodes) -> Totals | None:
     suffice = np.ones(len(nodes), dtype=np.bool_)
     sure = np.ones(len(nodes), dtype=np.bool_)
     for row, amount in share.amounts.items():
-        unlisted = ~snapshot.listed[row, nodes]
+        unlisted = ~snapshot.listed[row].take(nodes)
         suffice &= unlisted | (_total(view.free(row), nodes) >= amount)
         if row in share.memory:
             # More free than there is at all: an NRT that contradicts itself.
@@ -60,18 +60,17 @@ def pieces_suffice(view: View, part: Part, demand: Demand) -> Bools:
     enough = np.ones(len(nodes), dtype=np.bool_)
     for row, amount in demand.pod.devices.items():
         # Also where NUMA nodes list them: a device near two of them is counted by both.
-        named = view.snapshot.allocatable[row][nodes] > UNLISTED
-        enough &= ~named | (view.node_free(row)[nodes] >= amount)
+        named = view.snapshot.allocatable[row].take(nodes) > UNLISTED
+        enough &= ~named | (view.node_free(row).take(nodes) >= amount)
     if part.policy is NUMAPolicy.NONE:
         for row, amount in {**demand.pod.cpu, **demand.pod.devices}.items():
-            free = view.free(row)[:, nodes]
-            total = np.maximum(free, 0).sum(axis=0)
+            total = _total(view.free(row), nodes)
             if row in demand.pod.devices:
                 total += elsewhere(view, row, nodes)
-            enough &= (free == UNLISTED).all(axis=0) | (total >= amount)
+            enough &= ~view.snapshot.listed[row].take(nodes) | (total >= amount)
     return enough
 
 
 def _total(plane: Amounts, nodes: Nodes) -> Amounts:
-    total: Amounts = np.maximum(plane[:, nodes], 0).sum(axis=0)
+    total: Amounts = amounts_at(plane, nodes).sum(axis=0)
     return total

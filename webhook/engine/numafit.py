@@ -7,21 +7,34 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from webhook.engine.arrays import NO_ZONE, Amounts, Bools, Bytes, Ids, Nodes
+from webhook.engine.arrays import NO_ZONE, Amounts, Bools, Bytes, Ids, Nodes, all_nodes
 
 Masks = npt.NDArray[np.int64]
 Allocation = tuple[tuple[int, Mapping[str, int]], ...]
 """What a pod takes of each NUMA node: (NUMA id, resource -> amount in engine units), ascending by id."""
 
 
-@dataclass(frozen=True, eq=False)
 class Wide:
-    """Nodes that fit, over at least two NUMA nodes. Which ones takes long to find, and few decisions need it."""
+    """Nodes that fit, over at least two NUMA nodes. Which ones takes long to find, and few decisions need it of all."""
 
-    nodes: Nodes
-    """int [W] indexes, W > 0."""
-    masks_of: Callable[[], Masks]
-    """int64 [W]: their masks."""
+    def __init__(self, nodes: Nodes, widths: Callable[[], Bytes], masks: Callable[[Nodes], Masks]) -> None:
+        """nodes: int [W] indexes, W > 0. masks: indexes into `nodes` -> their masks."""
+        self.nodes = nodes
+        self._widths = widths
+        self._find = masks
+        self._found = np.zeros(len(nodes), dtype=np.int64)
+
+    @cached_property
+    def at_least(self) -> Bytes:
+        """uint8 [W]: so many NUMA nodes are used, or more."""
+        return self._widths()
+
+    def masks(self, where: Nodes) -> Masks:
+        """int64 [n]: the masks of some of the nodes (indexes into `nodes`), each worked out once."""
+        unknown = where[self._found[where] == 0]
+        if len(unknown):
+            self._found[unknown] = self._find(unknown)
+        return self._found[where]
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,24 +46,31 @@ class NUMAFit:
     reason: Bytes
     """uint8 [N]: Reason of each node; FITS where it fits."""
     known: Masks
-    """int64 [N]: `mask` as far as it is known yet; of `wide` nodes it is 0."""
+    """int64 [N]: `mask` as far as it is known without `wide`, of whose nodes it is 0."""
     split: Callable[[int], Allocation]
     wide: Wide | None = None
 
     @cached_property
     def mask(self) -> Masks:
         """int64 [N]: bit per position of a NUMA node that the pod would use; 0 = it is not bound to any."""
-        if self.wide is None:
-            return self.known
-        mask = self.known.copy()
-        mask[self.wide.nodes] = self.wide.masks_of()
-        return mask
+        return self.masks(all_nodes(len(self.known)))
 
     def masks(self, nodes: Nodes) -> Masks:
-        """int64 [n]: `mask` of some nodes (indexes); `wide` ones are left alone as long as none is among them."""
-        if self.wide is None or not np.isin(nodes, self.wide.nodes).any():
-            return self.known.take(nodes)
-        return self.mask[nodes]
+        """int64 [n]: `mask` of some nodes (indexes), of which only the `wide` ones take long."""
+        masks: Masks = self.known.take(nodes)
+        if self.wide is not None:
+            places = self._places.take(nodes)
+            (late,) = (places >= 0).nonzero()
+            masks[late] = self.wide.masks(places[late])
+        return masks
+
+    @cached_property
+    def _places(self) -> Nodes:
+        """Int [N]: where in `wide` a node is; -1 = nowhere."""
+        places = np.full(len(self.known), -1, dtype=np.intp)
+        if self.wide is not None:
+            places[self.wide.nodes] = np.arange(len(self.wide.nodes))
+        return places
 
     def allocation(self, node: int) -> Allocation:
         """What the pod would take of each NUMA node of `node` (an index); empty if it is not bound to any.
