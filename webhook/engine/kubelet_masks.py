@@ -95,7 +95,8 @@ class Admission:
             # One device near two NUMA nodes and one near none look like two. The pod's affinity may then be wider in
             # truth, and its containers find other memory groups on their way.
             for row, amount in demand.pod.devices.items():
-                self.doubt |= machines.pools[row].free.max(axis=0) < amount
+                pool = machines.pools[row]
+                self.doubt |= pool.listed & (pool.free.max(axis=0) < amount)
 
     def run(self) -> None:
         """Admit the containers in their order."""
