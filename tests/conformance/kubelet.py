@@ -6,6 +6,7 @@
    show it. Hidden pods do not count for the policies' own floors, but there may only be few.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -112,6 +113,7 @@ def _snapshot(steps: Sequence[Step]) -> Snapshot:
     return state.snapshot()
 
 
+_SHORT_DEVICE: Final = re.compile(r"unavailable for \S+\. Requested: \d+, Available: \d+")
 _ARRAYS: Final = tuple(field.name for field in fields(Snapshot))
 
 
@@ -175,8 +177,9 @@ class _Report:
             held = admit(machine, pod)
         except RefusedError as refusal:
             refused, message = str(refusal), refusal.message
-        verdict = (expected["admit"], expected.get("reason"), expected.get("message", message), expected["qos"])
-        self.replay.count(verdict, (refused is None, refused, message, str(pod.qos)), step.place)
+        words = _comparable(expected.get("message", message))
+        verdict = (expected["admit"], expected.get("reason"), words, expected["qos"])
+        self.replay.count(verdict, (refused is None, refused, _comparable(message), str(pod.qos)), step.place)
         if held is not None and expected["admit"]:
             self.containers.count(
                 [one["name"] for one in expected["containers"]], [one.name for one in held], step.place
@@ -234,6 +237,11 @@ class _Report:
         # The only NUMA node of a machine is no affinity for the kubelet.
         if not (len(step.expected["nrtBefore"]["zones"]) == 1 and wanted == []):
             self.nodes.count(wanted, got, step.place)
+
+
+def _comparable(message: str | None) -> str:
+    """A message without the device it names: of several that are short, a kubelet comes upon any first (a Go map)."""
+    return _SHORT_DEVICE.sub("", message or "")
 
 
 def _zone(zone: Mapping[str, Any]) -> tuple[str, str, Mapping[str, Published], Mapping[str, int]]:
