@@ -5,8 +5,8 @@ from typing import Any
 
 from webhook.admission.arrival import Arrival, PlacedPod
 from webhook.admission.world import World
-from webhook.engine.ledger import Ledger, Reservation
 from webhook.engine.one_node import less, node_alone
+from webhook.engine.reserve.ledger import Ledger, Reservation
 from webhook.engine.snapshot import Snapshot
 from webhook.engine.state import ClusterState
 from webhook.engine.view import View

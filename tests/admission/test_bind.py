@@ -11,7 +11,7 @@ from webhook.admission.arrival import Arrival
 from webhook.admission.bind import Given, Pass, Refusal, guard, into_binding
 from webhook.admission.patch import apply
 from webhook.admission.rules import Rules
-from webhook.engine.ledger import Ledger
+from webhook.engine.reserve.ledger import Ledger
 from webhook.engine.state import ClusterState
 from webhook.model.hint import NUMANodeAmounts
 from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC, PLACEMENT_GATE, RESOURCE_STATUS

@@ -15,8 +15,8 @@ from webhook.engine.trees import TopologyTrees
 from webhook.engine.view import View
 from webhook.model.errors import UserError
 from webhook.model.names import MIN_MEMBER
-from webhook.model.workload import Workload
-from webhook.model.workload_read import read_workload
+from webhook.model.workload.read import read_workload
+from webhook.model.workload.record import Workload
 
 RACK = {"kai.scheduler/topology": "network", "kai.scheduler/topology-required-placement": "rack"}
 

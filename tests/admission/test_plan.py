@@ -9,7 +9,7 @@ from webhook.admission.plan import Plans
 from webhook.admission.rules import GateMode, Rules
 from webhook.admission.steer import steer
 from webhook.admission.world import World
-from webhook.engine.ledger import Ledger
+from webhook.engine.reserve.ledger import Ledger
 from webhook.engine.state import ClusterState
 from webhook.engine.view import View
 from webhook.model.names import NUMA_TOPOLOGY_SPEC, POD_GROUP_NAME

@@ -27,10 +27,10 @@ from tests.engine.machines import node, resident
 from webhook.engine.decide import Options, decide
 from webhook.engine.koordinator import packing_score
 from webhook.engine.kubelet import predict
-from webhook.engine.ledger import Ledger
 from webhook.engine.nodefit import node_fit
 from webhook.engine.plugin import Strategy, filter_nodes, score_nodes
 from webhook.engine.request import PodRequest
+from webhook.engine.reserve.ledger import Ledger
 from webhook.engine.snapshot import Snapshot
 from webhook.engine.view import View
 from webhook.model.intent import parse_numa_intent

@@ -13,7 +13,7 @@ from webhook.admission.rules import Rules
 from webhook.admission.world import World
 from webhook.cli.app import app
 from webhook.cluster.role_label import LEADER, ROLE_LABEL
-from webhook.model.workload_read import READERS
+from webhook.model.workload.read import READERS
 from webhook.server.reviews import Answer
 from webhook.service.reviewers import reviewers_of
 from webhook.settings import PREFIX, Settings

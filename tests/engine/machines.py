@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from webhook.engine.decide import Decision, Options, decide
-from webhook.engine.ledger import Ledger
+from webhook.engine.reserve.ledger import Ledger
 from webhook.engine.state import ClusterState
 from webhook.engine.view import View
 from webhook.model.intent import parse_numa_intent

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from tests.engine.machines import cpus, resident, topology
-from webhook.engine.ended import EndedPods
+from webhook.engine.reserve.ended import EndedPods
 from webhook.model.resident import ResidentPod
 
 NRT = replace(topology("n", cpus(8)), written_at=100)

@@ -4,7 +4,7 @@ import pytest
 
 from tests.engine.machines import GI, SINGLE, cpus, decision, node, pod, reasons, resident, state, topology
 from webhook.engine.decide import Candidate
-from webhook.engine.ledger import Ledger
+from webhook.engine.reserve.ledger import Ledger
 from webhook.engine.state import ClusterState
 from webhook.model.nrt import Publisher
 from webhook.model.policy import NUMAPolicy

@@ -6,9 +6,9 @@ import pytest
 
 from tests.engine.machines import GI, node, pod, state, topology
 from webhook.engine import kubelet
-from webhook.engine.ledger import Ledger
 from webhook.engine.one_node import chosen_node
 from webhook.engine.request import PodRequest
+from webhook.engine.reserve.ledger import Ledger
 from webhook.model.intent import NO_INTENT
 from webhook.model.policy import NUMAPolicy
 from webhook.model.resident import ResidentPod

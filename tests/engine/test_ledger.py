@@ -1,7 +1,7 @@
 """Reservations, and views with them laid over a snapshot."""
 
 from tests.engine.machines import cpus, node, state, topology
-from webhook.engine.ledger import Ledger
+from webhook.engine.reserve.ledger import Ledger
 from webhook.engine.state import ClusterState
 from webhook.engine.view import View
 from webhook.model.policy import NUMAPolicy

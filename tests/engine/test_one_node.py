@@ -2,8 +2,8 @@
 
 from tests.engine.machines import cpus, node, pod, resident, state, topology
 from webhook.engine.decide import decide
-from webhook.engine.ledger import Ledger
 from webhook.engine.one_node import as_chosen, chosen_node
+from webhook.engine.reserve.ledger import Ledger
 from webhook.engine.view import View
 from webhook.model.intent import parse_numa_intent
 from webhook.model.policy import NUMAPolicy

@@ -7,10 +7,10 @@ import pytest
 
 from webhook.model.errors import UserError
 from webhook.model.topology import Level, Topology, TopologySource
-from webhook.model.workload import Gang
-from webhook.model.workload_rank import rank_of
-from webhook.model.workload_read import READERS, read_workload
-from webhook.model.workload_topology import Levels, TopologyRequest
+from webhook.model.workload.rank import rank_of
+from webhook.model.workload.read import READERS, read_workload
+from webhook.model.workload.record import Gang
+from webhook.model.workload.topology import Levels, TopologyRequest
 
 ON_RACK = {"kai.scheduler/topology": "network", "kai.scheduler/topology-required-placement": "rack"}
 SEGMENTS = {"kai.scheduler/segment-size": "4", "kai.scheduler/segment-topology-required-placement": "rack"}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from webhook.model.workload_pods import PodsTogether, workloads_of_pods
+from webhook.model.workload.pods import PodsTogether, workloads_of_pods
 
 
 def pod(

@@ -9,7 +9,7 @@ from tests.admission.node_affinity import admits
 from tests.placement.test_gated import gated
 from webhook.admission.rules import Rules
 from webhook.engine.decide import Decision
-from webhook.engine.ledger import Reservation
+from webhook.engine.reserve.ledger import Reservation
 from webhook.model.names import NUMA_HINT, PLACEMENT, PLACEMENT_GATE
 from webhook.placement.gated import GatedPod
 from webhook.placement.placed import Place, find_place

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from webhook.admission.bind import Given, guard
 from webhook.admission.rules import Rules
-from webhook.engine.reservations import Grant
+from webhook.engine.reserve.reservations import Grant
 from webhook.model.fingerprint import pod_fingerprint
 from webhook.model.hint import NUMAHint
 from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC, PLACEMENT_GATE

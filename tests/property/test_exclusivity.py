@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.engine.machines import GI, decision, node, pod, state, topology
 from webhook.engine.decide import Decision
-from webhook.engine.ledger import Ledger
+from webhook.engine.reserve.ledger import Ledger
 from webhook.model.policy import NUMAPolicy
 
 CPUS = 8  # of each NUMA node

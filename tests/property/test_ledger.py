@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.engine.machines import node, resident, state, topology
-from webhook.engine.ledger import Ledger
+from webhook.engine.reserve.ledger import Ledger
 from webhook.engine.view import View
 from webhook.model.policy import NUMAPolicy
 

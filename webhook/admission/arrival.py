@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from webhook.engine.ledger import Reservation
 from webhook.engine.one_node import NodeAlone
+from webhook.engine.reserve.ledger import Reservation
 from webhook.engine.sums import NodeSums
 from webhook.engine.view import View
 

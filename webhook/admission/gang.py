@@ -22,7 +22,7 @@ from webhook.model.fields import mapping
 from webhook.model.membership import GROUP_ANNOTATIONS
 from webhook.model.names import KAI_SEGMENT_PREFERRED_PLACEMENT, KAI_SEGMENT_REQUIRED_PLACEMENT, KAI_TOPOLOGY
 from webhook.model.topology import Topology
-from webhook.model.workload import Gang, Workload
+from webhook.model.workload.record import Gang, Workload
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from webhook.model.names import POD_GROUP_NAME
-from webhook.model.workload import Workload
+from webhook.model.workload.record import Workload
 
 # Kind of a workload -> kinds of what it makes that then makes the pods.
 _MAKES: Final[Mapping[str, frozenset[str]]] = {

@@ -19,7 +19,7 @@ from webhook.model.membership import GROUP_ANNOTATIONS
 from webhook.model.names import INHERIT, INJECT_ENV, NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
 from webhook.model.review import AdmissionRequest, AdmissionResponse, Allowed, Denied, Operation
 from webhook.model.topology import Topology
-from webhook.model.workload_read import read_workload
+from webhook.model.workload.read import read_workload
 
 _NUMA: Final = (NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC)
 _SWITCHES: Final = (INHERIT, INJECT_ENV)

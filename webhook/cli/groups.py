@@ -17,8 +17,8 @@ from webhook.cli.documents import Item
 from webhook.cli.shape import POD, TEXTS, faults
 from webhook.engine.trees import TopologyTrees
 from webhook.model.errors import UserError
-from webhook.model.workload_pods import BY_HAND, belongs_to, workloads_of_pods
-from webhook.model.workload_read import read_workload
+from webhook.model.workload.pods import BY_HAND, belongs_to, workloads_of_pods
+from webhook.model.workload.read import read_workload
 
 _POD: Final = ("", "Pod")
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from webhook.engine.changes import ChangeLog
 from webhook.engine.labels import LabelColumns
-from webhook.engine.ledger import Ledger, Reservation
-from webhook.engine.overlay import Overlay, OverlayCache
+from webhook.engine.reserve.ledger import Ledger, Reservation
+from webhook.engine.reserve.overlay import Overlay, OverlayCache
 from webhook.engine.snapshot import Snapshot
 from webhook.engine.sums import NodeSums
 from webhook.engine.view import View

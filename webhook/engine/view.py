@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from webhook.engine.arrays import Amounts, Bools, Counts
-from webhook.engine.ledger import Ledger
+from webhook.engine.reserve.ledger import Ledger
 from webhook.engine.snapshot import Snapshot
 from webhook.model.resident import ResidentPod
 
 if TYPE_CHECKING:
-    from webhook.engine.overlay import Overlay
+    from webhook.engine.reserve.overlay import Overlay
 
 
 class View:

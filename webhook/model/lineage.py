@@ -27,9 +27,9 @@ from webhook.model.names import (
     RESOURCE_SPEC,
 )
 from webhook.model.pod import Owner
-from webhook.model.workload import Gang
-from webhook.model.workload_fields import MAX_PODS, annotations_of
-from webhook.model.workload_read import read_workload
+from webhook.model.workload.fields import MAX_PODS, annotations_of
+from webhook.model.workload.read import read_workload
+from webhook.model.workload.record import Gang
 
 _NUMA: Final = frozenset({NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC})
 

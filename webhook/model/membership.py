@@ -23,7 +23,7 @@ from webhook.model.names import (
     POD_GROUP_NAME,
     RANK,
 )
-from webhook.model.workload_rank import rank_of
+from webhook.model.workload.rank import rank_of
 
 GROUP_ANNOTATIONS: Final = frozenset(
     {

@@ -19,8 +19,8 @@ from webhook.model.errors import UserError
 from webhook.model.lineage import Lineage
 from webhook.model.names import KAI_PRIORITY_CLASS, KAI_QUEUE, PLACEMENT
 from webhook.model.topology import Topology
-from webhook.model.workload import Gang
-from webhook.model.workload_topology import TopologyRequest, topology_request
+from webhook.model.workload.record import Gang
+from webhook.model.workload.topology import TopologyRequest, topology_request
 
 API_VERSION: Final = "scheduling.run.ai/v2alpha2"
 _NOT_IN_A_LABEL: Final = re.compile(r"[^a-z0-9]+")

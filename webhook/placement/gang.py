@@ -23,7 +23,7 @@ from webhook.engine.group.result import GroupPlacement, Path
 from webhook.engine.group.soonest import nodes_of, soonest
 from webhook.engine.group.spec import Constraint, Member, PodGroup, PodSet, Segments
 from webhook.engine.group.workload import NO_TOPOLOGY
-from webhook.engine.reservations import Grant
+from webhook.engine.reserve.reservations import Grant
 from webhook.engine.trees import TopologyTrees
 from webhook.engine.view import View
 from webhook.model.domain_label import labels_of_member
@@ -33,7 +33,7 @@ from webhook.model.membership import Membership, Seated
 from webhook.model.names import DOMAIN, KAI_PREFERRED_PLACEMENT, KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY, RANK
 from webhook.model.nearest import did_you_mean
 from webhook.model.topology import Topology
-from webhook.model.workload_topology import Levels, segment_request, topology_request
+from webhook.model.workload.topology import Levels, segment_request, topology_request
 from webhook.placement.gated import GatedPod, seconds_waited
 from webhook.placement.placed import NoPlace, Place, placed_on, without
 from webhook.placement.writer import PlacementWriter

@@ -1,14 +1,14 @@
 """How many pods of a group must have a place before any of them goes.
 
 1. What the pod's annotations say, its own or those of its owners.
-2. Else what its top owner's spec says, by its kind (see webhook.model.workload).
+2. Else what its top owner's spec says, by its kind (see webhook.model.workload.record).
 3. One, for owners of a kind that is not known.
 
 A workload never has to wait for more pods than its spec makes, nor a Job for those that have succeeded.
 """
 
 from webhook.model.names import KAI_BATCH_MIN_MEMBER
-from webhook.model.workload_fields import min_member
+from webhook.model.workload.fields import min_member
 from webhook.placement.gated import GatedPod
 
 

@@ -25,7 +25,7 @@ from webhook.model.membership import Seated
 from webhook.model.names import KAI_BATCH_MIN_MEMBER, PLACEMENT, POD_GROUP_NAME
 from webhook.model.podgroup import is_said, pod_group
 from webhook.model.topology import Topology
-from webhook.model.workload_fields import min_member
+from webhook.model.workload.fields import min_member
 from webhook.placement.gang import Gang
 from webhook.placement.lineages import Lineages, ReadOwner
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from webhook.engine.ledger import Reservation
+from webhook.engine.reserve.ledger import Reservation
 from webhook.placement.gang import GangWorld
 from webhook.placement.writer import PromisingWorld
 

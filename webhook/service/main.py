@@ -27,7 +27,7 @@ from webhook.cluster.identity import own_user
 from webhook.cluster.pod_groups import POD_GROUPS, PodGroups
 from webhook.cluster.secret import SharedSecret
 from webhook.codec import CODEC
-from webhook.engine.uncounted import CountingTimes
+from webhook.engine.reserve.uncounted import CountingTimes
 from webhook.placement.grants import GrantSweep
 from webhook.rules import rules_of
 from webhook.server.app import observation_app, review_app

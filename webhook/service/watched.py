@@ -19,7 +19,8 @@ from webhook.cluster.resource import Resource
 from webhook.model.topology import TopologySource
 from webhook.server.health import Check
 from webhook.server.metrics import InformerSample
-from webhook.service.world import ClusterWorld, Feed
+from webhook.service.feed import Feed
+from webhook.service.world import ClusterWorld
 
 # Pods that ended hold nothing. Pods without a node are taken in as well: the selection is one watch for all that
 # concerns pods, and a pod costs an event when it is bound, whether it was seen before or not.

@@ -4,10 +4,9 @@ Each kind of object has a `Feed`, which an informer fills. An object that cannot
 a log line when its fault changes: one odd object must not stop a cluster.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from time import time
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -15,19 +14,19 @@ from webhook.admission.arrival import Arrival, PlacedPod
 from webhook.admission.gate import waits_for_us_alone
 from webhook.admission.left_alone import is_annotated
 from webhook.admission.world import World
-from webhook.engine.ledger import Ledger, Reservation
 from webhook.engine.one_node import chosen_node, less, node_alone
-from webhook.engine.reservations import Grant, ReservationKeeper
+from webhook.engine.reserve.ledger import Ledger, Reservation
+from webhook.engine.reserve.reservations import Grant, ReservationKeeper
+from webhook.engine.reserve.uncounted import CountingTimes
 from webhook.engine.state import ClusterState
-from webhook.engine.uncounted import CountingTimes
 from webhook.engine.view import View
-from webhook.model.errors import UserError
 from webhook.model.hint import NUMANodeAmounts
-from webhook.model.membership import Membership, Seated, membership_of
+from webhook.model.membership import Seated
 from webhook.model.node import Node
 from webhook.model.nrt import NodeTopology
-from webhook.model.resident import ResidentPod
 from webhook.model.topology import Topology, TopologySource
+from webhook.service.feed import Feed
+from webhook.service.seen_pod import SeenPod
 
 if TYPE_CHECKING:
     from webhook.model.policy import NUMAPolicy
@@ -35,80 +34,6 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 Raw = dict[str, Any]
-Record = TypeVar("Record")
-
-
-# An exporter's odd attribute stands in the objects of all 5,000 nodes: that many lines say no more than these.
-_TOLD: Final = 20
-
-
-class Feed(Generic[Record]):
-    """An informer's handler: `read` makes a record of an object, `put` and `drop` keep it."""
-
-    def __init__(
-        self,
-        kind: str,
-        read: Callable[[Mapping[str, Any]], Record],
-        put: Callable[[Record], None],
-        drop: Callable[[str], None],
-    ) -> None:
-        self.kind = kind
-        self.faults: dict[str, tuple[str, ...]] = {}
-        """What is wrong with which object, by key."""
-        self._read = read
-        self._put = put
-        self._drop = drop
-
-    def upsert(self, key: str, raw: Raw) -> None:
-        """Take in an object that is there, or changed."""
-        try:
-            record = self._read(raw)
-        except UserError as error:
-            self._note(key, [str(error)])
-            self._drop(key)
-        except Exception as error:  # noqa: BLE001 # a CRD without a schema lets anything in; it must not end the service
-            self._note(key, [f"unreadable: {error!r}"])
-            self._drop(key)
-        else:
-            self._note(key, getattr(record, "problems", ()))
-            self._put(record)
-
-    def delete(self, key: str) -> None:
-        """Forget an object that is gone."""
-        self.faults.pop(key, None)
-        self._drop(key)
-
-    def _note(self, key: str, faults: Sequence[str]) -> None:
-        before, now = self.faults.get(key, ()), tuple(faults)
-        if now == before:
-            return
-        if now:
-            self.faults[key] = now
-            report = log.warning if len(self.faults) <= _TOLD else log.debug
-            report("object.faulty", kind=self.kind, object=key, faults=now)
-        else:
-            del self.faults[key]
-
-
-@dataclass(frozen=True, slots=True)
-class SeenPod:
-    """A pod as it is kept: the record, and while it waits for its node the object itself if it concerns us."""
-
-    record: ResidentPod
-    waiting: Raw | None
-    membership: Membership | None = None
-    """Its group."""
-
-    @classmethod
-    def from_object(cls, raw: Mapping[str, Any]) -> "SeenPod":
-        """Read a pod object; raises UserError."""
-        record = ResidentPod.from_object(raw)
-        if record.node or record.terminal:
-            return cls(record, None, membership_of(raw))
-        if is_annotated(raw) or waits_for_us_alone(raw):
-            return cls(record, dict(raw), membership_of(raw))
-        metadata = raw["metadata"]
-        return cls(record, {"metadata": {"name": metadata["name"], "uid": metadata.get("uid", "")}, "spec": {}})
 
 
 class ClusterWorld:
@@ -242,7 +167,7 @@ class ClusterWorld:
         self._compare_policies(name)
         self.on_change()
 
-    def _put_pod(self, pod: "SeenPod") -> None:
+    def _put_pod(self, pod: SeenPod) -> None:
         key = pod.record.key
         self._state.upsert_pod(pod.record)
         self._keeper.put_pod(pod.record)
@@ -265,7 +190,7 @@ class ClusterWorld:
         self._forget_seat(key)
         self.on_change()
 
-    def _note_seat(self, pod: "SeenPod") -> None:
+    def _note_seat(self, pod: SeenPod) -> None:
         """Keep which members of a group have a place."""
         key, node = pod.record.key, pod.record.node or pod.record.placed_on
         self._forget_seat(key)

@@ -10,7 +10,7 @@ from webhook.engine.group.workload import place_workload
 from webhook.engine.trees import TopologyTrees
 from webhook.engine.view import View
 from webhook.model.errors import UserError
-from webhook.model.workload_read import read_workload
+from webhook.model.workload.read import read_workload
 
 ON_RACK = {"kai.scheduler/topology": "network", "kai.scheduler/topology-required-placement": "rack"}
 

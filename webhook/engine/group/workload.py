@@ -23,9 +23,9 @@ from webhook.model.names import KAI_TOPOLOGY, NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
 from webhook.model.nearest import did_you_mean
 from webhook.model.pod import Pod
 from webhook.model.topology import Topology, TopologySource
-from webhook.model.workload import Gang, Role, Workload
-from webhook.model.workload_fields import annotations_of
-from webhook.model.workload_topology import Levels
+from webhook.model.workload.fields import annotations_of
+from webhook.model.workload.record import Gang, Role, Workload
+from webhook.model.workload.topology import Levels
 
 NO_TOPOLOGY: Final = Topology("", TopologySource.KAI, ())
 """For groups that ask for none: all nodes are one domain."""

@@ -1,7 +1,7 @@
 """Pods as workloads, where nothing but the pods is known: grouped by hand, or by an owner of any kind.
 
 1. Pods belong together that name the same `pod-group-name`, else those with the same controller. Any other is alone.
-2. Those that look alike are one role, in order of rank (webhook.model.workload_rank), then of name.
+2. Those that look alike are one role, in order of rank (webhook.model.workload.rank), then of name.
 3. What all pods of a group ask of a topology alike they ask together; what only those of one role ask, for themselves.
 4. A group made by hand starts whole; the pods of an owner one by one. An annotation on a pod sets another minimum.
 5. Pods that run already are told apart: they hold a place and need none.
@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from webhook.model.fields import mapping, mappings
 from webhook.model.names import KAI_PREFERRED_PLACEMENT, KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY, POD_GROUP_NAME
-from webhook.model.workload import Gang, Role, Workload
-from webhook.model.workload_fields import annotations_of, batch_min_member, gang_of_roles, with_minimum
-from webhook.model.workload_rank import rank_of
+from webhook.model.workload.fields import annotations_of, batch_min_member, gang_of_roles, with_minimum
+from webhook.model.workload.rank import rank_of
+from webhook.model.workload.record import Gang, Role, Workload
 
 BY_HAND: Final = "PodGroup"
 """The kind of a group that pods name themselves."""

@@ -8,8 +8,8 @@ from webhook.model.errors import UserError
 from webhook.model.fields import mapping, whole_number
 from webhook.model.json_text import shortened
 from webhook.model.names import KAI_BATCH_MIN_MEMBER, KAI_TOPOLOGY, MIN_MEMBER
-from webhook.model.workload import Gang, Role
-from webhook.model.workload_topology import segment_request, topology_request
+from webhook.model.workload.record import Gang, Role
+from webhook.model.workload.topology import segment_request, topology_request
 
 # More pods than any cluster runs: a count beyond it is a typing error that would only fill the memory.
 MAX_PODS = 150_000

@@ -19,12 +19,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from webhook.engine.coverage import covered_pods
-from webhook.engine.elsewhere import Elsewhere
-from webhook.engine.ended import EndedPods
-from webhook.engine.ledger import Ledger, Reservation
+from webhook.engine.reserve.coverage import covered_pods
+from webhook.engine.reserve.elsewhere import Elsewhere
+from webhook.engine.reserve.ended import EndedPods
+from webhook.engine.reserve.ledger import Ledger, Reservation
+from webhook.engine.reserve.uncounted import NOTHING, CountingTimes, Uncounted, held, uncounted
 from webhook.engine.sums import NumaAmounts
-from webhook.engine.uncounted import NOTHING, CountingTimes, Uncounted, held, uncounted
 from webhook.model.nrt import NodeTopology, Publisher
 from webhook.model.policy import NUMAPolicy
 from webhook.model.resident import ResidentPod

@@ -15,8 +15,7 @@ from typing import Any
 from webhook.model.errors import UserError
 from webhook.model.fields import mapping
 from webhook.model.names import KAI_SEGMENT_SIZE
-from webhook.model.workload import Gang, Role
-from webhook.model.workload_fields import (
+from webhook.model.workload.fields import (
     annotations_of,
     at_most_a_cluster,
     count,
@@ -25,7 +24,8 @@ from webhook.model.workload_fields import (
     template_of,
     with_minimum,
 )
-from webhook.model.workload_topology import SegmentRequest, segment_request, topology_request
+from webhook.model.workload.record import Gang, Role
+from webhook.model.workload.topology import SegmentRequest, segment_request, topology_request
 
 
 def leader_worker_set(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> tuple[Gang, ...]:

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from webhook.model.errors import UserError
 from webhook.model.fields import mapping
-from webhook.model.workload import Gang, Role
-from webhook.model.workload_fields import at_most_a_cluster, count, gang_of_roles, min_member, template_of, with_minimum
+from webhook.model.workload.fields import at_most_a_cluster, count, gang_of_roles, min_member, template_of, with_minimum
+from webhook.model.workload.record import Gang, Role
 
 REPLICA_SPECS: Final[Mapping[str, str]] = {
     "MPIJob": "mpiReplicaSpecs",

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Final
 
 from webhook.engine.changes import ChangeLog
-from webhook.engine.overlay import Overlay, OverlayCache
+from webhook.engine.reserve.overlay import Overlay, OverlayCache
 from webhook.engine.snapshot import Snapshot
 from webhook.engine.sums import NodeSums, NumaAmounts
 from webhook.model.policy import NUMAPolicy

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from webhook.model.fields import mapping, mappings
-from webhook.model.workload import Gang, Role
-from webhook.model.workload_fields import at_most_a_cluster, count, gang_of_roles, min_member, template_of, with_minimum
+from webhook.model.workload.fields import at_most_a_cluster, count, gang_of_roles, min_member, template_of, with_minimum
+from webhook.model.workload.record import Gang, Role
 
 
 def ray_cluster(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> tuple[Gang, ...]:

@@ -14,8 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from webhook.model.fields import mapping, mappings
-from webhook.model.workload import Gang, Role
-from webhook.model.workload_fields import (
+from webhook.model.workload.fields import (
     annotations_of,
     annotations_path,
     at_most_a_cluster,
@@ -26,6 +25,7 @@ from webhook.model.workload_fields import (
     template_of,
     with_minimum,
 )
+from webhook.model.workload.record import Gang, Role
 
 
 def job(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> tuple[Gang, ...]:

@@ -1,14 +1,14 @@
 """A workload as groups of pods: who belongs together, how many, in what order, and what they ask of a topology.
 
 Read from the specs of the kinds that KAI-Scheduler's pod grouper knows, with its minimum per kind; one module for each
-family of kinds (webhook.model.workload_*).
+family of kinds, beside this one.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from webhook.model.workload_topology import NO_REQUEST, SegmentRequest, TopologyRequest
+from webhook.model.workload.topology import NO_REQUEST, SegmentRequest, TopologyRequest
 
 
 @dataclass(frozen=True, slots=True)

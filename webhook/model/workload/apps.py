@@ -9,8 +9,7 @@ Source: KAI-Scheduler pkg/podgrouper plugins deployment, defaultgrouper, podjob.
 from collections.abc import Mapping
 from typing import Any
 
-from webhook.model.workload import Gang, Role
-from webhook.model.workload_fields import (
+from webhook.model.workload.fields import (
     annotations_of,
     annotations_path,
     count,
@@ -18,6 +17,7 @@ from webhook.model.workload_fields import (
     min_member,
     template_of,
 )
+from webhook.model.workload.record import Gang, Role
 
 
 def replicas(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> tuple[Gang, ...]:

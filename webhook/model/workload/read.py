@@ -5,13 +5,13 @@ from functools import partial
 from typing import Any, Final
 
 from webhook.model.fields import mapping
-from webhook.model.workload import Gang, Workload
-from webhook.model.workload_apps import bare_pod, replicas
-from webhook.model.workload_batch import cron_job, job, job_set
-from webhook.model.workload_fields import annotations_of
-from webhook.model.workload_kubeflow import REPLICA_SPECS, training_job
-from webhook.model.workload_lws import leader_worker_set
-from webhook.model.workload_ray import ray_cluster, ray_job, ray_service
+from webhook.model.workload.apps import bare_pod, replicas
+from webhook.model.workload.batch import cron_job, job, job_set
+from webhook.model.workload.fields import annotations_of
+from webhook.model.workload.kubeflow import REPLICA_SPECS, training_job
+from webhook.model.workload.lws import leader_worker_set
+from webhook.model.workload.ray import ray_cluster, ray_job, ray_service
+from webhook.model.workload.record import Gang, Workload
 
 Reader = Callable[[str, Mapping[str, str], Mapping[str, Any], str], tuple[Gang, ...]]
 """(name, annotations of the object, its spec, the spec's path) -> gangs; raises UserError."""

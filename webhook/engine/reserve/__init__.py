@@ -1,0 +1,1 @@
+"""What is promised to pods and does not stand in the cluster's own numbers yet."""
