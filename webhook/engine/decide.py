@@ -129,11 +129,14 @@ def decide(view: View, pod: Pod, intent: NUMAIntent, options: Options | None = N
     reasons = node_fit(view, pod, request)
     if policies is not None:
         _then(reasons, policies)
-    numa, intruding = _on_numa_nodes(view, request, options, reasons == FITS)
-    _then(reasons, numa.reason)
+    fits = reasons == FITS
+    numa, intruding = _on_numa_nodes(view, request, options, fits)
+    reasons |= numa.reason * fits
+    numa_fits = numa.fits
     if request.exclusive is Exclusive.REQUIRED and intruding is not None:
         _then(reasons, intruding.astype(np.uint8) * np.uint8(Reason.NUMA_NODE_EXCLUSIVE))
-    fits = reasons == FITS
+        numa_fits = reasons == FITS
+    fits &= numa_fits
     fit_count = int(np.count_nonzero(fits))
     ranking = _ranking(view, request, numa, options, fits, intruding)
     incompatible = 0 if policies is None else int(np.isin(policies, _INCOMPATIBLE).sum())

@@ -27,7 +27,6 @@ from webhook.engine.kubelet_rows import Row, rows_of, unsure
 from webhook.engine.masks import as_mask, widths
 from webhook.engine.numafit import Masks
 from webhook.engine.view import View
-from webhook.model.policy import NUMAPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +40,7 @@ class Preferred:
 
 
 def preferred_sets(view: View, share: Share, part: Part) -> Preferred:
-    """The sets preferred for a share on nodes none of whose NUMA nodes holds it alone.
-
-    Memory groups count with policy restricted only: best-effort keeps the first container from no set.
-    """
+    """The sets preferred for a share on nodes with policy restricted, none of whose NUMA nodes holds it alone."""
     rows, nodes = rows_of(view, share, part.nodes), part.nodes
     left_open = unsure(view, share, rows, part)
     pieces = [one.narrowest() for one in rows if not one.memory]
@@ -58,7 +54,7 @@ def preferred_sets(view: View, share: Share, part: Part) -> Preferred:
         pieces.append(kinds[0].narrowest())
     width = pieces[0]
     agreed = np.logical_and.reduce([other == width for other in pieces]) & (width > 1)
-    grouped = part.policy is NUMAPolicy.RESTRICTED and not part.ours
+    grouped = not part.ours
     if kinds and grouped:
         left_open |= agreed & _others_in_use(view, share, nodes)
     mask = np.zeros(len(nodes), dtype=np.int64)

@@ -1,7 +1,8 @@
 """The NUMA nodes a best-effort kubelet uses for one container that fits, but in no single NUMA node.
 
-1. The affinity. A set is preferred where every manager prefers it: webhook.engine.kubelet_preferred finds that.
-   Elsewhere the merger keeps the hint whose width is nearest to t, the largest of the managers' narrowest widths by
+1. The affinity. A set is preferred where every manager prefers it, being just as wide as the capacity makes necessary
+   for each: webhook.engine.kubelet_preferred. Memory groups keep the first container from none. Elsewhere the merger
+   keeps the hint whose width is nearest to t, the largest of the managers' narrowest widths by
    what is free; at equal width the lowest mask. A hint is an intersection of sets that suffice, one for each resource,
    and what contains a set that suffices does so, too. So the lowest t NUMA nodes are the affinity as soon as each
    other NUMA node can be left out by some resource that has enough without all that it leaves out.
@@ -29,7 +30,7 @@ from webhook.engine.hints import narrowest_width
 from webhook.engine.kubelet_demand import Share
 from webhook.engine.kubelet_parts import Part
 from webhook.engine.kubelet_pools import take_cpus, take_in_order
-from webhook.engine.kubelet_preferred import lowest_sets, preferred_sets
+from webhook.engine.kubelet_preferred import lowest_sets
 from webhook.engine.kubelet_rows import Row, rows_of, unsure
 from webhook.engine.masks import as_mask
 from webhook.engine.numafit import Masks
@@ -75,11 +76,8 @@ def lowest(view: View, share: Share, part: Part) -> Lowest:
         mask[here & np.logical_and.reduce(enough)] = (1 << width) - 1
         wider |= here & np.logical_or.reduce(enough)
     may_prefer = _may_prefer(rows, least) & (mask == 0) & ~doubtful
-    if sum(row.memory for row in rows) < 2:
-        (search,) = may_prefer.nonzero()
-        for width in np.unique(least[search]).tolist():
-            here = search[least[search] == width]
-            mask[here] = lowest_sets([row.at(here) for row in rows], width, grouped=False)
+    if _one_memory(rows):
+        _prefer(rows, least, may_prefer, mask)
         wider |= may_prefer
     else:
         wider &= ~may_prefer
@@ -90,15 +88,16 @@ def lowest(view: View, share: Share, part: Part) -> Lowest:
 def spread(view: View, share: Share, part: Part) -> Spread:
     """Phases 1 to 3, for nodes that hold the share, each in two NUMA nodes or more."""
     rows = rows_of(view, share, part.nodes)
-    preferred = preferred_sets(view, share, part)
-    kinds = [row for row in rows if row.memory]
-    left_open = preferred.open | _doubtful(view, share, rows, part)
     positions = np.arange(len(rows[0].free))[:, None]
-    if len(kinds) > 1:
-        left_open[:] = True
     width = narrowest_width([(row.free, row.amount) for row in rows])
-    inside = np.where(preferred.mask > 0, preferred.mask >> positions & 1 == 1, positions < width)
-    left_open |= (preferred.mask == 0) & ~_reached(rows, inside)
+    preferred = np.zeros(len(width), dtype=np.int64)
+    left_open = _doubtful(view, share, rows, part)
+    if _one_memory(rows):
+        _prefer(rows, width, _may_prefer(rows, width) & ~left_open, preferred)
+    else:
+        left_open[:] = True
+    inside = np.where(preferred > 0, preferred >> positions & 1 == 1, positions < width)
+    left_open |= (preferred == 0) & ~_reached(rows, inside)
     taken, mask = [], np.zeros(len(width), dtype=np.int64)
     for row, is_device in zip(rows, [number in share.devices for number in share.amounts], strict=True):
         if row.memory:
@@ -126,13 +125,26 @@ def _doubtful(view: View, share: Share, rows: Sequence[Row], part: Part) -> Bool
 
 def _may_prefer(rows: Sequence[Row], width: Masks) -> Bools:
     """Whether a set of this width (int64 [n]) may be preferred (bool [n])."""
-    several = sum(row.memory for row in rows) > 1
+    several = not _one_memory(rows)
     possible = np.ones(len(width), dtype=np.bool_)
     for row in rows:
         narrowest = row.narrowest()
         # Several kinds of memory together may need more than each of them.
         possible &= narrowest <= width if row.memory and several else narrowest == width
     return possible
+
+
+def _prefer(rows: Sequence[Row], width: Masks, where: Bools, mask: Masks) -> None:
+    """Write the lowest set of its width (int64 [n]) with enough of everything into the mask of nodes (bool [n])."""
+    (search,) = where.nonzero()
+    for wanted in np.unique(width[search]).tolist():
+        here = search[width[search] == wanted]
+        mask[here] = lowest_sets([row.at(here) for row in rows], wanted, grouped=False)
+
+
+def _one_memory(rows: Sequence[Row]) -> bool:
+    """Whether there is at most one kind of memory: of several it takes all sets to see what they need together."""
+    return sum(row.memory for row in rows) < 2
 
 
 def _reached(rows: Sequence[Row], inside: Bools) -> Bools:
