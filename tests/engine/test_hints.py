@@ -1,8 +1,8 @@
 import numpy as np
 
 from webhook.engine.hints import memory_masks, narrowest_width, piece_hints
-from webhook.engine.kubelet_groups import UNASSIGNED, UNKNOWN_GROUP, masks_by_groups, possible_groups, published_groups
-from webhook.engine.kubelet_pools import Pool, take_cpus
+from webhook.engine.kubelet.groups import UNASSIGNED, UNKNOWN_GROUP, masks_by_groups, possible_groups, published_groups
+from webhook.engine.kubelet.pools import Pool, take_cpus
 from webhook.model.pod import ContainerKind
 from webhook.model.policy import NUMAPolicy
 

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from webhook.engine.arrays import Amounts, Bools
-from webhook.engine.kubelet_pools import Pool
+from webhook.engine.kubelet.pools import Pool
 from webhook.engine.masks import subset_sums, subsets_of, widths
 from webhook.engine.merge import Hints
 

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from webhook.engine.arrays import Bools, Nodes
-from webhook.engine.kubelet_demand import Demand, Share
-from webhook.engine.kubelet_parts import Part, parts
+from webhook.engine.kubelet.demand import Demand, Share
+from webhook.engine.kubelet.parts import Part, parts
 from webhook.engine.reason import Reason
 from webhook.engine.request import PodRequest
 from webhook.engine.view import View
@@ -98,7 +98,7 @@ class Kind:
 
 
 def _ways(view: View, request: PodRequest, asking: Asking) -> Ways:
-    """The parts of webhook.engine.kubelet_parts, sorted by how to count."""
+    """The parts of webhook.engine.kubelet.parts, sorted by how to count."""
     n = view.snapshot.n
     bound: list[Bound] = []
     still_open = np.zeros(n, dtype=np.bool_)

@@ -20,9 +20,9 @@ import numpy.typing as npt
 
 from webhook.engine.arrays import Amounts, Bools, Bytes, Ids
 from webhook.engine.hints import MemoryMasks, memory_masks, piece_hints
-from webhook.engine.kubelet_demand import Demand, Share
-from webhook.engine.kubelet_groups import UNKNOWN_GROUP, masks_by_groups, possible_groups, published_groups
-from webhook.engine.kubelet_pools import Pool, take_cpus, take_in_order
+from webhook.engine.kubelet.demand import Demand, Share
+from webhook.engine.kubelet.groups import UNKNOWN_GROUP, masks_by_groups, possible_groups, published_groups
+from webhook.engine.kubelet.pools import Pool, take_cpus, take_in_order
 from webhook.engine.masks import as_mask, members, widths
 from webhook.engine.merge import Hints, best, merge
 from webhook.engine.reason import Reason
@@ -47,7 +47,7 @@ class Machines:
     grouped: bool
     """Memory is handed out by the kubelet's manager, in groups of NUMA nodes."""
     groups: npt.NDArray[np.int64] | None = None
-    """int64 [z, n]: the groups, where they are known for certain (webhook.engine.kubelet_history)."""
+    """int64 [z, n]: the groups, where they are known for certain (webhook.engine.kubelet.history)."""
 
 
 @dataclass(slots=True)

@@ -3,19 +3,19 @@
 It is known which NUMA nodes the pod uses. The amounts follow where
 1. that is a single one: all of it is taken there, what init containers leave being used again; or
 2. one container is admitted by a restricted kubelet: then the NUMA nodes used are its affinity, and all it takes lies
-   inside (webhook.engine.kubelet_preferred). CPUs: NUMA nodes that are wholly free while so many are needed, then the
+   inside (webhook.engine.kubelet.preferred). CPUs: NUMA nodes that are wholly free while so many are needed, then the
    fullest first; memory: the lowest first; or
-3. one container is admitted by a best-effort kubelet over several (webhook.engine.kubelet_spread).
+3. one container is admitted by a best-effort kubelet over several (webhook.engine.kubelet.spread).
 
-Everything else takes the admission itself (webhook.engine.kubelet_masks).
+Everything else takes the admission itself (webhook.engine.kubelet.masks).
 """
 
 from collections.abc import Mapping
 
-from webhook.engine.kubelet_demand import Demand
-from webhook.engine.kubelet_parts import Part
-from webhook.engine.kubelet_spread import spread
-from webhook.engine.kubelet_totals import totals
+from webhook.engine.kubelet.demand import Demand
+from webhook.engine.kubelet.parts import Part
+from webhook.engine.kubelet.spread import spread
+from webhook.engine.kubelet.totals import totals
 from webhook.engine.numafit import Allocation, by_numa_id
 from webhook.engine.view import View
 from webhook.model.policy import NUMAPolicy
@@ -66,7 +66,7 @@ def split_over_several(view: View, demand: Demand, part: Part) -> Allocation | N
 
 
 def _cpu_order(free: Mapping[int, int], capacity: list[int], amount: int) -> list[int]:
-    """The NUMA nodes in the order in which CPUs are taken of them, as webhook.engine.kubelet_pools.take_cpus does."""
+    """The NUMA nodes in the order in which CPUs are taken of them, as webhook.engine.kubelet.pools.take_cpus does."""
     fullest_first = sorted(free, key=free.__getitem__)
     whole = []
     needed = amount

@@ -4,10 +4,10 @@ import numpy as np
 import numpy.typing as npt
 
 from webhook.engine.arrays import NO_ZONE, UNLISTED, Bools, Nodes, amounts_at
-from webhook.engine.kubelet_demand import Demand, is_memory
-from webhook.engine.kubelet_masks import Machines
-from webhook.engine.kubelet_parts import Part
-from webhook.engine.kubelet_pools import Pool
+from webhook.engine.kubelet.demand import Demand, is_memory
+from webhook.engine.kubelet.masks import Machines
+from webhook.engine.kubelet.parts import Part
+from webhook.engine.kubelet.pools import Pool
 from webhook.engine.masks import as_mask
 from webhook.engine.view import View
 from webhook.model.resources import is_device

@@ -11,10 +11,10 @@ For the one node that the scheduler has chosen; over a whole cluster it would ta
 import numpy as np
 import numpy.typing as npt
 
-from webhook.engine.kubelet_demand import Demand, is_memory
-from webhook.engine.kubelet_machines import machines_of
-from webhook.engine.kubelet_masks import Admission, Machines
-from webhook.engine.kubelet_parts import Part
+from webhook.engine.kubelet.demand import Demand, is_memory
+from webhook.engine.kubelet.machines import machines_of
+from webhook.engine.kubelet.masks import Admission, Machines
+from webhook.engine.kubelet.parts import Part
 from webhook.engine.reason import Reason
 from webhook.engine.view import View
 

@@ -7,9 +7,9 @@ import numpy as np
 
 from webhook.engine.arrays import Amounts, Bools, Nodes, amounts_at
 from webhook.engine.hints import narrowest_width
-from webhook.engine.kubelet_demand import Share, is_memory
-from webhook.engine.kubelet_machines import devices_shared
-from webhook.engine.kubelet_parts import Part
+from webhook.engine.kubelet.demand import Share, is_memory
+from webhook.engine.kubelet.machines import devices_shared
+from webhook.engine.kubelet.parts import Part
 from webhook.engine.numafit import Masks
 from webhook.engine.view import View
 

@@ -2,14 +2,14 @@
 
 1. restricted admits only where all managers prefer the same set. Each prefers sets just as wide as the *capacity*
    makes necessary. So where these widths differ the pod is refused, and where they are one, too: single NUMA nodes have
-   been looked at (webhook.engine.kubelet_zones).
+   been looked at (webhook.engine.kubelet.zones).
 2. Memory over k > 1 NUMA nodes needs a group. One that exists came about because its pods needed its width: more is in
    use in it than the k - 1 largest NUMA nodes have, which leaves less than the k-th largest has. A pod that needs
    several NUMA nodes asks for more than the largest has. So it never joins: it needs NUMA nodes with no memory in use.
 3. The lowest set of the width with enough of everything is the affinity, and all of it is used: with one NUMA node
    less the capacity would not do.
 
-What this does not cover is left open: for webhook.engine.kubelet_masks.
+What this does not cover is left open: for webhook.engine.kubelet.masks.
 Source: kubernetes pkg/kubelet/cm/{cpumanager,devicemanager,memorymanager}, topologymanager/policy_restricted.go.
 """
 
@@ -21,9 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from webhook.engine.arrays import Amounts, Bools, Nodes, amounts_at
-from webhook.engine.kubelet_demand import Share, is_memory
-from webhook.engine.kubelet_parts import Part
-from webhook.engine.kubelet_rows import Row, rows_of, unsure
+from webhook.engine.kubelet.demand import Share, is_memory
+from webhook.engine.kubelet.parts import Part
+from webhook.engine.kubelet.rows import Row, rows_of, unsure
 from webhook.engine.masks import as_mask, widths
 from webhook.engine.numafit import Masks
 from webhook.engine.view import View

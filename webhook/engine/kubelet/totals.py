@@ -6,7 +6,7 @@
    container meets no memory group that keeps it from that.
 3. So where no single NUMA node holds everything, but all together do, the pod is admitted, over two or more.
 
-Which NUMA nodes these are takes a search over all sets of them (webhook.engine.kubelet_masks).
+Which NUMA nodes these are takes a search over all sets of them (webhook.engine.kubelet.masks).
 """
 
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from webhook.engine.arrays import UNLISTED, Amounts, Bools, Nodes, amounts_at
-from webhook.engine.kubelet_demand import Demand
-from webhook.engine.kubelet_machines import elsewhere
-from webhook.engine.kubelet_parts import Part
+from webhook.engine.kubelet.demand import Demand
+from webhook.engine.kubelet.machines import elsewhere
+from webhook.engine.kubelet.parts import Part
 from webhook.engine.view import View
 from webhook.model.pod import ContainerKind
 from webhook.model.policy import NUMAPolicy

@@ -1,7 +1,7 @@
 """The NUMA nodes a best-effort kubelet uses for one container that fits, but in no single NUMA node.
 
 1. The affinity. A set is preferred where every manager prefers it, being just as wide as the capacity makes necessary
-   for each: webhook.engine.kubelet_preferred. Memory groups keep the first container from none. Elsewhere the merger
+   for each: webhook.engine.kubelet.preferred. Memory groups keep the first container from none. Elsewhere the merger
    keeps the hint whose width is nearest to t, the largest of the managers' narrowest widths by
    what is free; at equal width the lowest mask. A hint is an intersection of sets that suffice, one for each resource,
    and what contains a set that suffices does so, too. So the lowest t NUMA nodes are the affinity as soon as each
@@ -16,7 +16,7 @@
    Where one may be, there is a search for it; where none is found, more are used. So most nodes need no closer look to
    know that they are not among the best.
 
-What this does not cover is left open: for webhook.engine.kubelet_masks.
+What this does not cover is left open: for webhook.engine.kubelet.masks.
 Source: kubernetes pkg/kubelet/cm/topologymanager/policy.go (HintMerger), {cpumanager,devicemanager,memorymanager}.
 """
 
@@ -27,11 +27,11 @@ import numpy as np
 
 from webhook.engine.arrays import Amounts, Bools, Bytes
 from webhook.engine.hints import narrowest_width
-from webhook.engine.kubelet_demand import Share
-from webhook.engine.kubelet_parts import Part
-from webhook.engine.kubelet_pools import take_cpus, take_in_order
-from webhook.engine.kubelet_preferred import lowest_sets
-from webhook.engine.kubelet_rows import Row, rows_of, unsure
+from webhook.engine.kubelet.demand import Share
+from webhook.engine.kubelet.parts import Part
+from webhook.engine.kubelet.pools import take_cpus, take_in_order
+from webhook.engine.kubelet.preferred import lowest_sets
+from webhook.engine.kubelet.rows import Row, rows_of, unsure
 from webhook.engine.masks import as_mask
 from webhook.engine.numafit import Masks
 from webhook.engine.view import View

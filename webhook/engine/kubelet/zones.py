@@ -5,7 +5,7 @@ container after container:
 1. The NUMA nodes with enough left of all that is aligned; the lowest is the affinity.
 2. What the container takes is taken off; what an init container took stays reusable.
 single-numa-node admits exactly these pods. restricted and best-effort admit them too, and may admit others
-(webhook.engine.kubelet_masks). With policy none only memory seeks NUMA nodes; of the rest there must be enough at all.
+(webhook.engine.kubelet.masks). With policy none only memory seeks NUMA nodes; of the rest there must be enough at all.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from webhook.engine.arrays import Amounts, Bools
-from webhook.engine.kubelet_demand import Share
+from webhook.engine.kubelet.demand import Share
 from webhook.engine.masks import lowest
 from webhook.model.pod import ContainerKind
 

@@ -1,6 +1,6 @@
 """The NUMA nodes of nodes that fit for certain, but over more than one: worked out for those asked for, not before.
 
-1. What follows at little cost (webhook.engine.kubelet_spread): how many there are at least, and sometimes which.
+1. What follows at little cost (webhook.engine.kubelet.spread): how many there are at least, and sometimes which.
 2. Of the nodes asked for, those left: by what their kubelet would take where.
 3. What is still open: all sets of NUMA nodes, the whole way.
 """
@@ -11,9 +11,9 @@ from functools import cached_property
 import numpy as np
 
 from webhook.engine.arrays import Nodes
-from webhook.engine.kubelet_demand import Share
-from webhook.engine.kubelet_parts import Part
-from webhook.engine.kubelet_spread import Lowest, lowest, spread
+from webhook.engine.kubelet.demand import Share
+from webhook.engine.kubelet.parts import Part
+from webhook.engine.kubelet.spread import Lowest, lowest, spread
 from webhook.engine.numafit import Masks, Wide
 from webhook.engine.view import View
 

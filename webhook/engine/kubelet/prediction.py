@@ -2,11 +2,11 @@
 
 1. Who places the pod on each node: the kubelet, by its policy and scope; or, where the kubelet does not and the pod or
    the node's label has a policy, Koordinator's agent, by what is promised here.
-2. The short way for all nodes: every container within one NUMA node (webhook.engine.kubelet_zones).
-3. Where that fails and the policy allows more: all sets of NUMA nodes (webhook.engine.kubelet_masks), in batches. A
+2. The short way for all nodes: every container within one NUMA node (webhook.engine.kubelet.zones).
+3. Where that fails and the policy allows more: all sets of NUMA nodes (webhook.engine.kubelet.masks), in batches. A
    best-effort kubelet takes what is there at all: which sets is then worked out only when asked for.
 4. For one node whose pods are told, all sets at once: its pods may show what its NRT hides
-   (webhook.engine.kubelet_history).
+   (webhook.engine.kubelet.history).
 
 Source: kubernetes pkg/kubelet/cm (topology, cpu, memory and device managers with policy static).
 """
@@ -18,17 +18,17 @@ import numpy as np
 import numpy.typing as npt
 
 from webhook.engine.arrays import NO_ZONE, Amounts, Bools, Bytes, Nodes, all_nodes, every
-from webhook.engine.kubelet_demand import Demand, Share
-from webhook.engine.kubelet_groups import grouped_by_hints
-from webhook.engine.kubelet_history import remembered_groups
-from webhook.engine.kubelet_late import wide
-from webhook.engine.kubelet_machines import devices_shared, machines_of
-from webhook.engine.kubelet_masks import Admission, Machines
-from webhook.engine.kubelet_parts import Part, parts
-from webhook.engine.kubelet_preferred import preferred_sets
-from webhook.engine.kubelet_split import split_inside, split_over_several
-from webhook.engine.kubelet_totals import pieces_suffice, totals
-from webhook.engine.kubelet_zones import ZoneFit, fit_zones
+from webhook.engine.kubelet.demand import Demand, Share
+from webhook.engine.kubelet.groups import grouped_by_hints
+from webhook.engine.kubelet.history import remembered_groups
+from webhook.engine.kubelet.late import wide
+from webhook.engine.kubelet.machines import devices_shared, machines_of
+from webhook.engine.kubelet.masks import Admission, Machines
+from webhook.engine.kubelet.parts import Part, parts
+from webhook.engine.kubelet.preferred import preferred_sets
+from webhook.engine.kubelet.split import split_inside, split_over_several
+from webhook.engine.kubelet.totals import pieces_suffice, totals
+from webhook.engine.kubelet.zones import ZoneFit, fit_zones
 from webhook.engine.masks import as_mask
 from webhook.engine.numafit import Allocation, NUMAFit, Wide, by_numa_id
 from webhook.engine.reason import FITS, REASONS, Reason

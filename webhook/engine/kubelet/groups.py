@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from webhook.engine.arrays import Amounts, Bools
-from webhook.engine.kubelet_pools import Pool
+from webhook.engine.kubelet.pools import Pool
 from webhook.engine.masks import members, subset_sums, subsets_of, widths
 from webhook.model.policy import NUMAPolicy
 
