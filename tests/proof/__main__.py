@@ -23,7 +23,7 @@ from tests.cluster.up import leave_on_signals, tell
 from tests.proof.run import run
 from tests.proof.scenarios import SCENARIOS
 from tests.proof.table import markdown, table, with_table
-from tests.proof.trace import SYNTHETIC, TraceError, replayed
+from tests.proof.trace import TraceError, default_folder, replayed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -105,7 +105,12 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--values", type=Path, metavar="FILE", help="further values of the chart")
     made.add_argument(
-        "--trace", type=Path, default=SYNTHETIC, metavar="DIR", help="folder with an openb node list and pod list"
+        "--trace",
+        type=Path,
+        default=default_folder(),
+        metavar="DIR",
+        help="folder with an openb node list and pod list; by default ../shared/traces/openb if it is there, else a "
+        "small one of ours",
     )
     made.add_argument("--trace-nodes", type=int, default=100, help="nodes of the trace to take, drawn by the seed")
     made.add_argument("--trace-seconds", type=float, default=40.0, help="seconds that the trace is compressed to")

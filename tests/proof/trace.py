@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 SYNTHETIC = Path(__file__).parent / "data"
+RECORDED = Path(__file__).parents[3] / "shared" / "traces" / "openb"
+"""Where the real trace may lie, beside the checkout: it is too large, and not ours, to be part of it."""
 FILL = 0.9
 LARGE_CPUS = 64
 """Machines of fewer CPUs have two NUMA nodes in any case."""
@@ -40,6 +42,11 @@ ARRIVALS_END, STEADY = 0.6, 0.75
 """The parts of the run after which no more pods come, and all that can run should."""
 LAG = 5.0
 _MIB_PER_GIB = 1024
+
+
+def default_folder() -> Path:
+    """The real trace where it is at hand, else ours."""
+    return RECORDED if RECORDED.is_dir() else SYNTHETIC
 
 
 class TraceError(Exception):

@@ -105,7 +105,7 @@ class Machine:
             raw = json.loads(json.dumps(self.pods[name]))
         if sum(self.cpus_of(other) for other in self.given) + self.cpus_of(name) > CPUS * len(self.free):
             return  # the scheduler sees that
-        if self.world.is_approached(NODE, key):
+        if self.world.is_approached(NODE, key, 0):
             return
         verdict = guard(raw, NODE, self.world.arrival(NODE, key), RULES, self.world.promised(key, name, NODE))
         if not isinstance(verdict, Given):

@@ -47,8 +47,9 @@ class OneNode:
         others = [held.pod.partition("/")[2] for held in self.keeper.placed(node) if held.pod != pod]
         return arrival_at(self.snapshot, self.ledger, node, pod, [self.waiting[name] for name in others])
 
-    def is_approached(self, node: str, pod: str) -> bool:
-        return any(grant.pod != pod for grant in self.keeper.arriving(node))
+    def is_approached(self, node: str, pod: str, expiring_after: float) -> bool:
+        arriving = self.keeper.arriving(node)
+        return any(grant.pod != pod and grant.expires > expiring_after for grant in arriving)
 
     def show_placed(self, name: str) -> None:
         """The informer shows the pod, placed as its hint says."""
@@ -162,6 +163,15 @@ async def test_a_binding_that_is_not_seen_written_lets_the_next_one_try_again() 
     refused = await world.bind("b", seconds=0.02)
     assert isinstance(refused.response, Denied)
     assert refused.response.reason == "NotNext"
+
+
+async def test_a_binding_that_was_refused_after_us_holds_up_its_node_for_seconds_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = OneNode(named("a"), named("b"))
+    assert numa_of(await world.bind("a")) == [0]
+    monkeypatch.setattr("webhook.server.bindings._ON_ITS_WAY_SECONDS", 0.0)
+    assert numa_of(await world.bind("b")) == [1]
 
 
 async def test_a_binding_waits_for_the_pod_that_was_placed_on_the_numa_node_it_would_get() -> None:

@@ -49,6 +49,11 @@ _WAITED_SHARE: Final = 0.5
 _POLL_SECONDS: Final = 0.005
 
 
+# A Binding that is not seen by then was refused after us, or the API server stands still: waiting keeps no order any
+# more. What the pod was given stays its own until the grant expires.
+_ON_ITS_WAY_SECONDS: Final = 5.0
+
+
 class Duty(Enum):
     """What this replica may answer."""
 
@@ -67,8 +72,8 @@ class BindingWorld(Protocol):
     def arrival(self, node: str, pod: str) -> Arrival | None:
         """The node as the pod will find it; None when it is not known."""
 
-    def is_approached(self, node: str, pod: str) -> bool:
-        """Whether another pod was bound to the node and is not seen there yet."""
+    def is_approached(self, node: str, pod: str, expiring_after: float) -> bool:
+        """Whether another pod was bound to the node, by a grant that expires later, and is not seen there yet."""
 
     def promised(self, pod: str, uid: str, node: str) -> NUMANodeAmounts | None:
         """What the pod was granted on the node in an answer or patch that it does not show yet."""
@@ -115,7 +120,7 @@ class BindingGuard:
                 return Answer(Allowed(), "allow", message=f"left alone: {reason}")
             if pod["spec"].get("nodeName"):
                 return Answer(Allowed(), "allow", message="bound already; the API server will say so")
-            verdict = _NOT_NEXT if self._world.is_approached(node, key) else self._judge(request, pod, node)
+            verdict = _NOT_NEXT if self._is_approached(node, key) else self._judge(request, pod, node)
             if isinstance(verdict, Answer):
                 return verdict
             if not await self._has_moved(node, key, verdict.after, give_up):
@@ -124,11 +129,14 @@ class BindingGuard:
 
     async def _has_moved(self, node: str, pod: str, after: frozenset[str], give_up: float) -> bool:
         """Wait until no other pod is on its way to the node, and one of these has come; False if that takes long."""
-        while self._world.is_approached(node, pod) or (after and all(map(self._waits, after))):
+        while self._is_approached(node, pod) or (after and all(map(self._waits, after))):
             if asyncio.get_running_loop().time() > give_up:
                 return False
             await asyncio.sleep(_POLL_SECONDS)
         return True
+
+    def _is_approached(self, node: str, pod: str) -> bool:
+        return self._world.is_approached(node, pod, monotonic() + self._horizon - _ON_ITS_WAY_SECONDS)
 
     def _waits(self, key: str) -> bool:
         return self._world.waiting_pod(key, "") is not None

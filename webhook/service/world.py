@@ -92,9 +92,13 @@ class ClusterWorld:
         """What is promised to pods that are placed on the node and not on their way to its kubelet yet."""
         return self._keeper.placed(node)
 
-    def is_approached(self, node: str, pod: str) -> bool:
-        """Whether another pod was given NUMA nodes there with a binding that no object shows yet."""
-        return any(grant.numa and grant.pod != pod for grant in self._keeper.arriving(node))
+    def is_approached(self, node: str, pod: str, expiring_after: float) -> bool:
+        """Whether another pod was given NUMA nodes there with a binding that no object shows yet.
+
+        Of grants that expire later than that only, on the clock of their `expires`.
+        """
+        arriving = self._keeper.arriving(node)
+        return any(grant.numa and grant.pod != pod and grant.expires > expiring_after for grant in arriving)
 
     def waiting_pod(self, key: str, uid: str) -> Raw | None:
         """A pod that is not bound yet; None when it, or this incarnation of it, was not seen.
