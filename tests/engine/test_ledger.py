@@ -77,20 +77,6 @@ def test_a_second_reservation_of_a_pod_replaces_the_first() -> None:
     assert len(ledger) == 1
 
 
-def test_the_halves_are_released_one_by_one_in_either_order() -> None:
-    for first, second in (("release_numa", "release_node"), ("release_node", "release_numa")):
-        ledger = Ledger()
-        snapshot = cluster().snapshot()
-        ledger.reserve("default/p", "a", {0: {"cpu": 3000}}, {"cpu": 3000})
-        assert getattr(ledger, first)("default/p")
-        view = View(snapshot, ledger)
-        numa_half, node_half = free(view)[0] == [8, 8], int(view.node_free(CPU)[0]) == 16000
-        assert (numa_half, node_half) == (first == "release_numa", first == "release_node")
-        assert getattr(ledger, second)("default/p")
-        assert len(ledger) == 0
-        assert not getattr(ledger, second)("default/p")
-
-
 def test_a_reservation_follows_its_node_to_another_column() -> None:
     ledger = Ledger()
     state_ = cluster()
@@ -174,19 +160,6 @@ def test_promised_pods_count_for_exclusivity() -> None:
     view = View(cluster().snapshot(), ledger)
     assert view.single_residents.T.tolist() == [[1, 0], [0, 0]]
     assert view.multi_residents.T.tolist() == [[0, 0], [1, 1]]
-
-
-def test_tentative_reservations_expire_and_firm_ones_can_have_another_time() -> None:
-    ledger = Ledger()
-    ledger.reserve("default/p", "a", {}, {}, expires=10.0)
-    ledger.reserve("default/q", "a", {}, {}, expires=10.0)
-    ledger.reserve("default/r", "a", {}, {})
-    assert ledger.firm_up("default/q", expires=99.0)
-    assert not ledger.firm_up("default/unknown")
-    assert [reservation.pod for reservation in ledger.expired(10.0)] == ["default/p"]
-    reservation = ledger.get("default/q")
-    assert reservation is not None
-    assert reservation.firm
 
 
 def test_closed_numa_nodes_have_nothing_free() -> None:

@@ -259,6 +259,6 @@ async def test_a_new_leader_gives_out_nothing_new() -> None:
     assert numa_of(await world.bind("b", duty=Duty.PLACED_ONLY)) == [1]
     # Somebody unforeseen took what the pod was placed on; NUMA node 0 may be promised by the last leader.
     world.keeper.withdraw("default/b")
-    world.ledger.reserve("default/x", "n3", {1: {"cpu": 1000}}, {"cpu": 1000}, firm=True)
+    world.ledger.reserve("default/x", "n3", {1: {"cpu": 1000}}, {"cpu": 1000})
     assert (await world.bind("b", duty=Duty.PLACED_ONLY)).verdict == "deny"
     assert numa_of(await world.bind("b")) == [0]

@@ -1,18 +1,17 @@
 """What is promised to pods and not yet counted by the cluster's own objects, per NUMA node and per node.
 
-Life of a reservation:
-1. Tentative: made when a pod is steered; short, so that two pods created together do not both count on one NUMA node.
-2. Firm: made (or firmed up) when the pod is bound or placed.
-3. Released in halves, as the cluster comes to show the pod: `release_node` when the pod stands among the node's pods,
-   `release_numa` when the node's NRT counts it; or whole, when the pod is gone or the time is up.
+A reservation has two halves: what the pod holds of NUMA nodes, until the node's NRT counts it, and its requests on the
+node as a whole, until it stands among the node's pods. Whoever keeps the ledger (see `reservations`) puts a smaller one
+in its place as the cluster comes to show the pod, and releases it in the end.
 
-No clock here: whoever reserves says until when (in seconds of the caller's own clock) and asks for what has expired.
+Nothing is reserved for a pod that is merely steered: any of many nodes may become its own.
+
 Amounts are exact integers, summed per node name: releasing is the exact inverse of reserving, and a node that goes and
 comes back under another index keeps its reservations.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
@@ -23,7 +22,6 @@ from webhook.engine.sums import NodeSums, NumaAmounts
 from webhook.model.policy import NUMAPolicy
 from webhook.model.resources import PODS
 
-_NO_NUMA: Final[NumaAmounts] = MappingProxyType({})
 _NO_REQUESTS: Final[Mapping[str, int]] = MappingProxyType({})
 
 
@@ -39,9 +37,6 @@ class Reservation:
     requests: Mapping[str, int]
     """The pod's requests on the node as a whole, itself among them as "pods"; empty once the node's pods include it."""
     policy: NUMAPolicy | None
-    firm: bool
-    expires: float | None
-    """When it is to be looked at again; None = never by itself."""
 
     @classmethod
     def of(
@@ -52,8 +47,6 @@ class Reservation:
         requests: Mapping[str, int] | None,
         *,
         policy: NUMAPolicy | None = None,
-        firm: bool = False,
-        expires: float | None = None,
     ) -> "Reservation":
         """A reservation with the pod itself counted as "pods".
 
@@ -62,7 +55,7 @@ class Reservation:
         """
         amounts = {zone: dict(resources) for zone, resources in numa.items()}
         whole = _NO_REQUESTS if requests is None else {**requests, PODS: 1}
-        return cls(pod, node, amounts, whole, policy, firm, expires)
+        return cls(pod, node, amounts, whole, policy)
 
 
 class Ledger:
@@ -100,14 +93,12 @@ class Ledger:
         requests: Mapping[str, int] | None,
         *,
         policy: NUMAPolicy | None = None,
-        firm: bool = False,
-        expires: float | None = None,
     ) -> None:
         """Promise the amounts to the pod, in place of whatever it was promised before; arguments as Reservation.of.
 
         policy: the pod's own policy, which decides how it counts for exclusivity.
         """
-        self.put(Reservation.of(pod, node, numa, requests, policy=policy, firm=firm, expires=expires))
+        self.put(Reservation.of(pod, node, numa, requests, policy=policy))
 
     def put(self, reservation: Reservation) -> None:
         """Promise this to the pod, in place of whatever it was promised before."""
@@ -128,39 +119,9 @@ class Ledger:
             del self._sums[node]
         self._changed.append((node,))
 
-    def firm_up(self, pod: str, expires: float | None = None) -> bool:
-        """Make a tentative reservation firm, with a new time to look at it; False if the pod has none."""
-        reservation = self._reservations.get(pod)
-        if reservation is None:
-            return False
-        self._reservations[pod] = replace(reservation, firm=True, expires=expires)
-        return True
-
     def release(self, pod: str) -> bool:
         """Take back all that is reserved for the pod; False if nothing was."""
         return self._take(pod) is not None
-
-    def release_numa(self, pod: str) -> bool:
-        """The node's NRT counts the pod now: take back the NUMA half; False if nothing was reserved."""
-        reservation = self._take(pod)
-        if reservation is not None and reservation.requests:
-            self._put(replace(reservation, numa=_NO_NUMA))
-        return reservation is not None
-
-    def release_node(self, pod: str) -> bool:
-        """The node's pods include the pod now: take back the node's half; False if nothing was reserved."""
-        reservation = self._take(pod)
-        if reservation is not None and reservation.numa:
-            self._put(replace(reservation, requests=_NO_REQUESTS))
-        return reservation is not None
-
-    def expired(self, now: float) -> tuple[Reservation, ...]:
-        """The reservations whose time is up at `now`, in the order they were made."""
-        return tuple(
-            reservation
-            for reservation in self._reservations.values()
-            if reservation.expires is not None and reservation.expires <= now
-        )
 
     def _put(self, reservation: Reservation) -> None:
         self._reservations[reservation.pod] = reservation

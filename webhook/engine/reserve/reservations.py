@@ -48,7 +48,7 @@ class Grant:
 
 
 class ReservationKeeper:
-    """Told of every pod and NRT, it owns the firm reservations of a ledger."""
+    """Told of every pod and NRT, it owns the reservations of a ledger."""
 
     def __init__(self, ledger: Ledger, times: CountingTimes | None = None) -> None:
         self._ledger = ledger
@@ -209,9 +209,7 @@ class ReservationKeeper:
 
     def _of_grant(self, grant: Grant) -> Reservation:
         numa = self._elsewhere.widened(grant.pod, grant.numa)
-        return Reservation.of(
-            grant.pod, grant.node, numa, grant.requests, policy=grant.policy, firm=True, expires=grant.expires
-        )
+        return Reservation.of(grant.pod, grant.node, numa, grant.requests, policy=grant.policy)
 
     def _settle_node(self, node: str, now: float) -> None:
         self._until.pop(node, None)
@@ -234,10 +232,10 @@ class ReservationKeeper:
         rest = self._uncounted_on(node, bound, now)
         for key, amounts in rest.amounts.items():
             numa = self._elsewhere.widened(key, amounts)
-            yield Reservation.of(key, node, numa, None, policy=pods[key].policy, firm=True)
+            yield Reservation.of(key, node, numa, None, policy=pods[key].policy)
         for pod in pods.values():
             if pod.placed_on:
-                yield Reservation.of(pod.key, node, held(pod), pod.requests, policy=pod.policy, firm=True)
+                yield Reservation.of(pod.key, node, held(pod), pod.requests, policy=pod.policy)
 
     def _uncounted_on(self, node: str, bound: Sequence[ResidentPod], now: float) -> Uncounted:
         """What the node's NRT does not show, and in the ledger what it shows too much."""
@@ -272,7 +270,7 @@ class ReservationKeeper:
 
     def _release(self, key: str, node: str) -> None:
         reservation = self._ledger.get(key)
-        if reservation is not None and reservation.firm and reservation.node == node:
+        if reservation is not None and reservation.node == node:
             self._ledger.release(key)
 
 
