@@ -251,6 +251,7 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
         "gate": "never",
         "ungateConcurrency": 32,
         "releaseAfterSeconds": 600,
+        "reserveAfterSeconds": 300,
         "stuckAfterSeconds": 120,
         "evictStuck": True,
         "maxAffinityValues": 1000,
@@ -283,6 +284,7 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
     assert (settings.nrt_settle_seconds, settings.nrt_age_seconds) == (0.5, 3600)
     assert (settings.lease_duration_seconds, settings.renew_deadline_seconds) == (30, 20)
     assert (settings.retry_period_seconds, settings.grant_horizon_seconds) == (2.5, 0)
+    assert (settings.release_after_seconds, settings.reserve_after_seconds) == (600, 300)
 
 
 def test_every_variable_of_ours_is_a_setting(helm: Helm) -> None:

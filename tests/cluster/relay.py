@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import itertools
 import threading
+import weakref
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -43,16 +44,15 @@ async def _result(started: asyncio.Future[int]) -> int:
 
 async def _serve(endpoints: Callable[[], Sequence[int]], started: asyncio.Future[int], stop: asyncio.Event) -> None:
     turn = itertools.count()
-    open_ones: set[asyncio.StreamWriter] = set()
+    transports: weakref.WeakSet[asyncio.WriteTransport] = weakref.WeakSet()
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        open_ones.add(writer)
+        transports.add(writer.transport)
         try:
-            await _connect(reader, writer, endpoints(), next(turn))
+            await _connect(reader, writer, endpoints(), next(turn), transports)
         except* OSError:
             writer.transport.abort()  # one side is broken: what is not written yet never will be
         writer.close()
-        open_ones.discard(writer)
 
     server = await asyncio.start_server(accept, "127.0.0.1", 0)
     started.set_result(server.sockets[0].getsockname()[1])
@@ -63,18 +63,25 @@ async def _serve(endpoints: Callable[[], Sequence[int]], started: asyncio.Future
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
-    for writer in open_ones:
-        writer.transport.abort()
+    for transport in transports:
+        transport.abort()  # one that is closed may still wait for its peer to read
     await asyncio.sleep(0)  # a transport closes its socket in the loop's next turn
 
 
-async def _connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, ports: Sequence[int], turn: int) -> None:
+async def _connect(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    ports: Sequence[int],
+    turn: int,
+    transports: weakref.WeakSet[asyncio.WriteTransport],
+) -> None:
     """Carry one connection. An endpoint that went away since it was last looked at is passed over."""
     for offset in range(len(ports)):
         try:
             below_reader, below_writer = await asyncio.open_connection("127.0.0.1", ports[(turn + offset) % len(ports)])
         except OSError:
             continue
+        transports.add(below_writer.transport)
         try:
             async with asyncio.TaskGroup() as pumps:
                 pumps.create_task(_pump(reader, below_writer))

@@ -29,14 +29,16 @@ PR_SET_PDEATHSIG = 1  # include/uapi/linux/prctl.h
 def main() -> None:
     grace_seconds, argv = float(sys.argv[1]), sys.argv[2:]
     libc = ctypes.CDLL(None)
+    # Blocked, and waited for by a thread: a handler would not run while the main thread is about to read.
+    signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
 
     def die_with_us() -> None:
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
 
     program = subprocess.Popen(argv, stdin=subprocess.DEVNULL, preexec_fn=die_with_us)  # noqa: PLW1509 - no thread yet
-    for number in FORWARDED:
-        signal.signal(number, lambda sent, _frame: program.send_signal(FORWARDED[sent]))
-    threading.Thread(target=exit_with, args=(program,), daemon=True).start()
+    for work in (pass_signals_on, exit_with):
+        threading.Thread(target=work, args=(program,), daemon=True).start()
 
     while os.read(sys.stdin.fileno(), 1):
         pass
@@ -45,6 +47,11 @@ def main() -> None:
         time.sleep(grace_seconds)
     program.kill()
     threading.Event().wait()  # until exit_with ends this process
+
+
+def pass_signals_on(program: "subprocess.Popen[bytes]") -> None:
+    while True:
+        program.send_signal(FORWARDED[signal.sigwait(FORWARDED)])
 
 
 def exit_with(program: "subprocess.Popen[bytes]") -> None:

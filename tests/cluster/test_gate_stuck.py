@@ -51,8 +51,7 @@ def test_a_placed_pod_whose_node_is_cordoned_is_evicted_if_a_controller_makes_a_
     (first,) = placed()
     node, _ = pods.hint(first)
     control_plane.api.patch(f"{NODES}/{node}", {"spec": {"unschedulable": True}})
-    control_plane.wait_for("another pod", lambda: placed() and placed() != [first])
-    (second,) = placed()
+    (second,) = control_plane.wait_for("another pod", lambda: [name for name in placed() if name != first])
     assert pods.hint(second)[0] == ({"n0", "n1"} - {node}).pop()
     note = pods.events(first)["EvictedToPlaceAnew"]
     assert f"node {node}, on which it was placed, can no longer take it" in note

@@ -77,7 +77,8 @@ def test_every_part_of_readiness_is_told(webhook: LocalWebhook) -> None:
     for replica in webhook.replicas:
         told = json.loads(observed(replica, "readyz?verbose"))
         assert told["ready"]
-        assert {check["name"] for check in told["checks"]} == {
+        # Where another test has installed their kind, PodGroups are watched as well.
+        assert {check["name"] for check in told["checks"]} - {"informer podgroups.scheduling.run.ai"} == {
             "serving",
             "informer nodes",
             "informer pods",
