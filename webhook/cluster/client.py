@@ -5,6 +5,7 @@ watch whose other end vanished is noticed, and streams as lines.
 """
 
 import socket
+import sys
 from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 from typing import Any, Final, Self
@@ -45,7 +46,12 @@ class Client:
         self._api = ApiClient(configuration)
         self._api.user_agent = f"{DISTRIBUTION}/{VERSION}"
         self._connector = aiohttp.TCPConnector(
-            ssl=self._api.rest_client.ssl_context, limit=_CONNECTIONS, socket_factory=_keepalive_socket
+            ssl=self._api.rest_client.ssl_context,
+            limit=_CONNECTIONS,
+            socket_factory=_keepalive_socket,
+            # The connection of a call that is given up stays open in these until its peer says goodbye, which one that
+            # stands still never does.
+            enable_cleanup_closed=sys.version_info < (3, 12, 7),
         )
         # For proxies in the environment, and ~/.netrc, which is none of our affair, aiohttp looks anew at each call: a
         # tenth of what a call costs us. There are none, as a rule.
