@@ -34,6 +34,8 @@ def main() -> None:
 
     def die_with_us() -> None:
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        for number in FORWARDED:  # under nohup SIGHUP would be ignored, and a shell could not trap it
+            signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
 
     program = subprocess.Popen(argv, stdin=subprocess.DEVNULL, preexec_fn=die_with_us)  # noqa: PLW1509 - no thread yet
