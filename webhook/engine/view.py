@@ -88,28 +88,11 @@ class _ViewWithout(View):
         return self._view.multi_residents
 
 
-class _ViewClosed(View):
-    """A view some of whose nodes have no room."""
+class _ViewClosed(_ViewWithout):
+    """A view some of whose nodes have no room; closed: bool [node], and so every NUMA node of theirs."""
 
-    __slots__ = ("_nodes", "_view")
-
-    def __init__(self, view: View, nodes: Bools) -> None:
-        super().__init__(view.snapshot)
-        self._view = view
-        self._nodes = nodes
-
-    def free(self, row: int) -> Amounts:
-        plane = self._view.free(row)
-        return np.where(self._nodes, np.minimum(plane, 0), plane)
+    __slots__ = ()
 
     def node_free(self, row: int) -> Amounts:
         amounts = self._view.node_free(row)
-        return np.where(self._nodes, np.minimum(amounts, 0), amounts)
-
-    @property
-    def single_residents(self) -> Counts:
-        return self._view.single_residents
-
-    @property
-    def multi_residents(self) -> Counts:
-        return self._view.multi_residents
+        return np.where(self._closed, np.minimum(amounts, 0), amounts)
