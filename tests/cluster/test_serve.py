@@ -88,6 +88,7 @@ def test_every_part_of_readiness_is_told(webhook: LocalWebhook) -> None:
             "view",
             "certificate",
             "identity",
+            "reviews",
             "caBundle",
             "leadership",
         }

@@ -126,6 +126,7 @@ class Service:
         self._placement.on_gang = self._pod_groups.saw
         self._health = Health(self._checks, self._synced)
         self._view_is_current = False
+        self._takes_reviews = False
 
     def background(self) -> Iterator[Coroutine[Any, Any, None]]:
         """What runs beside the ports, for as long as they are open."""
@@ -155,6 +156,7 @@ class Service:
                 routes = review_app(self._reviewers(self._user), self._health, self._metrics)
                 reviews = Listener(routes, finish_seconds(settings.drain_seconds))
                 await reviews.open(settings.bind_address, settings.port, context.listening)
+                self._takes_reviews = True
                 log.info("serve.reviews", address=settings.bind_address, port=reviews.port)
                 await stop.wait()
                 async with asyncio.TaskGroup() as ending:
@@ -202,6 +204,7 @@ class Service:
         ends = f"ends {end.isoformat()}" if end else ""
         yield Check("certificate", self._certificate.valid, "; ".join(filter(None, (ends, self._certificate.error))))
         yield Check("identity", self._user is not None, self._user or "")
+        yield Check("reviews", self._takes_reviews, f"port {self._settings.port}")
         if self._bundles is not None:
             found = ", ".join(self._bundles.configurations) or "no configuration found"
             detail = "; ".join(filter(None, (found, self._bundles.error)))
