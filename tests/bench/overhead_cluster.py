@@ -2,6 +2,7 @@
 
     API server ── overhead-none ── nobody is asked
                ├─ overhead-noop ── a Go webhook that allows everything (tests/cluster/controlplane/overhead)
+               ├─ overhead-gate ── one that adds a gate and an annotation to everything
                └─ overhead-ours ── the chart, for as long as it is installed
 
 Each webhook is asked about its own namespace only, so that rounds can go from one to the next without a change of
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 
     from tests.cluster.control_plane import ControlPlane
 
-WAYS = ("none", "noop", "ours")
+WAYS = ("none", "noop", "gate", "ours")
+ALIKE = ("none", "noop", "ours")
 PREFIX = "overhead-"
 CLIENTS = 32
 # Somebody else's gate: the pod is created, and nothing comes after that.
@@ -77,43 +79,61 @@ def namespaces(plane: ControlPlane) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def noop_webhook(plane: ControlPlane, folder: Path, *, relayed: bool) -> Iterator[None]:
-    """The webhook that allows everything; `relayed`: behind a relay, as a webhook of several replicas is here."""
-    servers = Servers(folder / "pki")
-    serving = servers.issue("noop")
-    port = free_port()
-    with contextlib.ExitStack() as stack:
-        called = stack.enter_context(relay(lambda: [port])) if relayed else port
-        plane.api.create(CONFIGURATIONS, _configuration(called, servers.ca))
-        stack.callback(plane.api.delete, f"{CONFIGURATIONS}/noop")
-        # Nobody answers yet: so one sees when the API server knows that it is to ask.
-        plane.wait_for("the no-op webhook to count", lambda: not _admits(plane))
-        flags = [f"--address=127.0.0.1:{port}", f"--certificate={serving.certificate}", f"--key={serving.key}"]
-        process = Process("noop-webhook", [plane.assets["noop-webhook"], *flags], folder / "noop.log")
-        stack.callback(process.stop)
-        plane.guests[process.name] = process
-        stack.callback(plane.guests.pop, process.name)
-        plane.wait_for("the no-op webhook to answer", partial(_admits, plane))
+def go_webhooks(plane: ControlPlane, folder: Path, *, relayed: bool) -> Iterator[None]:
+    """The two webhooks that decide nothing; `relayed`: behind a relay, as a webhook of several replicas is here.
+
+    Ours must answer already: the patch is as long as its own.
+    """
+    patch = folder / "patch.json"
+    steered = _tried(plane, "ours")
+    assert steered is not None
+    # The names are other ones: the controller would take the gate for its own.
+    gate = {"op": "add", "path": "/spec/schedulingGates/-", "value": {"name": "gates.example.com/placement"}}
+    text = steered["metadata"]["annotations"][PLACEMENT]
+    annotation = {"op": "add", "path": "/metadata/annotations/gates.example.com~1placement", "value": text}
+    patch.write_text(json.dumps([gate, annotation]))
+    webhook = partial(_go_webhook, plane, folder, relayed=relayed)
+    with webhook("noop"), webhook("gate", patch):
         yield
 
 
-def _configuration(port: int, authority: Path) -> dict[str, Any]:
+@contextlib.contextmanager
+def _go_webhook(
+    plane: ControlPlane, folder: Path, way: str, patch: Path | None = None, *, relayed: bool
+) -> Iterator[None]:
+    servers = Servers(folder / f"pki-{way}")
+    serving = servers.issue(way)
+    port = free_port()
+    with contextlib.ExitStack() as stack:
+        called = stack.enter_context(relay(lambda: [port])) if relayed else port
+        plane.api.create(CONFIGURATIONS, _configuration(way, called, servers.ca))
+        stack.callback(plane.api.delete, f"{CONFIGURATIONS}/{way}")
+        # Nobody answers yet: so one sees when the API server knows that it is to ask.
+        plane.wait_for(f"the {way} webhook to count", lambda: _tried(plane, way) is None)
+        flags = [f"--address=127.0.0.1:{port}", f"--certificate={serving.certificate}", f"--key={serving.key}"]
+        if patch:
+            flags.append(f"--patch={patch}")
+        process = Process(f"{way}-webhook", [plane.assets["noop-webhook"], *flags], folder / f"{way}.log")
+        stack.callback(process.stop)
+        plane.guests[process.name] = process
+        stack.callback(plane.guests.pop, process.name)
+        plane.wait_for(f"the {way} webhook to answer", lambda: _tried(plane, way) is not None)
+        yield
+
+
+def _configuration(way: str, port: int, authority: Path) -> dict[str, Any]:
     bundle = base64.b64encode(authority.read_bytes()).decode()
     webhook = {
-        "name": "noop.example.com",
+        "name": f"{way}.example.com",
         "clientConfig": {"url": f"https://127.0.0.1:{port}/", "caBundle": bundle},
         "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"]}],
-        "namespaceSelector": {"matchLabels": {"overhead": "noop"}},
+        "namespaceSelector": {"matchLabels": {"overhead": way}},
         "admissionReviewVersions": ["v1"],
         "sideEffects": "None",
         "failurePolicy": "Fail",
         "reinvocationPolicy": "IfNeeded",
     }
-    return {"metadata": {"name": "noop"}, "webhooks": [webhook]}
-
-
-def _admits(plane: ControlPlane) -> bool:
-    return _tried(plane, "noop") is not None
+    return {"metadata": {"name": way}, "webhooks": [webhook]}
 
 
 def _tried(plane: ControlPlane, way: str) -> dict[str, Any] | None:
