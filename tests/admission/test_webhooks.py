@@ -59,12 +59,18 @@ def test_only_creations_of_pods_are_mutated(more: dict[str, Any]) -> None:
 
 def test_an_unmanaged_pod_is_let_through_even_if_it_is_unreadable() -> None:
     raw = pod(cpu="abc", metadata={"annotations": {}})
-    assert mutate(_request(raw), CLUSTER, Rules()) == Patched(())
+    assert mutate(_request(raw), CLUSTER, Rules()) == Allowed()
 
 
 @pytest.mark.parametrize(
     ("raw", "reason"),
-    [(pod(spec=BAD), "InvalidAnnotation"), (pod(cpu="abc"), "Invalid"), (pod(cpu="17"), "NeverAligned")],
+    [
+        (pod(spec=BAD), "InvalidAnnotation"),
+        (pod(spec=BAD, nodeName="a"), "InvalidAnnotation"),
+        (pod(metadata={"annotations": {NUMA_HINT: "{}"}}), "Forged"),
+        (pod(cpu="abc"), "Invalid"),
+        (pod(cpu="17"), "NeverAligned"),
+    ],
 )
 def test_what_cannot_be_placed_is_denied_with_a_reason(raw: Any, reason: str) -> None:
     response = mutate(_request(raw), CLUSTER, Rules())
@@ -73,15 +79,16 @@ def test_what_cannot_be_placed_is_denied_with_a_reason(raw: Any, reason: str) ->
 
 
 def test_a_created_pod_with_broken_annotations_is_refused() -> None:
-    response = validate(_request(pod(spec=BAD)), Rules())
+    response = mutate(_request(pod(spec=BAD)), CLUSTER, Rules())
     assert isinstance(response, Denied)
     assert "Allowed are BestEffort, Restricted, SingleNUMANode" in response.message
 
 
-def test_warnings_reach_the_user() -> None:
-    response = validate(_request(pod(spec='{"numaTopologyPolicies": "SingleNUMANode"}')), Rules())
-    assert isinstance(response, Allowed)
-    assert "numaTopologyPolicies" in response.warnings[0]
+@pytest.mark.parametrize(("bound", "response"), [({}, Patched), ({"nodeName": "a"}, Allowed)])
+def test_warnings_reach_the_user(bound: dict[str, Any], response: type[Patched | Allowed]) -> None:
+    given = mutate(_request(pod(spec='{"numaTopologyPolicies": "SingleNUMANode"}', **bound)), CLUSTER, Rules())
+    assert isinstance(given, response)
+    assert "numaTopologyPolicies" in given.warnings[0]
 
 
 @pytest.mark.parametrize(

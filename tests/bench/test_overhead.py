@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.bench import overhead
-from tests.bench.overhead_cluster import WAYS, Setup
+from tests.bench.overhead_cluster import ALIKE, WAYS, Setup
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,9 +23,9 @@ def test_every_way_of_admission_is_measured_and_the_pods_get_their_nodes(
     monkeypatch.setattr(overhead, "PODS", 40)
     monkeypatch.setattr(overhead, "PACED", 4)
     lines = list(overhead.lines([4]))
-    kinds = [("creates", "annotated"), ("creates", "plain"), ("bound", "annotated")]
+    kinds = [("creates", "annotated", WAYS), ("creates", "plain", ALIKE), ("bound", "annotated", ALIKE)]
     assert [(line["replicas"], line["what"], line["pods"], line["webhook"]) for line in lines] == [
-        (replicas, *kind, way) for replicas in (1, 2) for kind in kinds for way in WAYS
+        (replicas, what, pods, way) for replicas in (1, 2) for what, pods, ways in kinds for way in ways
     ]
     for line in lines:
         assert {"bench", "nodes", "gate", "cpu_us"} <= line.keys()

@@ -42,9 +42,9 @@ def test_mutation_is_asked_for_created_pods_and_again_after_other_webhooks(rende
     assert rendered.mutating["reinvocationPolicy"] == "IfNeeded"
 
 
-def test_validation_is_asked_for_created_and_updated_pods_by_every_way_to_their_annotations(rendered: Rendered) -> None:
+def test_validation_is_asked_for_updates_of_pods_by_every_way_to_their_annotations(rendered: Rendered) -> None:
     (rule,) = rendered.validating["rules"]
-    assert (rule["resources"], rule["operations"]) == (["pods", "pods/status"], ["CREATE", "UPDATE"])
+    assert (rule["resources"], rule["operations"]) == (["pods", "pods/status"], ["UPDATE"])
 
 
 def test_every_way_to_bind_a_pod_is_guarded_by_the_leader(helm: Helm) -> None:
@@ -178,10 +178,7 @@ def test_further_conditions_are_added_to_the_charts_own(helm: Helm) -> None:
         }
         assert call["objectSelector"] == {"matchLabels": {"numa": "yes"}}
         assert call["matchConditions"][-1] == condition
-        assert [condition["name"] for condition in call["matchConditions"][-3:-1]] == [
-            "not-a-mirror-pod",
-            "not-of-a-daemonset",
-        ]
+        assert call["matchConditions"][-2]["name"] == "asks-for-something-or-carries-ours"
         assert call["failurePolicy"] == "Fail"
 
 

@@ -1,15 +1,19 @@
-"""The mutating webhook on pods: a request in, a response out."""
+"""The mutating webhook on pods: a request in, a response out.
+
+It judges what it is about to change: another webhook for that would cost the API server another look at every pod.
+"""
 
 from webhook.admission.plan import Plans
 from webhook.admission.rules import Rules
 from webhook.admission.steer import Steering, Verdict, steer
+from webhook.admission.validate import validate
 from webhook.admission.world import World
 from webhook.model.errors import UserError
 from webhook.model.review import AdmissionRequest, AdmissionResponse, Allowed, Denied, Operation, Patched
 
 
 def mutate(request: AdmissionRequest, world: World, rules: Rules) -> AdmissionResponse:
-    """Steer a pod that is being created. Nothing outside is touched, so a dry run gets the same answer."""
+    """Judge and steer a pod that is being created. Nothing outside is touched, so a dry run gets the same answer."""
     return steered(request, world, rules)[0]
 
 
@@ -22,10 +26,15 @@ def steered(
     """
     if request.kind != "Pod" or request.sub_resource or request.operation is not Operation.CREATE:
         return Allowed(), None
+    judged = validate(request, rules)
+    if isinstance(judged, Denied):
+        return judged, None
     try:
         steering = steer(request.object, world, rules, plans=plans)
     except UserError as error:
         return Denied(" ".join(map(str, error.faults)), "Invalid"), None
     if steering.verdict is Verdict.DENY:
         return Denied(steering.message, steering.reason, steering.warnings), steering
+    if steering.plan is None:
+        return judged, steering
     return Patched(steering.operations, steering.warnings), steering

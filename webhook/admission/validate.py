@@ -1,4 +1,7 @@
-"""The validating webhook on pods: what they ask for is understood and nothing in them forged, or they are refused."""
+"""What pods ask for is understood and nothing in them forged, or they are refused.
+
+The validating webhook judges updates so, the mutating one creations.
+"""
 
 from collections.abc import Mapping
 from typing import Any

@@ -56,36 +56,13 @@ objectSelector: {{- toYaml . | nindent 2 }}
 
 {{/* CEL. Takes object or oldObject: whether that pod asks for anything (is_annotated in webhook/admission/left_alone.py). */}}
 {{- define "topology-webhook.isAnnotated" -}}
-(['scheduling.koordinator.sh/numa-topology-spec', 'scheduling.koordinator.sh/resource-spec',
+{{ . }}.?metadata.annotations.orValue({}).exists(key, key in [
+'scheduling.koordinator.sh/numa-topology-spec', 'scheduling.koordinator.sh/resource-spec',
 'pod-group-name', 'topology-webhook.dev/min-member', 'kai.scheduler/topology',
 'kai.scheduler/topology-required-placement', 'kai.scheduler/topology-preferred-placement',
 'kai.scheduler/segment-size', 'kai.scheduler/segment-topology-required-placement', 'kai.scheduler/segment-topology-preferred-placement',
-'kai.scheduler/batch-min-member'].exists(key, key in {{ . }}.?metadata.annotations.orValue({})) ||
-{{ . }}.?metadata.annotations[?'topology-webhook.dev/inherit'].orValue('false') == 'true')
-{{- end }}
-
-{{/*
-CEL. Whether a created pod is as /mutate/pods leaves one that is ours to place: with its placement, and with nothing else
-that only the service writes. Whatever stood there before has been written anew. On any other pod it would be forged.
-*/}}
-{{- define "topology-webhook.isSteered" -}}
-'topology-webhook.dev/placement' in object.?metadata.annotations.orValue({}) &&
-object.?metadata.annotations.orValue({}).all(key,
-key in ['topology-webhook.dev/placement', 'topology-webhook.dev/steered', 'topology-webhook.dev/min-member',
-'topology-webhook.dev/inherit', 'topology-webhook.dev/inject-env'] ||
-!key.startsWith('topology-webhook.dev/') && key != 'scheduling.koordinator.sh/resource-status') &&
-object.?metadata.labels.orValue({}).all(key,
-!key.startsWith('topology-webhook.dev/') && key != 'scheduling.koordinator.sh/resource-status') &&
-object.spec.schedulerName == 'default-scheduler' &&
-object.?metadata.annotations[?'kubernetes.io/config.source'].orValue('api') == 'api' &&
-({{ include "topology-webhook.isNotBound" . }}) &&
-{{ include "topology-webhook.isAnnotated" "object" }} &&
-{{ include "topology-webhook.notAMirrorPod" . }} &&
-{{ include "topology-webhook.notOfADaemonSet" . }}
-{{- end }}
-
-{{- define "topology-webhook.isNotBound" -}}
-!has(object.spec.nodeName) || object.spec.nodeName == ''
+'kai.scheduler/batch-min-member'] ||
+key == 'topology-webhook.dev/inherit' && {{ . }}.metadata.annotations[key] == 'true')
 {{- end }}
 
 {{/* CEL. Pods whose place others decide: the kubelet (static pods, seen as mirrors) and the DaemonSet controller. */}}
@@ -97,11 +74,10 @@ object.?metadata.annotations[?'kubernetes.io/config.source'].orValue('api') == '
 !object.metadata.ownerReferences.exists(owner, owner.kind == 'DaemonSet' && has(owner.controller) && owner.controller))
 {{- end }}
 
-{{/* CEL. Whether the pod carries, or carried, what only the service writes: anybody can call a pod a DaemonSet's or a mirror. */}}
+{{/* CEL. Takes object or oldObject: whether that pod carries what only the service writes. */}}
 {{- define "topology-webhook.carriesOutputs" -}}
-[object, oldObject].exists(pod, pod != null &&
-[pod.?metadata.annotations.orValue({}), pod.?metadata.labels.orValue({})].exists(keys, keys.exists(key,
-key.startsWith('topology-webhook.dev/') || key == 'scheduling.koordinator.sh/resource-status')))
+[{{ . }}.?metadata.annotations.orValue({}), {{ . }}.?metadata.labels.orValue({})].exists(keys, keys.exists(key,
+key.startsWith('topology-webhook.dev/') || key == 'scheduling.koordinator.sh/resource-status'))
 {{- end }}
 
 {{- define "topology-webhook.workloadRules" -}}
