@@ -98,6 +98,13 @@ def test_each_replica_of_a_leader_worker_set_is_a_group() -> None:
     assert [lineage.rank(name, {LWS_GROUP_INDEX: "1"}) for name in ("w-1", "w-1-2")] == [0, 2]
 
 
+def test_what_stands_on_a_leader_is_not_what_its_workers_take() -> None:
+    leader = owned("Pod", "v1", {}, "LeaderWorkerSet", **{NUMA_TOPOLOGY_SPEC: "{}", POD_GROUP_NAME: "own"})
+    top = owned("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1", {}, **{KAI_TOPOLOGY: "t"})
+    assert of(owned("StatefulSet", "apps/v1", {}, "Pod"), leader, top).annotations == {KAI_TOPOLOGY: "t"}
+    assert of(leader).annotations.keys() == {NUMA_TOPOLOGY_SPEC, POD_GROUP_NAME}
+
+
 @pytest.mark.parametrize("order", ["InOrder", "AnyOrder"])
 def test_the_jobs_of_a_job_set_are_one_group_unless_they_start_in_order(order: str) -> None:
     jobs = [

@@ -67,7 +67,7 @@ def test_a_cron_job_makes_jobs() -> None:
 @pytest.mark.parametrize(
     ("policy", "expected"),
     [
-        (None, [{"driver": (1, 1)}, {"workers": (8, 8)}]),
+        (None, [{"driver": (1, 1), "workers": (8, 8)}]),
         ({"startupPolicyOrder": "InOrder"}, [{"driver": (1, 1)}, {"workers": (8, 8)}]),
         ({"startupPolicyOrder": "AnyOrder"}, [{"driver": (1, 1), "workers": (8, 8)}]),
     ],
@@ -84,6 +84,13 @@ def test_a_job_set_in_order_is_a_gang_for_each_replicated_job(
     assert list(map(shape, found)) == expected
     workers = found[-1].roles[-1]
     assert workers.pods[3:5] == ("train-workers-0-3", "train-workers-1-0")
+
+
+def test_a_replicated_job_that_depends_on_another_does_not_hold_that_one_up() -> None:
+    jobs: list[dict[str, Any]] = [{"name": name, "template": {"spec": {"template": TEMPLATE}}} for name in "ab"]
+    jobs[1]["dependsOn"] = [{"name": "a", "status": "Complete"}]
+    found = gangs("jobset.x-k8s.io/v1alpha2", "JobSet", {"replicatedJobs": jobs}, ON_RACK)
+    assert [(gang.name, gang.minimum) for gang in found] == [("train-a", 1), ("train-b", 1)]
 
 
 @pytest.mark.parametrize(
@@ -127,6 +134,7 @@ def test_an_mpi_job_does_not_wait_for_a_launcher_that_waits_for_its_workers() ->
     spec = {"mpiReplicaSpecs": replicas, "launcherCreationPolicy": "WaitForWorkersReady"}
     (gang,) = gangs("kubeflow.org/v2beta1", "MPIJob", spec)
     assert shape(gang) == {"worker": (4, 4), "launcher": (1, 0)}
+    assert gang.roles[1].pods == ("train-launcher",)
 
 
 def test_segments_stand_on_the_template_of_the_workers() -> None:
@@ -141,6 +149,7 @@ def test_segments_stand_on_the_template_of_the_workers() -> None:
 GROUPS = [
     {"groupName": "big", "replicas": 3, "minReplicas": 2, "numOfHosts": 2, "template": TEMPLATE},
     {"groupName": "small", "replicas": 2, "template": template(**ON_RACK)},
+    {"groupName": "least", "minReplicas": 1, "template": TEMPLATE},
     {"groupName": "off", "replicas": 5, "suspend": True, "template": TEMPLATE},
 ]
 RAY = {"headGroupSpec": {"template": TEMPLATE}, "workerGroupSpecs": GROUPS}
@@ -152,7 +161,7 @@ RAY = {"headGroupSpec": {"template": TEMPLATE}, "workerGroupSpecs": GROUPS}
 )
 def test_a_ray_cluster_is_a_head_and_its_groups(kind: str, spec: dict[str, Any]) -> None:
     (gang,) = gangs("ray.io/v1", kind, spec)
-    assert shape(gang) == {"head": (1, 1), "big": (6, 4), "small": (2, 2)}
+    assert shape(gang) == {"headgroup": (1, 1), "big": (6, 4), "small": (2, 2), "least": (1, 1)}
     assert [part.name for part in gang.gangs] == ["small"]
     assert gang.gangs[0].request.required == "rack"
 
@@ -164,7 +173,7 @@ def leader_worker_set(**template_fields: Any) -> dict[str, Any]:
 def test_each_replica_of_a_leader_worker_set_is_a_gang() -> None:
     found = gangs("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", leader_worker_set(size=4))
     assert [gang.name for gang in found] == ["train-0", "train-1"]
-    assert shape(found[1]) == {"leader": (1, 1), "worker": (3, 3)}
+    assert shape(found[1]) == {"leader": (1, 1), "workers": (3, 3)}
     assert [role.pods for role in found[1].roles] == [("train-1",), ("train-1-1", "train-1-2", "train-1-3")]
 
 
@@ -172,16 +181,16 @@ def test_a_leader_that_must_be_ready_first_does_not_wait_for_its_workers() -> No
     spec = leader_worker_set(size=4) | {"startupPolicy": "LeaderReady"}
     assert shape(gangs("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", spec)[0]) == {
         "leader": (1, 1),
-        "worker": (3, 0),
+        "workers": (3, 0),
     }
 
 
 @pytest.mark.parametrize(
     ("size", "policy", "expected"),
     [
-        (8, "LeaderWorker", {"leader": 1, "first-workers": 3, "worker": 4}),
-        (9, "LeaderWorker", {"leader": 1, "first-workers": 4, "worker": 4}),
-        (9, "LeaderExcluded", {"leader": 1, "worker": 8}),
+        (8, "LeaderWorker", {"leader": 1, "first-workers": 3, "workers": 4}),
+        (9, "LeaderWorker", {"leader": 1, "first-workers": 4, "workers": 4}),
+        (9, "LeaderExcluded", {"leader": 1, "workers": 8}),
     ],
 )
 def test_the_first_segment_of_a_leader_worker_set_holds_its_leader(
@@ -285,6 +294,8 @@ def test_levels_that_are_wrong_are_said(required: str, preferred: str | None, wo
         ("web-12", {"apps.kubernetes.io/pod-index": "12"}, 12),
         ("web-12", {}, 12),
         ("web-xk2f9", {}, None),
+        ("web-24567", {}, None),
+        ("rc-head-xk2f9", {"ray.io/node-type": "head"}, 0),
     ],
 )
 def test_the_rank_is_what_the_controller_wrote(name: str, labels: dict[str, str], rank: int | None) -> None:

@@ -3,9 +3,11 @@
 1. The next above an object is its controller, else its first owner. The last is the top.
 2. An object that only makes other workloads, one by one (a CronJob) or as their shell (a TrainJob), is not the top: the
    one below it is. What it asks holds all the same.
-3. A pod's own annotations come first, then those of the nearest owner that has them.
+3. A pod's own annotations come first, then those of the nearest owner that has them. What stands on a pod in between
+   (the leader that owns a LeaderWorkerSet's workers) is for that one alone.
 4. The group is named after the top, `pg-<name>-<uid>`; where parts of the top start by themselves (a replica of a
-   LeaderWorkerSet, a replicated job of a JobSet that starts them in order) each is a group, and its name says which.
+   LeaderWorkerSet, a replicated job of a JobSet that starts them one after another) each is a group, and its name says
+   which.
 
 Source: KAI-Scheduler pkg/podgrouper (podgrouper.go; plugins cronjobs, skiptopowner, leaderworkerset, jobset).
 """
@@ -41,6 +43,7 @@ _ONLY_MAKE_WORKLOADS: Final = frozenset(
     {
         ("batch", "CronJob"),
         ("argoproj.io", "Workflow"),
+        ("ray.io", "RayCronJob"),
         ("trainer.kubeflow.org", "TrainJob"),
         ("nvidia.com", "DynamoGraphDeployment"),
     }
@@ -147,7 +150,8 @@ def lineage_of(owner: Owner, chain: Sequence[Mapping[str, Any]]) -> Lineage:
     """The lineage of the pods of `owner`; `chain`: the objects from it upwards, as far as they could be read."""
     annotations: dict[str, str] = {}
     for raw in chain:
-        annotations = {**annotations_of(raw, ""), **annotations}
+        if _kind(raw) != ("", "Pod") or raw is chain[-1]:
+            annotations = {**annotations_of(raw, ""), **annotations}
     taken = {key: text for key, text in annotations.items() if key in INHERITED and isinstance(text, str)}
     own = list(chain)
     while len(own) > 1 and _kind(own[-1]) in _ONLY_MAKE_WORKLOADS:

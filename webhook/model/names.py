@@ -50,6 +50,7 @@ JOB_COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 KUBEFLOW_REPLICA_INDEX: Final = "training.kubeflow.org/replica-index"
 LWS_WORKER_INDEX: Final = "leaderworkerset.sigs.k8s.io/worker-index"
 STATEFUL_SET_POD_INDEX: Final = "apps.kubernetes.io/pod-index"
+RAY_NODE_TYPE: Final = "ray.io/node-type"
 # And of which part of it a pod is that starts by itself.
 JOBSET_REPLICATED_JOB: Final = "jobset.sigs.k8s.io/replicatedjob-name"
 LWS_GROUP_INDEX: Final = "leaderworkerset.sigs.k8s.io/group-index"

@@ -3,10 +3,11 @@
 - A Job runs min(parallelism, completions) pods at a time. It is a gang if it asks for a topology: then all of them
   start together, or as many as its minimum says; otherwise its pods start one by one.
 - A CronJob makes such Jobs; what stands on its job template goes before what stands on itself.
-- A JobSet that starts its replicated jobs in order (KAI takes this as the default) is a gang for each, for the later
-  ones wait for the earlier; with any order it is one gang.
+- A JobSet is one gang. Where its replicated jobs start in order, or one depends on another, each is a gang, for the
+  later ones are made when the earlier run, or have ended.
 
-Source: kubernetes pkg/controller/job; jobset api/jobset/v1alpha2; KAI-Scheduler pkg/podgrouper plugins job, jobset.
+Source: kubernetes pkg/controller/job; jobset api/jobset/v1alpha2, pkg/webhooks (any order is the default);
+KAI-Scheduler pkg/podgrouper plugins job, jobset.
 """
 
 from collections.abc import Mapping
@@ -50,7 +51,7 @@ def cron_job(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path:
 def job_set(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> tuple[Gang, ...]:
     """The gangs of a JobSet."""
     roles: list[Role] = []
-    total = 0
+    total, one_by_one = 0, False
     for index, entry in enumerate(mappings(spec, "replicatedJobs", f"{path}.replicatedJobs")):
         where = f"{path}.replicatedJobs[{index}]"
         below = mapping(entry, "template", f"{where}.template")
@@ -61,9 +62,10 @@ def job_set(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: 
         total = at_most_a_cluster(total + replicas * len(role.pods), f"{path}.replicatedJobs")
         pods = tuple(f"{part}-{replica}-{pod}" for replica in range(replicas) for pod in range(len(role.pods)))
         roles.append(replace(role, pods=pods, minimum=len(pods)))
+        one_by_one = one_by_one or bool(entry.get("dependsOn"))
     policy = mapping(spec, "startupPolicy", f"{path}.startupPolicy")
     asked = batch_min_member(owner)
-    if policy.get("startupPolicyOrder", "InOrder") != "InOrder":
+    if policy.get("startupPolicyOrder") != "InOrder" and not one_by_one:
         return (gang_of_roles(name, owner, with_minimum(roles, asked)),)
     return tuple(gang_of_roles(f"{name}-{role.name}", owner, with_minimum([role], asked)) for role in roles)
 

@@ -60,6 +60,8 @@ def _role(name: str, kind_of: str, specs: Mapping[str, Any], path: str) -> Role:
     size = count(spec, "replicas", f"{path}.{kind_of}", 1)
     role = kind_of.lower()
     pods = tuple(f"{name}-{role}-{index}" for index in range(size))
+    if role == "launcher" and size == 1:
+        pods = (f"{name}-launcher",)
     return Role(role, pods, size, template_of(spec, f"{path}.{kind_of}"), f"{path}.{kind_of}.template")
 
 

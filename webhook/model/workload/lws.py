@@ -48,7 +48,7 @@ def _replica(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path:
     leader_path = "leaderTemplate" if leader else "workerTemplate"
     lead = Role("leader", (name,), 1, leader or worker, f"{below}.{leader_path}")
     workers = tuple(f"{name}-{index}" for index in range(1, size))
-    follow = Role("worker", workers, len(workers), worker, f"{below}.workerTemplate")
+    follow = Role("workers", workers, len(workers), worker, f"{below}.workerTemplate")
     segments = _segments(owner, worker, policy, f"{below}.workerTemplate")
     roles = with_minimum([lead, follow], 1 if spec.get("startupPolicy") == "LeaderReady" else min_member(owner))
     if leader:
@@ -84,7 +84,7 @@ def _in_segments(gang: Gang, segments: SegmentRequest, size: int, excluded: bool
     """The gang with its workers in segments, the first of them beside the leader unless it is excluded."""
     roles = gang.all_roles()
     (lead,) = (role for role in roles if role.name == "leader")
-    (follow,) = (role for role in roles if role.name == "worker")
+    (follow,) = (role for role in roles if role.name == "workers")
     if excluded:
         return _with_worker(gang, replace(follow, segments=segments), lead)
     beside = segments.size if (size - 1) % segments.size == 0 else segments.size - 1
@@ -99,6 +99,6 @@ def _in_segments(gang: Gang, segments: SegmentRequest, size: int, excluded: bool
 
 def _with_worker(gang: Gang, worker: Role, leader: Role | None) -> Gang:
     """The gang with these roles in the place of the ones it has."""
-    new = {"worker": worker, "leader": leader}
+    new = {"workers": worker, "leader": leader}
     roles = tuple(role for old in gang.roles if (role := new[old.name]) is not None and role.pods)
     return replace(gang, roles=roles, gangs=tuple(_with_worker(part, worker, leader) for part in gang.gangs))

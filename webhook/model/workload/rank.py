@@ -1,7 +1,8 @@
 """A pod's place in the order of its workload, from what its controller wrote on it.
 
 1. The label that the user names in kai.scheduler/pod-index-label.
-2. The index its controller sets: completion index, replica index, worker index, ordinal of a StatefulSet.
+2. The index its controller sets: completion index, replica index, worker index, ordinal of a StatefulSet. Ray's head
+   is the first.
 3. The number at the end of its name.
 
 Pods without any come after the others, in the order of their names.
@@ -17,11 +18,13 @@ from webhook.model.names import (
     KAI_POD_INDEX_LABEL,
     KUBEFLOW_REPLICA_INDEX,
     LWS_WORKER_INDEX,
+    RAY_NODE_TYPE,
     STATEFUL_SET_POD_INDEX,
 )
 
 _INDEXES: Final = (JOB_COMPLETION_INDEX, KUBEFLOW_REPLICA_INDEX, LWS_WORKER_INDEX, STATEFUL_SET_POD_INDEX)
-_LAST_NUMBER: Final = pattern(r"-(\d{1,9})$")
+# What the API server appends to a generated name has five characters, and they may all be digits.
+_LAST_NUMBER: Final = pattern(r"-(\d{1,4})$")
 
 
 def rank_of(name: str, labels: Mapping[str, str], annotations: Mapping[str, str]) -> int | None:
@@ -31,5 +34,7 @@ def rank_of(name: str, labels: Mapping[str, str], annotations: Mapping[str, str]
         text = labels.get(key) or annotations.get(key) or ""
         if (rank := whole_number(text)) is not None:
             return rank
+    if labels.get(RAY_NODE_TYPE) == "head":
+        return 0
     ending = _LAST_NUMBER.search(name)
     return int(ending.group(1)) if ending else None

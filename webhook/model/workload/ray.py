@@ -1,9 +1,10 @@
 """RayCluster, RayJob and RayService as gangs: the head, and groups of workers.
 
-A group has `replicas` times `numOfHosts` workers; of them `minReplicas` times `numOfHosts` must start with the head, or
-all if no minimum is set. A suspended group has none. Each group may ask for a topology of its own on its template.
+A group has `replicas` times `numOfHosts` workers, `replicas` being no less than `minReplicas`; of them `minReplicas`
+times `numOfHosts` must start with the head, or all if no minimum is set. A suspended group has none. Each group may ask
+for a topology of its own on its template.
 
-Source: kuberay ray.io/v1; KAI-Scheduler pkg/podgrouper plugins ray.
+Source: kuberay ray.io/v1, controllers/ray/utils/util.go; KAI-Scheduler pkg/podgrouper plugins ray.
 """
 
 from collections.abc import Mapping
@@ -17,9 +18,8 @@ from webhook.model.workload.record import Gang, Role
 def ray_cluster(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> tuple[Gang, ...]:
     """The gang of a RayCluster, or of the one that a RayJob or a RayService makes."""
     head = mapping(spec, "headGroupSpec", f"{path}.headGroupSpec")
-    roles = [
-        Role("head", (f"{name}-head",), 1, template_of(head, f"{path}.headGroupSpec"), f"{path}.headGroupSpec.template")
-    ]
+    where = f"{path}.headGroupSpec"
+    roles = [Role("headgroup", (f"{name}-head",), 1, template_of(head, where), f"{where}.template")]
     for index, group in enumerate(mappings(spec, "workerGroupSpecs", f"{path}.workerGroupSpecs")):
         if group.get("suspend") is not True:
             roles.append(_workers(name, group, f"{path}.workerGroupSpecs[{index}]", index))
@@ -40,8 +40,8 @@ def ray_service(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], pa
 
 def _workers(name: str, group: Mapping[str, Any], path: str, index: int) -> Role:
     hosts = count(group, "numOfHosts", path, 1)
-    size = at_most_a_cluster(count(group, "replicas", path, 0) * hosts, path)
-    least = count(group, "minReplicas", path, 0) * hosts
+    least = count(group, "minReplicas", path, 0)
+    size = at_most_a_cluster(max(count(group, "replicas", path, 0), least) * hosts, path)
     role = str(group.get("groupName") or f"worker-group-{index}")
     pods = tuple(f"{name}-{role}-worker-{worker}" for worker in range(size))
-    return Role(role, pods, min(least or size, size), template_of(group, path), f"{path}.template")
+    return Role(role, pods, min(least * hosts or size, size), template_of(group, path), f"{path}.template")
