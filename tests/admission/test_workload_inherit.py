@@ -5,29 +5,19 @@ from typing import Any
 
 import pytest
 
-from tests.admission.test_workload_validate import SPEC, job, template, workload
+from tests.admission.workloads import RACK, SPEC, deployment, job, template, workload, written
 from webhook.admission.patch import apply
 from webhook.admission.rules import Rules
 from webhook.admission.workload_inherit import mark_templates
-from webhook.model.names import INHERIT, KAI_TOPOLOGY
-from webhook.model.review import AdmissionRequest, Allowed, Patched
+from webhook.model.names import INHERIT
+from webhook.model.review import Allowed, Patched
 
-RACK = {KAI_TOPOLOGY: "network", "kai.scheduler/topology-required-placement": "rack"}
 NUMA = {"scheduling.koordinator.sh/numa-topology-spec": "{}"}
 MARK = {INHERIT: "true"}
 
 
 def marked(raw: dict[str, Any], before: dict[str, Any] | None = None) -> dict[str, Any]:
-    group, _, version = raw["apiVersion"].rpartition("/")
-    request = {
-        "uid": "u1",
-        "kind": {"group": group, "version": version, "kind": raw["kind"]},
-        "operation": "CREATE" if before is None else "UPDATE",
-        "object": raw,
-        "oldObject": before,
-    }
-    review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
-    response = mark_templates(AdmissionRequest.from_object(review), Rules())
+    response = mark_templates(written(raw, before), Rules())
     if isinstance(response, Allowed):
         return raw
     assert isinstance(response, Patched)
@@ -38,12 +28,6 @@ def marked(raw: dict[str, Any], before: dict[str, Any] | None = None) -> dict[st
 def on_template(raw: Mapping[str, Any]) -> dict[str, str]:
     annotations: dict[str, str] = (raw["spec"]["template"].get("metadata") or {}).get("annotations") or {}
     return annotations
-
-
-def deployment(
-    annotations: Mapping[str, Any] | None = None, on_template: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    return workload("Deployment", "apps/v1", {"template": template(on_template)}, annotations)
 
 
 @pytest.mark.parametrize(
@@ -96,3 +80,19 @@ def test_a_new_wish_marks_templates_that_may_change_and_no_others() -> None:
 
 def test_an_update_that_asks_for_nothing_new_makes_no_new_pods() -> None:
     assert on_template(marked(deployment(RACK), before=deployment(RACK))) == {}
+
+
+def test_a_rollout_marks_what_was_there_before_this_service_and_scaling_it_does_not() -> None:
+    before, scaled, restarted = deployment(RACK), deployment(RACK), deployment(RACK, {"restartedAt": "now"})
+    scaled["spec"]["replicas"] = 3
+    assert on_template(marked(scaled, before)) == {}
+    assert on_template(marked(restarted, before)) == {"restartedAt": "now", **MARK}
+    assert on_template(marked(job(RACK, {"note": "x"}), before=job(RACK))) == {"note": "x"}
+
+
+def test_the_pod_that_submits_a_ray_jobs_work_is_no_part_of_its_cluster() -> None:
+    cluster = {"headGroupSpec": {"template": template()}}
+    spec = {"rayClusterSpec": cluster, "submitterPodTemplate": template()}
+    found = marked(workload("RayJob", "ray.io/v1", spec, RACK))["spec"]
+    assert found["rayClusterSpec"]["headGroupSpec"]["template"]["metadata"]["annotations"] == MARK
+    assert found["submitterPodTemplate"] == template()

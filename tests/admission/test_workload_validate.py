@@ -1,49 +1,23 @@
 """Workloads as they are written: what their pods would fail over is refused with the field, the value and the cure."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
+from tests.admission.workloads import RACK, SPEC, job, template, workload, written
 from webhook.admission.rules import Rules
 from webhook.admission.workload_validate import validate_workload
-from webhook.model.review import AdmissionRequest, AdmissionResponse, Allowed, Denied
+from webhook.model.review import AdmissionResponse, Allowed, Denied
 from webhook.model.topology import Level, Topology, TopologySource
 
 LEVELS = (Level("topology.kubernetes.io/zone"), Level("example.com/rack"))
 TOPOLOGIES = {"network": Topology("network", TopologySource.KAI, LEVELS)}
-RACK = {"kai.scheduler/topology": "network", "kai.scheduler/topology-required-placement": "rack"}
 ROW = {**RACK, "kai.scheduler/topology-required-placement": "racks"}
 BAD_NUMA = {"scheduling.koordinator.sh/numa-topology-spec": '{"numaTopologyPolicy": "SingleNuma"}'}
-SPEC = {"containers": [{"name": "main", "image": "i"}]}
-
-
-def template(annotations: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    return {"metadata": {"annotations": dict(annotations or {})}, "spec": SPEC}
-
-
-def workload(
-    kind: str, api_version: str, spec: Mapping[str, Any], annotations: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    metadata = {"name": "train", "annotations": dict(annotations or {})}
-    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": dict(spec)}
-
-
-def job(annotations: Mapping[str, Any] | None = None, on_template: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    return workload("Job", "batch/v1", {"parallelism": 2, "template": template(on_template)}, annotations)
 
 
 def judged(raw: dict[str, Any], before: dict[str, Any] | None = None) -> AdmissionResponse:
-    group, _, version = raw["apiVersion"].rpartition("/")
-    request = {
-        "uid": "u1",
-        "kind": {"group": group, "version": version, "kind": raw["kind"]},
-        "operation": "CREATE" if before is None else "UPDATE",
-        "object": raw,
-        "oldObject": before,
-    }
-    review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
-    return validate_workload(AdmissionRequest.from_object(review), TOPOLOGIES, Rules())
+    return validate_workload(written(raw, before), TOPOLOGIES, Rules())
 
 
 @pytest.mark.parametrize("raw", [job(), job(RACK), job(None, RACK), job({"kai.scheduler/batch-min-member": "2"})])

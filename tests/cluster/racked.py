@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -23,8 +24,9 @@ RACKS = {
 }
 
 
-@pytest.fixture(scope="module", autouse=True)
-def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
+@contextlib.contextmanager
+def topology_of_racks(control_plane: ControlPlane) -> Iterator[None]:
+    """The Topology `racks` of zones and racks exists within this context."""
     levels = [{"nodeLabel": ZONE_LABEL}, {"nodeLabel": RACK_LABEL}]
     control_plane.api.create(
         TOPOLOGY,
@@ -36,10 +38,15 @@ def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
         },
     )
     try:
-        with local_webhook(control_plane) as webhook:
-            yield webhook
+        yield
     finally:
         control_plane.api.delete(f"{TOPOLOGY}/racks")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
+    with topology_of_racks(control_plane), local_webhook(control_plane) as webhook:
+        yield webhook
 
 
 @pytest.fixture

@@ -8,7 +8,9 @@ the annotation `topology-webhook.dev/inherit`: its pods wait behind the gate unt
 2. Nothing but the mark is written. The wish stays where it is, and is read from there: it can change, also where a
    template cannot, and what the whole workload asks does not turn into what each of its roles asks for itself.
 3. At an update a mark that was there stays. A new one is written when what the workload asks changes, if its kind lets
-   templates change: that makes new pods, as any change of the template does.
+   templates change: that makes new pods, as any change of the template does. Where the template changes anyway (a
+   rollout) one that misses the mark gets it: workloads that were there before this service come in so.
+4. What submits a RayJob's work is no part of its cluster.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,6 +26,7 @@ from webhook.model.review import AdmissionRequest, AdmissionResponse, Allowed, O
 
 # Those of others are fixed once the workload runs (Job, JobSet), or are not looked at again by their operators.
 _TEMPLATES_MAY_CHANGE: Final = frozenset({"CronJob", "Deployment", "LeaderWorkerSet", "ReplicaSet", "StatefulSet"})
+_NOT_SEARCHED: Final = frozenset({"metadata", "status", "submitterPodTemplate"})
 
 
 def mark_templates(request: AdmissionRequest, rules: Rules) -> AdmissionResponse:
@@ -34,13 +37,14 @@ def mark_templates(request: AdmissionRequest, rules: Rules) -> AdmissionResponse
     creates = request.operation is Operation.CREATE
     before = {} if creates else {template.path: template for template in _templates(request.old_object)}
     may_change = request.kind in _TEMPLATES_MAY_CHANGE
-    news = creates or (may_change and _asked(request.object) != _asked(request.old_object))
+    asks_anew = _asked(request.object) != _asked(request.old_object)
     for template in _templates(request.object):
         old = before.get(template.path)
         if INHERIT in template.annotations or template.scheduler not in rules.scheduler_names:
             continue
         kept = old is not None and INHERIT in old.annotations and (template.is_asked or not may_change)
         wanted = template.is_asked and GROUP_ANNOTATIONS.isdisjoint(template.annotations)
+        news = creates or (may_change and (asks_anew or old is None or template.raw != old.raw))
         if kept or (news and wanted):
             patch.put((*template.path, "metadata", "annotations", INHERIT), "true")
     return Patched(tuple(patch.operations)) if patch.operations else Allowed()
@@ -49,6 +53,7 @@ def mark_templates(request: AdmissionRequest, rules: Rules) -> AdmissionResponse
 @dataclass(frozen=True, slots=True)
 class _Template:
     path: Tokens
+    raw: Mapping[str, Any]
     annotations: Mapping[str, Any]
     scheduler: str
     is_asked: bool
@@ -65,11 +70,11 @@ def _templates(raw: Any, path: Tokens = (), *, asked: bool = False) -> Iterator[
     annotations = _annotations(raw)
     spec = raw.get("spec")
     if isinstance(spec, Mapping) and isinstance(spec.get("containers"), list):
-        yield _Template(path, annotations, spec.get("schedulerName") or "default-scheduler", asked)
+        yield _Template(path, raw, annotations, spec.get("schedulerName") or "default-scheduler", asked)
         return
     asked = asked or not INHERITED.isdisjoint(annotations)
     for key, below in raw.items():
-        if isinstance(below, Mapping | list) and key not in {"metadata", "status"}:
+        if isinstance(below, Mapping | list) and key not in _NOT_SEARCHED:
             yield from _templates(below, (*path, key), asked=asked)
 
 
