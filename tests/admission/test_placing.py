@@ -12,7 +12,7 @@ from webhook.admission.affinity import Constraint, NodeRef, none_of, one_of, req
 from webhook.admission.marker import Marker, without_ours
 from webhook.admission.placing import placing, releasing, telling
 from webhook.model.hint import NUMAHint
-from webhook.model.names import NUMA_HINT, PLACEMENT, PLACEMENT_GATE, RESOURCE_STATUS, STEERED
+from webhook.model.names import NUMA_HINT, PLACEMENT, PLACEMENT_GATE, POD_GROUP_NAME, RESOURCE_STATUS, STEERED
 
 HINT = NUMAHint("b", ((1, {"cpu": 8000, "memory": 1 << 30}),))
 GATES = [{"name": PLACEMENT_GATE}]
@@ -88,3 +88,10 @@ def test_what_the_pod_says_already_is_not_written_again() -> None:
     told = applied(gated(), telling(gated(), "waiting: a; b"))
     assert told["metadata"]["annotations"][PLACEMENT] == "waiting: a\nb"
     assert telling(told, "waiting: a; b") == ()
+
+
+def test_a_member_that_waits_says_in_which_group() -> None:
+    told = applied(gated(), telling(gated(), "waiting: a"))
+    named = applied(told, telling(told, "waiting: a", "pg-w"))
+    assert named["metadata"]["annotations"][POD_GROUP_NAME] == "pg-w"
+    assert telling(named, "waiting: a", "pg-w") == ()

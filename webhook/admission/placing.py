@@ -2,7 +2,7 @@
 
 - `placing`: its node, exactly, its NUMA nodes, what people read, and the gate away.
 - `releasing`: the gate away without a place, held to a set of nodes.
-- `telling`: why it still waits.
+- `telling`: why it still waits, and in which group.
 
 Each patch holds the resource version it was made from, so what was decided on an old pod is refused (409) and decided
 anew. What the API server allows behind a gate: required terms that are there are only added to, each, and stay as many.
@@ -19,7 +19,7 @@ from webhook.admission.marker import Marker
 from webhook.admission.patch import Operation, Patch
 from webhook.admission.placement_text import annotated
 from webhook.model.hint import NUMAHint, NUMANodeAmounts, resource_status_to_json
-from webhook.model.names import NUMA_HINT, PLACEMENT, RESOURCE_STATUS, STEERED
+from webhook.model.names import NUMA_HINT, PLACEMENT, POD_GROUP_NAME, RESOURCE_STATUS, STEERED
 
 
 def placing(
@@ -55,13 +55,14 @@ def releasing(
     return _at_version(raw, patch)
 
 
-def telling(raw: Mapping[str, Any], text: str) -> tuple[Operation, ...]:
-    """The patch that says why the pod waits; empty when it says so already."""
-    value = annotated(text)
-    if ((raw["metadata"].get("annotations")) or {}).get(PLACEMENT) == value:
+def telling(raw: Mapping[str, Any], text: str, group: str | None = None) -> tuple[Operation, ...]:
+    """The patch that says why the pod waits, and the name of its group; empty when it says so already."""
+    wanted = {PLACEMENT: annotated(text), **({POD_GROUP_NAME: group} if group else {})}
+    if wanted.items() <= (raw["metadata"].get("annotations") or {}).items():
         return ()
     patch = Patch(raw)
-    patch.put(("metadata", "annotations", PLACEMENT), value)
+    for name, value in wanted.items():
+        patch.put(("metadata", "annotations", name), value)
     return _at_version(raw, patch)
 
 

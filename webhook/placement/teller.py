@@ -3,7 +3,8 @@
 And that they wait no more, by an Event and in figures.
 
 - Told is what still holds after a moment: a group whose members come one by one has one thing to tell, not many.
-- A pod that was just created says itself why it waits: an Event is enough.
+- A pod that was just created says itself why it waits: an Event is enough. A group's member gets the group's name with
+  the reason, as KAI-Scheduler's pods have it while they wait; what it asks is read from its owners until it is placed.
 - Later texts are written when the kind of reasons changes, the newest only, at a pace that leaves the API server to the
   placements.
 """
@@ -16,7 +17,7 @@ from webhook.admission.placing import telling
 from webhook.cluster.events import EventRecorder, PodEvent
 from webhook.cluster.pace import Pace
 from webhook.cluster.writes import PodWrites
-from webhook.model.names import PLACEMENT
+from webhook.model.names import PLACEMENT, POD_GROUP_NAME
 from webhook.placement.figures import Figures, LetGo
 from webhook.placement.gated import GatedPod, seconds_waited
 from webhook.placement.placed import NoPlace, Place
@@ -45,7 +46,7 @@ class Teller:
         self._gated = gated
         self._pace = Pace(_RATE, _BURST)
         self._known: dict[str, tuple[str, frozenset[Hashable]]] = {}
-        self._to_tell: dict[str, tuple[NoPlace, bool]] = {}
+        self._to_tell: dict[str, tuple[GatedPod, NoPlace, bool]] = {}
         self._arrived = asyncio.Event()
 
     def news(self, gated: GatedPod, kind: frozenset[Hashable]) -> bool:
@@ -58,7 +59,7 @@ class Teller:
         is_new = known is None or known[0] != gated.pod.uid
         says_it = is_new and why.of_one and "none of" in gated.pod.annotations.get(PLACEMENT, "")
         self._known[gated.key] = gated.pod.uid, why.kind
-        self._to_tell[gated.key] = why, says_it
+        self._to_tell[gated.key] = gated, why, says_it
         self._arrived.set()
 
     def placed(self, gated: GatedPod, place: Place) -> None:
@@ -88,17 +89,17 @@ class Teller:
             while self._to_tell:
                 await self._pace.turn()
                 if self._to_tell:
-                    key = next(iter(self._to_tell))
-                    await self._tell(key, *self._to_tell.pop(key))
+                    await self._tell(*self._to_tell.pop(next(iter(self._to_tell))))
 
-    async def _tell(self, key: str, why: NoPlace, says_it: bool) -> None:
-        raw = self._gated().get(key)
+    async def _tell(self, gated: GatedPod, why: NoPlace, says_it: bool) -> None:
+        raw = self._gated().get(gated.key)
         if raw is None:
             return
-        self._events.tell(PodEvent(key, raw["metadata"].get("uid", ""), "WaitingForPlacement", why.text, "Place"))
-        if not says_it and (patch := telling(raw, why.text)):
+        uid = raw["metadata"].get("uid", "")
+        self._events.tell(PodEvent(gated.key, uid, "WaitingForPlacement", why.text, "Place"))
+        if not says_it and (patch := telling(raw, why.text, gated.taken.get(POD_GROUP_NAME))):
             # A pod that has changed since is left as it is: the Event says it as well.
-            await self._writes.patch(key, patch)
+            await self._writes.patch(gated.key, patch)
 
     def _forget(self, key: str) -> None:
         self._known.pop(key, None)
