@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +12,6 @@ from tests.cluster.audit import overcommitted
 from tests.cluster.gated import PLACEMENT, SPEC, Pods, pod
 from tests.cluster.nodes import RACK_LABEL
 from tests.cluster.racked import RACKS, pods, racks, racks_of, webhook
-from tests.cluster.test_workload_validation import crd, is_served
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,7 +22,6 @@ __all__ = ["pods", "racks", "webhook"]  # fixtures
 
 INHERIT = "topology-webhook.dev/inherit"
 SINGLE = {SPEC: '{"numaTopologyPolicy": "SingleNUMANode"}'}
-CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 def template(cpu: int = 16, annotations: Mapping[str, str] | None = None, **spec: Any) -> dict[str, Any]:
@@ -96,50 +93,6 @@ def test_a_deployment_two_levels_up_holds_its_pods_together_and_a_change_of_its_
     control_plane.wait_for("all to be bound", lambda: len(pods.bound()) == 17)
     # the wish is read where it stands: no new pods were needed
     assert len(control_plane.api.get(path.replace("deployments", "replicasets"))["items"]) == 1
-
-
-def test_of_a_job_set_all_jobs_are_one_group(
-    racks: Callable[[int, int], None], pods: Pods, control_plane: ControlPlane
-) -> None:
-    definition = crd("jobset.x-k8s.io/v1alpha2", "JobSet")
-    control_plane.api.create(CRDS, definition)
-    try:
-        control_plane.wait_for("the kind", partial(is_served, control_plane, definition))
-        racks(3, 1)
-        path = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{pods.namespace}/jobsets"
-        replicated = [
-            {"name": "leader", "replicas": 1, "template": {"spec": job("", 1, {})["spec"]}},
-            {"name": "workers", "replicas": 3, "template": {"spec": job("", 5, {})["spec"]}},
-        ]
-        body = {
-            "apiVersion": "jobset.x-k8s.io/v1alpha2",
-            "kind": "JobSet",
-            "metadata": {"name": "js", "annotations": {**RACKS, **SINGLE}},
-            "spec": {"startupPolicy": {"startupPolicyOrder": "AnyOrder"}, "replicatedJobs": replicated},
-        }
-        created = control_plane.api.create(path, body)
-        owner = {"apiVersion": body["apiVersion"], "kind": "JobSet", "name": "js", "controller": True}
-        owner["uid"] = created["metadata"]["uid"]
-        # what the controller of JobSets does
-        made = [
-            (f"js-{each['name']}-{index}", each["template"]["spec"])
-            for each in created["spec"]["replicatedJobs"]
-            for index in range(each["replicas"])
-        ]
-        for name, spec in made[:-1]:
-            control_plane.api.create(jobs(pods), {"metadata": {"name": name, "ownerReferences": [owner]}, "spec": spec})
-        control_plane.wait_for("their pods", lambda: len(pods.gated()) == 11)
-        some = next(iter(pods.gated()))
-        control_plane.wait_for("a reason", lambda: "WaitingForPlacement" in pods.events(some))
-        assert "11 of the 16 pods" in pods.events(some)["WaitingForPlacement"]
-        name, spec = made[-1]
-        control_plane.api.create(jobs(pods), {"metadata": {"name": name, "ownerReferences": [owner]}, "spec": spec})
-        control_plane.wait_for("all to be bound", lambda: len(pods.bound()) == 16)
-        assert len(racks_of(pods, "js")) == 1
-        ranks = [int(raw["metadata"]["annotations"]["topology-webhook.dev/rank"]) for raw in pods.all().values()]
-        assert sorted(ranks) == list(range(16))
-    finally:
-        control_plane.api.delete(f"{CRDS}/{definition['metadata']['name']}")
 
 
 def test_a_pod_behind_our_gate_that_asks_for_nothing_is_released_with_a_sentence(

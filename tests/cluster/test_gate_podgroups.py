@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from tests.cluster.api import ApiError
 from tests.cluster.gated import PLACEMENT, Pods
+from tests.cluster.kinds import CRDS
 from tests.cluster.nodes import RACK_LABEL
 from tests.cluster.racked import RACKS, pods, racks, webhook
 from tests.cluster.test_gate_groups import member
-from tests.cluster.test_gate_owners import CRDS, SINGLE, job, jobs
+from tests.cluster.test_gate_owners import SINGLE, job, jobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable

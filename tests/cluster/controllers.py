@@ -1,0 +1,253 @@
+"""The controllers of workloads, played: objects and pods with the owners, names and labels that the real ones give.
+
+What they make of Jobs, StatefulSets and Deployments the real controllers of Kubernetes take up.
+
+Source: training-operator v1.9 pkg/controller.v1 (common/pod.go, mpi/mpijob_controller.go); mpi-operator
+pkg/controller/mpi_job_controller.go; jobset pkg/controllers/jobset_controller.go; lws pkg/controllers and
+pkg/webhooks/pod_webhook.go; kuberay ray-operator/controllers/ray (raycluster, rayjob, rayservice, common/pod.go).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tests.cluster.control_plane import ControlPlane
+
+Raw = dict[str, Any]
+POLICIES = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
+POLICY_BINDINGS = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings"
+LWS = "leaderworkerset.sigs.k8s.io"
+
+
+def collection(namespace: str, api_version: str, kind: str) -> str:
+    """The path of the objects of a kind."""
+    root = "/api/v1" if api_version == "v1" else f"/apis/{api_version}"
+    return f"{root}/namespaces/{namespace}/{kind.lower()}s"
+
+
+class Controllers:
+    """Those of one namespace."""
+
+    def __init__(self, plane: ControlPlane, namespace: str) -> None:
+        self.plane = plane
+        self.namespace = namespace
+        self._pods: dict[str, Raw] = {}
+
+    def create(self, owner: Raw, api_version: str, kind: str, name: str, spec: Raw, **metadata: Any) -> Raw:
+        """Create an object that `owner` controls."""
+        metadata |= {"name": name, "ownerReferences": [_reference(owner)]}
+        body = {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
+        created: Raw = self.plane.api.create(collection(self.namespace, api_version, kind), body)
+        return created
+
+    def pod(self, owner: Raw, name: str, template: Raw, labels: Mapping[str, str]) -> None:
+        """Create a pod that `owner` controls; a name that ends with a hyphen gets a random ending."""
+        metadata = {
+            "generateName" if name.endswith("-") else "name": name,
+            "annotations": template["metadata"].get("annotations", {}),
+            "labels": {**template["metadata"].get("labels", {}), **labels},
+            "ownerReferences": [_reference(owner)],
+        }
+        body = {"metadata": metadata, "spec": template["spec"]}
+        created = self.plane.api.create(collection(self.namespace, "v1", "Pod"), body)
+        self._pods[created["metadata"]["name"]] = body
+
+    def replace(self, name: str) -> None:
+        """See a pod deleted, and make another one if its real controller does not."""
+        self.plane.api.delete(f"{collection(self.namespace, 'v1', 'Pod')}/{name}", {"gracePeriodSeconds": 0})
+        if body := self._pods.get(name):
+            self.plane.api.create(collection(self.namespace, "v1", "Pod"), body)
+
+
+@contextlib.contextmanager
+def pod_webhook_of_lws(plane: ControlPlane) -> Iterator[None]:
+    """The number at the end of a pod's name becomes a label: of a leader its group's, of a worker its own."""
+    number = "string(object.metadata.name.split('-')[object.metadata.name.split('-').size() - 1])"
+    key = f"'{LWS}/worker-index' in object.metadata.labels ? '{LWS}/group-index' : '{LWS}/worker-index'"
+    patch = f"[JSONPatch{{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey({key}), value: {number}}}]"
+    pods = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"]}
+    policy = {
+        "failurePolicy": "Fail",
+        "reinvocationPolicy": "Never",
+        "matchConstraints": {"resourceRules": [pods]},
+        "matchConditions": [{"name": "lws", "expression": f"'{LWS}/name' in object.?metadata.labels.orValue({{}})"}],
+        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": patch}}],
+    }
+    tried = {
+        "metadata": {"name": "w-7", "labels": {f"{LWS}/name": "w"}},
+        "spec": {"containers": [{"name": "main", "image": "none"}]},
+    }
+
+    def numbers() -> bool:
+        created = plane.api.create(f"{collection('default', 'v1', 'Pod')}?dryRun=All", tried)
+        return bool(created["metadata"]["labels"].get(f"{LWS}/worker-index") == "7")
+
+    plane.api.create(POLICIES, {"metadata": {"name": "lws"}, "spec": policy})
+    plane.api.create(POLICY_BINDINGS, {"metadata": {"name": "lws"}, "spec": {"policyName": "lws"}})
+    try:
+        plane.wait_for("the policy", numbers)
+        yield
+    finally:
+        plane.api.delete(f"{POLICY_BINDINGS}/lws")
+        plane.api.delete(f"{POLICIES}/lws")
+
+
+def real(controllers: Controllers, workload: Raw) -> Raw:
+    """The real one does it all."""
+    del controllers
+    return workload
+
+
+def cron_job(controllers: Controllers, workload: Raw) -> Raw:
+    """A Job at its time, in minutes since 1970."""
+    template = workload["spec"]["jobTemplate"]
+    return controllers.create(workload, "batch/v1", "Job", f"{workload['metadata']['name']}-29400000", template["spec"])
+
+
+def job_set(controllers: Controllers, workload: Raw) -> Raw:
+    """A Job for each replica of a replicated job; the labels stand on the Job and its template."""
+    name = workload["metadata"]["name"]
+    for each in workload["spec"]["replicatedJobs"]:
+        for index in range(each["replicas"]):
+            domain = "jobset.sigs.k8s.io"
+            values = {"jobset-name": name, "replicatedjob-name": each["name"], "job-index": str(index)}
+            labels = {f"{domain}/{key}": value for key, value in values.items()}
+            spec = dict(each["template"]["spec"])
+            metadata = {**spec["template"]["metadata"]}
+            metadata["labels"] = {**metadata.get("labels", {}), **labels}
+            metadata["annotations"] = {**metadata.get("annotations", {}), **labels}
+            spec["template"] = {**spec["template"], "metadata": metadata}
+            controllers.create(workload, "batch/v1", "Job", f"{name}-{each['name']}-{index}", spec, labels=labels)
+    return workload
+
+
+def training_job(field: str, controllers: Controllers, workload: Raw) -> Raw:
+    """Pods of each replica type."""
+    for kind, replicas in workload["spec"][field].items():
+        for index in range(replicas["replicas"]):
+            labels = {**_training_labels(workload), "replica-type": kind.lower(), "replica-index": str(index)}
+            if kind in {"Master", "Chief"}:
+                labels["job-role"] = "master"
+            name = f"{workload['metadata']['name']}-{kind.lower()}-{index}"
+            controllers.pod(workload, name, replicas["template"], _of_training(labels))
+    return workload
+
+
+def mpi_job_v1(controllers: Controllers, workload: Raw) -> Raw:
+    """The training operator's: the launcher is a pod."""
+    _mpi_workers(controllers, workload)
+    template = workload["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]
+    labels = {**_training_labels(workload), "replica-type": "launcher", "job-role": "launcher"}
+    controllers.pod(workload, f"{workload['metadata']['name']}-launcher", template, _of_training(labels))
+    return workload
+
+
+def mpi_job_v2(controllers: Controllers, workload: Raw) -> Raw:
+    """The MPI operator's: the launcher is a Job."""
+    _mpi_workers(controllers, workload)
+    template = workload["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]
+    labels = _of_training({**_training_labels(workload), "job-role": "launcher"})
+    metadata = {**template["metadata"], "labels": {**template["metadata"].get("labels", {}), **labels}}
+    spec = {"template": {"metadata": metadata, "spec": {**template["spec"], "restartPolicy": "Never"}}}
+    controllers.create(workload, "batch/v1", "Job", f"{workload['metadata']['name']}-launcher", spec)
+    return workload
+
+
+def leader_worker_set(controllers: Controllers, workload: Raw) -> Raw:
+    """A StatefulSet of the leaders, and one of workers for each leader, which that pod controls.
+
+    Within `pod_webhook_of_lws`, which numbers the pods.
+    """
+    name, spec = workload["metadata"]["name"], workload["spec"]
+    sets = spec["leaderWorkerTemplate"]
+    common = {"serviceName": name, "podManagementPolicy": "Parallel"}
+    of_leaders = {f"{LWS}/name": name, f"{LWS}/worker-index": "0"}
+    leaders = {
+        **common,
+        "replicas": spec["replicas"],
+        "selector": {"matchLabels": of_leaders},
+        "template": _labelled(sets["leaderTemplate"], of_leaders),
+    }
+    annotations = workload["metadata"]["annotations"]
+    controllers.create(workload, "apps/v1", "StatefulSet", name, leaders, annotations=annotations)
+    for index in range(spec["replicas"]):
+        leader = controllers.plane.wait_for("a leader", partial(_found, controllers, f"{name}-{index}"))
+        of_workers = {f"{LWS}/name": name, f"{LWS}/group-index": str(index)}
+        workers = {
+            **common,
+            "replicas": sets["size"] - 1,
+            "ordinals": {"start": 1},
+            "selector": {"matchLabels": of_workers},
+            "template": _labelled(sets["workerTemplate"], of_workers),
+        }
+        owner = {**leader, "apiVersion": "v1", "kind": "Pod"}
+        controllers.create(owner, "apps/v1", "StatefulSet", f"{name}-{index}", workers, annotations=annotations)
+    return workload
+
+
+def ray_cluster(controllers: Controllers, workload: Raw) -> Raw:
+    """The head and the workers of each group; of them as many as are wanted, within the bounds."""
+    name, spec = workload["metadata"]["name"], workload["spec"]
+    labels = {"ray.io/cluster": name, "ray.io/node-type": "head", "ray.io/group": "headgroup"}
+    controllers.pod(workload, f"{name}-head-", spec["headGroupSpec"]["template"], labels)
+    for group in spec["workerGroupSpecs"]:
+        labels = {"ray.io/cluster": name, "ray.io/node-type": "worker", "ray.io/group": group["groupName"]}
+        for _ in range(max(group.get("replicas", 0), group.get("minReplicas", 0)) * group.get("numOfHosts", 1)):
+            controllers.pod(workload, f"{name}-{group['groupName']}-worker-", group["template"], labels)
+    return workload
+
+
+def ray_job(controllers: Controllers, workload: Raw) -> Raw:
+    """A RayCluster with a random name, which takes the annotations."""
+    return _ray_cluster_of(controllers, workload, workload["spec"]["rayClusterSpec"])
+
+
+def ray_service(controllers: Controllers, workload: Raw) -> Raw:
+    """Likewise."""
+    return _ray_cluster_of(controllers, workload, workload["spec"]["rayClusterConfig"])
+
+
+def _ray_cluster_of(controllers: Controllers, workload: Raw, spec: Raw) -> Raw:
+    annotations = workload["metadata"]["annotations"]
+    name = f"{workload['metadata']['name']}-x7k2p"
+    cluster = controllers.create(workload, "ray.io/v1", "RayCluster", name, spec, annotations=annotations)
+    ray_cluster(controllers, cluster)
+    return workload
+
+
+def _mpi_workers(controllers: Controllers, workload: Raw) -> None:
+    replicas = workload["spec"]["mpiReplicaSpecs"]["Worker"]
+    for index in range(replicas["replicas"]):
+        labels = {**_training_labels(workload), "job-role": "worker", "replica-index": str(index)}
+        name = f"{workload['metadata']['name']}-worker-{index}"
+        controllers.pod(workload, name, replicas["template"], _of_training(labels))
+
+
+def _training_labels(workload: Raw) -> dict[str, str]:
+    return {"operator-name": f"{workload['kind'].lower()}-controller", "job-name": workload["metadata"]["name"]}
+
+
+def _of_training(labels: Mapping[str, str]) -> dict[str, str]:
+    return {f"training.kubeflow.org/{key}": value for key, value in labels.items()}
+
+
+def _labelled(template: Raw, labels: Mapping[str, str]) -> Raw:
+    metadata = template["metadata"]
+    return {**template, "metadata": {**metadata, "labels": {**metadata.get("labels", {}), **labels}}}
+
+
+def _found(controllers: Controllers, name: str) -> Raw | None:
+    path = collection(controllers.namespace, "v1", "Pod")
+    found: list[Raw] = controllers.plane.api.get(f"{path}?fieldSelector=metadata.name={name}")["items"]
+    return found[0] if found else None
+
+
+def _reference(owner: Raw) -> Raw:
+    uid = owner["metadata"]["uid"]
+    name = owner["metadata"]["name"]
+    return {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": name, "uid": uid, "controller": True}

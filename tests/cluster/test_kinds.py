@@ -1,0 +1,142 @@
+"""Every kind of workload on the real control plane: annotated on top alone, its pods are a group and find one rack.
+
+    rack-0 ── n-1 n-2 n-3      rack-1 ── n-1 n-2 n-3      [one pod a node; a group is of four]
+
+The group waits, as no rack has room for it; a node more in rack-0, and it goes there.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.cluster.api import ApiError
+from tests.cluster.controllers import Controllers, collection, pod_webhook_of_lws
+from tests.cluster.gated import SINGLE, Pods, pod, wait_until_known
+from tests.cluster.kinds import KINDS, Kind, at, served
+from tests.cluster.nodes import RACK_LABEL, ZONE_LABEL, Machine
+from tests.cluster.racked import RACKS, pods, rack_of, webhook
+from tests.cluster.test_gate_podgroups import groups as pod_groups
+from tests.cluster.test_gate_podgroups import says
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from tests.cluster.control_plane import ControlPlane
+
+__all__ = ["pods", "webhook"]  # fixtures
+
+INHERIT = "topology-webhook.dev/inherit"
+RANK = "topology-webhook.dev/rank"
+GROUP = "pod-group-name"
+TEMPLATE = {"metadata": {"labels": {"app": "w"}}, "spec": pod("", cpu=16)["spec"]}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def kinds(control_plane: ControlPlane) -> Iterator[None]:
+    with served(control_plane), pod_webhook_of_lws(control_plane):
+        yield
+
+
+def machine(rack: int, number: int) -> Machine:
+    labels = {RACK_LABEL: f"rack-{rack}", ZONE_LABEL: "zone-0"}
+    return Machine(f"n-{rack}-{number}", free=(16,), labels=labels)
+
+
+def by_group(pods: Pods) -> dict[str, list[dict[str, Any]]]:
+    """Name of a group -> its pods, in order of rank; those that wait have none yet."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for raw in sorted(pods.all().values(), key=lambda raw: int(raw["metadata"]["labels"].get(RANK, 0))):
+        found.setdefault(raw["metadata"]["annotations"].get(GROUP, ""), []).append(raw)
+    return found
+
+
+def uids(pods: Pods) -> set[str]:
+    return {raw["metadata"]["uid"] for raw in pods.all().values()}
+
+
+def is_in_one_rack(pods: Pods, members: list[dict[str, Any]], patterns: Sequence[str]) -> None:
+    names = [raw["metadata"]["name"] for raw in members]
+    assert len(names) == len(patterns)
+    assert all(map(fnmatchcase, names, patterns)), names
+    (rack,) = {rack_of(pods, name) for name in names}
+    for rank, raw in enumerate(members):
+        labels = raw["metadata"]["labels"]
+        assert (labels[RANK], labels["topology-webhook.dev/domain-rack"]) == (str(rank), rack)
+
+
+def has_its_pod_group(
+    pods: Pods, name: str, top: dict[str, Any], spec: dict[str, Any], parts: Mapping[str, int]
+) -> None:
+    found = pod_groups(pods)[name]
+    owner = {key: top["metadata"][key] for key in ("name", "uid")}
+    assert found["metadata"]["ownerReferences"] == [{"apiVersion": top["apiVersion"], "kind": top["kind"], **owner}]
+    constraint = {"topology": "racks", "requiredTopologyLevel": RACK_LABEL}
+    sub_groups = found["spec"].pop("subGroups", ())
+    assert found["spec"] == {**spec, "topologyConstraint": constraint}
+    assert {each["name"]: each["minMember"] for each in sub_groups} == parts
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_what_a_workload_asks_for_itself_places_the_pods_that_its_controller_makes(
+    kind: Kind, control_plane: ControlPlane, pods: Pods, create_machines: Callable[..., None]
+) -> None:
+    size = len(next(iter(kind.groups.values())))
+    racks = range(len(kind.groups) + 1)
+    fleet = [machine(rack, number) for rack in racks for number in range(1, size)]
+    create_machines(*fleet)
+    wait_until_known(pods, len(fleet))
+    path = collection(pods.namespace, kind.api_version, kind.kind)
+    workload = control_plane.api.create(path, kind.workload({**RACKS, **SINGLE}, TEMPLATE))
+    for each in kind.templates:
+        assert at(workload, each)["metadata"]["annotations"] == {INHERIT: "true"}
+    controllers = Controllers(control_plane, pods.namespace)
+    top = kind.play(controllers, workload)
+    name = f"pg-{top['metadata']['name']}-{top['metadata']['uid']}"
+    names = {f"{name}{ending}": patterns for ending, patterns in kind.groups.items()}
+    count = size * len(names)
+
+    control_plane.wait_for("its pods", lambda: len(pods.gated()) == count)
+    control_plane.wait_for("why it waits", lambda: all(says(pods, group, "waiting: group") for group in names))
+    control_plane.wait_for("its pods to say so", lambda: by_group(pods).keys() == names.keys())
+    assert pods.bound() == {}
+
+    create_machines(*[machine(rack, 0) for rack in range(len(names))])
+    control_plane.wait_for("all to be bound", lambda: len(pods.bound()) == count)
+    for group, patterns in names.items():
+        is_in_one_rack(pods, by_group(pods)[group], patterns)
+        control_plane.wait_for("the group to say so", partial(says, pods, group, f"placed: pods {size}"))
+        has_its_pod_group(pods, group, top, {"minMember": size}, kind.parts)
+
+    group, members = next(iter(by_group(pods).items()))
+    lost = members[-1]["metadata"]
+    if lost["ownerReferences"][0]["kind"] == "Job":
+        return  # its controller takes ten seconds for another one: see test_gate_sizes
+    rack = rack_of(pods, lost["name"])
+    controllers.replace(lost["name"])
+    control_plane.wait_for("another", lambda: len(pods.bound()) == count and lost["uid"] not in uids(pods))
+    again = by_group(pods)[group][-1]["metadata"]
+    assert again["labels"][RANK] == str(size - 1)
+    assert rack_of(pods, again["name"]) == rack
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_a_fault_is_told_with_its_place_on_each_kind_and_in_each_of_its_templates(
+    kind: Kind, control_plane: ControlPlane, pods: Pods
+) -> None:
+    path = f"{collection(pods.namespace, kind.api_version, kind.kind)}?dryRun=All"
+    key = "kai.scheduler/topology-required-placement"
+    places = {"": kind.workload({**RACKS, key: "rakc"}, TEMPLATE)}
+    for each in kind.templates:
+        places[f"{each}."] = document = kind.workload({}, TEMPLATE)
+        at(document, each)["metadata"]["annotations"] = {**RACKS, key: "rakc"}
+    for place, document in places.items():
+        with pytest.raises(ApiError) as refused:
+            control_plane.api.create(path, document)
+        assert str(refused.value).endswith(
+            f'{place}metadata.annotations[{key}]: "rakc" is no level of topology racks. Its levels are, from coarse to '
+            f"fine: {ZONE_LABEL}, {RACK_LABEL}. Did you mean rack?"
+        )
