@@ -49,9 +49,9 @@ class Keeping:
             else:
                 self.keeper.put_topology(item)
 
-    def reserved(self, node: str = "n") -> tuple[dict[int, dict[str, int]], dict[str, int]]:
+    def reserved(self, node: str = "n", now: float = 1000) -> tuple[dict[int, dict[str, int]], dict[str, int]]:
         """What the ledger holds on the node, after settling."""
-        self.keeper.settle(1000)
+        self.keeper.settle(now)
         sums = self.ledger.sums(node)
         return sums.numa, sums.requests
 
@@ -229,7 +229,7 @@ ON_1 = {1: {"cpu": 2000}}
 
 
 def on_the_way(name: str = "q") -> ResidentPod:
-    return replace(resident(name, "n", {"cpu": 2000}, ON_1), bound_at=99, started=False)
+    return replace(resident(name, "n", {"cpu": 2000}, ON_1), bound_at=990, started=False)
 
 
 def test_a_pod_on_its_way_to_a_node_where_another_one_ends_may_be_on_either_numa_node() -> None:
@@ -238,8 +238,17 @@ def test_a_pod_on_its_way_to_a_node_where_another_one_ends_may_be_on_either_numa
     assert keeping.reserved()[0] == ON_1
     keeping.tell(ended())
     assert keeping.reserved()[0] == {**NUMA, **ON_1}
-    keeping.tell(scanned(on_the_way(), written=101))
+    keeping.tell(scanned(on_the_way(), written=991))
     assert keeping.reserved()[0] == {}
+
+
+def test_what_nobody_answers_in_time_is_no_doubt_any_more() -> None:
+    for started, end in ((False, 990 + 30), (True, 990 + 120)):
+        keeping = Keeping()
+        keeping.tell(scanned(bound()), bound(), on_the_way(), ended())
+        keeping.tell(replace(on_the_way(), started=started))
+        assert keeping.reserved(now=end - 1)[0] == {**NUMA, **ON_1}
+        assert keeping.reserved(now=end)[0] == ON_1
 
 
 def test_so_may_one_whose_binding_is_under_way() -> None:

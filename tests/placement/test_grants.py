@@ -1,7 +1,7 @@
 """Grants that came to nothing are given back, and only those."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -20,6 +20,8 @@ class Kept:
     def __init__(self) -> None:
         self.keeper = ReservationKeeper(Ledger())
         self.keeper.grant(GRANT)
+        self.changes: list[bool] = []
+        self.on_change: Callable[[], None] = lambda: self.changes.append(True)
 
     def overdue_grants(self, now: float) -> tuple[Grant, ...]:
         return self.keeper.overdue(now)
@@ -37,12 +39,15 @@ def pod(uid: str = "u", node: str = "") -> dict[str, Any]:
 
 
 async def left_after(now: float, found: Mapping[str, Any] | None) -> int:
+    """How many grants are left; what is given back may be what somebody waits for."""
+
     async def fetch(namespace: str, name: str) -> Mapping[str, Any] | None:
         assert (namespace, name) == ("ns", "p")
         return found
 
     kept = Kept()
     await GrantSweep(kept, fetch).sweep(now)
+    assert len(kept.changes) == 1 - kept.open_grants
     return kept.open_grants
 
 

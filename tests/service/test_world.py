@@ -4,6 +4,7 @@ from typing import Any
 
 from structlog.testing import capture_logs
 
+from webhook.model.names import NUMA_HINT
 from webhook.model.topology import TopologySource
 from webhook.service.world import ClusterWorld
 
@@ -79,6 +80,27 @@ def test_a_view_stays_as_it_was_while_the_cluster_goes_on() -> None:
     assert list(before.view.snapshot.names) == ["n0"]
     assert sorted(world.view().view.snapshot.names) == ["n0", "n1"]
     assert world.generation == world.view().view.snapshot.generation > before.view.snapshot.generation
+
+
+def test_what_time_alone_frees_is_told_once() -> None:
+    # n0 ── NUMA 0 [8 of 8]      written 5 s after p was bound; 120 s after that it has counted p.
+    now = 1000.0
+    told: list[float] = []
+    world = ClusterWorld(clock=lambda: now)
+    world.nodes.upsert("n0", node("n0"))
+    written = [{"time": "1970-01-01T00:15:05Z", "fieldsV1": {"f:zones": {}}}]
+    world.node_topologies.upsert("n0", topology("n0", metadata={"name": "n0", "managedFields": written}))
+    bound = pod("p", "n0")
+    amounts = {"cpu": "3", "memory": "1Gi"}
+    container = {"name": "main", "resources": {"requests": amounts, "limits": amounts}}
+    hint = '{"node": "n0", "numaNodeResources": [{"node": 0, "resources": {"cpu": "3"}}]}'
+    bound["spec"]["containers"] = [container]
+    bound["metadata"] |= {"creationTimestamp": "1970-01-01T00:15:00Z", "annotations": {NUMA_HINT: hint}}
+    world.pods.upsert("ns/p", bound)
+    world.on_change = lambda: told.append(now)
+    for now in (1000.0, 1019.0, 1020.0, 1021.0):  # noqa: B007 # the clock reads it
+        world.view()
+    assert told == [1020.0]
 
 
 def test_an_unreadable_object_is_left_out_counted_and_told_once() -> None:

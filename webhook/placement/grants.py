@@ -33,6 +33,9 @@ Fetch = Callable[[str, str], Awaitable[Mapping[str, Any] | None]]
 class GrantedWorld(Protocol):
     """Where the grants are kept."""
 
+    on_change: Callable[[], None]
+    """To be called when what was given has come free."""
+
     def overdue_grants(self, now: float) -> tuple[Grant, ...]:
         """The grants that no object has come to show in time."""
 
@@ -69,6 +72,7 @@ class GrantSweep:
             if not _took(pod, grant):
                 log.info("grant.given_back", pod=grant.pod, node=grant.node)
                 self._world.withdraw(grant)
+                self._world.on_change()
 
     def started(self, term: Term) -> None:
         """Nothing begins with a term."""

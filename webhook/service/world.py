@@ -51,7 +51,7 @@ class ClusterWorld:
         self._groups: dict[str, dict[str, Seated]] = {}
         self._group_of: dict[str, str] = {}
         self.on_change: Callable[[], None] = _nothing
-        """Called after every change; it must be quick."""
+        """Called after every change, those that time alone makes among them; it must be quick."""
         self._topologies: dict[TopologySource, dict[str, Topology]] = {source: {} for source in TopologySource}
         self._disagreements: dict[str, tuple[NUMAPolicy, NUMAPolicy]] = {}
         self.nodes = Feed("Node", Node.from_object, self._put_node, self._drop_node)
@@ -65,19 +65,19 @@ class ClusterWorld:
         """The cluster for one decision; it stays as it is while the cluster goes on changing."""
         # The same name in both groups is two objects; KAI's, whose annotations are read, wins.
         by_name = {**self._topologies[TopologySource.KUEUE], **self._topologies[TopologySource.KAI]}
-        self._keeper.settle(self._clock())
+        self._settle()
         snapshot = self._state.snapshot()
         self.generation = snapshot.generation
         return World(View(snapshot, self._ledger), by_name)
 
     def chosen_node(self, node: str, pod: str) -> View | None:
         """The node alone, as free as it is to the pod namespace/name; None when it is not known."""
-        self._keeper.settle(self._clock())
+        self._settle()
         return chosen_node(self._state.snapshot(), self._ledger, node, pod, self._keeper.bound_to(node))
 
     def arrival(self, node: str, pod: str) -> Arrival | None:
         """The node as the pod namespace/name will find it when it is bound to it; None when it is not known."""
-        self._keeper.settle(self._clock())
+        self._settle()
         alone = node_alone(self._state.snapshot(), node, self._keeper.bound_to(node))
         if alone is None:
             return None
@@ -160,6 +160,10 @@ class ClusterWorld:
     def policy_disagreements(self) -> int:
         """Nodes whose policy label and NodeResourceTopology name different policies."""
         return len(self._disagreements)
+
+    def _settle(self) -> None:
+        if self._keeper.settle(self._clock()):
+            self.on_change()
 
     def _put_node(self, node: Node) -> None:
         self._state.upsert_node(node)

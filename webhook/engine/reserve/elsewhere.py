@@ -1,17 +1,26 @@
-"""NUMA nodes other than those of its hint on which a pod may be, until its node's NRT counts it.
+"""NUMA nodes other than those of its hint on which a pod may be, until its node's NRT counts it or should have.
 
 A kubelet gives a pod the first NUMA nodes with room at the moment it arrives. That is foreseen exactly, but for room
 that nobody knew of when the hint was written:
 1. Another pod ended while this one was on its way, or turned out to have been rejected.
 2. The NRT left open what is free (`Uncounted.doubtful`).
 More room makes a kubelet prefer a lower NUMA node, never a higher one.
+
+The doubt does not last for ever: after some time without an answer the hint is the best that is known, and room that
+nobody may use is lost to all. An exporter has had its time when two of its periods have passed since the binding. A pod
+whose kubelet has shown nothing of it for much longer than an admission takes has none that works: where it will be is
+not decided yet.
 """
 
 from collections.abc import Iterable, Mapping
+from math import inf
 from typing import Final
 
 from webhook.engine.sums import NumaAmounts
+from webhook.model.resident import ResidentPod
 
+# A kubelet admits a pod, and writes its first status, within a second or two of its binding.
+_SHOWN_SECONDS: Final = 30.0
 _NOWHERE: Final[frozenset[int]] = frozenset()
 
 
@@ -29,6 +38,12 @@ class Elsewhere:
             return False
         self._ids[pod] = before | lower
         return True
+
+    def until(self, pod: ResidentPod, age: float) -> float:
+        """When the doubt about a bound pod ends, by the API server's clock; inf where there is none. age: seconds."""
+        if pod.key not in self._ids or pod.bound_at is None:
+            return inf
+        return pod.bound_at + (age if pod.started else _SHOWN_SECONDS)
 
     def forget(self, pod: str) -> None:
         """The pod is gone, or what is kept of it is no more."""

@@ -149,15 +149,20 @@ class ReservationKeeper:
         """The grants whose time is up at `now`, on the clock of their `expires`: their pods are to be looked at."""
         return tuple(grant for grant in self._grants.values() if grant.expires <= now)
 
-    def settle(self, now: float) -> None:
-        """Bring the ledger in step. now: seconds since the epoch, within seconds of the API server's clock."""
-        if now >= self._earliest:
+    def settle(self, now: float) -> bool:
+        """Bring the ledger in step; whether there was something that time alone has changed, and nobody was told of.
+
+        now: seconds since the epoch, within seconds of the API server's clock.
+        """
+        is_time = now >= self._earliest
+        if is_time:
             self._marked.update(node for node, until in self._until.items() if until <= now)
         if self._marked:
             for node in self._marked:
                 self._settle_node(node, now)
             self._marked = set()
             self._earliest = min(self._until.values(), default=inf)
+        return is_time
 
     def _compare_grant(self, pod: ResidentPod) -> None:
         """Let the grant go if the pod shows it, or shows that it will never come."""
@@ -231,6 +236,10 @@ class ReservationKeeper:
         bound = [pod for pod in pods.values() if pod.node]
         rest = self._uncounted_on(node, bound, now)
         for key, amounts in rest.amounts.items():
+            if (until := self._elsewhere.until(pods[key], self._times.age)) <= now:
+                self._elsewhere.forget(key)
+            elif until < self._until.get(node, inf):
+                self._until[node] = until
             numa = self._elsewhere.widened(key, amounts)
             yield Reservation.of(key, node, numa, None, policy=pods[key].policy)
         for pod in pods.values():
