@@ -29,6 +29,7 @@ def test_the_service_has_these_rights_and_no_others(control_plane: ControlPlane,
     assert rights == {
         ("nodes",): read,
         ("pods",): {*read, "patch"},
+        ("pods/status",): {"patch"},
         ("noderesourcetopologies",): read,
         ("topologies",): read,
         ("podgroups",): {*read, "create", "patch"},

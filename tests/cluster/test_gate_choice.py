@@ -93,3 +93,23 @@ def test_a_pod_with_a_volume_goes_where_its_volume_is(
         assert NUMA in pods.get("a")["metadata"]["annotations"]
     finally:
         control_plane.api.delete(f"/api/v1/persistentvolumes/{name}")
+
+
+def test_a_pod_for_which_the_scheduler_prefers_a_node_that_cannot_hold_it_is_not_refused_there_for_ever(
+    known: Callable[..., None], pods: Pods
+) -> None:
+    # n0 ── NUMA 0 [7]  NUMA 1 [7]   n1 ── NUMA 0 [16]  NUMA 1 [16]
+    known(Machine("n0", free=(7, 7)), Machine("n1", free=(16, 16)))
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": {"app": "spread"}},
+    }
+    names = ("a", "b", "c", "d")
+    for name in names:
+        raw = pod(name, topologySpreadConstraints=[spread])
+        raw["metadata"]["labels"] = {"app": "spread"}
+        pods.create(raw)
+    pods.wait_until_bound(*names)
+    assert sorted(pods.hint(name) for name in names) == [("n1", [0]), ("n1", [0]), ("n1", [1]), ("n1", [1])]

@@ -38,6 +38,7 @@ class OneNode:
         self.waiting = {each["metadata"]["name"]: each for each in waiting}
         self.fetched: list[str] = []
         self.on_the_server: dict[str, Raw] = dict(self.waiting)
+        self.refused: list[tuple[str, str, str]] = []
 
     def waiting_pod(self, key: str, uid: str) -> Raw | None:
         known = self.waiting.get(key.partition("/")[2])
@@ -82,7 +83,7 @@ class OneNode:
     async def bind(
         self, name: str, uid: str = "", duty: Duty = Duty.ALL, dry_run: bool = False, seconds: float = 5
     ) -> Answer:
-        guard = BindingGuard(self, self.fetch, lambda: duty, Rules(), horizon=70)
+        guard = BindingGuard(self, self.fetch, lambda: duty, Rules(), 70, lambda *refused: self.refused.append(refused))
         return await guard.review(binding(name, uid, dry_run), asyncio.get_running_loop().time() + seconds)
 
 
@@ -262,3 +263,18 @@ async def test_a_new_leader_gives_out_nothing_new() -> None:
     world.ledger.reserve("default/x", "n3", {1: {"cpu": 1000}}, {"cpu": 1000})
     assert (await world.bind("b", duty=Duty.PLACED_ONLY)).verdict == "deny"
     assert numa_of(await world.bind("b")) == [0]
+
+
+async def test_of_a_pod_that_its_node_cannot_hold_another_part_is_told_and_of_one_that_only_waits_it_is_not() -> None:
+    world = OneNode(named("a"), named("b"), named("c"))
+    for name in "ab":
+        await world.bind(name)
+        world.show_bound(name)
+    assert isinstance((await world.bind("c", dry_run=True)).response, Denied)
+    assert world.refused == []
+    assert isinstance((await world.bind("c")).response, Denied)
+    assert world.refused == [("default/c", "u", "n3")]
+    waits = OneNode(named("a"), named("b"))
+    await waits.bind("a")
+    assert isinstance((await waits.bind("b", seconds=0.1)).response, Denied)
+    assert waits.refused == []

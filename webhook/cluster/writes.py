@@ -43,6 +43,11 @@ class PodWrites:
         """Set one annotation, whatever else has changed."""
         return await self._outcome(self._client.patch(_path(key), {"metadata": {"annotations": {name: value}}}))
 
+    async def nominate(self, key: str, uid: str, node: str) -> Outcome:
+        """Name a node that the scheduler is to try first for this incarnation of a pod."""
+        body = {"metadata": {"uid": uid}, "status": {"nominatedNodeName": node}}
+        return await self._outcome(self._client.patch(f"{_path(key)}/status", body))
+
     async def evict(self, key: str, uid: str) -> Outcome:
         """Ask for the eviction of this incarnation of a pod, which disruption budgets may put off (NOT_NOW)."""
         namespace, _, name = key.partition("/")

@@ -12,6 +12,7 @@
 4. One Binding at a time is on its way to a node's kubelet, which goes by the order of arrival: two that are answered
    one after the other may be written the other way round. The next one waits until the first is seen written.
 5. So does one that would take the NUMA nodes of a pod that was placed there before: until that one is bound.
+6. Where the node cannot hold the pod another one may: the scheduler is told of it (see `placement.nominate`).
 """
 
 import asyncio
@@ -87,16 +88,27 @@ Fetch = Callable[[str, str], Awaitable[Mapping[str, Any] | None]]
 
 
 class BindingGuard:
-    """Reviews of Bindings. horizon: seconds after which an answer that is not in the pod never will be."""
+    """Reviews of Bindings.
+
+    horizon: seconds after which an answer that is not in the pod never will be; on_refused: told of the pod
+    (namespace/name), its uid and the node that cannot hold it.
+    """
 
     def __init__(
-        self, world: BindingWorld, fetch: Fetch, duty: Callable[[], Duty], rules: Rules, horizon: float
+        self,
+        world: BindingWorld,
+        fetch: Fetch,
+        duty: Callable[[], Duty],
+        rules: Rules,
+        horizon: float,
+        on_refused: Callable[[str, str, str], None],
     ) -> None:
         self._world = world
         self._fetch = fetch
         self._duty = duty
         self._rules = rules
         self._horizon = horizon
+        self._on_refused = on_refused
 
     async def review(self, request: AdmissionRequest, deadline: float) -> Answer:
         """Answer one; `deadline` by the event loop's clock. Raises NotNowError."""
@@ -158,7 +170,11 @@ class BindingGuard:
             case Pass():
                 return Answer(Allowed(), "allow", message=verdict.message)
             case Refusal():
-                return verdict if verdict.after else _refused(verdict)
+                if verdict.after:
+                    return verdict
+                if not request.dry_run:
+                    self._on_refused(key, uid, node)
+                return _refused(verdict)
         given = verdict if duty is Duty.ALL else verdict.as_promised()
         if given is None:
             return _refused(_LEADER_CHANGED)

@@ -14,6 +14,7 @@ from webhook.cluster.writes import PodWrites
 from webhook.placement import stuck
 from webhook.placement.controller import PlacementController
 from webhook.placement.figures import Figures
+from webhook.placement.nominate import Nominator
 from webhook.placement.podgroups import PodGroupKeeper
 from webhook.placement.surroundings import Limits
 from webhook.placement.teller import Teller
@@ -82,3 +83,8 @@ def stuck_pods_of(
     """Who looks after pods that were let go and found no node."""
     limits = stuck.Limits(settings.stuck_after_seconds, settings.evict_stuck)
     return stuck.StuckPods(world, PodWrites(client), events, rules_of(settings), limits, is_leader, figures)
+
+
+def nominator_of(settings: Settings, client: Client, world: ClusterWorld, is_leader: Callable[[], bool]) -> Nominator:
+    """Who names nodes for pods whose binding was refused."""
+    return Nominator(world, PodWrites(client), rules_of(settings), is_leader)

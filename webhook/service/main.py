@@ -40,7 +40,14 @@ from webhook.server.reviews import Reviewer
 from webhook.server.stop import stop_event
 from webhook.service import logs
 from webhook.service.certificate import ServingCertificate, source_of
-from webhook.service.gating import controller_of, events_of, placement_pace, pod_group_keeper_of, stuck_pods_of
+from webhook.service.gating import (
+    controller_of,
+    events_of,
+    nominator_of,
+    placement_pace,
+    pod_group_keeper_of,
+    stuck_pods_of,
+)
 from webhook.service.guarding import answer_lifetime, duty_of, for_a_review, pod_by_get
 from webhook.service.leadership import Leadership
 from webhook.service.reviewers import reviewers_of
@@ -121,6 +128,7 @@ class Service:
         self._leadership = Leadership(settings, leadership_client, lambda: self._health.ready, duties)
         is_leader = self._leadership.is_leader
         self._stuck = stuck_pods_of(settings, placement_client, self._events, self._world, is_leader, figures)
+        self._nominator = nominator_of(settings, placement_client, self._world, is_leader)
         (watched,) = (each for each in self._watched if each.status.name == POD_GROUPS.name)
         self._pod_groups = pod_group_keeper_of(placement_client, self._world, pod_groups, is_leader, watched.is_served)
         self._placement.on_gang = self._pod_groups.saw
@@ -138,6 +146,7 @@ class Service:
         yield self._grants.run()
         yield self._placement.run()
         yield self._stuck.run()
+        yield self._nominator.run()
         yield self._pod_groups.run()
         yield self._events.run()
         yield self._keep_view_current()
@@ -173,7 +182,7 @@ class Service:
         rules = rules_of(settings, user)
         fetch = for_a_review(pod_by_get(self._client))
         duty = partial(duty_of, self._leadership)
-        guard = BindingGuard(self._world, fetch, duty, rules, answer_lifetime(settings))
+        guard = BindingGuard(self._world, fetch, duty, rules, answer_lifetime(settings), self._nominator.refused)
         return reviewers_of(rules, self._world.view, guard.review)
 
     async def _keep_view_current(self) -> NoReturn:

@@ -1,0 +1,119 @@
+"""Names another node to the scheduler for a pod whose binding was refused.
+
+The scheduler keeps no memory of a refusal: the node that it ranked first it ranks first again. A pod that is not held
+to one node (it was left to the scheduler, let go without a place, or created while nobody answered) would be refused
+there for ever, though others could take it. The node in a pod's `status.nominatedNodeName` is tried before any are
+ranked. It is a proposal: a node that the scheduler cannot use for the pod is passed over, and nothing is promised.
+
+1. A binding was refused. The scheduler first notes its failure in the pod's status, so a moment is waited.
+2. Named is the node that the pod was promised when it was let go, else the best that can take it now; one that was not
+   tried lately. Of pods that were refused together each is named another one, as far as there are as many.
+3. When all were tried they have their turn again after a while.
+
+Source: kubernetes pkg/scheduler/schedule_one.go (evaluateNominatedNode, handleSchedulingFailure).
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping
+from time import monotonic
+from typing import Any, Final, NoReturn, Protocol
+
+import structlog
+
+from webhook.admission.bind import placed_on
+from webhook.admission.rules import Rules
+from webhook.admission.world import World
+from webhook.cluster.writes import Outcome, PodWrites
+from webhook.engine.decide import decide
+from webhook.model.errors import UserError
+from webhook.model.intent import parse_numa_intent
+from webhook.model.pod import Pod
+from webhook.placement.placed import without
+
+log = structlog.get_logger(__name__)
+
+# The scheduler's patch takes some 10 ms, and its next attempt comes after 1 s at the earliest.
+_SETTLE_SECONDS: Final = 0.3
+# Six of the scheduler's longest pauses (10 s): what it passes over would otherwise be kept from others all the time.
+_AGAIN_SECONDS: Final = 60.0
+_LOOKED_AT: Final = 16
+
+_Incarnation = tuple[str, str]
+"""(namespace/name, uid)."""
+
+
+class RefusingWorld(Protocol):
+    """What is needed of the cluster."""
+
+    def view(self) -> World:
+        """The cluster as it is now."""
+
+    def waiting_pod(self, key: str, uid: str) -> Mapping[str, Any] | None:
+        """The pod namespace/name that is not bound yet; None when that incarnation is not there."""
+
+    def promised_node(self, pod: str) -> str | None:
+        """The node that a pod was given and does not show yet; None when it was given none."""
+
+
+class Nominator:
+    """Told of every refusal, it names nodes."""
+
+    def __init__(self, world: RefusingWorld, writes: PodWrites, rules: Rules, is_leader: Callable[[], bool]) -> None:
+        self._world = world
+        self._writes = writes
+        self._rules = rules
+        self._is_leader = is_leader
+        self._refused: set[_Incarnation] = set()
+        self._tried: dict[_Incarnation, dict[str, float]] = {}
+        self._arrived = asyncio.Event()
+
+    def refused(self, pod: str, uid: str, node: str) -> None:
+        """The node cannot hold the pod namespace/name that the scheduler wanted to bind to it."""
+        self._tried.setdefault((pod, uid), {})[node] = monotonic()
+        self._refused.add((pod, uid))
+        self._arrived.set()
+
+    async def run(self) -> NoReturn:
+        """Name nodes, for ever."""
+        while True:
+            await self._arrived.wait()
+            await asyncio.sleep(_SETTLE_SECONDS)
+            self._arrived.clear()
+            await self._name(monotonic())
+
+    async def _name(self, now: float) -> None:
+        refused, self._refused = sorted(self._refused), set()
+        self._tried = {
+            one: lately
+            for one, tried in self._tried.items()
+            if (lately := {node: at for node, at in tried.items() if now - at < _AGAIN_SECONDS})
+        }
+        named: Counter[str] = Counter()
+        for key, uid in refused:
+            node = self._node_for(key, uid, named) if self._is_leader() else None
+            if node is not None:
+                named[node] += 1
+                self._tried.setdefault((key, uid), {})[node] = now
+                outcome = await self._writes.nominate(key, uid, node)
+                if outcome is Outcome.WRITTEN:
+                    log.info("pod.nominated", pod=key, node=node)
+                elif outcome not in {Outcome.STALE, Outcome.GONE}:
+                    log.warning("pod.nomination_failed", pod=key, error=self._writes.error)
+            await asyncio.sleep(0)  # reviews have their turn
+
+    def _node_for(self, key: str, uid: str, named: Counter[str]) -> str | None:
+        raw = self._world.waiting_pod(key, uid)
+        if raw is None or placed_on(raw) is not None:
+            return None
+        try:
+            pod = Pod.from_object(raw)
+            intent = parse_numa_intent(pod.annotations)[0]
+        except UserError:
+            return None
+        tried = self._tried.get((key, uid), {})
+        promised = self._world.promised_node(key)
+        if promised is not None and promised not in tried:
+            return promised
+        decision = decide(without(self._world.view().view, tried), pod, intent, self._rules.engine)
+        return min((best.node for best in decision.best(_LOOKED_AT)), key=named.__getitem__, default=None)
