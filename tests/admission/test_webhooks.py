@@ -2,6 +2,7 @@
 
 import base64
 import json
+from dataclasses import replace
 from typing import Any
 
 import jsonpatch
@@ -11,8 +12,17 @@ from tests.admission.clusters import SINGLE, node, pod, topology, world
 from webhook.admission.mutate import mutate
 from webhook.admission.rules import Rules
 from webhook.admission.validate import validate
-from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC
+from webhook.model.names import (
+    KAI_REQUIRED_PLACEMENT,
+    KAI_SEGMENT_SIZE,
+    KAI_TOPOLOGY,
+    MIN_MEMBER,
+    NUMA_HINT,
+    NUMA_TOPOLOGY_SPEC,
+    POD_GROUP_NAME,
+)
 from webhook.model.review import AdmissionRequest, Allowed, Denied, Patched
+from webhook.model.topology import Topology
 
 CLUSTER = world(node("a"), node("b"), topology("a", [16, 2]), topology("b", [2, 2]))
 BAD = '{"numaTopologyPolicy": "Best"}'
@@ -76,6 +86,42 @@ def test_what_cannot_be_placed_is_denied_with_a_reason(raw: Any, reason: str) ->
     response = mutate(_request(raw), CLUSTER, Rules())
     assert isinstance(response, Denied)
     assert response.reason == reason
+
+
+RACK: dict[str, str] = {KAI_TOPOLOGY: "racks", KAI_REQUIRED_PLACEMENT: "rack"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "fault"),
+    [
+        ({MIN_MEMBER: "many"}, f'[{MIN_MEMBER}]: "many" is no number of pods. Write a whole number from 1.'),
+        ({KAI_REQUIRED_PLACEMENT: "rack"}, f"[{KAI_REQUIRED_PLACEMENT}]: A level needs a topology."),
+        ({**RACK, KAI_SEGMENT_SIZE: "0"}, f'[{KAI_SEGMENT_SIZE}]: "0" is no size.'),
+        ({**RACK, KAI_REQUIRED_PLACEMENT: "rak"}, "Did you mean"),
+    ],
+)
+def test_a_pod_that_nobody_owns_is_refused_for_what_it_asks_wrongly_of_its_group(
+    asked: dict[str, str], fault: str
+) -> None:
+    racks = Topology.from_object(
+        {
+            "apiVersion": "kai.scheduler/v1alpha1",
+            "metadata": {"name": "racks"},
+            "spec": {"levels": [{"nodeLabel": "example.com/rack"}]},
+        }
+    )
+    cluster = replace(CLUSTER, topologies={"racks": racks})
+    raw = pod(metadata={"annotations": {NUMA_TOPOLOGY_SPEC: SINGLE, POD_GROUP_NAME: "g", **asked}})
+    response = mutate(_request(raw), cluster, Rules())
+    assert isinstance(response, Denied)
+    assert fault in response.message
+    owned = {**raw, "metadata": {**raw["metadata"], "ownerReferences": [{"kind": "Job", "controller": True}]}}
+    assert isinstance(mutate(_request(owned), cluster, Rules()), Patched)
+
+
+def test_a_topology_that_is_not_there_yet_may_come() -> None:
+    raw = pod(metadata={"annotations": {NUMA_TOPOLOGY_SPEC: SINGLE, **RACK}})
+    assert isinstance(mutate(_request(raw), CLUSTER, Rules()), Patched)
 
 
 def test_a_created_pod_with_broken_annotations_is_refused() -> None:

@@ -19,9 +19,10 @@ from webhook.engine.group.result import Path
 from webhook.engine.trees import TopologyTrees
 from webhook.model.errors import UserError
 from webhook.model.fields import mapping
-from webhook.model.membership import GROUP_ANNOTATIONS
+from webhook.model.membership import GROUP_ANNOTATIONS, is_in_group
 from webhook.model.names import KAI_SEGMENT_PREFERRED_PLACEMENT, KAI_SEGMENT_REQUIRED_PLACEMENT, KAI_TOPOLOGY
 from webhook.model.topology import Topology
+from webhook.model.workload.pods import workloads_of_pods
 from webhook.model.workload.record import Gang, Workload
 
 
@@ -150,6 +151,19 @@ def check_gangs(workload: Workload, topologies: Mapping[str, Topology]) -> None:
         group_of(workload, gang, topology_of(gang, topologies))
 
 
+def check_bare_pod(raw: Mapping[str, Any], topologies: Mapping[str, Topology]) -> None:
+    """Raise UserError for what the annotations of a pod that nobody owns ask wrongly of its group.
+
+    Such a pod is a workload itself. A topology that is not there yet may come, and the pod waits for it.
+    """
+    metadata = raw["metadata"]
+    if not is_in_group(metadata["annotations"]) or any(map(_controls, metadata.get("ownerReferences") or ())):
+        return
+    (found,) = workloads_of_pods([raw])
+    if all(gang.request.topology in {None, *topologies} for gang in found.workload.gangs):
+        check_gangs(found.workload, topologies)
+
+
 def judge_gangs(
     workload: Workload, world: World, trees: TopologyTrees, running: Mapping[str, str] | None = None
 ) -> GangJudgement:
@@ -166,6 +180,10 @@ def judge_gangs(
     gangs = place_workload(workload, world.view, world.topologies, trees, running or {})
     placement = GangPlacement(workload.name, gangs, running or {})
     return GangJudgement(Verdict.ALLOW if placement.placed else Verdict.WAIT, placement.message, placement)
+
+
+def _controls(owner: Mapping[str, Any]) -> bool:
+    return bool(owner.get("controller"))
 
 
 def _check_segments(gang: Gang, topology: str | None) -> None:

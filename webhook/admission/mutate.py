@@ -3,6 +3,7 @@
 It judges what it is about to change: another webhook for that would cost the API server another look at every pod.
 """
 
+from webhook.admission.gang import check_bare_pod
 from webhook.admission.plan import Plans
 from webhook.admission.rules import Rules
 from webhook.admission.steer import Steering, Verdict, steer
@@ -33,6 +34,11 @@ def steered(
         steering = steer(request.object, world, rules, plans=plans)
     except UserError as error:
         return Denied(" ".join(map(str, error.faults)), "Invalid"), None
+    if steering.operations:
+        try:
+            check_bare_pod(request.object, world.topologies)
+        except UserError as error:
+            return Denied(" ".join(map(str, error.faults)), "InvalidAnnotation"), None
     if steering.verdict is Verdict.DENY:
         return Denied(steering.message, steering.reason, steering.warnings), steering
     if steering.plan is None:
