@@ -25,6 +25,22 @@ def test_what_can_be_meant_so_passes(raw: dict[str, Any]) -> None:
     assert judged(raw) == Allowed()
 
 
+@pytest.mark.parametrize("key", ["topology-webhook.dev/numa", "scheduling.koordinator.sh/resource-status"])
+def test_a_template_that_carries_what_only_we_write_is_refused_and_once_it_is_there_it_may_stay(key: str) -> None:
+    forged = job(None, {key: "{}"})
+    verdict = judged(forged)
+    assert isinstance(verdict, Denied)
+    assert verdict.message == (
+        f"spec.template.metadata.annotations[{key}]: Only topology-webhook writes this, into pods. Leave it out."
+    )
+    assert judged(forged, forged) == Allowed()
+    assert judged(job({key: "{}"})) == Allowed()
+
+
+def test_what_steering_writes_may_come_with_a_template() -> None:
+    assert judged(job(None, {"topology-webhook.dev/placement": "placed"})) == Allowed()
+
+
 def test_an_unknown_level_is_refused_with_the_nearest_one() -> None:
     verdict = judged(job(ROW))
     assert isinstance(verdict, Denied)

@@ -45,6 +45,11 @@ def forgery(request: AdmissionRequest, rules: Rules) -> UserError | None:
     return faults[0] if faults else None
 
 
+def is_output(name: str) -> bool:
+    """Whether an annotation of this name is ours alone to write, also where a pod is created from a template."""
+    return _is_ours(name) and name not in _BY_STEERING
+
+
 def _changes(request: AdmissionRequest, rules: Rules, user: str) -> Iterator[UserError]:
     creates = request.operation is Operation.CREATE
     rewritten = creates and request.kind == "Pod" and why_left_alone(request.object, rules) is None

@@ -3,13 +3,15 @@
 1. Objects whose annotations about placement did not change are let in: what was once let in may stay. So are objects
    that a controller makes for another workload (the Jobs of a JobSet): that one was judged.
 2. What stands in each set of annotations is read: on the workload, its templates and theirs.
-3. The workload is read by its kind, and what it asks is held against the topologies there are.
-4. Faults in fields other than annotations are not ours to judge: the kind's own validation tells of them.
+3. In a template stands nothing that only we write into pods: none of them could be created.
+4. The workload is read by its kind, and what it asks is held against the topologies there are.
+5. Faults in fields other than annotations are not ours to judge: the kind's own validation tells of them.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from webhook.admission.forgery import is_output
 from webhook.admission.gang import annotations_in, check_gangs, why_not_ours
 from webhook.admission.rules import Rules
 from webhook.model.errors import UserError
@@ -34,7 +36,7 @@ def validate_workload(request: AdmissionRequest, topologies: Mapping[str, Topolo
     asked = _asked(request.object)
     if not asked or asked == _asked(request.old_object) or _is_made_by_another(request.object):
         return Allowed()
-    faults = list(_not_text(asked))
+    faults = [*_not_text(asked), *_outputs(asked)]
     warnings: list[str] = []
     if not faults:
         try:
@@ -74,7 +76,7 @@ def _asked(raw: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     found = {}
     for path, annotations in annotations_in(raw):
         if isinstance(annotations, Mapping):
-            ours = {key: text for key, text in annotations.items() if key in _JUDGED}
+            ours = {key: text for key, text in annotations.items() if key in _JUDGED or is_output(key)}
             if ours:
                 found[path] = ours
     return found
@@ -86,3 +88,10 @@ def _not_text(asked: Mapping[str, Mapping[str, Any]]) -> Iterator[UserError]:
         for key, text in annotations.items():
             if not isinstance(text, str):
                 yield UserError(f"{path}[{key}]", f"This must be text, not {text!r}. Write it in quotes.")
+
+
+def _outputs(asked: Mapping[str, Mapping[str, Any]]) -> Iterator[UserError]:
+    """Ours alone to write. On the workload itself they do no harm."""
+    for path, annotations in asked.items():
+        for key in sorted(filter(is_output, annotations)) if path != _OWN else ():
+            yield UserError(f"{path}[{key}]", "Only topology-webhook writes this, into pods. Leave it out.")
