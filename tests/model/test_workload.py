@@ -211,7 +211,20 @@ def test_replicas_start_one_by_one_but_share_a_request(kind: str) -> None:
     (gang,) = gangs("apps/v1", kind, {"replicas": 3, "template": TEMPLATE}, ON_RACK)
     assert (gang.size, gang.minimum, gang.request.required) == (3, 1, "rack")
     least = {**ON_RACK, "topology-webhook.dev/min-member": "3"}
-    assert gangs("apps/v1", kind, {"replicas": 3, "template": TEMPLATE}, least)[0].minimum == 3
+    spec = {"replicas": 3, "template": TEMPLATE, "podManagementPolicy": "Parallel"}
+    assert gangs("apps/v1", kind, spec, least)[0].minimum == 3
+
+
+@pytest.mark.parametrize("policy", [{}, {"podManagementPolicy": "OrderedReady"}])
+def test_pods_that_are_made_one_by_one_cannot_start_together(policy: dict[str, str]) -> None:
+    least = {"topology-webhook.dev/min-member": "3"}
+    for owner, on_template, where in ((least, {}, "metadata"), ({}, least, "spec.template.metadata")):
+        spec = {"replicas": 3, "template": template(**on_template), **policy}
+        with pytest.raises(UserError) as fault:
+            gangs("apps/v1", "StatefulSet", spec, owner)
+        assert fault.value.path == f"{where}.annotations[topology-webhook.dev/min-member]"
+        assert "Write spec.podManagementPolicy: Parallel" in fault.value.message
+        assert gangs("apps/v1", "StatefulSet", {**spec, "replicas": 1}, owner)[0].minimum == 1
 
 
 def test_a_bare_pod_is_a_gang_of_one() -> None:

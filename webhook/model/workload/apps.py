@@ -3,12 +3,17 @@
 Their pods start one by one: the minimum is one, unless an annotation sets another. They still share one topology
 request: a Deployment that requires a rack has all its pods in one rack.
 
-Source: KAI-Scheduler pkg/podgrouper plugins deployment, defaultgrouper, podjob.
+A StatefulSet makes each pod when the one before it is ready, unless it is told otherwise: with a larger minimum the
+first would wait for others that never come.
+
+Source: KAI-Scheduler pkg/podgrouper plugins deployment, defaultgrouper, podjob; kubernetes pkg/controller/statefulset.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
+from webhook.model.errors import UserError
+from webhook.model.names import MIN_MEMBER
 from webhook.model.workload.fields import (
     annotations_of,
     annotations_path,
@@ -28,6 +33,20 @@ def replicas(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path:
     pods = tuple(f"{name}-{index}" for index in range(size))
     role = Role("pods", pods, min(asked, size), template, where)
     return (gang_of_one_role(name, owner, role),)
+
+
+def stateful_set(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> tuple[Gang, ...]:
+    """The gang of a StatefulSet; raises UserError where its pods are to start together and are made one by one."""
+    (gang,) = replicas(name, owner, spec, path)
+    if gang.minimum > 1 and spec.get("podManagementPolicy") != "Parallel":
+        (role,) = gang.roles
+        asks = role.path if MIN_MEMBER in annotations_of(role.template, role.path) else ""
+        raise UserError(
+            f"{annotations_path(asks)}[{MIN_MEMBER}]",
+            f"{gang.minimum} pods never start together here: each is made when the one before it is ready. "
+            f"Write {path}.podManagementPolicy: Parallel, or leave this out.",
+        )
+    return (gang,)
 
 
 def bare_pod(raw: Mapping[str, Any], name: str) -> tuple[Gang, ...]:

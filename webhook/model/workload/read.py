@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any, Final
 
 from webhook.model.fields import mapping
-from webhook.model.workload.apps import bare_pod, replicas
+from webhook.model.workload.apps import bare_pod, replicas, stateful_set
 from webhook.model.workload.batch import cron_job, job, job_set
 from webhook.model.workload.fields import annotations_of
 from webhook.model.workload.kubeflow import REPLICA_SPECS, training_job
@@ -20,7 +20,7 @@ READERS: Final[Mapping[tuple[str, str], Reader]] = {
     ("", "ReplicationController"): replicas,
     ("apps", "Deployment"): replicas,
     ("apps", "ReplicaSet"): replicas,
-    ("apps", "StatefulSet"): replicas,
+    ("apps", "StatefulSet"): stateful_set,
     ("batch", "Job"): job,
     ("batch", "CronJob"): cron_job,
     ("jobset.x-k8s.io", "JobSet"): job_set,
