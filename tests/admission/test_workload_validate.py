@@ -200,3 +200,48 @@ def test_variables_are_asked_for_on_the_template() -> None:
     assert verdict.warnings == (
         "metadata.annotations[topology-webhook.dev/inject-env] has no effect here. Write it on the pod template.",
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "api_version", "spec", "cure"),
+    [
+        ("StatefulSet", "apps/v1", {"replicas": 3}, "podManagementPolicy: Parallel"),
+        (
+            "LeaderWorkerSet",
+            "leaderworkerset.x-k8s.io/v1",
+            {"startupPolicy": "LeaderReady", "leaderWorkerTemplate": {"size": 3, "workerTemplate": template()}},
+            "startupPolicy: LeaderCreated",
+        ),
+        (
+            "MPIJob",
+            "kubeflow.org/v2beta1",
+            {
+                "launcherCreationPolicy": "WaitForWorkersReady",
+                "mpiReplicaSpecs": {"Launcher": {"template": template()}, "Worker": {"template": template()}},
+            },
+            "launcherCreationPolicy: AtStartup",
+        ),
+    ],
+)
+def test_pods_that_are_made_when_others_run_cannot_start_with_them(
+    kind: str, api_version: str, spec: dict[str, Any], cure: str
+) -> None:
+    key = "topology-webhook.dev/min-member"
+    asks = workload(kind, api_version, {"template": template(), **spec}, {key: "3"})
+    verdict = judged(asks)
+    assert isinstance(verdict, Denied)
+    assert verdict.message.startswith(f"metadata.annotations[{key}]: ")
+    assert verdict.message.endswith(f". Write spec.{cure}, or leave this out.")
+    field, _, value = cure.partition(": ")
+    assert judged({**asks, "spec": {**asks["spec"], field: value}}) == Allowed()
+
+
+def test_a_minimum_on_the_template_is_told_there() -> None:
+    key = "topology-webhook.dev/min-member"
+    verdict = judged(workload("StatefulSet", "apps/v1", {"replicas": 3, "template": template({key: "2"})}))
+    assert isinstance(verdict, Denied)
+    told = (
+        f"spec.template.metadata.annotations[{key}]: 2 pods never start together here: before one of them runs there "
+    )
+    assert verdict.message.startswith(f"{told}are no more than 1.")
+    assert judged(workload("StatefulSet", "apps/v1", {"replicas": 1, "template": template({key: "2"})})) == Allowed()

@@ -173,7 +173,7 @@ def leader_worker_set(controllers: Controllers, workload: Raw) -> Raw:
         "selector": {"matchLabels": of_leaders},
         "template": _labelled(sets["leaderTemplate"], of_leaders),
     }
-    annotations = workload["metadata"]["annotations"]
+    annotations = workload["metadata"].get("annotations", {})
     controllers.create(workload, "apps/v1", "StatefulSet", name, leaders, annotations=annotations)
     for index in range(spec["replicas"]):
         leader = controllers.plane.wait_for("a leader", partial(_found, controllers, f"{name}-{index}"))
@@ -213,7 +213,7 @@ def ray_service(controllers: Controllers, workload: Raw) -> Raw:
 
 
 def _ray_cluster_of(controllers: Controllers, workload: Raw, spec: Raw) -> Raw:
-    annotations = workload["metadata"]["annotations"]
+    annotations = workload["metadata"].get("annotations", {})
     name = f"{workload['metadata']['name']}-x7k2p"
     cluster = controllers.create(workload, "ray.io/v1", "RayCluster", name, spec, annotations=annotations)
     ray_cluster(controllers, cluster)

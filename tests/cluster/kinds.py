@@ -45,6 +45,8 @@ class Kind:
     parts: Mapping[str, int] = field(default_factory=dict)
     """Sub-groups of the PodGroup, with their minimum."""
     annotations: Mapping[str, str] = field(default_factory=dict)
+    between: tuple[str, ...] = ()
+    """Where templates of other workloads are."""
 
     def __str__(self) -> str:
         return f"{self.kind} {self.api_version.rpartition('/')[2]}"
@@ -135,6 +137,7 @@ KINDS = (
         ("spec.jobTemplate.spec.template",),
         controllers.cron_job,
         {"": tuple(f"{NAME}-29*-{index}-*" for index in range(4))},
+        between=("spec.jobTemplate",),
     ),
     Kind(
         "jobset.x-k8s.io/v1alpha2",
@@ -144,6 +147,7 @@ KINDS = (
         controllers.job_set,
         {"": (f"{NAME}-lead-0-0-*", *(f"{NAME}-work-{replica}-{pod}-*" for replica in range(2) for pod in range(2)))},
         {"lead": 1, "work": 4},
+        between=tuple(f"spec.replicatedJobs[{index}].template" for index in range(2)),
     ),
     *(
         Kind("apps/v1", kind, _replicas, ("spec.template",), controllers.real, {"": (f"{NAME}-*",) * 4}, {}, WHOLE)

@@ -7,6 +7,7 @@ The group waits, as no rack has room for it; a node more in rack-0, and it goes 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -47,10 +48,10 @@ def machine(rack: int, number: int) -> Machine:
 
 
 def by_group(pods: Pods) -> dict[str, list[dict[str, Any]]]:
-    """Name of a group -> its pods, in order of rank; those that wait have none yet."""
+    """Name of a group -> its pods, in order of rank; those in none come under "", and who waits has no rank yet."""
     found: dict[str, list[dict[str, Any]]] = {}
     for raw in sorted(pods.all().values(), key=lambda raw: int(raw["metadata"]["labels"].get(RANK, 0))):
-        found.setdefault(raw["metadata"]["annotations"].get(GROUP, ""), []).append(raw)
+        found.setdefault(raw["metadata"].get("annotations", {}).get(GROUP, ""), []).append(raw)
     return found
 
 
@@ -123,6 +124,33 @@ def test_what_a_workload_asks_for_itself_places_the_pods_that_its_controller_mak
     assert rack_of(pods, again["name"]) == rack
 
 
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.parts], ids=str)
+def test_of_a_workload_where_one_template_asks_for_a_rack_its_pods_wait_for_no_others(
+    kind: Kind, control_plane: ControlPlane, pods: Pods, create_machines: Callable[..., None]
+) -> None:
+    fleet = [machine(rack, number) for rack in range(2) for number in range(4)]
+    create_machines(*fleet)
+    wait_until_known(pods, len(fleet))
+    document = kind.workload({}, TEMPLATE)
+    *others, asking = (at(document, each) for each in kind.templates)
+    asking["metadata"]["annotations"] = {**RACKS, **SINGLE}
+    for other in others:  # the scheduler may put them where a member is about to be bound
+        other["spec"]["containers"] = [{"name": "main", "image": "none"}]
+    workload = control_plane.api.create(collection(pods.namespace, kind.api_version, kind.kind), document)
+    top = kind.play(Controllers(control_plane, pods.namespace), workload)
+    count = sum(map(len, kind.groups.values()))
+    control_plane.wait_for("all to be bound", lambda: len(pods.bound()) == count)
+    members = by_group(pods)
+    del members[""]
+    *_, (_, size) = kind.parts.items()
+    assert [len(each) for each in members.values()] == [size] * len(kind.groups)
+    for group, raws in members.items():
+        assert [raw["metadata"]["labels"][RANK] for raw in raws] == [str(rank) for rank in range(size)]
+        assert len({rack_of(pods, raw["metadata"]["name"]) for raw in raws}) == 1
+        control_plane.wait_for("the group to say so", partial(says, pods, group, f"placed: pods {size}"))
+        has_its_pod_group(pods, group, top, {"minMember": size}, {})
+
+
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_a_fault_is_told_with_its_place_on_each_kind_and_in_each_of_its_templates(
     kind: Kind, control_plane: ControlPlane, pods: Pods
@@ -130,9 +158,9 @@ def test_a_fault_is_told_with_its_place_on_each_kind_and_in_each_of_its_template
     path = f"{collection(pods.namespace, kind.api_version, kind.kind)}?dryRun=All"
     key = "kai.scheduler/topology-required-placement"
     places = {"": kind.workload({**RACKS, key: "rakc"}, TEMPLATE)}
-    for each in kind.templates:
+    for each in kind.templates + kind.between:
         places[f"{each}."] = document = kind.workload({}, TEMPLATE)
-        at(document, each)["metadata"]["annotations"] = {**RACKS, key: "rakc"}
+        at(document, each).setdefault("metadata", {})["annotations"] = {**RACKS, key: "rakc"}
     for place, document in places.items():
         with pytest.raises(ApiError) as refused:
             control_plane.api.create(path, document)
@@ -140,3 +168,25 @@ def test_a_fault_is_told_with_its_place_on_each_kind_and_in_each_of_its_template
             f'{place}metadata.annotations[{key}]: "rakc" is no level of topology racks. Its levels are, from coarse to '
             f"fine: {ZONE_LABEL}, {RACK_LABEL}. Did you mean rack?"
         )
+
+
+def test_what_stands_on_a_train_job_holds_for_the_pods_of_its_job_set(
+    control_plane: ControlPlane, pods: Pods, create_machines: Callable[..., None]
+) -> None:
+    job_set = next(kind for kind in KINDS if kind.kind == "JobSet")
+    train_job = replace(job_set, api_version="trainer.kubeflow.org/v1alpha1", kind="TrainJob")
+    fleet = [machine(rack, number) for rack in range(2) for number in range(5)]
+    create_machines(*fleet)
+    wait_until_known(pods, len(fleet))
+    # its controller makes the JobSet from a runtime, whose templates nobody but their author marks
+    marked = {**TEMPLATE, "metadata": {**TEMPLATE["metadata"], "annotations": {INHERIT: "true"}}}
+    with served(control_plane, [train_job]):
+        path = collection(pods.namespace, train_job.api_version, train_job.kind)
+        above = control_plane.api.create(path, {**train_job.workload({**RACKS, **SINGLE}, TEMPLATE), "spec": {}})
+        controllers = Controllers(control_plane, pods.namespace)
+        made = controllers.create(above, job_set.api_version, job_set.kind, "w", job_set.spec(marked))
+        job_set.play(controllers, made)
+        control_plane.wait_for("all to be bound", lambda: len(pods.bound()) == 5)
+        ((group, members),) = by_group(pods).items()
+        assert group == f"pg-w-{made['metadata']['uid']}"
+        is_in_one_rack(pods, members, job_set.groups[""])

@@ -105,6 +105,23 @@ def test_what_stands_on_a_leader_is_not_what_its_workers_take() -> None:
     assert of(leader).annotations.keys() == {NUMA_TOPOLOGY_SPEC, POD_GROUP_NAME}
 
 
+def test_of_a_rollouts_surge_a_group_is_as_large_as_the_others_and_of_workers_that_wait_none_is_waited_for() -> None:
+    spec: dict[str, Any] = {"replicas": 2, "leaderWorkerTemplate": {"size": 3, "workerTemplate": TEMPLATE}}
+    for policy, minimum in (("LeaderCreated", 3), ("LeaderReady", 1)):
+        top = owned("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1", {**spec, "startupPolicy": policy})
+        assert of(top).minimum({LWS_GROUP_INDEX: "2"}, None) == minimum
+        assert of(top).minimum({LWS_GROUP_INDEX: "0"}, 3) == minimum
+
+
+def test_what_one_of_its_jobs_asks_is_not_asked_of_a_whole_job_set() -> None:
+    jobs = [{"name": "a", "template": {"spec": {"template": TEMPLATE}}}]
+    above = owned("JobSet", "jobset.x-k8s.io/v1alpha2", {"replicatedJobs": jobs}, **{KAI_TOPOLOGY: "t"})
+    lineage = of(job("JobSet", **{KAI_BATCH_MIN_MEMBER: "2"}), above)
+    assert lineage.annotations == {KAI_TOPOLOGY: "t", KAI_BATCH_MIN_MEMBER: "2"}
+    assert lineage.raw is not None
+    assert lineage.raw["metadata"]["annotations"] == {KAI_TOPOLOGY: "t"}
+
+
 @pytest.mark.parametrize("order", ["InOrder", "AnyOrder"])
 def test_the_jobs_of_a_job_set_are_one_group_unless_they_start_in_order(order: str) -> None:
     jobs = [
@@ -132,3 +149,13 @@ def test_a_rank_that_the_user_or_a_placement_gave_stays() -> None:
         membership = ranked(membership_of(raw), raw, lineage)
         assert membership is not None
         assert membership.rank == wanted
+
+
+def test_a_group_is_of_the_roles_that_ask_where_the_whole_asks_for_nothing() -> None:
+    rack = {KAI_TOPOLOGY: "t", "kai.scheduler/topology-required-placement": "rack"}
+    asks = {"metadata": {"annotations": rack}, **TEMPLATE}
+    replicas = {"Master": {"template": TEMPLATE}, "Worker": {"replicas": 3, "template": asks}}
+    spec = {"pytorchReplicaSpecs": replicas}
+    for above, minimum, rank in (({}, 3, 1), (rack, 4, 2)):
+        lineage = of(owned("PyTorchJob", "kubeflow.org/v1", spec, **above))
+        assert (lineage.minimum({}, None), lineage.rank("w-worker-1", {})) == (minimum, rank)

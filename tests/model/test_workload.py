@@ -86,6 +86,17 @@ def test_a_job_set_in_order_is_a_gang_for_each_replicated_job(
     assert workers.pods[3:5] == ("train-workers-0-3", "train-workers-1-0")
 
 
+def test_what_stands_on_a_template_of_jobs_is_asked_for_its_pods_and_told_with_its_place() -> None:
+    below = {"metadata": {"annotations": ON_RACK}, "spec": {"parallelism": 2, "template": TEMPLATE}}
+    (gang,) = gangs("batch/v1", "CronJob", {"jobTemplate": below}, SEGMENTS)
+    assert (gang.request.path, gang.minimum) == ("spec.jobTemplate.metadata.annotations", 2)
+    jobs = [{"name": "a", "template": {"spec": {"template": TEMPLATE}}}, {"name": "b", "template": below}]
+    (gang,) = gangs("jobset.x-k8s.io/v1alpha2", "JobSet", {"replicatedJobs": jobs})
+    assert [(part.name, part.request.path) for part in gang.gangs] == [
+        ("b", "spec.replicatedJobs[1].template.metadata.annotations")
+    ]
+
+
 def test_a_replicated_job_that_depends_on_another_does_not_hold_that_one_up() -> None:
     jobs: list[dict[str, Any]] = [{"name": name, "template": {"spec": {"template": TEMPLATE}}} for name in "ab"]
     jobs[1]["dependsOn"] = [{"name": "a", "status": "Complete"}]
@@ -134,7 +145,7 @@ def test_an_mpi_job_does_not_wait_for_a_launcher_that_waits_for_its_workers() ->
     spec = {"mpiReplicaSpecs": replicas, "launcherCreationPolicy": "WaitForWorkersReady"}
     (gang,) = gangs("kubeflow.org/v2beta1", "MPIJob", spec)
     assert shape(gang) == {"worker": (4, 4), "launcher": (1, 0)}
-    assert gang.roles[1].pods == ("train-launcher",)
+    assert (gang.roles[1].pods, gang.at_once) == (("train-launcher",), 4)
 
 
 def test_segments_stand_on_the_template_of_the_workers() -> None:
@@ -208,23 +219,18 @@ def test_the_first_segment_of_a_leader_worker_set_holds_its_leader(
 
 @pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "StatefulSet"])
 def test_replicas_start_one_by_one_but_share_a_request(kind: str) -> None:
-    (gang,) = gangs("apps/v1", kind, {"replicas": 3, "template": TEMPLATE}, ON_RACK)
+    spec = {"replicas": 3, "podManagementPolicy": "Parallel", "template": TEMPLATE}
+    (gang,) = gangs("apps/v1", kind, spec, ON_RACK)
     assert (gang.size, gang.minimum, gang.request.required) == (3, 1, "rack")
     least = {**ON_RACK, "topology-webhook.dev/min-member": "3"}
-    spec = {"replicas": 3, "template": TEMPLATE, "podManagementPolicy": "Parallel"}
     assert gangs("apps/v1", kind, spec, least)[0].minimum == 3
 
 
-@pytest.mark.parametrize("policy", [{}, {"podManagementPolicy": "OrderedReady"}])
-def test_pods_that_are_made_one_by_one_cannot_start_together(policy: dict[str, str]) -> None:
+def test_no_pod_of_a_stateful_set_waits_for_one_that_is_made_when_it_runs() -> None:
     least = {"topology-webhook.dev/min-member": "3"}
-    for owner, on_template, where in ((least, {}, "metadata"), ({}, least, "spec.template.metadata")):
-        spec = {"replicas": 3, "template": template(**on_template), **policy}
-        with pytest.raises(UserError) as fault:
-            gangs("apps/v1", "StatefulSet", spec, owner)
-        assert fault.value.path == f"{where}.annotations[topology-webhook.dev/min-member]"
-        assert "Write spec.podManagementPolicy: Parallel" in fault.value.message
-        assert gangs("apps/v1", "StatefulSet", {**spec, "replicas": 1}, owner)[0].minimum == 1
+    for replicas, minimum in ((3, 1), (1, 1), (0, 0)):
+        (gang,) = gangs("apps/v1", "StatefulSet", {"replicas": replicas, "template": TEMPLATE}, least)
+        assert (gang.size, gang.minimum, gang.at_once) == (replicas, minimum, minimum)
 
 
 def test_a_bare_pod_is_a_gang_of_one() -> None:

@@ -20,8 +20,14 @@ from webhook.engine.trees import TopologyTrees
 from webhook.model.errors import UserError
 from webhook.model.fields import mapping
 from webhook.model.membership import GROUP_ANNOTATIONS, is_in_group
-from webhook.model.names import KAI_SEGMENT_PREFERRED_PLACEMENT, KAI_SEGMENT_REQUIRED_PLACEMENT, KAI_TOPOLOGY
+from webhook.model.names import (
+    KAI_SEGMENT_PREFERRED_PLACEMENT,
+    KAI_SEGMENT_REQUIRED_PLACEMENT,
+    KAI_TOPOLOGY,
+    MIN_MEMBER,
+)
 from webhook.model.topology import Topology
+from webhook.model.workload.fields import annotations_at, min_member
 from webhook.model.workload.pods import workloads_of_pods
 from webhook.model.workload.record import Gang, Workload
 
@@ -148,6 +154,7 @@ def check_gangs(workload: Workload, topologies: Mapping[str, Topology]) -> None:
     """Raise UserError for what the workload asks wrongly: in its annotations, or of the topologies there are."""
     for gang in workload.gangs:
         _check_segments(gang, gang.request.topology)
+        _check_minimum(gang, workload)
         group_of(workload, gang, topology_of(gang, topologies))
 
 
@@ -196,6 +203,21 @@ def _check_segments(gang: Gang, topology: str | None) -> None:
             )
     for part in gang.gangs:
         _check_segments(part, part.request.topology or topology)
+
+
+def _check_minimum(gang: Gang, workload: Workload) -> None:
+    """A minimum that counts pods which are made when others run is never reached."""
+    roles = gang.all_roles()
+    by = next((role.at_once_by for role in roles if role.late), None)
+    own = (annotations_at(role.template, role.path) for role in roles)
+    for annotations, where in (*own, (workload.annotations, "metadata.annotations")):
+        asked = min(min_member(annotations, path=where) or 0, gang.size)
+        if by is not None and asked > gang.at_once:
+            raise UserError(
+                f"{where}[{MIN_MEMBER}]",
+                f"{asked} pods never start together here: before one of them runs there are no more than "
+                f"{gang.at_once}. Write {by}, or leave this out.",
+            )
 
 
 def _count(number: int, noun: str) -> str:

@@ -12,7 +12,7 @@
 Source: KAI-Scheduler pkg/podgrouper (podgrouper.go; plugins cronjobs, skiptopowner, leaderworkerset, jobset).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
@@ -29,7 +29,7 @@ from webhook.model.names import (
     RESOURCE_SPEC,
 )
 from webhook.model.pod import Owner
-from webhook.model.workload.fields import MAX_PODS, annotations_of
+from webhook.model.workload.fields import MAX_PODS, annotations_of, annotations_on
 from webhook.model.workload.read import read_workload
 from webhook.model.workload.record import Gang
 
@@ -63,7 +63,7 @@ class Lineage:
 
     top: Owner
     raw: Mapping[str, Any] | None
-    """The top as an object, with what it takes from above; None where nobody may read it, or it is gone."""
+    """The top as an object, annotated with what it and those above it ask; None where nobody may read it."""
     annotations: Mapping[str, str]
     """What stands on the owners of all that a pod takes from them."""
 
@@ -78,17 +78,19 @@ class Lineage:
         part = self._part(labels)
         if part is None:
             return self._gangs[0] if self._gangs else None
-        return next((gang for gang in self._gangs if gang.name == f"{self.top.name}-{part}"), None)
+        found = next((gang for gang in self._gangs if gang.name == f"{self.top.name}-{part}"), None)
+        # Replicas beyond the spec's number (a rollout's surge) are like the others.
+        return self._gangs[0] if found is None and self.top.kind == "LeaderWorkerSet" else found
 
     def minimum(self, labels: Mapping[str, str], asked: int | None) -> int:
-        """How many pods of the group must start together: by the spec, or as many as are asked for, if it makes them.
+        """How many pods of the group must start together: by the spec, or as many as are asked for, if so many come.
 
         Raises UserError.
         """
         gang = self.gang(labels)
         if gang is None or self.raw is None:
             return asked or 1
-        return max(1, min(asked or gang.minimum, gang.size, _still_to_run(self.raw)))
+        return max(1, min(asked or gang.minimum, gang.at_once, _still_to_run(self.raw)))
 
     def rank(self, name: str, labels: Mapping[str, str]) -> int | None:
         """The place of a pod in its group, whatever its role; None where its name does not tell. Raises UserError."""
@@ -100,7 +102,11 @@ class Lineage:
     @cached_property
     def _gangs(self) -> tuple[Gang, ...]:
         workload = None if self.raw is None else read_workload(self.raw)
-        return workload.gangs if workload else ()
+        if self.raw is None or workload is None:
+            return ()
+        if is_in_group(self.raw["metadata"]["annotations"]):
+            return workload.gangs
+        return tuple(_of_those_who_ask(gang) for gang in workload.gangs)
 
     @cached_property
     def _ranks(self) -> Mapping[str, Mapping[str, int]]:
@@ -148,20 +154,32 @@ def ranked(membership: Membership | None, raw: Mapping[str, Any], lineage: Linea
 
 def lineage_of(owner: Owner, chain: Sequence[Mapping[str, Any]]) -> Lineage:
     """The lineage of the pods of `owner`; `chain`: the objects from it upwards, as far as they could be read."""
-    annotations: dict[str, str] = {}
-    for raw in chain:
-        if _kind(raw) != ("", "Pod") or raw is chain[-1]:
-            annotations = {**annotations_of(raw, ""), **annotations}
-    taken = {key: text for key, text in annotations.items() if key in INHERITED and isinstance(text, str)}
-    own = list(chain)
-    while len(own) > 1 and _kind(own[-1]) in _ONLY_MAKE_WORKLOADS:
-        own.pop()
-    if not own:
-        return Lineage(owner, None, taken)
-    top = own[-1]
-    metadata = {**top["metadata"], "annotations": {**taken, **(top["metadata"].get("annotations") or {})}}
+    if not chain:
+        return Lineage(owner, None, {})
+    highest = len(chain) - 1
+    while highest > 0 and _kind(chain[highest]) in _ONLY_MAKE_WORKLOADS:
+        highest -= 1
+    top = chain[highest]
+    taken = _inherited(raw for raw in chain if _kind(raw) != ("", "Pod") or raw is chain[-1])
+    metadata = {**top["metadata"], "annotations": _inherited(chain[highest:])}
     reference = Owner(str(top.get("apiVersion")), str(top.get("kind")), metadata["name"], metadata.get("uid", ""), True)
     return Lineage(reference, {**top, "metadata": metadata}, taken)
+
+
+def _of_those_who_ask(gang: Gang) -> Gang:
+    """A gang without the roles that ask for nothing, where others do: their pods are in no group."""
+    asking = tuple(
+        role for role in gang.roles if any(is_in_group(annotations) for annotations, _ in annotations_on(role))
+    )
+    return replace(gang, roles=asking) if asking or gang.gangs else gang
+
+
+def _inherited(chain: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """What these ask for together, the nearest first."""
+    found: dict[str, Any] = {}
+    for raw in chain:
+        found = {**annotations_of(raw, ""), **found}
+    return {key: text for key, text in found.items() if key in INHERITED and isinstance(text, str)}
 
 
 def _kind(raw: Mapping[str, Any]) -> tuple[str, str]:

@@ -216,12 +216,13 @@ def _wish(annotations: Mapping[str, str]) -> _Wish:
 
 
 def _wish_of_all(gang: Gang) -> _Wish:
-    """What all members ask together: all that they ask if they do alike; else what their owners ask, or all have."""
+    """What all members ask together: all that they ask if they do alike; else what the top asks, or all have."""
     wishes = [_wish(gated.pod.annotations) for gated in gang.members]
     if len(set(wishes)) == 1:
         return wishes[0]
-    if lineage := gang.members[0].lineage:
-        return _wish(lineage.annotations)
+    lineage = gang.members[0].lineage
+    if lineage is not None and lineage.raw is not None:
+        return _wish(lineage.raw["metadata"]["annotations"])
     return tuple(asked for asked in wishes[0] if all(asked in wish for wish in wishes))
 
 

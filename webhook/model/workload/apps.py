@@ -10,10 +10,9 @@ Source: KAI-Scheduler pkg/podgrouper plugins deployment, defaultgrouper, podjob;
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from webhook.model.errors import UserError
-from webhook.model.names import MIN_MEMBER
 from webhook.model.workload.fields import (
     annotations_of,
     annotations_path,
@@ -36,17 +35,13 @@ def replicas(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path:
 
 
 def stateful_set(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> tuple[Gang, ...]:
-    """The gang of a StatefulSet; raises UserError where its pods are to start together and are made one by one."""
+    """The gang of a StatefulSet."""
     (gang,) = replicas(name, owner, spec, path)
-    if gang.minimum > 1 and spec.get("podManagementPolicy") != "Parallel":
-        (role,) = gang.roles
-        asks = role.path if MIN_MEMBER in annotations_of(role.template, role.path) else ""
-        raise UserError(
-            f"{annotations_path(asks)}[{MIN_MEMBER}]",
-            f"{gang.minimum} pods never start together here: each is made when the one before it is ready. "
-            f"Write {path}.podManagementPolicy: Parallel, or leave this out.",
-        )
-    return (gang,)
+    (role,) = gang.roles
+    if spec.get("podManagementPolicy") == "Parallel" or len(role.pods) <= 1:
+        return (gang,)
+    first = replace(role, minimum=1, late=len(role.pods) - 1, at_once_by=f"{path}.podManagementPolicy: Parallel")
+    return (replace(gang, roles=(first,)),)
 
 
 def bare_pod(raw: Mapping[str, Any], name: str) -> tuple[Gang, ...]:

@@ -2,7 +2,7 @@
 
 - A Job runs min(parallelism, completions) pods at a time. It is a gang if it asks for a topology: then all of them
   start together, or as many as its minimum says; otherwise its pods start one by one.
-- A CronJob makes such Jobs; what stands on its job template goes before what stands on itself.
+- A CronJob makes such Jobs; what stands on its template of Jobs goes before what stands on itself.
 - A JobSet is one gang. Where its replicated jobs start in order, or one depends on another, each is a gang, for the
   later ones are made when the earlier run, or have ended.
 
@@ -16,8 +16,8 @@ from typing import Any
 
 from webhook.model.fields import mapping, mappings
 from webhook.model.workload.fields import (
-    annotations_of,
-    annotations_path,
+    annotations_at,
+    annotations_on,
     at_most_a_cluster,
     batch_min_member,
     count,
@@ -31,21 +31,15 @@ from webhook.model.workload.record import Gang, Role
 
 def job(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> tuple[Gang, ...]:
     """The gang of a Job, or of one that a CronJob would make."""
-    role = _role("pods", name, spec, path)
-    gang = gang_of_one_role(name, owner, role)
-    own = annotations_of(role.template, role.path)
-    asked = batch_min_member(own, annotations_path(role.path)) or batch_min_member(owner)
-    if asked is None and not gang.request.levels and gang.roles[0].segments is None:
-        asked = 1
-    return (replace(gang, roles=tuple(with_minimum(gang.roles, asked))),)
+    return _gang_of_job(name, owner, _role("pods", name, spec, path))
 
 
 def cron_job(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> tuple[Gang, ...]:
     """The gang of the next Job of a CronJob."""
     below = f"{path}.jobTemplate"
     template = mapping(spec, "jobTemplate", below)
-    annotations = {**owner, **annotations_of(template, below)}
-    return job(name, annotations, mapping(template, "spec", f"{below}.spec"), f"{below}.spec")
+    role = _role("pods", name, mapping(template, "spec", f"{below}.spec"), f"{below}.spec")
+    return _gang_of_job(name, owner, replace(role, between=(annotations_at(template, below),)))
 
 
 def job_set(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> tuple[Gang, ...]:
@@ -58,16 +52,26 @@ def job_set(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: 
         part = f"{name}-{entry.get('name', index)}"
         inner = mapping(below, "spec", f"{where}.template.spec")
         role = _role(str(entry.get("name", index)), part, inner, f"{where}.template.spec")
+        between = (annotations_at(below, f"{where}.template"),)
         replicas = count(entry, "replicas", where, 1)
         total = at_most_a_cluster(total + replicas * len(role.pods), f"{path}.replicatedJobs")
         pods = tuple(f"{part}-{replica}-{pod}" for replica in range(replicas) for pod in range(len(role.pods)))
-        roles.append(replace(role, pods=pods, minimum=len(pods)))
+        roles.append(replace(role, pods=pods, minimum=len(pods), between=between))
         one_by_one = one_by_one or bool(entry.get("dependsOn"))
     policy = mapping(spec, "startupPolicy", f"{path}.startupPolicy")
     asked = batch_min_member(owner)
     if policy.get("startupPolicyOrder") != "InOrder" and not one_by_one:
         return (gang_of_roles(name, owner, with_minimum(roles, asked)),)
     return tuple(gang_of_roles(f"{name}-{role.name}", owner, with_minimum([role], asked)) for role in roles)
+
+
+def _gang_of_job(name: str, owner: Mapping[str, str], role: Role) -> tuple[Gang, ...]:
+    gang = gang_of_one_role(name, owner, role)
+    minimums = (batch_min_member(*each) for each in (*annotations_on(role), (owner, "metadata.annotations")))
+    asked = next(filter(None, minimums), None)
+    if asked is None and not gang.request.levels and gang.roles[0].segments is None:
+        asked = 1
+    return (replace(gang, roles=tuple(with_minimum(gang.roles, asked))),)
 
 
 def _role(name: str, prefix: str, spec: Mapping[str, Any], path: str) -> Role:

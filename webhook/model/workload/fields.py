@@ -8,7 +8,7 @@ from webhook.model.errors import UserError
 from webhook.model.fields import mapping, whole_number
 from webhook.model.json_text import shortened
 from webhook.model.names import KAI_BATCH_MIN_MEMBER, KAI_TOPOLOGY, MIN_MEMBER
-from webhook.model.workload.record import Gang, Role
+from webhook.model.workload.record import Annotations, Gang, Role
 from webhook.model.workload.topology import segment_request, topology_request
 
 # More pods than any cluster runs: a count beyond it is a typing error that would only fill the memory.
@@ -19,6 +19,16 @@ def annotations_of(raw: Mapping[str, Any], path: str) -> Mapping[str, str]:
     """The annotations of an object or a template; `path` is that of the object, empty for the root."""
     where = annotations_path(path)
     return mapping(mapping(raw, "metadata", where.removesuffix(".annotations")), "annotations", where)
+
+
+def annotations_on(role: Role) -> tuple[Annotations, ...]:
+    """What is asked for a role alone: on its template first, then on what is between that and the workload."""
+    return annotations_at(role.template, role.path), *role.between
+
+
+def annotations_at(raw: Mapping[str, Any], path: str) -> Annotations:
+    """The annotations of an object or a template, with their place."""
+    return annotations_of(raw, path), annotations_path(path)
 
 
 def annotations_path(path: str) -> str:
@@ -74,10 +84,9 @@ def template_of(raw: Mapping[str, Any], path: str) -> Mapping[str, Any]:
 
 
 def gang_of_one_role(name: str, owner: Mapping[str, str], role: Role) -> Gang:
-    """A gang of equal pods: the template's annotations go before those of the owner."""
-    where = (annotations_of(role.template, role.path), annotations_path(role.path))
-    above = (owner, "metadata.annotations")
-    return Gang(name, topology_request(where, above), (replace(role, segments=segment_request(where, above)),))
+    """A gang of equal pods: the template's annotations go before those above it."""
+    found = (*annotations_on(role), (owner, "metadata.annotations"))
+    return Gang(name, topology_request(*found), (replace(role, segments=segment_request(*found)),))
 
 
 def gang_of_roles(name: str, owner: Mapping[str, str], roles: Sequence[Role]) -> Gang:
@@ -88,9 +97,9 @@ def gang_of_roles(name: str, owner: Mapping[str, str], roles: Sequence[Role]) ->
     own: list[Role] = []
     parts: list[Gang] = []
     for role in roles:
-        where = (annotations_of(role.template, role.path), annotations_path(role.path))
-        request = topology_request(where, ({KAI_TOPOLOGY: above.topology or ""}, ""))
-        whole = replace(role, segments=segment_request(where))
+        found = annotations_on(role)
+        request = topology_request(*found, ({KAI_TOPOLOGY: above.topology or ""}, ""))
+        whole = replace(role, segments=segment_request(*found))
         if request.levels:
             parts.append(Gang(role.name, request, (whole,)))
         else:
@@ -111,7 +120,7 @@ def with_minimum(roles: Sequence[Role], minimum: int | None) -> list[Role]:
         return list(roles)
     shared = []
     for role in roles:
-        here = min(len(role.pods), minimum)
+        here = min(len(role.pods) - role.late, minimum)
         minimum -= here
         shared.append(replace(role, minimum=here))
     return shared

@@ -8,6 +8,7 @@ Source: training-operator pkg/apis/kubeflow.org/v1; mpi-operator v2beta1; KAI-Sc
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from webhook.model.errors import UserError
@@ -39,15 +40,12 @@ def training_job(
     for kind_of in sorted(specs, key=_order):
         roles.append(_role(name, kind_of, specs, f"{path}.{field}"))
         at_most_a_cluster(sum(len(role.pods) for role in roles), f"{path}.{field}")
-    late = kind == "MPIJob" and spec.get("launcherCreationPolicy") == "WaitForWorkersReady"
-    minimum = _minimum(owner, spec, path)
-    if late:
+    if kind == "MPIJob" and spec.get("launcherCreationPolicy") == "WaitForWorkersReady":
+        by = f"{path}.launcherCreationPolicy: AtStartup"
         launchers = [role for role in roles if role.name == "launcher"]
-        others = with_minimum([role for role in roles if role.name != "launcher"], minimum)
-        roles = [*others, *with_minimum(launchers, 0)]
-    else:
-        roles = with_minimum(roles, minimum)
-    return (gang_of_roles(name, owner, roles),)
+        launchers = [replace(role, minimum=0, late=len(role.pods), at_once_by=by) for role in launchers]
+        roles = [*(role for role in roles if role.name != "launcher"), *launchers]
+    return (gang_of_roles(name, owner, with_minimum(roles, _minimum(owner, spec, path))),)
 
 
 def _order(kind_of: str) -> tuple[int, str]:

@@ -48,9 +48,11 @@ def _replica(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path:
     leader_path = "leaderTemplate" if leader else "workerTemplate"
     lead = Role("leader", (name,), 1, leader or worker, f"{below}.{leader_path}")
     workers = tuple(f"{name}-{index}" for index in range(1, size))
-    follow = Role("workers", workers, len(workers), worker, f"{below}.workerTemplate")
+    late = len(workers) if spec.get("startupPolicy") == "LeaderReady" else 0
+    follow = Role("workers", workers, len(workers) - late, worker, f"{below}.workerTemplate", late=late)
+    follow = replace(follow, at_once_by=f"{path}.startupPolicy: LeaderCreated")
     segments = _segments(owner, worker, policy, f"{below}.workerTemplate")
-    roles = with_minimum([lead, follow], 1 if spec.get("startupPolicy") == "LeaderReady" else min_member(owner))
+    roles = with_minimum([lead, follow], min_member(owner))
     if leader:
         gang = gang_of_roles(name, owner, roles)
     else:
@@ -88,12 +90,16 @@ def _in_segments(gang: Gang, segments: SegmentRequest, size: int, excluded: bool
     if excluded:
         return _with_worker(gang, replace(follow, segments=segments), lead)
     beside = segments.size if (size - 1) % segments.size == 0 else segments.size - 1
-    first = replace(follow, name="first-workers", pods=follow.pods[:beside], minimum=min(beside, follow.minimum))
-    later = max(follow.minimum - beside, 0)
-    others = replace(follow, pods=follow.pods[beside:], minimum=later, segments=segments)
+    first, others = (
+        replace(follow, pods=pods, minimum=minimum, late=len(pods) if follow.late else 0)
+        for pods, minimum in (
+            (follow.pods[:beside], min(beside, follow.minimum)),
+            (follow.pods[beside:], max(follow.minimum - beside, 0)),
+        )
+    )
     request = replace(gang.request, required=segments.required, preferred=segments.preferred, path=segments.path)
-    head = Gang("segment-0", request, (lead, replace(first, segments=None)))
-    without_lead = _with_worker(gang, others, None)
+    head = Gang("segment-0", request, (lead, replace(first, name="first-workers", segments=None)))
+    without_lead = _with_worker(gang, replace(others, segments=segments), None)
     return replace(without_lead, gangs=(head, *without_lead.gangs))
 
 

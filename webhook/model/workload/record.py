@@ -10,6 +10,9 @@ from typing import Any
 
 from webhook.model.workload.topology import NO_REQUEST, SegmentRequest, TopologyRequest
 
+Annotations = tuple[Mapping[str, str], str]
+"""Annotations, and their place in the object."""
+
 
 @dataclass(frozen=True, slots=True)
 class Role:
@@ -25,6 +28,12 @@ class Role:
     path: str
     """The template's place in the object, for messages."""
     segments: SegmentRequest | None = None
+    between: tuple[Annotations, ...] = ()
+    """Those that stand between the template and the workload: on a CronJob's template of Jobs."""
+    late: int = 0
+    """Of the pods, those that are only made when others run: nothing can wait for them."""
+    at_once_by: str = ""
+    """What makes them at once when it stands in the object, for messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +55,11 @@ class Gang:
     def minimum(self) -> int:
         """Pods without which none starts."""
         return sum(role.minimum for role in self.roles) + sum(gang.minimum for gang in self.gangs)
+
+    @property
+    def at_once(self) -> int:
+        """Pods that are made without any of them running."""
+        return sum(len(role.pods) - role.late for role in self.all_roles())
 
     def all_roles(self) -> tuple[Role, ...]:
         """The roles of the gang and its parts."""
