@@ -83,6 +83,22 @@ def test_a_group_waits_for_its_members_and_a_new_one_joins_the_others_rack(
     assert len(racks_of(pods, "g")) == 1
 
 
+def test_what_a_group_leaves_goes_to_a_pod_that_waits_before_the_group_is_made_anew(
+    racks: Callable[[int, int], None], pods: Pods, control_plane: ControlPlane
+) -> None:
+    # one rack of 16 nodes with a NUMA node each, and nothing kept (--reserve-after-seconds)
+    racks(1, 1)
+    create_all(pods, "g", 16)
+    control_plane.wait_for("the group to be bound", lambda: len(pods.bound()) == 16)
+    pods.create(pod("single", cpu=16))
+    control_plane.wait_for("it to wait", lambda: "WaitingForPlacement" in pods.events("single"))
+    pods.delete(*(f"g-{number}" for number in range(16)))
+    pods.wait_until_bound("single")
+    create_all(pods, "g", 16)
+    control_plane.wait_for("a reason", lambda: "WaitingForPlacement" in pods.events("g-0"))
+    assert set(pods.bound()) == {"single"}
+
+
 def test_a_jobs_pods_start_together_by_its_parallelism(
     racks: Callable[[int, int], None], pods: Pods, control_plane: ControlPlane
 ) -> None:
