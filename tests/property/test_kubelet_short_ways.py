@@ -126,6 +126,27 @@ def test_what_best_effort_spreads_over_several_numa_nodes_lies_where_all_sets_sa
         assert fit.allocation(n) == kubelet.whole_split(view, request, n)
 
 
+# n0 ── cpu [8 8 0]  memory [0 0 8] GiB      [free per NUMA node]: the affinity is NUMA node 0, and memory is in 2
+def test_two_numa_nodes_are_enough_where_each_of_two_resources_has_enough_in_one() -> None:
+    free = ((8000, 0), (8000, 0), (0, 8 * GI))
+    zones = [
+        Zone(
+            numa_id,
+            f"node-{numa_id}",
+            {},
+            {"cpu": ZoneResource(8000, 8000, cpu), "memory": ZoneResource(8 * GI, 8 * GI, memory)},
+        )
+        for numa_id, (cpu, memory) in enumerate(free)
+    ]
+    topology = NodeTopology(node="n0", policy=BEST_EFFORT, scope=Scope.CONTAINER, zones=tuple(zones))
+    view = View(state(node("n0", {"cpu": 10**6, "memory": 2**45, "pods": 110}), topology).snapshot())
+    request = requested(view, pod({"cpu": "1", "memory": "1Gi"}))
+    fit = kubelet.predict(view, request)
+    assert fit.wide is not None
+    assert fit.wide.at_least.tolist() == [2]
+    assert fit.mask[0] == kubelet.whole_way(view, request, 0)[1] == 0b101
+
+
 @settings(max_examples=100, deadline=None)
 @given(views((BEST_EFFORT,), most=8), wide_pods(), st.integers(1, 4))
 def test_the_best_are_the_same_before_and_after_all_scores_are_known(view: View, wanted: Pod, k: int) -> None:

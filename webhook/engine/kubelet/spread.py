@@ -13,8 +13,9 @@
 4. Before all that: no resource can do with fewer NUMA nodes than its amount takes of the freest one's size. Where so
    many of the lowest NUMA nodes have enough of everything, they are the affinity, and 2. holds. Where they have enough
    of something only, they are the affinity, too, and more are used, unless a set of just that width is preferred.
-   Where one may be, there is a search for it; where none is found, more are used. So most nodes need no closer look to
-   know that they are not among the best.
+   Where one may be, there is a search for it; where none is found, more are used. Where each resource has enough in one
+   NUMA node, though not all in the same, the affinity is one: all that follows is that two are used. So most nodes need
+   no closer look to know that they are not among the best.
 
 What this does not cover is left open: for webhook.engine.kubelet.masks.
 Source: kubernetes pkg/kubelet/cm/topologymanager/policy.go (HintMerger), {cpumanager,devicemanager,memorymanager}.
@@ -62,9 +63,10 @@ class Spread:
 def lowest(view: View, share: Share, part: Part) -> Lowest:
     """Phase 4, for nodes that hold the share, each in two NUMA nodes or more."""
     rows = rows_of(view, share, part.nodes)
-    least = np.full(len(part.nodes), 2, dtype=np.int64)
+    needed = np.ones(len(part.nodes), dtype=np.int64)
     for row in rows:
-        np.maximum(least, -(-row.amount // np.maximum(row.free.max(axis=0), 1)), out=least)
+        np.maximum(needed, -(-row.amount // np.maximum(row.free.max(axis=0), 1)), out=needed)
+    least = np.maximum(needed, 2)
     doubtful = _doubtful(view, share, rows, part)
     # Of what only some NUMA nodes list, or count twice, nothing follows.
     least[doubtful] = 2
@@ -74,7 +76,7 @@ def lowest(view: View, share: Share, part: Part) -> Lowest:
         enough = [row.free[:width].sum(axis=0) >= row.amount for row in rows]
         here = (least == width) & ~doubtful
         mask[here & np.logical_and.reduce(enough)] = (1 << width) - 1
-        wider |= here & np.logical_or.reduce(enough)
+        wider |= here & (needed == width) & np.logical_or.reduce(enough)
     may_prefer = _may_prefer(rows, least) & (mask == 0) & ~doubtful
     if _one_memory(rows):
         _prefer(rows, least, may_prefer, mask)
