@@ -12,6 +12,8 @@ What the last leader promised may become visible late: a binding is answered fir
 So 60 + 7 - 5 + 3 = 65 s after its claim (`grant_horizon_seconds`) a new leader knows of everything that was promised.
 Until then it may promise only what nobody can have promised otherwise: a pod that was placed before, as placed. There
 is nothing to wait for when nobody has led before, or when the last leader left with all that it had promised settled.
+That holds for a copy that follows. After an outage, which often is why the leader changed, the watch of pods may still
+wait for its next attempt: then the new leader waits for the watch, too, once in a term.
 
 Source: kubernetes apiserver pkg/server/config.go, pkg/endpoints/filters/request_deadline.go; etcd server/config.
 """
@@ -57,10 +59,18 @@ class Duty(Protocol):
 
 
 class Leadership:
-    """The part of one replica in it."""
+    """The part of one replica in it. follows: whether our copy of the pods does, at this moment."""
 
-    def __init__(self, settings: Settings, client: Client, ready: Callable[[], bool], duties: Iterable[Duty]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        client: Client,
+        ready: Callable[[], bool],
+        follows: Callable[[], bool],
+        duties: Iterable[Duty],
+    ) -> None:
         self._ready = ready
+        self._follows = follows
         self._duties = tuple(duties)
         self._grant_horizon = settings.grant_horizon_seconds
         self._timing = Timing(
@@ -71,6 +81,7 @@ class Leadership:
         lease = settings.namespace, settings.lease_name
         self._election = LeaderElection(client, lease, self.identity, self._timing, self._started, self._stopped)
         self._takes_part = self._handing_over = False
+        self._settled: Term | None = None
         self._label: RoleLabel | None = None
         if settings.pod_name:
             self._label = RoleLabel(client, settings.namespace, settings.pod_name, self.is_leader)
@@ -89,12 +100,21 @@ class Leadership:
         return self._handing_over or self._election.holder not in {"", self.identity}
 
     def seconds_until_settled(self) -> float:
-        """How long something that an earlier leader promised may still be unknown to us; 0 when nothing is.
+        """How long, at least, something that an earlier leader promised may still be unknown to us; 0: nothing is.
 
         Only of use to a leader.
         """
         term = self.term
-        return self._grant_horizon if term is None else max(0.0, term.alone_since + self._grant_horizon - clock())
+        if term is None:
+            return self._grant_horizon
+        if self._settled is term:
+            return 0.0
+        if (seconds := term.alone_since + self._grant_horizon - clock()) > 0:
+            return seconds
+        if not self._follows():
+            return _POLL_SECONDS
+        self._settled = term
+        return 0.0
 
     async def run(self) -> NoReturn:
         """Take part for ever."""

@@ -125,7 +125,8 @@ class Service:
             settings, placement_client, self._events, self._world, lambda: self._leadership, figures
         )
         duties = self._grants, self._placement
-        self._leadership = Leadership(settings, leadership_client, lambda: self._health.ready, duties)
+        (pods,) = (each for each in self._watched if each.status.name == "pods")
+        self._leadership = Leadership(settings, leadership_client, lambda: self._health.ready, pods.follows, duties)
         is_leader = self._leadership.is_leader
         self._stuck = stuck_pods_of(settings, placement_client, self._events, self._world, is_leader, figures)
         self._nominator = nominator_of(settings, placement_client, self._world, is_leader)

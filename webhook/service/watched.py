@@ -44,6 +44,10 @@ class Watched:
         """Whether the API server has such objects."""
         return self.status.synced and self.status.phase is not Phase.ABSENT
 
+    def follows(self) -> bool:
+        """Whether changes reach us as they are made, as far as we know: no list or watch has to be tried again."""
+        return self.status.phase is Phase.WATCHING
+
     def check(self) -> Check:
         """The informer as a condition of readiness."""
         status = self.status
