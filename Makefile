@@ -9,6 +9,11 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 ARGS   ?=
 
+# Fast tests compute: a process per core. Cluster tests mostly wait: two at a time, each process with a control plane of
+# its own and a file's tests in their order. More would crowd those that are about time out of their core.
+FAST_TESTS    := pytest -q -n auto --maxprocesses 8 -m "not cluster"
+CLUSTER_TESTS := pytest -q -n auto --maxprocesses 2 --dist loadfile --no-loadscope-reorder -m cluster
+
 # Every target below runs the locked tools of the checkout's own .venv; nothing is installed globally.
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PATH := $(CURDIR)/$(BIN):$(PATH)
@@ -28,14 +33,14 @@ test: $(READY) ## Everything: lint, fast tests, then the tests on the real contr
 	@echo "==> 1/3 lint"
 	@$(MAKE) --no-print-directory lint
 	@echo "==> 2/3 fast tests"
-	@pytest -q -m "not cluster" $(ARGS)
+	@$(FAST_TESTS) $(ARGS)
 	@echo "==> 3/3 tests on the real control plane"
 	@python -m tests.cluster build
-	@pytest -q -m cluster $(ARGS)
+	@$(CLUSTER_TESTS) $(ARGS)
 
 .PHONY: test-fast
 test-fast: $(READY) ## The tests that need no control plane (ARGS='-k name' picks some)
-	@pytest -q -m "not cluster" $(ARGS)
+	@$(FAST_TESTS) $(ARGS)
 
 .PHONY: up
 up: $(READY) ## A control plane in the foreground (ARGS='--webhook --replicas 2 --nodes 8 --zones 2')

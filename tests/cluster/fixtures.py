@@ -1,8 +1,9 @@
 """Fixtures on the real control plane. What uses one of them, and everything in this folder, is marked `cluster`.
 
 The programs are built (or found) before the first test, with their progress on the terminal; the control plane starts
-with the first test that asks for it and serves the whole session. When a test that used it fails, the report holds the
-end of every component's log.
+with the first test that asks for it and serves the whole session (with `pytest -n`, one for each worker). When a test
+that used it fails, the report holds the end of every component's log. What tests give to `record_property`, seeds and
+figures for people to look at, is printed at the end.
 """
 
 from __future__ import annotations
@@ -49,6 +50,13 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     if report.failed and isinstance(plane, ControlPlane):
         report.sections.append(("control plane logs", plane.logs()))
     return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for outcome in ("passed", "failed"):
+        for report in terminalreporter.getreports(outcome):
+            for name, value in report.user_properties:
+                terminalreporter.write_line(f"{name}: {value}")
 
 
 def _needs_programs(item: pytest.Item) -> bool:

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING
 from tests.cluster.restarts import play
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
-
-    import pytest
 
 SEED = int(os.environ.get("TOPOLOGY_WEBHOOK_TEST_SEED") or random.SystemRandom().randrange(10_000))
 """Set the variable to repeat a round."""
@@ -20,9 +18,8 @@ RESTARTS = 6
 
 
 def test_with_everything_restarted_at_random_moments_the_end_state_is_the_same(
-    programs: Mapping[str, Path], capsys: pytest.CaptureFixture[str]
+    programs: Mapping[str, Path], record_property: Callable[[str, object], None]
 ) -> None:
     outcome = play(programs, SEED, RESTARTS)
-    with capsys.disabled():
-        print(f"\n{outcome}")  # noqa: T201 - the seed
+    record_property("restarts", str(outcome))
     assert outcome.good, outcome
