@@ -17,8 +17,6 @@ import contextlib
 import sys
 import time
 from functools import partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.cluster.assets import find_assets
@@ -110,11 +108,9 @@ def main(arguments: list[str]) -> int:
         print(f"{nodes} nodes have room for {nodes * ZONES * PER_ZONE} pods", file=sys.stderr)
         return 2
     fleet = machines(nodes, ZONES, prefix="ungate")
-    with TemporaryDirectory() as folder, ControlPlane.start(find_assets(print)) as plane:
+    with ControlPlane.start(find_assets(print)) as plane:
         plane.install_crds()
-        values = Path(folder) / "values.yaml"
-        values.write_text("settings: {logLevel: warning}\n")
-        with local_webhook(plane, values=values) as webhook:
+        with local_webhook(plane, values={"settings": {"logLevel": "warning"}}) as webhook:
             webhook.wait_until_called()
             for name in ("alone", "bound"):
                 print(measure(plane, name, count, fleet), flush=True)

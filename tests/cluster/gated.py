@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from tests.cluster.nodes import Machine, machines, publish_all
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from tests.cluster.control_plane import ControlPlane
 
@@ -77,6 +81,27 @@ class Pods:
         """Reason -> note of the newest."""
         path = f"/api/v1/namespaces/{self.namespace}/events?fieldSelector=involvedObject.name={name}"
         return {event["reason"]: event["message"] for event in self.plane.api.get(path)["items"]}
+
+
+def gated_crowd(pods: Pods, known: Callable[..., None], nodes: int, count: int) -> Sequence[Machine]:
+    """Make `count` pods of 8 CPUs that wait for `nodes` machines, all taken; the machines as they will be when free.
+
+    Each has 4 NUMA nodes of 16 CPUs: room for 8 of the pods.
+    """
+    fleet = machines(nodes, 4, prefix="gate")
+    known(*(replace(one, free=(0,) * 4) for one in fleet))
+    pods.plane.api.in_parallel(partial(pods.create, pod(f"p{number:03}")) for number in range(count))
+    assert len(pods.gated()) == count
+    return fleet
+
+
+def in_the_middle(pods: Pods, fleet: Sequence[Machine], fault: Callable[[], None]) -> None:
+    """Half of the machines of a crowd become free, some of its pods go, then comes the fault, then the other half."""
+    count, half = len(pods.gated()), len(fleet) // 2
+    publish_all(pods.plane.api, fleet[:half])
+    pods.plane.wait_for("some to go", lambda: len(pods.gated()) < count)
+    fault()
+    publish_all(pods.plane.api, fleet[half:])
 
 
 @contextlib.contextmanager

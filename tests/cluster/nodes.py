@@ -174,6 +174,11 @@ def publish(api: Api, machine: Machine) -> None:
     api.patch(f"{TOPOLOGIES}/{machine.name}", machine.topology())
 
 
+def publish_all(api: Api, fleet: Sequence[Machine]) -> None:
+    """Write the NodeResourceTopologies of several, side by side."""
+    api.in_parallel(partial(publish, api, machine) for machine in fleet)
+
+
 @contextlib.contextmanager
 def present(api: Api, wanted: Sequence[Machine]) -> Iterator[Sequence[Machine]]:
     """The machines exist within this context."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 SUPERVISOR = Path(__file__).with_name("supervise.py")
-SIGNAL_SECONDS = 10.0
+SIGNAL_SECONDS = 60.0
 
 
 class ProcessEndedError(RuntimeError):

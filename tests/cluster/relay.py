@@ -45,13 +45,19 @@ async def _result(started: asyncio.Future[int]) -> int:
 async def _serve(endpoints: Callable[[], Sequence[int]], started: asyncio.Future[int], stop: asyncio.Event) -> None:
     turn = itertools.count()
     transports: weakref.WeakSet[asyncio.WriteTransport] = weakref.WeakSet()
+    # The loop itself knows a task only weakly: one whose connections are half closed or paused would be collected.
+    ours: set[asyncio.Task[None]] = set()
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        ours.add(task)
+        task.add_done_callback(ours.discard)
         transports.add(writer.transport)
         try:
             await _connect(reader, writer, endpoints(), next(turn), transports)
-        except* OSError:
-            writer.transport.abort()  # one side is broken: what is not written yet never will be
+        except* (OSError, asyncio.CancelledError):
+            writer.transport.abort()  # one side is broken, or all ends: what is not written yet never will be
         writer.close()
 
     server = await asyncio.start_server(accept, "127.0.0.1", 0)
@@ -59,10 +65,10 @@ async def _serve(endpoints: Callable[[], Sequence[int]], started: asyncio.Future
     await stop.wait()
     server.close()
     while others := asyncio.all_tasks() - {asyncio.current_task()}:
-        await asyncio.sleep(0)  # one that was accepted a moment ago begins, and so knows its writer, before it ends
-        for task in others:
+        for task in list(ours):
             task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        # The others are the loop's: a connection that it is about to accept begins, and so knows its writer, and ends.
+        await asyncio.wait(others, return_when=asyncio.FIRST_COMPLETED)
     for transport in transports:
         transport.abort()  # one that is closed may still wait for its peer to read
     await asyncio.sleep(0)  # a transport closes its socket in the loop's next turn

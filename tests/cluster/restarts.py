@@ -20,8 +20,6 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.cluster.assets import find_assets
@@ -32,22 +30,22 @@ from tests.cluster.mixed_load import EXPECTED, Became, MixedLoad, fleet, racks_k
 from tests.cluster.nodes import create_machines
 from tests.cluster.stubborn import stubbornly, until
 from tests.cluster.terms import overlapping, terms
-from tests.cluster.webhook_process import LocalWebhook, local_webhook
+from tests.cluster.webhook_process import QUICK_LEASE, LocalWebhook, local_webhook
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
-# A leader counts as dead after three seconds, so that a round sees many of them.
-VALUES = """
-settings: {gate: always, leaseDurationSeconds: 3, renewDeadlineSeconds: 2, retryPeriodSeconds: 0.5,
-  grantHorizonSeconds: 8, drainSeconds: 2}
-webhook: {timeoutSeconds: 2, failurePolicy: Fail, bindFailurePolicy: Fail}
-"""
+# A leader counts as dead soon, so that a round sees many of them.
+VALUES = {
+    "settings": {"gate": "always", "drainSeconds": 2, **QUICK_LEASE},
+    "webhook": {"timeoutSeconds": 2, "failurePolicy": "Fail", "bindFailurePolicy": "Fail"},
+}
 # Between two restarts; a replica, or an API server, is ready again after two or three seconds.
 LONGEST_PAUSE = 4.0
 LONGEST_DOWN = 2.0
 # Longer than the Lease: somebody else leads when it goes on.
-SILENT_SECONDS = 5.0
+SILENT_SECONDS = 7.0
 PARTS = ("kube-scheduler", "kube-apiserver", "etcd", "replica killed", "replica asked to end", "replica stopped")
 
 
@@ -83,12 +81,10 @@ def play(assets: Mapping[str, Path], seed: int, restarts: int) -> Outcome:
     """One round."""
     began = time.monotonic()
     chance = random.Random(seed)  # noqa: S311 - to be repeated by its seed
-    with TemporaryDirectory() as folder, ControlPlane.start(assets) as plane:
+    with ControlPlane.start(assets) as plane:
         plane.install_crds()
-        values = Path(folder) / "values.yaml"
-        values.write_text(VALUES)
         create_machines(plane.api, fleet())
-        with racks_known(plane), local_webhook(plane, replicas=2, values=values) as webhook:
+        with racks_known(plane), local_webhook(plane, replicas=2, values=VALUES) as webhook:
             load = MixedLoad(Pods(plane, "default"), chance)
             parts = Parts(plane, webhook, random.Random(seed + 1))  # noqa: S311
             with parts.restarting(restarts):

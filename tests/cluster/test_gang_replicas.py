@@ -12,11 +12,10 @@ from tests.cluster.audit import overcommitted
 from tests.cluster.gated import PLACEMENT, Pods, pod, wait_until_known
 from tests.cluster.mixed_load import RACKS, racks_known
 from tests.cluster.nodes import RACK_LABEL, machines
-from tests.cluster.webhook_process import LocalWebhook, local_webhook
+from tests.cluster.webhook_process import QUICK_LEASE, LocalWebhook, local_webhook
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from tests.cluster.control_plane import ControlPlane
 
@@ -24,14 +23,12 @@ SIZE = 64
 
 
 @pytest.fixture
-def webhook(control_plane: ControlPlane, tmp_path: Path) -> Iterator[LocalWebhook]:
-    """A leader counts as dead after three seconds; a member is not let in while nobody can look at it."""
-    values = tmp_path / "values.yaml"
-    values.write_text(
-        "settings: {leaseDurationSeconds: 3, renewDeadlineSeconds: 2, retryPeriodSeconds: 0.5, "
-        "grantHorizonSeconds: 8}\n"
-        "webhook: {timeoutSeconds: 2, failurePolicy: Fail, bindFailurePolicy: Fail}\n"
-    )
+def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
+    """A member is not let in while nobody can look at it."""
+    values = {
+        "settings": QUICK_LEASE,
+        "webhook": {"timeoutSeconds": 2, "failurePolicy": "Fail", "bindFailurePolicy": "Fail"},
+    }
     with racks_known(control_plane), local_webhook(control_plane, replicas=2, values=values) as webhook:
         yield webhook
 
@@ -58,8 +55,7 @@ def test_of_two_groups_of_64_one_goes_whole_though_the_leader_dies_and_the_other
     assert _racks(pods, first) == {"rack-0"}
     assert overcommitted(control_plane, pods.all().values()) == {}
     assert "waiting" in pods.get(f"{second}-0")["metadata"]["annotations"][PLACEMENT]
-    leader.start(leader.backend)
-    leader.wait_until_ready()
+    leader.start_again()
     with ThreadPoolExecutor(8) as clients:
         list(clients.map(pods.delete, list(pods.bound())))
     control_plane.wait_for("the other to be bound", lambda: len(pods.bound()) == SIZE)

@@ -9,22 +9,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cluster.audit import overcommitted
-from tests.cluster.gated import NUMA, PLACEMENT, SPEC, Pods, is_gated, pod
-from tests.cluster.nodes import Machine, machines, publish
+from tests.cluster.gated import NUMA, PLACEMENT, SPEC, Pods, gated_crowd, in_the_middle, is_gated, pod
+from tests.cluster.nodes import Machine, publish, publish_all
 from tests.cluster.webhook_process import LocalWebhook, local_webhook
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from tests.cluster.control_plane import ControlPlane
 
 
 @pytest.fixture(scope="module", autouse=True)
-def webhook(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalWebhook]:
-    values: Path = tmp_path_factory.mktemp("values") / "values.yaml"
-    values.write_text("settings: {gate: when-needed}")
-    with local_webhook(control_plane, values=values) as webhook:
+def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
+    with local_webhook(control_plane, values={"settings": {"gate": "when-needed"}}) as webhook:
         yield webhook
 
 
@@ -80,14 +77,12 @@ def test_a_waiting_pod_goes_when_another_one_ends(known: Callable[..., None], po
     assert pods.gated() == {"c"}
 
 
-def test_a_waiting_pod_that_asks_for_nothing_any_more_goes_like_the_others(
+def test_a_waiting_pod_that_asks_for_nothing_any_more_goes(
     known: Callable[..., None], pods: Pods, control_plane: ControlPlane
 ) -> None:
     known(Machine("n0", free=(2, 2)))
     assert is_gated(pods.create(pod("a")))
     control_plane.api.patch(f"{pods.path}/a", {"metadata": {"annotations": {SPEC: None}}})
-    assert is_gated(pods.get("a"))
-    publish(control_plane.api, Machine("n0", free=(8, 2)))
     pods.wait_until_bound("a")
 
 
@@ -120,6 +115,12 @@ def test_a_pod_that_another_gate_holds_back_is_not_given_a_place_before(
     assert NUMA not in pods.get("a")["metadata"]["annotations"]
 
 
+def created_later(pods: Pods, raw: dict[str, Any]) -> bool:
+    """Whether it would be younger than all there are, in the whole seconds of creation times."""
+    now: str = pods.plane.api.create(f"{pods.path}?dryRun=All", raw)["metadata"]["creationTimestamp"]
+    return all(other["metadata"]["creationTimestamp"] < now for other in pods.all().values())
+
+
 def test_higher_priority_goes_first_then_age(
     known: Callable[..., None], pods: Pods, control_plane: ControlPlane
 ) -> None:
@@ -130,8 +131,9 @@ def test_higher_priority_goes_first_then_age(
     try:
         known(Machine("n0", free=(2, 2)))
         for name, priority in (("l1", "low"), ("l2", "low"), ("h1", "high")):
-            pods.create(pod(name, priorityClassName=f"{pods.namespace}-{priority}"))
-            time.sleep(1.1)  # creation times are whole seconds
+            raw = pod(name, priorityClassName=f"{pods.namespace}-{priority}")
+            control_plane.wait_for("a creation time of its own", partial(created_later, pods, raw))
+            pods.create(raw)
         publish(control_plane.api, Machine("n0", free=(8, 8)))
         pods.wait_until_bound("h1", "l1")
         assert pods.gated() == {"l2"}
@@ -141,21 +143,18 @@ def test_higher_priority_goes_first_then_age(
 
 
 def test_hundreds_of_pods_go_at_once_and_none_shares_what_is_anothers(
-    known: Callable[..., None], pods: Pods, control_plane: ControlPlane, capsys: pytest.CaptureFixture[str]
+    known: Callable[..., None],
+    pods: Pods,
+    control_plane: ControlPlane,
+    record_property: Callable[[str, object], None],
 ) -> None:
-    # 40 nodes of 4 NUMA nodes of 16 CPUs: room for 320 pods of 8
-    fleet = machines(40, 4, prefix="gate")
-    full = [Machine(one.name, free=(0,) * 4, labels=one.labels) for one in fleet]
-    known(*full)
     count = 300
-    control_plane.api.in_parallel(partial(pods.create, pod(f"p{number:03}")) for number in range(count))
-    assert len(pods.gated()) == count
+    fleet = gated_crowd(pods, known, nodes=40, count=count)  # room for 320
     began = time.monotonic()
-    control_plane.api.in_parallel(partial(publish, control_plane.api, one) for one in fleet)
+    publish_all(control_plane.api, fleet)
     control_plane.wait_for("all to go", lambda: not pods.gated())
     took = time.monotonic() - began
-    with capsys.disabled():
-        print(f"\n{count} gated pods went in {took:.2f} s: {count / took:.0f} a second")  # noqa: T201 # a figure for people
+    record_property("gate", f"{count} gated pods went in {took:.2f} s: {count / took:.0f} a second")
     control_plane.wait_for("all to be bound", lambda: len(pods.bound()) == count)
     raws: list[dict[str, Any]] = list(pods.all().values())
     assert overcommitted(control_plane, raws) == {}
@@ -177,19 +176,11 @@ def test_pods_may_go_away_at_any_moment(known: Callable[..., None], pods: Pods, 
 def test_a_process_that_is_killed_in_the_middle_leaves_nothing_undone(
     known: Callable[..., None], pods: Pods, control_plane: ControlPlane, webhook: LocalWebhook
 ) -> None:
-    # 10 nodes of 4 NUMA nodes of 16 CPUs: room for 80 pods of 8
-    fleet = machines(10, 4, prefix="gate")
-    known(*(Machine(one.name, free=(0,) * 4, labels=one.labels) for one in fleet))
     count = 90
-    control_plane.api.in_parallel(partial(pods.create, pod(f"p{number:03}")) for number in range(count))
-    control_plane.api.in_parallel(partial(publish, control_plane.api, one) for one in fleet)
-    control_plane.wait_for("some to go", lambda: len(pods.gated()) < count - 10)
+    fleet = gated_crowd(pods, known, nodes=10, count=count)  # room for 80
     (replica,) = webhook.replicas
-    replica.process.kill()
-    left = len(pods.gated())
-    replica.start(replica.backend)
-    replica.wait_until_ready()
+    in_the_middle(pods, fleet, replica.process.kill)
+    replica.start_again()
     control_plane.wait_for("all that can go to be bound", lambda: len(pods.bound()) == 80)
-    assert left > count - 80
     assert len(pods.gated()) == count - 80
     assert overcommitted(control_plane, pods.all().values()) == {}

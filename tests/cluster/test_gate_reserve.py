@@ -21,14 +21,12 @@ IN_A_RACK = {"kai.scheduler/topology": "reserve", "kai.scheduler/topology-requir
 
 
 @pytest.fixture(scope="module", autouse=True)
-def webhook(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalWebhook]:
-    values = tmp_path_factory.mktemp("values") / "values.yaml"
-    values.write_text("settings: {reserveAfterSeconds: 1}\n")
+def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
     kind = {"apiVersion": "kai.scheduler/v1alpha1", "kind": "Topology"}
     topology = {**kind, "metadata": {"name": "reserve"}, "spec": {"levels": [{"nodeLabel": RACK_LABEL}]}}
     control_plane.api.create(TOPOLOGIES, topology)
     try:
-        with local_webhook(control_plane, values=values) as webhook:
+        with local_webhook(control_plane, values={"settings": {"reserveAfterSeconds": 1}}) as webhook:
             yield webhook
     finally:
         control_plane.api.delete(f"{TOPOLOGIES}/reserve")

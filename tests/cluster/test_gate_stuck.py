@@ -17,10 +17,9 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def webhook(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalWebhook]:
-    values = tmp_path_factory.mktemp("values") / "values.yaml"
-    values.write_text("settings: {gate: always, stuckAfterSeconds: 1, evictStuck: true, releaseAfterSeconds: 6}\n")
-    with local_webhook(control_plane, values=values) as webhook:
+def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
+    settings = {"gate": "always", "stuckAfterSeconds": 1, "evictStuck": True, "releaseAfterSeconds": 6}
+    with local_webhook(control_plane, values={"settings": settings}) as webhook:
         yield webhook
 
 

@@ -28,11 +28,9 @@ HOLD = "example.com/hold"
 
 
 @pytest.fixture(scope="module", autouse=True)
-def webhook(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalWebhook]:
+def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
     """No pod is gated and placed by the leader, so that every one meets the guard as the scheduler chose."""
-    values = tmp_path_factory.mktemp("guard") / "values.yaml"
-    values.write_text("settings: {gate: never}\n")
-    with local_webhook(control_plane, values=values) as webhook:
+    with local_webhook(control_plane, values={"settings": {"gate": "never"}}) as webhook:
         control_plane.wait_for("a leader", lambda: "leads since" in _readyz(webhook))
         yield webhook
 

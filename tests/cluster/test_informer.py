@@ -33,7 +33,7 @@ class Copy:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 # nothing to wait on: the condition is any expression
             await asyncio.sleep(0.02)
 

@@ -18,19 +18,17 @@ from tests.cluster.webhook_process import NAMESPACE, RELEASE
 from webhook.cluster.role_label import LEADER, ROLE_LABEL
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.cluster.control_plane import ControlPlane
 
 Start = Callable[[Mapping[str, Any]], AbstractContextManager[Cluster]]
 
 
 @pytest.fixture
-def start(control_plane: ControlPlane, namespace: str, create_machines: Callable[..., None], tmp_path: Path) -> Start:
+def start(control_plane: ControlPlane, namespace: str, create_machines: Callable[..., None]) -> Start:
     """A function that starts two replicas with these settings."""
     # n0 ── NUMA 0 [8]  NUMA 1 [8]      [free cpus of 16]
     create_machines(Machine("n0", free=(8, 8)))
-    return partial(two_replicas, control_plane, namespace, tmp_path)
+    return partial(two_replicas, control_plane, namespace)
 
 
 def test_one_replica_leads_and_calls_for_the_leader_go_there_and_others_to_all(start: Start) -> None:
@@ -75,8 +73,7 @@ def test_a_leader_that_is_killed_is_replaced_and_its_pod_unmarked(start: Start) 
         # What the dead one has allowed may not be visible yet.
         with pytest.raises(ApiError, match="leader has just changed"):
             cluster.bind("a")
-        leader.start(leader.backend)
-        leader.wait_until_ready()
+        leader.start_again()
         assert cluster.is_found(follower)
         assert cluster.leading() == [follower]
         cluster.plane.wait_for("the horizon to pass", lambda: bound(cluster, "a", "leader has just changed"))

@@ -13,23 +13,29 @@ from tests.cluster.once import made_once, user_cache
 ROOT = Path(__file__).parents[2]
 # Appends to a file next to the folder what it does, so that the order of two builders can be read.
 BUILDER = """
-import sys, time
+import sys
 from pathlib import Path
 from tests.cluster.once import made_once
 folder = Path(sys.argv[1])
 def make(partial):
     print("making", flush=True)
     (partial / "first").write_text("1")
-    time.sleep(float(sys.argv[2]))
+    sys.stdin.readline()
     (partial / "second").write_text("2")
 made_once(folder, make, lambda line: print(line, flush=True))
 """
 
 
-def builder(folder: Path, seconds: float) -> subprocess.Popen[str]:
+def builder(folder: Path) -> subprocess.Popen[str]:
+    """One that is done when it is told to be."""
     return subprocess.Popen(
-        [sys.executable, "-c", BUILDER, folder, str(seconds)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", BUILDER, folder], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
+
+
+def next_line(running: subprocess.Popen[str]) -> str:
+    assert running.stdout is not None
+    return running.stdout.readline()
 
 
 def contents(folder: Path) -> list[str]:
@@ -37,25 +43,25 @@ def contents(folder: Path) -> list[str]:
 
 
 def test_two_builds_at_once_build_once(tmp_path: Path) -> None:
-    with builder(tmp_path / "built", 1) as first:
-        assert first.stdout is not None
-        assert first.stdout.readline() == "making\n"
-        with builder(tmp_path / "built", 1) as second:
-            output, _ = second.communicate(timeout=30)
-        assert "another program is making" in output
-        assert "making\n" not in output
+    with builder(tmp_path / "built") as first, builder(tmp_path / "built") as second:
+        said = {next_line(each): each for each in (first, second)}
+        waits, makes = sorted(said)
+        assert waits.startswith("another program is making")
+        assert makes == "making\n"
+        said[makes].communicate("\n", timeout=30)
+        output, _ = said[waits].communicate(timeout=30)
+        assert output == ""
     assert first.returncode == second.returncode == 0
     assert contents(tmp_path / "built") == ["first", "second"]
 
 
 def test_a_build_that_was_killed_half_way_leaves_nothing_that_looks_finished(tmp_path: Path) -> None:
-    with builder(tmp_path / "built", 600) as killed:
-        assert killed.stdout is not None
-        killed.stdout.readline()
+    with builder(tmp_path / "built") as killed:
+        assert next_line(killed) == "making\n"
         killed.kill()
     assert not (tmp_path / "built").exists()
-    with builder(tmp_path / "built", 0) as next_one:
-        next_one.communicate(timeout=30)
+    with builder(tmp_path / "built") as next_one:
+        next_one.communicate("\n", timeout=30)
     assert contents(tmp_path / "built") == ["first", "second"]
     assert contents(tmp_path) == ["built", "built.lock"]
 

@@ -27,7 +27,7 @@ time.sleep(600)
 IGNORES_SIGTERM = "trap '' TERM; echo $$; while :; do sleep 0.1; done"
 
 
-def eventually(condition: Callable[[], object], seconds: float = 10) -> bool:
+def eventually(condition: Callable[[], object], seconds: float = 60) -> bool:
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -89,7 +89,7 @@ def test_a_signal_reaches_the_program(tmp_path: Path) -> None:
     )
     pid_in(process.log)
     process.send_signal(signal.SIGHUP)
-    assert process.wait(10) == 7
+    assert process.wait(60) == 7
     process.stop()
 
 
@@ -112,7 +112,7 @@ def test_a_paused_program_does_nothing_until_it_goes_on(tmp_path: Path) -> None:
 
 def test_a_program_that_ended_is_reported_with_the_end_of_its_log(tmp_path: Path) -> None:
     process = Process("program", ["sh", "-c", "echo why it ended; exit 3"], tmp_path / "log")
-    process.wait(10)
+    process.wait(60)
     with pytest.raises(ProcessEndedError, match="exit code 3:\nwhy it ended"):
         process.require_running()
     process.stop()

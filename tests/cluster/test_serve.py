@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
+import operator
 import signal
 import socket
 import ssl
 import threading
-import time
 import urllib.request
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -35,13 +35,12 @@ PLACEMENT = "topology-webhook.dev/placement"
 
 
 @pytest.fixture(scope="module")
-def webhook(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalWebhook]:
+def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
     """Two replicas that must answer: failurePolicy Fail turns every lost review into a refused pod.
 
     Pods that fit are not gated, so that what is written into them at their creation shows.
     """
-    values = tmp_path_factory.mktemp("serve") / "values.yaml"
-    values.write_text("webhook: {failurePolicy: Fail}\nsettings: {gate: when-needed}\n")
+    values = {"webhook": {"failurePolicy": "Fail"}, "settings": {"gate": "when-needed"}}
     machines = [Machine("roomy", free=(9, 9)), Machine("split", free=(3, 3))]
     with (
         present(control_plane.api, machines),
@@ -171,37 +170,44 @@ def test_not_one_review_is_lost_while_a_replica_drains(
     control_plane: ControlPlane, webhook: LocalWebhook, namespace: str
 ) -> None:
     ended = threading.Event()
+    created = [0] * 4
 
-    def create_until_ended(worker: int) -> int:
-        count = 0
+    def create_until_ended(worker: int) -> None:
         while not ended.is_set():
-            created = create(control_plane, namespace, pod(f"w{worker}"))
-            assert PLACEMENT in created["metadata"]["annotations"]
-            count += 1
-        return count
+            answer = create(control_plane, namespace, pod(f"w{worker}"))
+            assert PLACEMENT in answer["metadata"]["annotations"]
+            created[worker] += 1
+
+    def each_creates_one_more(working: list[Future[None]]) -> None:
+        before = list(created)
+        control_plane.wait_for(
+            "a review of each worker",
+            lambda: all(map(operator.gt, created, before)) or any(future.done() for future in working),
+        )
 
     leaving = webhook.replicas[0]
     with ThreadPoolExecutor(4) as workers:
-        counts = [workers.submit(create_until_ended, worker) for worker in range(4)]
-        time.sleep(0.5)
-        leaving.process.send_signal(signal.SIGTERM)
-        exit_code = leaving.process.wait(30)
-        time.sleep(0.5)
-        ended.set()
-        assert all(future.result() > 0 for future in counts)
+        working = [workers.submit(create_until_ended, worker) for worker in range(4)]
+        try:
+            each_creates_one_more(working)
+            leaving.process.send_signal(signal.SIGTERM)
+            exit_code = leaving.process.wait(30)
+            each_creates_one_more(working)
+        finally:
+            ended.set()
+        for future in working:
+            future.result()
     assert exit_code == 0
     events = [line["event"] for line in logged(leaving)]
     assert events[-1] == "serve.ended"
     assert events.index("drain.begun") < events.index("drain.done")
-    leaving.start(leaving.backend)
-    leaving.wait_until_ready()
+    leaving.start_again()
 
 
-def test_a_second_signal_ends_a_drain_at_once(webhook: LocalWebhook) -> None:
+def test_a_second_signal_ends_a_drain_at_once(control_plane: ControlPlane, webhook: LocalWebhook) -> None:
     leaving = webhook.replicas[1]
     leaving.process.send_signal(signal.SIGTERM)
-    time.sleep(0.5)
+    control_plane.wait_for("the drain", lambda: "drain.begun" in leaving.process.tail())
     leaving.process.send_signal(signal.SIGTERM)
-    assert leaving.process.wait(2) == 128 + signal.SIGTERM
-    leaving.start(leaving.backend)
-    leaving.wait_until_ready()
+    assert leaving.process.wait(30) == 128 + signal.SIGTERM  # and not the 0 of a drain that came to its end
+    leaving.start_again()

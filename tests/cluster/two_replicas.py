@@ -9,23 +9,16 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError
 
-from tests.cluster.webhook_process import BIND_SERVICE, LEASE, LocalWebhook, Replica, local_webhook
+from tests.cluster.webhook_process import BIND_SERVICE, LEASE, QUICK_LEASE, LocalWebhook, Replica, local_webhook
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
     from tests.cluster.control_plane import ControlPlane
 
 # Nothing is gated, so that it is for the guard alone to give out NUMA nodes; and a replica that is done ends soon.
 BOTH = {"gate": "never", "drainSeconds": 2}
-QUICK = {
-    **BOTH,
-    "leaseDurationSeconds": 3,
-    "renewDeadlineSeconds": 2,
-    "retryPeriodSeconds": 0.3,
-    "grantHorizonSeconds": 8,
-}
+QUICK = {**BOTH, **QUICK_LEASE}
 # With this, a change of leaders within the time of a test cannot come from a Lease that has run out.
 SLOW = {**BOTH, "leaseDurationSeconds": 900, "renewDeadlineSeconds": 600, "retryPeriodSeconds": 300}
 NUMA = "topology-webhook.dev/numa"
@@ -120,12 +113,8 @@ def says_it_leads(replica: Replica) -> bool:
 
 
 @contextmanager
-def two_replicas(
-    plane: ControlPlane, namespace: str, folder: Path, settings: Mapping[str, Any], **webhook: Any
-) -> Iterator[Cluster]:
+def two_replicas(plane: ControlPlane, namespace: str, settings: Mapping[str, Any], **webhook: Any) -> Iterator[Cluster]:
     """Run them with these settings, and values of `webhook`; the API server calls them."""
-    values = folder / "values.yaml"
-    values.write_text(json.dumps({"settings": dict(settings), "webhook": webhook}))
-    with local_webhook(plane, replicas=2, values=values) as running:
+    with local_webhook(plane, replicas=2, values={"settings": settings, "webhook": webhook}) as running:
         assert running.wait_until_called()
         yield Cluster(plane, running, namespace)

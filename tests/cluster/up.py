@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import signal
 import sys
 import time
@@ -43,7 +44,7 @@ def up(*, webhook: bool, replicas: int, values: Path | None, nodes: int, zones: 
             tell(f"webhook on {running.url} with {replicas} replicas; chart in namespace {NAMESPACE}")
             if not running.wait_until_called():
                 tell("note: with these values the API server does not call it for pods in the namespace default")
-        tell(f"KUBECONFIG={plane.kubeconfig} {plane.assets['kubectl']} get nodes")
+        tell(shlex.join(["env", f"KUBECONFIG={plane.kubeconfig}", str(plane.assets["kubectl"]), "get", "nodes"]))
         print(f"READY kubeconfig={plane.kubeconfig}", flush=True)  # noqa: T201 - the answer; progress is on stderr
         tender = Tender(plane, running, tell)
         while True:

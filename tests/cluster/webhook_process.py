@@ -16,6 +16,7 @@ import json
 import os
 import sys
 import urllib.request
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,7 @@ from tests.cluster.services import Backend, Services
 from webhook.cluster.role_label import LEADER, ROLE_LABEL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from tests.cluster.control_plane import ControlPlane
 
@@ -39,9 +40,19 @@ BIND_SERVICE = f"{RELEASE}-bind"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{RELEASE}"
 PROGRAM = Path(sys.executable).with_name("topology-webhook")
 REFUSED_BINDINGS = 'topology_webhook_reviews_total{operation="CREATE",verdict="deny",webhook="mutate-bindings"}'
+# A leader counts as dead after five seconds. So does one that a busy machine holds up for four: hence not less.
+QUICK_LEASE = {
+    "leaseDurationSeconds": 5,
+    "renewDeadlineSeconds": 4,
+    "retryPeriodSeconds": 0.5,
+    "grantHorizonSeconds": 8,
+}
 PORT_ATTEMPTS = 5
-CALLED_SECONDS = 10.0  # the API server hears of a changed webhook configuration within one
+CALLED_SECONDS = 30.0  # the API server hears of a changed webhook configuration within one
 DRAIN_SECONDS = 30.0  # what the chart's terminationGracePeriodSeconds gives with its default values
+
+Values = Mapping[str, Any] | Path
+"""Further values of the chart, or the file in which they are."""
 
 
 class Replica:
@@ -68,6 +79,11 @@ class Replica:
             grace_seconds=DRAIN_SECONDS,
         )
         self._plane.guests[self.name] = self.process
+
+    def start_again(self) -> None:
+        """Start the process where it was before, and wait until it is ready."""
+        self.start(self.backend)
+        self.wait_until_ready()
 
     def wait_until_ready(self) -> None:
         """Wait for /readyz. Should somebody have taken one of the ports first, the process moves to others."""
@@ -110,7 +126,7 @@ class Replica:
 class LocalWebhook:
     """An installed chart and its replicas. Use `local_webhook()`."""
 
-    def __init__(self, plane: ControlPlane, values: Path | None, services: Services) -> None:
+    def __init__(self, plane: ControlPlane, values: Values | None, services: Services) -> None:
         self._plane = plane
         self._values = values
         self.services = services
@@ -121,9 +137,9 @@ class LocalWebhook:
         """Install or upgrade the release so that the API server calls these loopback ports."""
         self.url = f"https://127.0.0.1:{port}"
         ours = f"webhook.url={self.url},webhook.bindUrl=https://127.0.0.1:{bind_port},replicaCount=0"
-        arguments = ["--namespace", NAMESPACE, "--create-namespace", "--set", ours]
-        values = [] if self._values is None else ["--values", str(self._values)]
-        self._plane.helm("upgrade", "--install", RELEASE, CHART, *values, *arguments)
+        file, text = (self._values, None) if isinstance(self._values, Path) else ("-", json.dumps(self._values or {}))
+        arguments = ["--namespace", NAMESPACE, "--create-namespace", "--values", file, "--set", ours]
+        self._plane.helm("upgrade", "--install", RELEASE, CHART, *arguments, input=text)
 
     def add_replica(self, backend: Backend) -> Replica:
         """Start one more replica of the installed Deployment."""
@@ -167,19 +183,17 @@ class LocalWebhook:
             return False
 
     def remove(self) -> None:
-        """Uninstall the chart and end the replicas."""
+        """Uninstall the chart and end the replicas; nobody calls them any more for whom they would have to drain."""
         self._plane.helm("uninstall", RELEASE, "--namespace", NAMESPACE, "--ignore-not-found")
         for replica in self.replicas:
-            replica.process.ask_to_stop()
-        for replica in self.replicas:
-            replica.process.stop()
+            replica.process.kill()
             del self._plane.guests[replica.name]
         with contextlib.suppress(ApiError):  # there is none when no replica has ever been ready
             self._plane.api.delete(LEASE)
 
 
 @contextlib.contextmanager
-def local_webhook(plane: ControlPlane, *, replicas: int = 1, values: Path | None = None) -> Iterator[LocalWebhook]:
+def local_webhook(plane: ControlPlane, *, replicas: int = 1, values: Values | None = None) -> Iterator[LocalWebhook]:
     """Install the chart with these values and run its replicas here; on exit uninstall it and end them."""
     with contextlib.ExitStack() as stack:
         webhook = LocalWebhook(plane, values, stack.enter_context(Services.following(plane.api, NAMESPACE)))

@@ -52,7 +52,7 @@ async def informing(
 
 
 async def until(condition: Any) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 # nothing to wait on: the condition is any expression
             await asyncio.sleep(0.005)
 

@@ -107,9 +107,9 @@ def with_webhook(plane: ControlPlane) -> None:
 
 def stay(plane: ControlPlane) -> None:
     """Leave everything running until Ctrl-C."""
-    kubectl = plane.assets["kubectl"]
+    kubectl = shlex.quote(str(plane.assets["kubectl"]))
     say("It runs on. In another terminal:")
-    say(f"  export KUBECONFIG={plane.kubeconfig}")
+    say(f"  export KUBECONFIG={shlex.quote(str(plane.kubeconfig))}")
     say(f"  {kubectl} get nodes,noderesourcetopologies,pods")
     say(f"  {kubectl} create -f examples/mistakes.yaml     # refused, each with its fault and cure")
     say(f"  {kubectl} create -f examples/workloads.yaml")

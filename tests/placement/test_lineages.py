@@ -77,7 +77,7 @@ async def test_a_change_that_matters_is_followed_while_pods_wait(monkeypatch: An
     woken = asyncio.Event()
     known = Lineages(server.read, woken.set)
     await known.learn([("ns", JOB)])
-    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
         task = tasks.create_task(known.run())
         server.objects["Job"] = {**job(), "status": {"active": 1}}
         while len(server.asked) < 5:  # noqa: ASYNC110 # the server is no event

@@ -106,7 +106,7 @@ async def test_a_source_that_fails_leaves_the_certificate_and_is_told(monkeypatc
     secret = Kept()
     certificate = ServingCertificate(secret_source(secret), lambda _: None)
     running = asyncio.create_task(certificate.run())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await certificate.context()
         secret.down = True
         await until(lambda: certificate.error == "connection refused")
