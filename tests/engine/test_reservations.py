@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 from tests.engine.machines import cpus, resident, topology
+from webhook.engine.reserve.grant import Grant
 from webhook.engine.reserve.ledger import Ledger
-from webhook.engine.reserve.reservations import Grant, ReservationKeeper
+from webhook.engine.reserve.reservations import ReservationKeeper
 from webhook.engine.sums import NumaAmounts
 from webhook.model.fingerprint import pod_fingerprint
 from webhook.model.nrt import NodeTopology, Publisher

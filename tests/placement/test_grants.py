@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from webhook.cluster.errors import UnreachableError
+from webhook.engine.reserve.grant import Grant
 from webhook.engine.reserve.ledger import Ledger
-from webhook.engine.reserve.reservations import Grant, ReservationKeeper
+from webhook.engine.reserve.reservations import ReservationKeeper
 from webhook.placement.grants import GrantSweep
 
 GRANT = Grant("ns/p", "u", "n", {0: {"cpu": 1000}}, {"cpu": 1000}, None, expires=70)

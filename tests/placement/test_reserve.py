@@ -12,7 +12,7 @@ from tests.placement.test_placed import nobody
 from webhook.admission.rules import Rules
 from webhook.admission.world import World
 from webhook.engine.decide import Decision
-from webhook.engine.reserve.reservations import Grant
+from webhook.engine.reserve.grant import Grant
 from webhook.engine.view import View
 from webhook.model.membership import Seated
 from webhook.model.names import KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY

@@ -6,7 +6,7 @@ from typing import Any
 from tests.placement.test_gated import gated
 from webhook.admission.placing import placing
 from webhook.cluster.writes import Outcome, PodWrites
-from webhook.engine.reserve.reservations import Grant
+from webhook.engine.reserve.grant import Grant
 from webhook.model.hint import NUMAHint
 from webhook.model.names import PLACEMENT_GATE
 from webhook.placement.gated import GatedPod

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from webhook.admission.bind import Given, guard
 from webhook.admission.rules import Rules
-from webhook.engine.reserve.reservations import Grant
+from webhook.engine.reserve.grant import Grant
 from webhook.model.fingerprint import pod_fingerprint
 from webhook.model.hint import NUMAHint
 from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC, PLACEMENT_GATE
@@ -47,15 +47,20 @@ class Machine:
         self.pods: dict[str, dict[str, Any]] = {}
         self.bound: list[str] = []
         self.now = 1_000
-        self.world = ClusterWorld(clock=lambda: float(_EPOCH + self.now))
+        self.nrt: dict[str, Any] = {}
         self.told_of_pods: deque[Callable[[], None]] = deque()
         self.told_of_nrts: deque[Callable[[], None]] = deque()
         self.rejected: list[str] = []
         self.ran = 0
-        capacity = {"cpu": str(CPUS * zones), "memory": "1Ti", "pods": "110"}
-        self.world.nodes.upsert(NODE, _object(NODE, status={"allocatable": capacity, "conditions": [_READY]}))
+        self.start()
         self.scan()
         self.hear_all()
+
+    def start(self) -> None:
+        """A replica that knows the node alone."""
+        self.world = ClusterWorld(clock=lambda: float(_EPOCH + self.now))
+        capacity = {"cpu": str(CPUS * len(self.free)), "memory": "1Ti", "pods": "110"}
+        self.world.nodes.upsert(NODE, _object(NODE, status={"allocatable": capacity, "conditions": [_READY]}))
 
     def hear_all(self) -> None:
         for queue in (self.told_of_pods, self.told_of_nrts):
@@ -181,6 +186,7 @@ class Machine:
             attributes.append({"name": "nodeTopologyPodsFingerprint", "value": seen})
         raw = _object(NODE, zones=zones, attributes=attributes)
         raw["metadata"]["managedFields"] = [{"time": _time(self.now), "fieldsV1": {"f:zones": {}}}]
+        self.nrt = raw
         self.told_of_nrts.append(lambda: self.world.node_topologies.upsert(NODE, raw))
 
     def hear(self) -> None:

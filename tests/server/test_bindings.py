@@ -13,8 +13,9 @@ from tests.engine.machines import resident
 from webhook.admission.arrival import Arrival
 from webhook.admission.patch import apply
 from webhook.admission.rules import Rules
+from webhook.engine.reserve.grant import Grant
 from webhook.engine.reserve.ledger import Ledger
-from webhook.engine.reserve.reservations import Grant, ReservationKeeper
+from webhook.engine.reserve.reservations import ReservationKeeper
 from webhook.engine.state import ClusterState
 from webhook.model.hint import NUMAHint, NUMANodeAmounts
 from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC, PLACEMENT_GATE

@@ -24,12 +24,10 @@ from webhook.admission.gate import has_gate
 from webhook.admission.left_alone import why_not_ours
 from webhook.admission.patch import Operation, Patch
 from webhook.admission.rules import Rules
-from webhook.engine.arrays import NO_ZONE
 from webhook.engine.decide import Decision, decide
 from webhook.engine.koordinator import ours_to_place
-from webhook.engine.one_node import as_chosen
+from webhook.engine.one_node import as_chosen, is_free
 from webhook.engine.reason import Reason
-from webhook.engine.view import View
 from webhook.model.errors import UserError
 from webhook.model.hint import NUMAHint, NUMANodeAmounts, resource_status_to_json
 from webhook.model.intent import NO_INTENT, NUMAIntent, parse_numa_intent
@@ -120,7 +118,7 @@ def guard(
     if arrival is None:
         return _on_unknown_node(node, intent)
     view = arrival.promised_view()
-    if promised is not None and not _is_free(view, promised):
+    if promised is not None and not is_free(view, promised):
         promised = None
     ours = bool(ours_to_place(view.snapshot)[0])
     if ours and promised:
@@ -129,7 +127,7 @@ def guard(
     if not decision.fits[0]:
         return _refusal(node, decision)
     numa_nodes = decision.allocation(0)
-    if not _is_free(view, numa_nodes) and (first := _holders(arrival, numa_nodes)):
+    if not is_free(view, numa_nodes) and (first := _holders(arrival, numa_nodes)):
         message = f"{', '.join(sorted(first))} was placed before on the NUMA nodes of {node} that this pod would get"
         return Refusal(message, "NotNext", first)
     return Given(node, numa_nodes, pod.requests, intent.policy, promised)
@@ -156,18 +154,6 @@ def _on_unknown_node(node: str, intent: NUMAIntent) -> Refusal | Pass:
     if intent.policy in {NUMAPolicy.RESTRICTED, NUMAPolicy.SINGLE_NUMA_NODE}:
         return Refusal(f"nothing is known of node {node} yet", Reason.NO_TOPOLOGY.code)
     return Pass(f"nothing is known of node {node}")
-
-
-def _is_free(view: View, numa_nodes: NUMANodeAmounts) -> bool:
-    """Whether each NUMA node still has what it is to give."""
-    snapshot = view.snapshot
-    position = {numa_id: z for z, numa_id in enumerate(snapshot.zone_ids[:, 0].tolist()) if numa_id != NO_ZONE}
-    rows = snapshot.resources
-    return all(
-        numa_id in position and (row := rows.find(name)) >= 0 and view.free(row)[position[numa_id], 0] >= amount
-        for numa_id, amounts in numa_nodes
-        for name, amount in amounts.items()
-    )
 
 
 def _holders(arrival: Arrival, numa_nodes: NUMANodeAmounts) -> frozenset[str]:

@@ -3,6 +3,7 @@
 - `placing`: its node, exactly, its NUMA nodes, what people read, and the gate away.
 - `releasing`: the gate away without a place, held to a set of nodes.
 - `telling`: why it still waits, and in which group.
+And one that was bound without a hint gets it afterwards: `hinting`.
 
 Each patch holds the resource version it was made from, so what was decided on an old pod is refused (409) and decided
 anew. What the API server allows behind a gate: required terms that are there are only added to, each, and stay as many.
@@ -64,6 +65,16 @@ def telling(raw: Mapping[str, Any], text: str, group: str | None = None) -> tupl
     for name, value in wanted.items():
         patch.put(("metadata", "annotations", name), value)
     return _at_version(raw, patch)
+
+
+def hinting(raw: Mapping[str, Any], hint: NUMAHint) -> tuple[Operation, ...]:
+    """The patch that gives a bound pod the hint it lacks; empty when it lacks nothing."""
+    patch = Patch(raw)
+    present = raw["metadata"].get("annotations") or {}
+    for name, value in _outputs(hint).items():
+        if name not in present:
+            patch.put(("metadata", "annotations", name), value)
+    return _at_version(raw, patch) if patch.operations else ()
 
 
 def _outputs(hint: NUMAHint) -> dict[str, str]:

@@ -40,7 +40,7 @@ from webhook.model.intent import NUMAIntent
 from webhook.model.pod import Pod
 from webhook.model.policy import Exclusive
 
-__all__ = ["Candidate", "Decision", "Fidelity", "Options", "ScoreStrategy", "decide"]
+__all__ = ["Candidate", "Decision", "Fidelity", "Options", "ScoreStrategy", "decide", "on_numa_nodes"]
 
 _DEFAULTS: Final = Options()
 _INCOMPATIBLE: Final = (Reason.NO_TOPOLOGY, Reason.POLICY_MISMATCH)
@@ -130,7 +130,7 @@ def decide(view: View, pod: Pod, intent: NUMAIntent, options: Options | None = N
     if policies is not None:
         _then(reasons, policies)
     fits = reasons == FITS
-    numa, intruding = _on_numa_nodes(view, request, options, fits)
+    numa, intruding = on_numa_nodes(view, request, options, fits)
     reasons |= numa.reason * fits
     numa_fits = numa.fits
     if request.exclusive is Exclusive.REQUIRED and intruding is not None:
@@ -143,17 +143,11 @@ def decide(view: View, pod: Pod, intent: NUMAIntent, options: Options | None = N
     return Decision(view, pod, request, fits, fit_count, reasons, ranking, numa, snapshot.n - incompatible)
 
 
-def _members(mask: int, ids: list[int]) -> tuple[int, ...]:
-    return tuple(numa_id for z, numa_id in enumerate(ids) if mask >> z & 1)
+def on_numa_nodes(view: View, request: PodRequest, options: Options, among: Bools) -> tuple[NUMAFit, Bools | None]:
+    """The fit on NUMA nodes, and where it intrudes on other pods' NUMA nodes (bool [node]; None = nowhere).
 
-
-def _then(reasons: Bytes, later: Bytes) -> None:
-    """Where nothing excluded the node so far, the later reason counts."""
-    reasons |= later * (reasons == FITS)
-
-
-def _on_numa_nodes(view: View, request: PodRequest, options: Options, among: Bools) -> tuple[NUMAFit, Bools | None]:
-    """The fit on NUMA nodes, and where it intrudes on other pods' NUMA nodes (bool [node]; None = nowhere)."""
+    among: bool [node]: the nodes that matter.
+    """
     fit = _numa_fit(view, request, options, among)
     shut = None if request.exclusive is None else shut_out(view, request)
     if shut is None:
@@ -166,6 +160,15 @@ def _on_numa_nodes(view: View, request: PodRequest, options: Options, among: Boo
         fit = _merged(fit, elsewhere, better)
         intruding &= ~better
     return fit, intruding if intruding.any() else None
+
+
+def _members(mask: int, ids: list[int]) -> tuple[int, ...]:
+    return tuple(numa_id for z, numa_id in enumerate(ids) if mask >> z & 1)
+
+
+def _then(reasons: Bytes, later: Bytes) -> None:
+    """Where nothing excluded the node so far, the later reason counts."""
+    reasons |= later * (reasons == FITS)
 
 
 def _merged(fit: NUMAFit, other: NUMAFit, where: Bools) -> NUMAFit:

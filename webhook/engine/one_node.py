@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from webhook.engine.arrays import NO_ZONE
 from webhook.engine.changes import ChangeLog
 from webhook.engine.labels import LabelColumns
 from webhook.engine.reserve.ledger import Ledger, Reservation
@@ -17,6 +18,7 @@ from webhook.engine.reserve.overlay import Overlay, OverlayCache
 from webhook.engine.snapshot import Snapshot
 from webhook.engine.sums import NodeSums
 from webhook.engine.view import View
+from webhook.model.hint import NUMANodeAmounts
 from webhook.model.pod import Pod
 from webhook.model.resident import ResidentPod
 
@@ -38,12 +40,13 @@ class NodeAlone:
         self._snapshot = _alone(snapshot, n)
         self._residents = sorted(bound, key=lambda pod: (pod.bound_at or 0, pod.key))
 
-    def view(self, sums: NodeSums) -> View:
-        """The node less what is promised there."""
+    def view(self, sums: NodeSums, bound_since: Sequence[ResidentPod] = ()) -> View:
+        """The node less what is promised there. bound_since: further pods, in the order of binding."""
+        residents = [*self._residents, *bound_since]
         if not sums:
-            return View(self._snapshot, residents=self._residents)
+            return View(self._snapshot, residents=residents)
         overlay = OverlayCache({self._snapshot.names[0]: sums}, ChangeLog()).over(self._snapshot)
-        return _NodeView(overlay, self._residents)
+        return _NodeView(overlay, residents)
 
 
 def node_alone(snapshot: Snapshot, node: str, bound: Iterable[ResidentPod] = ()) -> NodeAlone | None:
@@ -73,6 +76,18 @@ def less(sums: NodeSums, node: str, reservations: Iterable[Reservation]) -> Node
 def as_chosen(pod: Pod) -> Pod:
     """The pod without what the scheduler has judged."""
     return replace(pod, node_selector={}, required_terms=None)
+
+
+def is_free(view: View, numa_nodes: NUMANodeAmounts) -> bool:
+    """Whether each NUMA node of the view's one node still has what it is to give."""
+    snapshot = view.snapshot
+    position = {numa_id: z for z, numa_id in enumerate(snapshot.zone_ids[:, 0].tolist()) if numa_id != NO_ZONE}
+    rows = snapshot.resources
+    return all(
+        numa_id in position and (row := rows.find(name)) >= 0 and view.free(row)[position[numa_id], 0] >= amount
+        for numa_id, amounts in numa_nodes
+        for name, amount in amounts.items()
+    )
 
 
 _ARRAYS: Final = tuple(

@@ -3,6 +3,7 @@
 Plain tuples: a pod has few containers and resources, and arrays so short cost more than they save.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from webhook.engine.arrays import UNLISTED
@@ -10,6 +11,7 @@ from webhook.engine.resource_index import ResourceIndex
 from webhook.model.intent import NUMAIntent
 from webhook.model.pod import ContainerKind, Pod, QoS
 from webhook.model.policy import Exclusive, NUMAPolicy
+from webhook.model.resident import ResidentPod
 from webhook.model.resources import CPU
 
 
@@ -46,8 +48,25 @@ class PodRequest:
     @classmethod
     def of(cls, pod: Pod, intent: NUMAIntent, resources: ResourceIndex) -> "PodRequest":
         """The request of `pod` with the NUMA intent of its annotations, over the rows of `resources`."""
+        return cls._of(pod, pod.overhead, pod.pod_level is not None, intent.policy, intent.exclusive, resources)
+
+    @classmethod
+    def of_resident(cls, pod: ResidentPod, resources: ResourceIndex) -> "PodRequest":
+        """The request of a pod that is there; its overhead is known as a part of what the scheduler counts only."""
+        return cls._of(pod, {}, pod.pod_level, pod.policy, pod.exclusive, resources)
+
+    @classmethod
+    def _of(
+        cls,
+        pod: Pod | ResidentPod,
+        overhead: Mapping[str, int],
+        pod_level: bool,
+        policy: NUMAPolicy | None,
+        exclusive: Exclusive | None,
+        resources: ResourceIndex,
+    ) -> "PodRequest":
         lists = [container.requests for container in pod.containers]
-        names = tuple(sorted(set(pod.requests).union(pod.overhead, *lists)))
+        names = tuple(sorted(set(pod.requests).union(overhead, *lists)))
         cpus = [requests.get(CPU, 0) for requests in lists]
         return cls(
             resources=names,
@@ -56,12 +75,12 @@ class PodRequest:
             kinds=tuple([container.kind for container in pod.containers]),
             containers=tuple([tuple([requests.get(name, UNLISTED) for name in names]) for requests in lists]),
             integral_cpu=tuple([cpu > 0 and cpu % 1000 == 0 for cpu in cpus]),
-            overhead=tuple([pod.overhead.get(name, UNLISTED) for name in names]),
+            overhead=tuple([overhead.get(name, UNLISTED) for name in names]),
             node=tuple([pod.requests.get(name, UNLISTED) for name in names]),
-            pod_level=pod.pod_level is not None,
+            pod_level=pod_level,
             qos=pod.qos,
-            policy=intent.policy or None,
-            exclusive=intent.exclusive,
+            policy=policy or None,
+            exclusive=exclusive,
         )
 
     @property

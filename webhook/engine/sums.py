@@ -56,6 +56,14 @@ class NodeSums:
             _add(self.multi, ((zone, 1) for zone in numa), sign)
 
 
+def added(amounts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Resource -> sum."""
+    total: dict[str, int] = {}
+    for each in amounts:
+        _add(total, each.items(), 1)
+    return total
+
+
 def _add(sums: dict[Key, int], amounts: Iterable[tuple[Key, int]], sign: int) -> None:
     for key, amount in amounts:
         total = sums.get(key, 0) + sign * amount

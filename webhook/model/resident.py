@@ -57,6 +57,8 @@ class ResidentPod:
     """Whether the kubelet has shown that it admitted the pod."""
     ended_at: int | None = None
     """When the last container of a terminal pod ended, likewise; None = none ever ran: a kubelet never admitted it."""
+    unguarded: bool = False
+    """Ours to place, and bound without a hint."""
 
     @property
     def namespace(self) -> str:

@@ -30,7 +30,7 @@ from webhook.admission.rules import Rules
 from webhook.cluster.election import Term
 from webhook.cluster.writes import Outcome, PodWrites
 from webhook.engine.decide import Decision
-from webhook.engine.reserve.reservations import Grant
+from webhook.engine.reserve.grant import Grant
 from webhook.model.errors import UserError
 from webhook.placement.fence import fence
 from webhook.placement.gang import Gang, GangPlacer, Promised, units_of

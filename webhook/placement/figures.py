@@ -26,3 +26,6 @@ class Figures(Protocol):
 
     def evicted(self) -> None:
         """A stuck pod was evicted."""
+
+    def hinted_late(self) -> None:
+        """A pod that was bound without a hint has one."""

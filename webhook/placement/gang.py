@@ -23,7 +23,7 @@ from webhook.engine.group.result import GroupPlacement, Path
 from webhook.engine.group.soonest import nodes_of, soonest
 from webhook.engine.group.spec import Constraint, Member, PodGroup, PodSet, Segments
 from webhook.engine.group.workload import NO_TOPOLOGY
-from webhook.engine.reserve.reservations import Grant
+from webhook.engine.reserve.grant import Grant
 from webhook.engine.trees import TopologyTrees
 from webhook.engine.view import View
 from webhook.model.domain_label import labels_of_member

@@ -18,7 +18,7 @@ from webhook.admission.bind import placed_on
 from webhook.admission.gate import waits_for_us_alone
 from webhook.cluster.election import Term
 from webhook.cluster.errors import ClusterError
-from webhook.engine.reserve.reservations import Grant
+from webhook.engine.reserve.grant import Grant
 
 log = structlog.get_logger(__name__)
 

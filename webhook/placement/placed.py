@@ -26,8 +26,8 @@ from webhook.admission.patch import Operation
 from webhook.admission.placing import placing, releasing
 from webhook.admission.rules import Rules
 from webhook.engine.decide import Decision, decide
+from webhook.engine.reserve.grant import Grant
 from webhook.engine.reserve.ledger import Reservation
-from webhook.engine.reserve.reservations import Grant
 from webhook.engine.view import View
 from webhook.model.hint import NUMAHint
 from webhook.placement.gated import GatedPod

@@ -21,7 +21,7 @@ from webhook.admission.gate import waits_for_us_alone
 from webhook.cluster.backoff import Backoff
 from webhook.cluster.errors import ClusterError
 from webhook.cluster.writes import Outcome, PodWrites
-from webhook.engine.reserve.reservations import Grant
+from webhook.engine.reserve.grant import Grant
 from webhook.model.errors import UserError
 from webhook.placement.gated import GatedPod
 from webhook.placement.placed import Place

@@ -26,7 +26,7 @@ from webhook.admission.bind import Given, Pass, Refusal, guard, into_binding, pl
 from webhook.admission.forgery import forgery
 from webhook.admission.left_alone import why_not_ours
 from webhook.admission.rules import Rules
-from webhook.engine.reserve.reservations import Grant
+from webhook.engine.reserve.grant import Grant
 from webhook.model.hint import NUMANodeAmounts
 from webhook.model.review import AdmissionRequest, Allowed, Denied, Patched
 from webhook.server.reviews import Answer, NotNowError

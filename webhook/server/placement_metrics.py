@@ -37,6 +37,9 @@ class PlacementMetrics:
             registry=registry,
         )
         self._evicted = Counter("pods_evicted", "Stuck pods evicted.", namespace=namespace, registry=registry)
+        self._hinted_late = Counter(
+            "late_hints", "Hints written into pods that were bound without one.", namespace=namespace, registry=registry
+        )
 
     def round(self) -> None:
         """A round has begun."""
@@ -54,3 +57,7 @@ class PlacementMetrics:
     def evicted(self) -> None:
         """A stuck pod was evicted."""
         self._evicted.inc()
+
+    def hinted_late(self) -> None:
+        """A pod that was bound without a hint has one."""
+        self._hinted_late.inc()

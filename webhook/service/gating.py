@@ -14,12 +14,14 @@ from webhook.cluster.writes import PodWrites
 from webhook.placement import stuck
 from webhook.placement.controller import PlacementController
 from webhook.placement.figures import Figures
+from webhook.placement.late_hints import LateHints
 from webhook.placement.nominate import Nominator
 from webhook.placement.podgroups import PodGroupKeeper
 from webhook.placement.surroundings import Limits
 from webhook.placement.teller import Teller
 from webhook.rules import rules_of
-from webhook.service.guarding import answer_lifetime
+from webhook.server.bindings import Duty
+from webhook.service.guarding import answer_lifetime, duty_of
 from webhook.service.leadership import Leadership
 from webhook.service.world import ClusterWorld
 from webhook.settings import Settings
@@ -88,3 +90,19 @@ def stuck_pods_of(
 def nominator_of(settings: Settings, client: Client, world: ClusterWorld, is_leader: Callable[[], bool]) -> Nominator:
     """Who names nodes for pods whose binding was refused."""
     return Nominator(world, PodWrites(client), rules_of(settings), is_leader)
+
+
+def late_hints_of(
+    settings: Settings,
+    client: Client,
+    events: EventRecorder,
+    world: ClusterWorld,
+    leadership: Leadership,
+    figures: Figures,
+) -> LateHints:
+    """Who writes the hints of pods that were bound while nobody answered."""
+
+    def may_write() -> bool:
+        return duty_of(leadership) is Duty.ALL
+
+    return LateHints(world, PodWrites(client), events, may_write, figures, settings.ungate_concurrency)

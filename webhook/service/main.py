@@ -43,6 +43,7 @@ from webhook.service.certificate import ServingCertificate, source_of
 from webhook.service.gating import (
     controller_of,
     events_of,
+    late_hints_of,
     nominator_of,
     placement_pace,
     pod_group_keeper_of,
@@ -110,7 +111,8 @@ class Service:
         self._settings = settings
         self._client = client
         self._user: str | None = None
-        self._world = ClusterWorld(CountingTimes(settings.nrt_settle_seconds, settings.nrt_age_seconds))
+        times = CountingTimes(settings.nrt_settle_seconds, settings.nrt_age_seconds)
+        self._world = ClusterWorld(times, rules=rules_of(settings))
         pod_groups = PodGroups(placement_client)
         self._watched = watch_all(client, self._world, pod_groups, settings.list_page_size)
         self._bundles = _bundle_keeper(settings, client)
@@ -130,6 +132,9 @@ class Service:
         is_leader = self._leadership.is_leader
         self._stuck = stuck_pods_of(settings, placement_client, self._events, self._world, is_leader, figures)
         self._nominator = nominator_of(settings, placement_client, self._world, is_leader)
+        self._late_hints = late_hints_of(
+            settings, placement_client, self._events, self._world, self._leadership, figures
+        )
         (watched,) = (each for each in self._watched if each.status.name == POD_GROUPS.name)
         self._pod_groups = pod_group_keeper_of(placement_client, self._world, pod_groups, is_leader, watched.is_served)
         self._placement.on_gang = self._pod_groups.saw
@@ -148,6 +153,7 @@ class Service:
         yield self._placement.run()
         yield self._stuck.run()
         yield self._nominator.run()
+        yield self._late_hints.run()
         yield self._pod_groups.run()
         yield self._events.run()
         yield self._keep_view_current()

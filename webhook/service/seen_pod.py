@@ -1,11 +1,12 @@
 """A pod as the service keeps it: little of one that runs, all of one that waits and concerns us."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from webhook.admission.gate import waits_for_us_alone
-from webhook.admission.left_alone import is_annotated
+from webhook.admission.left_alone import is_annotated, why_not_ours
+from webhook.admission.rules import Rules
 from webhook.model.membership import Membership, membership_of
 from webhook.model.resident import ResidentPod
 
@@ -22,10 +23,12 @@ class SeenPod:
     """Its group."""
 
     @classmethod
-    def from_object(cls, raw: Mapping[str, Any]) -> "SeenPod":
+    def from_object(cls, raw: Mapping[str, Any], rules: Rules) -> "SeenPod":
         """Read a pod object; raises UserError."""
         record = ResidentPod.from_object(raw)
         if record.node or record.terminal:
+            if record.hint is None and not record.terminal and why_not_ours(raw, rules) is None:
+                record = replace(record, unguarded=True)
             return cls(record, None, membership_of(raw))
         if is_annotated(raw) or waits_for_us_alone(raw):
             return cls(record, dict(raw), membership_of(raw))

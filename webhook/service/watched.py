@@ -81,9 +81,11 @@ def watch_all(client: Client, world: ClusterWorld, pod_groups: PodGroups, page_s
         informer = Informer(client, resource, feed, page_size=page_size, managed_fields=managed_fields)
         return Watched(informer, feed, DiscoveredInformer(client, wanted, informer).run)
 
+    pods = always("pods", world.pods, _LIVE_PODS)
+    world.in_order = lambda: pods.status.phase is Phase.WATCHING
     return (
         always("nodes", world.nodes),
-        always("pods", world.pods, _LIVE_PODS),
+        pods,
         # When its zones were last written tells which pods they cannot have counted.
         when_served(NODE_RESOURCE_TOPOLOGIES, world.node_topologies, managed_fields=True),
         when_served(KAI_TOPOLOGIES, world.topologies[TopologySource.KAI]),

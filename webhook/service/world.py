@@ -4,7 +4,8 @@ Each kind of object has a `Feed`, which an informer fills. An object that cannot
 a log line when its fault changes: one odd object must not stop a cluster.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from time import time
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +14,16 @@ import structlog
 from webhook.admission.arrival import Arrival, PlacedPod
 from webhook.admission.gate import waits_for_us_alone
 from webhook.admission.left_alone import is_annotated
+from webhook.admission.rules import Rules
 from webhook.admission.world import World
+from webhook.engine.foresee import foresee
 from webhook.engine.one_node import chosen_node, less, node_alone
+from webhook.engine.reserve.grant import Grant
 from webhook.engine.reserve.ledger import Ledger, Reservation
-from webhook.engine.reserve.reservations import Grant, ReservationKeeper
+from webhook.engine.reserve.reservations import ReservationKeeper
 from webhook.engine.reserve.uncounted import CountingTimes
+from webhook.engine.reserve.unguarded import Certainty
+from webhook.engine.snapshot import Snapshot
 from webhook.engine.state import ClusterState
 from webhook.engine.view import View
 from webhook.model.hint import NUMANodeAmounts
@@ -25,6 +31,7 @@ from webhook.model.membership import Seated
 from webhook.model.node import Node
 from webhook.model.nrt import NodeTopology
 from webhook.model.topology import Topology, TopologySource
+from webhook.placement.late_hints import LateHint
 from webhook.service.feed import Feed
 from webhook.service.seen_pod import SeenPod
 
@@ -39,7 +46,9 @@ Raw = dict[str, Any]
 class ClusterWorld:
     """Everything known of the cluster, current as of the last event."""
 
-    def __init__(self, times: CountingTimes | None = None, clock: Callable[[], float] = time) -> None:
+    def __init__(
+        self, times: CountingTimes | None = None, clock: Callable[[], float] = time, rules: Rules | None = None
+    ) -> None:
         self.generation = 0
         """That of the latest view; it grows with the changes that views took in."""
         self._state = ClusterState()
@@ -52,33 +61,33 @@ class ClusterWorld:
         self._group_of: dict[str, str] = {}
         self.on_change: Callable[[], None] = _nothing
         """Called after every change, those that time alone makes among them; it must be quick."""
+        self.in_order: Callable[[], bool] = _always
+        """Whether pods are told of in the order in which things happened to them: by a watch, not by a list."""
         self._topologies: dict[TopologySource, dict[str, Topology]] = {source: {} for source in TopologySource}
         self._disagreements: dict[str, tuple[NUMAPolicy, NUMAPolicy]] = {}
         self.nodes = Feed("Node", Node.from_object, self._put_node, self._drop_node)
         self.node_topologies = Feed(
             "NodeResourceTopology", NodeTopology.from_object, self._put_node_topology, self._drop_node_topology
         )
-        self.pods = Feed("Pod", SeenPod.from_object, self._put_pod, self._drop_pod)
+        read_pod = partial(SeenPod.from_object, rules=rules or Rules())
+        self.pods = Feed("Pod", read_pod, self._put_pod, self._drop_pod)
         self.topologies = {source: self._topology_feed(source) for source in TopologySource}
 
     def view(self) -> World:
         """The cluster for one decision; it stays as it is while the cluster goes on changing."""
         # The same name in both groups is two objects; KAI's, whose annotations are read, wins.
         by_name = {**self._topologies[TopologySource.KUEUE], **self._topologies[TopologySource.KAI]}
-        self._settle()
-        snapshot = self._state.snapshot()
+        snapshot = self._settle()
         self.generation = snapshot.generation
         return World(View(snapshot, self._ledger), by_name)
 
     def chosen_node(self, node: str, pod: str) -> View | None:
         """The node alone, as free as it is to the pod namespace/name; None when it is not known."""
-        self._settle()
-        return chosen_node(self._state.snapshot(), self._ledger, node, pod, self._keeper.bound_to(node))
+        return chosen_node(self._settle(), self._ledger, node, pod, self._keeper.bound_to(node))
 
     def arrival(self, node: str, pod: str) -> Arrival | None:
         """The node as the pod namespace/name will find it when it is bound to it; None when it is not known."""
-        self._settle()
-        alone = node_alone(self._state.snapshot(), node, self._keeper.bound_to(node))
+        alone = node_alone(self._settle(), node, self._keeper.bound_to(node))
         if alone is None:
             return None
         placed = [promised for promised in self._keeper.placed(node) if promised.pod != pod]
@@ -87,6 +96,13 @@ class ClusterWorld:
         waiting = [(promised, self._waiting.get(promised.pod)) for promised in placed]
         others = tuple(PlacedPod(promised, raw) for promised, raw in waiting if raw is not None)
         return Arrival(alone, given, others, own)
+
+    def late_hints(self) -> Iterator[LateHint]:
+        """The pods that were bound without a hint and are not counted by an NRT, and what each is to have for one."""
+        self._settle()
+        for pod, foreseen in self._keeper.foreseen(self._clock()):
+            if foreseen.place or foreseen.certainty is not Certainty.KNOWN:
+                yield LateHint.of(pod, foreseen, self.arrival(pod.node, pod.key))
 
     def placed(self, node: str) -> tuple[Reservation, ...]:
         """What is promised to pods that are placed on the node and not on their way to its kubelet yet."""
@@ -161,9 +177,15 @@ class ClusterWorld:
         """Nodes whose policy label and NodeResourceTopology name different policies."""
         return len(self._disagreements)
 
-    def _settle(self) -> None:
+    def _settle(self) -> Snapshot:
+        """The state as it is now, with the ledger in step: all that is promised, and where unguarded pods are."""
         if self._keeper.settle(self._clock()):
             self.on_change()
+        snapshot = self._state.snapshot()
+        for node, unguarded in self._keeper.to_foresee():
+            if (alone := node_alone(snapshot, node, unguarded.residents)) is not None:
+                self._keeper.keep(node, foresee(alone, unguarded))
+        return snapshot
 
     def _put_node(self, node: Node) -> None:
         self._state.upsert_node(node)
@@ -177,8 +199,10 @@ class ClusterWorld:
 
     def _put_pod(self, pod: SeenPod) -> None:
         key = pod.record.key
+        if pod.record.terminal:
+            self._note_end(key)
         self._state.upsert_pod(pod.record)
-        self._keeper.put_pod(pod.record)
+        self._keeper.put_pod(pod.record, in_order=self.in_order())
         if pod.waiting is None:
             self._waiting.pop(key, None)
         else:
@@ -191,12 +215,19 @@ class ClusterWorld:
         self.on_change()
 
     def _drop_pod(self, key: str) -> None:
+        self._note_end(key)
         self._state.delete_pod(key)
         self._keeper.drop_pod(key)
         self._waiting.pop(key, None)
         self._gated.pop(key, None)
         self._forget_seat(key)
         self.on_change()
+
+    def _note_end(self, key: str) -> None:
+        """A pod is about to end: it may have been in the way of those that came before we hear of that."""
+        pod = self._state.pods.get(key)
+        if pod is not None and self._keeper.is_to_be_foreseen(pod.node):
+            self._settle()
 
     def _note_seat(self, pod: SeenPod) -> None:
         """Keep which members of a group have a place."""
@@ -259,3 +290,7 @@ class ClusterWorld:
 
 def _nothing() -> None:
     """Nobody wants to know."""
+
+
+def _always() -> bool:
+    return True

@@ -12,16 +12,21 @@ whose kubelet has shown nothing of it for much longer than an admission takes ha
 not decided yet.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from math import inf
 from typing import Final
 
-from webhook.engine.sums import NumaAmounts
+from webhook.engine.sums import NumaAmounts, added
 from webhook.model.resident import ResidentPod
 
 # A kubelet admits a pod, and writes its first status, within a second or two of its binding.
 _SHOWN_SECONDS: Final = 30.0
 _NOWHERE: Final[frozenset[int]] = frozenset()
+
+
+def doubt_ends(pod: ResidentPod, age: float) -> float:
+    """When a doubt about where a bound pod is ends, by the API server's clock. age: seconds."""
+    return inf if pod.bound_at is None else pod.bound_at + (age if pod.started else _SHOWN_SECONDS)
 
 
 class Elsewhere:
@@ -41,9 +46,10 @@ class Elsewhere:
 
     def until(self, pod: ResidentPod, age: float) -> float:
         """When the doubt about a bound pod ends, by the API server's clock; inf where there is none. age: seconds."""
-        if pod.key not in self._ids or pod.bound_at is None:
-            return inf
-        return pod.bound_at + (age if pod.started else _SHOWN_SECONDS)
+        return doubt_ends(pod, age) if pod.key in self._ids else inf
+
+    def __contains__(self, pod: str) -> bool:
+        return pod in self._ids
 
     def forget(self, pod: str) -> None:
         """The pod is gone, or what is kept of it is no more."""
@@ -54,9 +60,4 @@ class Elsewhere:
         ids = self._ids.get(pod, _NOWHERE)
         if not ids:
             return hint
-        whole: dict[str, int] = {}
-        for amounts in hint.values():
-            for resource, amount in amounts.items():
-                whole[resource] = whole.get(resource, 0) + amount
-        further: Mapping[int, Mapping[str, int]] = dict.fromkeys(sorted(ids), whole)
-        return {**further, **hint}
+        return {**dict.fromkeys(sorted(ids), added(hint.values())), **hint}

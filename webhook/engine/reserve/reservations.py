@@ -3,7 +3,8 @@
 Nearly all of it is derived from objects, so that whoever reads the same objects comes to the same reservations:
 - a pod that is placed (its hint names a node, our gate is gone) and not yet bound is promised all it asks for;
 - a bound pod is promised what `uncounted` says its node's NRT does not show;
-- what the NRT shows as taken by pods that have ended is given back.
+- what the NRT shows as taken by pods that have ended is given back;
+- a pod of ours that was bound without a hint is promised what is foreseen of it, until the NRT counts it.
 What is on the wire stands in no object: a grant, given with a binding or a patch that the API server has not written
 yet. It holds until an object shows it, is taken back when its pod goes away, and is overdue after its time. Nor does an
 object say where else a pod may be (see `elsewhere`): a replica that starts takes the hints as they are.
@@ -16,35 +17,19 @@ A grant goes before what is derived for the same pod: it is newer.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from itertools import chain
 from math import inf
 
 from webhook.engine.reserve.coverage import covered_pods
-from webhook.engine.reserve.elsewhere import Elsewhere
+from webhook.engine.reserve.elsewhere import Elsewhere, doubt_ends
 from webhook.engine.reserve.ended import EndedPods
+from webhook.engine.reserve.grant import Grant
 from webhook.engine.reserve.ledger import Ledger, Reservation
-from webhook.engine.reserve.uncounted import NOTHING, CountingTimes, Uncounted, held, uncounted
-from webhook.engine.sums import NumaAmounts
+from webhook.engine.reserve.uncounted import NOTHING, CountingTimes, Uncounted, held, is_older, not_counted, uncounted
+from webhook.engine.reserve.unguarded import Foreseen, Unguarded, UnguardedPods
+from webhook.engine.sums import NodeSums
 from webhook.model.nrt import NodeTopology, Publisher
-from webhook.model.policy import NUMAPolicy
 from webhook.model.resident import ResidentPod
-
-
-@dataclass(frozen=True, slots=True)
-class Grant:
-    """What was given to a pod in an answer, or a patch, that no object shows yet."""
-
-    pod: str
-    """namespace/name."""
-    uid: str
-    node: str
-    numa: NumaAmounts
-    requests: Mapping[str, int]
-    policy: NUMAPolicy | None
-    expires: float
-    """When the binding or patch must have been written, or never will be; on the caller's own clock."""
-    arrives: bool = False
-    """By a binding: once it is written the pod reaches its kubelet. A patch only places it, to be bound later."""
 
 
 class ReservationKeeper:
@@ -57,6 +42,7 @@ class ReservationKeeper:
         self._on: dict[str, dict[str, ResidentPod]] = {}
         self._ended = EndedPods()
         self._elsewhere = Elsewhere()
+        self._unguarded = UnguardedPods()
         self._doubtful: dict[str, frozenset[int]] = {}
         self._topologies: dict[str, NodeTopology] = {}
         self._covered: dict[str, frozenset[str]] = {}
@@ -65,9 +51,10 @@ class ReservationKeeper:
         self._marked: set[str] = set()
         self._until: dict[str, float] = {}
         self._earliest = inf
+        self._now = -inf
 
-    def put_pod(self, pod: ResidentPod) -> None:
-        """The pod exists and looks like this."""
+    def put_pod(self, pod: ResidentPod, *, in_order: bool = True) -> None:
+        """The pod exists and looks like this. in_order: this became so after all that was told before."""
         known = self._pods.get(pod.key)
         if known == pod:
             return
@@ -80,9 +67,13 @@ class ReservationKeeper:
         if known is not None and (not node or _place(known) != _place(pod)):
             self._remove(known)
         if node:
+            if pod.node and pod.key not in self._pods:
+                self._unguarded.bound(pod.key, in_order=in_order)
             self._pods[pod.key] = pod
             self._on.setdefault(node, {})[pod.key] = pod
             self._marked.add(node)
+        if not pod.unguarded:
+            self._unguarded.forget(pod.key)
 
     def drop_pod(self, key: str) -> None:
         """The pod is gone."""
@@ -140,6 +131,30 @@ class ReservationKeeper:
         keys = sorted(self._reserved.get(node, ()))
         return tuple(held for key in keys if self._is_placed(key) and (held := self._ledger.get(key)) is not None)
 
+    def to_foresee(self) -> Iterator[tuple[str, Unguarded]]:
+        """The nodes on which it is to be foreseen, as of the last `settle`, where pods without a hint are."""
+        return ((node, self._unguarded_on(node)) for node in self._unguarded.to_foresee())
+
+    def keep(self, node: str, foreseen: Mapping[str, Foreseen]) -> None:
+        """Promise what was foreseen of them to the pods of the node."""
+        self._unguarded.keep(node, foreseen)
+        for reservation in self._of_unguarded(node, self._now):
+            self._put(reservation)
+
+    def foreseen(self, now: float) -> Iterator[tuple[ResidentPod, Foreseen]]:
+        """The pods of ours that are bound without a hint and not counted, with what was foreseen of each.
+
+        Only those that their kubelet must have admitted at `now`: room that came free before would have been preferred.
+        """
+        for pod in chain.from_iterable(map(self._unguarded.on, self._unguarded.nodes())):
+            admitted = pod.started or now >= (pod.bound_at or 0) + self._times.settle
+            if admitted and (foreseen := self._unguarded.of(pod.key)) is not None:
+                yield pod, foreseen
+
+    def is_to_be_foreseen(self, node: str) -> bool:
+        """Whether there is news of the node, and perhaps a pod bound there without a hint that is not foreseen yet."""
+        return node in self._marked and not all(map(self._unguarded.is_foreseen, self._on.get(node, {}).values()))
+
     @property
     def open_grants(self) -> int:
         """How many grants no object shows yet."""
@@ -154,6 +169,7 @@ class ReservationKeeper:
 
         now: seconds since the epoch, within seconds of the API server's clock.
         """
+        self._now = now
         is_time = now >= self._earliest
         if is_time:
             self._marked.update(node for node, until in self._until.items() if until <= now)
@@ -192,19 +208,23 @@ class ReservationKeeper:
             del self._on[node]
         if pod.node:
             self._elsewhere.forget(pod.key)
+            self._unguarded.unbound(pod.key)
         self._marked.add(node)
 
     def _note_end(self, pod: ResidentPod) -> None:
         """The pod holds nothing any more. Those on their way to its node may find the room it left."""
         if not pod.node:
             return
-        self._ended.note(pod)
+        self._ended.note(self._unguarded.as_known(pod))
         self._marked.add(pod.node)
+        kept = self._unguarded.kept(pod.node)
+        left = held(pod) or kept.get(pod.key, {})
         for other in self._on.get(pod.node, {}).values():
-            if other.node and not other.started and other.key != pod.key:
-                self._elsewhere.may_be(other.key, held(other), held(pod))
+            waits = other.node and not other.started and other.key != pod.key
+            if waits and self._elsewhere.may_be(other.key, held(other) or kept.get(other.key, {}), left):
+                self._unguarded.doubt(other.key)
         for grant in self.arriving(pod.node):
-            if self._elsewhere.may_be(grant.pod, grant.numa, held(pod)):
+            if self._elsewhere.may_be(grant.pod, grant.numa, left):
                 self._ledger.put(self._of_grant(grant))
 
     def _is_placed(self, key: str) -> bool:
@@ -225,10 +245,13 @@ class ReservationKeeper:
                 self._release(key, node)
             else:
                 self._reserved.setdefault(node, set()).add(key)
-        for key, reservation in wanted.items():
-            self._reserved.setdefault(node, set()).add(key)
-            if self._ledger.get(key) != reservation:
-                self._ledger.put(reservation)
+        for reservation in wanted.values():
+            self._put(reservation)
+
+    def _put(self, reservation: Reservation) -> None:
+        self._reserved.setdefault(reservation.node, set()).add(reservation.pod)
+        if self._ledger.get(reservation.pod) != reservation:
+            self._ledger.put(reservation)
 
     def _derived(self, node: str, now: float) -> Iterator[Reservation]:
         """The reservations on the node that follow from objects."""
@@ -236,12 +259,11 @@ class ReservationKeeper:
         bound = [pod for pod in pods.values() if pod.node]
         rest = self._uncounted_on(node, bound, now)
         for key, amounts in rest.amounts.items():
-            if (until := self._elsewhere.until(pods[key], self._times.age)) <= now:
+            if self._is_over(node, self._elsewhere.until(pods[key], self._times.age), now):
                 self._elsewhere.forget(key)
-            elif until < self._until.get(node, inf):
-                self._until[node] = until
             numa = self._elsewhere.widened(key, amounts)
             yield Reservation.of(key, node, numa, None, policy=pods[key].policy)
+        yield from self._of_unguarded(node, now)
         for pod in pods.values():
             if pod.placed_on:
                 yield Reservation.of(pod.key, node, held(pod), pod.requests, policy=pod.policy)
@@ -252,17 +274,53 @@ class ReservationKeeper:
         ended = () if topology is None else self._ended.that_may_count(topology, self._times.settle)
         names = {pod.key for pod in bound}
         ended = [pod for pod in ended if pod.key not in names]
-        rest = NOTHING
-        if ended or any(pod.hint for pod in bound):
+        rest, until = NOTHING, None
+        waiting: Sequence[ResidentPod] = ()
+        if ended or any(pod.hint or pod.unguarded for pod in bound):
             covered = self._covered_on(node, topology, bound, ended)
             rest = uncounted(topology, bound, covered, self._times, now, ended)
+            if topology is not None and any(pod.unguarded for pod in bound):
+                waiting, until = not_counted(topology, bound, covered, self._times, now)
             for key in covered or ():
                 self._elsewhere.forget(key)
-        if rest.until is not None:
-            self._until[node] = rest.until
+        self._unguarded.put(node, waiting)
+        if changes := [at for at in (rest.until, until) if at is not None]:
+            self._until[node] = min(changes)
         self._doubtful[node] = rest.doubtful
         self._ledger.give_back(node, rest.ended)
         return rest
+
+    def _unguarded_on(self, node: str) -> Unguarded:
+        arrivals, since = self._unguarded.arrivals(node)
+        residents = [pod for pod in self.bound_to(node) if pod.key not in since]
+        before, doubtful = NodeSums(ended=self._ledger.sums(node).ended), self._doubtful[node]
+        for pod in residents:
+            if (shown := self._ledger.get(pod.key)) is not None:
+                before.add(shown.numa, shown.requests, shown.policy, 1)
+                if pod.key in self._elsewhere or not self._unguarded.is_known(pod):
+                    doubtful |= shown.numa.keys()
+        topology, in_time = self._topologies[node], True
+        if topology.publisher is Publisher.SUBTRACTS and node not in self._covered:
+            # Pods that it has counted may have ended before we knew of them.
+            doubtful = frozenset(zone.id for zone in topology.zones)
+            in_time = all(is_older(topology, pod) for pod in chain.from_iterable(arrivals))
+        return Unguarded(arrivals, residents, before, doubtful, in_time)
+
+    def _of_unguarded(self, node: str, now: float) -> Iterator[Reservation]:
+        doubted = [pod for pod in self._unguarded.on(node) if not self._unguarded.is_known(pod)]
+        over = {pod.key for pod in doubted if self._is_over(node, doubt_ends(pod, self._times.age), now)}
+        for key in over:
+            self._elsewhere.forget(key)
+        for key, kept in self._unguarded.kept(node, over).items():
+            if kept:
+                numa = self._elsewhere.widened(key, kept)
+                yield Reservation.of(key, node, numa, None, policy=self._pods[key].policy)
+
+    def _is_over(self, node: str, until: float, now: float) -> bool:
+        """Whether that time has come; if not, the node is looked at again then."""
+        if until > now:
+            self._until[node] = min(until, self._until.get(node, inf))
+        return until <= now
 
     def _covered_on(
         self, node: str, topology: NodeTopology | None, bound: Sequence[ResidentPod], ended: Sequence[ResidentPod]

@@ -88,21 +88,48 @@ def uncounted(
             doubtful.update(held(pod))
     if topology is None:
         return Uncounted(amounts, min(changes, default=None))
-    gone = [pod for pod in ended if pod.hint and (covered is None or pod.key in covered)]
+    shown = [pod for pod in ended if covered is None or pod.key in covered]
+    gone = [pod for pod in shown if pod.hint]
     known = covered is not None and _agrees(topology, [*counted, *gone])
     given_back = _sum(gone) if known else {}
     if gone and covered is None:
         doubtful.update(*map(held, gone))
     elif gone and not known:
         doubtful.update(zone.id for zone in topology.zones)
+    if any(pod.exclusive_resources and pod.hint is None for pod in shown):
+        doubtful.update(zone.id for zone in topology.zones)
     if counted:
         amounts.update(_beyond(topology, counted, _total(given_back)))
     return Uncounted(amounts, min(changes, default=None), given_back, frozenset(doubtful))
 
 
+def not_counted(
+    topology: NodeTopology,
+    pods: Iterable[ResidentPod],
+    covered: frozenset[str] | None,
+    times: CountingTimes,
+    now: float,
+) -> tuple[Sequence[ResidentPod], float | None]:
+    """The pods of one node that its NRT has not counted at `now`, hint or not, and when time alone changes that.
+
+    Arguments as of `uncounted`. Where totals are published: those whose hints the cluster's state does not take off.
+    """
+    if topology.publisher is Publisher.TOTAL:
+        return [pod for pod in pods if pod.hint is None], None
+    judged = [(pod, *_is_counted(pod, topology, covered, times, now)) for pod in pods]
+    changes = [change for _, _, change in judged if change is not None]
+    return [pod for pod, counted, _ in judged if not counted], min(changes, default=None)
+
+
 def held(pod: ResidentPod) -> NumaAmounts:
     """What the pod's hint says that it holds: NUMA id -> resource -> amount."""
     return dict(pod.hint or ())
+
+
+def is_older(topology: NodeTopology, pod: ResidentPod) -> bool:
+    """Whether the NRT is known to be from before the pod was bound."""
+    written, bound = topology.written_at, pod.bound_at
+    return written is not None and bound is not None and written < bound
 
 
 def _is_counted(
@@ -115,11 +142,11 @@ def _is_counted(
     """Whether the NRT can have counted the pod, and when time alone changes that."""
     if topology is None or not pod.exclusive_resources:
         return False, None
-    written, bound = topology.written_at, pod.bound_at
-    if written is not None and bound is not None and written < bound:
+    if is_older(topology, pod):
         return False, None
     if covered is not None:
         return pod.key in covered, None
+    written, bound = topology.written_at, pod.bound_at
     if bound is None or (written is not None and written >= bound + times.settle):
         return True, None
     aged = bound + times.age

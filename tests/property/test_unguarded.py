@@ -1,0 +1,127 @@
+"""Pods are bound while nobody answers, others with leave, and heard of late: what is said of their places is so.
+
+The machine is that of test_arrival, to which some pods are bound unguarded:
+1. When a replica was killed. The others hear of it as of all else.
+2. While all replicas are down. One that starts knows what the API server says, and no more: not who came and went.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from tests.property.test_arrival import CPUS, NODE, STEPS, Machine, weights_of
+from webhook.model.hint import NUMAHint
+from webhook.model.names import NUMA_HINT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+class Outage(Machine):
+    """A machine to which pods are bound unguarded, too."""
+
+    def __init__(self, seed: int) -> None:
+        self.unguarded: set[str] = set()
+        self.hinted_late: set[str] = set()
+        self.scanned: set[str] = set()
+        super().__init__(random.Random(seed), zones=2 + seed % 3, fingerprint=seed % 4 > 0)  # noqa: S311 - no secret
+
+    def bind_without_leave(self) -> None:
+        """The scheduler's and the API server's part, of a pod that is not gated and not placed."""
+        taken = sum(self.cpus_of(name) for name in self.given)
+        for name, raw in self.pods.items():
+            waits = not raw["spec"].keys() & {"nodeName", "schedulingGates"} and self.hint_of(name) is None
+            if waits and taken + self.cpus_of(name) <= CPUS * len(self.free):
+                self.unguarded.add(name)
+                self.is_written_bound(name)
+                return
+
+    def hint_late(self) -> None:
+        """The leader's part."""
+        for late in self.world.late_hints():
+            name = late.pod.partition("/")[2]
+            if late.hint is not None and self.hint_of(name) is None:
+                self.pods[name]["metadata"]["annotations"][NUMA_HINT] = late.hint.to_json()
+                self.tell(name)
+                self.hinted_late.add(name)
+
+    def scan(self) -> None:
+        super().scan()
+        self.scanned = set(self.given)
+
+    def end_of_what_was_scanned(self) -> None:
+        """A pod ends of which the last scan told."""
+        before = self.given
+        self.given = {name: zone for name, zone in before.items() if name in self.scanned}
+        rest = {name: zone for name, zone in before.items() if name not in self.scanned}
+        self.end()
+        self.given |= rest
+
+    def restart(self, *, backwards: bool = False) -> None:
+        """Another replica reads what there is, in one order or the other."""
+        self.hear_all()
+        self.start()
+        nrt = self.nrt
+        self.told_of_nrts.append(lambda: self.world.node_topologies.upsert(NODE, nrt))
+        for name in sorted(self.pods, reverse=backwards):
+            if self.pods[name]["status"]["phase"] in {"Pending", "Running"}:
+                self.tell(name)
+        self.world.in_order = lambda: False
+        self.hear_all()
+        self.world.in_order = lambda: True
+
+    def known(self) -> tuple[object, object]:
+        """What the replica knows of unguarded pods, and what is free for it."""
+        late = sorted(self.world.late_hints(), key=lambda late: late.pod)
+        view = self.world.view().view
+        return late, view.free(view.snapshot.resources.find("cpu")).tolist()
+
+    def hint_of(self, name: str) -> NUMAHint | None:
+        text = self.pods[name]["metadata"]["annotations"].get(NUMA_HINT)
+        return None if text is None else NUMAHint.parse(text)
+
+    def wrongly_hinted(self) -> list[str]:
+        """The pods that got a hint afterwards, and another than their kubelet's."""
+        hints = {name: self.hint_of(name) for name in sorted(self.hinted_late & self.given.keys())}
+        return [
+            name for name, hint in hints.items() if hint and [zone for zone, _ in hint.numa_nodes] != [self.given[name]]
+        ]
+
+    def take(self, steps: int, weights: Mapping[Callable[[], None], int]) -> None:
+        for step in self.random.choices(list(weights), list(weights.values()), k=steps):
+            step()
+            assert self.wrongly_hinted() == []
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_a_late_hint_says_what_the_kubelet_gave(seed: int) -> None:
+    machine = Outage(seed)
+    machine.take(STEPS * 2, weights_of(machine) | {machine.bind_without_leave: 2, machine.hint_late: 4})
+    event(f"{min(len(machine.hinted_late), 3)} late hints")
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_who_starts_after_an_outage_hints_as_the_kubelet_gave_and_lets_no_pod_through_that_is_rejected(
+    seed: int,
+) -> None:
+    machine = Outage(seed)
+    weights = weights_of(machine)
+    machine.take(STEPS, weights)
+    machine.hear_all()
+    # Pods that came and went since the last scan nobody knows of.
+    down = {machine.create: 3, machine.bind_without_leave: 3, machine.bind_unguarded: 1, machine.admit: 6}
+    machine.take(STEPS // 3, down | {machine.end_of_what_was_scanned: 1, machine.scan: 1, machine.pass_time: 2})
+    machine.restart(backwards=True)
+    known = machine.known()
+    machine.restart()
+    assert machine.known() == known
+    rejected = set(machine.rejected)
+    machine.take(STEPS, weights | {machine.hint_late: 4})
+    assert set(machine.rejected) - rejected <= machine.unguarded
+    event(f"{min(len(machine.hinted_late), 3)} late hints")

@@ -1,0 +1,147 @@
+"""Pods that were bound without a hint, from raw objects to what is free and what the leader is to write."""
+
+from typing import Any
+
+import pytest
+
+from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC
+from webhook.service.world import ClusterWorld
+
+SECOND = 1_767_225_600  # 2026-01-01T00:00:00Z
+EMPTY = "pfp0v001ef46db3751d8e999"  # the fingerprint of no pods
+
+
+class World(ClusterWorld):
+    """n0 ── NUMA 0 [16]  NUMA 1 [16]      [free cpus, by an NRT of second 0 that has seen no pod]"""
+
+    def __init__(self) -> None:
+        super().__init__(clock=lambda: float(SECOND + self.now))
+        self.now = 1
+        ready = [{"type": "Ready", "status": "True"}]
+        allocatable = {"cpu": "32", "memory": "64Gi", "pods": "110"}
+        self.nodes.upsert(
+            "n0", {"metadata": {"name": "n0"}, "status": {"allocatable": allocatable, "conditions": ready}}
+        )
+        self.scan(0, EMPTY)
+
+    def scan(self, second: int, fingerprint: str) -> None:
+        zones = [
+            {"name": f"node-{numa}", "type": "Node", "resources": [{"name": "cpu", "capacity": 16, "available": 16}]}
+            for numa in range(2)
+        ]
+        attributes = {"topologyManagerPolicy": "single-numa-node", "nodeTopologyPodsFingerprint": fingerprint}
+        written = {"time": stamp(second), "fieldsV1": {"f:zones": {}}}
+        raw = {
+            "metadata": {"name": "n0", "managedFields": [written]},
+            "attributes": [{"name": name, "value": value} for name, value in attributes.items()],
+            "zones": zones,
+        }
+        self.node_topologies.upsert("n0", raw)
+
+    def bind(self, name: str, second: int, cpu: int = 9, *, started: bool = False, hint: str = "") -> None:
+        self.pods.upsert(f"ns/{name}", pod(name, second, cpu, started, {NUMA_HINT: hint} if hint else {}))
+
+    def free(self) -> list[int]:
+        view = self.view().view
+        cpus: list[int] = (view.free(view.snapshot.resources.find("cpu"))[:, 0] // 1000).tolist()
+        return cpus
+
+    def hints(self) -> dict[str, str | None]:
+        return {late.pod: None if late.hint is None else late.hint.to_json() for late in self.late_hints()}
+
+
+def stamp(second: int) -> str:
+    return f"2026-01-01T00:{second // 60:02}:{second % 60:02}Z"
+
+
+def pod(name: str, second: int, cpu: int, started: bool, annotations: dict[str, str]) -> dict[str, Any]:
+    amounts = {"cpu": str(cpu), "memory": "1Gi"}
+    statuses = {"containerStatuses": [{"name": "main"}]} if started else {}
+    condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": stamp(second)}
+    own = {NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": "SingleNUMANode"}', **annotations}
+    return {
+        "metadata": {"name": name, "namespace": "ns", "uid": name, "annotations": own},
+        "spec": {
+            "nodeName": "n0",
+            "containers": [{"name": "main", "resources": {"requests": amounts, "limits": amounts}}],
+        },
+        "status": {"phase": "Pending", "conditions": [condition], **statuses},
+    }
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+HINT = '{"node":"n0","numaNodeResources":[{"node":0,"resources":{"cpu":"9"}}]}'
+
+
+def test_its_place_is_taken_at_once_and_its_hint_due_when_the_kubelet_has_admitted_it(world: World) -> None:
+    world.bind("a", 1)
+    assert world.free() == [7, 16]
+    assert world.hints() == {}
+    world.bind("a", 1, started=True)
+    assert world.hints() == {"ns/a": HINT}
+    world.bind("a", 1, started=True, hint=HINT)
+    assert world.free() == [7, 16]
+    assert world.hints() == {}
+
+
+def test_where_no_kubelet_answers_the_hint_is_due_after_a_while(world: World) -> None:
+    world.bind("a", 1)
+    world.now = 11
+    assert world.hints() == {"ns/a": HINT}
+
+
+def test_a_pod_that_its_nrt_has_counted_needs_none(world: World) -> None:
+    world.scan(20, "pfp0v001" + "0" * 16)  # of pods that nobody knows
+    world.bind("a", 5, started=True)
+    assert world.free() == [16, 16]
+    assert world.hints() == {}
+
+
+def test_pods_that_are_not_ours_hold_nothing_of_what_is_promised(world: World) -> None:
+    raw = pod("a", 1, 9, started=True, annotations={})
+    raw["spec"]["schedulerName"] = "other"
+    world.pods.upsert("ns/a", raw)
+    assert world.free() == [16, 16]
+    assert world.hints() == {}
+
+
+def test_a_place_that_the_hint_of_another_pod_names_is_kept_and_not_written(world: World) -> None:
+    world.bind("a", 1, started=True)
+    world.bind("b", 2, started=True, hint=HINT)
+    assert world.hints() == {"ns/a": None}
+    assert world.free() == [0, 16]
+
+
+def test_the_order_of_a_watch_is_known_and_that_of_a_list_is_not(world: World) -> None:
+    for name in ("a", "b"):
+        world.bind(name, 1, started=True)
+    assert None not in world.hints().values()
+    listed = World()
+    listed.in_order = lambda: False
+    for name in ("a", "b"):
+        listed.bind(name, 1, started=True)
+    assert listed.hints() == {"ns/a": None, "ns/b": None}
+    assert listed.free() == world.free() == [7, 7]
+
+
+def test_what_several_may_hold_is_kept_for_a_while_and_what_is_likely_after(world: World) -> None:
+    world.in_order = lambda: False
+    world.bind("a", 1, cpu=9)
+    world.bind("b", 1, cpu=12)
+    assert world.free() == [4, 4]
+    world.now = 32
+    assert world.free() == [7, 4]
+    assert world.hints() == {"ns/a": None, "ns/b": None}
+
+
+def test_one_that_ended_meanwhile_was_in_the_way_of_the_next(world: World) -> None:
+    world.bind("a", 1, started=True)
+    world.bind("b", 2)
+    world.pods.delete("ns/a")
+    assert world.free() == [7, 7]  # b came to NUMA 1, or found a gone
+    world.bind("b", 2, started=True)
+    assert world.hints() == {"ns/b": None}
