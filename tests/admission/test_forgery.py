@@ -72,7 +72,7 @@ def test_a_label_of_ours_is_refused_like_an_annotation() -> None:
 
 
 def test_all_forgeries_are_told_at_once_with_who_and_what_to_do() -> None:
-    verdict = validate(request(annotated({NUMA_HINT: "{}", RESOURCE_STATUS: "{}"})), RULES)
+    verdict = validate(request(annotated({NUMA_HINT: "{}", RESOURCE_STATUS: "{}"})), {}, RULES)
     assert isinstance(verdict, Denied)
     assert verdict.message == (
         "metadata.annotations[scheduling.koordinator.sh/resource-status]: Only topology-webhook writes this, and alice "
@@ -88,7 +88,7 @@ def test_a_reviewed_pod_is_created_with_what_steering_wrote_and_is_steered_anew(
     assert isinstance(review, Patched)
     reviewed = apply(pod(), map(dict, review.patch))
     assert PLACEMENT in reviewed["metadata"]["annotations"]
-    assert validate(request(reviewed), RULES) == Allowed()
+    assert validate(request(reviewed), {}, RULES) == Allowed()
     forged = apply(
         reviewed, [{"op": "add", "path": "/metadata/annotations/topology-webhook.dev~1placement", "value": "x"}]
     )

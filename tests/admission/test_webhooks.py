@@ -115,6 +115,8 @@ def test_a_pod_that_nobody_owns_is_refused_for_what_it_asks_wrongly_of_its_group
     response = mutate(_request(raw), cluster, Rules())
     assert isinstance(response, Denied)
     assert fault in response.message
+    assert validate(_request(raw, pod(), "UPDATE"), cluster.topologies, Rules()) == response
+    assert validate(_request(raw, raw, "UPDATE"), cluster.topologies, Rules()) == Allowed()
     owned = {**raw, "metadata": {**raw["metadata"], "ownerReferences": [{"kind": "Job", "controller": True}]}}
     assert isinstance(mutate(_request(owned), cluster, Rules()), Patched)
 
@@ -157,20 +159,20 @@ def test_an_update_is_judged_only_when_it_changes_the_annotations(
         for spec in (before, after)
     )
     new["metadata"]["labels"] = {"touched": "yes"}
-    assert isinstance(validate(_request(new, old, "UPDATE"), Rules()), Allowed) == allowed
+    assert isinstance(validate(_request(new, old, "UPDATE"), {}, Rules()), Allowed) == allowed
 
 
 @pytest.mark.parametrize(
     "more", [{"operation": "DELETE"}, {"subResource": "ephemeralcontainers"}, {"kind": {"kind": "Job"}}]
 )
 def test_nothing_else_is_validated(more: dict[str, Any]) -> None:
-    assert validate(_request(pod(spec=BAD), **more), Rules()) == Allowed()
+    assert validate(_request(pod(spec=BAD), **more), {}, Rules()) == Allowed()
 
 
 def test_a_write_to_a_pods_status_is_judged_for_the_annotations_it_may_bring() -> None:
     review = _request(pod(metadata={"annotations": {NUMA_HINT: "{}"}}), pod(), "UPDATE", subResource="status")
-    assert isinstance(validate(review, Rules()), Denied)
+    assert isinstance(validate(review, {}, Rules()), Denied)
 
 
 def test_pods_of_other_schedulers_are_not_validated() -> None:
-    assert validate(_request(pod(spec=BAD, schedulerName="koord-scheduler")), Rules()) == Allowed()
+    assert validate(_request(pod(spec=BAD, schedulerName="koord-scheduler")), {}, Rules()) == Allowed()

@@ -114,7 +114,7 @@ def test_each_created_pod_costs_one_call_or_none_and_no_forged_one_gets_by(
                 raw["metadata"].setdefault(where, {}).update(dict.fromkeys(carries, "x"))
                 is_asked = asked(control_plane, pods, raw) == "mutate"
                 is_ours = why_left_alone(raw, Rules()) is None
-                is_forged = isinstance(validate(_creation(raw), Rules()), Denied)
+                is_forged = isinstance(validate(_creation(raw), {}, Rules()), Denied)
                 assert is_asked >= (is_forged or is_ours), (words, raw)
                 assert not (is_asked and not asks and not carries), (words, raw)
                 asked_about += [raw] * is_asked

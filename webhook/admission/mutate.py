@@ -3,7 +3,6 @@
 It judges what it is about to change: another webhook for that would cost the API server another look at every pod.
 """
 
-from webhook.admission.gang import check_bare_pod
 from webhook.admission.plan import Plans
 from webhook.admission.rules import Rules
 from webhook.admission.steer import Steering, Verdict, steer
@@ -27,18 +26,13 @@ def steered(
     """
     if request.kind != "Pod" or request.sub_resource or request.operation is not Operation.CREATE:
         return Allowed(), None
-    judged = validate(request, rules)
+    judged = validate(request, world.topologies, rules)
     if isinstance(judged, Denied):
         return judged, None
     try:
         steering = steer(request.object, world, rules, plans=plans)
     except UserError as error:
         return Denied(" ".join(map(str, error.faults)), "Invalid"), None
-    if steering.operations:
-        try:
-            check_bare_pod(request.object, world.topologies)
-        except UserError as error:
-            return Denied(" ".join(map(str, error.faults)), "InvalidAnnotation"), None
     if steering.verdict is Verdict.DENY:
         return Denied(steering.message, steering.reason, steering.warnings), steering
     if steering.plan is None:

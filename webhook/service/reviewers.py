@@ -27,7 +27,7 @@ def reviewers_of(rules: Rules, world: Callable[[], World], guard: Reviewer) -> M
         return _of_response(mark_templates(request, rules))
 
     def validate_pods(request: AdmissionRequest, _: float) -> Answer:
-        return _of_response(validate(request, rules))
+        return _of_response(validate(request, world().topologies, rules))
 
     def validate_nodes(request: AdmissionRequest, _: float) -> Answer:
         return _of_response(validate_node(request))
