@@ -168,23 +168,20 @@ KINDS = (
     _trained("PyTorchJob", "pytorchReplicaSpecs", Master=1, Worker=3),
     _trained("TFJob", "tfReplicaSpecs", Chief=1, PS=1, Worker=2),
     _trained("XGBoostJob", "xgbReplicaSpecs", Master=1, Worker=3),
-    Kind(
-        "kubeflow.org/v1",
-        "MPIJob",
-        lambda template: _training("mpiReplicaSpecs", template, Launcher=1, Worker=3),
-        _MPI,
-        controllers.mpi_job_v1,
-        {"": (f"{NAME}-launcher", *_WORKERS)},
-        _MPI_PARTS,
-    ),
-    Kind(
-        "kubeflow.org/v2beta1",
-        "MPIJob",
-        lambda template: _training("mpiReplicaSpecs", template, Launcher=1, Worker=3),
-        _MPI,
-        controllers.mpi_job_v2,
-        {"": (f"{NAME}-launcher-*", *_WORKERS)},
-        _MPI_PARTS,
+    *(
+        Kind(
+            f"kubeflow.org/{version}",
+            "MPIJob",
+            lambda template: _training("mpiReplicaSpecs", template, Launcher=1, Worker=3),
+            _MPI,
+            controller,
+            {"": (launcher, *_WORKERS)},
+            _MPI_PARTS,
+        )
+        for version, controller, launcher in (
+            ("v1", controllers.mpi_job_v1, f"{NAME}-launcher"),
+            ("v2beta1", controllers.mpi_job_v2, f"{NAME}-launcher-*"),
+        )
     ),
     Kind(
         "leaderworkerset.x-k8s.io/v1",

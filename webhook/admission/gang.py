@@ -163,12 +163,17 @@ def check_bare_pod(raw: Mapping[str, Any], topologies: Mapping[str, Topology]) -
 
     Such a pod is a workload itself. A topology that is not there yet may come, and the pod waits for it.
     """
-    metadata = raw["metadata"]
-    if not is_in_group(metadata["annotations"]) or any(map(_controls, metadata.get("ownerReferences") or ())):
+    if not is_in_group(raw["metadata"]["annotations"]) or is_made_by_another(raw):
         return
     (found,) = workloads_of_pods([raw])
     if all(gang.request.topology in {None, *topologies} for gang in found.workload.gangs):
         check_gangs(found.workload, topologies)
+
+
+def is_made_by_another(raw: Mapping[str, Any]) -> bool:
+    """Whether an object has a controller: what it asks is that one's affair."""
+    owners = (raw.get("metadata") or {}).get("ownerReferences") or ()
+    return any(owner.get("controller") for owner in owners)
 
 
 def judge_gangs(
@@ -187,10 +192,6 @@ def judge_gangs(
     gangs = place_workload(workload, world.view, world.topologies, trees, running or {})
     placement = GangPlacement(workload.name, gangs, running or {})
     return GangJudgement(Verdict.ALLOW if placement.placed else Verdict.WAIT, placement.message, placement)
-
-
-def _controls(owner: Mapping[str, Any]) -> bool:
-    return bool(owner.get("controller"))
 
 
 def _check_segments(gang: Gang, topology: str | None) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from webhook.admission.forgery import is_output
-from webhook.admission.gang import annotations_in, check_gangs, why_not_ours
+from webhook.admission.gang import annotations_in, check_gangs, is_made_by_another, why_not_ours
 from webhook.admission.rules import Rules
 from webhook.model.errors import UserError
 from webhook.model.flag import is_on
@@ -34,7 +34,7 @@ def validate_workload(request: AdmissionRequest, topologies: Mapping[str, Topolo
     if request.sub_resource or request.operation not in {Operation.CREATE, Operation.UPDATE}:
         return Allowed()
     asked = _asked(request.object)
-    if not asked or asked == _asked(request.old_object) or _is_made_by_another(request.object):
+    if not asked or asked == _asked(request.old_object) or is_made_by_another(request.object):
         return Allowed()
     faults = [*_not_text(asked), *_outputs(asked)]
     warnings: list[str] = []
@@ -64,11 +64,6 @@ def validate_workload(request: AdmissionRequest, topologies: Mapping[str, Topolo
 
 def _is_numa(fault: UserError) -> bool:
     return any(f"[{key}]" in fault.path for key in _NUMA)
-
-
-def _is_made_by_another(raw: Mapping[str, Any]) -> bool:
-    owners = (raw.get("metadata") or {}).get("ownerReferences") or ()
-    return any(owner.get("controller") for owner in owners)
 
 
 def _asked(raw: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

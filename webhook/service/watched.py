@@ -82,7 +82,7 @@ def watch_all(client: Client, world: ClusterWorld, pod_groups: PodGroups, page_s
         return Watched(informer, feed, DiscoveredInformer(client, wanted, informer).run)
 
     pods = always("pods", world.pods, _LIVE_PODS)
-    world.in_order = lambda: pods.status.phase is Phase.WATCHING
+    world.in_order = pods.follows
     return (
         always("nodes", world.nodes),
         pods,
