@@ -115,6 +115,11 @@ def test_an_uninstall_leaves_nothing_behind(control_plane: ControlPlane, release
             control_plane.kubectl("get", ",".join(kinds), "--all-namespaces", "--no-headers", "-o", columns).split("\n")
         )
 
+    def in_every_namespace() -> bool:
+        """Whether the controllers have made what they make in each."""
+        return f"{release.namespace} kube-root-ca.crt" in {" ".join(line.split()[1:]) for line in everything()}
+
+    control_plane.wait_for("the namespace to be complete", in_every_namespace)
     before = everything()
     release.upgrade()
     release.apply_as_the_service(f"{FULL_NAME}-ca", {"ca.crt": "Y2E="}, manager="first")

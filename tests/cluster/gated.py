@@ -77,10 +77,21 @@ class Pods:
         hint = json.loads(self.get(name)["metadata"]["annotations"][NUMA])
         return hint["node"], [entry["node"] for entry in hint["numaNodeResources"]]
 
-    def events(self, name: str) -> dict[str, str]:
-        """Reason -> note of the newest."""
-        path = f"/api/v1/namespaces/{self.namespace}/events?fieldSelector=involvedObject.name={name}"
-        return {event["reason"]: event["message"] for event in self.plane.api.get(path)["items"]}
+    def wait_until_told(self, name: str, reason: str, text: str = "") -> str:
+        """The note of an Event of this reason that says this; of several, any."""
+        path = f"/api/v1/namespaces/{self.namespace}/events?fieldSelector=involvedObject.name={name},reason={reason}"
+
+        def note() -> str:
+            notes: list[str] = [event["message"] for event in self.plane.api.get(path)["items"]]
+            return next((note for note in notes if text in note), "")
+
+        return str(self.plane.wait_for(f"an Event {reason} of {name} that says {text!r}", note))
+
+    def wait_until_says(self, name: str, text: str) -> None:
+        """Return when the pod itself says this of its placement, which may be a moment after its Event."""
+        self.plane.wait_for(
+            f"{name} to say {text!r}", lambda: text in self.get(name)["metadata"]["annotations"].get(PLACEMENT, "")
+        )
 
 
 def gated_crowd(pods: Pods, known: Callable[..., None], nodes: int, count: int) -> Sequence[Machine]:

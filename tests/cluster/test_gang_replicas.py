@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cluster.audit import overcommitted
-from tests.cluster.gated import PLACEMENT, Pods, pod, wait_until_known
+from tests.cluster.gated import Pods, pod, wait_until_known
 from tests.cluster.mixed_load import RACKS, racks_known
 from tests.cluster.nodes import RACK_LABEL, machines
 from tests.cluster.webhook_process import QUICK_LEASE, LocalWebhook, local_webhook
@@ -54,7 +54,7 @@ def test_of_two_groups_of_64_one_goes_whole_though_the_leader_dies_and_the_other
     assert pods.gated() == {f"{second}-{number}" for number in range(SIZE)}
     assert _racks(pods, first) == {"rack-0"}
     assert overcommitted(control_plane, pods.all().values()) == {}
-    assert "waiting" in pods.get(f"{second}-0")["metadata"]["annotations"][PLACEMENT]
+    pods.wait_until_says(f"{second}-0", "waiting: group")
     leader.start_again()
     with ThreadPoolExecutor(8) as clients:
         list(clients.map(pods.delete, list(pods.bound())))

@@ -34,13 +34,13 @@ def test_a_pod_that_fits_nowhere_waits_and_goes_when_its_node_has_room(
     assert is_gated(created)
     assert "affinity" not in created["spec"]
     assert created["metadata"]["annotations"][PLACEMENT].startswith("waiting: SingleNUMANode: none of 1 nodes fits now")
-    control_plane.wait_for("an event", lambda: "WaitingForPlacement" in pods.events("a"))
+    pods.wait_until_told("a", "WaitingForPlacement")
     assert is_gated(pods.get("a"))
     publish(control_plane.api, Machine("n0", free=(2, 16)))
     pods.wait_until_bound("a")
     assert pods.hint("a") == ("n0", [1])
     assert pods.get("a")["metadata"]["annotations"][PLACEMENT].startswith("placed on n0, NUMA 1\n")
-    control_plane.wait_for("an event", lambda: "Placed" in pods.events("a"))
+    pods.wait_until_told("a", "Placed")
 
 
 def test_the_leader_counts_who_waits_and_who_was_let_go(
@@ -54,14 +54,18 @@ def test_the_leader_counts_who_waits_and_who_was_let_go(
     publish(control_plane.api, Machine("n0", free=(2, 16)))
     pods.wait_until_bound("a")
     control_plane.wait_for("it to be seen", lambda: replica.metrics()["topology_webhook_gated_pods"] == 0)
-    after = replica.metrics()
-    grown = {name for name, value in after.items() if value > before.get(name, 0)}
-    assert grown >= {
+    counters = {
         'topology_webhook_pods_let_go_total{how="placed"}',
         'topology_webhook_placement_decision_duration_seconds_count{unit="pod"}',
         "topology_webhook_gated_duration_seconds_count",
         "topology_webhook_placement_rounds_total",
     }
+
+    def all_have_grown() -> bool:
+        after = replica.metrics()
+        return all(after.get(name, 0) > before.get(name, 0) for name in counters)
+
+    control_plane.wait_for("it to be counted", all_have_grown)
 
 
 def test_a_waiting_pod_goes_when_another_one_ends(known: Callable[..., None], pods: Pods) -> None:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tests.cluster.audit import overcommitted
-from tests.cluster.gated import PLACEMENT, SPEC, Pods, pod
+from tests.cluster.gated import SPEC, Pods, pod
 from tests.cluster.nodes import RACK_LABEL
 from tests.cluster.racked import RACKS, pods, racks, racks_of, webhook
 
@@ -51,13 +51,11 @@ def test_of_two_groups_that_race_for_one_rack_one_goes_whole_and_the_other_when_
     mixed = [member(group, number, 20) for number in range(20) for group in ("a", "b")]
     control_plane.api.in_parallel(partial(pods.create, raw) for raw in mixed)
     control_plane.wait_for("one of them to go", lambda: len(pods.bound()) >= 20)
-    control_plane.wait_for("an event", lambda: any("WaitingForPlacement" in pods.events(n) for n in list(pods.gated())))
     first = next(iter(pods.bound())).partition("-")[0]
     second = "b" if first == "a" else "a"
     assert {name.partition("-")[0] for name in pods.bound()} == {first}
     assert pods.gated() == {f"{second}-{number}" for number in range(20)}
-    why = pods.get(f"{second}-0")["metadata"]["annotations"][PLACEMENT]
-    assert "waiting: " in why
+    pods.wait_until_says(f"{second}-0", "waiting: group")
     pods.delete(*(f"{first}-{number}" for number in range(20)))
     control_plane.wait_for("the other to be bound", lambda: len(pods.bound()) == 20)
     assert overcommitted(control_plane, pods.all().values()) == {}
@@ -71,8 +69,7 @@ def test_a_group_waits_for_its_members_and_a_new_one_joins_the_others_rack(
         pods.create(member("g", number, 4))
     pods.create(pod("single", cpu=1))
     pods.wait_until_bound("single")
-    control_plane.wait_for("a reason", lambda: "WaitingForPlacement" in pods.events("g-0"))
-    assert "3 of the 4 pods that must start together are there" in pods.events("g-0")["WaitingForPlacement"]
+    pods.wait_until_told("g-0", "WaitingForPlacement", "3 of the 4 pods that must start together are there")
     assert pods.gated() == {"g-0", "g-1", "g-2"}
     pods.create(member("g", 3, 4))
     pods.wait_until_bound("g-0", "g-1", "g-2", "g-3")
@@ -91,11 +88,11 @@ def test_what_a_group_leaves_goes_to_a_pod_that_waits_before_the_group_is_made_a
     create_all(pods, "g", 16)
     control_plane.wait_for("the group to be bound", lambda: len(pods.bound()) == 16)
     pods.create(pod("single", cpu=16))
-    control_plane.wait_for("it to wait", lambda: "WaitingForPlacement" in pods.events("single"))
+    pods.wait_until_told("single", "WaitingForPlacement")
     pods.delete(*(f"g-{number}" for number in range(16)))
     pods.wait_until_bound("single")
     create_all(pods, "g", 16)
-    control_plane.wait_for("a reason", lambda: "WaitingForPlacement" in pods.events("g-0"))
+    pods.wait_until_told("g-0", "WaitingForPlacement")
     assert set(pods.bound()) == {"single"}
 
 
@@ -113,7 +110,7 @@ def test_a_jobs_pods_start_together_by_its_parallelism(
     control_plane.api.create(path, {"metadata": {"name": "large"}, "spec": spec})
     control_plane.wait_for("its pods", lambda: len(pods.gated()) == 33)
     some = next(iter(pods.gated()))
-    control_plane.wait_for("a reason", lambda: "WaitingForPlacement" in pods.events(some))
+    pods.wait_until_told(some, "WaitingForPlacement")
     fits = {**spec, "parallelism": 32, "completions": 32}
     control_plane.api.create(path, {"metadata": {"name": "fits"}, "spec": fits})
     control_plane.wait_for("the smaller one to go", lambda: len(pods.bound()) == 32)

@@ -61,7 +61,7 @@ def test_a_job_that_is_annotated_itself_and_its_template_not_goes_whole_to_one_r
     assert created["spec"]["template"]["metadata"]["annotations"] == {INHERIT: "true"}
     control_plane.wait_for("its pods", lambda: len(pods.gated()) == 33)
     some = next(iter(pods.gated()))
-    control_plane.wait_for("a reason", lambda: "WaitingForPlacement" in pods.events(some))
+    pods.wait_until_told(some, "WaitingForPlacement")
     control_plane.api.create(jobs(pods), job("fits", 32, {**RACKS, **SINGLE}))
     control_plane.wait_for("the smaller one to go", lambda: len(pods.bound()) == 32)
     raws = pods.all()
@@ -85,7 +85,7 @@ def test_a_deployment_two_levels_up_holds_its_pods_together_and_a_change_of_its_
     control_plane.api.create(path, deployment("web", 17, {**RACKS, **SINGLE, "topology-webhook.dev/min-member": "17"}))
     control_plane.wait_for("its pods", lambda: len(pods.gated()) == 17)
     some = next(iter(pods.gated()))
-    control_plane.wait_for("a reason", lambda: "WaitingForPlacement" in pods.events(some))
+    pods.wait_until_told(some, "WaitingForPlacement")
     assert pods.bound() == {}
     # 16 fit in a rack: without one for all the whole cluster will do
     zone = {"metadata": {"annotations": {"kai.scheduler/topology-required-placement": "zone"}}}
@@ -107,8 +107,7 @@ def test_a_pod_behind_our_gate_that_asks_for_nothing_is_released_with_a_sentence
     pods.create(raw)
     control_plane.wait_for("all to be bound", lambda: len(pods.bound()) == 4)
     assert pods.get("by-hand")["metadata"]["annotations"][PLACEMENT].startswith("released: no annotation")
-    control_plane.wait_for("an event", lambda: "Released" in pods.events("orphan"))
-    assert pods.events("orphan")["Released"] == "released: neither it nor its owners ask for a placement"
+    assert pods.wait_until_told("orphan", "Released") == "released: neither it nor its owners ask for a placement"
 
 
 def test_the_api_server_takes_the_variables_that_a_pod_asks_for(racks: Callable[[int, int], None], pods: Pods) -> None:

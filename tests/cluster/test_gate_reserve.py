@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cluster.audit import overcommitted
-from tests.cluster.gated import PLACEMENT, Pods, pod
+from tests.cluster.gated import Pods, pod
 from tests.cluster.nodes import RACK_LABEL, Machine
 from tests.cluster.webhook_process import LocalWebhook, local_webhook
 
@@ -50,11 +50,7 @@ def test_a_stream_of_small_pods_does_not_starve_a_gang_of_eight(
     for number in range(8):
         pods.create(member(number, 8))
 
-    def told() -> str:
-        text: str = pods.get("gang-0")["metadata"]["annotations"][PLACEMENT]
-        return text
-
-    control_plane.wait_for("rack-1 to be kept", lambda: "rack rack-1 is kept for it" in told())
+    pods.wait_until_says("gang-0", "rack rack-1 is kept for it")
     # The stream: whenever a small pod ends, the next is there already.
     began = 10
     in_rack_1 = [name for name, node in pods.bound().items() if node != "n2"]

@@ -52,8 +52,8 @@ def test_a_placed_pod_whose_node_is_cordoned_is_evicted_if_a_controller_makes_a_
     control_plane.api.patch(f"{NODES}/{node}", {"spec": {"unschedulable": True}})
     (second,) = control_plane.wait_for("another pod", lambda: [name for name in placed() if name != first])
     assert pods.hint(second)[0] == ({"n0", "n1"} - {node}).pop()
-    note = pods.events(first)["EvictedToPlaceAnew"]
-    assert f"node {node}, on which it was placed, can no longer take it" in note
+    told = f"node {node}, on which it was placed, can no longer take it"
+    pods.wait_until_told(first, "EvictedToPlaceAnew", told)
 
 
 @pytest.mark.usefixtures("no_scheduler")
@@ -65,8 +65,7 @@ def test_a_pod_that_nobody_makes_anew_is_told_about(
     control_plane.wait_for("it to be placed", lambda: NUMA in pods.get("a")["metadata"]["annotations"])
     node, _ = pods.hint("a")
     control_plane.api.delete(f"{NODES}/{node}")
-    control_plane.wait_for("an event", lambda: "Stuck" in pods.events("a"))
-    assert f"node {node}, on which it was placed, is gone" in pods.events("a")["Stuck"]
+    pods.wait_until_told("a", "Stuck", f"node {node}, on which it was placed, is gone")
 
 
 def test_a_pod_that_has_waited_enough_is_let_go_and_kept_off_nodes_that_never_can_take_it(

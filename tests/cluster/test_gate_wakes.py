@@ -42,7 +42,7 @@ def waits(known: Callable[..., None], pods: Pods, control_plane: ControlPlane) -
             control_plane.api.patch(f"{NODES}/n0", node)
             control_plane.wait_for("the change to be seen", lambda: "none of 1 nodes fits now" in tried(raw))
         assert is_gated(pods.create(raw))
-        control_plane.wait_for("it to be told", lambda: "WaitingForPlacement" in pods.events("a"))
+        pods.wait_until_told("a", "WaitingForPlacement")
         assert is_gated(pods.get("a"))
 
     return create
@@ -85,7 +85,7 @@ def test_the_topology_that_its_group_names(waits: Callable[..., None], pods: Pod
         "kai.scheduler/topology-required-placement": "rack",
     }
     waits(Machine("n0", free=(8,), labels={RACK_LABEL: "rack-1"}), pod("a", annotations=asked))
-    assert f'There is no topology "{name}"' in pods.events("a")["WaitingForPlacement"]
+    pods.wait_until_told("a", "WaitingForPlacement", f'There is no topology "{name}"')
     kind = {"apiVersion": "kai.scheduler/v1alpha1", "kind": "Topology"}
     levels = {"levels": [{"nodeLabel": RACK_LABEL}]}
     control_plane.api.create(TOPOLOGIES, {**kind, "metadata": {"name": name}, "spec": levels})

@@ -125,9 +125,8 @@ def test_describe_shows_what_was_decided_and_why(cluster: ControlPlane, namespac
 def test_an_event_tells_the_placement(cluster: ControlPlane, namespace: str) -> None:
     create(cluster, namespace, pod("told"))
     node = node_of(cluster, "told", namespace)
-    pods = Pods(cluster, namespace)
-    cluster.wait_for("the event", lambda: "Placed" in pods.events("told"))
-    assert pods.events("told")["Placed"].startswith(f"placed on {node}, NUMA {RIGHT[node]}; SingleNUMANode: 2 of 6 ")
+    note = Pods(cluster, namespace).wait_until_told("told", "Placed")
+    assert note.startswith(f"placed on {node}, NUMA {RIGHT[node]}; SingleNUMANode: 2 of 6 ")
 
 
 @pytest.mark.usefixtures("webhook")
