@@ -40,16 +40,8 @@ from webhook.server.reviews import Reviewer
 from webhook.server.stop import stop_event
 from webhook.service import logs
 from webhook.service.certificate import ServingCertificate, source_of
-from webhook.service.gating import (
-    controller_of,
-    events_of,
-    late_hints_of,
-    nominator_of,
-    placement_pace,
-    pod_group_keeper_of,
-    stuck_pods_of,
-)
 from webhook.service.guarding import answer_lifetime, duty_of, for_a_review, pod_by_get
+from webhook.service.leaders_work import LeadersWork, placement_pace
 from webhook.service.leadership import Leadership
 from webhook.service.reviewers import reviewers_of
 from webhook.service.watched import watch_all
@@ -120,24 +112,20 @@ class Service:
         publish = self._bundles.publish if self._bundles is not None else _nobody
         self._certificate = ServingCertificate(source_of(settings, secret), publish)
         self._grants = GrantSweep(self._world, pod_by_get(client))
-        self._events = events_of(settings, client)
         self._metrics = Metrics(self._sample)
-        figures = self._metrics.placement
-        self._placement = controller_of(
-            settings, placement_client, self._events, self._world, lambda: self._leadership, figures
+        watched = {each.status.name: each for each in self._watched}
+        self._work = LeadersWork(
+            settings,
+            placement_client,
+            self._world,
+            self._metrics.placement,
+            pod_groups,
+            watched[POD_GROUPS.name].is_served,
+            lambda: self._leadership,
         )
-        duties = self._grants, self._placement
-        (pods,) = (each for each in self._watched if each.status.name == "pods")
-        self._leadership = Leadership(settings, leadership_client, lambda: self._health.ready, pods.follows, duties)
-        is_leader = self._leadership.is_leader
-        self._stuck = stuck_pods_of(settings, placement_client, self._events, self._world, is_leader, figures)
-        self._nominator = nominator_of(settings, placement_client, self._world, is_leader)
-        self._late_hints = late_hints_of(
-            settings, placement_client, self._events, self._world, self._leadership, figures
-        )
-        (watched,) = (each for each in self._watched if each.status.name == POD_GROUPS.name)
-        self._pod_groups = pod_group_keeper_of(placement_client, self._world, pod_groups, is_leader, watched.is_served)
-        self._placement.on_gang = self._pod_groups.saw
+        duties = self._grants, self._work.controller
+        follows = watched["pods"].follows
+        self._leadership = Leadership(settings, leadership_client, lambda: self._health.ready, follows, duties)
         self._health = Health(self._checks, self._synced)
         self._view_is_current = False
         self._takes_reviews = False
@@ -150,12 +138,7 @@ class Service:
             yield self._bundles.run()
         yield self._leadership.run()
         yield self._grants.run()
-        yield self._placement.run()
-        yield self._stuck.run()
-        yield self._nominator.run()
-        yield self._late_hints.run()
-        yield self._pod_groups.run()
-        yield self._events.run()
+        yield from self._work.background()
         yield self._keep_view_current()
 
     async def serve(self, stop: asyncio.Event) -> None:
@@ -189,7 +172,7 @@ class Service:
         rules = rules_of(settings, user)
         fetch = for_a_review(pod_by_get(self._client))
         duty = partial(duty_of, self._leadership)
-        guard = BindingGuard(self._world, fetch, duty, rules, answer_lifetime(settings), self._nominator.refused)
+        guard = BindingGuard(self._world, fetch, duty, rules, answer_lifetime(settings), self._work.nominator.refused)
         return reviewers_of(rules, self._world.view, guard.review)
 
     async def _keep_view_current(self) -> NoReturn:
@@ -236,7 +219,7 @@ class Service:
             certificate_end=self._certificate.end,
             leading=self._leadership.is_leader(),
             gated_pods=len(self._world.gated_pods()),
-            stuck_pods=self._stuck.count,
+            stuck_pods=self._work.stuck.count,
             open_grants=self._world.open_grants,
         )
 

@@ -1,0 +1,83 @@
+"""What the leader does beside answering, put together from the settings; a follower is ready to take it over."""
+
+import os
+from collections.abc import Callable, Coroutine, Iterator
+from functools import partial
+from typing import Any, Final
+
+from webhook.cluster.client import Client
+from webhook.cluster.events import EventRecorder
+from webhook.cluster.owners import read_owner
+from webhook.cluster.pace import Pace
+from webhook.cluster.pod_groups import PodGroups
+from webhook.cluster.writes import PodWrites
+from webhook.placement import stuck
+from webhook.placement.controller import PlacementController
+from webhook.placement.figures import Figures
+from webhook.placement.late_hints import LateHints
+from webhook.placement.nominate import Nominator
+from webhook.placement.podgroups import PodGroupKeeper
+from webhook.placement.surroundings import Limits
+from webhook.placement.teller import Teller
+from webhook.rules import rules_of
+from webhook.server.bindings import Duty
+from webhook.service.guarding import answer_lifetime, duty_of
+from webhook.service.leadership import Leadership
+from webhook.service.world import ClusterWorld
+from webhook.settings import Settings
+
+# Writes of placements: a burst is a large group's pods; on average no more than one API server writes in a second.
+_RATE: Final = 500.0
+_BURST: Final = 500
+
+
+def placement_pace() -> Pace:
+    """How fast placements are written, apart from all other calls."""
+    return Pace(_RATE, _BURST)
+
+
+class LeadersWork:
+    """Placing what is gated, and what goes with it: telling of it, PodGroups, nominations, late hints, stuck pods."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        client: Client,
+        world: ClusterWorld,
+        figures: Figures,
+        pod_groups: PodGroups,
+        pod_groups_are_served: Callable[[], bool],
+        leadership: Callable[[], Leadership],
+    ) -> None:
+        """`leadership` is asked when there is work: the controller is one of its duties, so that it comes later."""
+
+        def is_leader() -> bool:
+            return leadership().is_leader()
+
+        def may_give_out() -> bool:
+            return duty_of(leadership()) is Duty.ALL
+
+        rules = rules_of(settings)
+        reading = partial(read_owner, client)
+        writes, slots = PodWrites(client), settings.ungate_concurrency
+        self._events = events = EventRecorder(client, settings.pod_name or os.uname().nodename)
+        teller = Teller(writes, events, world.gated_pods, figures)
+        release, reserve = settings.release_after_seconds, settings.reserve_after_seconds
+        limits = Limits(answer_lifetime(settings), slots, release, reserve)
+        self.controller = PlacementController(world, writes, teller, rules, limits, leadership, reading)
+        keeper = PodGroupKeeper(world, pod_groups, reading, writes.read, is_leader, pod_groups_are_served)
+        self.controller.on_gang = keeper.saw
+        self._pod_groups = keeper
+        self.nominator = Nominator(world, PodWrites(client), rules, is_leader)
+        self._late_hints = LateHints(world, PodWrites(client), events, may_give_out, figures, slots)
+        patience = stuck.Limits(settings.stuck_after_seconds, settings.evict_stuck)
+        self.stuck = stuck.StuckPods(world, PodWrites(client), events, rules, patience, is_leader, figures)
+
+    def background(self) -> Iterator[Coroutine[Any, Any, None]]:
+        """What runs for as long as the process does."""
+        yield self.controller.run()
+        yield self._pod_groups.run()
+        yield self.nominator.run()
+        yield self._late_hints.run()
+        yield self.stuck.run()
+        yield self._events.run()
