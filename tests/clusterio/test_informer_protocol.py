@@ -122,6 +122,19 @@ async def test_half_an_event_at_the_end_of_a_broken_watch_is_dropped_and_asked_f
         assert len(script.lists) == 1
 
 
+async def test_a_watch_that_is_open_again_counts_though_nothing_comes_but_it_may_still_owe_events() -> None:
+    script = ListWatch()
+    script.put("n0")
+    script.refusals.append(Refusal("watch", 429, status(429, "TooManyRequests")))
+    script.watches.append([HOLD])
+    async with informing(script) as (informer, _):
+        await informer.synced.wait()
+        assert informer.status.caught_up
+        await until(lambda: len(script.watch_versions) == 2 and informer.status.phase is Phase.WATCHING)
+        assert informer.status.error == ""
+        assert not informer.status.caught_up
+
+
 async def test_a_watch_refused_with_410_leads_to_a_new_list_that_finds_deletions() -> None:
     script = ListWatch()
     script.put("stays")

@@ -6,7 +6,8 @@ watch whose other end vanished is noticed, and streams as lines.
 
 import socket
 import sys
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, Self
 from urllib.request import getproxies
@@ -102,26 +103,21 @@ class Client:
         """Give the object at `path`, created when absent, what `body` has; 409 when another manager disagrees."""
         return await self._call("PATCH", path, {"fieldManager": manager}, body, APPLY_PATCH)
 
-    async def lines(self, path: str, query: Mapping[str, str | int], silence: float) -> AsyncGenerator[bytes, None]:
-        """The lines of a streamed answer until the server ends it; SilenceError after `silence` seconds of none.
+    @asynccontextmanager
+    async def lines(
+        self, path: str, query: Mapping[str, str | int], silence: float
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """The lines of a streamed answer, until the server ends it; entered when the server has begun to answer.
 
-        What follows the last line break when the stream ends is half an event, and dropped.
+        SilenceError after `silence` seconds of none. What follows the last line break when the stream ends is half an
+        event, and dropped.
         """
         limits = aiohttp.ClientTimeout(total=None, sock_connect=10.0, sock_read=silence)
         response = await self._send("GET", path, query, limits=limits)
         try:
-            rest = b""
-            async for chunk in response.content.iter_any():
-                *lines, rest = (rest + chunk).split(b"\n")
-                for line in lines:
-                    if line:
-                        yield line
-        except aiohttp.SocketTimeoutError as error:
-            msg = f"GET {path}: nothing came for {silence:.0f} s"
-            raise SilenceError(msg) from error
-        except (aiohttp.ClientError, OSError) as error:
-            msg = f"GET {path}: the stream broke off: {_in_words(error)}"
-            raise UnreachableError(msg) from error
+            # aclosing: when an event raises, the generator ends now, not when it is collected.
+            async with aclosing(_lines(response, f"GET {path}", silence)) as lines:
+                yield lines
         finally:
             response.close()
 
@@ -173,6 +169,22 @@ class Client:
                 self._credentials.forget_token()
             raise await _error_of(response)
         return response
+
+
+async def _lines(response: aiohttp.ClientResponse, call: str, silence: float) -> AsyncGenerator[bytes, None]:
+    try:
+        rest = b""
+        async for chunk in response.content.iter_any():
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                if line:
+                    yield line
+    except aiohttp.SocketTimeoutError as error:
+        msg = f"{call}: nothing came for {silence:.0f} s"
+        raise SilenceError(msg) from error
+    except (aiohttp.ClientError, OSError) as error:
+        msg = f"{call}: the stream broke off: {_in_words(error)}"
+        raise UnreachableError(msg) from error
 
 
 async def _error_of(response: aiohttp.ClientResponse) -> APIError:

@@ -20,7 +20,6 @@ A handler that raises ends `run` with that exception: a copy with a hole is wors
 
 import asyncio
 import random
-from contextlib import aclosing
 from dataclasses import dataclass, field
 from enum import StrEnum
 from time import monotonic
@@ -77,6 +76,8 @@ class InformerStatus:
     synced: bool = False
     objects: int = 0
     lists: int = 0
+    caught_up: bool = False
+    """Whether a list or an event has come since the last failure. A watch that is open again may still owe events."""
     last_contact: float = field(default_factory=monotonic)
     error: str = ""
 
@@ -155,6 +156,7 @@ class Informer:
             self._delete(key)
         self._version = metadata["resourceVersion"]
         self.status.lists += 1
+        self.status.caught_up = True
         self._saw(Phase.WATCHING)
         self._mark_synced()
         log.debug("informer.listed", resource=self._resource.name, objects=len(listed), version=self._version)
@@ -170,13 +172,14 @@ class Informer:
             "resourceVersion": self._version or "",
             "timeoutSeconds": random.randint(*_WATCH_SECONDS),  # noqa: S311 # spreads load, keeps no secret
         }
-        # aclosing: when an event raises, the connection is given back now, not when the generator is collected.
-        async with aclosing(self._client.lines(self._resource.path, query, _SILENCE_SECONDS)) as lines:
+        async with self._client.lines(self._resource.path, query, _SILENCE_SECONDS) as lines:
+            self._saw(Phase.WATCHING)
             async for line in lines:
                 self._take(line)
                 events += 1
                 self._backoff.reset()
                 self._saw(Phase.WATCHING)
+                self.status.caught_up = True
                 if events % _TURN == 0:
                     await asyncio.sleep(0)
         if events == 0 and monotonic() - began < _SHORTEST_WATCH_SECONDS:
@@ -209,6 +212,7 @@ class Informer:
         """Phase 3: decide where to go on, and wait."""
         wait = self._backoff.next(error.retry_after if isinstance(error, APIError) else 0.0)
         self.status.phase = Phase.WAITING
+        self.status.caught_up = False
         self.status.error = str(error)
         if isinstance(error, SilenceError):
             self._version = None

@@ -44,9 +44,13 @@ class Watched:
         """Whether the API server has such objects."""
         return self.status.synced and self.status.phase is not Phase.ABSENT
 
-    def follows(self) -> bool:
-        """Whether changes reach us as they are made, as far as we know: no list or watch has to be tried again."""
+    def in_order(self) -> bool:
+        """Whether what comes now was made after all that came before: a list has no such order."""
         return self.status.phase is Phase.WATCHING
+
+    def follows(self) -> bool:
+        """Whether changes reach us as they are made, as far as we know."""
+        return self.status.caught_up
 
     def check(self) -> Check:
         """The informer as a condition of readiness."""
@@ -82,7 +86,7 @@ def watch_all(client: Client, world: ClusterWorld, pod_groups: PodGroups, page_s
         return Watched(informer, feed, DiscoveredInformer(client, wanted, informer).run)
 
     pods = always("pods", world.pods, _LIVE_PODS)
-    world.in_order = pods.follows
+    world.in_order = pods.in_order
     return (
         always("nodes", world.nodes),
         pods,
