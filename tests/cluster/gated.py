@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from tests.cluster.api import ApiError
 from tests.cluster.nodes import Machine, machines, publish_all
 
 if TYPE_CHECKING:
@@ -127,10 +128,14 @@ def scheduler_paused(plane: ControlPlane) -> Iterator[None]:
 
 
 def wait_until_known(pods: Pods, nodes: int) -> None:
-    """Wait until the webhook knows so many machines."""
+    """Wait until the webhook knows so many machines, and the NUMA nodes of each."""
 
     def known() -> bool:
-        tried = pods.plane.api.create(f"{pods.path}?dryRun=All", pod("any", cpu=1))
-        return f"of {nodes} nodes" in tried["metadata"]["annotations"].get(PLACEMENT, "")
+        try:
+            tried = pods.plane.api.create(f"{pods.path}?dryRun=All", pod("any", cpu=1))
+        except ApiError:  # as long as it knows no NUMA nodes at all it refuses the pod
+            return False
+        text = tried["metadata"]["annotations"].get(PLACEMENT, "")
+        return f"of {nodes} nodes" in text and "no NUMA topology known" not in text
 
     pods.plane.wait_for("the webhook to know the machines", known)

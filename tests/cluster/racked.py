@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cluster.gated import PLACEMENT, Pods, pod
 from tests.cluster.nodes import RACK_LABEL, ZONE_LABEL, machines
 from tests.cluster.webhook_process import LocalWebhook, local_webhook
 
@@ -16,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tests.cluster.control_plane import ControlPlane
+    from tests.cluster.gated import Pods
 
 TOPOLOGY = "/apis/kai.scheduler/v1alpha1/topologies"
 RACKS = {
@@ -50,22 +49,11 @@ def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
 
 
 @pytest.fixture
-def pods(control_plane: ControlPlane, namespace: str) -> Pods:
-    return Pods(control_plane, namespace)
-
-
-@pytest.fixture
-def racks(create_machines: Callable[..., None], pods: Pods, control_plane: ControlPlane) -> Callable[[int, int], None]:
+def racks(known: Callable[..., None]) -> Callable[[int, int], None]:
     """A function that makes racks of 16 nodes, each of so many NUMA nodes of 16 CPUs; the webhook knows them then."""
 
-    def knows(count: int) -> bool:
-        tried = control_plane.api.create(f"{pods.path}?dryRun=All", pod("any", cpu=1))
-        return f"of {count} nodes" in tried["metadata"]["annotations"].get(PLACEMENT, "")
-
     def create(count: int, numa_nodes: int = 4) -> None:
-        fleet = machines(count * 16, numa_nodes, prefix="gang")
-        create_machines(*fleet)
-        control_plane.wait_for("the webhook to know the machines", partial(knows, len(fleet)))
+        known(*machines(count * 16, numa_nodes, prefix="gang"))
 
     return create
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from tests.cluster.audit import overcommitted
 from tests.cluster.gated import SPEC, Pods, pod
 from tests.cluster.nodes import RACK_LABEL
-from tests.cluster.racked import RACKS, pods, racks, racks_of, webhook
+from tests.cluster.racked import RACKS, racks, racks_of, webhook
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.cluster.control_plane import ControlPlane
 
-__all__ = ["pods", "racks", "webhook"]  # fixtures
+__all__ = ["racks", "webhook"]  # fixtures
 
 
 def member(group: str, number: int, of: int, cpu: int = 16, **annotations: str) -> dict[str, Any]:

@@ -11,14 +11,14 @@ from tests.cluster.api import ApiError
 from tests.cluster.audit import overcommitted
 from tests.cluster.gated import PLACEMENT, SPEC, Pods, pod
 from tests.cluster.nodes import RACK_LABEL
-from tests.cluster.racked import RACKS, pods, racks, racks_of, webhook
+from tests.cluster.racked import RACKS, racks, racks_of, webhook
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from tests.cluster.control_plane import ControlPlane
 
-__all__ = ["pods", "racks", "webhook"]  # fixtures
+__all__ = ["racks", "webhook"]  # fixtures
 
 INHERIT = "topology-webhook.dev/inherit"
 SINGLE = {SPEC: '{"numaTopologyPolicy": "SingleNUMANode"}'}

@@ -8,7 +8,7 @@ from tests.cluster.api import ApiError
 from tests.cluster.gated import PLACEMENT, Pods
 from tests.cluster.kinds import CRDS
 from tests.cluster.nodes import RACK_LABEL
-from tests.cluster.racked import RACKS, pods, racks, webhook
+from tests.cluster.racked import RACKS, racks, webhook
 from tests.cluster.test_gate_groups import member
 from tests.cluster.test_gate_owners import SINGLE, job, jobs
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.cluster.control_plane import ControlPlane
     from tests.cluster.webhook_process import LocalWebhook
 
-__all__ = ["pods", "racks", "webhook"]  # fixtures
+__all__ = ["racks", "webhook"]  # fixtures
 
 POD_GROUPS_CRD = "podgroups.scheduling.run.ai"
 

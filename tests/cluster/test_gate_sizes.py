@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tests.cluster.audit import overcommitted
-from tests.cluster.racked import RACKS, pods, rack_of, racks, racks_of, webhook
+from tests.cluster.racked import RACKS, rack_of, racks, racks_of, webhook
 from tests.cluster.test_gate_groups import create_all, member
 from tests.cluster.test_gate_owners import SINGLE, job, jobs
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.cluster.control_plane import ControlPlane
     from tests.cluster.gated import Pods
 
-__all__ = ["pods", "racks", "webhook"]  # fixtures
+__all__ = ["racks", "webhook"]  # fixtures
 
 RANK = "topology-webhook.dev/rank"
 

@@ -19,7 +19,7 @@ from tests.cluster.controllers import Controllers, collection, pod_webhook_of_lw
 from tests.cluster.gated import SINGLE, Pods, pod, wait_until_known
 from tests.cluster.kinds import KINDS, Kind, at, served
 from tests.cluster.nodes import RACK_LABEL, ZONE_LABEL, Machine
-from tests.cluster.racked import RACKS, pods, rack_of, webhook
+from tests.cluster.racked import RACKS, rack_of, webhook
 from tests.cluster.test_gate_podgroups import groups as pod_groups
 from tests.cluster.test_gate_podgroups import says
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from tests.cluster.control_plane import ControlPlane
 
-__all__ = ["pods", "webhook"]  # fixtures
+__all__ = ["webhook"]  # a fixture
 
 INHERIT = "topology-webhook.dev/inherit"
 RANK = "topology-webhook.dev/rank"
