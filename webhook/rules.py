@@ -10,6 +10,7 @@ def rules_of(settings: Settings, own_user: str | None = None) -> Rules:
     return Rules(
         no_compatible_node=settings.no_compatible_node,
         gate=settings.gate,
+        no_room=settings.no_room,
         max_affinity_values=settings.max_affinity_values,
         preferred_nodes=settings.preferred_nodes,
         trusted_users=frozenset(settings.trusted_users) | ({own_user} if own_user else set()),

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from webhook.admission.rules import GateMode
+from webhook.admission.rules import GateMode, NoRoom
 from webhook.engine.options import Fidelity, ScoreStrategy
 
 PREFIX: Final = "TOPOLOGY_WEBHOOK_"
@@ -108,6 +108,10 @@ class Settings(BaseSettings):
     `always` all that are annotated, `when-needed` those that fit nowhere at that moment and all members of groups,
     `never` none. What is decided at creation for many pods at a time is out of date when they are bound: some are then
     refused, others held to nodes that are full."""
+    no_room: NoRoom = "gate"
+    """What to do with a pod that fits on no node now, but may later: `gate` has it wait behind the gate (with
+    `--gate=never` as `allow`), `allow` lets it in, kept off nodes that never can take it, `deny` refuses it. Members
+    of groups wait for one another in any case."""
     ungate_concurrency: Annotated[int, Field(ge=1, le=256)] = 16
     """How many gated pods are written at a time. A write takes the API server 10 to 20 ms: 16 make about 1,000
     a second."""

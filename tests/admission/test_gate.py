@@ -7,7 +7,7 @@ import pytest
 
 from tests.admission.clusters import SINGLE, node, pod, topology, world
 from webhook.admission.gate import waits_for_us_alone
-from webhook.admission.rules import GateMode, Rules
+from webhook.admission.rules import GateMode, NoRoom, Rules
 from webhook.admission.steer import Verdict, steer
 from webhook.model.names import (
     KAI_REQUIRED_PLACEMENT,
@@ -24,9 +24,9 @@ CLUSTER = world(node("a"), node("b"), topology("a", [7, 7]), topology("b", [2, 9
 GATE = {"name": PLACEMENT_GATE}
 
 
-def created(raw: dict[str, Any], gate: GateMode = "always") -> dict[str, Any]:
+def created(raw: dict[str, Any], gate: GateMode = "always", no_room: NoRoom = "gate") -> dict[str, Any]:
     """The pod as it is let in; a second pass changes nothing."""
-    rules = Rules(gate=gate)
+    rules = Rules(gate=gate, no_room=no_room)
     steering = steer(raw, CLUSTER, rules)
     patched: dict[str, Any] = jsonpatch.apply_patch(raw, list(steering.operations))
     assert patched == steering.mutated
@@ -45,6 +45,23 @@ def in_group(**annotations: str) -> dict[str, Any]:
 def test_who_is_gated(gate: GateMode, *, fitting: bool, waiting: bool, of_a_group: bool) -> None:
     pods = pod(cpu="8"), pod(cpu="12"), in_group(**{POD_GROUP_NAME: "g"})
     assert [waits_for_us_alone(created(raw, gate)) for raw in pods] == [fitting, waiting, of_a_group]
+
+
+@pytest.mark.parametrize("gate", ["always", "when-needed", "never"])
+def test_what_fits_nowhere_now_is_let_in_or_refused_where_the_operator_says_so_and_members_wait_all_the_same(
+    gate: GateMode,
+) -> None:
+    waits, member = pod(cpu="12"), in_group(**{POD_GROUP_NAME: "g"})
+    member["spec"]["containers"] = waits["spec"]["containers"]
+    refusing = Rules(gate=gate, no_room="deny")
+    assert "schedulingGates" not in created(waits, gate, "allow")["spec"]
+    refused = steer(waits, CLUSTER, refusing)
+    assert (refused.verdict, refused.reason) == (Verdict.DENY, "NoRoomNow")
+    assert "none of 2 nodes fits now; 2 nodes could take it once other pods leave" in refused.message
+    never_here = steer(pod(nodeSelector={"pool": "none"}), CLUSTER, refusing)
+    assert (never_here.verdict, never_here.reason) == (Verdict.DENY, "NoNode")
+    for no_room in ("allow", "deny"):
+        assert waits_for_us_alone(created(member, gate, no_room)) == (gate != "never")
 
 
 def test_a_gated_pod_keeps_the_affinity_its_user_wrote_and_says_why_it_waits() -> None:

@@ -246,6 +246,7 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
         "scoreStrategy": "LeastNUMANodes",
         "resourceWeights": {"cpu": 2, "nvidia.com/gpu": 5},
         "gate": "never",
+        "noRoom": "deny",
         "ungateConcurrency": 32,
         "releaseAfterSeconds": 600,
         "reserveAfterSeconds": 300,
@@ -274,6 +275,7 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
         "plugin",
         "LeastNUMANodes",
     )
+    assert (settings.gate, settings.no_room) == ("never", "deny")
     assert (settings.max_affinity_values, settings.preferred_nodes, settings.list_page_size) == (1000, 0, 10000)
     assert (settings.drain_seconds, settings.log_level, settings.log_format) == (7, "debug", "console")
     assert (settings.port, settings.metrics_port) == (9443, 9080)

@@ -228,6 +228,8 @@ def test_objects_do_not_take_room_from_each_other(review: Review, tmp_path: Path
     [
         (_pod("8"), (), "allow", 0),
         (_pod("14"), (), "wait", 1),
+        (_pod("14"), ("--no-room", "allow"), "wait", 1),
+        (_pod("14"), ("--no-room", "deny"), "deny", 1),
         (_pod("17"), (), "deny", 1),
         (_pod("17"), ("--no-compatible-node", "warn"), "allow", 1),
         (_pod(spec="{"), (), "deny", 1),

@@ -40,7 +40,7 @@ def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
 
     Pods that fit are not gated, so that what is written into them at their creation shows.
     """
-    values = {"webhook": {"failurePolicy": "Fail"}, "settings": {"gate": "when-needed"}}
+    values = {"webhook": {"failurePolicy": "Fail"}, "settings": {"gate": "when-needed", "noRoom": "deny"}}
     machines = [Machine("roomy", free=(9, 9)), Machine("split", free=(3, 3))]
     with (
         present(control_plane.api, machines),
@@ -116,6 +116,19 @@ def test_a_mistake_is_refused_with_403_and_our_words(control_plane: ControlPlane
         create(control_plane, namespace, pod("wrong", '{"numaTopologyPolicy": "SingleNumaNode"}'))
     assert refused.value.status == 403
     assert "SingleNUMANode" in refused.value.message
+
+
+@pytest.mark.usefixtures("webhook")
+def test_a_pod_for_which_there_is_no_room_now_is_refused_where_the_operator_says_so(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    large = pod("large")
+    large["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "10"
+    with pytest.raises(
+        ApiError, match="none of 2 nodes fits now; 2 nodes could take it once other pods leave"
+    ) as refused:
+        create(control_plane, namespace, large)
+    assert refused.value.status == 403
 
 
 @pytest.mark.usefixtures("webhook")

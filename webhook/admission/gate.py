@@ -4,7 +4,8 @@ At its creation a pod gets the gate, or loses one that its manifest had, by the 
 gate can only be taken away, which the placement controller does in the patch that places the pod.
 
 - A group's members are placed together, so none goes before the controller has seen the others.
-- A pod that fits nowhere now has to wait; behind the gate the scheduler spends no time on it.
+- A pod that fits nowhere now has to wait; behind the gate the scheduler spends no time on it. An operator may have it
+  let in as it is, or refused.
 - Any other pod need not wait, but one writer who decides at the last moment sees what many at creation cannot.
 
 Source: Kubernetes' KEP-3521 (gates are only added at creation) and KEP-3838 (what may change behind a gate).
@@ -14,18 +15,20 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from webhook.admission.patch import END, Patch
-from webhook.admission.rules import GateMode
+from webhook.admission.rules import Rules
 from webhook.model.membership import may_be_in_group
 from webhook.model.names import PLACEMENT_GATE
 
 GATES_PATH: Final = ("spec", "schedulingGates")
 
 
-def needs_gate(annotations: Mapping[str, str], mode: GateMode, *, fits: bool) -> bool:
+def needs_gate(annotations: Mapping[str, str], rules: Rules, *, fits: bool) -> bool:
     """Whether a pod of ours with these annotations waits behind the gate; `fits`: some node can take it now."""
-    if mode == "never":
+    if rules.gate == "never":
         return False
-    return mode == "always" or not fits or may_be_in_group(annotations)
+    if may_be_in_group(annotations):
+        return True
+    return rules.gate == "always" if fits else rules.no_room == "gate"
 
 
 def waits_for_us_alone(raw: Mapping[str, Any]) -> bool:

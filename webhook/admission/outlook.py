@@ -43,7 +43,7 @@ _NOT_ALIGNED = frozenset(
 class Prospect(Enum):
     """What can become of a pod that fits nowhere now; the value is the reason of a denial, for programs."""
 
-    LATER = "Later"
+    LATER = "NoRoomNow"
     NO_COMPATIBLE_NODE = "NoCompatibleNode"
     NEVER_ALIGNED = "NeverAligned"
     NO_NODE = "NoNode"

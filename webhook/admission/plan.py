@@ -1,8 +1,8 @@
 """What becomes of a pod by what it asks for, whoever it is: its verdict, in words, and where it may run.
 
 1. The engine decides on every node.
-2. Some nodes fit: the pod is held to them. None fits now: it is kept off those that never can. There is nothing to wait
-   for: denied, or let in with a warning.
+2. Some nodes fit: the pod is held to them. None fits now: it is kept off those that never can, or denied, as the rules
+   say. There is nothing to wait for: denied, or let in with a warning.
 3. A pod that is to be placed by the controller gets the gate instead: behind it affinity can only be added to.
 
 A controller makes its pods alike and many at a time: for as long as the cluster stays as it is, what was planned for
@@ -116,7 +116,7 @@ def plan(view: View, pod: Pod, intent: NUMAIntent, rules: Rules) -> tuple[Plan, 
 def _held_to_fitting(decision: Decision, pod: Pod, intent: NUMAIntent, rules: Rules) -> Plan:
     best = decision.best(max(rules.preferred_nodes, placement_text.BEST))
     text = placement_text.fitting(pod, intent, decision, best[: placement_text.BEST])
-    if needs_gate(pod.annotations, rules.gate, fits=True):
+    if needs_gate(pod.annotations, rules, fits=True):
         return Plan(Verdict.ALLOW, text, decision.fit_count, decision.excluded, gated=True)
     preferred = best[: rules.preferred_nodes]
     constraint = hold_to_fitting(decision.view.snapshot, decision, preferred, rules.max_affinity_values)
@@ -130,12 +130,13 @@ def _fits_nowhere(decision: Decision, pod: Pod, intent: NUMAIntent, rules: Rules
     outlook = look_ahead(snapshot, pod, intent, rules.engine)
     text = placement_text.nowhere(pod, intent, decision, outlook.message)
     excluded = decision.excluded
-    if outlook.prospect in {Prospect.LATER, Prospect.NO_NODE}:
-        if needs_gate(pod.annotations, rules.gate, fits=False):
+    may_fit_later = outlook.prospect in {Prospect.LATER, Prospect.NO_NODE}
+    if may_fit_later and (rules.no_room != "deny" or may_be_in_group(pod.annotations)):
+        if needs_gate(pod.annotations, rules, fits=False):
             return Plan(Verdict.WAIT, text, 0, excluded, gated=True, warn=True)
         constraint = keep_off_others(snapshot, outlook, rules.max_affinity_values)
         return Plan(Verdict.WAIT, text, 0, excluded, constraint, Marker.of(constraint, _terms(pod)), warn=True)
-    if rules.no_compatible_node == "warn":
+    if not may_fit_later and rules.no_compatible_node == "warn":
         return Plan(Verdict.ALLOW, text, 0, excluded, warn=True)
     return Plan(Verdict.DENY, text, 0, excluded, reason=outlook.prospect.value)
 

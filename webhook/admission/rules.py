@@ -8,6 +8,9 @@ from webhook.engine.decide import Options
 GateMode = Literal["always", "when-needed", "never"]
 """Which pods wait behind our scheduling gate until they are placed: all that are ours, those that have to, or none."""
 
+NoRoom = Literal["gate", "allow", "deny"]
+"""What becomes of a pod that fits nowhere now, but may later, unless it waits for its group."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
@@ -17,6 +20,8 @@ class Rules:
     """What becomes of a pod for which no node has a compatible policy, or that no node could align even if empty."""
     gate: GateMode = "always"
     """Which pods are gated."""
+    no_room: NoRoom = "gate"
+    """Whether those that fit nowhere now are among them."""
     max_affinity_values: int = 64
     """Most nodes that are named in a pod's required node affinity."""
     preferred_nodes: int = 10

@@ -37,6 +37,7 @@ DECISION_SETTINGS: Final = (
     "kubeconfig",
     "context",
     "no_compatible_node",
+    "no_room",
     "fidelity",
     "score_strategy",
     "resource_weights",

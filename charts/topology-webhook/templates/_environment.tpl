@@ -17,6 +17,7 @@ One that stands in extraEnv as well is left to extraEnv: the API server takes no
   "SCORE_STRATEGY" .Values.settings.scoreStrategy
   "RESOURCE_WEIGHTS" (join "," $weights)
   "GATE" .Values.settings.gate
+  "NO_ROOM" .Values.settings.noRoom
   "UNGATE_CONCURRENCY" .Values.settings.ungateConcurrency
   "RELEASE_AFTER_SECONDS" .Values.settings.releaseAfterSeconds
   "RESERVE_AFTER_SECONDS" .Values.settings.reserveAfterSeconds
