@@ -108,9 +108,10 @@ def pods(control_plane: ControlPlane, namespace: str) -> Pods:
 
 @pytest.fixture
 def known(create_machines: Callable[..., None], pods: Pods) -> Callable[..., None]:
-    """A function that makes machines as create_machines does, and returns when the webhook knows the last of them."""
+    """A function that makes the machines of a test as create_machines does, and returns when the webhook knows them."""
 
     def create(*machines: Machine) -> None:
+        wait_until_known(pods, 0)  # those of the last test may have the same names
         create_machines(*machines)
         wait_until_known(pods, len(machines))
 

@@ -133,9 +133,10 @@ def wait_until_known(pods: Pods, nodes: int) -> None:
     def known() -> bool:
         try:
             tried = pods.plane.api.create(f"{pods.path}?dryRun=All", pod("any", cpu=1))
-        except ApiError:  # as long as it knows no NUMA nodes at all it refuses the pod
-            return False
-        text = tried["metadata"]["annotations"].get(PLACEMENT, "")
+        except ApiError as error:  # as long as it knows no NUMA nodes at all it refuses the pod
+            text = error.message
+        else:
+            text = tried["metadata"]["annotations"].get(PLACEMENT, "")
         return f"of {nodes} nodes" in text and "no NUMA topology known" not in text
 
-    pods.plane.wait_for("the webhook to know the machines", known)
+    pods.plane.wait_for(f"the webhook to know {nodes} machines", known)

@@ -16,7 +16,7 @@ import pytest
 
 from tests.cluster.api import ApiError
 from tests.cluster.controllers import Controllers, collection, pod_webhook_of_lws
-from tests.cluster.gated import SINGLE, Pods, pod, wait_until_known
+from tests.cluster.gated import SINGLE, Pods, pod
 from tests.cluster.kinds import KINDS, Kind, at, served
 from tests.cluster.nodes import RACK_LABEL, ZONE_LABEL, Machine
 from tests.cluster.racked import RACKS, rack_of, webhook
@@ -83,13 +83,16 @@ def has_its_pod_group(
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_what_a_workload_asks_for_itself_places_the_pods_that_its_controller_makes(
-    kind: Kind, control_plane: ControlPlane, pods: Pods, create_machines: Callable[..., None]
+    kind: Kind,
+    control_plane: ControlPlane,
+    pods: Pods,
+    known: Callable[..., None],
+    create_machines: Callable[..., None],
 ) -> None:
     size = len(next(iter(kind.groups.values())))
     racks = range(len(kind.groups) + 1)
     fleet = [machine(rack, number) for rack in racks for number in range(1, size)]
-    create_machines(*fleet)
-    wait_until_known(pods, len(fleet))
+    known(*fleet)
     path = collection(pods.namespace, kind.api_version, kind.kind)
     workload = control_plane.api.create(path, kind.workload({**RACKS, **SINGLE}, TEMPLATE))
     for each in kind.templates:
@@ -126,11 +129,10 @@ def test_what_a_workload_asks_for_itself_places_the_pods_that_its_controller_mak
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.parts], ids=str)
 def test_of_a_workload_where_one_template_asks_for_a_rack_its_pods_wait_for_no_others(
-    kind: Kind, control_plane: ControlPlane, pods: Pods, create_machines: Callable[..., None]
+    kind: Kind, control_plane: ControlPlane, pods: Pods, known: Callable[..., None]
 ) -> None:
     fleet = [machine(rack, number) for rack in range(2) for number in range(4)]
-    create_machines(*fleet)
-    wait_until_known(pods, len(fleet))
+    known(*fleet)
     document = kind.workload({}, TEMPLATE)
     *others, asking = (at(document, each) for each in kind.templates)
     asking["metadata"]["annotations"] = {**RACKS, **SINGLE}
@@ -171,13 +173,12 @@ def test_a_fault_is_told_with_its_place_on_each_kind_and_in_each_of_its_template
 
 
 def test_what_stands_on_a_train_job_holds_for_the_pods_of_its_job_set(
-    control_plane: ControlPlane, pods: Pods, create_machines: Callable[..., None]
+    control_plane: ControlPlane, pods: Pods, known: Callable[..., None]
 ) -> None:
     job_set = next(kind for kind in KINDS if kind.kind == "JobSet")
     train_job = replace(job_set, api_version="trainer.kubeflow.org/v1alpha1", kind="TrainJob")
     fleet = [machine(rack, number) for rack in range(2) for number in range(5)]
-    create_machines(*fleet)
-    wait_until_known(pods, len(fleet))
+    known(*fleet)
     # its controller makes the JobSet from a runtime, whose templates nobody but their author marks
     marked = {**TEMPLATE, "metadata": {**TEMPLATE["metadata"], "annotations": {INHERIT: "true"}}}
     with served(control_plane, [train_job]):
