@@ -89,6 +89,11 @@ def test_the_links_that_a_kubelet_puts_into_the_environment_are_not_taken_for_po
             "--port: 'x' is wrong: input should be a valid integer, unable to parse string as an integer",
         ),
         ({"PORT": "70000"}, {}, "TOPOLOGY_WEBHOOK_PORT: '70000' is wrong: input should be less than or equal to 65535"),
+        (
+            {"SCHEDULER_NAMES": ","},
+            {},
+            "TOPOLOGY_WEBHOOK_SCHEDULER_NAMES: ',' is wrong: value should have at least 1 item after validation, not 0",
+        ),
         ({"FIDELITY": "k"}, {}, "TOPOLOGY_WEBHOOK_FIDELITY: 'k' is wrong: input should be 'kubelet' or 'plugin'"),
         (
             {},

@@ -13,6 +13,7 @@ def rules_of(settings: Settings, own_user: str | None = None) -> Rules:
         no_room=settings.no_room,
         max_affinity_values=settings.max_affinity_values,
         preferred_nodes=settings.preferred_nodes,
+        scheduler_names=frozenset(settings.scheduler_names),
         trusted_users=frozenset(settings.trusted_users) | ({own_user} if own_user else set()),
         engine=Options(settings.fidelity, settings.score_strategy, settings.resource_weights),
     )

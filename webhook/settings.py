@@ -126,6 +126,9 @@ class Settings(BaseSettings):
     it, while others can, an event says so."""
     evict_stuck: bool = False
     """Whether such a pod is evicted if a controller makes a new one, which is then placed anew."""
+    scheduler_names: Annotated[Names, Field(min_length=1)] = ("default-scheduler",)
+    """Pods with one of these as `schedulerName` are steered, guarded and placed; those of others are left alone. Name
+    the further profiles of your kube-scheduler, not a scheduler that places by NUMA nodes or groups itself."""
     max_affinity_values: Annotated[int, Field(ge=1, le=1000)] = 64
     """Most node names that are written into a pod's required node affinity."""
     preferred_nodes: Annotated[int, Field(ge=0, le=100)] = 10

@@ -247,6 +247,7 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
         "resourceWeights": {"cpu": 2, "nvidia.com/gpu": 5},
         "gate": "never",
         "noRoom": "deny",
+        "schedulerNames": ["default-scheduler", "batch"],
         "ungateConcurrency": 32,
         "releaseAfterSeconds": 600,
         "reserveAfterSeconds": 300,
@@ -275,6 +276,7 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
         "plugin",
         "LeastNUMANodes",
     )
+    assert settings.scheduler_names == ("default-scheduler", "batch")
     assert (settings.gate, settings.no_room) == ("never", "deny")
     assert (settings.max_affinity_values, settings.preferred_nodes, settings.list_page_size) == (1000, 0, 10000)
     assert (settings.drain_seconds, settings.log_level, settings.log_format) == (7, "debug", "console")

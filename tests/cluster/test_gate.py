@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module", autouse=True)
 def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
-    with local_webhook(control_plane, values={"settings": {"gate": "when-needed"}}) as webhook:
+    settings = {"gate": "when-needed", "schedulerNames": ["default-scheduler", "batch"]}
+    with local_webhook(control_plane, values={"settings": settings}) as webhook:
         yield webhook
 
 
@@ -66,6 +67,24 @@ def test_the_leader_counts_who_waits_and_who_was_let_go(
         return all(after.get(name, 0) > before.get(name, 0) for name in counters)
 
     control_plane.wait_for("it to be counted", all_have_grown)
+
+
+def test_pods_of_a_scheduler_that_the_operator_names_are_placed_and_guarded_and_those_of_others_left_alone(
+    known: Callable[..., None], pods: Pods, control_plane: ControlPlane
+) -> None:
+    known(Machine("n0", free=(2, 4)))
+    assert is_gated(pods.create(pod("ours", schedulerName="batch")))
+    others = pods.create(pod("others", schedulerName="other"))
+    assert (is_gated(others), PLACEMENT in others["metadata"]["annotations"]) == (False, False)
+    publish(control_plane.api, Machine("n0", free=(2, 16)))
+    control_plane.wait_for("it to be placed", lambda: not is_gated(pods.get("ours")))
+    assert pods.hint("ours") == ("n0", [1])
+    # No scheduler of these names runs here: the test binds as they would.
+    for name in ("ours", "others"):
+        target = {"kind": "Node", "name": "n0"}
+        control_plane.api.create(f"{pods.path}/{name}/binding", {"metadata": {"name": name}, "target": target})
+    assert pods.bound() == {"ours": "n0", "others": "n0"}
+    assert NUMA not in pods.get("others")["metadata"]["annotations"]
 
 
 def test_a_waiting_pod_goes_when_another_one_ends(known: Callable[..., None], pods: Pods) -> None:

@@ -18,6 +18,7 @@ One that stands in extraEnv as well is left to extraEnv: the API server takes no
   "RESOURCE_WEIGHTS" (join "," $weights)
   "GATE" .Values.settings.gate
   "NO_ROOM" .Values.settings.noRoom
+  "SCHEDULER_NAMES" (join "," .Values.settings.schedulerNames)
   "UNGATE_CONCURRENCY" .Values.settings.ungateConcurrency
   "RELEASE_AFTER_SECONDS" .Values.settings.releaseAfterSeconds
   "RESERVE_AFTER_SECONDS" .Values.settings.reserveAfterSeconds
