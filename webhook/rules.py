@@ -15,5 +15,5 @@ def rules_of(settings: Settings, own_user: str | None = None) -> Rules:
         preferred_nodes=settings.preferred_nodes,
         scheduler_names=frozenset(settings.scheduler_names),
         trusted_users=frozenset(settings.trusted_users) | ({own_user} if own_user else set()),
-        engine=Options(settings.fidelity, settings.score_strategy, settings.resource_weights),
+        engine=Options(settings.fidelity, settings.score_strategy, settings.resource_weights, settings.group_strategy),
     )

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from webhook.admission.rules import GateMode, NoRoom
-from webhook.engine.options import Fidelity, ScoreStrategy
+from webhook.engine.options import Fidelity, GroupStrategy, ScoreStrategy
 
 PREFIX: Final = "TOPOLOGY_WEBHOOK_"
 
@@ -103,6 +103,9 @@ class Settings(BaseSettings):
     as the scheduler plugin NodeResourceTopologyMatch does."""
     resource_weights: Weights = Field(default_factory=dict)
     """Weight of each resource in the scores other than `Packing`, as resource=weight; others weigh 1."""
+    group_strategy: GroupStrategy = "bin-pack"
+    """Which of several domains that hold a group is chosen: `bin-pack` the tightest, so that larger ones stay whole for
+    larger groups, `spread` the one with most room."""
     gate: GateMode = "always"
     """Which pods get a scheduling gate at their creation and are placed by the leader, exactly, when their turn comes:
     `always` all that are annotated, `when-needed` those that fit nowhere at that moment and all members of groups,

@@ -47,7 +47,7 @@ def job(pods: int, annotations: dict[str, str] | None = None, gpus: int = 1) -> 
 
 def judged(workload: Workload, running: dict[str, str] | None = None) -> GangJudgement:
     world = World(View(whole_nodes(PLACES, FREE).snapshot()), {"network": TOPOLOGY})
-    return judge_gangs(workload, world, TopologyTrees(), running)
+    return judge_gangs(workload, world, TopologyTrees(), Rules(), running)
 
 
 def test_annotations_are_found_at_any_depth_with_their_place() -> None:

@@ -245,6 +245,7 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
         "fidelity": "plugin",
         "scoreStrategy": "LeastNUMANodes",
         "resourceWeights": {"cpu": 2, "nvidia.com/gpu": 5},
+        "groupStrategy": "spread",
         "gate": "never",
         "noRoom": "deny",
         "schedulerNames": ["default-scheduler", "batch"],
@@ -277,7 +278,7 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
         "LeastNUMANodes",
     )
     assert settings.scheduler_names == ("default-scheduler", "batch")
-    assert (settings.gate, settings.no_room) == ("never", "deny")
+    assert (settings.group_strategy, settings.gate, settings.no_room) == ("spread", "never", "deny")
     assert (settings.max_affinity_values, settings.preferred_nodes, settings.list_page_size) == (1000, 0, 10000)
     assert (settings.drain_seconds, settings.log_level, settings.log_format) == (7, "debug", "console")
     assert (settings.port, settings.metrics_port) == (9443, 9080)

@@ -101,11 +101,16 @@ def _pod(name: str, annotations: Mapping[str, str], gpus: int = 1, node: str = "
 def judge(review: Review, tmp_path: Path) -> Judge:
     """`judge(object, ...)`: the outcome of a review of the objects on the cluster above and what else is in it."""
 
-    def run(*objects: dict[str, Any], beside: tuple[dict[str, Any], ...] = (), output: str = "json") -> Outcome:
+    def run(
+        *objects: dict[str, Any],
+        beside: tuple[dict[str, Any], ...] = (),
+        output: str = "json",
+        flags: tuple[str, ...] = (),
+    ) -> Outcome:
         cluster = [TOPOLOGY, *(each for name, place in NODES.items() for each in _node(name, *place)), *beside]
         (tmp_path / "cluster.json").write_text("\n".join(map(json.dumps, cluster)))
         (tmp_path / "objects.json").write_text("\n".join(map(json.dumps, objects)))
-        return review("-f", tmp_path / "objects.json", "-o", output, cluster=tmp_path / "cluster.json")
+        return review("-f", tmp_path / "objects.json", "-o", output, *flags, cluster=tmp_path / "cluster.json")
 
     return run
 
@@ -129,6 +134,11 @@ def test_a_job_goes_to_the_tightest_rack_that_holds_it(judge: Judge) -> None:
     assert sorted(numa for pod in group["pods"] for numa in pod["numaNodes"]) == [0, 0, 0, 1, 1, 1]
     assert all(pod["domain"][:2] == group["domain"] for pod in group["pods"])
     assert group["why"] == []
+
+
+def test_or_to_the_one_with_most_room_where_that_is_asked_for(judge: Judge) -> None:
+    (entry,) = judge(_job(6, RACK, SINGLE), flags=("--group-strategy", "spread")).json
+    assert entry["group"]["domain"][-1] == ["example.com/rack", "rack-1"]
 
 
 def test_rack_and_numa_node_are_found_together(judge: Judge) -> None:

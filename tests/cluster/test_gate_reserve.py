@@ -1,4 +1,4 @@
-"""A group that has waited long is not starved by smaller pods that come later, on the real control plane."""
+"""What operators set for groups: reserving for those that wait long, and spreading, on the real control plane."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
     topology = {**kind, "metadata": {"name": "reserve"}, "spec": {"levels": [{"nodeLabel": RACK_LABEL}]}}
     control_plane.api.create(TOPOLOGIES, topology)
     try:
-        with local_webhook(control_plane, values={"settings": {"reserveAfterSeconds": 1}}) as webhook:
+        settings = {"reserveAfterSeconds": 1, "groupStrategy": "spread"}
+        with local_webhook(control_plane, values={"settings": settings}) as webhook:
             yield webhook
     finally:
         control_plane.api.delete(f"{TOPOLOGIES}/reserve")
@@ -65,3 +66,15 @@ def test_a_stream_of_small_pods_does_not_starve_a_gang_of_eight(
     pods.delete(*(name for name, node in bound.items() if node == "n2"))
     control_plane.wait_for("the others to go on", lambda: len([n for n in pods.bound().values() if n == "n2"]) == 2)
     assert overcommitted(control_plane, pods.all().values()) == {}
+
+
+def test_of_the_racks_that_hold_a_group_the_one_with_most_room_is_chosen_where_the_operator_says_so(
+    known: Callable[..., None], pods: Pods
+) -> None:
+    # rack-1 ── n0 [16 16]      rack-2 ── n1 [16 16 16 16]
+    racks = {"n0": ("rack-1", 2), "n1": ("rack-2", 4)}
+    known(*(Machine(name, free=(16,) * zones, labels={RACK_LABEL: rack}) for name, (rack, zones) in racks.items()))
+    for number in range(2):
+        pods.create(member(number, 2))
+    pods.wait_until_bound("gang-0", "gang-1")
+    assert pods.bound() == {"gang-0": "n1", "gang-1": "n1"}

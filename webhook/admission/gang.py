@@ -14,7 +14,15 @@ from typing import Any
 from webhook.admission.rules import Rules
 from webhook.admission.steer import Verdict
 from webhook.admission.world import World
-from webhook.engine.group import GroupPlacement, PodPlacement, Shortfall, group_of, place_workload, topology_of
+from webhook.engine.group import (
+    GroupPlacement,
+    PodPlacement,
+    Shortfall,
+    Strategy,
+    group_of,
+    place_workload,
+    topology_of,
+)
 from webhook.engine.group.result import Path
 from webhook.engine.trees import TopologyTrees
 from webhook.model.errors import UserError
@@ -177,7 +185,7 @@ def is_made_by_another(raw: Mapping[str, Any]) -> bool:
 
 
 def judge_gangs(
-    workload: Workload, world: World, trees: TopologyTrees, running: Mapping[str, str] | None = None
+    workload: Workload, world: World, trees: TopologyTrees, rules: Rules, running: Mapping[str, str] | None = None
 ) -> GangJudgement:
     """Place the workload's gangs; `running`: pod name (as in its roles) -> node of those that run already.
 
@@ -189,7 +197,8 @@ def judge_gangs(
         if not all("annotations" in fault.path for fault in error.faults):
             raise
         return GangJudgement(Verdict.DENY, " ".join(map(str, error.faults)))
-    gangs = place_workload(workload, world.view, world.topologies, trees, running or {})
+    strategy = Strategy(rules.engine.group_strategy)
+    gangs = place_workload(workload, world.view, world.topologies, trees, running or {}, strategy)
     placement = GangPlacement(workload.name, gangs, running or {})
     return GangJudgement(Verdict.ALLOW if placement.placed else Verdict.WAIT, placement.message, placement)
 

@@ -62,7 +62,7 @@ def _judge_workload(
                     raise item.fault(fault.path, fault.message)
         if why_not_ours(workload, rules):
             return None
-        return judge_gangs(workload, world, trees, running_members(workload, running))
+        return judge_gangs(workload, world, trees, rules, running_members(workload, running))
     except UserError as error:
         return _fault(item, error)
 
@@ -87,7 +87,7 @@ def _judge_pods(
             beside = [_bound(bodies[0], name, node) for name, node in begun.items()]
             (found,) = workloads_of_pods([*pending, *beside])
             if not why_not_ours(found.workload, rules):
-                judgement = judge_gangs(found.workload, world, trees, found.running)
+                judgement = judge_gangs(found.workload, world, trees, rules, found.running)
                 judgements |= dict.fromkeys(positions, judgement)
         except UserError as error:
             judgements |= dict.fromkeys(positions, _fault(first, error))

@@ -41,6 +41,7 @@ DECISION_SETTINGS: Final = (
     "fidelity",
     "score_strategy",
     "resource_weights",
+    "group_strategy",
     "scheduler_names",
     "max_affinity_values",
     "preferred_nodes",

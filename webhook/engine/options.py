@@ -7,6 +7,7 @@ from typing import Literal
 
 Fidelity = Literal["kubelet", "plugin"]
 ScoreStrategy = Literal["Packing", "LeastAllocated", "MostAllocated", "BalancedAllocation", "LeastNUMANodes"]
+GroupStrategy = Literal["bin-pack", "spread"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,3 +20,5 @@ class Options:
     """`Packing` is Koordinator's: few NUMA nodes, the fuller ones first. The others are the plugin's."""
     resource_weights: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     """Weight of each resource in the plugin's scores; a resource that is not named weighs 1."""
+    group_strategy: GroupStrategy = "bin-pack"
+    """Which of several domains that hold a group is chosen: the tightest, or the one with most room."""
