@@ -29,7 +29,7 @@ def fleet(*free: tuple[int, ...]) -> ClusterState:
 
 def test_an_empty_cluster_is_an_answer_too() -> None:
     decided = decision(ClusterState(), pod(FIVE, policy="SingleNUMANode"))
-    assert (decided.fit_count, decided.best(3), decided.excluded, decided.compatible_count) == (0, (), {}, 0)
+    assert (decided.fit_count, decided.best(3), decided.excluded) == (0, (), {})
 
 
 def test_every_excluded_node_has_one_reason_and_they_are_counted() -> None:

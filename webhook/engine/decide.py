@@ -43,7 +43,6 @@ from webhook.model.policy import Exclusive
 __all__ = ["Candidate", "Decision", "Fidelity", "Options", "ScoreStrategy", "decide", "on_numa_nodes"]
 
 _DEFAULTS: Final = Options()
-_INCOMPATIBLE: Final = (Reason.NO_TOPOLOGY, Reason.POLICY_MISMATCH)
 
 
 class Candidate(NamedTuple):
@@ -73,8 +72,6 @@ class Decision:
     """uint8 [node]: Reason; FITS where it fits."""
     ranking: Ranking
     numa: NUMAFit
-    compatible_count: int
-    """Nodes whose NUMA policy goes with the pod's and whose NUMA nodes are known if it insists on alignment."""
 
     @property
     def score(self) -> Bytes:
@@ -139,8 +136,7 @@ def decide(view: View, pod: Pod, intent: NUMAIntent, options: Options | None = N
     fits &= numa_fits
     fit_count = int(np.count_nonzero(fits))
     ranking = _ranking(view, request, numa, options, fits, intruding)
-    incompatible = 0 if policies is None else int(np.isin(policies, _INCOMPATIBLE).sum())
-    return Decision(view, pod, request, fits, fit_count, reasons, ranking, numa, snapshot.n - incompatible)
+    return Decision(view, pod, request, fits, fit_count, reasons, ranking, numa)
 
 
 def on_numa_nodes(view: View, request: PodRequest, options: Options, among: Bools) -> tuple[NUMAFit, Bools | None]:

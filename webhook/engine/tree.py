@@ -108,10 +108,6 @@ class TopologyTree:
         """The level at which each domain is one node; its domains are numbered by position."""
         return len(self.levels)
 
-    def level_of(self, index: int) -> int:
-        """The tree's level of the topology's level `index` (0 = coarsest)."""
-        return index + 1
-
     def size(self, level: int) -> int:
         """Number of domains of a level."""
         return self.n if level == self.node_level else len(self.levels[level])
