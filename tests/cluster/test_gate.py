@@ -145,8 +145,9 @@ def created_later(pods: Pods, raw: dict[str, Any]) -> bool:
 
 
 def test_higher_priority_goes_first_then_age(
-    known: Callable[..., None], pods: Pods, control_plane: ControlPlane
+    known: Callable[..., None], pods: Pods, control_plane: ControlPlane, webhook: LocalWebhook
 ) -> None:
+    (replica,) = webhook.replicas
     classes = {"high": 1000, "low": 10}
     path = "/apis/scheduling.k8s.io/v1/priorityclasses"
     for name, value in classes.items():
@@ -157,6 +158,9 @@ def test_higher_priority_goes_first_then_age(
             raw = pod(name, priorityClassName=f"{pods.namespace}-{priority}")
             control_plane.wait_for("a creation time of its own", partial(created_later, pods, raw))
             pods.create(raw)
+        control_plane.wait_for(
+            "all to be seen", lambda: replica.metrics()["topology_webhook_gated_pods"] == len(pods.all())
+        )
         publish(control_plane.api, Machine("n0", free=(8, 8)))
         pods.wait_until_bound("h1", "l1")
         assert pods.gated() == {"l2"}
