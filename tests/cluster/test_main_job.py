@@ -57,6 +57,18 @@ def create(plane: ControlPlane, namespace: str, document: dict[str, Any], query:
     return created
 
 
+@pytest.fixture
+def placing(cluster: ControlPlane, webhook: LocalWebhook, namespace: str) -> None:
+    """The webhook is installed, and has heard that the pods of the last test are gone."""
+    assert webhook.replicas
+
+    def rested() -> bool:
+        tried = create(cluster, namespace, pod("any"), "?dryRun=All")
+        return "2 of 6 nodes fit" in tried["metadata"]["annotations"][PLACEMENT]
+
+    cluster.wait_for("the last test's pods to be forgotten", rested)
+
+
 def required_terms(document: dict[str, Any]) -> list[dict[str, Any]]:
     required = document["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     terms: list[dict[str, Any]] = required["nodeSelectorTerms"]
@@ -87,7 +99,7 @@ def test_the_scheduler_alone_chooses_a_node_whose_numa_nodes_cannot_hold_the_pod
     assert node_of(cluster, "alone", namespace) == WRONG
 
 
-@pytest.mark.usefixtures("webhook")
+@pytest.mark.usefixtures("placing")
 @pytest.mark.parametrize("key", [SPEC, RESOURCE_SPEC])
 def test_with_the_webhook_it_chooses_a_node_where_one_numa_node_holds_the_pod(
     cluster: ControlPlane, namespace: str, key: str
@@ -96,7 +108,7 @@ def test_with_the_webhook_it_chooses_a_node_where_one_numa_node_holds_the_pod(
     assert node_of(cluster, "steered", namespace) in RIGHT
 
 
-@pytest.mark.usefixtures("webhook")
+@pytest.mark.usefixtures("placing")
 def test_it_waits_behind_a_gate_for_the_moment_that_its_placing_takes(cluster: ControlPlane, namespace: str) -> None:
     created = create(cluster, namespace, pod("gated"))
     assert created["spec"]["schedulingGates"] == [{"name": PLACEMENT}]
@@ -108,7 +120,7 @@ def test_it_waits_behind_a_gate_for_the_moment_that_its_placing_takes(cluster: C
     assert required_terms(placed) == [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]
 
 
-@pytest.mark.usefixtures("webhook")
+@pytest.mark.usefixtures("placing")
 def test_describe_shows_what_was_decided_and_why(cluster: ControlPlane, namespace: str) -> None:
     create(cluster, namespace, pod("described"))
     node = node_of(cluster, "described", namespace)
@@ -121,7 +133,7 @@ def test_describe_shows_what_was_decided_and_why(cluster: ControlPlane, namespac
     assert lines[3].endswith("1 no single NUMA node with 8 cpu, 16Gi memory")
 
 
-@pytest.mark.usefixtures("webhook")
+@pytest.mark.usefixtures("placing")
 def test_an_event_tells_the_placement(cluster: ControlPlane, namespace: str) -> None:
     create(cluster, namespace, pod("told"))
     node = node_of(cluster, "told", namespace)
@@ -129,7 +141,7 @@ def test_an_event_tells_the_placement(cluster: ControlPlane, namespace: str) -> 
     assert note.startswith(f"placed on {node}, NUMA {RIGHT[node]}; SingleNUMANode: 2 of 6 ")
 
 
-@pytest.mark.usefixtures("webhook")
+@pytest.mark.usefixtures("placing")
 def test_the_users_own_affinity_is_kept_and_anded(cluster: ControlPlane, namespace: str) -> None:
     document = pod("particular")
     mine = {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["node-b"]}
@@ -146,7 +158,7 @@ def test_the_users_own_affinity_is_kept_and_anded(cluster: ControlPlane, namespa
     assert term["matchFields"] == [{"key": "metadata.name", "operator": "In", "values": ["node-c"]}]
 
 
-@pytest.mark.usefixtures("webhook")
+@pytest.mark.usefixtures("placing")
 def test_a_dry_run_gives_the_same_answer_and_leaves_nothing(cluster: ControlPlane, namespace: str) -> None:
     tried = create(cluster, namespace, pod("same"), "?dryRun=All")
     created = create(cluster, namespace, pod("same"))
@@ -154,7 +166,7 @@ def test_a_dry_run_gives_the_same_answer_and_leaves_nothing(cluster: ControlPlan
     assert tried["metadata"]["annotations"] == created["metadata"]["annotations"]
 
 
-@pytest.mark.usefixtures("webhook")
+@pytest.mark.usefixtures("placing")
 def test_what_review_prints_is_placed_by_the_running_webhook_as_its_user_wrote_it(
     cluster: ControlPlane, namespace: str
 ) -> None:
@@ -164,7 +176,7 @@ def test_what_review_prints_is_placed_by_the_running_webhook_as_its_user_wrote_i
     assert node_of(cluster, POD_NAME, namespace) in RIGHT
 
 
-@pytest.mark.usefixtures("webhook")
+@pytest.mark.usefixtures("placing")
 @pytest.mark.parametrize(
     "document", list(yaml.safe_load_all((EXAMPLES / "mistakes.yaml").read_text())), ids=lambda d: d["metadata"]["name"]
 )
@@ -181,7 +193,7 @@ def test_a_mistake_is_refused_with_what_review_says_of_it(
     assert verdict["message"] in refused.value.message
 
 
-@pytest.mark.usefixtures("webhook")
+@pytest.mark.usefixtures("placing")
 def test_a_pod_without_annotation_is_left_as_it_is(cluster: ControlPlane, namespace: str) -> None:
     created = create(cluster, namespace, pod("unmanaged", {}))
     assert "affinity" not in created["spec"]
