@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cluster.api import ApiError
+from tests.cluster.gated import Pods, wait_until_known
 from tests.cluster.nodes import NODES, Machine
 from tests.cluster.webhook_process import LocalWebhook, local_webhook
 
@@ -62,41 +63,14 @@ def binding(name: str, node: str, annotations: dict[str, str] | None = None) -> 
     }
 
 
-class Pods:
-    """The pods of one namespace."""
-
-    def __init__(self, plane: ControlPlane, namespace: str) -> None:
-        self._plane = plane
-        self.path = f"/api/v1/namespaces/{namespace}/pods"
-        self._events = f"/api/v1/namespaces/{namespace}/events"
-
-    def create(self, raw: dict[str, Any]) -> dict[str, Any]:
-        created: dict[str, Any] = self._plane.api.create(self.path, raw)
-        return created
-
-    def get(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = self._plane.api.get(f"{self.path}/{name}")
-        return found
+class GuardedPods(Pods):
+    """The pods of one namespace, and how those who touch them are answered."""
 
     def patch(self, name: str, change: object) -> None:
-        self._plane.api.patch(f"{self.path}/{name}", change)
-
-    def delete(self, name: str) -> None:
-        self._plane.api.delete(f"{self.path}/{name}", {"gracePeriodSeconds": 0})
+        self.plane.api.patch(f"{self.path}/{name}", change)
 
     def node(self, name: str) -> str:
         return str(self.get(name)["spec"].get("nodeName", ""))
-
-    def wait_until_bound(self, name: str) -> dict[str, Any]:
-        self._plane.wait_for(f"{name} on a node", lambda: self.node(name))
-        return self.get(name)
-
-    def wait_for_event(self, name: str, text: str) -> None:
-        def told() -> bool:
-            events = self._plane.api.get(f"{self._events}?fieldSelector=involvedObject.name={name}")["items"]
-            return any(text in (event.get("message") or event.get("note") or "") for event in events)
-
-        self._plane.wait_for(f"an event of {name} that says {text!r}", told)
 
     def refusal(self, call: Callable[[], object]) -> str:
         with pytest.raises(ApiError) as refused:
@@ -107,11 +81,11 @@ class Pods:
 
 @pytest.fixture
 def known_machines(
-    create_machines: Callable[..., None], pods: Pods, control_plane: ControlPlane
+    create_machines: Callable[..., None], pods: GuardedPods, control_plane: ControlPlane
 ) -> Callable[[Machine], None]:
     """A function that makes a machine, and returns when the webhook knows it and what its roomiest NUMA node has free.
 
-    Until then pods of the last test may seem to be there.
+    Until then machines and pods of the last test may seem to be there.
     """
 
     def known(machine: Machine) -> bool:
@@ -122,6 +96,7 @@ def known_machines(
         return f"best {machine.name} " in tried["metadata"]["annotations"][PLACEMENT]
 
     def create(machine: Machine) -> None:
+        wait_until_known(pods, 0)
         create_machines(machine)
         control_plane.wait_for(f"the webhook to know {machine.name}", partial(known, machine))
 
@@ -129,12 +104,12 @@ def known_machines(
 
 
 @pytest.fixture
-def pods(control_plane: ControlPlane, namespace: str) -> Pods:
-    return Pods(control_plane, namespace)
+def pods(control_plane: ControlPlane, namespace: str) -> GuardedPods:
+    return GuardedPods(control_plane, namespace)
 
 
 def test_of_two_pods_that_race_for_one_numa_node_one_is_bound_and_the_other_told_why(
-    known_machines: Callable[[Machine], None], pods: Pods, control_plane: ControlPlane
+    known_machines: Callable[[Machine], None], pods: GuardedPods, control_plane: ControlPlane
 ) -> None:
     # n0 ── NUMA 0 [8]  NUMA 1 [2]      [free cpus of 16: by its sum the node has room for both]
     known_machines(Machine("n0", free=(8, 2)))
@@ -144,8 +119,10 @@ def test_of_two_pods_that_race_for_one_numa_node_one_is_bound_and_the_other_told
         pods.patch(name, {"spec": {"schedulingGates": []}})
     control_plane.wait_for("one of them on n0", lambda: pods.node("a") or pods.node("b"))
     winner, loser = ("a", "b") if pods.node("a") else ("b", "a")
-    pods.wait_for_event(
-        loser, "node n0 can no longer hold this pod on one NUMA node: needs 8 cpu, most free on one is 2 (NUMA 1)"
+    pods.wait_until_told(
+        loser,
+        "FailedScheduling",
+        "node n0 can no longer hold this pod on one NUMA node: needs 8 cpu, most free on one is 2 (NUMA 1)",
     )
     zones = [{"node": 0, "resources": {"cpu": "8", "memory": "1Gi"}}]
     annotations = pods.get(winner)["metadata"]["annotations"]
@@ -154,12 +131,13 @@ def test_of_two_pods_that_race_for_one_numa_node_one_is_bound_and_the_other_told
     assert not pods.node(loser)
     assert NUMA not in pods.get(loser)["metadata"]["annotations"]
     pods.delete(winner)
-    assert json.loads(pods.wait_until_bound(loser)["metadata"]["annotations"][NUMA])["node"] == "n0"
+    pods.wait_until_bound(loser)
+    assert json.loads(pods.get(loser)["metadata"]["annotations"][NUMA])["node"] == "n0"
 
 
 @pytest.mark.parametrize("path", ["pods/{}/binding", "bindings"])
 def test_whoever_binds_and_however_the_guard_is_asked(
-    known_machines: Callable[[Machine], None], pods: Pods, control_plane: ControlPlane, namespace: str, path: str
+    known_machines: Callable[[Machine], None], pods: GuardedPods, control_plane: ControlPlane, namespace: str, path: str
 ) -> None:
     known_machines(Machine("n0", free=(8, 2)))
     # The claim does not exist: the scheduler waits for it, so nobody binds these pods but this test.
@@ -179,15 +157,18 @@ def test_whoever_binds_and_however_the_guard_is_asked(
     assert "needs 8 cpu, most free on one is 2 (NUMA 1)" in pods.refusal(partial(bind, "a"))
 
 
-def test_pods_that_ask_for_nothing_are_bound_as_they_are(create_machines: Callable[..., None], pods: Pods) -> None:
+def test_pods_that_ask_for_nothing_are_bound_as_they_are(
+    create_machines: Callable[..., None], pods: GuardedPods
+) -> None:
     create_machines(Machine("n0", free=(0, 0)))
     pods.create(pod("plain", annotations={}))
-    assert "annotations" not in pods.wait_until_bound("plain")["metadata"]
+    pods.wait_until_bound("plain")
+    assert "annotations" not in pods.get("plain")["metadata"]
 
 
 @pytest.mark.parametrize("annotation", [NUMA, STATUS])
 def test_nobody_makes_a_pod_with_what_node_agents_obey(
-    known_machines: Callable[[Machine], None], pods: Pods, annotation: str
+    known_machines: Callable[[Machine], None], pods: GuardedPods, annotation: str
 ) -> None:
     known_machines(Machine("n0", free=(8, 2)))
     forged = {annotation: '{"numaNodeResources": []}'}
@@ -204,7 +185,9 @@ def _disguised(annotations: dict[str, str]) -> dict[str, Any]:
     return raw
 
 
-def test_nobody_changes_what_was_written_into_a_pod(known_machines: Callable[[Machine], None], pods: Pods) -> None:
+def test_nobody_changes_what_was_written_into_a_pod(
+    known_machines: Callable[[Machine], None], pods: GuardedPods
+) -> None:
     known_machines(Machine("n0", free=(8, 2)))
     pods.create(pod("a"))
     pods.wait_until_bound("a")
@@ -225,7 +208,7 @@ def test_nobody_changes_what_was_written_into_a_pod(known_machines: Callable[[Ma
     pods.patch("a", {"metadata": {"annotations": {"team": "x"}, "labels": {"team": "x"}}})
 
 
-def test_nobody_else_removes_the_gate(pods: Pods) -> None:
+def test_nobody_else_removes_the_gate(pods: GuardedPods) -> None:
     pods.create(pod("a", annotations={}, schedulingGates=[{"name": "topology-webhook.dev/placement"}, {"name": HOLD}]))
     change = {"spec": {"schedulingGates": [{"name": HOLD}]}}
     assert "topology-webhook removes the gate" in pods.refusal(partial(pods.patch, "a", change))
@@ -233,18 +216,20 @@ def test_nobody_else_removes_the_gate(pods: Pods) -> None:
 
 
 def test_a_template_with_a_forgery_makes_no_pod_and_its_controller_says_why(
-    pods: Pods, control_plane: ControlPlane, namespace: str
+    pods: GuardedPods, control_plane: ControlPlane, namespace: str
 ) -> None:
     template = pod("", annotations={STATUS: "{}"})
     template["metadata"] |= {"name": "", "labels": {"app": "forger"}}
     # The chart's list of workloads does not have this kind, so its template comes in unseen.
     controller = {"metadata": {"name": "forger"}, "spec": {"replicas": 1, "template": template}}
     control_plane.api.create(f"/api/v1/namespaces/{namespace}/replicationcontrollers", controller)
-    pods.wait_for_event("forger", "Only topology-webhook writes this, and system:serviceaccount:kube-system:")
+    pods.wait_until_told(
+        "forger", "FailedCreate", "Only topology-webhook writes this, and system:serviceaccount:kube-system:"
+    )
 
 
 def test_a_node_label_without_meaning_is_refused(
-    create_machines: Callable[..., None], pods: Pods, control_plane: ControlPlane
+    create_machines: Callable[..., None], pods: GuardedPods, control_plane: ControlPlane
 ) -> None:
     create_machines(Machine("n0", free=(8, 2)))
     for way in (f"{NODES}/n0", f"{NODES}/n0/status"):
