@@ -103,7 +103,7 @@ class Settings(BaseSettings):
     as the scheduler plugin NodeResourceTopologyMatch does."""
     resource_weights: Weights = Field(default_factory=dict)
     """Weight of each resource in the scores other than `Packing`, as resource=weight; others weigh 1."""
-    group_strategy: GroupStrategy = "bin-pack"
+    group_strategy: GroupStrategy = GroupStrategy.BIN_PACK
     """Which of several domains that hold a group is chosen: `bin-pack` the tightest, so that larger ones stay whole for
     larger groups, `spread` the one with most room."""
     gate: GateMode = "always"
@@ -114,7 +114,7 @@ class Settings(BaseSettings):
     no_room: NoRoom = "gate"
     """What to do with a pod that fits on no node now, but may later: `gate` has it wait behind the gate (with
     `--gate=never` as `allow`), `allow` lets it in, kept off nodes that never can take it, `deny` refuses it. Members
-    of groups wait for one another in any case."""
+    of groups are not meant: they wait for one another."""
     ungate_concurrency: Annotated[int, Field(ge=1, le=256)] = 16
     """How many gated pods are written at a time. A write takes the API server 10 to 20 ms: 16 make about 1,000
     a second."""

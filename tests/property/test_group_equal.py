@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from tests.engine.group.clusters import RACK, ZONE, tree_of
 from webhook.engine.group.equal import EqualPlan, EqualPods, place_equal
-from webhook.engine.group.spec import Constraint, Segments, Strategy
+from webhook.engine.group.spec import Constraint, Segments
+from webhook.engine.options import GroupStrategy
 from webhook.engine.tree import ROOT, Domain, TopologyTree
 
 NODES = 7
@@ -87,14 +88,14 @@ def check(tree: TopologyTree, slots: list[int], pods: EqualPods, plan: EqualPlan
 
 
 @settings(max_examples=400, deadline=None)
-@given(paths, free_slots, st.integers(1, 7), constraints, segments, st.sampled_from(Strategy))
+@given(paths, free_slots, st.integers(1, 7), constraints, segments, st.sampled_from(GroupStrategy))
 def test_a_group_is_placed_exactly_if_an_exhaustive_search_places_it(
     where: list[tuple[str | None, str | None]],
     free: list[int],
     count: int,
     constraint: Constraint,
     cutting: Segments | None,
-    strategy: Strategy,
+    strategy: GroupStrategy,
 ) -> None:
     tree = tree_of(where)
     slots = free[: len(where)]
@@ -172,7 +173,7 @@ def test_running_members_pin_a_required_domain(
     members = np.zeros(tree.n, dtype=np.int64)
     position = data.draw(st.integers(0, tree.n - 1))
     members[position] = 2
-    pods = EqualPods(count, count, constraint, None, Strategy.BIN_PACK, members)
+    pods = EqualPods(count, count, constraint, None, GroupStrategy.BIN_PACK, members)
     plan = place_equal(tree, np.array(slots, dtype=np.int64), pods)
     home = Domain(constraint.bound, tree.containing(position, constraint.bound))
     inside = tree.span(home)

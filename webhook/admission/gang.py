@@ -18,7 +18,6 @@ from webhook.engine.group import (
     GroupPlacement,
     PodPlacement,
     Shortfall,
-    Strategy,
     group_of,
     place_workload,
     topology_of,
@@ -197,8 +196,7 @@ def judge_gangs(
         if not all("annotations" in fault.path for fault in error.faults):
             raise
         return GangJudgement(Verdict.DENY, " ".join(map(str, error.faults)))
-    strategy = Strategy(rules.engine.group_strategy)
-    gangs = place_workload(workload, world.view, world.topologies, trees, running or {}, strategy)
+    gangs = place_workload(workload, world.view, world.topologies, trees, running or {}, rules.engine.group_strategy)
     placement = GangPlacement(workload.name, gangs, running or {})
     return GangJudgement(Verdict.ALLOW if placement.placed else Verdict.WAIT, placement.message, placement)
 

@@ -9,7 +9,7 @@ GateMode = Literal["always", "when-needed", "never"]
 """Which pods wait behind our scheduling gate until they are placed: all that are ours, those that have to, or none."""
 
 NoRoom = Literal["gate", "allow", "deny"]
-"""What becomes of a pod that fits nowhere now, but may later, unless it waits for its group."""
+"""What becomes of a pod in no group that fits nowhere now, but may later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Rules:
     gate: GateMode = "always"
     """Which pods are gated."""
     no_room: NoRoom = "gate"
-    """Whether those that fit nowhere now are among them."""
+    """Whether those that fit nowhere now are among them, let in as they are, or refused."""
     max_affinity_values: int = 64
     """Most nodes that are named in a pod's required node affinity."""
     preferred_nodes: int = 10

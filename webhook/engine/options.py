@@ -2,12 +2,21 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from types import MappingProxyType
 from typing import Literal
 
 Fidelity = Literal["kubelet", "plugin"]
 ScoreStrategy = Literal["Packing", "LeastAllocated", "MostAllocated", "BalancedAllocation", "LeastNUMANodes"]
-GroupStrategy = Literal["bin-pack", "spread"]
+
+
+class GroupStrategy(StrEnum):
+    """Which of several domains that hold a group is chosen."""
+
+    BIN_PACK = "bin-pack"
+    """The tightest: larger domains stay whole for larger groups."""
+    SPREAD = "spread"
+    """The one with most room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,5 +29,5 @@ class Options:
     """`Packing` is Koordinator's: few NUMA nodes, the fuller ones first. The others are the plugin's."""
     resource_weights: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     """Weight of each resource in the plugin's scores; a resource that is not named weighs 1."""
-    group_strategy: GroupStrategy = "bin-pack"
-    """Which of several domains that hold a group is chosen: the tightest, or the one with most room."""
+    group_strategy: GroupStrategy = GroupStrategy.BIN_PACK
+    """Where groups go."""

@@ -21,7 +21,7 @@ from webhook.engine.decide import decide
 from webhook.engine.group.place import place_group
 from webhook.engine.group.result import GroupPlacement, Path
 from webhook.engine.group.soonest import nodes_of, soonest
-from webhook.engine.group.spec import Constraint, Member, PodGroup, PodSet, Segments, Strategy
+from webhook.engine.group.spec import Constraint, Member, PodGroup, PodSet, Segments
 from webhook.engine.group.workload import NO_TOPOLOGY
 from webhook.engine.reserve.grant import Grant
 from webhook.engine.trees import TopologyTrees
@@ -126,8 +126,8 @@ class GangPlacer:
         except UserError as error:
             return NoPlace(frozenset({"faulty"}), placement_text.waiting(" ".join(map(str, error.faults))))
         view = without(world.view, kept)
-        strategy = Strategy(self._rules.engine.group_strategy)
-        placement = place_group(view, self._trees.tree(topology, view.snapshot), group, strategy)
+        tree = self._trees.tree(topology, view.snapshot)
+        placement = place_group(view, tree, group, self._rules.engine.group_strategy)
         if not placement.placed:
             return self._waits(gang, group, placement, there)
         return await self._promise(gang, placement)

@@ -8,7 +8,8 @@ from tests.engine.machines import GI, cpus, node, pod, state, topology
 from webhook.engine.group.mixed import Effort
 from webhook.engine.group.place import DEFAULT_EFFORT, place_group
 from webhook.engine.group.result import GroupPlacement
-from webhook.engine.group.spec import ANYWHERE, Constraint, Member, PodGroup, PodSet, Segments, Strategy
+from webhook.engine.group.spec import ANYWHERE, Constraint, Member, PodGroup, PodSet, Segments
+from webhook.engine.options import GroupStrategy
 from webhook.engine.state import ClusterState
 from webhook.engine.tree import TopologyTree
 from webhook.engine.trees import TopologyTrees
@@ -101,7 +102,7 @@ def group(*parts: PodSet | PodGroup, constraint: Constraint = ANYWHERE, name: st
 def placed(
     cluster: ClusterState,
     asked: PodGroup,
-    strategy: Strategy = Strategy.BIN_PACK,
+    strategy: GroupStrategy = GroupStrategy.BIN_PACK,
     effort: Effort = DEFAULT_EFFORT,
 ) -> GroupPlacement:
     """The placement of a group on a cluster."""

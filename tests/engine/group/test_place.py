@@ -18,7 +18,8 @@ from tests.engine.group.clusters import (
 )
 from tests.engine.machines import pod
 from webhook.engine.group.mixed import Effort
-from webhook.engine.group.spec import Constraint, Segments, Strategy
+from webhook.engine.group.spec import Constraint, Segments
+from webhook.engine.options import GroupStrategy
 from webhook.engine.state import ClusterState
 from webhook.model.policy import NUMAPolicy
 
@@ -68,7 +69,7 @@ def test_the_tightest_domain_at_the_finest_level_that_holds_all_is_taken(
 def test_spread_takes_the_domain_with_most_room() -> None:
     asked = group(podset("w", gpus(), 2), constraint=Constraint(ZONE))
     assert values_of(placed(gpu_nodes(PLACES, FREE), asked)) == ["zone-b"]
-    assert values_of(placed(gpu_nodes(PLACES, FREE), asked, Strategy.SPREAD)) == ["zone-a"]
+    assert values_of(placed(gpu_nodes(PLACES, FREE), asked, GroupStrategy.SPREAD)) == ["zone-a"]
 
 
 def test_within_the_domain_the_fewest_nodes_are_used_and_the_last_is_the_tightest() -> None:

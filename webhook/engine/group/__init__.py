@@ -3,7 +3,7 @@
 from webhook.engine.group.mixed import Effort
 from webhook.engine.group.place import place_group
 from webhook.engine.group.result import GroupPlacement, PodPlacement, Seats, Shortfall
-from webhook.engine.group.spec import ANYWHERE, Constraint, Member, PodGroup, PodSet, Segments, Strategy
+from webhook.engine.group.spec import ANYWHERE, Constraint, Member, PodGroup, PodSet, Segments
 from webhook.engine.group.workload import group_of, place_workload, topology_of
 
 __all__ = [
@@ -18,7 +18,6 @@ __all__ = [
     "Seats",
     "Segments",
     "Shortfall",
-    "Strategy",
     "group_of",
     "place_group",
     "place_workload",

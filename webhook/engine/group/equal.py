@@ -18,7 +18,8 @@ import numpy as np
 from webhook.engine.arrays import Amounts, Bools
 from webhook.engine.group.pour import Share, pour
 from webhook.engine.group.room import Room
-from webhook.engine.group.spec import ANYWHERE, Constraint, Segments, Strategy
+from webhook.engine.group.spec import ANYWHERE, Constraint, Segments
+from webhook.engine.options import GroupStrategy
 from webhook.engine.tree import ROOT, Domain, TopologyTree
 
 
@@ -32,7 +33,7 @@ class EqualPods:
     """Pods without which none is placed."""
     constraint: Constraint = ANYWHERE
     segments: Segments | None = None
-    strategy: Strategy = Strategy.BIN_PACK
+    strategy: GroupStrategy = GroupStrategy.BIN_PACK
     members: Amounts | None = None
     """int64 [position]: members of the group that run there already; None = none do."""
 
@@ -104,7 +105,7 @@ class _Search:
         if len(fitting) == 1:
             return int(fitting[0])
         room = self.tree.sums(level, self.room.slots)[fitting]
-        keys = [room if self.pods.strategy is Strategy.BIN_PACK else -room]
+        keys = [room if self.pods.strategy is GroupStrategy.BIN_PACK else -room]
         finer = self._counted_level(level)
         if finer is not None:
             keys.append(self.room.pieces(level, finer)[fitting])

@@ -22,8 +22,9 @@ from webhook.engine.group.fronts import Budget, TooMuchWork
 from webhook.engine.group.kind import Kind
 from webhook.engine.group.pieces import Part, Piece
 from webhook.engine.group.seating import Row, joined, row_of
-from webhook.engine.group.spec import ANYWHERE, Constraint, Strategy
+from webhook.engine.group.spec import ANYWHERE, Constraint
 from webhook.engine.group.stock import Caps, Stock
+from webhook.engine.options import GroupStrategy
 from webhook.engine.tree import Domain, TopologyTree
 from webhook.engine.view import View
 
@@ -48,7 +49,7 @@ class Found:
 
 
 def place_mixed(
-    view: View, tree: TopologyTree, part: Part, caps: Caps, strategy: Strategy, effort: Effort
+    view: View, tree: TopologyTree, part: Part, caps: Caps, strategy: GroupStrategy, effort: Effort
 ) -> tuple[Found | None, bool]:
     """Seats, and whether "no seats" is certain."""
     certain = True
@@ -76,7 +77,7 @@ class _Greedy:
     """Pieces placed one after the other."""
 
     def __init__(
-        self, view: View, tree: TopologyTree, caps: Caps, strategy: Strategy, effort: Effort, full: bool
+        self, view: View, tree: TopologyTree, caps: Caps, strategy: GroupStrategy, effort: Effort, full: bool
     ) -> None:
         self.rows: list[tuple[Piece, Row]] = []
         self._tree = tree
@@ -171,7 +172,7 @@ class _Greedy:
             possible &= here >= need
             room += here
         # The more room beside a minimum, the more of the others come in.
-        keys = [room if self._full and self._strategy is Strategy.BIN_PACK else -room]
+        keys = [room if self._full and self._strategy is GroupStrategy.BIN_PACK else -room]
         if part.running is not None:
             keys.append(-self._tree.sums(level, part.running))
         return [Domain(level, number) for number in np.lexsort(keys).tolist() if possible[number]]

@@ -21,8 +21,9 @@ from webhook.engine.group.rehearsal import rehearse
 from webhook.engine.group.result import GroupPlacement
 from webhook.engine.group.seating import Row, by_set, row_of, shared_out
 from webhook.engine.group.shortfall import shortfalls
-from webhook.engine.group.spec import ANYWHERE, PodGroup, Strategy
+from webhook.engine.group.spec import ANYWHERE, PodGroup
 from webhook.engine.group.stock import Caps, Stock
+from webhook.engine.options import GroupStrategy
 from webhook.engine.tree import ROOT, Domain, TopologyTree
 from webhook.engine.view import View
 
@@ -33,7 +34,7 @@ def place_group(
     view: View,
     tree: TopologyTree,
     group: PodGroup,
-    strategy: Strategy = Strategy.BIN_PACK,
+    strategy: GroupStrategy = GroupStrategy.BIN_PACK,
     effort: Effort = DEFAULT_EFFORT,
 ) -> GroupPlacement:
     """The placement of a group on the nodes of the view, which the tree is of."""
@@ -71,7 +72,7 @@ def _below(part: Part) -> list[Part]:
     return [each for below in part.parts for each in (below, *_below(below))]
 
 
-def _place_equal(view: View, tree: TopologyTree, part: Part, caps: Caps, strategy: Strategy) -> Found | None:
+def _place_equal(view: View, tree: TopologyTree, part: Part, caps: Caps, strategy: GroupStrategy) -> Found | None:
     pieces = part.all_pieces()
     stock = Stock(view, tree, caps)
     slots, counted = stock.slots(pieces[0].kind)

@@ -1,21 +1,11 @@
 """What a group of pods asks of a topology, in the tree's own terms: levels are numbers, nodes are positions."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
 from webhook.engine.tree import ROOT
 from webhook.model.intent import NUMAIntent
 from webhook.model.pod import Pod
-
-
-class Strategy(StrEnum):
-    """Which of several domains that hold a group is chosen."""
-
-    BIN_PACK = "bin-pack"
-    """The tightest: larger domains stay whole for larger groups."""
-    SPREAD = "spread"
-    """The one with most room."""
 
 
 @dataclass(frozen=True, slots=True)

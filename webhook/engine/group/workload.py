@@ -14,7 +14,8 @@ from webhook.engine.group.kind import Kind
 from webhook.engine.group.place import place_group
 from webhook.engine.group.rehearsal import settled
 from webhook.engine.group.result import GroupPlacement
-from webhook.engine.group.spec import Constraint, Member, PodGroup, PodSet, Segments, Strategy
+from webhook.engine.group.spec import Constraint, Member, PodGroup, PodSet, Segments
+from webhook.engine.options import GroupStrategy
 from webhook.engine.trees import TopologyTrees
 from webhook.engine.view import View
 from webhook.model.errors import UserError, UserErrors
@@ -50,7 +51,7 @@ def place_workload(
     topologies: Mapping[str, Topology],
     trees: TopologyTrees,
     running: Running = _NOT_RUNNING,
-    strategy: Strategy = Strategy.BIN_PACK,
+    strategy: GroupStrategy = GroupStrategy.BIN_PACK,
 ) -> tuple[GroupPlacement, ...]:
     """The placement of each gang; raises UserError for what the workload's annotations or templates have wrong."""
     asked = []
