@@ -11,7 +11,7 @@ ARGS   ?=
 
 # Fast tests compute: a process per core. Cluster tests mostly wait: two at a time, each process with a control plane of
 # its own and a file's tests in their order. More would crowd those that are about time out of their core.
-FAST_TESTS    := pytest -q -n auto --maxprocesses 8 -m "not cluster"
+FAST_TESTS    := PYTHONHASHSEED=0 pytest -q -n auto --maxprocesses 8 -m "not cluster"
 CLUSTER_TESTS := pytest -q -n auto --maxprocesses 2 --dist loadfile --no-loadscope-reorder -m cluster
 
 # Every target below runs the locked tools of the checkout's own .venv; nothing is installed globally.
@@ -57,6 +57,18 @@ proof: $(READY) ## Simulated NUMA machines without and with the webhook, as a ta
 .PHONY: proof-table
 proof-table: $(READY) ## Run all scenarios and put their table into README.md
 	@python -m tests.proof --into README.md $(ARGS)
+
+.PHONY: chaos
+chaos: $(READY) ## Inject faults under a load of pods and gangs (ARGS='--scenario X --seconds N --seed S --json')
+	@python -m tests.chaos $(ARGS)
+
+.PHONY: chaos-table
+chaos-table: $(READY) ## Run all scenarios and put their table into docs/reliability.md
+	@python -m tests.chaos --into docs/reliability.md $(ARGS)
+
+.PHONY: fuzz
+fuzz: $(READY) ## Search for inputs that break an invariant, with a new seed (ARGS='--seconds 600 --seed N --only cli')
+	@python -m tests.fuzz $(ARGS)
 
 .PHONY: conformance
 conformance: $(READY) ## Agreement with results of the upstream plugin's and the kubelet's own code

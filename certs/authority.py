@@ -5,13 +5,13 @@ caBundle, and replaced before it ends (see `succession`).
 """
 
 import base64
-import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Self
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -30,6 +30,9 @@ LEAF_LIFETIME: Final = timedelta(days=1)
 # The keys of the Secret; the names a kubernetes.io/tls Secret and cert-manager use for the same things.
 CERTIFICATE_ENTRY: Final = "ca.crt"
 KEY_ENTRY: Final = "ca.key"
+
+# Those that an API server's TLS library knows (Go's crypto/x509).
+_CURVES: Final = (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
 
 _CURE: Final = "empty the Secret to have a new CA made."
 
@@ -145,18 +148,35 @@ class Authority:
 
     @classmethod
     def from_pem(cls, certificate_pem: bytes, key_pem: bytes) -> Self:
-        """A CA from its certificate and key; raises CertificateError unless they are a pair and may sign others."""
+        """A CA from its certificate and key.
+
+        Raises CertificateError unless they are a pair, and may sign what an API server then accepts.
+        """
+        try:
+            return cls._from_pem(certificate_pem, key_pem)
+        except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+            # What is inside of a certificate is read only when it is asked for.
+            msg = f"The CA certificate cannot be read ({error}); {_CURE}"
+            raise CertificateError(msg) from error
+
+    @classmethod
+    def _from_pem(cls, certificate_pem: bytes, key_pem: bytes) -> Self:
         certificate = pem.load_certificates(certificate_pem, "the CA certificate")[0]
         key = pem.load_key(key_pem, "the CA key")
-        if not isinstance(key, ec.EllipticCurvePrivateKey):
-            msg = f"The CA key is not an elliptic-curve key; {_CURE}"
+        if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, _CURVES):
+            msg = f"The CA key is not an elliptic-curve key on P-256, P-384 or P-521; {_CURE}"
             raise CertificateError(msg)
         if not pem.is_pair(certificate, key):
             msg = f"The CA certificate and the CA key do not belong together; {_CURE}"
             raise CertificateError(msg)
-        if not pem.may_sign(certificate):
-            msg = f"The certificate {pem.common_name(certificate)!r} is not a CA's; {_CURE}"
+        if not pem.may_sign_any(certificate):
+            msg = f"The certificate {pem.common_name(certificate)!r} is not a CA's that may sign any; {_CURE}"
             raise CertificateError(msg)
+        try:
+            certificate.verify_directly_issued_by(certificate)
+        except (ValueError, InvalidSignature) as error:
+            msg = f"The CA certificate {pem.common_name(certificate)!r} is not signed by its own key; {_CURE}"
+            raise CertificateError(msg) from error
         return cls(certificate, key)
 
 
@@ -166,7 +186,7 @@ def _entry(data: Mapping[str, str], entry: str) -> bytes:
         raise CertificateError(msg)
     try:
         return base64.b64decode(data[entry], validate=True)
-    except binascii.Error as error:
+    except (ValueError, TypeError) as error:  # binascii.Error is a ValueError
         msg = f"The Secret's entry {entry!r} is not base64 ({error}); {_CURE}"
         raise CertificateError(msg) from error
 

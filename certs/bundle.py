@@ -23,9 +23,9 @@ class CABundle:
         return cls(tuple(dict.fromkeys(certificates)))
 
     @classmethod
-    def from_pem(cls, text: bytes) -> Self:
-        """A bundle from PEM; raises CertificateError when no certificate is in it."""
-        return cls.of(pem.load_certificates(text, "the CA bundle"))
+    def from_pem(cls, text: bytes, what: str = "the CA bundle") -> Self:
+        """A bundle from PEM, `what` in words; raises CertificateError when no certificate is in it."""
+        return cls.of(pem.load_certificates(text, what))
 
     @property
     def pem(self) -> bytes:

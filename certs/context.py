@@ -5,13 +5,18 @@ import ssl
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from certs.bundle import CABundle
 from certs.errors import CertificateError
 from certs.leaf import Leaf
 from certs.store import write_atomically
 
 
-def server_context(leaf: Leaf) -> ssl.SSLContext:
-    """A fresh context that shows `leaf`, TLS 1.2 or newer; raises CertificateError when OpenSSL refuses the pair."""
+def server_context(leaf: Leaf, clients: CABundle | None = None) -> ssl.SSLContext:
+    """A fresh context that shows `leaf`, TLS 1.2 or newer; raises CertificateError when OpenSSL refuses the pair.
+
+    clients: the CAs of which a client has to have a certificate (for the usage client authentication, where its
+    certificate says what it is for); None: it needs none.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     # The API server speaks HTTP/2 to whoever offers it; aiohttp serves HTTP/1.1 only.
@@ -21,7 +26,18 @@ def server_context(leaf: Leaf) -> ssl.SSLContext:
     except ssl.SSLError as error:
         msg = f"OpenSSL does not accept the server certificate: {error}"
         raise CertificateError(msg) from error
+    if clients is not None:
+        _require(context, clients)
     return context
+
+
+def _require(context: ssl.SSLContext, clients: CABundle) -> None:
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(cadata=clients.pem.decode())
+    # A session that is resumed is not verified again: it would outlive its CA. Without tickets TLS 1.3 resumes none;
+    # TLS 1.2 would, by its session identifiers, which `ssl` cannot turn off. Go speaks TLS 1.3 since 2019.
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.num_tickets = 0
 
 
 def _load(context: ssl.SSLContext, content: bytes) -> None:

@@ -6,13 +6,17 @@ from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
-from cryptography.x509.oid import NameOID
+from cryptography.x509.oid import ExtensionOID, NameOID
 
 from certs.errors import CertificateError
 
 # What TLS 1.2 and 1.3 servers use, and what cert-manager can issue.
 PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey
 _PRIVATE_KEYS: Final = (ec.EllipticCurvePrivateKey, rsa.RSAPrivateKey, ed25519.Ed25519PrivateKey)
+
+
+# The extensions of a CA that may be critical.
+_KNOWN: Final = {ExtensionOID.BASIC_CONSTRAINTS, ExtensionOID.KEY_USAGE}
 
 
 def load_certificates(text: bytes, what: str) -> tuple[x509.Certificate, ...]:
@@ -55,6 +59,22 @@ def may_sign(certificate: x509.Certificate) -> bool:
         return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     except x509.ExtensionNotFound:
         return False
+
+
+def may_sign_any(certificate: x509.Certificate) -> bool:
+    """Whether `certificate` is a CA's, and nothing in it bounds whose certificates it signs.
+
+    Source: RFC 5280, 4.2.1.3 (key usage), 4.2.1.10 (name constraints), 4.2.1.12 (extended key usage, which Go's
+    crypto/x509 asks of CAs as well), 4.2 (unknown critical extensions).
+    """
+    extensions = {extension.oid: extension for extension in certificate.extensions}
+    usage = extensions.get(ExtensionOID.KEY_USAGE)
+    return (
+        may_sign(certificate)
+        and (usage is None or usage.value.key_cert_sign)
+        and not extensions.keys() & {ExtensionOID.NAME_CONSTRAINTS, ExtensionOID.EXTENDED_KEY_USAGE}
+        and not any(extension.critical for oid, extension in extensions.items() if oid not in _KNOWN)
+    )
 
 
 def common_name(certificate: x509.Certificate) -> str:

@@ -83,6 +83,16 @@ class Settings(BaseSettings):
     """PEM private key, for tls-mode `files`; read again when it changes."""
     tls_secret_name: str = "topology-webhook-ca"  # noqa: S105 # a name
     """Secret with the CA, for tls-mode `secret`; created when absent."""
+    client_ca_file: Path | None = None
+    """PEM certificates of the CAs that issue the API server's client certificate for webhooks; reloaded when the file
+    changes. Set: a client without a certificate of these CAs fails the TLS handshake of the HTTPS port. Unset: every
+    client that reaches the port gets an answer, and a binding's reservation is confirmed within seconds or released."""
+    client_names: Names = ()
+    """Common names and subject alternative names; the client certificate must carry one of them, else the answer is
+    HTTP 403. Unset: any certificate of the CA. Needs client-ca-file."""
+    hint_key_secret_name: str = "topology-webhook-hint-key"  # noqa: S105 # a name
+    """Secret with the key that signs the NUMA hints of pods that are not bound yet, against forgery; created when
+    absent."""
     service_name: str = "topology-webhook"
     """Service by which the API server calls; its DNS names are in the certificate."""
     bind_service_name: str = "topology-webhook-bind"
@@ -94,7 +104,8 @@ class Settings(BaseSettings):
     tls-mode `secret`."""
 
     no_compatible_node: Literal["deny", "warn"] = "deny"
-    """What to do with a pod when no node has a NUMA policy that is compatible with the pod's."""
+    """What to do with a pod when no node has a NUMA policy compatible with the pod's. While the NUMA topology of its
+    nodes is unknown, the pod waits."""
     fidelity: Fidelity = "kubelet"
     """What decides whether a node fits: `kubelet` predicts the node's own admission, `plugin` repeats the scheduler
     plugin NodeResourceTopologyMatch."""
@@ -104,8 +115,8 @@ class Settings(BaseSettings):
     resource_weights: Weights = Field(default_factory=dict)
     """Weight of each resource in the scores other than `Packing`, as resource=weight; others weigh 1."""
     group_strategy: GroupStrategy = GroupStrategy.BIN_PACK
-    """Which of several domains that hold a group is chosen: `bin-pack` the tightest, so that larger ones stay whole for
-    larger groups, `spread` the one with most room."""
+    """Which of several domains that hold a group is chosen: `bin-pack` the one where the group needs the fewest domains
+    below and the fewest nodes, then the tightest; `spread` the one with most room."""
     gate: GateMode = "always"
     """Which pods get a scheduling gate at their creation and are placed by the leader, exactly, when their turn comes:
     `always` all that are annotated, `when-needed` those that fit nowhere at that moment and all members of groups,
@@ -141,6 +152,9 @@ class Settings(BaseSettings):
     """Users who, like the service itself, may set and change what it writes into pods: its annotations and labels,
     `scheduling.koordinator.sh/resource-status`, and the removal of its gate. Koordinator's scheduler, where it runs as
     well, is one: `system:serviceaccount:koordinator-system:koord-scheduler`."""
+    scheduler_users: Annotated[Names, Field(min_length=1)] = ("system:kube-scheduler",)
+    """Users who bind pods for kube-scheduler; add the user of each further scheduler. Only their bindings get NUMA
+    nodes. A binding by another user (kubectl, a controller) is checked, and passes without a hint."""
     nrt_settle_seconds: Annotated[float, Field(ge=0, le=3600)] = 10.0
     """A NodeResourceTopology without a fingerprint of its pods that was written so long after a pod was bound has
     counted it."""
@@ -189,6 +203,13 @@ class Settings(BaseSettings):
         missing = [name for name, path in given.items() if path is None]
         if self.tls_mode == "files" and missing:
             msg = f"tls_mode is 'files', which needs {' and '.join(missing)}"
+            raise ValueError(msg)
+        return self
+
+    @model_validator(mode="after")
+    def _names_are_verified(self) -> Self:
+        if self.client_names and self.client_ca_file is None:
+            msg = "client_names is set, which needs client_ca_file: without it no client shows a certificate"
             raise ValueError(msg)
         return self
 

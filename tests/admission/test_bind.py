@@ -14,7 +14,7 @@ from webhook.admission.rules import Rules
 from webhook.engine.reserve.ledger import Ledger
 from webhook.engine.state import ClusterState
 from webhook.model.hint import NUMANodeAmounts
-from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC, PLACEMENT_GATE, RESOURCE_STATUS
+from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC, PLACEMENT, PLACEMENT_GATE, RESOURCE_STATUS
 from webhook.model.node import Node
 from webhook.model.nrt import NodeTopology
 
@@ -202,6 +202,38 @@ def test_a_placed_pod_whose_numa_node_was_taken_is_given_another_one() -> None:
     assert given(pod("8", metadata={"annotations": placed("n3", 0)}), alone("n3", *N3)).numa_nodes[0][0] == 1
 
 
+# A placed pod that the scheduler could not bind: what was reserved for it is others' now.
+UNRESERVED = {
+    NUMA_TOPOLOGY_SPEC: SINGLE,
+    NUMA_HINT: '{"node":"n3","reserved":false}',
+    PLACEMENT: "placed on n3, where nothing is reserved for it any more\nnot bound yet: no volume",
+}
+
+
+@pytest.mark.parametrize("policy", ["single-numa-node", "none"])  # none: NUMA nodes are ours to choose
+def test_a_placed_pod_without_its_reservation_is_given_what_is_free_and_says_no_more_what_it_waited_for(
+    policy: str,
+) -> None:
+    verdict = given(pod("8", metadata={"annotations": UNRESERVED}), alone("n3", N3[0], topology("n3", (4, 8), policy)))
+    assert (verdict.numa_nodes[0][0], verdict.promised) == (1, None)
+    assert verdict.as_promised() is None  # who does not know all that was given out since gives it nothing
+    assert verdict.annotations[PLACEMENT] == "bound to n3, NUMA 1\nplaced there before"
+
+
+def test_or_is_refused_what_others_have_by_then_with_the_reason() -> None:
+    ledger = Ledger()
+    ledger.reserve("default/q", "n3", {1: {"cpu": 4000, "memory": GI}}, {"cpu": 4000, "memory": GI})
+    verdict = judged(pod("8", metadata={"annotations": UNRESERVED}), alone("n3", *N3, ledger=ledger))
+    assert isinstance(verdict, Refusal)
+    assert "needs 8 cpu, most free on one is 4" in verdict.message
+
+
+def test_nor_does_it_go_to_another_node() -> None:
+    elsewhere = {**UNRESERVED, NUMA_HINT: '{"node":"n1","reserved":false}'}
+    verdict = judged(pod("8", metadata={"annotations": elsewhere}), alone("n3", *N3))
+    assert verdict == Refusal("this pod was placed on node n1, not on n3", "PlacedElsewhere")
+
+
 def test_a_placed_pod_is_refused_where_nothing_is_left() -> None:
     verdict = judged(
         pod("8", metadata={"annotations": placed("n3", 0)}), alone("n3", node("n3"), topology("n3", (4, 4)))
@@ -235,6 +267,21 @@ def test_what_the_scheduler_has_judged_is_not_judged_again() -> None:
 def test_a_strict_pod_waits_for_what_is_known_of_its_node_and_others_do_not() -> None:
     assert judged(pod("8"), None) == Refusal("nothing is known of node n3 yet", "NoTopology")
     assert isinstance(judged(pod("8", spec="{}"), None), Pass)
+
+
+def test_a_best_effort_pod_that_was_placed_when_nothing_was_known_of_its_node_is_judged_by_the_nodes_policy() -> None:
+    n3, hint = alone("n3", *N3), '{"node": "n3", "numaNodeResources": []}'
+
+    def asks(policy: str, cpu: str = "8", **annotations: str) -> dict[str, Any]:
+        annotations |= {NUMA_TOPOLOGY_SPEC: f'{{"numaTopologyPolicy": "{policy}"}}'}
+        return pod(cpu, metadata={"annotations": annotations})
+
+    refused = judged(asks("BestEffort"), n3)
+    assert isinstance(refused, Refusal)
+    assert refused.reason == "PolicyMismatch"
+    assert given(asks("BestEffort", **{NUMA_HINT: hint}), n3).numa_nodes[0][0] == 1
+    assert isinstance(judged(asks("BestEffort", cpu="9", **{NUMA_HINT: hint}), n3), Refusal)
+    assert isinstance(judged(asks("Restricted", **{NUMA_HINT: hint}), n3), Refusal)
 
 
 @pytest.mark.parametrize("metadata", [{"name": "p"}, {"name": "p", "annotations": {"a": "b"}}])

@@ -3,13 +3,17 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 
 from tests.admission.strategies import constraints, pods
 from webhook.admission.affinity import REQUIRED, Constraint, NodeRef, constrain, one_of, preference, required_terms
 from webhook.admission.marker import Marker, without_ours
 from webhook.admission.patch import Patch
 
+HALF_NULL = {
+    "matchExpressions": None,
+    "matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["n0"]}],
+}
 A, B, BARE = NodeRef("a", "host-a"), NodeRef("b", "host-b"), NodeRef("bare", None)
 
 
@@ -36,6 +40,10 @@ def test_taking_out_what_is_ours_gives_the_pod_as_it_was(pod: dict[str, Any], co
 
 
 @given(pods, constraints)
+@example(
+    {"spec": {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [HALF_NULL]}}}}},
+    Constraint(one_of([A, BARE])),
+)
 @settings(max_examples=300)
 def test_a_second_pass_changes_nothing(pod: dict[str, Any], constraint: Constraint) -> None:
     steered, marker = _steer(pod, constraint)

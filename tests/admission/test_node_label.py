@@ -38,8 +38,8 @@ def test_anything_else_is_refused_with_the_values_there_are(operation: str) -> N
     verdict = judged("single-numa-node", operation=operation)
     assert isinstance(verdict, Denied)
     assert verdict.message == (
-        "metadata.labels[node.koordinator.sh/numa-topology-policy]: 'single-numa-node' is no NUMA policy; the values "
-        "are SingleNUMANode, Restricted, BestEffort, None. Did you mean SingleNUMANode?"
+        "metadata.labels[node.koordinator.sh/numa-topology-policy]: 'single-numa-node' is not a NUMA policy; the "
+        "values are SingleNUMANode, Restricted, BestEffort, None. Did you mean SingleNUMANode?"
     )
 
 

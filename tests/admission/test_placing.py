@@ -10,9 +10,17 @@ from tests.admission.node_affinity import admits
 from tests.admission.strategies import pods
 from webhook.admission.affinity import Constraint, NodeRef, none_of, one_of, required_terms
 from webhook.admission.marker import Marker, without_ours
-from webhook.admission.placing import placing, releasing, telling
+from webhook.admission.placing import giving_back, placing, releasing, telling
 from webhook.model.hint import NUMAHint
-from webhook.model.names import NUMA_HINT, PLACEMENT, PLACEMENT_GATE, POD_GROUP_NAME, RESOURCE_STATUS, STEERED
+from webhook.model.names import (
+    NUMA_HINT,
+    NUMA_SIGNATURE,
+    PLACEMENT,
+    PLACEMENT_GATE,
+    POD_GROUP_NAME,
+    RESOURCE_STATUS,
+    STEERED,
+)
 
 HINT = NUMAHint("b", ((1, {"cpu": 8000, "memory": 1 << 30}),))
 GATES = [{"name": PLACEMENT_GATE}]
@@ -76,7 +84,7 @@ def test_a_released_pod_is_kept_off_nodes_by_as_many_terms_as_it_has() -> None:
     off = Constraint(none_of([NodeRef("a", "a")]))
     required = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "x", "operator": "In", "values": ["y"]}]}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
-    raw = gated(pod(affinity=affinity))
+    raw = gated(pod(metadata={"ownerReferences": [{"controller": True}]}, affinity=affinity))
     released = applied(raw, releasing(raw, off, "released"))
     assert not admits(released, "a", {"x": "y", "kubernetes.io/hostname": "a"})
     assert admits(released, "b", {"x": "y", "kubernetes.io/hostname": "b"})
@@ -95,3 +103,17 @@ def test_a_member_that_waits_says_in_which_group() -> None:
     named = applied(told, telling(told, "waiting: a", "pg-w"))
     assert named["metadata"]["annotations"][POD_GROUP_NAME] == "pg-w"
     assert telling(named, "waiting: a", "pg-w") == ()
+
+
+def test_what_was_promised_is_taken_back_and_the_pod_stays_held_to_its_node() -> None:
+    for hint in (HINT, NUMAHint("b", ())):
+        placed = applied(gated(), placing(gated(), hint, "placed on b"))
+        empty = NUMAHint.without_reservation("b")
+        patch = giving_back(placed, empty, "signed", "placed on b, where nothing is reserved for it any more")
+        assert patch[0] == {"op": "replace", "path": "/metadata/resourceVersion", "value": "7"}
+        after = applied(placed, patch)
+        assert after["spec"] == placed["spec"]
+        annotations = after["metadata"]["annotations"]
+        assert (annotations[NUMA_HINT], annotations[NUMA_SIGNATURE]) == ('{"node":"b","reserved":false}', "signed")
+        assert annotations[PLACEMENT] == "placed on b, where nothing is reserved for it any more"
+        assert RESOURCE_STATUS not in annotations

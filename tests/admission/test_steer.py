@@ -1,7 +1,7 @@
 """A pod at its creation: what is decided, what is written, and that a second pass changes nothing."""
 
 import copy
-from typing import Any
+from typing import Any, Literal
 
 import jsonpatch
 import pytest
@@ -192,21 +192,33 @@ def test_a_pod_that_no_node_could_ever_align_is_denied_or_warned_about(
     assert required_terms(warned.mutated) is None
 
 
+def test_which_policies_there_are_is_said_when_none_is_compatible() -> None:
+    policies = topology("a", [4], "restricted"), topology("b", [4], "best-effort")
+    steering = steer(pod(), world(node("a"), node("b"), node("c"), *policies), Rules(gate="never"))
+    assert (steering.verdict, steering.reason) == (Verdict.DENY, "NoCompatibleNode")
+    assert "there are 1 with best-effort, 1 with restricted, 1 without a known NUMA topology" in steering.message
+
+
+ONLY_A = {"kubernetes.io/hostname": "a"}
+
+
 @pytest.mark.parametrize(
-    ("cluster", "message"),
+    ("cluster", "selector", "message"),
     [
-        (world(), "there is no node at all"),
-        (world(node("a"), node("b")), "goes with SingleNUMANode: there are 2 without a known NUMA topology"),
-        (
-            world(node("a"), node("b"), node("c"), topology("a", [4], "restricted"), topology("b", [4], "best-effort")),
-            "there are 1 with best-effort, 1 with restricted, 1 without a known NUMA topology",
-        ),
+        (world(), {}, "the cluster has no nodes"),
+        (world(node("a"), node("b")), {}, "no NUMA topology is known for any of the 2 nodes it may go to"),
+        (world(node("a"), node("b"), topology("b", [4])), ONLY_A, "is known for the one node it may go to"),
     ],
 )
-def test_which_policies_there_are_is_said_when_none_is_compatible(cluster: World, message: str) -> None:
-    steering = steer(pod(), cluster, Rules(gate="never"))
-    assert (steering.verdict, steering.reason) == (Verdict.DENY, "NoCompatibleNode")
+@pytest.mark.parametrize("gate", ["always", "when-needed", "never"])
+def test_a_pod_waits_while_nothing_is_known_of_the_nodes_it_may_go_to(
+    cluster: World, selector: dict[str, str], message: str, gate: Literal["always", "when-needed", "never"]
+) -> None:
+    steering = steer(pod(nodeSelector=selector), cluster, Rules(gate=gate))
+    assert steering.verdict is Verdict.WAIT
     assert message in steering.message
+    assert steering.warnings == (steering.message,)
+    assert ("schedulingGates" in steering.mutated["spec"]) is (gate != "never")
 
 
 def test_in_pod_scope_the_whole_pod_must_fit_one_numa_node() -> None:

@@ -34,7 +34,7 @@ def _request(raw: Any, old: Any = None, operation: str = "CREATE", **more: Any) 
         "kind": {"group": "", "version": "v1", "kind": "Pod"},
         "operation": operation,
         "object": raw,
-        "oldObject": old,
+        "oldObject": raw if operation == "UPDATE" and old is None else old,
         **more,
     }
     review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
@@ -94,7 +94,7 @@ RACK: dict[str, str] = {KAI_TOPOLOGY: "racks", KAI_REQUIRED_PLACEMENT: "rack"}
 @pytest.mark.parametrize(
     ("asked", "fault"),
     [
-        ({MIN_MEMBER: "many"}, f'[{MIN_MEMBER}]: "many" is no number of pods. Write a whole number from 1.'),
+        ({MIN_MEMBER: "many"}, f'[{MIN_MEMBER}]: "many" is not a number of pods. Write a whole number from 1.'),
         ({KAI_REQUIRED_PLACEMENT: "rack"}, f"[{KAI_REQUIRED_PLACEMENT}]: A level needs a topology."),
         ({**RACK, KAI_SEGMENT_SIZE: "0"}, f'[{KAI_SEGMENT_SIZE}]: "0" is no size.'),
         ({**RACK, KAI_REQUIRED_PLACEMENT: "rak"}, "Did you mean"),

@@ -96,3 +96,18 @@ def test_the_pod_that_submits_a_ray_jobs_work_is_no_part_of_its_cluster() -> Non
     found = marked(workload("RayJob", "ray.io/v1", spec, RACK))["spec"]
     assert found["rayClusterSpec"]["headGroupSpec"]["template"]["metadata"]["annotations"] == MARK
     assert found["submitterPodTemplate"] == template()
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"metadata": "x", "spec": SPEC},
+        {"metadata": {"annotations": "x"}, "spec": SPEC},
+        {"metadata": {"annotations": ["x"]}, "spec": SPEC},
+        {"spec": {**SPEC, "schedulerName": ["x"]}},
+        {"spec": {**SPEC, "schedulerName": {"x": 1}}},
+    ],
+)
+def test_what_is_no_pod_in_a_template_without_a_schema_is_left_as_it_is(odd: dict[str, Any]) -> None:
+    raw = workload("Odd", "example.com/v1", {"template": odd}, RACK)
+    assert marked(raw) == raw

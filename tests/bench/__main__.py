@@ -1,4 +1,4 @@
-"""Every bench, as one command: `python -m tests.bench [--json] [--only engine,w1,overhead]`.
+"""Every bench, as one command: `python -m tests.bench [--json] [--only engine,w1,crowd,overhead,worst]`.
 
 With --json one object a line; without, a table for people. What the figures mean stands above each bench.
 """
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from tests.bench import engine, overhead, w1
+from tests.bench import crowd, engine, overhead, w1, worst
 
 
 class Bench(NamedTuple):
@@ -23,7 +23,9 @@ class Bench(NamedTuple):
 BENCHES = {
     "engine": Bench(engine.__doc__, engine.lines, engine.text),
     "w1": Bench(w1.__doc__, w1.lines, w1.text),
+    "crowd": Bench(crowd.__doc__, crowd.lines, crowd.text),
     "overhead": Bench(overhead.__doc__, overhead.lines, overhead.text),
+    "worst": Bench(worst.__doc__, worst.lines, worst.text),
 }
 
 

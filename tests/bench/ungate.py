@@ -27,7 +27,7 @@ from tests.cluster.nodes import Machine, machines, present, publish
 from tests.cluster.webhook_process import NAMESPACE, RELEASE, local_webhook
 from webhook.cluster.client import Client
 from webhook.cluster.writes import Outcome, PodWrites
-from webhook.service.leaders_work import placement_pace
+from webhook.service.clients import placement_pace
 from webhook.settings import Settings
 
 if TYPE_CHECKING:

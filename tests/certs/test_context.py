@@ -1,10 +1,12 @@
 import ssl
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from certs import Authority, CertificateError, Leaf, ServerNames, server_context
+from certs import Authority, CABundle, CertificateError, Leaf, ServerNames, server_context
+from tests import client_certificates
+from tests.client_certificates import client_leaf
 
 # OpenSSL has no clock to pass: what a handshake verifies must be valid now.
 NAMES = ServerNames.of_service("webhook", "team-a", extra=("127.0.0.1",))
@@ -41,6 +43,39 @@ def test_a_mixed_pair_is_refused_before_it_is_served(ca: Authority, leaf: Leaf) 
     other = ca.issue(NAMES, datetime.now(UTC))
     with pytest.raises(CertificateError, match="OpenSSL does not accept"):
         server_context(replace(leaf, key=other.key))
+
+
+@pytest.fixture(scope="module")
+def clients() -> Authority:
+    return Authority.create("clients", datetime.now(UTC))
+
+
+def test_a_client_with_a_certificate_of_the_client_ca_completes_a_handshake(
+    ca: Authority, leaf: Leaf, clients: Authority
+) -> None:
+    server = server_context(leaf, CABundle.of([clients.certificate]))
+    shows = client_certificates.client_context(ca, client_leaf(clients, "kube-apiserver"))
+    assert handshake(server, shows, "webhook.team-a.svc") == "TLSv1.3"
+
+
+@pytest.mark.parametrize("shown", ["nothing", "of another CA", "a server's", "expired"])
+def test_a_client_without_a_certificate_of_the_client_ca_fails_its_handshake(
+    ca: Authority, leaf: Leaf, clients: Authority, shown: str
+) -> None:
+    server = server_context(leaf, CABundle.of([clients.certificate]))
+    certificate = {
+        "nothing": None,
+        "of another CA": client_leaf(ca, "kube-apiserver"),
+        "a server's": clients.issue(NAMES, datetime.now(UTC)),
+        "expired": client_leaf(clients, "kube-apiserver", lifetime=timedelta(minutes=-1)),
+    }[shown]
+    with pytest.raises(ssl.SSLError, match=r"PEER_DID_NOT_RETURN_A_CERTIFICATE|CERTIFICATE_VERIFY_FAILED"):
+        handshake(server, client_certificates.client_context(ca, certificate), "webhook.team-a.svc")
+
+
+def test_no_session_of_a_client_outlives_its_ca(ca: Authority, leaf: Leaf, clients: Authority) -> None:
+    server = server_context(leaf, CABundle.of([clients.certificate]))
+    assert (server.minimum_version, server.num_tickets) == (ssl.TLSVersion.TLSv1_3, 0)
 
 
 def client_context(ca: Authority) -> ssl.SSLContext:

@@ -36,6 +36,7 @@ def test_the_service_has_these_rights_and_no_others(control_plane: ControlPlane,
         ("mutatingwebhookconfigurations", FULL_NAME): {*read, "patch"},
         ("validatingwebhookconfigurations", FULL_NAME): {*read, "patch"},
         ("secrets", f"{FULL_NAME}-ca"): {"get", "create", "patch"},
+        ("secrets", f"{FULL_NAME}-hint-key"): {"get", "create", "patch"},
         ("leases", FULL_NAME): {*read, "create", "patch"},
         ("events",): {"create"},
         # Owners of pods, what stands on them and how many pods start together; "*": any kind of the workload groups.

@@ -12,7 +12,8 @@ from tests.chart.helm import CHART, Helm, Rendered
 from webhook.admission.rules import Rules
 from webhook.admission.world import World
 from webhook.cli.app import app
-from webhook.cluster.role_label import LEADER, ROLE_LABEL
+from webhook.cluster.role_label import LEADER
+from webhook.model.names import ROLE_LABEL
 from webhook.model.workload.read import READERS
 from webhook.server.reviews import Answer
 from webhook.service.reviewers import reviewers_of
@@ -234,6 +235,7 @@ def test_the_default_values_are_the_programs_defaults_under_the_releases_names(
         service_name="tw-topology-webhook",
         bind_service_name="tw-topology-webhook-bind",
         lease_name="tw-topology-webhook",
+        hint_key_secret_name="tw-topology-webhook-hint-key",  # noqa: S106 - a name
         tls_secret_name="tw-topology-webhook-ca",  # noqa: S106 - a name
         webhook_configurations=("tw-topology-webhook",),
     )
@@ -257,6 +259,7 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
         "maxAffinityValues": 1000,
         "preferredNodes": 0,
         "trustedUsers": ["koord-scheduler", "system:serviceaccount:a:b"],
+        "schedulerUsers": ["system:kube-scheduler", "system:serviceaccount:a:scheduler"],
         "nrtSettleSeconds": 0.5,
         "nrtAgeSeconds": 3600,
         "leaseDurationSeconds": 30,
@@ -311,10 +314,11 @@ def test_extra_variables_win_and_no_name_stands_twice(helm: Helm) -> None:
     assert rendered.environment[f"{PREFIX}POD_NAME"] == "p"
 
 
-def test_the_releases_secret_comes_without_data(rendered: Rendered) -> None:
-    secret = rendered["Secret"]
-    assert secret["metadata"]["name"] == rendered.environment[f"{PREFIX}TLS_SECRET_NAME"]
-    assert not {"data", "stringData"} & secret.keys()
+def test_the_releases_secrets_come_without_data(rendered: Rendered) -> None:
+    secrets = rendered.of("Secret")
+    settings = {rendered.environment[f"{PREFIX}{name}_SECRET_NAME"] for name in ("TLS", "HINT_KEY")}
+    assert {secret["metadata"]["name"] for secret in secrets} == settings
+    assert not any({"data", "stringData"} & secret.keys() for secret in secrets)
 
 
 def test_cert_manager_makes_the_certificate_and_writes_ca_bundle(helm: Helm, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -343,8 +347,8 @@ def test_cert_manager_makes_the_certificate_and_writes_ca_bundle(helm: Helm, mon
     assert {settings.tls_cert_file, settings.tls_key_file} == {
         Path(mount["mountPath"], name) for name in ("tls.crt", "tls.key")
     }
-    assert not rendered.of("Secret")
-    assert [rule["resources"] for rule in rendered["Role"]["rules"]] == [["leases"], ["pods"]]
+    assert rendered["Secret"]["metadata"]["name"] == settings.hint_key_secret_name
+    assert [rule["resources"] for rule in rendered["Role"]["rules"]] == [["leases"], ["pods"], ["secrets"]]
     (role,) = rendered.of("ClusterRole")
     assert not any("admissionregistration.k8s.io" in rule["apiGroups"] for rule in role["rules"])
 
@@ -399,6 +403,8 @@ def test_every_namespaced_object_names_its_namespace(rendered: Rendered) -> None
         "ClusterRole",
         "ClusterRoleBinding",
         "MutatingWebhookConfiguration",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
         "ValidatingWebhookConfiguration",
     }
     for each in rendered.objects:

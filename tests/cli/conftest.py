@@ -31,17 +31,18 @@ class Outcome:
 Review = Callable[..., Outcome]
 
 
+def run_review(*arguments: object, stdin: str | bytes | None = None, cluster: object = CLUSTER) -> Outcome:
+    """Run it with the example cluster, unless the arguments name another."""
+    snapshot = () if cluster is None else ("--cluster", cluster)
+    command = ["review", *map(str, (*arguments, *snapshot))]
+    result = CliRunner().invoke(app, command, input=stdin, env={"KUBECONFIG": None})
+    # A traceback is never an answer.
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return Outcome(result.exit_code, result.stdout, result.stderr)
+
+
 @pytest.fixture
-def review(monkeypatch: pytest.MonkeyPatch) -> Review:
-    """`review("-f", ...)` with the example cluster, unless the arguments name another."""
-    monkeypatch.delenv("KUBECONFIG", raising=False)
-
-    def run(*arguments: object, stdin: str | bytes | None = None, cluster: object = CLUSTER) -> Outcome:
-        snapshot = () if cluster is None else ("--cluster", cluster)
-        result = CliRunner().invoke(app, ["review", *map(str, (*arguments, *snapshot))], input=stdin)
-        # A traceback is never an answer.
-        if result.exception is not None and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        return Outcome(result.exit_code, result.stdout, result.stderr)
-
-    return run
+def review() -> Review:
+    """`review("-f", ...)`."""
+    return run_review

@@ -2,13 +2,14 @@
 
 import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.cli.conftest import EXAMPLES, Review
+from tests.cli.conftest import EXAMPLES, Review, run_review
 
 POD = """\
 apiVersion: v1
@@ -29,7 +30,7 @@ spec:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("cpu: 1", "cpu: abc", "line 12: spec.containers[0].resources.limits[cpu]: 'abc' is no quantity."),
+        ("cpu: 1", "cpu: abc", "line 12: spec.containers[0].resources.limits[cpu]: 'abc' is not a quantity."),
         ("cpu: 1", "cpu: -1", "line 12: spec.containers[0].resources.limits[cpu]: "),
         ("cpu: 1", "cpu: [1]", "line 12: spec.containers[0].resources.limits[cpu]: "),
         ("cpu: 1", "cpu: 1.5.5", "line 12: spec.containers[0].resources.limits[cpu]: "),
@@ -110,7 +111,7 @@ def test_a_field_of_a_workloads_template(review: Review, tmp_path: Path) -> None
     file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [job]}, indent=1))
     outcome = review("-f", file)
     path = "items[0].spec.template.spec.containers[0].resources.requests[cpu]"
-    assert outcome.stderr.startswith(f"error: {file}: document 1, line 19: {path}: '1x' is no quantity.")
+    assert outcome.stderr.startswith(f"error: {file}: document 1, line 19: {path}: '1x' is not a quantity.")
 
 
 NODE = {
@@ -178,7 +179,7 @@ def _judge(review: Review, snapshot: Path, objects: Any) -> Any:
 @pytest.mark.parametrize(
     ("document", "path", "value", "message"),
     [
-        (1, ("status", "allocatable", "cpu"), "abc", "status.allocatable[cpu]: 'abc' is no quantity."),
+        (1, ("status", "allocatable", "cpu"), "abc", "status.allocatable[cpu]: 'abc' is not a quantity."),
         (1, ("status", "allocatable"), "abc", "status.allocatable: This must be an object"),
         (1, ("metadata", "labels"), {"a": 3}, "metadata.labels[a]: This must be text (in quotes), not 3."),
         (1, ("spec", "taints"), [{"key": "k"}], "spec.taints[0].effect: This is missing."),
@@ -195,7 +196,12 @@ def _judge(review: Review, snapshot: Path, objects: Any) -> Any:
             [{"name": "node-0", "value": "near"}],
             "zones[0].costs[0].value: This must be a whole number",
         ),
-        (2, ("zones", 0, "resources", 0, "available"), "abc", "zones[0].resources[0].available: 'abc' is no quantity."),
+        (
+            2,
+            ("zones", 0, "resources", 0, "available"),
+            "abc",
+            "zones[0].resources[0].available: 'abc' is not a quantity.",
+        ),
         (2, ("zones", 0, "resources", 0, "available"), "-1", "zones[0].resources[0].available: "),
         (2, ("zones", 0, "resources"), "cpu", "zones[0].resources: This must be a list, not 'cpu'."),
         (2, ("attributes",), {}, "attributes: This must be a list, not {}."),
@@ -279,22 +285,22 @@ def _paths(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int
     return [path, *(one for key, held in below for one in _paths(held, (*path, key)))]
 
 
-# The fixtures are paths and functions; nothing is carried from example to example.
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
+@settings(max_examples=150)
 @given(st.data())
-def test_garbage_anywhere_ends_with_a_message(review: Review, snapshot: Path, data: st.DataObject) -> None:
+def test_garbage_anywhere_ends_with_a_message(data: st.DataObject) -> None:
     objects = [*WHOLE]
     position = data.draw(st.integers(0, len(WHOLE) - 1))
     path = data.draw(st.sampled_from([path for path in _paths(WHOLE[position]) if path]))
     objects[position] = _changed(WHOLE[position], path, data.draw(_garbage))
-    outcome = _judge(review, snapshot, objects)
+    with TemporaryDirectory() as folder:
+        outcome = _judge(run_review, Path(folder, "cluster.yaml"), objects)
     assert outcome.code in {0, 1, 2}
     assert (outcome.code == 2) == outcome.stderr.startswith("error: ")
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
+@settings(max_examples=150)
 @given(st.data())
-def test_garbage_in_the_object_ends_with_a_message(review: Review, tmp_path: Path, data: st.DataObject) -> None:
+def test_garbage_in_the_object_ends_with_a_message(data: st.DataObject) -> None:
     pod = {
         **RESIDENT,
         "metadata": {
@@ -324,8 +330,7 @@ def test_garbage_in_the_object_ends_with_a_message(review: Review, tmp_path: Pat
         },
     }
     path = data.draw(st.sampled_from([path for path in _paths(pod) if path]))
-    file = tmp_path / "p.json"
-    file.write_text(json.dumps(_changed(pod, path, data.draw(_garbage))))
-    outcome = review("-f", file, "-o", data.draw(st.sampled_from(["json", "yaml", "table"])))
+    text = json.dumps(_changed(pod, path, data.draw(_garbage)))
+    outcome = run_review("-f", "-", "-o", data.draw(st.sampled_from(["json", "yaml", "table"])), stdin=text)
     assert outcome.code in {0, 1, 2}
     assert (outcome.code == 2) == outcome.stderr.startswith("error: ")

@@ -5,6 +5,7 @@ Tests create thousands of objects with it; starting kubectl for each would cost 
 
 from __future__ import annotations
 
+import copy
 import http.client
 import json
 import ssl
@@ -40,6 +41,13 @@ class Api:
         self._tls = ssl.create_default_context(cafile=str(authority))
         self._headers = {"Authorization": f"Bearer {token}", "Accept": JSON}
         self._idle: list[http.client.HTTPSConnection] = []  # append and pop are atomic
+
+    def acting_as(self, user: str, group: str) -> Api:
+        """The same as another user of one group. Connections are its own."""
+        other = copy.copy(self)
+        other._headers = {**self._headers, "Impersonate-User": user, "Impersonate-Group": group}
+        other._idle = []
+        return other
 
     def close(self) -> None:
         while self._idle:

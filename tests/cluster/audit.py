@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kubernetes.utils.quantity import parse_quantity
 
 from tests.cluster.gated import NUMA, PLACEMENT, is_gated
-from tests.cluster.nodes import TOPOLOGIES
+from tests.cluster.nodes import NODES, RACK_LABEL, TOPOLOGIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tests.cluster.control_plane import ControlPlane
 
 Raw = dict[str, Any]
+DOMAIN_RACK = "topology-webhook.dev/domain-rack"
 # The scheduler tries a pod that it could not place again after 1 to 10 s.
 STILL_SECONDS = 25.0
 POLL_SECONDS = 0.5
@@ -66,6 +67,21 @@ def held(raws: Iterable[Raw]) -> Mapping[Slot, Decimal]:
             for resource, amount in entry["resources"].items():
                 taken[Slot(hint["node"], entry["node"], resource)] += Decimal(parse_quantity(amount))
     return taken
+
+
+def racks_at_odds(plane: ControlPlane, raws: Iterable[Raw]) -> Mapping[str, set[str]]:
+    """The groups that have to be in one rack and are in several, and these racks.
+
+    By the labels of their pods' nodes; where a node is gone, by what the pod's own label says.
+    """
+    labels = {node["metadata"]["name"]: node["metadata"]["labels"] for node in plane.api.get(NODES)["items"]}
+    racks: defaultdict[str, set[str]] = defaultdict(set)
+    for raw in raws:
+        asked, node = _annotations(raw), raw["spec"].get("nodeName") or _hinted_node(raw)
+        if node and asked.get("kai.scheduler/topology-required-placement") in {"rack", RACK_LABEL}:
+            known = labels.get(node, {}).get(RACK_LABEL) or raw["metadata"]["labels"].get(DOMAIN_RACK, "")
+            racks[asked.get("pod-group-name", "")].add(known)
+    return {group: found for group, found in racks.items() if len(found) > 1}
 
 
 class EndState(NamedTuple):
@@ -125,17 +141,17 @@ def end_state(plane: ControlPlane, raws: Mapping[str, Raw]) -> EndState:
     )
 
 
-def _free(room: Mapping[Slot, Decimal], anywhere: Iterable[Raw]) -> list[dict[str, Decimal]]:
-    """Of each NUMA node what is left of it, and no more than is left of its node: `anywhere` on it are these, too."""
-    nodes: defaultdict[tuple[str, str], Decimal] = defaultdict(Decimal)
+def _free(room: Mapping[Slot, Decimal], unhinted: Iterable[Raw]) -> list[dict[str, Decimal]]:
+    """What may be given away of each NUMA node.
+
+    Not of a node with a pod that has no hint: until an NRT has counted it, it is kept on every NUMA node, and so are
+    pods beside it whose hints it may have made wrong.
+    """
+    in_doubt = {raw["spec"]["nodeName"] for raw in unhinted}
+    zones: defaultdict[tuple[str, int], dict[str, Decimal]] = defaultdict(dict)
     for slot, amount in room.items():
-        nodes[slot.node, slot.resource] += amount
-    for raw in anywhere:
-        for resource, text in _requests(raw).items():
-            nodes[raw["spec"]["nodeName"], resource] -= Decimal(parse_quantity(text))
-    zones: dict[tuple[str, int], dict[str, Decimal]] = {}
-    for slot, amount in room.items():
-        zones.setdefault((slot.node, slot.numa), {})[slot.resource] = min(amount, nodes[slot.node, slot.resource])
+        if slot.node not in in_doubt:
+            zones[slot.node, slot.numa][slot.resource] = amount
     return list(zones.values())
 
 

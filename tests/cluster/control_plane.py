@@ -26,9 +26,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.cluster.admission_control import write_admission_control
 from tests.cluster.api import Api, ApiError
 from tests.cluster.kubeconfig import write_kubeconfig
-from tests.cluster.pki import Servers, write_tokens
+from tests.cluster.pki import Servers, WebhookClient, write_tokens
 from tests.cluster.ports import reserved_ports
 from tests.cluster.process import Process
 from tests.cluster.run_folder import run_folder
@@ -74,6 +75,8 @@ class ControlPlane:
         """Programs that others run against this control plane, by name: their logs are shown with ours."""
         self._servers = Servers(folder / "pki")
         self.ca = self._servers.ca
+        self.webhook_client = WebhookClient(folder / "pki")
+        """Who the API server is to webhooks."""
         self._tls = ssl.create_default_context(cafile=str(self.ca))
         self._service_account_key = self._servers.issue("service-accounts")
         self._token_file = folder / "tokens.csv"
@@ -119,15 +122,20 @@ class ControlPlane:
         self.kubectl("apply", "--server-side", "--filename", CRDS)
         self.kubectl("wait", "--for=condition=Established", "--timeout=30s", "--filename", CRDS)
 
-    def service_account_kubeconfig(self, namespace: str, name: str) -> Path:
-        """A kubeconfig with a fresh token of a ServiceAccount (TokenRequest, valid for a day)."""
+    def service_account_token(self, namespace: str, name: str) -> str:
+        """A fresh token of a ServiceAccount (TokenRequest, valid for a day)."""
         request = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
             "spec": {"expirationSeconds": 86400},
         }
         answer = self.api.create(f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token", request)
-        return self._kubeconfig(f"{namespace}.{name}", answer["status"]["token"], namespace=namespace)
+        return str(answer["status"]["token"])
+
+    def service_account_kubeconfig(self, namespace: str, name: str) -> Path:
+        """A kubeconfig with a fresh token of a ServiceAccount."""
+        token = self.service_account_token(namespace, name)
+        return self._kubeconfig(f"{namespace}.{name}", token, namespace=namespace)
 
     def create_namespace(self, name: str) -> None:
         """Create a namespace in which pods can be created at once (its `default` service account exists)."""
@@ -217,7 +225,8 @@ class ControlPlane:
             "--permit-port-sharing=true",
             "--endpoint-reconciler-type=none",
             "--service-cluster-ip-range=10.0.0.0/24",
-            "--authorization-mode=RBAC",
+            "--authorization-mode=Node,RBAC",
+            "--enable-admission-plugins=NodeRestriction",
             f"--token-auth-file={self._token_file}",
             f"--tls-cert-file={serving.certificate}",
             f"--tls-private-key-file={serving.key}",
@@ -225,6 +234,7 @@ class ControlPlane:
             f"--service-account-key-file={tokens.certificate}",
             f"--service-account-signing-key-file={tokens.key}",
             "--disable-admission-plugins=TaintNodesByCondition",
+            f"--admission-control-config-file={write_admission_control(self.folder, self.webhook_client.pair)}",
         )
 
     def _start_scheduler(self) -> None:

@@ -9,7 +9,7 @@ figures for people to look at, is printed at the end.
 from __future__ import annotations
 
 import contextlib
-import uuid
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,10 +77,15 @@ def control_plane(programs: Mapping[str, Path]) -> Iterator[ControlPlane]:
         yield plane
 
 
+def name_of(request: pytest.FixtureRequest) -> str:
+    """A short name for a test, its own and the same in every run: the order of names must not be drawn."""
+    return blake2b(request.node.nodeid.encode(), digest_size=4).hexdigest()
+
+
 @pytest.fixture
-def namespace(control_plane: ControlPlane) -> Iterator[str]:
+def namespace(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[str]:
     """A new namespace for one test, deleted with its pods afterwards."""
-    name = f"test-{uuid.uuid4().hex[:8]}"
+    name = f"test-{name_of(request)}"
     control_plane.create_namespace(name)
     yield name
     control_plane.delete_namespace(name)

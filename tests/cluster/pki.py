@@ -1,7 +1,7 @@
 """Who the servers of the control plane are, by certificates, and who may log in there, by tokens.
 
-One CA for all servers, made by the project's own `certs`. Users have static tokens instead of client certificates: the
-API server reads them from a file at its start.
+One CA for all servers, made by the project's own `certs`, and one for the API server as a client of webhooks. Users
+have static tokens instead of client certificates: the API server reads them from a file at its start.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import secrets
 from typing import TYPE_CHECKING, NamedTuple
 
 from certs import Authority, ServerNames, write_leaf
+from tests.client_certificates import client_leaf
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,6 +42,19 @@ class Servers:
         pair = KeyPair(self._folder / f"{name}.crt", self._folder / f"{name}.key")
         write_leaf(self._authority.issue(ServerNames.of(hosts), _now(), LIFETIME), *pair)
         return pair
+
+
+class WebhookClient:
+    """Who the API server is to the webhooks that it calls: a CA of its own, as kubeadm's for aggregated APIs."""
+
+    NAME = "front-proxy-client"
+
+    def __init__(self, folder: Path) -> None:
+        authority = Authority.create("test front proxy", _now(), LIFETIME)
+        self.ca = folder / "front-proxy-ca.crt"
+        self.ca.write_bytes(authority.certificate_pem)
+        self.pair = KeyPair(folder / f"{self.NAME}.crt", folder / f"{self.NAME}.key")
+        write_leaf(client_leaf(authority, self.NAME, lifetime=LIFETIME), *self.pair)
 
 
 def write_tokens(file: Path, groups: Mapping[str, Sequence[str]]) -> Mapping[str, str]:

@@ -6,6 +6,7 @@ supervisor that stands between the two ends it (see supervise.py).
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -63,12 +64,16 @@ class Process:
         return self._supervisor.poll()
 
     @property
+    def pid(self) -> int:
+        """That of the program, not of its supervisor."""
+        supervisor = self._supervisor.pid
+        return int(Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()[0])
+
+    @property
     def cpu_seconds(self) -> float:
         """CPU time that the program, not its supervisor, has used so far."""
-        supervisor = self._supervisor.pid
-        child = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()[0]
         # utime and stime are the 14th and 15th field; those from the third on follow the name in parentheses.
-        fields = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def pause(self) -> None:
@@ -86,10 +91,12 @@ class Process:
         supervisor = self._supervisor.pid
         deadline = time.monotonic() + SIGNAL_SECONDS
         while time.monotonic() < deadline:
-            program, *_ = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
-            _, _, rest = Path(f"/proc/{program}/stat").read_text().rpartition(")")
-            if (rest.split()[0] == "T") is stopped:
-                return
+            self.require_running()
+            with contextlib.suppress(FileNotFoundError, ValueError):  # it has ended just now
+                program, *_ = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
+                _, _, rest = Path(f"/proc/{program}/stat").read_text().rpartition(")")
+                if (rest.split()[0] == "T") is stopped:
+                    return
             time.sleep(0.01)
         raise ProcessEndedError(f"{self.name} does not heed the signal to stop or to go on:\n{self.tail()}")
 

@@ -31,6 +31,7 @@ from tests.cluster.nodes import create_machines
 from tests.cluster.stubborn import stubbornly, until
 from tests.cluster.terms import overlapping, terms
 from tests.cluster.webhook_process import QUICK_LEASE, LocalWebhook, local_webhook
+from tests.seeds import fresh_seed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -165,7 +166,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--restarts", type=int, default=25, help="in each round; 0 shows the end state without any")
     options = parser.parse_args()
-    seed = random.SystemRandom().randrange(10_000) if options.seed is None else options.seed
+    seed = fresh_seed() if options.seed is None else options.seed
     assets, good = find_assets(print), True
     for number in range(options.rounds):
         outcome = play(assets, seed + number, options.restarts)

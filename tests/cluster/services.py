@@ -91,8 +91,12 @@ class Services:
         there = {pod["metadata"]["name"] for pod in self._api.get(f"{self._path}/pods")["items"]}
         return self._backends.keys() - there
 
-    def replace_pod(self, name: str) -> None:
-        """As a StatefulSet would: another Pod of the same name."""
+    def replace_pod(self, name: str, template: Mapping[str, Any] | None = None) -> None:
+        """As a StatefulSet would: another Pod of the same name, of another template where one is given."""
+        if template is not None:
+            self._templates[name] = template
+        with contextlib.suppress(ApiError):  # somebody has deleted it already
+            self._api.delete(f"{self._path}/pods/{name}", {"gracePeriodSeconds": 0})
         self._create_pod(name)
         self._ready.pop(name, None)
 

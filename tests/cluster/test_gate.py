@@ -109,21 +109,26 @@ def test_a_waiting_pod_that_asks_for_nothing_any_more_goes(
     pods.wait_until_bound("a")
 
 
-def test_what_the_user_requires_stays_and_the_node_is_added_to_every_term(
+def test_what_the_user_requires_stays_and_the_node_is_added_to_every_term_of_a_controllers_pod(
     known: Callable[..., None], pods: Pods, control_plane: ControlPlane
 ) -> None:
     known(Machine("n0", free=(2, 2)))
+    job = {"apiVersion": "example.com/v1", "kind": "Some", "name": "j", "uid": "0", "controller": True}
     terms = [
         {"matchExpressions": [{"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]}]},
         {"matchExpressions": [{"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]}]},
     ]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
-    pods.create(pod("a", affinity={"nodeAffinity": required}))
+    for name, owners in {"a": [job], "bare": []}.items():
+        raw = pod(name, cpu=4, affinity={"nodeAffinity": required})
+        pods.create({**raw, "metadata": {**raw["metadata"], "ownerReferences": owners}})
     publish(control_plane.api, Machine("n0", free=(8, 2)))
-    pods.wait_until_bound("a")
+    pods.wait_until_bound("a", "bare")
     (held,) = pods.get("a")["spec"]["affinity"]["nodeAffinity"].values()
     named = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n0"]}]}
     assert held["nodeSelectorTerms"] == [{**term, **named} for term in terms]
+    assert pods.get("bare")["spec"]["affinity"]["nodeAffinity"] == required
+    assert pods.get("bare")["spec"]["nodeSelector"] == {"kubernetes.io/hostname": "n0"}
 
 
 def test_a_pod_that_another_gate_holds_back_is_not_given_a_place_before(

@@ -26,12 +26,13 @@ PLACEMENT = "topology-webhook.dev/placement"
 POLICY_LABEL = "node.koordinator.sh/numa-topology-policy"
 SINGLE = {SPEC: '{"numaTopologyPolicy": "SingleNUMANode"}'}
 HOLD = "example.com/hold"
+BINDERS = {"schedulerUsers": ["system:kube-scheduler", "admin"]}
 
 
 @pytest.fixture(scope="module", autouse=True)
 def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
     """No pod is gated and placed by the leader, so that every one meets the guard as the scheduler chose."""
-    with local_webhook(control_plane, values={"settings": {"gate": "never"}}) as webhook:
+    with local_webhook(control_plane, values={"settings": {"gate": "never", **BINDERS}}) as webhook:
         control_plane.wait_for("a leader", lambda: "leads since" in _readyz(webhook))
         yield webhook
 
@@ -157,6 +158,24 @@ def test_whoever_binds_and_however_the_guard_is_asked(
     assert "needs 8 cpu, most free on one is 2 (NUMA 1)" in pods.refusal(partial(bind, "a"))
 
 
+def test_a_binding_by_a_user_who_is_no_scheduler_is_judged_and_given_nothing(
+    known_machines: Callable[[Machine], None], pods: GuardedPods, control_plane: ControlPlane
+) -> None:
+    known_machines(Machine("n0", free=(8, 2)))
+    claim = {"name": "data", "persistentVolumeClaim": {"claimName": "missing"}}
+    for name, cpu in (("fits", 8), ("not", 9)):
+        pods.create(pod(name, cpu=cpu, volumes=[claim]))
+    operator = control_plane.api.acting_as("operator", "system:masters")
+    try:
+        bind = partial(operator.create, f"{pods.path}/not/binding", binding("not", "n0"))
+        assert "node n0 can no longer hold this pod" in pods.refusal(bind)
+        operator.create(f"{pods.path}/fits/binding", binding("fits", "n0"))
+    finally:
+        operator.close()
+    assert pods.node("fits") == "n0"
+    assert not {NUMA, STATUS} & pods.get("fits")["metadata"]["annotations"].keys()
+
+
 def test_pods_that_ask_for_nothing_are_bound_as_they_are(
     create_machines: Callable[..., None], pods: GuardedPods
 ) -> None:
@@ -194,12 +213,12 @@ def test_nobody_changes_what_was_written_into_a_pod(
     for value in ("anything", None):
         for annotation in (PLACEMENT, NUMA, STATUS):
             message = pods.refusal(partial(pods.patch, "a", {"metadata": {"annotations": {annotation: value}}}))
-            assert f"metadata.annotations[{annotation}]: topology-webhook wrote this" in message
+            assert f"metadata.annotations[{annotation}]: Only topology-webhook writes this" in message
             assert message == pods.refusal(
                 partial(pods.patch, "a/status", {"metadata": {"annotations": {annotation: value}}})
             )
     for way in ("a", "a/status"):
-        message = pods.refusal(partial(pods.patch, way, {"metadata": {"labels": {"topology-webhook.dev/x": "y"}}}))
+        message = pods.refusal(partial(pods.patch, way, {"metadata": {"labels": {"topology-webhook.dev/rank": "1"}}}))
         assert "labels" in message
     before = pods.get("a")["metadata"]["annotations"]
     for way in ("a/ephemeralcontainers", "a/resize"):  # the API server lets neither of them touch annotations

@@ -1,7 +1,6 @@
 """The informer and discovery on a real API server."""
 
 import asyncio
-import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -11,6 +10,7 @@ import pytest
 
 from tests.cluster.api import ApiError
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.fixtures import name_of
 from webhook.cluster.client import Client
 from webhook.cluster.discovery import DiscoveredInformer, Wanted, locate
 from webhook.cluster.informer import Informer, Phase
@@ -93,9 +93,9 @@ async def test_a_field_selector_by_name_sees_that_object_only(
 
 
 @pytest.fixture
-def crd(control_plane: ControlPlane) -> Iterator[dict[str, Any]]:
+def crd(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
     """A CRD with two versions, not installed; removed afterwards."""
-    group = f"g{uuid.uuid4().hex[:8]}.example.test"
+    group = f"g{name_of(request)}.example.test"
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     versions = [
         {"name": name, "served": True, "storage": name == "v1alpha1", "schema": schema}

@@ -15,7 +15,8 @@ from tests.cluster.api import ApiError
 from tests.cluster.nodes import Machine
 from tests.cluster.two_replicas import QUICK, SLOW, Cluster, says_it_leads, two_replicas
 from tests.cluster.webhook_process import NAMESPACE, RELEASE
-from webhook.cluster.role_label import LEADER, ROLE_LABEL
+from webhook.cluster.role_label import LEADER
+from webhook.model.names import ROLE_LABEL
 
 if TYPE_CHECKING:
     from tests.cluster.control_plane import ControlPlane
@@ -121,7 +122,8 @@ def test_while_the_api_server_does_not_answer_nobody_leads(start: Start) -> None
 
 
 def test_a_label_that_somebody_moves_to_another_pod_comes_back(start: Start) -> None:
-    with start(SLOW) as cluster:
+    # Nobody else than whom the operator trusts can.
+    with start({**SLOW, "trustedUsers": ["admin"]}) as cluster:
         (leader,) = cluster.leading()
         for name, value in ((leader.name, None), (cluster.other(leader).name, LEADER)):
             path = f"/api/v1/namespaces/{NAMESPACE}/pods/{name}"

@@ -15,7 +15,8 @@ from webhook.cluster.client import Client
 from webhook.cluster.election import Term, Timing
 from webhook.cluster.lease import LeaderElection
 from webhook.cluster.lease_record import RELEASED_ANNOTATION, Release
-from webhook.cluster.role_label import LEADER, ROLE_LABEL, RoleLabel
+from webhook.cluster.role_label import LEADER, RoleLabel
+from webhook.model.names import ROLE_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -210,6 +211,26 @@ async def test_what_others_write_into_the_lease_is_kept(cluster: Cluster) -> Non
         await cluster.until(lambda: cluster.lease["spec"]["renewTime"] > renewed)
         assert cluster.lease["metadata"]["labels"] == {"team": "a"}
         assert len(leader.events) == 1
+
+
+async def test_an_absurd_lease_of_a_holder_that_does_not_live_is_replaced(cluster: Cluster, namespace: str) -> None:
+    spec = {
+        "holderIdentity": "somebody",
+        "leaseDurationSeconds": 2**31 - 1,
+        "leaseTransitions": 2**31 - 1,
+        "renewTime": "9999-12-31T23:59:59.000000Z",
+        "acquireTime": "0001-01-01T00:00:01.000000Z",
+    }
+    body = {"metadata": {"name": "leader", "namespace": namespace}, "spec": spec}
+    cluster.api.create(cluster.path.rpartition("/")[0], body)
+    async with cluster.candidate(QUICK) as one, cluster.candidate(QUICK) as other:
+        await cluster.until(cluster.leaders)
+        assert cluster.lease["spec"]["leaseTransitions"] == 1
+        # While it lasts, and again of a leader that dies.
+        leader, next_one = (one, other) if one.leads() else (other, one)
+        await leader.kill()
+        cluster.api.patch(cluster.path, {"spec": spec | {"holderIdentity": leader.election.holder}})
+        await cluster.until(next_one.leads)
 
 
 async def test_only_the_leaders_pod_carries_the_label(

@@ -11,7 +11,8 @@ import pytest
 from tests.cluster.test_leader_election import QUICK, Cluster
 from webhook.cluster.client import Client
 from webhook.cluster.lease_record import RELEASED_ANNOTATION
-from webhook.cluster.role_label import LEADER, ROLE_LABEL
+from webhook.cluster.role_label import LEADER
+from webhook.model.names import ROLE_LABEL
 from webhook.service.leadership import Leadership
 from webhook.settings import Settings
 

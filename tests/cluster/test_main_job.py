@@ -153,9 +153,9 @@ def test_the_users_own_affinity_is_kept_and_anded(cluster: ControlPlane, namespa
     created = create(cluster, namespace, document)
     assert created["spec"]["affinity"] == document["spec"]["affinity"]
     assert node_of(cluster, "particular", namespace) == "node-c"
-    (term,) = required_terms(cluster.api.get(f"/api/v1/namespaces/{namespace}/pods/particular"))
-    assert term["matchExpressions"] == [mine]
-    assert term["matchFields"] == [{"key": "metadata.name", "operator": "In", "values": ["node-c"]}]
+    placed = cluster.api.get(f"/api/v1/namespaces/{namespace}/pods/particular")
+    assert placed["spec"]["affinity"] == document["spec"]["affinity"]
+    assert placed["spec"]["nodeSelector"] == {"kubernetes.io/hostname": "node-c"}
 
 
 @pytest.mark.usefixtures("placing")

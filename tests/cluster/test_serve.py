@@ -11,10 +11,12 @@ import ssl
 import threading
 import urllib.request
 from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from certs import Authority
 from tests.cluster.api import ApiError
 from tests.cluster.nodes import Machine, present
 from tests.cluster.webhook_process import NAMESPACE, RELEASE, LocalWebhook, Replica, local_webhook
@@ -90,6 +92,7 @@ def test_every_part_of_readiness_is_told(webhook: LocalWebhook) -> None:
             "reviews",
             "caBundle",
             "leadership",
+            "hint key",
         }
 
 
@@ -176,6 +179,44 @@ def test_a_ca_bundle_that_somebody_drops_is_put_back_and_nothing_else_is_touched
     after = control_plane.wait_for("the caBundle", mended)
     assert after["webhooks"][0]["clientConfig"].pop("caBundle") == bundle
     assert after["webhooks"] == written["webhooks"]
+
+
+@pytest.mark.usefixtures("webhook")
+@pytest.mark.parametrize("what", ["garbage", "another CA's bundle", "deleted"])
+def test_a_spoilt_ca_secret_is_put_back_and_reviews_are_answered_all_the_time(
+    control_plane: ControlPlane, namespace: str, what: str
+) -> None:
+    before = control_plane.api.get(SECRET)["data"]
+    if what == "deleted":
+        control_plane.api.delete(SECRET)
+    elif what == "garbage":
+        spoilt = base64.b64encode(bytes(range(256))).decode()
+        control_plane.api.patch(SECRET, {"data": {"ca.crt": spoilt, "ca.key": spoilt, "more": spoilt}})
+    else:
+        foreign = Authority.create("foreign", datetime.now(UTC)).to_secret_data()["ca.crt"]
+        configuration = control_plane.api.get(MUTATING)
+        configuration["webhooks"][0]["clientConfig"]["caBundle"] = foreign
+        control_plane.api.replace(MUTATING, configuration)
+
+    def put_back() -> bool:
+        if what != "another CA's bundle":
+            # No caBundle and no leaf has to change for it.
+            assert PLACEMENT in create(control_plane, namespace, pod("p"))["metadata"]["annotations"]
+        found = control_plane.api.get(SECRET)["data"] if exists(control_plane, SECRET) else None
+        bundle = control_plane.api.get(MUTATING)["webhooks"][0]["clientConfig"]["caBundle"]
+        return (found, bundle) == (before, before["ca.crt"])
+
+    control_plane.wait_for("the CA to be put back", put_back)
+
+
+def exists(control_plane: ControlPlane, path: str) -> bool:
+    try:
+        control_plane.api.get(path)
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        return False
+    return True
 
 
 # NB: the last two end a replica each, and start it again.

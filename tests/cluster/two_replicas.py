@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import ssl
 import urllib.request
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
-from urllib.error import HTTPError
 
+from tests.cluster.direct import ask, binding_review
 from tests.cluster.webhook_process import BIND_SERVICE, LEASE, QUICK_LEASE, LocalWebhook, Replica, local_webhook
 
 if TYPE_CHECKING:
@@ -17,7 +15,8 @@ if TYPE_CHECKING:
     from tests.cluster.control_plane import ControlPlane
 
 # Nothing is gated, so that it is for the guard alone to give out NUMA nodes; and a replica that is done ends soon.
-BOTH = {"gate": "never", "drainSeconds": 2}
+# The tests bind by hand, as a scheduler would.
+BOTH = {"gate": "never", "drainSeconds": 2, "schedulerUsers": ["system:kube-scheduler", "admin"]}
 QUICK = {**BOTH, **QUICK_LEASE}
 # With this, a change of leaders within the time of a test cannot come from a Lease that has run out.
 SLOW = {**BOTH, "leaseDurationSeconds": 900, "renewDeadlineSeconds": 600, "retryPeriodSeconds": 300}
@@ -68,38 +67,8 @@ class Cluster:
 
     def ask_directly(self, replica: Replica, name: str) -> str:
         """What a replica says to a review of a Binding that comes past the Service, over an old connection, say."""
-        binding = {"metadata": {"name": name, "namespace": self.namespace}, "target": {"name": "n0"}}
-        request = {
-            "uid": "1",
-            "kind": {"group": "", "version": "v1", "kind": "Binding"},
-            "resource": {"group": "", "version": "v1", "resource": "pods"},
-            "subResource": "binding",
-            "name": name,
-            "namespace": self.namespace,
-            "operation": "CREATE",
-            "userInfo": {"username": "system:kube-scheduler"},
-            "dryRun": True,
-            "object": binding,
-        }
-        body = json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
-        call = urllib.request.Request(
-            f"https://127.0.0.1:{replica.backend.port}/mutate/bindings?timeout=30s",
-            body.encode(),
-            {"Content-Type": "application/json"},
-        )
-        try:
-            with urllib.request.urlopen(call, context=unverified(), timeout=30) as answer:  # noqa: S310 - our own https URL
-                response = json.load(answer)["response"]
-        except HTTPError as error:
-            return str(error.code)
-        return "allowed" if response["allowed"] else str(response["status"]["reason"])
-
-
-def unverified() -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
+        request = binding_review(self.namespace, name, "n0", dry_run=True)
+        return ask(replica.backend.port, "/mutate/bindings", request, self.plane.webhook_client.pair)
 
 
 def says_it_leads(replica: Replica) -> bool:

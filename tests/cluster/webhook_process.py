@@ -4,9 +4,11 @@
    kubelet would run them and they would take room on the nodes of a test.
 2. Each replica is the container of the rendered Deployment: its args and env, and the chart's ServiceAccount by a
    token. Only where it listens and its kubeconfig differ.
-3. Each replica has a Pod object, and the chart's Services lead to it (services.py). One replica is called directly,
+3. The API server shows a client certificate (admission_control.py), and the webhook asks for it, unless a test says
+   otherwise.
+4. Each replica has a Pod object, and the chart's Services lead to it (services.py). One replica is called directly,
    several through a relay for each Service.
-4. Ready: every replica's /readyz answers 200, one of them leads, and the API server calls the webhook.
+5. Ready: every replica's /readyz answers 200, one of them leads, and the API server calls the webhook.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ from tests.cluster.ports import free_port
 from tests.cluster.process import Process, ProcessEndedError
 from tests.cluster.relay import relay
 from tests.cluster.services import Backend, Services
-from webhook.cluster.role_label import LEADER, ROLE_LABEL
+from webhook.cluster.role_label import LEADER
+from webhook.model.names import ROLE_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,6 +55,8 @@ PORT_ATTEMPTS = 5
 CALLED_SECONDS = 30.0  # the API server hears of a changed webhook configuration within one
 DRAIN_SECONDS = 30.0  # what the chart's terminationGracePeriodSeconds gives with its default values
 
+_CLIENT_CA_FILE = "TOPOLOGY_WEBHOOK_CLIENT_CA_FILE"
+
 Values = Mapping[str, Any] | Path
 """Further values of the chart, or the file in which they are."""
 
@@ -61,12 +66,15 @@ class Replica:
 
     def __init__(self, plane: ControlPlane, name: str, container: Mapping[str, Any], account: str) -> None:
         self.name = name
+        self.program: list[str | Path] = [PROGRAM]
+        """What a test runs in place of it gets the same arguments."""
         self._plane = plane
         self._container = container
         self._kubeconfig = plane.service_account_kubeconfig(NAMESPACE, account)
 
-    def start(self, backend: Backend) -> None:
-        """Start the process on these ports, or start it again; its log goes on."""
+    def start(self, backend: Backend, container: Mapping[str, Any] | None = None) -> None:
+        """Start the process on these ports, or start it again; its log goes on. `container`: when it has changed."""
+        self._container = container or self._container
         if before := self._plane.guests.get(self.name):
             before.stop()
         self.backend = backend
@@ -74,12 +82,26 @@ class Replica:
         flags = [f"--{name}={value}" for name, value in {**listen, "kubeconfig": self._kubeconfig}.items()]
         self.process = Process(
             self.name,
-            [PROGRAM, *self._container["args"], *flags],
+            [*self.program, *self._container["args"], *flags],
             self._plane.folder / f"{self.name}.log",
-            env={"PATH": os.environ["PATH"], **container_environment(self._container, self.name)},
+            env={"PATH": os.environ["PATH"], **self._environment()},
             grace_seconds=DRAIN_SECONDS,
         )
         self._plane.guests[self.name] = self.process
+
+    @property
+    def client_ca(self) -> Path:
+        """Where the CA of clients is that a kubelet would have mounted."""
+        return self._plane.folder / f"{self.name}-client-ca.crt"
+
+    def _environment(self) -> dict[str, str]:
+        """The container's, with the file that the kubelet would mount in a place of ours."""
+        environment = container_environment(self._container, self.name)
+        if _CLIENT_CA_FILE in environment:
+            path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{RELEASE}-client-ca"
+            self.client_ca.write_text(self._plane.api.get(path)["data"]["ca.crt"])
+            environment[_CLIENT_CA_FILE] = str(self.client_ca)
+        return environment
 
     def start_again(self) -> None:
         """Start the process where it was before, and wait until it is ready."""
@@ -134,25 +156,49 @@ class Replica:
 class LocalWebhook:
     """An installed chart and its replicas. Use `local_webhook()`."""
 
-    def __init__(self, plane: ControlPlane, values: Values | None, services: Services) -> None:
+    def __init__(
+        self, plane: ControlPlane, values: Values | None, services: Services, *, client_certificates: bool = True
+    ) -> None:
         self._plane = plane
         self._values = values
+        self._client_certificates = client_certificates
         self.services = services
         self.replicas: list[Replica] = []
         self.url = ""
+        self._ports = (0, 0)
 
     def install(self, port: int, bind_port: int) -> None:
         """Install or upgrade the release so that the API server calls these loopback ports."""
+        self._ports = port, bind_port
         self.url = f"https://127.0.0.1:{port}"
         ours = f"webhook.url={self.url},webhook.bindUrl=https://127.0.0.1:{bind_port},replicaCount=0"
         file, text = (self._values, None) if isinstance(self._values, Path) else ("-", json.dumps(self._values or {}))
         arguments = ["--namespace", NAMESPACE, "--create-namespace", "--values", file, "--set", ours]
+        if self._client_certificates:
+            client = self._plane.webhook_client
+            arguments += ["--set-file", f"tls.clientCA.pem={client.ca}", "--set", f"tls.clientNames={{{client.NAME}}}"]
         self._plane.helm("upgrade", "--install", RELEASE, CHART, *arguments, input=text)
+
+    def upgrade(self, values: Mapping[str, Any]) -> None:
+        """Upgrade the release with these values instead of those it was installed with; `roll_out` is to follow."""
+        self._values = values
+        self.install(*self._ports)
+
+    def rollback(self) -> None:
+        """Take the release back to its last revision; `roll_out` is to follow."""
+        self._plane.helm("rollback", RELEASE, "--namespace", NAMESPACE)
+
+    def roll_out(self, replica: Replica) -> None:
+        """As the Deployment would: end one replica's Pod, and start another one of the template as it is now."""
+        template = self._template()
+        replica.process.stop()
+        self.services.replace_pod(replica.name, template)
+        replica.start(replica.backend, template["spec"]["containers"][0])
+        replica.wait_until_ready()
 
     def add_replica(self, backend: Backend) -> Replica:
         """Start one more replica of the installed Deployment."""
-        (deployment,) = self._plane.api.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments")["items"]
-        template = deployment["spec"]["template"]
+        template = self._template()
         name = f"{RELEASE}-{len(self.replicas)}"
         (self._plane.folder / f"{name}.log").unlink(missing_ok=True)  # that of an earlier installation
         replica = Replica(self._plane, name, template["spec"]["containers"][0], template["spec"]["serviceAccountName"])
@@ -160,6 +206,11 @@ class LocalWebhook:
         self.services.add_pod(name, template, lambda: replica.backend)
         self.replicas.append(replica)
         return replica
+
+    def _template(self) -> Any:
+        """The pod template of the installed Deployment."""
+        (deployment,) = self._plane.api.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments")["items"]
+        return deployment["spec"]["template"]
 
     @property
     def marked(self) -> list[Replica]:
@@ -201,10 +252,16 @@ class LocalWebhook:
 
 
 @contextlib.contextmanager
-def local_webhook(plane: ControlPlane, *, replicas: int = 1, values: Values | None = None) -> Iterator[LocalWebhook]:
-    """Install the chart with these values and run its replicas here; on exit uninstall it and end them."""
+def local_webhook(
+    plane: ControlPlane, *, replicas: int = 1, values: Values | None = None, client_certificates: bool = True
+) -> Iterator[LocalWebhook]:
+    """Install the chart with these values and run its replicas here; on exit uninstall it and end them.
+
+    client_certificates: whether the API server has to show its own, as where an operator can configure it.
+    """
     with contextlib.ExitStack() as stack:
-        webhook = LocalWebhook(plane, values, stack.enter_context(Services.following(plane.api, NAMESPACE)))
+        services = stack.enter_context(Services.following(plane.api, NAMESPACE))
+        webhook = LocalWebhook(plane, values, services, client_certificates=client_certificates)
         if replicas == 1:
             stack.callback(webhook.remove)
             wanted = free_ports()

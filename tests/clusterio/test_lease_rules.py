@@ -1,11 +1,13 @@
 """The rules of the Lease, one by one: no clock, no socket."""
 
 from math import inf
+from typing import Any
 
 import pytest
 
 from webhook.cluster.election import Action, Election, Read, Rest, Timing
-from webhook.cluster.lease_record import Claim, LeaseRecord, Release
+from webhook.cluster.errors import MalformedAnswerError
+from webhook.cluster.lease_record import RELEASED_ANNOTATION, Claim, LeaseRecord, Release
 
 TIMING = Timing(lease_duration=15, renew_deadline=10, retry_period=2)
 HELD = LeaseRecord("7", "other", transitions=4, duration=15, renewed="t0")
@@ -56,10 +58,73 @@ def test_a_lease_is_claimed_at_once_only_when_nobody_can_be_leading(lease: Lease
     assert claims(candidate(lease).next(15))
 
 
-def test_a_holder_is_believed_for_as_long_as_it_says_itself() -> None:
-    assert not claims(candidate(LeaseRecord("1", "other", 1, 40, "t0")).next(39))
-    assert claims(candidate(LeaseRecord("1", "other", 1, 40, "t0")).next(40))
-    assert claims(candidate(LeaseRecord("1", "other", 1, 3, "t0")).next(3))
+@pytest.mark.parametrize(
+    ("says", "believed"),
+    [
+        pytest.param(40, 40, id="longer settings"),
+        pytest.param(60, 60, id="the longest that is believed"),
+        pytest.param(61, 60, id="a little longer"),
+        pytest.param(2**31 - 1, 60, id="the longest that a Lease can say"),
+        pytest.param(3, 15, id="shorter settings: nobody knows that they are not written by somebody else"),
+        pytest.param(0, 15, id="nothing"),
+    ],
+)
+@pytest.mark.parametrize("holder", ["other", ""], ids=["held", "emptied"])
+def test_a_holder_is_believed_no_shorter_than_we_would_be_and_no_longer_than_a_multiple(
+    holder: str, says: float, believed: float
+) -> None:
+    election = candidate(LeaseRecord("1", holder, 1, says, "t0"))
+    assert not claims(election.next(believed - 0.1))
+    assert claims(election.next(believed))
+    assert election.overlong == says - believed if says > believed else election.overlong == 0
+
+
+@pytest.mark.parametrize("terms", [2**31 - 1, 2**30 + 1])
+def test_terms_are_counted_anew_when_the_lease_names_more_than_there_can_have_been(terms: int) -> None:
+    election = candidate(LeaseRecord("1", "other", terms, 15, "t0"))
+    assert answer(election, 15, 16, "2").transitions == 1
+    election.read(LeaseRecord("3", "other", terms, 15, "t1"), 17)
+    assert answer(election, 32, 33, "4").transitions == 2
+
+
+@pytest.mark.parametrize("number", [-1, 2**31, 1.5, True, "15", None, [], {}, float("nan")], ids=repr)
+def test_a_number_that_is_none_counts_as_absent(number: object) -> None:
+    lease = LeaseRecord.from_object(
+        {"metadata": {"resourceVersion": "1"}, "spec": {"leaseDurationSeconds": number, "leaseTransitions": number}}
+    )
+    assert (lease.duration, lease.transitions) == (0, 0)
+
+
+@pytest.mark.parametrize("odd", [1, True, ["x"], {"x": 1}, None], ids=repr)
+def test_a_text_that_is_none_counts_as_absent(odd: object) -> None:
+    lease = LeaseRecord.from_object(
+        {
+            "metadata": {"resourceVersion": "1", "annotations": {RELEASED_ANNOTATION: odd}},
+            "spec": {"holderIdentity": odd, "renewTime": odd},
+        }
+    )
+    assert lease == LeaseRecord("1")
+
+
+@pytest.mark.parametrize(
+    "raw", [{}, {"metadata": None}, {"metadata": {}}, {"metadata": {"resourceVersion": 7}}, {"metadata": []}], ids=repr
+)
+def test_an_answer_without_a_version_is_no_lease(raw: dict[str, Any]) -> None:
+    with pytest.raises(MalformedAnswerError, match=r"no metadata\.resourceVersion"):
+        LeaseRecord.from_object(raw)
+
+
+@pytest.mark.parametrize("raw", [{"annotations": []}, {"annotations": "x"}], ids=repr)
+def test_odd_annotations_and_spec_give_nothing_back(raw: dict[str, Any]) -> None:
+    assert LeaseRecord.from_object({"metadata": {"resourceVersion": "1", **raw}, "spec": []}) == LeaseRecord("1")
+
+
+@pytest.mark.parametrize("moment", ["9999-12-31T23:59:59.999999Z", "0001-01-01T00:00:00.000000Z", "no time"])
+def test_a_renewal_that_lies_in_the_future_or_in_no_time_is_a_renewal_like_any_other(moment: str) -> None:
+    election = candidate(HELD, now=0)
+    election.read(LeaseRecord("8", "other", 4, 15, moment), 5)
+    assert not claims(election.next(19.9))
+    assert claims(election.next(20))
 
 
 def test_a_candidate_reads_every_retry_period_and_waits_from_the_last_change() -> None:

@@ -1,5 +1,7 @@
 """Candidates with arbitrary clocks, latencies, losses and pauses: never do two of them lead at once."""
 
+from dataclasses import replace
+from functools import partial
 from itertools import cycle, pairwise, repeat
 from math import inf
 
@@ -8,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.clusterio.candidates import Candidate, Latency, Simulation
-from webhook.cluster.election import Timing
+from webhook.cluster.election import LONGEST_BELIEVED, Timing
 from webhook.cluster.lease_record import LeaseRecord, Release
 
 TIMING = Timing(lease_duration=15, renew_deadline=10, retry_period=2)
@@ -32,8 +34,12 @@ def spans(draw: st.DrawFn) -> tuple[tuple[float, float], ...]:
     return tuple(found)
 
 
+# In the middle of a rollout, which changes them by LONGEST_BELIEVED at most: 15 s to 60 s.
+settings_of_a_rollout = st.sampled_from([TIMING, Timing(22, 12, 3), Timing(60, 40, 5)])
+
+
 @st.composite
-def simulations(draw: st.DrawFn) -> tuple[Simulation, list[Candidate]]:
+def simulations(draw: st.DrawFn, timings: st.SearchStrategy[Timing]) -> tuple[Simulation, list[Candidate]]:
     world = Simulation()
     candidates = []
     for index in range(draw(st.integers(2, 4))):
@@ -41,7 +47,8 @@ def simulations(draw: st.DrawFn) -> tuple[Simulation, list[Candidate]]:
         # Drawn for the first calls; later ones repeat them.
         network = cycle(draw(st.lists(latencies, min_size=1, max_size=8)))
         stopped, cut_off, frozen = draw(spans()), draw(spans()), draw(freezes)
-        candidates.append(Candidate(f"c{index}", TIMING, world, network, offset, rate, stopped, cut_off, frozen))
+        timing = draw(timings)
+        candidates.append(Candidate(f"c{index}", timing, world, network, offset, rate, stopped, cut_off, frozen))
     for candidate in candidates:
         if draw(st.booleans()):
             world.at(draw(st.floats(0, HORIZON)), candidate.release)
@@ -59,15 +66,46 @@ def assert_alone(candidates: list[Candidate]) -> None:
 
 
 @settings(max_examples=300, deadline=None)
-@given(simulations())
+@given(simulations(st.just(TIMING)))
 def test_two_never_lead_at_once(simulation: tuple[Simulation, list[Candidate]]) -> None:
     world, candidates = simulation
     world.run(HORIZON)
     assert_alone(candidates)
 
 
+@settings(max_examples=300, deadline=None)
+@given(simulations(settings_of_a_rollout))
+def test_two_never_lead_at_once_while_a_rollout_changes_the_settings(
+    simulation: tuple[Simulation, list[Candidate]],
+) -> None:
+    world, candidates = simulation
+    world.run(3 * HORIZON)
+    assert_alone(candidates)
+
+
+# What somebody who is no candidate writes into the Lease: one that he keeps from running out, or lets run out at once.
+meddling = st.lists(st.tuples(st.floats(0, HORIZON), st.sampled_from([0.0, 1.0, 300.0, 2.0**31 - 1])), max_size=4)
+
+
+@settings(max_examples=300, deadline=None)
+@given(simulations(settings_of_a_rollout), meddling)
+def test_two_never_lead_at_once_whatever_duration_is_written_into_the_lease(
+    simulation: tuple[Simulation, list[Candidate]], writes: list[tuple[float, float]]
+) -> None:
+    world, candidates = simulation
+    for when, duration in writes:
+        world.at(when, partial(set_duration, world, duration))
+    world.run(3 * HORIZON)
+    assert_alone(candidates)
+
+
+def set_duration(world: Simulation, duration: float) -> None:
+    if world.server.lease is not None:
+        world.server.put(replace(world.server.lease, duration=duration))
+
+
 @settings(max_examples=100, deadline=None)
-@given(simulations())
+@given(simulations(st.just(TIMING)))
 def test_epochs_are_never_used_twice(simulation: tuple[Simulation, list[Candidate]]) -> None:
     world, candidates = simulation
     epochs: dict[int, str] = {}
@@ -183,3 +221,43 @@ def test_a_foreign_holder_is_waited_for_and_then_replaced() -> None:
     assert leaders(candidates) == ["c0"]
     assert world.server.lease is not None
     assert world.server.lease.transitions == 4
+
+
+@pytest.mark.parametrize("terms", [3, 2**31 - 1])
+def test_a_dead_holders_absurd_lease_keeps_nobody_from_leading(terms: int) -> None:
+    world, candidates = group(2)
+    world.server.put(LeaseRecord("", "somebody", terms, 2**31 - 1, "9999-12-31T23:59:59.000000Z"))
+    world.run(LONGEST_BELIEVED * TIMING.lease_duration - 1)
+    assert leaders(candidates) == []
+    world.run(LONGEST_BELIEVED * TIMING.lease_duration + TIMING.retry_period + 1)
+    assert len(leaders(candidates)) == 1
+    assert world.server.lease is not None
+    assert world.server.lease.transitions < 2**31
+    assert_alone(candidates)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        pytest.param(TIMING, Timing(60, 40, 5), id="raised"),
+        pytest.param(Timing(60, 40, 5), TIMING, id="lowered by the most that is believed"),
+        pytest.param(TIMING, TIMING, id="as they were"),
+    ],
+)
+@pytest.mark.parametrize("written", [None, 1.0, 2.0**31 - 1], ids=["nothing", "short", "long"])
+def test_a_leader_that_is_cut_off_has_stopped_before_one_with_other_settings_leads(
+    first: Timing, second: Timing, written: float | None
+) -> None:
+    world = Simulation()
+    old = Candidate("old", first, world, repeat(Latency()))
+    world.run(1)
+    new = Candidate("new", second, world, repeat(Latency()))
+    world.run(30)
+    assert leaders([old, new]) == ["old"]
+    old.cut_off = ((30.0, inf),)
+    if written is not None:
+        world.at(31, partial(set_duration, world, written))
+    longest = max(first.lease_duration, LONGEST_BELIEVED * second.lease_duration)
+    world.run(31 + longest + second.retry_period + 1)
+    assert leaders([old, new]) == ["new"]
+    assert_alone([old, new])

@@ -132,6 +132,22 @@ def test_either_fidelity_ranks_by_any_score(fidelity: str, strategy: ScoreStrate
     assert all(0 <= candidate.score <= 100 for candidate in decided.best(2))
 
 
+# n0 [8 8]  n1 [4 4]      [free cpus per NUMA node, memory not published]
+def test_what_no_numa_node_lists_does_not_spoil_the_number_of_numa_nodes_but_as_shipped() -> None:
+    whole, policy = {"cpu": 8000}, NUMAPolicy.BEST_EFFORT
+    cluster = state(
+        node("n0"),
+        node("n1"),
+        topology("n0", cpus(8, 8), whole, policy=policy),
+        topology("n1", cpus(4, 4), whole, policy=policy),
+    )
+    unit = 100 // 8
+    ours = decision(cluster, pod(FIVE), options=Options(score_strategy="LeastNUMANodes")).best(2)
+    assert [each.score for each in ours] == [100 - unit + unit // 2, 100 - 2 * unit + unit // 2]
+    shipped = decision(cluster, pod(FIVE), options=Options(fidelity="plugin", score_strategy="LeastNUMANodes")).best(2)
+    assert [each.score for each in shipped] == [0, 0]
+
+
 def test_the_fidelities_differ_where_upstream_looks_no_further() -> None:
     # Restricted: the kubelet refuses what is spread although one NUMA node could hold it; the plugin lets it pass.
     cluster = state(node("a"), topology("a", zones(4, 4), WHOLE, policy=NUMAPolicy.RESTRICTED, scope=Scope.POD))

@@ -178,3 +178,23 @@ def test_two_numa_nodes_cost_ten_points_each() -> None:
 def test_a_pod_bound_to_no_numa_node_counts_as_spread_over_all() -> None:
     assert decision(machine("a", 8, 8, 8, 8), pod(FIVE)).best(1)[0] == Candidate("a", 60, ())
     assert decision(state(node("a")), pod(FIVE)).best(1)[0] == Candidate("a", 0, ())
+
+
+def test_where_no_kubelet_restricts_a_pod_may_take_more_numa_nodes_than_its_memory_needs() -> None:
+    asked = pod({"cpu": "10", "memory": "1Gi"}, policy="Restricted")
+    decided = decision(machine("a", 8, 8), asked)
+    assert decided.best(1)[0].numa_nodes == (0, 1)
+    assert decided.allocation(0) == ((0, {"cpu": 5000, "memory": GI // 2}), (1, {"cpu": 5000, "memory": GI // 2}))
+
+
+def test_where_a_kubelet_restricts_the_resources_that_disagree_are_named() -> None:
+    asked = pod({"cpu": "10", "memory": "1Gi"}, policy="Restricted")
+    reason, sentence = decision(machine("a", 8, 8, policy=RESTRICTED), asked).explain(0)
+    assert reason.code == "NotAligned"
+    assert "cpu needs 2 NUMA nodes, memory 1: a restricted kubelet wants the same number for all" in sentence
+
+
+@pytest.mark.parametrize("publisher", [Publisher.SUBTRACTS, Publisher.TOTAL])
+def test_of_the_numa_nodes_that_are_ours_to_choose_the_fullest_is_taken(publisher: Publisher) -> None:
+    cluster = machine("a", 8, 4, policy=NONE)
+    assert decision(cluster, pod({"cpu": "4"}, policy="SingleNUMANode")).best(1)[0].numa_nodes == (1,)

@@ -28,9 +28,9 @@ def bound(name: str = "p", node: str = "n") -> ResidentPod:
 
 
 def scanned(*pods: ResidentPod, written: int = 100) -> NodeTopology:
-    """The NRT of "n" by an exporter that saw these pods; 8 CPUs."""
+    """The NRT of "n" by an exporter that saw these pods, all on the first of two NUMA nodes of 8 CPUs."""
     seen = pod_fingerprint((pod.namespace, pod.name) for pod in pods)
-    free = topology("n", cpus(8 - 2 * len(pods)), {"cpu": 8000})
+    free = topology("n", cpus(8 - 2 * len(pods), 8), {"cpu": 8000})
     return replace(free, fingerprint=seen, written_at=written)
 
 

@@ -7,9 +7,11 @@ import pytest
 
 from tests.engine.group.clusters import LEVELS, TOPOLOGY, topology_of, tree_of
 from tests.engine.machines import node, state
+from webhook.engine.group.workload import NO_TOPOLOGY
 from webhook.engine.tree import ROOT, Domain, TopologyTree
 from webhook.engine.trees import TopologyTrees
 from webhook.model.names import HOSTNAME_LABEL
+from webhook.model.topology import Topology
 
 # The example of KAI-Scheduler's design of topology-aware scheduling:
 #
@@ -144,10 +146,9 @@ def labels(path: Sequence[str | None]) -> dict[str, str]:
     return {key: value for key, value in zip(keys, path, strict=True) if value is not None}
 
 
-@pytest.mark.parametrize("hosts", [True, False])
-def test_a_tree_kept_up_node_by_node_is_the_tree_built_anew(hosts: bool) -> None:
+@pytest.mark.parametrize("topology", [topology_of(*LEVELS, HOSTNAME_LABEL), TOPOLOGY, NO_TOPOLOGY], ids=str)
+def test_a_tree_kept_up_node_by_node_is_the_tree_built_anew(topology: Topology) -> None:
     rng = np.random.default_rng(5)
-    topology = topology_of(*LEVELS, HOSTNAME_LABEL) if hosts else TOPOLOGY
 
     def path(name: str) -> tuple[str | None, ...]:
         zone = rng.choice(["a", "b", "c10", "c9", ""])
@@ -167,6 +168,20 @@ def test_a_tree_kept_up_node_by_node_is_the_tree_built_anew(hosts: bool) -> None
             continue
         snapshot = cluster.snapshot()
         assert contents(trees.tree(topology, snapshot)) == contents(TopologyTrees().tree(topology, snapshot))
+
+
+# Groups without a Topology have a tree that is its root alone.
+def test_a_tree_without_levels_takes_in_changed_new_and_deleted_nodes() -> None:
+    cluster = state(node("n0"), node("n1"))
+    trees = TopologyTrees()
+    trees.tree(NO_TOPOLOGY, cluster.snapshot())
+    cluster.upsert_node(node("n1", labels={"example.com/rack": "r"}))
+    cluster.upsert_node(node("n0", {"cpu": 1}))
+    assert trees.tree(NO_TOPOLOGY, cluster.snapshot()).order.tolist() == [0, 1]
+    cluster.upsert_node(node("n2"))
+    assert trees.tree(NO_TOPOLOGY, cluster.snapshot()).order.tolist() == [0, 1, 2]
+    cluster.delete_node("n0")
+    assert trees.tree(NO_TOPOLOGY, cluster.snapshot()).order.tolist() == [0, 1]
 
 
 def test_what_is_free_on_a_node_does_not_touch_the_tree() -> None:

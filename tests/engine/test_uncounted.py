@@ -155,9 +155,12 @@ def test_nothing_is_given_back_where_some_pod_is_not_where_its_hint_says() -> No
     assert rest == Uncounted({}, None, {}, frozenset({0, 1}))
 
 
-def test_a_pod_without_hint_beside_them_does_not_keep_ended_pods_from_giving_back() -> None:
-    # a, b, and somebody with 3 cpus ── NUMA 0 [4]  NUMA 1 [5]      [free cpus of 8]; b has ended.
-    assert uncounted(node((4, 5)), [A], keys(A, B), TIMES, 1000, [B]).ended == {0: {"cpu": 2000}}
+def test_nothing_is_given_back_where_a_pod_without_hint_may_be_what_is_taken_there() -> None:
+    # a, b, c ── NUMA 0 [4]  NUMA 1 [6]      [free cpus of 8]; b has ended. Its hint says NUMA 0, and so may c be.
+    without_hint = replace(C, hint=None)
+    rest = uncounted(node((4, 6)), [A, without_hint], keys(A, B, C), TIMES, 1000, [B])
+    assert rest == Uncounted({}, None, {}, frozenset({0, 1}))
+    assert uncounted(node((4, 6)), [A], keys(A, B), TIMES, 1000, [B]).ended == {}
 
 
 def test_it_is_doubtful_whether_an_nrt_without_fingerprint_still_counts_a_pod_that_ended() -> None:

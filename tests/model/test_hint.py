@@ -20,6 +20,13 @@ def test_a_hint_is_written_as_koordinator_writes_its_own_and_reads_back() -> Non
     assert NUMAHint.parse(text) == HINT
 
 
+def test_without_a_reservation_it_names_the_node_alone_whatever_else_it_says() -> None:
+    without = NUMAHint.without_reservation("n1")
+    assert json.loads(without.to_json()) == {"node": "n1", "reserved": False}
+    assert NUMAHint.parse(without.to_json()) == without
+    assert NUMAHint.parse(json.dumps({**json.loads(HINT.to_json()), "reserved": False})) == without
+
+
 def test_a_resource_status_names_numa_nodes_and_no_cpuset() -> None:
     text = resource_status_to_json(HINT.numa_nodes)
     assert set(json.loads(text)) == {"numaNodeResources"}

@@ -1,7 +1,7 @@
 import pytest
 
 from webhook.model.errors import UserError
-from webhook.model.json_text import parse_object
+from webhook.model.json_text import parse_object, shortened
 
 
 def message(text: object) -> str:
@@ -92,3 +92,9 @@ def test_a_long_text_is_shown_in_part_and_on_one_line() -> None:
     said = message('{\n"a": "' + "x" * 500)
     assert "\n" not in said
     assert len(said) < 250
+
+
+def test_what_terminals_obey_is_escaped_where_an_error_repeats_it() -> None:
+    assert shortened("rack-1 ä ☃") == "rack-1 ä ☃"
+    assert shortened("a\nb\x1b[31m\u202e\ud800") == "a\\nb\\x1b[31m\\u202e\\ud800"
+    assert len(shortened("\x1b" * 250_000)) < 300

@@ -25,7 +25,9 @@ def owned(
 ) -> dict[str, Any]:
     metadata: dict[str, Any] = {"namespace": "ns", "name": name, "uid": f"uid-{kind}", "annotations": annotations}
     if above:
-        metadata["ownerReferences"] = [{"kind": above, "name": "above", "uid": f"uid-{above}", "controller": True}]
+        metadata["ownerReferences"] = [
+            {"apiVersion": "batch/v1", "kind": above, "name": "above", "uid": f"uid-{above}", "controller": True}
+        ]
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
 
 

@@ -38,3 +38,16 @@ def test_such_a_pod_without_a_controller_is_alone() -> None:
 def test_a_rank_that_was_given_stays() -> None:
     memberships = [membership_of(pod("p-3", **{POD_GROUP_NAME: "g", **more})) for more in ({}, {RANK: "7"})]
     assert [membership.rank for membership in memberships if membership] == [3, 7]
+
+
+def test_people_are_told_a_name_that_can_be_printed_and_is_no_longer_than_an_objects() -> None:
+    def told(name: str) -> str:
+        membership = membership_of(pod("a", **{POD_GROUP_NAME: name}))
+        assert membership is not None
+        assert membership.group.endswith(name)
+        return membership.name
+
+    assert told("a" * 253) == "a" * 253
+    assert told("größe 1") == "größe 1"
+    assert len(told("a" * 250_000)) < 100
+    assert told("a\nb\x1b[31m\u202e") == r"'a\nb\x1b[31m\u202e'"

@@ -193,7 +193,7 @@ def test_zones_that_are_no_numa_nodes_are_passed_over() -> None:
 def test_of_two_zones_for_one_numa_node_the_first_counts() -> None:
     read = topology(zone("node-0", resource("cpu", 4, 4, 4)), zone("numa-node-0", resource("cpu", 8, 8, 8)))
     assert [zone.resources["cpu"].available for zone in read.zones] == [4000]
-    assert "already there" in read.problems[0]
+    assert "listed before" in read.problems[0]
 
 
 def test_of_two_entries_for_one_resource_the_last_counts() -> None:

@@ -10,6 +10,7 @@ from webhook.model.policy import Exclusive, NUMAPolicy
 SPEC = "scheduling.koordinator.sh/numa-topology-spec"
 HINT = "topology-webhook.dev/numa"
 STATUS = "scheduling.koordinator.sh/resource-status"
+TWO = {"cpu": "2"}
 
 
 def resident(
@@ -60,17 +61,43 @@ def numa_nodes(numa_id: int, **resources: str) -> dict[str, Any]:
 def test_the_hint_is_ours_if_it_is_about_the_pods_node() -> None:
     ours = json.dumps({"node": "n1", **numa_nodes(3, cpu="2")})
     theirs = json.dumps(numa_nodes(1, cpu="2"))
-    assert resident({HINT: ours}).hint == ((3, {"cpu": 2000}),)
-    assert resident({HINT: ours, STATUS: theirs}).hint == ((3, {"cpu": 2000}),)
+    assert resident({HINT: ours}, TWO).hint == ((3, {"cpu": 2000}),)
+    assert resident({HINT: ours, STATUS: theirs}, TWO).hint == ((3, {"cpu": 2000}),)
 
 
 def test_the_hint_is_koordinators_where_ours_is_absent_or_about_another_node() -> None:
     elsewhere = json.dumps({"node": "n2", **numa_nodes(3, cpu="2")})
     theirs = json.dumps(numa_nodes(1, cpu="2"))
-    assert resident({STATUS: theirs}).hint == ((1, {"cpu": 2000}),)
-    assert resident({HINT: elsewhere, STATUS: theirs}).hint == ((1, {"cpu": 2000}),)
-    assert resident({HINT: elsewhere}).hint is None
-    assert resident({STATUS: '{"cpuset": "0-3"}'}).hint is None
+    assert resident({STATUS: theirs}, TWO).hint == ((1, {"cpu": 2000}),)
+    assert resident({HINT: elsewhere, STATUS: theirs}, TWO).hint == ((1, {"cpu": 2000}),)
+    assert resident({HINT: elsewhere}, TWO).hint is None
+    assert resident({STATUS: '{"cpuset": "0-3"}'}, TWO).hint is None
+
+
+def test_a_hint_is_believed_up_to_the_pods_own_requests() -> None:
+    def hint(*numa_nodes: tuple[int, str]) -> dict[str, str]:
+        entries = [{"node": numa_id, "resources": {"cpu": cpu}} for numa_id, cpu in numa_nodes]
+        return {HINT: json.dumps({"node": "n1", "numaNodeResources": entries})}
+
+    # 100m are the overhead's.
+    assert resident(hint((0, "16"))).hint == ((0, {"cpu": 100}),)
+    assert resident(hint((0, "16"), (1, "16")), TWO).hint == ((0, {"cpu": 2100}),)
+    assert resident(hint((0, "1"), (1, "16")), TWO).hint == ((0, {"cpu": 1000}), (1, {"cpu": 1100}))
+    memory = {"node": "n1", "numaNodeResources": [{"node": 0, "resources": {"memory": "1Ti", "nvidia.com/gpu": "8"}}]}
+    assert resident({HINT: json.dumps(memory)}, TWO).hint is None
+    assert resident({HINT: json.dumps({"node": "n1", "numaNodeResources": []})}, TWO).hint == ()
+
+
+def test_a_pod_on_one_numa_node_is_on_no_more_of_them_than_it_has_containers() -> None:
+    entries = [{"node": numa_id, "resources": {"cpu": "100m"}} for numa_id in range(8)]
+    everywhere = {HINT: json.dumps({"node": "n1", "numaNodeResources": entries})}
+    assert len(resident(everywhere, TWO).hint or ()) == 8
+    assert resident({**everywhere, SPEC: '{"numaTopologyPolicy": "SingleNUMANode"}'}, TWO).hint is None
+
+
+def test_a_hint_too_long_to_be_ours_is_not_read() -> None:
+    entry = {"node": 0, "resources": {"cpu": "1"}}
+    assert resident({HINT: json.dumps({"node": "n1", "numaNodeResources": [entry] * 5000})}, TWO).hint is None
 
 
 @pytest.mark.parametrize("annotation", [HINT, STATUS, SPEC])
@@ -81,7 +108,7 @@ def test_broken_annotations_of_a_running_pod_count_as_absent(annotation: str, te
 
 
 def test_unreadable_resources_are_an_error() -> None:
-    with pytest.raises(UserError, match="is no quantity"):
+    with pytest.raises(UserError, match="is not a quantity"):
         resident(requests={"cpu": "x"})
 
 
@@ -132,7 +159,8 @@ HINT_FOR_N2 = json.dumps({"node": "n2", **numa_nodes(1, cpu="2")})
 
 def waiting(hint: str, **spec: Any) -> ResidentPod:
     metadata = {"namespace": "ml", "name": "a", "uid": "1", "annotations": {HINT: hint}}
-    return ResidentPod.from_object({"metadata": metadata, "spec": {"containers": [], **spec}})
+    containers = [{"name": "main", "resources": {"requests": TWO}}]
+    return ResidentPod.from_object({"metadata": metadata, "spec": {"containers": containers, **spec}})
 
 
 def test_a_pod_with_a_hint_and_without_our_gate_is_placed_until_it_is_bound() -> None:

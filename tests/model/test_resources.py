@@ -67,7 +67,7 @@ def test_equal_lists_are_one_read_only_object() -> None:
 
 def test_a_number_and_a_truth_value_are_not_confused() -> None:
     assert parse_list({"cpu": 1}, "spec.overhead") == {"cpu": 1000}
-    with pytest.raises(UserError, match="True is no quantity"):
+    with pytest.raises(UserError, match="True is not a quantity"):
         parse_list({"cpu": True}, "spec.overhead")
 
 
@@ -78,9 +78,9 @@ def test_no_list_is_an_empty_list() -> None:
 @pytest.mark.parametrize(
     ("raw", "path", "message"),
     [
-        ({"cpu": "two"}, "spec.containers[0].resources.requests[cpu]", "'two' is no quantity"),
+        ({"cpu": "two"}, "spec.containers[0].resources.requests[cpu]", "'two' is not a quantity"),
         ({"memory": "-1Gi"}, "spec.containers[0].resources.requests[memory]", "'-1Gi' is negative"),
-        ({"memory": ["1"]}, "spec.containers[0].resources.requests[memory]", "is no quantity"),
+        ({"memory": ["1"]}, "spec.containers[0].resources.requests[memory]", "is not a quantity"),
         (["cpu"], "spec.containers[0].resources.requests", "must be an object"),
     ],
 )
@@ -120,3 +120,10 @@ def test_a_list_for_people_starts_with_cpu_and_memory_and_leaves_out_zeros() -> 
     amounts = {"nvidia.com/gpu": 1, "memory": 2**30, "ephemeral-storage": 0, "cpu": 8000}
     assert format_list(amounts) == "8 cpu, 1Gi memory, 1 nvidia.com/gpu"
     assert format_list({}) == "nothing"
+
+
+def test_of_an_absurdly_long_list_what_kubernetes_defines_is_read_before_all_else() -> None:
+    raw = {f"example.com/r{n}": "1" for n in range(40_000)} | {"cpu": "2", "memory": "1Gi"}
+    read = parse_list(raw, "status.allocatable")
+    assert len(read) == 1024
+    assert (read["cpu"], read["memory"]) == (2000, 2**30)

@@ -1,4 +1,5 @@
 import base64
+import copy
 import json
 from http import HTTPStatus
 from typing import Any
@@ -51,6 +52,82 @@ def test_a_request_is_read_whole() -> None:
 def test_what_is_no_admission_review_is_the_callers_malfunction(raw: object) -> None:
     with pytest.raises(Malfunction):
         AdmissionRequest.from_object(raw)
+
+
+WHOLE = {
+    "uid": "u1",
+    "kind": {"group": "", "version": "v1", "kind": "Pod"},
+    "resource": {"group": "", "version": "v1", "resource": "pods"},
+    "subResource": "binding",
+    "requestKind": {"group": "", "version": "v1", "kind": "Pod"},
+    "name": "a",
+    "namespace": "ml",
+    "operation": "UPDATE",
+    "userInfo": {"username": "x", "uid": "y", "groups": ["g"], "extra": {"k": ["v"]}},
+    "object": {"metadata": {"name": "a", "annotations": {"k": "v"}, "labels": {"k": "v"}}},
+    "oldObject": {"metadata": {"name": "a"}},
+    "dryRun": False,
+    "options": {"kind": "UpdateOptions"},
+}
+ANY = {"null": None, "boolean": True, "number": 7, "float": 1.5, "string": "x", "list": [1], "object": {"x": 1}}
+# path -> the types that the field may have
+FIELDS = {
+    "uid": {"string"},
+    "kind": {"object", "null"},
+    "kind.group": {"string", "null"},
+    "kind.version": {"string", "null"},
+    "kind.kind": {"string", "null"},
+    "resource": {"object", "null"},
+    "resource.resource": {"string", "null"},
+    "subResource": {"string", "null"},
+    "name": {"string", "null"},
+    "namespace": {"string", "null"},
+    "operation": set(),
+    "userInfo": {"object", "null"},
+    "userInfo.username": {"string", "null"},
+    "userInfo.groups": {"null"},
+    "object": {"object"},
+    "object.metadata": {"object", "null"},
+    "object.metadata.name": {"string", "null"},
+    "object.metadata.generateName": {"string", "null"},
+    "object.metadata.namespace": {"string", "null"},
+    "object.metadata.uid": {"string", "null"},
+    "object.metadata.annotations": {"null"},
+    "object.metadata.annotations.k": {"string"},
+    "object.metadata.labels": {"null"},
+    "object.metadata.labels.k": {"string"},
+    "oldObject": {"object"},
+    "oldObject.metadata": {"object", "null"},
+    "dryRun": {"boolean", "null"},
+    "options": {"object", "null"},
+}
+
+
+def with_field(path: str, value: Any) -> dict[str, Any]:
+    """The whole review with this in the request's field."""
+    request = copy.deepcopy(WHOLE)
+    *outer, last = path.split(".")
+    place: Any = request
+    for name in outer:
+        place = place[name]
+    place[last] = value
+    return review(**request)
+
+
+@pytest.mark.parametrize("path", FIELDS)
+@pytest.mark.parametrize("json_type", ANY)
+def test_a_field_of_the_wrong_type_is_named_and_one_of_the_right_type_is_read(path: str, json_type: str) -> None:
+    raw = with_field(path, ANY[json_type])
+    if json_type in FIELDS[path]:
+        assert AdmissionRequest.from_object(raw).operation is Operation.UPDATE
+        return
+    with pytest.raises(Malfunction, match=f"request(.{path.removesuffix('.k')}|.* uid)"):
+        AdmissionRequest.from_object(raw)
+
+
+def test_a_text_of_megabytes_is_no_name() -> None:
+    with pytest.raises(Malfunction, match=r"request\.namespace has 5000000 characters"):
+        AdmissionRequest.from_object(with_field("namespace", "x" * 5_000_000))
 
 
 def test_allowed_lets_the_object_pass_as_it_is() -> None:

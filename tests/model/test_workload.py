@@ -27,7 +27,7 @@ def gangs(
     metadata = {"name": "train", "annotations": dict(annotations or {})}
     workload = read_workload({"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec})
     assert workload is not None
-    return workload.gangs
+    return tuple(workload.gangs)
 
 
 def shape(gang: Gang) -> dict[str, tuple[int, int]]:
@@ -263,7 +263,7 @@ def test_every_kind_says_where_its_template_is_missing(group: str, kind: str) ->
         ({**SEGMENTS, "kai.scheduler/segment-size": "four"}, "segment-size", '"four" is no size'),
         ({**SEGMENTS, "kai.scheduler/segment-size": "0"}, "segment-size", '"0" is no size'),
         ({"kai.scheduler/segment-topology-required-placement": "rack"}, "segment-topology", "need a size"),
-        ({"kai.scheduler/batch-min-member": "-1"}, "batch-min-member", "no number of pods"),
+        ({"kai.scheduler/batch-min-member": "-1"}, "batch-min-member", "not a number of pods"),
     ],
 )
 def test_what_is_wrong_without_any_cluster_is_said(annotations: dict[str, str], path: str, words: str) -> None:
@@ -275,7 +275,7 @@ def test_what_is_wrong_without_any_cluster_is_said(annotations: dict[str, str], 
 
 @pytest.mark.parametrize("replicas", [-1, "3", True, 10**9])
 def test_a_number_of_pods_that_is_none_is_said(replicas: object) -> None:
-    with pytest.raises(UserError, match="is no number of pods"):
+    with pytest.raises(UserError, match="is not a number of pods"):
         gangs("apps/v1", "Deployment", {"replicas": replicas, "template": TEMPLATE})
 
 

@@ -2,15 +2,25 @@
 
 from typing import Any
 
+from tests.admission.clusters import world
 from tests.model.test_lineage import of, owned
 from tests.placement.test_gated import gated
 from webhook.engine.group.spec import PodGroup
+from webhook.engine.trees import TopologyTrees
 from webhook.model.lineage import Lineage
-from webhook.model.names import KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY
+from webhook.model.membership import Seated
+from webhook.model.names import (
+    JOB_COMPLETION_INDEX,
+    KAI_REQUIRED_PLACEMENT,
+    KAI_SEGMENT_REQUIRED_PLACEMENT,
+    KAI_SEGMENT_SIZE,
+    KAI_TOPOLOGY,
+)
 from webhook.model.topology import Level, Topology, TopologySource
-from webhook.placement.gang import Gang, _group, units_of
+from webhook.placement.gang import Gang, units_of
 from webhook.placement.gated import GatedPod
 from webhook.placement.minimum import minimum_of
+from webhook.placement.pod_sets import Assembled, Assembly, ranks_of
 
 TOPOLOGY = Topology("dc", TopologySource.KAI, (Level("example.com/row"), Level("example.com/rack")))
 ROW = {KAI_TOPOLOGY: "dc", KAI_REQUIRED_PLACEMENT: "row"}
@@ -27,7 +37,10 @@ def member(name: str, annotations: dict[str, str], lineage: Lineage | None = Non
 def group(*members: GatedPod, minimum: int = 1) -> PodGroup:
     (gang,) = units_of(members)
     assert isinstance(gang, Gang)
-    return _group(gang, TOPOLOGY, minimum, {})
+    view = world().view
+    assembled = Assembly(gang.members, TOPOLOGY, {}).run(minimum, view, TopologyTrees().tree(TOPOLOGY, view.snapshot))
+    assert isinstance(assembled, Assembled)
+    return assembled.group
 
 
 def training(**annotations: str) -> Lineage:
@@ -70,3 +83,35 @@ def test_a_group_by_another_name_than_its_owners_waits_for_as_many_as_it_says() 
     assert minimum_of(member("a", asked, training(**ROW))) == 9
     assert minimum_of(member("a", {"topology-webhook.dev/min-member": "9"}, training(**ROW))) == 4
     assert minimum_of(member("a", {}, training(**ROW))) == 4
+
+
+def test_a_members_segments_are_its_own_whoever_comes_first() -> None:
+    named = {"pod-group-name": "g", KAI_TOPOLOGY: "dc", KAI_SEGMENT_REQUIRED_PLACEMENT: "rack"}
+    others = [member(f"b{index}", {**named, KAI_SEGMENT_SIZE: "2"}) for index in range(4)]
+    whole = group(member("a-0", {**named, KAI_SEGMENT_SIZE: "3"}), *others)
+    sizes = {one.name: podset.segments.size for podset in whole.sets if podset.segments for one in podset.members}
+    assert sizes == {"a-0": 3, "b0": 2, "b1": 2, "b2": 2, "b3": 2}
+
+
+def ranked(name: str, rank: str, created: int = 0) -> GatedPod:
+    raw = gated(name, created, group="g")
+    raw["metadata"]["labels"] = {JOB_COMPLETION_INDEX: rank}
+    return GatedPod.from_object(raw)
+
+
+def test_a_rank_that_is_taken_is_no_others_and_one_beyond_any_cluster_is_none() -> None:
+    pods = [
+        ranked("first", "0"),
+        ranked("forged", "0", created=9),
+        ranked("vast", "9" * 18),
+        ranked("longer", "9" * 10_000),
+        ranked("running", "3"),
+    ]
+    ranks = ranks_of(pods, [Seated("n0", 3)])
+    assert {key.partition("/")[2]: rank for key, rank in ranks.items()} == {
+        "first": 0,
+        "forged": 1,
+        "longer": 2,
+        "running": 4,
+        "vast": 5,
+    }

@@ -12,6 +12,7 @@ from webhook.model.lineage import Lineage
 from webhook.model.names import INHERIT, KAI_TOPOLOGY, NUMA_TOPOLOGY_SPEC, POD_GROUP_NAME
 from webhook.placement.gang import Gang, units_of
 from webhook.placement.gated import GatedPod, GatedPods
+from webhook.placement.retry import RetryDelays
 
 
 def gated(name: str, created: int = 0, cpu: str = "8", group: str = "", **spec: Any) -> dict[str, Any]:
@@ -20,6 +21,10 @@ def gated(name: str, created: int = 0, cpu: str = "8", group: str = "", **spec: 
     annotations = {**raw["metadata"]["annotations"], **({POD_GROUP_NAME: group} if group else {})}
     own = {"name": name, "uid": name, "creationTimestamp": stamp, "annotations": annotations}
     return {**raw, "metadata": {**raw["metadata"], **own}}
+
+
+def all_pods() -> GatedPods:
+    return GatedPods(Rules(), RetryDelays(lambda _: None))
 
 
 def by_key(*raws: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -35,21 +40,21 @@ def names(pods: GatedPods) -> list[str]:
 
 
 def test_higher_priority_comes_first_then_age_then_name() -> None:
-    pods = GatedPods(Rules())
+    pods = all_pods()
     raws = gated("c", 1), gated("b", 1), gated("old", 0), gated("high", 9, priority=100)
     pods.update(by_key(*raws))
     assert names(pods) == ["high", "old", "b", "c"]
 
 
 def test_what_is_gone_is_forgotten_and_what_changed_is_read_again() -> None:
-    pods = GatedPods(Rules())
+    pods = all_pods()
     pods.update(by_key(gated("a"), gated("b")))
     pods.update(by_key(gated("a", priority=7)))
     assert [one.pod.priority for one in pods.in_order()] == [7]
 
 
 def test_pods_that_end_or_that_others_place_are_not_ours_and_one_that_cannot_be_read_is_a_fault() -> None:
-    pods = GatedPods(Rules())
+    pods = all_pods()
     ending = gated("ending")
     ending["metadata"]["deletionTimestamp"] = "2030-01-01T00:00:00Z"
     broken = gated("broken")
@@ -74,7 +79,7 @@ def test_pods_have_the_same_shape_if_they_fit_on_the_same_nodes(other: dict[str,
 
 
 def test_members_of_a_group_have_the_turn_of_their_first() -> None:
-    pods = GatedPods(Rules())
+    pods = all_pods()
     raws = (
         gated("a", 1),
         gated("g-1", 2, group="g"),
@@ -96,7 +101,7 @@ def test_what_owners_say_is_taken_in_and_a_pod_without_a_wish_asks_for_nothing()
     raw = gated("a")
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "w", "uid": "uid-Job", "controller": True}
     raw["metadata"] |= {"ownerReferences": [owner], "annotations": {INHERIT: "true"}}
-    pods = GatedPods(Rules())
+    pods = all_pods()
     pods.update(by_key(raw))
     assert [(namespace, owner.uid) for namespace, owner in pods.owners()] == [("default", "uid-Job")]
     for annotations, asks in (({}, False), ({KAI_TOPOLOGY: "t"}, True), ({NUMA_TOPOLOGY_SPEC: "{}"}, True)):
@@ -112,7 +117,7 @@ def test_owners_that_say_something_wrong_are_a_fault_of_the_pod_until_they_do_no
     raw = gated("a")
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "w", "uid": "uid-Job", "controller": True}
     raw["metadata"] |= {"ownerReferences": [owner], "annotations": {INHERIT: "true"}}
-    pods = GatedPods(Rules())
+    pods = all_pods()
     pods.update(by_key(raw))
     pods.take(lambda *_: of(job(**{NUMA_TOPOLOGY_SPEC: "{"})))
     assert list(pods.faults) == ["default/a"]
@@ -121,7 +126,7 @@ def test_owners_that_say_something_wrong_are_a_fault_of_the_pod_until_they_do_no
 
 
 def test_a_gate_on_a_pod_that_is_not_ours_is_told_with_the_reason() -> None:
-    pods = GatedPods(Rules())
+    pods = all_pods()
     unasked = gated("unasked")
     del unasked["metadata"]["annotations"]
     pods.update(by_key(unasked, gated("other", schedulerName="other")))

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -26,6 +27,9 @@ class Kept:
 
     def overdue_grants(self, now: float) -> tuple[Grant, ...]:
         return self.keeper.overdue(now)
+
+    def granted(self, pod: str) -> Grant | None:
+        return self.keeper.granted(pod)
 
     def withdraw(self, grant: Grant) -> None:
         self.keeper.withdraw(grant.pod)
@@ -84,3 +88,20 @@ async def test_all_is_settled_when_no_grant_is_open() -> None:
     assert not settled.done()
     await sweep.sweep(70)
     await settled
+
+
+@pytest.mark.parametrize(
+    ("found", "told"), [(pod(), [("ns/p", "u", 70)]), (pod(node="n"), [])], ids=["waiting", "bound"]
+)
+async def test_of_a_binding_that_did_not_come_the_guard_is_told(
+    found: Mapping[str, Any], told: list[tuple[str, str, float]]
+) -> None:
+    async def fetch(*_: str) -> Mapping[str, Any]:
+        # Meanwhile the pod is reviewed once more.
+        kept.keeper.grant(replace(GRANT, arrives=True, node="n"))
+        return found
+
+    kept, heard = Kept(), list[tuple[str, str, float]]()
+    kept.keeper.grant(replace(GRANT, arrives=True))
+    await GrantSweep(kept, fetch, lambda *about: heard.append(about)).sweep(70)
+    assert (heard, kept.open_grants) == (told, 0 if told else 1)

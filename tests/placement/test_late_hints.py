@@ -1,6 +1,7 @@
 """Hints on their way into pods that were bound without one, against an API server that answers as the test says."""
 
 import asyncio
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -67,11 +68,22 @@ def test_a_hint_goes_into_the_pod_as_it_was_just_read_and_is_counted() -> None:
     assert RESOURCE_STATUS in annotations
 
 
-def test_only_what_is_missing_is_written() -> None:
-    server = Server(Outcome.WRITTEN, now=bound(**{RESOURCE_STATUS: "{}"}))
+def test_a_cpuset_that_koordinator_wrote_stays() -> None:
+    raw = bound(**{RESOURCE_STATUS: '{"cpuset": "0-3"}'})
+    server = Server(Outcome.WRITTEN, now=raw)
     sweep(server)
     (patch,) = server.sent
-    assert apply(bound(**{RESOURCE_STATUS: "{}"}), patch)["metadata"]["annotations"][RESOURCE_STATUS] == "{}"
+    assert apply(raw, patch)["metadata"]["annotations"][RESOURCE_STATUS] == '{"cpuset": "0-3"}'
+
+
+@pytest.mark.parametrize("forged", [{NUMA_HINT: "{"}, {NUMA_HINT: '{"node": "n9"}'}, {RESOURCE_STATUS: "["}])
+def test_what_nobody_believes_is_written_over(forged: dict[str, str]) -> None:
+    server = Server(Outcome.WRITTEN, now=bound(**forged))
+    sweep(server)
+    (patch,) = server.sent
+    annotations = apply(bound(**forged), patch)["metadata"]["annotations"]
+    assert annotations[NUMA_HINT] == HINT.to_json()
+    assert json.loads(annotations[RESOURCE_STATUS])["numaNodeResources"][0]["node"] == 1
 
 
 @pytest.mark.parametrize(

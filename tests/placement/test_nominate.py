@@ -20,6 +20,13 @@ from webhook.placement.nominate import Nominator
 CLUSTER = world(*map(node, "abc"), topology("a", [9]), topology("b", [16]), topology("c", [2]))
 
 
+DENIED = {
+    "type": "PodScheduled",
+    "status": "False",
+    "message": 'binding rejected: admission webhook "guard" denied the request: node c can no longer hold this pod',
+}
+
+
 class Cluster(PodWrites):
     """The pods p and q wait, unless the test says otherwise; what is named to the scheduler."""
 
@@ -28,6 +35,7 @@ class Cluster(PodWrites):
         self.waiting = {f"default/{name}": gated(name) for name in "pq"}
         for raw in self.waiting.values():
             raw["metadata"]["annotations"].update(annotations or {})
+            raw["status"] = {"conditions": [DENIED]}
         self.named: list[tuple[str, str, str]] = []
         self._promised = promised
 
@@ -100,3 +108,32 @@ async def test_nothing_is_named_for_a_pod_that_is_gone_or_held_to_its_node_nor_b
     held = Cluster(annotations={NUMA_HINT: '{"node": "c", "numaNodeResources": []}'})
     for cluster, leads in ((gone, True), (held, True), (Cluster(), False)):
         assert await named(cluster, ("p", "c"), leads=leads) == ""
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [None, DENIED | {"message": "0/3 nodes are available"}, DENIED | {"status": "True"}, DENIED | {"type": "Ready"}],
+)
+async def test_a_refusal_that_the_scheduler_does_not_tell_of_was_forged(
+    monkeypatch: pytest.MonkeyPatch, condition: Mapping[str, Any] | None
+) -> None:
+    cluster = Cluster()
+    cluster.waiting["default/p"]["status"] = {"conditions": [condition] if condition else None}
+    assert await named(cluster, ("p", "c")) == ""
+    monkeypatch.setattr(nominate, "_PROOF_SECONDS", -1.0)
+    assert await named(cluster, ("p", "c")) == ""
+
+
+async def test_a_refusal_on_a_node_that_the_scheduler_did_not_try_changes_nothing() -> None:
+    cluster = Cluster()
+    assert await named(cluster, ("p", "a"), ("p", "b")) == ""
+    assert await named(cluster, ("p", "a"), ("p", "b"), ("p", "c")) == "a"
+
+
+async def test_forged_refusals_are_remembered_in_bounds() -> None:
+    nominator = Nominator(Cluster(), Cluster(), Rules(), lambda: True)
+    for number in range(5000):
+        nominator.refused(f"default/p{number}", "u", "a")
+        nominator.refused("default/p", "u", f"n{number}")
+    assert len(nominator._refused) == 1024
+    assert max(map(len, nominator._refused.values())) == 8

@@ -12,7 +12,7 @@ from webhook.engine.decide import Decision
 from webhook.engine.reserve.ledger import Reservation
 from webhook.model.names import NUMA_HINT, PLACEMENT, PLACEMENT_GATE
 from webhook.placement.gated import GatedPod
-from webhook.placement.placed import Place, find_place
+from webhook.placement.placed import NoPlace, Place, find_place
 
 # a [9]  b [16]  c [2]  of 16,  d [2] of 4       [free cpus]
 CLUSTER = world(
@@ -81,9 +81,12 @@ def test_a_pod_that_fits_nowhere_has_no_place_whoever_chooses() -> None:
     assert isinstance(find_place(CLUSTER.view, GatedPod.from_object(raw), Rules(), nobody), Decision)
 
 
-def beside(**cpus: int) -> str | None:
-    """The node for a pod of 8 cpus where others of so many cpus are placed and wait to be bound, by node."""
-    raw = gated("p")
+def beside(spec: dict[str, Any] | None = None, **cpus: int) -> str:
+    """The node for a pod of 8 cpus where others of so many cpus are placed and wait to be bound, by node.
+
+    Or what it waits for.
+    """
+    raw = gated("p", **(spec or {}))
     amounts = GatedPod.from_object(raw).pod.requests
 
     def placed(name: str) -> tuple[Reservation, ...]:
@@ -93,11 +96,27 @@ def beside(**cpus: int) -> str | None:
 
     place = find_place(CLUSTER.view, GatedPod.from_object(raw), Rules(), placed)
     assert not isinstance(place, Decision)
-    return None if place is None else place.hint.node
+    return place.text if isinstance(place, NoPlace) else place.hint.node
 
 
 def test_a_pod_is_placed_beside_its_equals_only_while_those_placed_before_are_not_bound() -> None:
     own = GatedPod.from_object(gated("p")).pod.requests["cpu"] // 1000
     assert beside(a=own) == "a"
     assert beside(a=own + 1) == "b"
-    assert beside(a=own + 1, b=own - 1) is None
+    assert beside(a=own + 1, b=own - 1) == (
+        "waiting: it fits on a, but another pod must be bound there first: the kubelet admits pods in order of arrival"
+    )
+
+
+def test_a_pod_that_is_left_to_the_scheduler_waits_for_nobody_to_be_bound() -> None:
+    assert beside(APART, a=1) == "b"
+    assert beside(APART, a=1, b=1) == "a"
+
+
+def test_what_is_reserved_for_it_is_tentative() -> None:
+    raw = gated("p")
+    for spec, tentative in (({}, False), (APART, True)):
+        pod = GatedPod.from_object({**raw, "spec": {**raw["spec"], **spec}})
+        place = find_place(CLUSTER.view, pod, Rules(), nobody)
+        assert isinstance(place, Place)
+        assert place.grant(pod, 1.0).tentative is tentative

@@ -1,5 +1,6 @@
 """PodGroups in step with groups, against a cluster that is as the test says."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -52,7 +53,7 @@ class Cluster:
             self.known[f"{body['metadata']['namespace']}/{body['metadata']['name']}"] = body
         return self.takes
 
-    async def read_owner(self, *_: str) -> Mapping[str, Any] | None:
+    async def read_owner(self, *_: object) -> Mapping[str, Any] | None:
         return self.owner
 
     async def read_pod(self, key: str) -> Mapping[str, Any] | None:
@@ -77,10 +78,20 @@ def gang_of(cluster: Cluster) -> Gang:
     return gang
 
 
+async def settle(keeper: PodGroupKeeper) -> None:
+    """One comparison, and another one when the owners are read."""
+    await keeper._settle()
+    reading = asyncio.create_task(keeper._lineages.run())
+    while any(not entry.lineage for entry in keeper._lineages._entries.values()):  # noqa: ASYNC110 # no event tells
+        await asyncio.sleep(0)
+    reading.cancel()
+    await keeper._settle()
+
+
 async def test_a_group_that_was_placed_before_we_led_gets_its_pod_group() -> None:
     cluster = Cluster()
     cluster.place()
-    await cluster.keeper()._settle()
+    await settle(cluster.keeper())
     assert cluster.status() == "placed: pods 1, nodes 1"
 
 
@@ -91,15 +102,15 @@ async def test_why_a_group_waits_is_said_until_it_does_no_more(monkeypatch: Any)
     gang = gang_of(cluster)
     keeper.saw(gang, "waiting: no room")
     for _ in range(3):
-        await keeper._settle()
+        await settle(keeper)
     assert (cluster.status(), cluster.applied) == ("waiting: no room", 1)
     cluster.gated.clear()
     cluster.place()
     keeper.saw(gang, "")
-    await keeper._settle()
+    await settle(keeper)
     assert cluster.status() == "placed: pods 1, nodes 1"
     cluster.seats.clear()
-    await keeper._settle()
+    await settle(keeper)
     assert (cluster.status(), cluster.applied) == ("no pods", 3)
 
 
@@ -108,14 +119,14 @@ async def test_what_somebody_takes_away_comes_back_and_what_is_refused_is_left_f
     cluster = Cluster()
     cluster.place()
     keeper = cluster.keeper()
-    await keeper._settle()
+    await settle(keeper)
     cluster.known[NAME] = {**cluster.known[NAME], "spec": {}}
-    await keeper._settle()
+    await settle(keeper)
     assert (cluster.applied, cluster.known[NAME]["spec"]["minMember"]) == (2, 1)
     cluster.known.clear()
     cluster.takes = False
     for _ in range(3):
-        await keeper._settle()
+        await settle(keeper)
     assert cluster.applied == 3
 
 
@@ -123,5 +134,5 @@ async def test_who_does_not_lead_writes_nothing() -> None:
     cluster = Cluster()
     cluster.place()
     cluster.leads = False
-    await cluster.keeper()._settle()
+    await settle(cluster.keeper())
     assert cluster.applied == 0

@@ -1,6 +1,8 @@
 """What is kept for a group that has waited long, and from whom."""
 
+import asyncio
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -59,7 +61,7 @@ async def waits(reserve_after: float, created: str = "2020-01-01T00:00:00Z", *, 
     assert isinstance(gang, Gang)
     cluster: Any = Cluster()
     placer = GangPlacer(cluster, PlacementWriter(cluster, cluster, lambda: True, 60.0), Rules(), reserve_after)
-    found = await placer.place(gang, MEMBERS, {}, ())
+    found = await placer.place(gang, MEMBERS, {}, (), partial(asyncio.sleep, 0))
     assert isinstance(found, NoPlace)
     return found
 

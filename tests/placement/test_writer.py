@@ -4,16 +4,20 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.placement.test_gated import gated
+from webhook.admission.patch import apply
 from webhook.admission.placing import placing
 from webhook.cluster.writes import Outcome, PodWrites
 from webhook.engine.reserve.grant import Grant
 from webhook.model.hint import NUMAHint
-from webhook.model.names import PLACEMENT_GATE
+from webhook.model.hint_key import HintKey
+from webhook.model.names import NUMA_HINT, PLACEMENT_GATE
 from webhook.placement.gated import GatedPod
 from webhook.placement.placed import Place
 from webhook.placement.writer import PlacementWriter
 
 PLACE = Place(NUMAHint("n0", ((0, {"cpu": 8000}),)), "placed on n0, NUMA 0")
+
+KEY = HintKey.create()
 
 
 def waiting(version: str = "1", **more: Any) -> dict[str, Any]:
@@ -48,10 +52,16 @@ class Promises:
         self.held: list[Grant] = []
 
     def grant(self, grant: Grant) -> None:
-        self.held.append(grant)
+        self.held = [held for held in self.held if held.pod != grant.pod] + [grant]
 
     def withdraw(self, grant: Grant) -> None:
         self.held.remove(grant)
+
+    def holds(self, grant: Grant) -> bool:
+        return any(held is grant for held in self.held)
+
+    def sign(self, uid: str, hint: str) -> str:
+        return KEY.sign(uid, hint)
 
 
 async def written(server: Server, *, leads: bool = True) -> tuple[Outcome, bool]:
@@ -65,6 +75,13 @@ async def written(server: Server, *, leads: bool = True) -> tuple[Outcome, bool]
 
 async def test_the_promise_stands_once_the_place_is_written() -> None:
     assert await written(Server(Outcome.WRITTEN)) == (Outcome.WRITTEN, True)
+
+
+async def test_what_was_written_proves_that_it_is_ours() -> None:
+    server = Server(Outcome.WRITTEN)
+    await written(server)
+    placed = apply(waiting(), server.sent[0])
+    assert NUMA_HINT in KEY.believed(placed)["metadata"]["annotations"]
 
 
 async def test_who_leads_no_more_sends_nothing_and_promises_nothing() -> None:

@@ -1,19 +1,18 @@
 """Every pod's history, from a watch: when it was created, bound, running, ended, and whether a kubelet rejected it.
 
-Times are the observer's, in seconds since the start of the run: an API object's own are whole seconds only. The API
-server cuts watches off that read too slowly; the next one goes on where the last one ended.
+Times are the observer's, in seconds since the start of the run: an API object's own are whole seconds only.
 """
 
 from __future__ import annotations
 
 import contextlib
-import http.client
 import threading
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tests.cluster.api import ApiError
+from tests.cluster.follow import ERROR, LISTED, followed
 from tests.proof.workload import WORKLOAD_LABEL
 
 if TYPE_CHECKING:
@@ -97,19 +96,12 @@ class Observer:
             return next(pod for pod in self._last.values() if pod["metadata"]["name"] == name)
 
     def _follow(self) -> None:
-        path = f"/api/v1/namespaces/{self._namespace}/pods"
-        version = self._api.get(path)["metadata"]["resourceVersion"]
-        while not self._ended.is_set():
-            # The API server is gone when the run is over.
-            with contextlib.suppress(http.client.HTTPException, OSError):
-                for event in self._api.watch(f"{path}?watch=1&resourceVersion={version}"):
-                    if event["type"] == "ERROR":
-                        status = event["object"]
-                        self._error = ApiError(status["code"], status["reason"], status["message"])
-                        return
-                    self._take(event["type"], event["object"])
-                    version = event["object"]["metadata"]["resourceVersion"]
-            self._ended.wait(0.1)
+        for kind, found in followed(self._api, f"/api/v1/namespaces/{self._namespace}/pods", self._ended):
+            if kind == ERROR:
+                self._error = ApiError(found["code"], found["reason"], found["message"])
+                return
+            if kind != LISTED:  # there were none
+                self._take(kind, found)
 
     def _take(self, event: str, pod: Mapping[str, Any]) -> None:
         now, metadata = self.now, pod["metadata"]

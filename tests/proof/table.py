@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
+from tests import pages
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -22,7 +24,6 @@ COLUMNS = (
     "CPUs in use",
     "binds refused",
 )
-BEGIN, END = "<!-- proof: begin -->", "<!-- proof: end -->"
 
 
 def cells(row: Row) -> tuple[str, ...]:
@@ -42,15 +43,12 @@ def cells(row: Row) -> tuple[str, ...]:
 
 def markdown(rows: Sequence[Row]) -> str:
     """A Markdown table; numbers stand to the right."""
-    rules = ["---" if number < 2 else "---:" for number in range(len(COLUMNS))]
-    lines = [COLUMNS, rules, *map(cells, rows)]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return pages.markdown(COLUMNS, [cells(row) for row in rows], text_columns=2)
 
 
 def with_table(page: str, rows: Sequence[Row]) -> str:
     """A page with the rows between its marks. Raises ValueError for one without them."""
-    start, end = page.index(BEGIN) + len(BEGIN), page.index(END)
-    return f"{page[:start]}\n{markdown(rows)}\n{page[end:]}"
+    return pages.with_table(page, "proof", markdown(rows))
 
 
 def table(rows: Sequence[Row]) -> Table:

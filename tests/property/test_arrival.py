@@ -224,7 +224,7 @@ def weights_of(machine: Machine) -> dict[Callable[[], None], int]:
 
 
 @settings(max_examples=25, deadline=None)
-@given(random=st.randoms(use_true_random=False), zones=st.sampled_from([2, 4]), fingerprint=st.booleans())
+@given(random=st.randoms(), zones=st.sampled_from([2, 4]), fingerprint=st.booleans())
 def test_no_pod_that_was_let_through_is_rejected(random: Random, zones: int, fingerprint: bool) -> None:
     machine = Machine(random, zones, fingerprint=fingerprint)
     weights = weights_of(machine)
@@ -235,7 +235,7 @@ def test_no_pod_that_was_let_through_is_rejected(random: Random, zones: int, fin
 
 
 @settings(max_examples=25, deadline=None)
-@given(random=st.randoms(use_true_random=False), zones=st.sampled_from([2, 4]), fingerprint=st.booleans())
+@given(random=st.randoms(), zones=st.sampled_from([2, 4]), fingerprint=st.booleans())
 def test_no_hints_clash_at_any_moment_though_placed_pods_are_bound_unguarded(
     random: Random, zones: int, fingerprint: bool
 ) -> None:

@@ -25,13 +25,13 @@ class Placed:
 
 
 def fits_somewhere(placed: list[Placed], name: str, zones: int, single: bool, cpus: int) -> bool:
-    """Search all sets of NUMA nodes as wide as the pod needs: with room, and nobody of the other kind."""
-    width = 1 if single else -(-cpus // CPUS)
-    for chosen in combinations(range(zones), width):
-        free = sum(CPUS - used(placed, name, zone) for zone in chosen)
-        minded = single or width > 1
-        if free >= cpus and not (minded and any(held_by(placed, name, zone, not single) for zone in chosen)):
-            return True
+    """Search all sets of NUMA nodes: with room, and nobody of the other kind."""
+    for width in range(1, 2 if single else zones + 1):
+        for chosen in combinations(range(zones), width):
+            free = sum(CPUS - used(placed, name, zone) for zone in chosen)
+            minded = single or width > 1
+            if free >= cpus and not (minded and any(held_by(placed, name, zone, not single) for zone in chosen)):
+                return True
     return False
 
 

@@ -1,6 +1,7 @@
 """Groups of equal pods against an exhaustive search on small trees."""
 
-from itertools import product
+from collections.abc import Sequence
+from itertools import combinations, product
 
 import numpy as np
 from hypothesis import given, settings
@@ -109,7 +110,7 @@ def test_a_group_is_placed_exactly_if_an_exhaustive_search_places_it(
 
 @settings(max_examples=300, deadline=None)
 @given(paths, free_slots, st.integers(1, 9), st.integers(0, 9), constraints, segments)
-def test_an_elastic_group_is_placed_if_its_minimum_fits_and_as_large_as_one_domain_allows(
+def test_an_elastic_group_is_placed_if_its_minimum_fits_and_as_many_whole_segments_as_one_domain_holds(
     where: list[tuple[str | None, str | None]],
     free: list[int],
     count: int,
@@ -131,7 +132,8 @@ def test_an_elastic_group_is_placed_if_its_minimum_fits_and_as_large_as_one_doma
     assert (plan is not None) == bool(sizes)
     if plan is not None:
         placed = check(tree, slots, pods, plan)
-        assert placed == max(sizes) or (cutting is not None and cutting.constraint.preferred is not None)
+        whole = [size for size in sizes if cutting is None or size == count or size % cutting.size == 0]
+        assert placed == max(whole or sizes) or (cutting is not None and cutting.constraint.preferred is not None)
 
 
 @settings(max_examples=300, deadline=None)
@@ -152,6 +154,36 @@ def test_a_preferred_level_gets_the_fewest_domains_there_can_be(
         if level == plan.domain.level and sum(slots[position] for position in domain) >= count
     )
     assert len(used) == fewest
+
+
+@settings(max_examples=300, deadline=None)
+@given(paths, free_slots, st.integers(1, 12), st.sampled_from([Constraint(), Constraint(ZONE), Constraint(RACK)]))
+def test_fewest_zones_then_racks_then_nodes_are_used(
+    where: list[tuple[str | None, str | None]], free: list[int], count: int, constraint: Constraint
+) -> None:
+    tree = tree_of(where)
+    slots = free[: len(where)]
+    plan = place_equal(tree, np.array(slots, dtype=np.int64), EqualPods(count, count, constraint))
+    assert (plan is None) == (_least(tree, slots, constraint.bound, count) is None)
+    if plan is not None:
+        used = plan.nodes.domains.tolist()
+        assert _domains_used(tree, used) == _least(tree, slots, constraint.bound, count)
+
+
+def _domains_used(tree: TopologyTree, positions: Sequence[int]) -> tuple[int, ...]:
+    return tuple(len({tree.containing(position, level) for position in positions}) for level in (ZONE, RACK, 3))
+
+
+def _least(tree: TopologyTree, slots: list[int], bound: int, count: int) -> tuple[int, ...] | None:
+    """The least (zones, racks, nodes) that hold the pods within one domain, by trying all sets of nodes."""
+    found = [
+        _domains_used(tree, nodes)
+        for domain in domains(tree, bound)
+        for size in range(len(domain) + 1)
+        for nodes in combinations(domain, size)
+        if sum(slots[node] for node in nodes) >= count
+    ]
+    return min(found, default=None)
 
 
 def _fewest_racks(tree: TopologyTree, slots: list[int], inside: list[int], count: int) -> int:

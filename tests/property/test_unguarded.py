@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from hypothesis import event, given, settings
+from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
 from tests.property.test_arrival import CPUS, NODE, STEPS, Machine, weights_of
@@ -41,8 +41,11 @@ class Outage(Machine):
                 return
 
     def hint_late(self) -> None:
-        """The leader's part."""
-        for late in self.world.late_hints():
+        """The leader's part. It waits for statuses that are written late; here they come in their order."""
+        now, self.now = self.now, self.now + 10
+        late_hints = list(self.world.late_hints())
+        self.now = now
+        for late in late_hints:
             name = late.pod.partition("/")[2]
             if late.hint is not None and self.hint_of(name) is None:
                 self.pods[name]["metadata"]["annotations"][NUMA_HINT] = late.hint.to_json()
@@ -74,6 +77,15 @@ class Outage(Machine):
         self.hear_all()
         self.world.in_order = lambda: True
 
+    def misleads(self) -> bool:
+        """Whether a pod is elsewhere than its hint says, and nothing that lives tells a newcomer of the outage."""
+        wrong = [
+            name
+            for name in self.given
+            if (hint := self.hint_of(name)) and self.given[name] not in dict(hint.numa_nodes)
+        ]
+        return bool(wrong) and not self.unguarded & self.given.keys()
+
     def known(self) -> tuple[object, object]:
         """What the replica knows of unguarded pods, and what is free for it."""
         late = sorted(self.world.late_hints(), key=lambda late: late.pod)
@@ -99,15 +111,25 @@ class Outage(Machine):
 
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 2**32))
+@example(seed=1819)  # one ended that had no hint itself
+@example(seed=100029)  # one had a hint and came elsewhere, and ended then
+@example(seed=100031)
+@example(seed=100106)
+@example(seed=100163)
 def test_a_late_hint_says_what_the_kubelet_gave(seed: int) -> None:
     machine = Outage(seed)
-    machine.take(STEPS * 2, weights_of(machine) | {machine.bind_without_leave: 2, machine.hint_late: 4})
+    weights = weights_of(machine) | {machine.bind_without_leave: 2, machine.hint_late: 4}
+    machine.take(STEPS * 2, weights if seed % 5 else weights | {machine.restart: 1})
     event(f"{min(len(machine.hinted_late), 3)} late hints")
 
 
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 2**32))
-def test_who_starts_after_an_outage_hints_as_the_kubelet_gave_and_lets_no_pod_through_that_is_rejected(
+@example(seed=370)  # bound within one second, and listed in one order or the other
+@example(seed=203997)  # one came elsewhere than its hint says, was counted there, and left room for others on their way
+@example(seed=200303)  # one was placed before the outage, bound in it, and came elsewhere than its hint says
+@example(seed=429)  # one that had ended was elsewhere than its hint said, among others without one
+def test_who_starts_after_an_outage_lets_no_pod_through_that_is_rejected_and_hints_nobody_wrongly(
     seed: int,
 ) -> None:
     machine = Outage(seed)
@@ -117,11 +139,14 @@ def test_who_starts_after_an_outage_hints_as_the_kubelet_gave_and_lets_no_pod_th
     # Pods that came and went since the last scan nobody knows of.
     down = {machine.create: 3, machine.bind_without_leave: 3, machine.bind_unguarded: 1, machine.admit: 6}
     machine.take(STEPS // 3, down | {machine.end_of_what_was_scanned: 1, machine.scan: 1, machine.pass_time: 2})
+    if machine.misleads():
+        event("hints that nobody can know to be wrong")
+        return
     machine.restart(backwards=True)
     known = machine.known()
     machine.restart()
     assert machine.known() == known
-    rejected = set(machine.rejected)
+    bound_before = set(machine.bound)
     machine.take(STEPS, weights | {machine.hint_late: 4})
-    assert set(machine.rejected) - rejected <= machine.unguarded
+    assert set(machine.rejected) <= machine.unguarded | bound_before
     event(f"{min(len(machine.hinted_late), 3)} late hints")

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -19,9 +20,10 @@ from webhook.engine.reserve.reservations import ReservationKeeper
 from webhook.engine.state import ClusterState
 from webhook.model.hint import NUMAHint, NUMANodeAmounts
 from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC, PLACEMENT_GATE
-from webhook.model.review import AdmissionRequest, Denied, Patched
+from webhook.model.review import AdmissionRequest, Allowed, Denied, Patched
 from webhook.server.bindings import BindingGuard, Duty
-from webhook.server.reviews import Answer, NotNowError
+from webhook.server.doubt import Doubts
+from webhook.server.reviews import Answer, NotNowError, Unreserved
 
 Raw = Mapping[str, Any]
 
@@ -40,6 +42,7 @@ class OneNode:
         self.fetched: list[str] = []
         self.on_the_server: dict[str, Raw] = dict(self.waiting)
         self.refused: list[tuple[str, str, str]] = []
+        self.doubts: Doubts | None = None
 
     def waiting_pod(self, key: str, uid: str) -> Raw | None:
         known = self.waiting.get(key.partition("/")[2])
@@ -74,6 +77,9 @@ class OneNode:
         grant = self.keeper.granted(pod)
         return tuple(grant.numa.items()) if grant and (grant.uid, grant.node) == (uid, node) else None
 
+    def granted(self, pod: str) -> Grant | None:
+        return self.keeper.granted(pod)
+
     def grant(self, grant: Grant) -> None:
         self.keeper.grant(grant)
 
@@ -82,10 +88,19 @@ class OneNode:
         return self.on_the_server.get(name)
 
     async def bind(
-        self, name: str, uid: str = "", duty: Duty = Duty.ALL, dry_run: bool = False, seconds: float = 5
+        self,
+        name: str,
+        uid: str = "",
+        duty: Duty = Duty.ALL,
+        dry_run: bool = False,
+        seconds: float = 5,
+        user: str = "system:kube-scheduler",
     ) -> Answer:
-        guard = BindingGuard(self, self.fetch, lambda: duty, Rules(), 70, lambda *refused: self.refused.append(refused))
-        return await guard.review(binding(name, uid, dry_run), asyncio.get_running_loop().time() + seconds)
+        guard = BindingGuard(
+            self, self.fetch, lambda: duty, Rules(), 70, lambda *refused: self.refused.append(refused), self.doubts
+        )
+        request = binding(name, uid, dry_run, user)
+        return await guard.review(request, asyncio.get_running_loop().time() + seconds)
 
 
 def named(name: str, uid: str = "u", annotations: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
@@ -98,7 +113,7 @@ def placed(name: str, node: str = "n3", numa_id: int = 1) -> dict[str, Any]:
     return named(name, annotations={NUMA_HINT: json.dumps({"node": node, "numaNodeResources": zones})})
 
 
-def binding(name: str, uid: str, dry_run: bool) -> AdmissionRequest:
+def binding(name: str, uid: str, dry_run: bool, user: str) -> AdmissionRequest:
     metadata = {"name": name, **({"uid": uid} if uid else {})}
     raw = {"kind": "Binding", "metadata": metadata, "target": {"kind": "Node", "name": "n3"}}
     return AdmissionRequest.from_object(
@@ -113,7 +128,7 @@ def binding(name: str, uid: str, dry_run: bool) -> AdmissionRequest:
                 "namespace": "default",
                 "name": name,
                 "object": raw,
-                "userInfo": {"username": "system:kube-scheduler"},
+                "userInfo": {"username": user},
                 "dryRun": dry_run,
             },
         }
@@ -266,6 +281,18 @@ async def test_a_new_leader_gives_out_nothing_new() -> None:
     assert numa_of(await world.bind("b")) == [0]
 
 
+@pytest.mark.parametrize("duty", [Duty.NONE, Duty.ELSEWHERE, Duty.PLACED_ONLY])
+async def test_only_a_leader_who_knows_all_gives_a_placed_pod_anew_what_it_lost(duty: Duty) -> None:
+    world = OneNode(named("p", annotations={NUMA_HINT: '{"node":"n3","reserved":false}'}))
+    if duty is Duty.NONE:
+        with pytest.raises(NotNowError):
+            await world.bind("p", duty=duty)
+    else:
+        assert (await world.bind("p", duty=duty)).verdict == "deny"
+    assert world.keeper.open_grants == 0
+    assert numa_of(await world.bind("p")) == [0]
+
+
 async def test_of_a_pod_that_its_node_cannot_hold_another_part_is_told_and_of_one_that_only_waits_it_is_not() -> None:
     world = OneNode(named("a"), named("b"), named("c"))
     for name in "ab":
@@ -279,3 +306,49 @@ async def test_of_a_pod_that_its_node_cannot_hold_another_part_is_told_and_of_on
     await waits.bind("a")
     assert isinstance((await waits.bind("b", seconds=0.1)).response, Denied)
     assert waits.refused == []
+
+
+async def test_a_binding_by_no_scheduler_is_judged_and_has_no_effect() -> None:
+    world = OneNode(named("a"), named("b"), named("c"))
+    answer = await world.bind("a", user="admin")
+    assert answer.unreserved is Unreserved.USER
+    assert isinstance(answer.response, Allowed)
+    assert answer.message == "bound to n3 by admin, who is none of --scheduler-users: no NUMA nodes are reserved"
+    assert world.keeper.open_grants == 0
+    for name in "ab":
+        await world.bind(name)
+        world.show_bound(name)
+    assert isinstance((await world.bind("c", user="admin")).response, Denied)
+    assert world.refused == []
+
+
+async def test_a_binding_of_a_gated_pod_or_of_another_one_of_its_name_has_no_effect() -> None:
+    gated = named("a", schedulingGates=[{"name": "example.com/hold"}])
+    for world, uid in ((OneNode(gated), ""), (OneNode(named("a", uid="new")), "old")):
+        answer = await world.bind("a", uid=uid)
+        assert (answer.verdict, answer.decided, world.keeper.open_grants) == ("allow", False, 0)
+
+
+async def test_a_review_that_may_be_forged_is_believed_for_a_moment_however_often_it_comes() -> None:
+    world = OneNode(named("a"), named("b"))
+    world.doubts = Doubts()
+    assert numa_of(await world.bind("a")) == [0]
+    first = world.keeper.granted("default/a")
+    assert first is not None
+    assert first.expires < monotonic() + 2
+    for _ in range(3):
+        await world.bind("a")
+    again = world.keeper.granted("default/a")
+    assert again is not None
+    assert again.expires == first.expires
+
+
+async def test_a_pod_whose_reviews_came_to_nothing_is_answered_and_stands_in_nobodys_way() -> None:
+    world = OneNode(named("a"), named("b"))
+    world.doubts = Doubts()
+    for _ in range(2):
+        world.doubts.came_to_nothing("default/a", "u", monotonic())
+    answer = await world.bind("a")
+    assert (numa_of(answer), answer.unreserved) == ([0], Unreserved.DOUBTED)
+    assert world.keeper.open_grants == 0
+    assert numa_of(await world.bind("b")) == [0]

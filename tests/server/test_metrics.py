@@ -31,6 +31,8 @@ def families() -> dict[str, Metric]:
     metrics = Metrics(lambda: SAMPLE)
     metrics.reviews.labels("mutate-pods", "CREATE", "allow").inc()
     metrics.review_seconds.labels("mutate-pods").observe(0.001)
+    metrics.connections_closed.labels("reviews", "handshake").inc()
+    metrics.unreserved.labels("user").inc()
     metrics.excluded.labels("NotReady").inc(4)
     metrics.placement.round()
     metrics.placement.decided("pod", 0.001)

@@ -11,6 +11,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from structlog.testing import capture_logs
 
+from tests.model.test_review import ANY, FIELDS, with_field
 from tests.server.test_metrics import SAMPLE
 from webhook.model.review import Allowed, Denied, Patched
 from webhook.server.app import review_app
@@ -113,7 +114,7 @@ async def test_an_exception_is_a_500_so_that_the_failure_policy_decides_and_is_l
             status, text = await setup.post()
         assert status == 500
         assert text == "ZeroDivisionError while deciding on review u1\n"
-        assert any(line["event"] == "review.failed" and line["uid"] == "u1" and line["exc_info"] for line in lines)
+        assert any(line["event"] == "internal_error" and line["uid"] == "u1" and line["exc_info"] for line in lines)
         assert setup.counted("error") == 1.0
         assert (await setup.post())[0] == 500  # the server goes on
 
@@ -146,6 +147,16 @@ async def test_what_is_no_review_is_the_callers_fault(body: bytes) -> None:
         assert setup.counted("error", operation="") == 1.0
 
 
+async def test_every_wrong_type_in_the_envelope_is_a_counted_400() -> None:
+    wrong = [
+        with_field(path, value) for path, types in FIELDS.items() for name, value in ANY.items() if name not in types
+    ]
+    async with serving() as setup:
+        with capture_logs():
+            assert {(await setup.post(body))[0] for body in wrong} == {400}
+        assert setup.counted("error", operation="") == len(wrong)
+
+
 async def test_another_content_type_is_refused() -> None:
     async with serving() as setup, setup.client.post("/mutate/pods", data=b"x") as answer:
         assert answer.status == 415
@@ -153,7 +164,7 @@ async def test_another_content_type_is_refused() -> None:
 
 async def test_the_largest_objects_that_an_api_server_takes_pass_and_larger_ones_do_not() -> None:
     three_mib = "x" * (3 * 1024 * 1024 - 1024)
-    request = {**REVIEW["request"], "object": {"metadata": {"name": three_mib}}, "oldObject": {"a": three_mib}}
+    request = {**REVIEW["request"], "object": {"spec": {"x": three_mib}}, "oldObject": {"a": three_mib}}
     headers = {"Content-Type": "application/json"}
     largest = json.dumps(REVIEW | {"request": request}).encode()
     padded, beyond = largest.ljust(MAX_BODY_BYTES), largest.ljust(MAX_BODY_BYTES + 1)

@@ -6,13 +6,15 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
 
 from certs import Authority, CertificateError, ServerNames, write_leaf
+from tests.client_certificates import client_context, client_leaf
 from webhook.cluster.errors import UnreachableError
-from webhook.service.certificate import FilesSource, SecretSource, ServingCertificate
+from webhook.service.certificate import OTHERS_FIRST, ClientCAFile, FilesSource, SecretSource, ServingCertificate
 
 NOW = datetime.now(UTC)
 NAMES = ServerNames.of(["127.0.0.1", "webhook.ns.svc"])
@@ -24,6 +26,8 @@ class Kept:
     def __init__(self) -> None:
         self.data: Mapping[str, str] = {}
         self.down = False
+        self.key = "ns/ca"
+        self.told: list[str] = []
 
     async def read_or_fill(self, data: Mapping[str, str]) -> Mapping[str, str]:
         if self.down:
@@ -31,6 +35,13 @@ class Kept:
             raise UnreachableError(msg)
         self.data = self.data or data
         return self.data
+
+    async def replace(self, expected: Mapping[str, str], data: Mapping[str, str]) -> Mapping[str, str]:
+        self.data = data if self.data == expected else self.data
+        return self.data
+
+    async def tell(self, reason: str, note: str) -> None:
+        self.told.append(f"{reason}: {note}")
 
 
 class Clock:
@@ -53,6 +64,7 @@ async def listening(certificate: ServingCertificate) -> AsyncIterator[int]:
 
 
 async def _hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"in")
     writer.close()
 
 
@@ -116,6 +128,45 @@ async def test_a_source_that_fails_leaves_the_certificate_and_is_told(monkeypatc
     running.cancel()
 
 
+@pytest.mark.parametrize("entry", ["no base64!", "é", "A", None, 7], ids=repr)
+async def test_a_secret_whose_entries_are_no_base64_is_filled_anew(entry: Any) -> None:
+    secret = Kept()
+    secret.data = {"ca.crt": entry, "ca.key": entry}
+    source = secret_source(secret)
+    with pytest.raises(CertificateError, match=r"is not base64 .* unless another replica restores the old one"):
+        await source.current(NOW)
+    shown = await source.current(NOW + OTHERS_FIRST)
+    assert shown.trust is not None
+    assert secret.data["ca.crt"] == shown.trust.ca_bundle
+    assert secret.told
+
+
+async def test_who_waits_for_others_waits_anew_when_the_secret_says_something_else() -> None:
+    secret = Kept()
+    source = secret_source(secret)
+    for moment, text in ((NOW, "x"), (NOW + OTHERS_FIRST, "y")):
+        secret.data = {"ca.crt": text}
+        with pytest.raises(CertificateError):
+            await source.current(moment)
+
+
+async def test_the_ca_bundle_follows_a_ca_that_was_made_anew_for_one_that_cannot_be_used() -> None:
+    secret, clock, published = Kept(), Clock(), list[str]()
+    source = secret_source(secret)
+    certificate = ServingCertificate(source, published.append, clock)
+    certificate.refresh(await source.current(clock()))
+    other = secret_source(secret)
+    secret.data = {"ca.crt": "x"}
+    certificate.refresh(await source.current(clock()))  # puts its own back
+    (bundle,) = published
+    assert secret.data["ca.crt"] == bundle == (await other.current(clock())).trust.ca_bundle  # type: ignore[union-attr]
+    clock.now += 2 * timedelta(days=365)
+    secret.data = {"ca.crt": "x"}
+    certificate.refresh(await source.current(clock()))  # its own has expired
+    assert published[1:] == [secret.data["ca.crt"]]
+    assert published[1] != bundle
+
+
 async def test_an_expired_certificate_is_not_valid() -> None:
     clock, secret = Clock(), Kept()
     source = secret_source(secret)
@@ -157,3 +208,41 @@ async def test_a_certificate_that_an_api_server_would_refuse_is_not_shown(tmp_pa
     with pytest.raises(CertificateError, match=r"not for webhook\.ns\.svc, 127\.0\.0\.1"):
         certificate.refresh(shown)
     assert not certificate.valid
+
+
+async def test_the_client_ca_is_read_again_and_a_broken_file_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ClientCAFile, "poll_seconds", 0.01)
+    first, second = (Authority.create(name, NOW) for name in ("first", "second"))
+    file, secret = tmp_path / "ca.crt", Kept()
+    certificate = ServingCertificate(secret_source(secret), lambda _: None, clients=ClientCAFile(file))
+    running = asyncio.create_task(certificate.run())
+    # Without the file nobody is let in: the port does not open.
+    await until(lambda: "cannot be read" in certificate.error)
+    assert certificate.end is None
+    file.write_bytes(first.certificate_pem)
+    async with listening(certificate) as port:
+        ca = Authority.from_secret_data(secret.data)
+
+        async def is_let_in(authority: Authority) -> bool:
+            context = client_context(ca, client_leaf(authority, "kube-apiserver"))
+            try:
+                reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+                answer = await reader.read()
+                writer.close()
+            except OSError:
+                return False
+            return answer == b"in"
+
+        assert await is_let_in(first)
+        assert not await is_let_in(second)
+        file.write_bytes(second.certificate_pem)
+        while not await is_let_in(second):  # noqa: ASYNC110 # each look is a handshake
+            await asyncio.sleep(0.01)
+        assert not await is_let_in(first)
+        file.write_text("no certificate")
+        await until(lambda: "the client CA file" in certificate.error)
+        assert await is_let_in(second)
+        assert certificate.valid
+    running.cancel()

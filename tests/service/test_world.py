@@ -2,10 +2,14 @@
 
 from typing import Any
 
+import pytest
 from structlog.testing import capture_logs
 
-from webhook.model.names import NUMA_HINT
+from webhook.admission.rules import Rules
+from webhook.engine.reserve.grant import Grant
+from webhook.model.names import NUMA_HINT, NUMA_SIGNATURE, NUMA_TOPOLOGY_SPEC, POD_GROUP_NAME
 from webhook.model.topology import TopologySource
+from webhook.service.seen_pod import SeenPod
 from webhook.service.world import ClusterWorld
 
 
@@ -157,3 +161,108 @@ def test_kais_topology_wins_over_kueues_of_the_same_name() -> None:
     assert world.view().topologies["default"].source is TopologySource.KAI
     world.topologies[TopologySource.KAI].delete("default")
     assert world.view().topologies["default"].source is TopologySource.KUEUE
+
+
+def tentative(name: str, cpu: int = 6) -> Grant:
+    return Grant(f"ns/{name}", name, "n0", {0: {"cpu": cpu * 1000}}, {"cpu": cpu * 1000}, None, 1.0, tentative=True)
+
+
+def left(name: str, reason: str = "", **status: Any) -> dict[str, Any]:
+    """A pod that is left to the scheduler, whose last attempt failed for this reason."""
+    condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": "0/1 nodes are available"}
+    raw = pod(name, "")
+    raw["metadata"]["annotations"] = {NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": "SingleNUMANode"}'}
+    return raw | {"status": {"phase": "Pending", "conditions": [condition] if reason else [], **status}}
+
+
+def world_of_one_node() -> ClusterWorld:
+    world = ClusterWorld()
+    world.nodes.upsert("n0", node("n0"))
+    world.node_topologies.upsert("n0", topology("n0"))
+    return world
+
+
+def free_cpu(world: ClusterWorld) -> int:
+    view = world.view().view
+    return int(view.node_free(view.snapshot.resources.find("cpu"))[0])
+
+
+def test_what_is_tentative_steers_others_and_is_kept_from_nobody_who_is_bound() -> None:
+    # n0 ── NUMA 0 [8], of which 6 are reserved for a pod that the scheduler may as well bind elsewhere
+    world = world_of_one_node()
+    world.pods.upsert("ns/left", left("left"))
+    world.grant(tentative("left"))
+    assert free_cpu(world) == 2000
+    assert world.placed("n0") == ()
+    arrival = world.arrival("n0", "ns/other")
+    assert arrival is not None
+    row = world.view().view.snapshot.resources.find("cpu")
+    for view in (arrival.promised_view(), arrival.kubelet_view()):
+        assert (view.node_free(row)[0], view.free(row)[0, 0]) == (8000, 8000)
+    assert world.open_grants == 0  # who hands over waits for none of them
+
+
+@pytest.mark.parametrize(
+    ("reason", "status", "free"),
+    [
+        ("SchedulingGated", {}, 2000),  # as it was a moment ago
+        ("SchedulerError", {}, 2000),  # its binding was refused: it tries again
+        ("Unschedulable", {"nominatedNodeName": "n0"}, 2000),  # others make room for it
+        ("Unschedulable", {}, 8000),
+    ],
+)
+def test_it_goes_back_as_soon_as_the_scheduler_says_that_it_cannot_bind_the_pod(
+    reason: str, status: dict[str, Any], free: int
+) -> None:
+    world = world_of_one_node()
+    world.pods.upsert("ns/left", left("left"))
+    world.grant(tentative("left"))
+    woken: list[bool] = []
+    world.on_change = lambda: woken.append(True)
+    world.pods.upsert("ns/left", left("left", reason, **status))
+    assert free_cpu(world) == free
+    assert woken
+
+
+def placed(world: ClusterWorld, name: str, hint: str, **status: Any) -> dict[str, Any]:
+    """A pod that is placed, by a hint that is ours, and whose last attempt failed."""
+    raw = left(name, "Unschedulable", **status)
+    raw["metadata"]["annotations"] |= {NUMA_HINT: hint, NUMA_SIGNATURE: world.sign(name, hint), POD_GROUP_NAME: "g"}
+    amounts = {"cpu": "3", "memory": "1Gi"}
+    raw["spec"]["containers"][0]["resources"] = {"requests": amounts, "limits": amounts}
+    return raw
+
+
+ON_N0 = '{"node":"n0","numaNodeResources":[{"node":0,"resources":{"cpu":"3"}}]}'
+UNRESERVED = '{"node":"n0","reserved":false}'
+
+
+def test_what_a_placed_pod_was_promised_stays_until_its_hint_says_otherwise_and_its_seat_beyond_that() -> None:
+    world = world_of_one_node()
+    world.grant(Grant("ns/p", "p", "n0", {0: {"cpu": 3000}}, {"cpu": 3000}, None, 1.0))
+    world.pods.upsert("ns/p", left("p", "Unschedulable"))
+    assert free_cpu(world) == 5000
+    world.pods.upsert("ns/p", placed(world, "p", ON_N0))
+    assert free_cpu(world) == 5000
+    assert [promised.pod for promised in world.placed("n0")] == ["ns/p"]
+    world.pods.upsert("ns/p", placed(world, "p", UNRESERVED))
+    assert free_cpu(world) == 8000
+    assert world.placed("n0") == ()
+    assert [list(seats) for seats in world.groups().values()] == [["ns/p"]]
+
+
+def test_what_it_is_given_with_its_binding_is_kept_while_the_pod_does_not_show_it() -> None:
+    world = world_of_one_node()
+    world.pods.upsert("ns/p", placed(world, "p", UNRESERVED))
+    given = Grant("ns/p", "p", "n0", {}, {"cpu": 3000}, None, 1.0, arrives=True)
+    world.grant(given)
+    world.pods.upsert("ns/p", placed(world, "p", UNRESERVED, qosClass="Guaranteed"))
+    assert free_cpu(world) == 5000
+    assert world.holds(given)
+
+
+def test_bound_by_nobodys_leave_it_is_one_without_a_hint() -> None:
+    world = world_of_one_node()
+    raw = placed(world, "p", UNRESERVED)
+    raw["spec"]["nodeName"] = "n0"
+    assert SeenPod.from_object(raw, Rules(), world.hint_key).record.unguarded

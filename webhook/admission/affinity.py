@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from webhook.admission.patch import END, Patch, PatchError
+from webhook.model.limits import MAX_ADDED
 from webhook.model.names import HOSTNAME_LABEL
 
 AFFINITY_PATH = ("spec", "affinity")
@@ -122,8 +123,24 @@ def _require(patch: Patch, alternatives: Sequence[Term]) -> None:
             patch.put((*TERMS_PATH, END), _anded(term, alternative))
 
 
+def within_bounds(constraint: Constraint, terms: Sequence[Mapping[str, Any] | None] | None) -> Constraint:
+    """The constraint with as many alternatives as can be added to each of these terms without growing out of bounds.
+
+    Fewer alternatives are fewer nodes, and the nodes that are not avoided any more are judged at binding.
+    """
+    if not terms:
+        return constraint
+    size = sum(1 + len(term.get(EXPRESSIONS) or ()) + len(term.get(FIELDS) or ()) for term in terms if term)
+    kept = constraint.alternatives[: max(1, MAX_ADDED // max(size, 1))]
+    most = max(1, MAX_ADDED // len(terms))
+    cut = tuple({where: requirements[:most] for where, requirements in term.items()} for term in kept)
+    return Constraint(cut, constraint.preferred)
+
+
 def _anded(term: Mapping[str, Any], more: Mapping[str, Any]) -> Term:
-    return {**term, **{where: [*(term.get(where) or ()), *requirements] for where, requirements in more.items()}}
+    """A copy of the term with more in it, and without empty lists: those of the term itself do not last."""
+    held = {where: requirements for where, requirements in term.items() if requirements}
+    return held | {where: [*held.get(where, ()), *requirements] for where, requirements in more.items()}
 
 
 def is_empty(term: Mapping[str, Any] | None) -> bool:

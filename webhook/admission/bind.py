@@ -6,8 +6,10 @@
 4. Anywhere else the kubelet chooses as the pod reaches it. So every pod, placed or not, is judged anew on this node
    alone as it is at this moment: refused, or given what the kubelet will allocate, whatever was foreseen.
 5. What that takes may be what the hint of another pod holds, one that was placed there and is not bound yet. Then the
-   other one goes first. So a hint that stands in a pod is never given to somebody else: it holds too when a leader
-   dies who alone knew better, and its pod is bound by whoever is left, or by nobody's leave.
+   other one goes first. So a hint in a pod is never given to another pod: it also holds when a leader dies that alone
+   knew better, and its pod is bound through another replica, or unguarded. A placed pod that the
+   scheduler could not bind has no such hint any more (see `placement.unbindable`): no pod waits for it, and where it
+   is bound after all it is given what is free then.
 
 What a pod is given goes into the Binding's annotations; the API server writes them into the pod as it binds it.
 Source: kubernetes pkg/registry/core/pod/storage (assignPod); koordinator apis/extension/numa_aware.go.
@@ -22,7 +24,9 @@ import numpy as np
 from webhook.admission.arrival import Arrival
 from webhook.admission.gate import has_gate
 from webhook.admission.left_alone import why_not_ours
+from webhook.admission.left_to_scheduler import chosen_by_scheduler, why_left_to_scheduler
 from webhook.admission.patch import Operation, Patch
+from webhook.admission.placement_text import annotated
 from webhook.admission.rules import Rules
 from webhook.engine.decide import Decision, decide
 from webhook.engine.koordinator import ours_to_place
@@ -31,7 +35,7 @@ from webhook.engine.reason import Reason
 from webhook.model.errors import UserError
 from webhook.model.hint import NUMAHint, NUMANodeAmounts, resource_status_to_json
 from webhook.model.intent import NO_INTENT, NUMAIntent, parse_numa_intent
-from webhook.model.names import NUMA_HINT, RESOURCE_STATUS
+from webhook.model.names import NUMA_HINT, PLACEMENT, RESOURCE_STATUS
 from webhook.model.pod import Pod
 from webhook.model.policy import NUMAPolicy, Scope
 from webhook.model.resources import format_amount
@@ -65,13 +69,16 @@ class Given:
     policy: NUMAPolicy | None
     promised: NUMANodeAmounts | None = None
     """What the pod was promised when it was placed, where that is still free; None where it is not, or was not."""
+    how_chosen: str | None = None
+    """How its node was chosen, of a pod whose placement says that and perhaps why it waited; None of any other."""
 
     @property
     def annotations(self) -> Mapping[str, str]:
         """What the Binding is to carry."""
+        said = {} if self.how_chosen is None else {PLACEMENT: annotated(f"{self.message}; {self.how_chosen}")}
         if not self.numa_nodes:
-            return {}
-        return {
+            return said
+        return said | {
             NUMA_HINT: NUMAHint(self.node, self.numa_nodes).to_json(),
             RESOURCE_STATUS: resource_status_to_json(self.numa_nodes),
         }
@@ -111,26 +118,31 @@ def guard(
     except UserError as error:
         return Pass(f"left alone: unreadable: {error}")
     intent = _intent(pod)
-    if promised is None and (hint := placed_on(raw)) is not None:
+    hint = placed_on(raw)
+    if promised is None and hint is not None:
         if hint.node != node:
             return Refusal(f"this pod was placed on node {hint.node}, not on {node}", "PlacedElsewhere")
-        promised = hint.numa_nodes
+        promised = hint.numa_nodes if hint.reserved else None
     if arrival is None:
         return _on_unknown_node(node, intent)
+    how_chosen = _how_chosen(raw, hint)
     view = arrival.promised_view()
     if promised is not None and not is_free(view, promised):
         promised = None
     ours = bool(ours_to_place(view.snapshot)[0])
     if ours and promised:
-        return Given(node, promised, pod.requests, intent.policy, promised)
-    decision = decide(view if ours else arrival.kubelet_view(), pod, intent, rules.engine)
+        return Given(node, promised, pod.requests, intent.policy, promised, how_chosen)
+    found = view if ours else arrival.kubelet_view()
+    decision = decide(found, pod, intent, rules.engine)
+    if _was_placed_unknowing(hint, intent) and decision.reason[0] == Reason.POLICY_MISMATCH:
+        decision = decide(found, pod, replace(intent, policy=None), rules.engine)
     if not decision.fits[0]:
         return _refusal(node, decision)
     numa_nodes = decision.allocation(0)
     if not is_free(view, numa_nodes) and (first := _holders(arrival, numa_nodes)):
         message = f"{', '.join(sorted(first))} was placed before on the NUMA nodes of {node} that this pod would get"
         return Refusal(message, "NotNext", first)
-    return Given(node, numa_nodes, pod.requests, intent.policy, promised)
+    return Given(node, numa_nodes, pod.requests, intent.policy, promised, how_chosen)
 
 
 def into_binding(binding: Mapping[str, Any], given: Given) -> tuple[Operation, ...]:
@@ -141,12 +153,30 @@ def into_binding(binding: Mapping[str, Any], given: Given) -> tuple[Operation, .
     return tuple(patch.operations)
 
 
+def _how_chosen(raw: Mapping[str, Any], hint: NUMAHint | None) -> str | None:
+    """How the pod's node was chosen, where its placement says what it waits for to be bound; else None."""
+    if hint is not None and not hint.reserved:
+        return "placed there before"
+    says = ((raw.get("metadata") or {}).get("annotations") or {}).get(PLACEMENT, "")
+    why = why_left_to_scheduler(raw)
+    begins = None if why is None else chosen_by_scheduler(why)
+    return begins if begins and says.startswith(begins) else None
+
+
 def _intent(pod: Pod) -> NUMAIntent:
     """Faulty annotations ask for nothing: the pod was let in with them, and its node's own policy still holds."""
     try:
         return parse_numa_intent(pod.annotations)[0]
     except UserError:
         return NO_INTENT
+
+
+def _was_placed_unknowing(hint: NUMAHint | None, intent: NUMAIntent) -> bool:
+    """Whether the pod was placed when nothing was known of the node's NUMA nodes, and asks for no strict policy.
+
+    It is held to that node and can go to no other, and a stricter node keeps more than it asks for.
+    """
+    return hint is not None and not hint.numa_nodes and intent.policy is NUMAPolicy.BEST_EFFORT
 
 
 def _on_unknown_node(node: str, intent: NUMAIntent) -> Refusal | Pass:

@@ -23,9 +23,10 @@ def inject_environment(patch: Patch, topologies: Mapping[str, Topology]) -> None
     annotations = patch.document["metadata"].get("annotations") or {}
     if annotations.get(INJECT_ENV) != "true":
         return
+    variables = _variables(annotations, topologies)
     for kind in _CONTAINERS:
         for index, container in enumerate(patch.document["spec"].get(kind) or ()):
-            _inject(patch, ("spec", kind, index, "env"), container, _variables(annotations, topologies))
+            _inject(patch, ("spec", kind, index, "env"), container, variables)
 
 
 def _variables(annotations: Mapping[str, str], topologies: Mapping[str, Topology]) -> dict[str, str]:

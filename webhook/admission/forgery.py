@@ -8,6 +8,8 @@
   it): steering writes it anew from the cluster as it is, so nothing of what came remains.
 - A Binding's annotations become the pod's, so they are judged alike.
 
+The API server judges the same by itself where the chart's ValidatingAdmissionPolicies are installed.
+
 Source: kubernetes pkg/registry/core/pod/storage (assignPod merges a Binding's annotations and labels into the pod).
 """
 
@@ -18,13 +20,19 @@ from webhook.admission.left_alone import why_left_alone
 from webhook.admission.rules import Rules
 from webhook.model.errors import UserError, UserErrors
 from webhook.model.names import (
+    DOMAIN,
+    EPOCH,
     INHERIT,
     INJECT_ENV,
     MIN_MEMBER,
+    NUMA_HINT,
+    NUMA_SIGNATURE,
     OUR_DOMAIN,
     PLACEMENT,
     PLACEMENT_GATE,
+    RANK,
     RESOURCE_STATUS,
+    ROLE_LABEL,
     STEERED,
 )
 from webhook.model.review import AdmissionRequest, Operation
@@ -32,6 +40,16 @@ from webhook.model.review import AdmissionRequest, Operation
 _BY_STEERING: Final = frozenset({PLACEMENT, STEERED})
 # Under our name, but what users ask for.
 _BY_USERS: Final = frozenset({INHERIT, INJECT_ENV, MIN_MEMBER})
+
+OUTPUTS: Final = frozenset(
+    {DOMAIN, EPOCH, NUMA_HINT, NUMA_SIGNATURE, PLACEMENT, RANK, RESOURCE_STATUS, ROLE_LABEL, STEERED}
+)
+"""What we write under names that are known beforehand. The chart's policies and match conditions go by these; further
+names under our domain, such as those of levels, are only looked at where the webhook is called for another reason."""
+
+
+# An object has room for tens of thousands.
+_MOST_TOLD: Final = 5
 
 
 def forgery(request: AdmissionRequest, rules: Rules) -> UserError | None:
@@ -55,9 +73,15 @@ def _changes(request: AdmissionRequest, rules: Rules, user: str) -> Iterator[Use
     rewritten = creates and request.kind == "Pod" and why_left_alone(request.object, rules) is None
     for field in ("annotations", "labels"):
         before, after = _metadata(request.old_object, field), _metadata(request.object, field)
-        for name in sorted(filter(_is_ours, before.keys() | after.keys())):
-            if before.get(name) == after.get(name) or (rewritten and name in _BY_STEERING):
-                continue
+        ours = sorted(filter(_is_ours, before.keys() | after.keys()))
+        changed = [name for name in ours if before.get(name) != after.get(name)]
+        forged = [name for name in changed if not (rewritten and name in _BY_STEERING)]
+        if more := len(forged[_MOST_TOLD:]):
+            yield UserError(
+                f"metadata.{field}",
+                f"{len(forged)} names here are topology-webhook's alone to write: {more} beside the following.",
+            )
+        for name in forged[:_MOST_TOLD]:
             place = f"metadata.{field}[{name}]"
             if name not in after:
                 yield UserError(place, f"topology-webhook wrote this, and {user} may not remove it. Leave it as it is.")
@@ -72,7 +96,7 @@ def _removed_gate(request: AdmissionRequest, user: str) -> Iterator[UserError]:
         yield UserError(
             "spec.schedulingGates",
             f"topology-webhook removes the gate {PLACEMENT_GATE} when it has placed the pod, and {user} may not. "
-            "Delete the pod if it is not to wait.",
+            "To stop it from waiting, delete the pod.",
         )
 
 

@@ -9,7 +9,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from webhook.admission.rules import Rules
 from webhook.admission.steer import Verdict
@@ -18,7 +18,7 @@ from webhook.engine.group import (
     GroupPlacement,
     PodPlacement,
     Shortfall,
-    group_of,
+    check_group,
     place_workload,
     topology_of,
 )
@@ -124,18 +124,28 @@ class GangJudgement:
     """None where it is denied."""
 
 
-def annotations_in(raw: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """(path, annotations) of the object and of all templates in it."""
+# The templates of the kinds in use are at most 8 fields deep, and a field's name is a word.
+MAX_DEPTH: Final = 32
+MAX_FIELD_NAME: Final = 63
+_NO_TEMPLATES: Final = frozenset({"metadata", "status"})
+
+
+def annotations_in(raw: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """(path, annotations) of the object and of all templates in it; what is nested too deeply is no template."""
     if isinstance(raw, Mapping):
         metadata = raw.get("metadata")
         if isinstance(metadata, Mapping) and metadata.get("annotations"):
             yield f"{path}metadata.annotations", metadata["annotations"]
-        for key, below in raw.items():
-            if isinstance(below, Mapping | list):
-                yield from annotations_in(below, f"{path}{key}.")
-    elif isinstance(raw, list):
+        spec = raw.get("spec")
+        is_template = isinstance(spec, Mapping) and isinstance(spec.get("containers"), list)
+        if depth < MAX_DEPTH and not is_template:
+            for key, below in raw.items():
+                if isinstance(below, Mapping | list) and len(key) <= MAX_FIELD_NAME and key not in _NO_TEMPLATES:
+                    yield from annotations_in(below, f"{path}{key}.", depth + 1)
+    elif isinstance(raw, list) and depth < MAX_DEPTH:
         for index, below in enumerate(raw):
-            yield from annotations_in(below, f"{path.removesuffix('.')}[{index}].")
+            if isinstance(below, Mapping | list):
+                yield from annotations_in(below, f"{path.removesuffix('.')}[{index}].", depth + 1)
 
 
 def asks_for_a_group(raw: Mapping[str, Any]) -> bool:
@@ -148,7 +158,7 @@ def asks_for_a_group(raw: Mapping[str, Any]) -> bool:
 
 def why_not_ours(workload: Workload, rules: Rules) -> str | None:
     """Why a workload is not placed as a group: another scheduler does that. Raises UserError."""
-    for gang in workload.gangs:
+    for gang in workload.distinct:
         for role in gang.all_roles():
             below = f"{role.path}.spec" if role.path else "spec"
             scheduler = str(mapping(role.template, "spec", below).get("schedulerName") or "default-scheduler")
@@ -159,10 +169,10 @@ def why_not_ours(workload: Workload, rules: Rules) -> str | None:
 
 def check_gangs(workload: Workload, topologies: Mapping[str, Topology]) -> None:
     """Raise UserError for what the workload asks wrongly: in its annotations, or of the topologies there are."""
-    for gang in workload.gangs:
+    for gang in workload.distinct:
         _check_segments(gang, gang.request.topology)
         _check_minimum(gang, workload)
-        group_of(workload, gang, topology_of(gang, topologies))
+        check_group(workload, gang, topology_of(gang, topologies))
 
 
 def check_bare_pod(raw: Mapping[str, Any], topologies: Mapping[str, Topology]) -> None:

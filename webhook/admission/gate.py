@@ -6,6 +6,7 @@ gate can only be taken away, which the placement controller does in the patch th
 - A group's members are placed together, so none goes before the controller has seen the others.
 - A pod that fits nowhere now has to wait; behind the gate the scheduler spends no time on it. An operator may have it
   let in as it is, or refused.
+- A pod of its user's own with node affinity waits for one node, which can be written beside that (see `repeatable`).
 - Any other pod need not wait, but one writer who decides at the last moment sees what many at creation cannot.
 
 Source: Kubernetes' KEP-3521 (gates are only added at creation) and KEP-3838 (what may change behind a gate).
@@ -22,11 +23,14 @@ from webhook.model.names import PLACEMENT_GATE
 GATES_PATH: Final = ("spec", "schedulingGates")
 
 
-def needs_gate(annotations: Mapping[str, str], rules: Rules, *, fits: bool) -> bool:
-    """Whether a pod of ours with these annotations waits behind the gate; `fits`: some node can take it now."""
+def needs_gate(annotations: Mapping[str, str], rules: Rules, *, fits: bool, own_affinity: bool = False) -> bool:
+    """Whether a pod of ours with these annotations waits behind the gate.
+
+    fits: some node can take it now. own_affinity: it has node affinity of its own that is not to be added to.
+    """
     if rules.gate == "never":
         return False
-    if may_be_in_group(annotations):
+    if may_be_in_group(annotations) or (own_affinity and fits):
         return True
     return rules.gate == "always" if fits else rules.no_room == "gate"
 

@@ -4,7 +4,9 @@
 - Volumes whose claim is bound, or provisioned, where a node can reach it.
 - Ports of the host, devices by resource claims.
 
-Such a pod is not held to one node, which might be closed to it for ever.
+Such a pod is not pinned to one node, as that node might never be open to it. Nor does it block a node: its reservation
+is tentative, and is released as soon as the scheduler reports that it cannot bind the pod, or after
+`TENTATIVE_SECONDS`.
 """
 
 from collections.abc import Mapping
@@ -13,6 +15,10 @@ from typing import Any, Final
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _AMONG_PODS: Final = {"podAffinity": "pod affinity", "podAntiAffinity": "pod anti-affinity"}
+
+# The scheduler's first attempt takes milliseconds, and says so when it fails. Some failures it does not tell (a
+# resource claim that does not exist yet), so what is tentative ends by itself; the sweep that ends it adds 5 s at most.
+TENTATIVE_SECONDS: Final = 5.0
 _VOLUMES: Final = ("persistentVolumeClaim", "ephemeral", "csi")
 
 
@@ -34,3 +40,45 @@ def why_left_to_scheduler(raw: Mapping[str, Any]) -> str | None:
     if any(port.get("hostPort") for container in containers for port in container.get("ports") or ()):
         return "host ports"
     return None
+
+
+def chosen_by_scheduler(why: str) -> str:
+    """How the text of such a pod begins; why: as `why_left_to_scheduler` has it."""
+    return f"the scheduler chooses the node, for its {why}"
+
+
+def has_given_up(raw: Mapping[str, Any]) -> bool:
+    """Whether the scheduler found no node in its last attempt, and does not make room on one either.
+
+    Source: kubernetes pkg/scheduler/schedule_one.go (handleSchedulingFailure).
+    """
+    status: Mapping[str, Any] = raw.get("status") or {}
+    condition = _scheduled(status)
+    return not status.get("nominatedNodeName") and (condition.get("status"), condition.get("reason")) == (
+        "False",
+        "Unschedulable",
+    )
+
+
+def last_failure(raw: Mapping[str, Any]) -> str | None:
+    """What the scheduler says of its last attempt to bind the pod; None when it has not made one, or bound it."""
+    condition = _scheduled(raw.get("status") or {})
+    failed = condition.get("status") == "False" and condition.get("reason") in {"Unschedulable", "SchedulerError"}
+    return str(condition.get("message") or condition["reason"]) if failed else None
+
+
+def why_untold(raw: Mapping[str, Any]) -> str | None:
+    """Why the scheduler may never tell of an attempt, of a pod of which it told none so far; None where it will.
+
+    Source: kubernetes pkg/scheduler/framework/plugins/dynamicresources (PreEnqueue): without its claims a pod is not
+    even queued, and nothing is written into it.
+    """
+    status = _scheduled(raw.get("status") or {}).get("status")
+    if not raw["spec"].get("resourceClaims") or status == "True" or last_failure(raw) is not None:
+        return None
+    return "the scheduler has not tried it; one of its resource claims may not exist"
+
+
+def _scheduled(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    conditions = status.get("conditions") or ()
+    return next((one for one in conditions if one.get("type") == "PodScheduled"), {})

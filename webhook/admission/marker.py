@@ -1,4 +1,4 @@
-"""What is ours in a pod's node affinity: written down as digests beside it, recognised and taken out again.
+"""What is ours in a pod's node affinity and nodeSelector: written down as digests, recognised and taken out again.
 
 A pod can come by a second time: another webhook changed it and the API server calls again, or its mutated YAML is
 applied anew, perhaps months later and to another cluster. Steering then starts from what the user wrote. So the
@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import islice
 from typing import Any, Self
 
 from webhook.admission.affinity import (
@@ -26,15 +27,24 @@ from webhook.admission.affinity import (
     node_affinity,
     required_terms,
 )
+from webhook.model.limits import MAX_ADDED, MAX_TERMS
+from webhook.model.names import HOSTNAME_LABEL
 
 # 32 bits: a requirement of the user's is taken for one of ours by chance once in 2**32 / 74 pods, and the digests of as
 # many as there can be (64 nodes, 10 preferences) still make less than 1 KiB.
 _DIGEST_BYTES = 4
 
 
+# Digests of 1,000 alternatives, the most that can be set, and of 10 preferences: what is longer is none of ours.
+_LONGEST = 32 * 1024
+_MOST_ALTERNATIVES = 1_000
+# What can stand in a pod of ours: longer lists are denied as they are.
+_MOST_TERMS = MAX_TERMS + MAX_ADDED
+
+
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """Digests of what was added to a pod: per alternative its requirements, then the preferences.
+    """Digests of what was added to a pod: per alternative its requirements, the preferences, a hostname it selects.
 
     `terms` is the number of required terms before: those that follow are copies, made for the further alternatives.
     """
@@ -42,6 +52,12 @@ class Marker:
     terms: int = 0
     alternatives: tuple[tuple[str, ...], ...] = ()
     preferred: tuple[str, ...] = ()
+    hostname: str = ""
+
+    @classmethod
+    def of_hostname(cls, hostname: str) -> Self:
+        """The marker of a hostname that is added to a pod's nodeSelector."""
+        return cls(hostname=_digest(hostname))
 
     @classmethod
     def of(cls, constraint: Constraint, terms: int) -> Self:
@@ -59,32 +75,52 @@ class Marker:
     def parse(cls, text: str | None) -> Self:
         """The marker as it stands in the annotation. What is no marker of ours marks nothing."""
         try:
+            if len(text or "") > _LONGEST:
+                return cls()
             raw = json.loads(text or "{}")
             return cls(
                 terms=int(raw.get("terms", 0)),
-                alternatives=tuple(tuple(map(str, digests)) for digests in raw.get("required", ())),
+                alternatives=tuple(
+                    tuple(map(str, digests)) for digests in islice(raw.get("required", ()), _MOST_ALTERNATIVES)
+                ),
                 preferred=tuple(map(str, raw.get("preferred", ()))),
+                hostname=str(raw.get("hostname", "")),
             )
         except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
             return cls()
 
     def __bool__(self) -> bool:
-        return bool(self.alternatives or self.preferred)
+        return bool(self.alternatives or self.preferred or self.hostname)
 
     def text(self) -> str:
         """The annotation's value: JSON in one line."""
         raw = {"terms": self.terms, "required": self.alternatives, "preferred": self.preferred}
+        raw["hostname"] = self.hostname
         return json.dumps({key: value for key, value in raw.items() if value}, separators=(",", ":"))
 
 
 def without_ours(pod: Mapping[str, Any], marker: Marker) -> Mapping[str, Any]:
-    """The pod without what the marker says is ours in its node affinity; what that leaves empty goes with it.
+    """The pod without what the marker says is ours; what that leaves empty goes with it.
 
     The argument is not altered.
     """
-    if not marker:
+    return _without_hostname(_without_terms(pod, marker), marker)
+
+
+def _without_hostname(pod: Mapping[str, Any], marker: Marker) -> Mapping[str, Any]:
+    selector: Mapping[str, str] = (pod.get("spec") or {}).get("nodeSelector") or {}
+    hostname = selector.get(HOSTNAME_LABEL)
+    if not marker.hostname or hostname is None or _digest(hostname) != marker.hostname:
         return pod
+    spec = dict(pod["spec"])
+    _keep(spec, "nodeSelector", {key: value for key, value in selector.items() if key != HOSTNAME_LABEL})
+    return {**pod, "spec": spec}
+
+
+def _without_terms(pod: Mapping[str, Any], marker: Marker) -> Mapping[str, Any]:
     held = node_affinity(pod)
+    if not marker or max(len(required_terms(pod) or ()), len(held.get(PREFERRED) or ())) > _MOST_TERMS:
+        return pod
     kept = dict(held)
     if terms := required_terms(pod):
         left = list(_users(terms, marker))
@@ -109,13 +145,17 @@ def _keep(held: dict[str, Any], key: str, value: Any) -> None:
 
 def _users(terms: Sequence[Term | None], marker: Marker) -> Iterator[Term | None]:
     """The required terms without our requirements, without the copies, and without terms that were ours alone."""
+    alternatives = [(frozenset(digests), digests) for digests in dict.fromkeys(marker.alternatives)]
     for position, term in enumerate(terms):
         if term is None or is_empty(term):
             yield term
             continue
         is_users = position < marker.terms
-        candidates = marker.alternatives[:1] if is_users else marker.alternatives
-        ours = next((digests for digests in candidates if is_users or _has(term, digests)), None)
+        if is_users:
+            ours = next(iter(marker.alternatives), None)
+        else:
+            there = _digests_in(term)
+            ours = next((digests for needed, digests in alternatives if needed <= there), None)
         if ours is None:
             yield term
         elif is_users or not marker.terms:
@@ -128,8 +168,8 @@ def _users(terms: Sequence[Term | None], marker: Marker) -> Iterator[Term | None
 _LISTS = (EXPRESSIONS, FIELDS)
 
 
-def _has(term: Term, digests: Iterable[str]) -> bool:
-    return set(digests) <= {_digest(requirement) for where in _LISTS for requirement in term.get(where) or ()}
+def _digests_in(term: Term) -> set[str]:
+    return {_digest(requirement) for where in _LISTS for requirement in term.get(where) or ()}
 
 
 def _without(held: Sequence[Any], digests: Iterable[str]) -> list[Any]:

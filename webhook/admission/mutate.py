@@ -4,6 +4,7 @@ It judges what it is about to change: another webhook for that would cost the AP
 """
 
 from webhook.admission.plan import Plans
+from webhook.admission.repeatable import warnings_of
 from webhook.admission.rules import Rules
 from webhook.admission.steer import Steering, Verdict, steer
 from webhook.admission.validate import validate
@@ -37,4 +38,5 @@ def steered(
         return Denied(steering.message, steering.reason, steering.warnings), steering
     if steering.plan is None:
         return judged, steering
-    return Patched(steering.operations, steering.warnings), steering
+    again = warnings_of(request.object, gated=steering.plan.gated, constraint=steering.plan.constraint)
+    return Patched(steering.operations, (*steering.warnings, *again)), steering

@@ -5,6 +5,7 @@ from typing import Final
 from webhook.model.names import KOORDINATOR_NODE_POLICY_LABEL
 from webhook.model.nearest import did_you_mean
 from webhook.model.policy import NUMAPolicy
+from webhook.model.quoted import quoted
 from webhook.model.review import AdmissionRequest, AdmissionResponse, Allowed, Denied
 
 # Koordinator's documents let a node say None.
@@ -25,7 +26,7 @@ def validate_node(request: AdmissionRequest) -> AdmissionResponse:
     if not after or after == before or after in _ALLOWED:
         return Allowed()
     return Denied(
-        f"metadata.labels[{KOORDINATOR_NODE_POLICY_LABEL}]: {after!r} is no NUMA policy; the values are "
+        f"metadata.labels[{KOORDINATOR_NODE_POLICY_LABEL}]: {quoted(after)} is not a NUMA policy; the values are "
         f"{', '.join(_ALLOWED)}.{did_you_mean(after, _ALLOWED)}",
         "InvalidLabel",
     )

@@ -26,7 +26,7 @@ def hold_to_fitting(
     snapshot: Snapshot, decision: Decision, preferred: Sequence[Candidate], most_names: int
 ) -> Constraint:
     """Only nodes that fit, some of them preferred. At least one must fit."""
-    nodes = _Names(snapshot)
+    nodes = NodeNames(snapshot)
     required = _required(nodes, decision, most_names)
     if decision.fit_count == 1:
         return Constraint(required)
@@ -37,7 +37,7 @@ def keep_off_others(
     snapshot: Snapshot, outlook: Outlook, most_names: int, preferred: Sequence[Candidate] = ()
 ) -> Constraint:
     """Only nodes where there is hope, some preferred. The others are named if they can be: nodes to come stay open."""
-    nodes, hopeful = _Names(snapshot), outlook.hopeful
+    nodes, hopeful = NodeNames(snapshot), outlook.hopeful
     return Constraint(
         _where_hope_is(nodes, outlook, np.flatnonzero(hopeful), np.flatnonzero(~hopeful), most_names),
         tuple(preference(nodes.named(one.node), one.score) for one in preferred),
@@ -45,7 +45,7 @@ def keep_off_others(
 
 
 def _where_hope_is(
-    nodes: "_Names", outlook: Outlook, hopeful: npt.NDArray[np.intp], others: npt.NDArray[np.intp], most: int
+    nodes: "NodeNames", outlook: Outlook, hopeful: npt.NDArray[np.intp], others: npt.NDArray[np.intp], most: int
 ) -> tuple[Term, ...]:
     if len(others) <= most:
         return none_of(nodes.refs(others.tolist()))
@@ -55,7 +55,7 @@ def _where_hope_is(
     return one_of([nodes.named(one.node) for one in best]) if best else ()
 
 
-def _required(nodes: "_Names", decision: Decision, most: int) -> tuple[Term, ...]:
+def _required(nodes: "NodeNames", decision: Decision, most: int) -> tuple[Term, ...]:
     fits = decision.fits
     others = len(fits) - decision.fit_count
     if decision.fit_count == 1 or decision.fit_count <= min(others, most):
@@ -65,7 +65,7 @@ def _required(nodes: "_Names", decision: Decision, most: int) -> tuple[Term, ...
     return one_of([nodes.named(one.node) for one in decision.best(most)])
 
 
-class _Names:
+class NodeNames:
     """How each node of a snapshot is named."""
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -76,12 +76,15 @@ class _Names:
         self._nodes_with = np.bincount(codes - ABSENT, minlength=1)
 
     def refs(self, indices: Iterable[int]) -> list[NodeRef]:
+        """By their indices."""
         return [self.ref(i) for i in indices]
 
     def named(self, name: str) -> NodeRef:
+        """By its name, which must be in the snapshot."""
         return self.ref(self._snapshot.index[name])
 
     def ref(self, i: int) -> NodeRef:
+        """By its index."""
         code = int(self._codes[i])
         alone = code != ABSENT and self._nodes_with[code - ABSENT] == 1
         return NodeRef(self._snapshot.names[i], self._hostnames.values[code] if alone else None)

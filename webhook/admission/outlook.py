@@ -2,10 +2,12 @@
 
 1. Every node is thought empty, ready and not cordoned, and the pod is decided on once more.
 2. Some node fits: the pod can wait for it.
-3. No node has a policy the pod can live with (or none publishes its NUMA nodes): nothing to wait for.
-4. A node large enough as a whole could never align it: the scheduler would bind it there some day, and the kubelet
+3. Of no node that it may go to the NUMA nodes are known, or there is no node: it waits. What is not known may become
+   known; only what contradicts is refused.
+4. No node has a policy the pod can live with: nothing to wait for.
+5. A node large enough as a whole could never align it: the scheduler would bind it there some day, and the kubelet
    refuse it again and again. Nothing to wait for, either.
-5. No node is large enough, or the pod's own selectors let it onto none: it waits, as it would without us.
+6. No node is large enough, or the pod's own selectors let it onto none: it waits, as it would without us.
 """
 
 from dataclasses import dataclass
@@ -19,7 +21,9 @@ from webhook.engine.arrays import Bools
 from webhook.engine.decide import Decision, Options, decide
 from webhook.engine.emptied import emptied
 from webhook.engine.koordinator import policy_fit
+from webhook.engine.rare import with_rows
 from webhook.engine.reason import Reason
+from webhook.engine.request import named_resources
 from webhook.engine.snapshot import Snapshot
 from webhook.engine.view import View
 from webhook.model.intent import NUMAIntent
@@ -44,6 +48,7 @@ class Prospect(Enum):
     """What can become of a pod that fits nowhere now; the value is the reason of a denial, for programs."""
 
     LATER = "NoRoomNow"
+    UNKNOWN = "TopologyUnknown"
     NO_COMPATIBLE_NODE = "NoCompatibleNode"
     NEVER_ALIGNED = "NeverAligned"
     NO_NODE = "NoNode"
@@ -63,7 +68,7 @@ class Outlook:
 
 def look_ahead(snapshot: Snapshot, pod: Pod, intent: NUMAIntent, options: Options) -> Outlook:
     """The outlook of a pod that fits nowhere now."""
-    empty = emptied(snapshot)
+    empty = emptied(with_rows(snapshot, named_resources(pod)))
     decision = decide(View(empty), pod, intent, options)
     compatible = _compatible(empty, decision)
     reasons = decision.excluded.keys()
@@ -71,8 +76,11 @@ def look_ahead(snapshot: Snapshot, pod: Pod, intent: NUMAIntent, options: Option
         nodes = "1 node" if decision.fit_count == 1 else f"{decision.fit_count} nodes"
         message = f"{nodes} could take it once other pods leave"
         return Outlook(Prospect.LATER, message, decision, decision.fits)
+    eligible = ~_any_of(decision, _PODS_OWN)
+    if not empty.n or (Reason.NO_TOPOLOGY in reasons and not (eligible & empty.has_topology).any()):
+        return Outlook(Prospect.UNKNOWN, _what_is_unknown(eligible), decision, eligible)
     if not compatible.any() or (reasons & _INCOMPATIBLE and reasons <= _INCOMPATIBLE | _PODS_OWN):
-        message = _why_incompatible(empty, intent, ~_any_of(decision, _PODS_OWN))
+        message = _why_incompatible(empty, intent, eligible)
         return Outlook(Prospect.NO_COMPATIBLE_NODE, message, decision, compatible)
     if reasons & _NOT_ALIGNED:
         why = _too_large_for_one(empty, pod, intent, _any_of(decision, _NOT_ALIGNED))
@@ -81,7 +89,7 @@ def look_ahead(snapshot: Snapshot, pod: Pod, intent: NUMAIntent, options: Option
     if reasons <= _PODS_OWN:
         message = "its own node selector, affinity and tolerations let it onto none"
     else:
-        why = _too_large(empty, pod, ~_any_of(decision, _PODS_OWN))
+        why = _too_large(empty, pod, eligible)
         message = f"none could take it even if it were empty: {why or excluded(pod, decision.excluded)}"
     return Outlook(Prospect.NO_NODE, message, decision, compatible)
 
@@ -98,10 +106,17 @@ def _any_of(decision: Decision, reasons: frozenset[Reason]) -> Bools:
     return where
 
 
+def _what_is_unknown(eligible: Bools) -> str:
+    """eligible: bool [node], where the pod may go by its own selectors."""
+    if not eligible.size:
+        return "the cluster has no nodes"
+    count = np.count_nonzero(eligible)
+    nodes = "the one node" if count == 1 else f"any of the {count} nodes"
+    return f"no NUMA topology is known for {nodes} it may go to"
+
+
 def _why_incompatible(snapshot: Snapshot, intent: NUMAIntent, eligible: Bools) -> str:
     """Which policies the nodes have. eligible: bool [node], where the pod may go by its own selectors."""
-    if not snapshot.n:
-        return "there is no node at all"
     known = eligible & snapshot.has_topology
     counts = np.bincount(snapshot.policy[known], minlength=len(NUMAPolicy)).tolist()
     policies = [f"{count} with {NUMAPolicy(policy).kubelet}" for policy, count in enumerate(counts) if count]

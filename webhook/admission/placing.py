@@ -1,8 +1,10 @@
 """What the placement controller writes into a gated pod, as one JSON patch each.
 
-- `placing`: its node, exactly, its NUMA nodes, what people read, and the gate away.
+- `placing`: its node, exactly, its NUMA nodes, what people read, and the gate away. How it is held to the node:
+  `repeatable`.
 - `releasing`: the gate away without a place, held to a set of nodes.
 - `telling`: why it still waits, and in which group.
+Of a placed pod that the scheduler cannot bind `giving_back` takes what was reserved, and says so.
 And one that was bound without a hint gets it afterwards: `hinting`.
 
 Each patch holds the resource version it was made from, so what was decided on an old pod is refused (409) and decided
@@ -14,13 +16,24 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from webhook.admission.affinity import Constraint, NodeRef, check_only_appended, constrain, one_of, required_terms
+from webhook.admission.affinity import (
+    Constraint,
+    NodeRef,
+    check_only_appended,
+    constrain,
+    one_of,
+    required_terms,
+    within_bounds,
+)
 from webhook.admission.gate import set_gate
 from webhook.admission.marker import Marker
 from webhook.admission.patch import Operation, Patch
 from webhook.admission.placement_text import annotated
-from webhook.model.hint import NUMAHint, NUMANodeAmounts, resource_status_to_json
-from webhook.model.names import NUMA_HINT, PLACEMENT, POD_GROUP_NAME, RESOURCE_STATUS, STEERED
+from webhook.admission.repeatable import kept_by_a_merge, select, terms_are_fixed
+from webhook.model.errors import UserError
+from webhook.model.hint import NUMAHint, NUMANodeAmounts, parse_resource_status, resource_status_to_json
+from webhook.model.names import NUMA_HINT, NUMA_SIGNATURE, PLACEMENT, POD_GROUP_NAME, RESOURCE_STATUS, STEERED
+from webhook.model.resident import ResidentPod
 
 
 def placing(
@@ -29,11 +42,19 @@ def placing(
     text: str,
     annotations: Mapping[str, str] | None = None,
     labels: Mapping[str, str] | None = None,
+    hostname: str | None = None,
 ) -> tuple[Operation, ...]:
-    """The patch that places a gated pod; `annotations` and `labels` are those of its group."""
+    """The patch that places a gated pod.
+
+    annotations, labels: those of its group. hostname: the node's hostname label; None when missing or shared.
+    """
     patch = Patch(raw)
-    # By name, which the scheduler looks up instead of filtering all nodes.
-    _constrain(patch, Constraint(one_of([NodeRef(hint.node, None)])))
+    if terms_are_fixed(raw) and hostname is not None and select(patch, hostname):
+        if patch.operations:
+            patch.put(("metadata", "annotations", STEERED), Marker.of_hostname(hostname).text())
+    else:
+        # By name, which the scheduler looks up instead of filtering all nodes.
+        _constrain(patch, Constraint(one_of([NodeRef(hint.node, None)])))
     for name, value in {**_outputs(hint), PLACEMENT: annotated(text), **(annotations or {})}.items():
         patch.put(("metadata", "annotations", name), value)
     for name, value in (labels or {}).items():
@@ -47,6 +68,7 @@ def releasing(
 ) -> tuple[Operation, ...]:
     """The patch that lets a gated pod go; alternatives are not written if there are terms, which must stay as many."""
     patch = Patch(raw)
+    constraint = kept_by_a_merge(raw, constraint)
     if len(constraint.alternatives) > 1 and required_terms(raw) is not None:
         constraint = replace(constraint, alternatives=())
     _constrain(patch, constraint)
@@ -67,14 +89,39 @@ def telling(raw: Mapping[str, Any], text: str, group: str | None = None) -> tupl
     return _at_version(raw, patch)
 
 
-def hinting(raw: Mapping[str, Any], hint: NUMAHint) -> tuple[Operation, ...]:
-    """The patch that gives a bound pod the hint it lacks; empty when it lacks nothing."""
+def giving_back(raw: Mapping[str, Any], hint: NUMAHint, signature: str, text: str) -> tuple[Operation, ...]:
+    """The patch that takes back what a placed pod was promised; hint: that without a reservation."""
     patch = Patch(raw)
-    present = raw["metadata"].get("annotations") or {}
+    for name, value in {NUMA_HINT: hint.to_json(), NUMA_SIGNATURE: signature, PLACEMENT: annotated(text)}.items():
+        patch.put(("metadata", "annotations", name), value)
+    if RESOURCE_STATUS in raw["metadata"]["annotations"]:
+        patch.remove(("metadata", "annotations", RESOURCE_STATUS))
+    return _at_version(raw, patch)
+
+
+def hinting(raw: Mapping[str, Any], hint: NUMAHint) -> tuple[Operation, ...]:
+    """The patch that gives a bound pod the hint it lacks; empty when it has one. One that cannot be so is none.
+
+    A resource status without NUMA nodes (Koordinator's cpuset) stays.
+    """
+    try:
+        if ResidentPod.from_object(raw).hint is not None:
+            return ()
+    except UserError:
+        return ()  # nothing is known any more of what it holds
+    patch = Patch(raw)
+    status = (raw["metadata"].get("annotations") or {}).get(RESOURCE_STATUS)
     for name, value in _outputs(hint).items():
-        if name not in present:
+        if name != RESOURCE_STATUS or status is None or _names_numa_nodes(status):
             patch.put(("metadata", "annotations", name), value)
-    return _at_version(raw, patch) if patch.operations else ()
+    return _at_version(raw, patch)
+
+
+def _names_numa_nodes(status: str) -> bool:
+    try:
+        return bool(parse_resource_status(status))
+    except UserError:
+        return True
 
 
 def _outputs(hint: NUMAHint) -> dict[str, str]:
@@ -85,7 +132,9 @@ def _outputs(hint: NUMAHint) -> dict[str, str]:
 
 def _constrain(patch: Patch, constraint: Constraint) -> None:
     before = patch.document
-    marker = Marker.of(constraint, len(required_terms(before) or ()))
+    terms = required_terms(before)
+    constraint = within_bounds(constraint, terms)
+    marker = Marker.of(constraint, len(terms or ()))
     constrain(patch, constraint)
     check_only_appended(before, patch.document)
     if marker:

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from webhook.admission import placement_text
-from webhook.admission.affinity import Constraint
+from webhook.admission.affinity import Constraint, within_bounds
 from webhook.admission.gate import needs_gate
 from webhook.admission.marker import Marker
 from webhook.admission.node_set import hold_to_fitting, keep_off_others
@@ -87,6 +87,7 @@ def question_of(pod: Pod, intent: NUMAIntent) -> Hashable:
     return (
         intent,
         may_be_in_group(pod.annotations),
+        pod.has_own_affinity,
         tuple(
             (container.name, container.kind, *_items(container.requests), None, *_items(container.limits))
             for container in pod.containers
@@ -116,10 +117,11 @@ def plan(view: View, pod: Pod, intent: NUMAIntent, rules: Rules) -> tuple[Plan, 
 def _held_to_fitting(decision: Decision, pod: Pod, intent: NUMAIntent, rules: Rules) -> Plan:
     best = decision.best(max(rules.preferred_nodes, placement_text.BEST))
     text = placement_text.fitting(pod, intent, decision, best[: placement_text.BEST])
-    if needs_gate(pod.annotations, rules, fits=True):
+    if needs_gate(pod.annotations, rules, fits=True, own_affinity=pod.has_own_affinity):
         return Plan(Verdict.ALLOW, text, decision.fit_count, decision.excluded, gated=True)
     preferred = best[: rules.preferred_nodes]
     constraint = hold_to_fitting(decision.view.snapshot, decision, preferred, rules.max_affinity_values)
+    constraint = within_bounds(constraint, pod.required_terms)
     return Plan(
         Verdict.ALLOW, text, decision.fit_count, decision.excluded, constraint, Marker.of(constraint, _terms(pod))
     )
@@ -130,11 +132,12 @@ def _fits_nowhere(decision: Decision, pod: Pod, intent: NUMAIntent, rules: Rules
     outlook = look_ahead(snapshot, pod, intent, rules.engine)
     text = placement_text.nowhere(pod, intent, decision, outlook.message)
     excluded = decision.excluded
-    may_fit_later = outlook.prospect in {Prospect.LATER, Prospect.NO_NODE}
+    may_fit_later = outlook.prospect in {Prospect.LATER, Prospect.UNKNOWN, Prospect.NO_NODE}
     if may_fit_later and (rules.no_room != "deny" or may_be_in_group(pod.annotations)):
         if needs_gate(pod.annotations, rules, fits=False):
             return Plan(Verdict.WAIT, text, 0, excluded, gated=True, warn=True)
         constraint = keep_off_others(snapshot, outlook, rules.max_affinity_values)
+        constraint = within_bounds(constraint, pod.required_terms)
         return Plan(Verdict.WAIT, text, 0, excluded, constraint, Marker.of(constraint, _terms(pod)), warn=True)
     if not may_fit_later and rules.no_compatible_node == "warn":
         return Plan(Verdict.ALLOW, text, 0, excluded, warn=True)

@@ -30,5 +30,7 @@ class Rules:
     """Pods of other schedulers are left alone."""
     trusted_users: frozenset[str] = frozenset()
     """Users who may write what we write: we ourselves, and whom the operator names."""
+    scheduler_users: frozenset[str] = frozenset({"system:kube-scheduler"})
+    """Users whose bindings are given NUMA nodes; so are those of trusted users."""
     engine: Options = field(default_factory=Options)
     """How nodes are judged and ranked."""

@@ -20,13 +20,16 @@ from webhook.admission.left_alone import why_left_alone
 from webhook.admission.marker import Marker, without_ours
 from webhook.admission.patch import Operation, Patch
 from webhook.admission.plan import Plan, Plans, Verdict, plan, question_of
+from webhook.admission.repeatable import NODE_SELECTOR_PATH
 from webhook.admission.rules import Rules
 from webhook.admission.world import World
 from webhook.engine.decide import Decision
 from webhook.model.errors import UserError
 from webhook.model.flag import is_on
 from webhook.model.intent import parse_numa_intent
+from webhook.model.limits import check_annotations, check_size
 from webhook.model.names import INHERIT, INJECT_ENV, PLACEMENT, STEERED
+from webhook.model.owner_reference import check_owners
 from webhook.model.pod import Pod
 from webhook.model.topology import Topology
 
@@ -68,7 +71,13 @@ def steer(raw: Mapping[str, Any], world: World, rules: Rules, path: str = "", pl
             is_on(annotations, switch, f"{path}metadata.annotations")
     except UserError as error:
         return Steering(Verdict.DENY, " ".join(map(str, error.faults)), raw, reason="InvalidAnnotation")
+    try:
+        check_owners(raw)
+    except UserError as error:
+        return Steering(Verdict.DENY, str(error), raw, reason="InvalidOwnerReference")
     users = without_ours(raw, Marker.parse(annotations.get(STEERED)))
+    check_size(users.get("spec") or {})
+    check_annotations(users["metadata"].get("annotations") or {})
     pod = Pod.from_object(users)
     plans, question = plans or Plans(), question_of(pod, intent)
     planned, decision = plans.get(world.view, question), None
@@ -94,8 +103,9 @@ def _written(
         patch = wanted
     else:
         patch = Patch(raw)
+        _restore(patch, users, NODE_SELECTOR_PATH)
         if _affinity(wanted.document) != _affinity(raw):
-            _restore(patch, users)
+            _restore(patch, users, AFFINITY_PATH)
             constrain(patch, planned.constraint)
     set_gate(patch, wanted=planned.gated)
     _annotate(patch, PLACEMENT, placement_text.annotated(_behind_gate(planned) if planned.gated else planned.text))
@@ -113,12 +123,13 @@ def _affinity(pod: Mapping[str, Any]) -> Any:
     return (pod.get("spec") or {}).get("affinity")
 
 
-def _restore(patch: Patch, users: Mapping[str, Any]) -> None:
-    """Bring the affinity back to what the user wrote."""
-    if _affinity(users) is None and _affinity(patch.document) is not None:
-        patch.remove(AFFINITY_PATH)
-    elif _affinity(users) != _affinity(patch.document):
-        patch.replace(AFFINITY_PATH, _affinity(users))
+def _restore(patch: Patch, users: Mapping[str, Any], path: tuple[str, str]) -> None:
+    """Bring a field of the spec back to what the user wrote."""
+    held, wanted = ((pod.get("spec") or {}).get(path[1]) for pod in (patch.document, users))
+    if wanted is None and held is not None:
+        patch.remove(path)
+    elif wanted != held:
+        patch.replace(path, wanted)
 
 
 def _annotate(patch: Patch, name: str, text: str | None) -> None:

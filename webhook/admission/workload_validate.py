@@ -14,18 +14,23 @@ from typing import Any, Final
 from webhook.admission.forgery import is_output
 from webhook.admission.gang import annotations_in, check_gangs, is_made_by_another, why_not_ours
 from webhook.admission.rules import Rules
-from webhook.model.errors import UserError
+from webhook.model.errors import UserError, sentences
 from webhook.model.flag import is_on
 from webhook.model.intent import parse_numa_intent
+from webhook.model.limits import TooLarge
 from webhook.model.membership import GROUP_ANNOTATIONS
 from webhook.model.names import INHERIT, INJECT_ENV, NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
+from webhook.model.quoted import quoted
 from webhook.model.review import AdmissionRequest, AdmissionResponse, Allowed, Denied, Operation
 from webhook.model.topology import Topology
+from webhook.model.workload.fields import MAX_ROLES
 from webhook.model.workload.read import read_workload
 
 _NUMA: Final = (NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC)
 _SWITCHES: Final = (INHERIT, INJECT_ENV)
 _OWN: Final = "metadata.annotations"
+# Each repeats some text of the user's, and people read a few.
+_MOST_WARNINGS: Final = 20
 _JUDGED: Final = GROUP_ANNOTATIONS.union(_NUMA, _SWITCHES)
 
 
@@ -33,8 +38,11 @@ def validate_workload(request: AdmissionRequest, topologies: Mapping[str, Topolo
     """Judge the annotations of a workload that is created, or of one whose annotations about placement change."""
     if request.sub_resource or request.operation not in {Operation.CREATE, Operation.UPDATE}:
         return Allowed()
-    asked = _asked(request.object)
-    if not asked or asked == _asked(request.old_object) or is_made_by_another(request.object):
+    try:
+        asked = _asked(request.object)
+    except TooLarge as error:
+        return Denied(str(error), "InvalidAnnotation")
+    if not asked or asked == _asked_before(request.old_object) or is_made_by_another(request.object):
         return Allowed()
     faults = [*_not_text(asked), *_outputs(asked)]
     warnings: list[str] = []
@@ -47,7 +55,7 @@ def validate_workload(request: AdmissionRequest, topologies: Mapping[str, Topolo
                 check_gangs(workload, topologies)
         except UserError as error:
             # NUMA annotations are read below, where they stand: a template may have them from the workload.
-            faults += [fault for fault in error.faults if "annotations" in fault.path and not _is_numa(fault)]
+            faults += [fault for fault in error.faults if _is_ours_to_tell(fault)]
         for path, annotations in asked.items():
             try:
                 for switch in _SWITCHES:
@@ -58,8 +66,12 @@ def validate_workload(request: AdmissionRequest, topologies: Mapping[str, Topolo
     if INJECT_ENV in asked.get(_OWN, {}):
         warnings.append(f"{_OWN}[{INJECT_ENV}] has no effect here. Write it on the pod template.")
     if faults:
-        return Denied(" ".join(map(str, faults)), "InvalidAnnotation", tuple(warnings))
-    return Allowed(tuple(warnings))
+        return Denied(sentences(faults), "InvalidAnnotation", tuple(warnings[:_MOST_WARNINGS]))
+    return Allowed(tuple(warnings[:_MOST_WARNINGS]))
+
+
+def _is_ours_to_tell(fault: UserError) -> bool:
+    return isinstance(fault, TooLarge) or ("annotations" in fault.path and not _is_numa(fault))
 
 
 def _is_numa(fault: UserError) -> bool:
@@ -74,7 +86,16 @@ def _asked(raw: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
             ours = {key: text for key, text in annotations.items() if key in _JUDGED or is_output(key)}
             if ours:
                 found[path] = ours
+            if len(found) > MAX_ROLES:
+                raise TooLarge("", f"More than {MAX_ROLES} templates ask for a placement. At most {MAX_ROLES} may.")
     return found
+
+
+def _asked_before(raw: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    try:
+        return _asked(raw)
+    except TooLarge:
+        return {}
 
 
 def _not_text(asked: Mapping[str, Mapping[str, Any]]) -> Iterator[UserError]:
@@ -82,7 +103,7 @@ def _not_text(asked: Mapping[str, Mapping[str, Any]]) -> Iterator[UserError]:
     for path, annotations in asked.items():
         for key, text in annotations.items():
             if not isinstance(text, str):
-                yield UserError(f"{path}[{key}]", f"This must be text, not {text!r}. Write it in quotes.")
+                yield UserError(f"{path}[{key}]", f"This must be text, not {quoted(text)}. Write it in quotes.")
 
 
 def _outputs(asked: Mapping[str, Mapping[str, Any]]) -> Iterator[UserError]:

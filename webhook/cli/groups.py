@@ -56,7 +56,7 @@ def _judge_workload(
         workload = read_workload(item.body)
         if workload is None:
             return None
-        for gang in workload.gangs:
+        for gang in workload.distinct:
             for role in gang.all_roles():
                 for fault in faults(role.template, POD, role.path):
                     raise item.fault(fault.path, fault.message)

@@ -12,9 +12,10 @@ import structlog
 
 from webhook.cluster.backoff import Backoff
 from webhook.cluster.client import Client
-from webhook.cluster.errors import APIError, ClusterError
+from webhook.cluster.errors import APIError, ClusterError, mapping_or_empty
 from webhook.cluster.informer import Informer
 from webhook.cluster.resource import Raw, Resource
+from webhook.supervise import supervised
 
 log = structlog.get_logger(__name__)
 
@@ -33,7 +34,8 @@ def bundle_patch(configuration: Raw, bundle: str, services: Collection[tuple[str
     writing into another webhook.
     """
     patch: list[Raw] = []
-    for index, webhook in enumerate(configuration.get("webhooks") or ()):
+    webhooks = configuration.get("webhooks")
+    for index, webhook in enumerate(webhooks if isinstance(webhooks, list) else ()):
         if _is_ours(webhook, services) and webhook["clientConfig"].get("caBundle") != bundle:
             patch += [
                 {"op": "test", "path": f"/webhooks/{index}/name", "value": webhook["name"]},
@@ -106,7 +108,7 @@ class CABundleKeeper:
         """Watch and write for ever."""
         async with asyncio.TaskGroup() as tasks:
             for informer in self.informers:
-                tasks.create_task(informer.run())
+                tasks.create_task(supervised(informer.run))
             await self._write_when_due()
         raise AssertionError  # pragma: no cover # neither of them returns
 
@@ -149,10 +151,16 @@ class CABundleKeeper:
             for name, configuration in kept.seen.items():
                 patch = bundle_patch(configuration, self._bundle, self._services)
                 if patch:
-                    yield f"{kept.resource.path}/{name}", configuration["metadata"]["resourceVersion"], patch
+                    yield f"{kept.resource.path}/{name}", str(configuration["metadata"].get("resourceVersion")), patch
 
 
-def _is_ours(webhook: dict[str, Any], services: Collection[tuple[str, str]]) -> bool:
+def _is_ours(webhook: Any, services: Collection[tuple[str, str]]) -> bool:
     """A webhook at another Service in our configuration would be somebody else's addition; a URL is ours."""
-    target = webhook["clientConfig"].get("service")
-    return target is None or (target.get("namespace"), target.get("name")) in services
+    called = mapping_or_empty(webhook).get("clientConfig")
+    if not isinstance(called, dict) or not isinstance(webhook.get("name"), str):
+        return False
+    target = called.get("service")
+    if target is None:
+        return True
+    found = mapping_or_empty(target)
+    return any((found.get("namespace"), found.get("name")) == service for service in services)

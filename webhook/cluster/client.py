@@ -16,7 +16,7 @@ import aiohttp
 from kubernetes.aio.client import ApiClient
 
 from webhook.cluster.credentials import Credentials, load_credentials
-from webhook.cluster.errors import APIError, SilenceError, UnreachableError
+from webhook.cluster.errors import APIError, MalformedAnswerError, SilenceError, UnreachableError
 from webhook.cluster.pace import Pace
 from webhook.cluster.resource import Raw
 from webhook.codec import loads
@@ -132,10 +132,13 @@ class Client:
         response = await self._send(method, path, query, body, content_type)
         try:
             text = await response.read()
-            answer: Raw = loads(text)
+            answer: Any = loads(text)
         except (aiohttp.ClientError, OSError, ValueError) as error:
             msg = f"{method} {path}: the answer broke off: {_in_words(error)}"
             raise UnreachableError(msg) from error
+        if not isinstance(answer, dict):
+            msg = f"{method} {path}: the answer is not an object: {text[:200]!r}"
+            raise MalformedAnswerError(msg)
         return answer
 
     async def _send(

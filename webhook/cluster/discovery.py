@@ -14,7 +14,7 @@ import structlog
 
 from webhook.cluster.backoff import Backoff
 from webhook.cluster.client import Client
-from webhook.cluster.errors import APIError, ClusterError
+from webhook.cluster.errors import APIError, ClusterError, mapping_or_empty
 from webhook.cluster.informer import Informer, Phase, ResourceGoneError
 from webhook.cluster.resource import Raw, Resource
 
@@ -50,17 +50,25 @@ async def locate(client: Client, wanted: Wanted) -> Resource | None:
     group = await _get_or_none(client, f"/apis/{wanted.group}")
     if group is None:
         return None
-    served = [str(entry["version"]) for entry in group.get("versions") or ()]
+    served = [str(entry.get("version")) for entry in _entries(group, "versions")]
     # The server lists its preferred version first, but does not promise to.
-    preferred = str((group.get("preferredVersion") or {}).get("version"))
+    preferred = str(mapping_or_empty(group.get("preferredVersion")).get("version"))
     order = wanted.versions or dict.fromkeys([preferred, *served])
     for version in order:
         if version not in served:
             continue
         resources = await _get_or_none(client, f"/apis/{wanted.group}/{version}")
-        if resources is not None and any(entry["name"] == wanted.plural for entry in resources.get("resources") or ()):
+        if resources is not None and any(
+            entry.get("name") == wanted.plural for entry in _entries(resources, "resources")
+        ):
             return Resource(wanted.group, version, wanted.plural)
     return None
+
+
+def _entries(answer: Raw, field: str) -> list[Raw]:
+    """What is an object in a list of the answer."""
+    entries = answer.get(field)
+    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
 
 
 class DiscoveredInformer:

@@ -15,6 +15,12 @@ and the API server takes that claim only if nothing was written since (resourceV
 that, latency and pauses only make the writer stop earlier and the other claim later, and clock rates may differ by as
 much as the two durations do.
 
+In the middle of a rollout the writer may have other settings. Another one waits for its own lease_duration or for the
+longest that the Lease has said of this holder, whichever is longer. So it is safe when the setting is raised or
+lowered, and when another client writes a shorter duration into the Lease. The Lease is believed up to LONGEST_BELIEVED
+times the own duration: one write cannot keep all replicas from leading. So settings must not be lowered by more than
+that factor in one rollout.
+
 What is outside of the argument: somebody who deletes or empties the Lease by hand. A candidate that has seen it held
 then waits a whole duration before it claims it. One that starts at that moment has not, and claims it at once; the old
 leader notices when it renews, at most `retry_period` and one call later.
@@ -24,8 +30,17 @@ Source: client-go tools/leaderelection keeps such a Lease; it looks at the deadl
 
 from dataclasses import dataclass
 from math import inf
+from typing import Final
 
 from webhook.cluster.lease_record import Claim, LeaseRecord, Release
+
+# How many of our own durations another holder is believed at most. 4: a rollout may quadruple the setting (15 s to
+# 60 s), and with the default one bad write costs a minute without a leader, about as long as the next leader waits
+# for bindings that it cannot see yet (grant_horizon_seconds).
+LONGEST_BELIEVED: Final = 4
+
+# A higher count of terms is not credible: one a second makes 34 years. What we write always stays within int32.
+_MOST_TERMS: Final = 2**30
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +95,8 @@ class Election:
         self._lease: LeaseRecord | None = None
         self._looked_at = self._unchanged_since = -inf
         self._seen_held = False
+        # The longest duration that the last holder's Lease has said, and who that is.
+        self._said, self._said_by = 0.0, ""
         self._alone_since: float | None = None
         self._term: Term | None = None
         self._deadline = -inf
@@ -127,6 +144,13 @@ class Election:
         """Whether the Lease is known not to be ours, after it was to be given back."""
         return self._release is not None and not self._blind and self.holder != self.identity
 
+    @property
+    def overlong(self) -> float:
+        """Seconds that the Lease claims for its holder beyond what is believed; 0 when it is believed."""
+        if self._lease is None or self._lease.holder == self.identity:
+            return 0.0
+        return max(0.0, self._lease.duration - self._longest)
+
     # What happened.
 
     def read(self, lease: LeaseRecord | None, now: float) -> None:
@@ -167,6 +191,10 @@ class Election:
         if lease != self._lease or self._looked_at == -inf:
             self._unchanged_since = now
         self._lease, self._looked_at, self._blind = lease, now, False
+        if lease is not None:
+            same = lease.holder in {"", self._said_by}
+            self._said = max(self._said, lease.duration) if same else lease.duration
+            self._said_by = lease.holder or self._said_by
         self._alone_since = self._alone_as_of(lease, now)
         self._seen_held = self._seen_held or (lease is not None and not lease.untouched)
 
@@ -185,20 +213,29 @@ class Election:
 
     def _free_at(self) -> float:
         """When the Lease may be claimed."""
-        lease, duration = self._lease, self._timing.lease_duration
+        lease = self._lease
         if lease is None or lease.untouched:
-            return self._unchanged_since + duration if self._seen_held else -inf
+            return self._unchanged_since + self._believed if self._seen_held else -inf
         if lease.release is not None or lease.holder == self.identity:
             return -inf
-        if lease.holder:
-            # Its holder goes by what it has written, which in the middle of an upgrade need not be our setting.
-            return self._unchanged_since + (lease.duration or duration)
-        return self._unchanged_since + max(lease.duration, duration)
+        return self._unchanged_since + self._believed
+
+    @property
+    def _believed(self) -> float:
+        """Seconds for which the last holder that we have seen may still lead."""
+        return max(min(self._said, self._longest), self._timing.lease_duration)
+
+    @property
+    def _longest(self) -> float:
+        """Seconds for which another holder is believed at most."""
+        return LONGEST_BELIEVED * self._timing.lease_duration
 
     # What is written.
 
     def _claim(self) -> Claim:
         before = self._lease.transitions if self._lease is not None else 0
+        if before > _MOST_TERMS:  # as if the Lease had been deleted
+            before = 0
         epoch = max(before, self._term.epoch if self._term is not None else 0) + 1
         return Claim(self.identity, epoch, self._timing.lease_duration, self._lease)
 

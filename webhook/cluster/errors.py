@@ -1,7 +1,16 @@
 """What can go wrong between us and the API server, as types that callers tell apart."""
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, Final, Self
+
+# An API server asks for a second (priority and fairness), a proxy before it for some. We retry sooner than a
+# server that asks for more: pods wait for us.
+LONGEST_RETRY_AFTER: Final = 60.0
+
+
+def mapping_or_empty(value: object) -> Mapping[str, Any]:
+    """A part of an answer that should be an object; {} where it is none."""
+    return value if isinstance(value, Mapping) else {}
 
 
 class ClusterError(Exception):
@@ -14,6 +23,10 @@ class UnreachableError(ClusterError):
 
 class SilenceError(UnreachableError):
     """A stream was open and brought nothing for longer than it should."""
+
+
+class MalformedAnswerError(ClusterError):
+    """An answer came, and it is not what such a call is answered with."""
 
 
 class ConnectionSettingsError(ClusterError):
@@ -39,13 +52,19 @@ class APIError(ClusterError):
     @classmethod
     def from_status(cls, status: Mapping[str, Any], code: int = 0, retry_after: float = 0.0) -> Self:
         """From a `v1 Status` object; `code` is the HTTP status when the object does not carry one."""
-        details = status.get("details") or {}
+        details = mapping_or_empty(status.get("details"))
+        causes, seconds = details.get("causes"), details.get("retryAfterSeconds")
+        says = status.get("code")
+        asked = max(retry_after, float(seconds) if type(seconds) is int else 0.0)
         return cls(
-            status=int(status.get("code") or code),
+            status=says if type(says) is int and says else code,
             reason=str(status.get("reason") or "Unknown"),
             message=str(status.get("message") or "no message"),
-            causes=frozenset(str(cause.get("reason")) for cause in details.get("causes") or ()),
-            retry_after=max(retry_after, float(details.get("retryAfterSeconds") or 0)),
+            causes=frozenset(
+                str(mapping_or_empty(cause).get("reason")) for cause in (causes if isinstance(causes, list) else ())
+            ),
+            # Not a number is no longer than anything, and nothing is waited for beyond the bound.
+            retry_after=min(max(0.0, asked), LONGEST_RETRY_AFTER),
         )
 
     @property

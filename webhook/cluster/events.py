@@ -1,23 +1,25 @@
 """Events on pods, as `kubectl describe` shows them: told once, in the background, never in anybody's way.
 
 1. `tell` notes an event. One that was told of the same pod in the same words lately is dropped, and so is the oldest of
-   too many: what they say also stands in the pod.
-2. `run` writes them, at a pace of its own. A failure is logged and forgotten.
+   too many, in the namespace that has most: what they say also stands in the pod.
+2. `run` writes them by namespace in turn, at a pace of its own. A failure is logged and forgotten.
 """
 
 import asyncio
-from collections import OrderedDict, deque
-from dataclasses import dataclass
+from collections import OrderedDict
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, NoReturn
+from typing import Final, Literal, NoReturn
 from uuid import uuid4
 
 import structlog
 
 from webhook.cluster.client import Client
 from webhook.cluster.errors import ClusterError
+from webhook.cluster.fair_queue import FairQueue
 from webhook.cluster.pace import Pace
 from webhook.cluster.resource import Raw
+from webhook.internal_errors import Where, contained
 
 log = structlog.get_logger(__name__)
 
@@ -51,18 +53,19 @@ class EventRecorder:
         self._client = client
         self._instance = instance
         self._pace = Pace(_RATE, _BURST)
-        self._waiting: deque[PodEvent] = deque(maxlen=_WAITING)
+        self._waiting: FairQueue[PodEvent, PodEvent] = FairQueue(_WAITING)
         self._told: OrderedDict[PodEvent, None] = OrderedDict()
         self._arrived = asyncio.Event()
 
     def tell(self, event: PodEvent) -> None:
-        """Note an event."""
+        """Note an event; no more of it is kept than is written."""
+        event = replace(event, note=_note(event.note))
         if event in self._told:
             return
         self._told[event] = None
         if len(self._told) > _REMEMBERED:
             self._told.popitem(last=False)
-        self._waiting.append(event)
+        self._waiting.put(event.key.partition("/")[0], event, event)
         self._arrived.set()
 
     async def run(self) -> NoReturn:
@@ -73,7 +76,9 @@ class EventRecorder:
             while self._waiting:
                 await self._pace.turn()
                 if self._waiting:
-                    await self._write(self._waiting.popleft())
+                    event, _ = self._waiting.pop()
+                    with contained(Where.WRITE, pod=event.key, event_reason=event.reason):
+                        await self._write(event)
 
     async def _write(self, event: PodEvent) -> None:
         namespace = event.key.partition("/")[0]
@@ -85,24 +90,30 @@ class EventRecorder:
 
     def _object(self, event: PodEvent) -> Raw:
         namespace, _, name = event.key.partition("/")
-        now = datetime.now(UTC)
-        regarding: dict[str, Any] = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "namespace": namespace,
-            "name": name,
-            "uid": event.uid,
-        }
-        return {
-            "apiVersion": "events.k8s.io/v1",
-            "kind": "Event",
-            "metadata": {"namespace": namespace, "name": f"{name[:230]}.{uuid4().hex[:16]}"},
-            "eventTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-            "reportingController": f"{COMPONENT}.dev/{COMPONENT}",
-            "reportingInstance": self._instance[:128],
-            "action": event.action,
-            "reason": event.reason,
-            "type": event.type,
-            "regarding": regarding,
-            "note": event.note if len(event.note) <= _LONGEST_NOTE else event.note[: _LONGEST_NOTE - 3] + "...",
-        }
+        regarding = {"apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": name, "uid": event.uid}
+        return event_object(regarding, event.reason, event.note, event.action, event.type, self._instance)
+
+
+def event_object(
+    regarding: Raw, reason: str, note: str, action: str, kind: Literal["Normal", "Warning"], instance: str
+) -> Raw:
+    """An Event (events.k8s.io/v1) about the object `regarding`, of this moment, by `instance` of our component."""
+    name = f"{regarding['name'][:230]}.{uuid4().hex[:16]}"
+    return {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"namespace": regarding["namespace"], "name": name},
+        "eventTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "reportingController": f"{COMPONENT}.dev/{COMPONENT}",
+        "reportingInstance": instance[:128],
+        "action": action,
+        "reason": reason,
+        "type": kind,
+        "regarding": regarding,
+        "note": _note(note),
+    }
+
+
+def _note(text: str) -> str:
+    """As much of the text as an Event takes."""
+    return text if len(text) <= _LONGEST_NOTE else text[: _LONGEST_NOTE - 3] + "..."

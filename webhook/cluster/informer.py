@@ -15,7 +15,8 @@ The LIST asks for no resource version: the answer is exact, and pages are honour
 for old API servers, but they ignore `limit` with it and answer 50,000 pods at once, and what they answer may be older
 than what this process's predecessor acted on. Since 1.34 exact pages come from the watch cache as well.
 
-A handler that raises ends `run` with that exception: a copy with a hole is worse than none.
+A handler contains its own faults: an object that it cannot keep must not cost the others. Any other exception ends
+`run`; started again, it begins with a list.
 """
 
 import asyncio
@@ -29,8 +30,15 @@ import structlog
 
 from webhook.cluster.backoff import Backoff
 from webhook.cluster.client import Client
-from webhook.cluster.errors import APIError, ClusterError, SilenceError, UnreachableError
-from webhook.cluster.resource import Raw, Resource, key_of
+from webhook.cluster.errors import (
+    APIError,
+    ClusterError,
+    MalformedAnswerError,
+    SilenceError,
+    UnreachableError,
+    mapping_or_empty,
+)
+from webhook.cluster.resource import Raw, Resource, is_object, items_of, key_of
 from webhook.codec import loads
 
 log = structlog.get_logger(__name__)
@@ -113,7 +121,7 @@ class Informer:
         self._version: str | None = None
 
     async def run(self) -> NoReturn:
-        """List and watch for ever; ends by cancellation, ResourceGoneError, or the handler's own exception."""
+        """List and watch; ends by cancellation, ResourceGoneError, or a fault of ours."""
         while True:
             try:
                 if self._version is None:
@@ -121,6 +129,12 @@ class Informer:
                 await self._watch()
             except ClusterError as error:
                 await self._recover(error)
+            except Exception as error:
+                self._version = None
+                self.status.phase = Phase.WAITING
+                self.status.caught_up = False
+                self.status.error = repr(error)
+                raise
 
     def point_at(self, resource: Resource) -> None:
         """Read the same objects at another version of the API; what was seen is kept until the next list."""
@@ -143,18 +157,26 @@ class Informer:
         listed: set[str] = set()
         while True:
             page = await self._client.get(self._resource.path, query)
-            for raw in page["items"] or ():
+            for raw in items_of(page, self._resource.path):
                 listed.add(self._upsert(raw))
                 if len(listed) % _TURN == 0:
                     await asyncio.sleep(0)
             self._saw(Phase.LISTING)
-            metadata = page["metadata"]
-            if not metadata.get("continue"):
+            metadata = mapping_or_empty(page.get("metadata"))
+            follows = metadata.get("continue")
+            if not follows:
                 break
-            query["continue"] = metadata["continue"]
+            if not isinstance(follows, str) or follows == query.get("continue"):
+                msg = f"list of {self._resource.name}: its next page repeats after {len(listed)} objects"
+                raise MalformedAnswerError(msg)
+            query["continue"] = follows
+        version = metadata.get("resourceVersion")
+        if not isinstance(version, str) or not version:
+            msg = f"list of {self._resource.name}: the answer has no resourceVersion"
+            raise MalformedAnswerError(msg)
         for key in self._keys - listed:
             self._delete(key)
-        self._version = metadata["resourceVersion"]
+        self._version = version
         self.status.lists += 1
         self.status.caught_up = True
         self._saw(Phase.WATCHING)
@@ -194,6 +216,9 @@ class Informer:
         except (ValueError, KeyError, TypeError) as error:
             msg = f"watch of {self._resource.name}: not an event: {line[:200]!r}"
             raise UnreachableError(msg) from error
+        if kind in {"ADDED", "MODIFIED", "DELETED"} and not is_object(raw):
+            log.warning("watch.odd_object", resource=self._resource.name, type=kind, line=repr(line[:200]))
+            return
         match kind:
             case "ADDED" | "MODIFIED":
                 self._upsert(raw)
@@ -202,11 +227,13 @@ class Informer:
             case "BOOKMARK":
                 pass
             case "ERROR":
-                raise APIError.from_status(raw)
+                raise APIError.from_status(mapping_or_empty(raw))
             case _:
                 log.warning("informer.unknown_event", resource=self._resource.name, type=kind)
                 return
-        self._version = raw["metadata"]["resourceVersion"]
+        version = mapping_or_empty(mapping_or_empty(raw).get("metadata")).get("resourceVersion")
+        if isinstance(version, str) and version:
+            self._version = version
 
     async def _recover(self, error: ClusterError) -> None:
         """Phase 3: decide where to go on, and wait."""

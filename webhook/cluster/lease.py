@@ -23,6 +23,7 @@ from webhook.cluster.errors import APIError, ClusterError
 from webhook.cluster.informer import Informer
 from webhook.cluster.lease_record import Claim, LeaseRecord, Release
 from webhook.cluster.resource import Raw, Resource
+from webhook.supervise import supervised
 
 log = structlog.get_logger(__name__)
 
@@ -67,6 +68,7 @@ class LeaderElection:
         self._released = asyncio.Event()
         self._wall = datetime.fromtimestamp(0, UTC)
         self._random = Random()  # noqa: S311 # spreads load, keeps no secret
+        self._overlong = 0.0
         self.error = ""
         """What keeps us from reading or writing the Lease; empty when nothing does."""
 
@@ -90,7 +92,7 @@ class LeaderElection:
             self._client, _leases(self._namespace), self, field_selector=f"metadata.name={self._name}", page_size=1
         )
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(hurry.run())
+            tasks.create_task(supervised(hurry.run))
             await self._take_part()
         raise AssertionError  # pragma: no cover # neither of them returns
 
@@ -112,7 +114,8 @@ class LeaderElection:
     def upsert(self, key: str, raw: Raw) -> None:
         """The watch has seen the Lease."""
         del key
-        if not LeaseRecord.from_object(raw).holder:
+        spec = raw.get("spec")
+        if not (isinstance(spec, dict) and spec.get("holderIdentity")):
             self._wake.set()
 
     def delete(self, key: str) -> None:
@@ -150,8 +153,15 @@ class LeaderElection:
             self._succeeded()
             if isinstance(action, Read):
                 self._election.read(lease, clock())
+                self._say_if_overlong()
             elif lease is not None:
                 self._election.wrote(action, lease, asked, clock())
+
+    def _say_if_overlong(self) -> None:
+        overlong = self._election.overlong
+        if overlong and overlong != self._overlong:
+            log.warning("leader.lease_duration_capped", holder=self.holder, seconds_not_believed=overlong)
+        self._overlong = overlong
 
     async def _read(self) -> LeaseRecord | None:
         try:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from math import ceil
-from typing import Any, Final
+from typing import Final
 
+from webhook.cluster.errors import MalformedAnswerError, mapping_or_empty
 from webhook.cluster.resource import Raw
 
 RELEASED_ANNOTATION: Final = "topology-webhook.dev/released"
@@ -43,17 +44,23 @@ class LeaseRecord:
 
     @classmethod
     def from_object(cls, raw: Raw) -> "LeaseRecord":
-        """A Lease as the API server sends it, which has checked its types."""
-        spec: dict[str, Any] = raw.get("spec") or {}
-        annotations: dict[str, str] = raw["metadata"].get("annotations") or {}
-        holder = spec.get("holderIdentity") or ""
-        mark = annotations.get(RELEASED_ANNOTATION)
+        """A Lease as the API server sends it. A field that is not of its type counts as absent.
+
+        Raises MalformedAnswerError when there is no resourceVersion: nothing could be written in its place.
+        """
+        metadata, spec = mapping_or_empty(raw.get("metadata")), mapping_or_empty(raw.get("spec"))
+        version = _text(metadata.get("resourceVersion"))
+        if not version:
+            msg = "the answer is not a Lease: it has no metadata.resourceVersion"
+            raise MalformedAnswerError(msg)
+        holder = _text(spec.get("holderIdentity"))
+        mark = _text(mapping_or_empty(metadata.get("annotations")).get(RELEASED_ANNOTATION))
         return cls(
-            version=raw["metadata"]["resourceVersion"],
+            version=version,
             holder=holder,
-            transitions=spec.get("leaseTransitions") or 0,
-            duration=float(spec.get("leaseDurationSeconds") or 0),
-            renewed=spec.get("renewTime") or "",
+            transitions=_count(spec.get("leaseTransitions")),
+            duration=float(_count(spec.get("leaseDurationSeconds"))),
+            renewed=_text(spec.get("renewTime")),
             # Another program's holder would not know our annotation: its own name counts.
             release=Release(mark) if not holder and mark in set(Release) else None,
         )
@@ -82,7 +89,7 @@ class Claim:
 
         `wall` must be another one than at the last renewal.
         """
-        now = _text(wall)
+        now = _micro_time(wall)
         spec: Raw = {
             "holderIdentity": self.holder,
             "leaseTransitions": self.transitions,
@@ -97,6 +104,15 @@ class Claim:
         return {"metadata": metadata, "spec": spec}
 
 
-def _text(moment: datetime) -> str:
+def _micro_time(moment: datetime) -> str:
     """The API's MicroTime."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _count(value: object) -> int:
+    """A whole number as int32 has it and none below zero; 0 for anything else."""
+    return value if type(value) is int and 0 <= value < 2**31 else 0

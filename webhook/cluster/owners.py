@@ -1,25 +1,37 @@
 """The objects that own pods, by one GET each."""
 
+from collections.abc import Mapping
 from typing import Final
+from urllib.parse import quote
 
 from webhook.cluster.client import Client
 from webhook.cluster.errors import APIError
 from webhook.cluster.resource import Raw, Resource
+from webhook.model.owner_reference import check_owner
+from webhook.model.pod import Owner
 
 # It is gone; it is of a kind that we may not read, and so are all objects of that kind.
 _NOT_TO_BE_HAD: Final = frozenset({403, 404})
 
 
-async def read_owner(client: Client, api_version: str, kind: str, namespace: str, name: str) -> Raw | None:
-    """The owner that a reference names; None when it is gone, or not for us to read. Raises ClusterError.
+async def read_owner(client: Client, namespace: str, owner: Owner) -> Raw | None:
+    """The object in `namespace` that a reference names.
 
-    Its plural is that of every kind of workload in use: the kind in lower case with an s.
+    None when it is gone, another one of the same name, or not for us to read. Raises ClusterError, and UserError for a
+    reference that names no object. Its plural is that of every kind of workload in use: the kind in lower case with an
+    s.
     """
-    group, _, version = api_version.rpartition("/")
-    collection = Resource(group, version, f"{kind.lower()}s", namespace).path
+    check_owner(owner)
+    group, _, version = owner.api_version.rpartition("/")
+    collection = Resource(quote(group, safe=""), version, f"{quote(owner.kind.lower(), safe='')}s", namespace).path
     try:
-        return await client.get(f"{collection}/{name}")
+        raw = await client.get(f"{collection}/{quote(owner.name, safe='')}")
     except APIError as error:
         if error.status in _NOT_TO_BE_HAD:
             return None
         raise
+    metadata = raw.get("metadata")
+    if not isinstance(metadata, Mapping):
+        return None
+    found = metadata.get("namespace"), metadata.get("name"), metadata.get("uid")
+    return raw if found == (namespace, owner.name, owner.uid) else None

@@ -16,10 +16,11 @@ import structlog
 from webhook.cluster.backoff import Backoff
 from webhook.cluster.client import Client
 from webhook.cluster.errors import APIError, ClusterError
+from webhook.cluster.resource import items_of
+from webhook.model.names import ROLE_LABEL
 
 log = structlog.get_logger(__name__)
 
-ROLE_LABEL: Final = "topology-webhook.dev/role"
 LEADER: Final = "leader"
 # One list of one or two pods, from the API server's cache: cheap enough to mend a label about as soon as a kubelet
 # notices a pod that is not ready.
@@ -66,7 +67,7 @@ class RoleLabel:
     async def settle(self) -> None:
         """Put right what is wrong now; raises ClusterError."""
         listed = await self._client.get(self._pods, {"labelSelector": f"{ROLE_LABEL}={LEADER}"})
-        marked = {pod["metadata"]["name"] for pod in listed["items"] or ()}
+        marked = {pod["metadata"]["name"] for pod in items_of(listed, self._pods)}
         if self._leading():
             # Others first: for a moment nobody is found, which callers take better than the wrong one.
             for name in marked - {self._pod_name}:

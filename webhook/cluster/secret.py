@@ -6,7 +6,8 @@ from uuid import uuid4
 import structlog
 
 from webhook.cluster.client import Client
-from webhook.cluster.errors import APIError
+from webhook.cluster.errors import APIError, ClusterError, MalformedAnswerError
+from webhook.cluster.events import event_object
 from webhook.cluster.resource import Raw
 from webhook.version import DISTRIBUTION
 
@@ -37,7 +38,11 @@ class SharedSecret:
             if error.status == 404:
                 return {}
             raise
-        return secret.get("data") or {}
+        data = secret.get("data") or {}
+        if not isinstance(data, dict):
+            msg = f"GET {self._path}: the answer is not a Secret: its data is a {type(data).__name__}"
+            raise MalformedAnswerError(msg)
+        return data
 
     async def read_or_fill(self, data: Mapping[str, str]) -> Mapping[str, str]:
         """The data as it is now, after writing `data` where the Secret was absent or empty.
@@ -58,7 +63,10 @@ class SharedSecret:
         return data
 
     async def replace(self, expected: Mapping[str, str], data: Mapping[str, str]) -> Mapping[str, str]:
-        """Write `data` in place of `expected`; the data as it is then: somebody else's where he was faster."""
+        """Write `data` in place of `expected`; the data as it is then: another replica's if that was faster.
+
+        What it returns is `expected` where the API server takes no other data (an immutable Secret, or its type).
+        """
         test_and_replace = [
             {"op": "test", "path": "/data", "value": dict(expected)},
             {"op": "replace", "path": "/data", "value": dict(data)},
@@ -71,6 +79,15 @@ class SharedSecret:
             return await self.read_or_fill(data)
         log.info("secret.replaced", secret=self.key)
         return data
+
+    async def tell(self, reason: str, note: str) -> None:
+        """Write an Event about the Secret, for people. A failure is logged."""
+        regarding = {"apiVersion": "v1", "kind": "Secret", "namespace": self._namespace, "name": self._name}
+        try:
+            event = event_object(regarding, reason, note, "Replace", "Warning", self._manager)
+            await self._client.create(f"/apis/events.k8s.io/v1/namespaces/{self._namespace}/events", event)
+        except ClusterError as error:
+            log.warning("event.failed", secret=self.key, reason=reason, error=str(error))
 
     def _manifest(self, data: Mapping[str, str]) -> Raw:
         return {

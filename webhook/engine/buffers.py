@@ -1,7 +1,7 @@
 """The arrays behind snapshots: one buffer holds one state of the cluster, one column for each node.
 
-Rows (resources) and zones grow exactly when a new one appears, which is rare; nodes have room to grow, so that one
-more node costs one column.
+Rows (resources) and zones change exactly when a new one appears, which is rare; nodes have room to grow, so that one
+more node costs one column. What has no row is left out here (webhook.engine.rare).
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from webhook.engine.arrays import NO_ZONE, UNKNOWN_DISTANCE, UNLISTED, read_only
 from webhook.engine.labels import LabelColumns
 from webhook.engine.node_kind import kind_of
+from webhook.engine.rare import RareAmounts
 from webhook.engine.resource_index import ResourceIndex
 from webhook.engine.sums import NodeSums
 from webhook.model.node import Node
@@ -90,15 +91,22 @@ class Buffer:
         return self.resources is resources and self.z == z and self.capacity >= n
 
     def copy(self, resources: ResourceIndex, z: int, capacity: int) -> "Buffer":
-        """A buffer of at least this one's size with the same content."""
+        """A buffer with room for no fewer nodes and the same content, as far as it has rows and zones for it."""
         twin = Buffer(resources, z, capacity)
         twin.names = self.names.copy()
         twin.index = self.index.copy()
         twin.labels.rows = self.labels.rows.copy()
         twin.labels.follow(self.labels)
+        rows = [(new, old) for new, name in enumerate(resources) if (old := self.resources.find(name)) >= 0]
+        zones = slice(0, min(z, self.z))
         for field, array in self.arrays.items():
-            inner = tuple(slice(0, length) for length in array.shape[:-1])
-            twin.arrays[field][(*inner, slice(0, self.n))] = array[..., : self.n]
+            axes = _FIELDS[field][1]
+            inner = (*(zones for axis in axes if axis == "z"), slice(0, self.n))
+            if axes.startswith("r"):
+                for new, old in rows:
+                    twin.arrays[field][new][inner] = array[old][inner]
+            else:
+                twin.arrays[field][inner] = array[inner]
         return twin
 
     def follow(self, other: "Buffer", lag: Mapping[int, int]) -> None:
@@ -153,6 +161,12 @@ class Buffer:
         arrays["taint_set"][n] = taint_set
         self.labels.write(n, node.labels)
 
+    def close(self, n: int) -> None:
+        """No pod fits on the node at column `n`, whatever else its column says."""
+        self.arrays["ready"][n] = False
+        self.arrays["unschedulable"][n] = True
+        self.arrays["node_free"][:, n] = 0
+
     def write_zones(self, n: int, topology: NodeTopology | None) -> None:
         """What the NRT at column `n` publishes, but for `available`; None = the node has none."""
         arrays = self.arrays
@@ -162,8 +176,9 @@ class Buffer:
         for z, zone in enumerate(zones):
             for name, amounts in zone.resources.items():
                 row = self.resources.find(name)
-                capacity[row][z] = amounts.capacity
-                allocatable[row][z] = amounts.allocatable
+                if row >= 0:
+                    capacity[row][z] = amounts.capacity
+                    allocatable[row][z] = amounts.allocatable
         arrays["capacity"][:, :, n] = capacity
         arrays["zone_allocatable"][:, :, n] = allocatable
         ids = [zone.id for zone in zones]
@@ -198,11 +213,40 @@ class Buffer:
         for z, zone in enumerate(kubelet.zones):
             held = sums.numa.get(zone.id, _NOTHING) if total else _NOTHING
             for name, amounts in zone.resources.items():
-                available[self.resources.find(name)][z] = max(amounts.available - held.get(name, 0), 0)
+                row = self.resources.find(name)
+                if row >= 0:
+                    available[row][z] = max(amounts.available - held.get(name, 0), 0)
         arrays["available"][:, :, n] = available
         nowhere = [0] * (self.z - len(kubelet.zones))
         for field, counts in (("single_residents", sums.single), ("multi_residents", sums.multi)):
             arrays[field][:, n] = [counts.get(zone.id, 0) for zone in kubelet.zones] + nowhere
+
+    def without_row(self, node: Node, topology: NodeTopology | None, sums: NodeSums) -> Mapping[str, RareAmounts]:
+        """What the node has of resources that have no row here."""
+        zones = () if topology is None else topology.zones
+        rows = self.resources
+        names = {name for name in node.allocatable if name not in rows}
+        names.update(name for zone in zones for name in zone.resources if name not in rows)
+        if not names:
+            return {}
+        total = topology is not None and topology.publisher is Publisher.TOTAL
+        found: dict[str, RareAmounts] = {}
+        for name in names:
+            published = [zone.resources.get(name) for zone in zones]
+            free = [UNLISTED if one is None else one.available for one in published]
+            if total:
+                held = [sums.numa.get(zone.id, _NOTHING).get(name, 0) for zone in zones]
+                free = [
+                    amount if amount < 0 else max(amount - less, 0) for amount, less in zip(free, held, strict=True)
+                ]
+            found[name] = RareAmounts(
+                tuple(free),
+                tuple(UNLISTED if one is None else one.capacity for one in published),
+                tuple(UNLISTED if one is None else one.allocatable for one in published),
+                min(node.allocatable.get(name, UNLISTED), MAX_AMOUNT),
+                min(sums.requests.get(name, 0), MAX_AMOUNT),
+            )
+        return found
 
     def windows(self) -> Mapping[str, NDArray[Any]]:
         """The arrays cut to the nodes there are, read-only."""

@@ -34,7 +34,7 @@ from webhook.engine.numafit import Allocation, NUMAFit, Wide
 from webhook.engine.options import Fidelity, Options, ScoreStrategy
 from webhook.engine.ranking import Late, Ranking
 from webhook.engine.reason import FITS, REASONS, Reason, count
-from webhook.engine.request import PodRequest
+from webhook.engine.request import PodRequest, named_resources
 from webhook.engine.view import View
 from webhook.model.intent import NUMAIntent
 from webhook.model.pod import Pod
@@ -120,6 +120,7 @@ class Decision:
 def decide(view: View, pod: Pod, intent: NUMAIntent, options: Options | None = None) -> Decision:
     """Judge every node of the view."""
     options = options or _DEFAULTS
+    view = view.covering(named_resources(pod))
     snapshot = view.snapshot
     request = PodRequest.of(pod, intent, snapshot.resources)
     policies = policy_fit(snapshot, request)
@@ -189,7 +190,9 @@ def _ranking(
     late = None
     if options.score_strategy != "Packing":
         strategy = plugin.Strategy(options.score_strategy)
-        scores = plugin.score_nodes(view, request, strategy, options.resource_weights, fits)[nodes].astype(np.uint8)
+        as_shipped = options.fidelity == "plugin"
+        scored = plugin.score_nodes(view, request, strategy, options.resource_weights, fits, as_shipped=as_shipped)
+        scores = scored[nodes].astype(np.uint8)
     else:
         if intruding is None and numa.wide is not None:
             nodes, late = _apart(view, request, nodes, numa.wide)

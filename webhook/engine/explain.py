@@ -2,13 +2,17 @@
 
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 from webhook.engine.arrays import NO_ZONE, UNLISTED
+from webhook.engine.kubelet.demand import Demand
+from webhook.engine.kubelet.rows import rows_of
 from webhook.engine.reason import Reason
 from webhook.engine.request import PodRequest
 from webhook.engine.tolerations import untolerated
 from webhook.engine.view import View
 from webhook.model.pod import Pod
-from webhook.model.policy import NUMAPolicy
+from webhook.model.policy import NUMAPolicy, Scope
 from webhook.model.resources import PODS, format_amount, format_list, is_host_level
 
 
@@ -35,7 +39,8 @@ def explain(view: View, pod: Pod, request: PodRequest, reason: Reason, node: int
         case Reason.NO_SINGLE_NUMA_NODE:
             return f"no single NUMA node with {_wanted(request)} ({_free(view, request, node)})"
         case Reason.NOT_ALIGNED | Reason.ALLOCATION_FAILS:
-            return f"{reason.phrase}: {_wanted(request)} ({_free(view, request, node)})"
+            shortage = f"{reason.phrase}: {_wanted(request)} ({_free(view, request, node)})"
+            return shortage + _disagreement(view, request, node)
         case Reason.TOO_MANY_NUMA_NODES:
             zones = int((snapshot.zone_ids[:, node] != NO_ZONE).sum())
             return f"{zones} NUMA nodes, the kubelet's topology manager takes {int(snapshot.max_numa_nodes[node])}"
@@ -83,6 +88,24 @@ def _free(view: View, request: PodRequest, node: int) -> str:
                 free[name] = amount
         zones.append(f"NUMA {numa_id}: {format_list(free) or 'nothing'} free")
     return "; ".join(zones) or "no NUMA node is known"
+
+
+def _disagreement(view: View, request: PodRequest, node: int) -> str:
+    """Which resources need different numbers of NUMA nodes on a node whose kubelet refuses that; empty: none do."""
+    snapshot = view.snapshot
+    if snapshot.policy[node] != NUMAPolicy.RESTRICTED or snapshot.total[node]:
+        return ""
+    demand = Demand.of(request)
+    for share in (demand.pod,) if snapshot.scope[node] == Scope.POD else demand.containers:
+        rows = zip(share.amounts, rows_of(view, share, np.array([node])), strict=True)
+        widths = {demand.names[number]: int(row.narrowest()[0]) for number, row in rows if row.amount > 0}
+        if len(set(widths.values())) > 1:
+            first, *others = widths.items()
+            told = ", ".join(
+                [f"{first[0]} needs {first[1]} NUMA nodes", *(f"{name} {width}" for name, width in others)]
+            )
+            return f"; {told}: a restricted kubelet wants the same number for all"
+    return ""
 
 
 def _residents(view: View, request: PodRequest, node: int) -> str:

@@ -11,7 +11,7 @@ from webhook.engine.reason import Reason
 from webhook.engine.request import PodRequest
 from webhook.engine.selectors import matches_any, selected
 from webhook.engine.snapshot import Snapshot
-from webhook.engine.tolerations import CORDON, NOT_READY, tolerates, untolerated
+from webhook.engine.tolerations import CORDON, NOT_READY, Tolerations, tolerates
 from webhook.engine.view import View
 from webhook.model.pod import Pod
 from webhook.model.resources import PODS
@@ -52,5 +52,6 @@ def _keep(reasons: Bytes, allowed: Bools | None, reason: Reason) -> None:
 
 def _tainted(snapshot: Snapshot, pod: Pod) -> Bools | None:
     """Nodes with a taint that the pod does not tolerate, bool [node]; None if none has. Decided per set of taints."""
-    table = [untolerated(pod.tolerations, taints) is not None for taints in snapshot.taint_sets]
+    tolerations = Tolerations(pod.tolerations)
+    table = [tolerations.first_uncovered(taints) is not None for taints in snapshot.taint_sets]
     return np.array(table).take(snapshot.taint_set) if any(table) else None

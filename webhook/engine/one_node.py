@@ -13,6 +13,7 @@ import numpy as np
 from webhook.engine.arrays import NO_ZONE
 from webhook.engine.changes import ChangeLog
 from webhook.engine.labels import LabelColumns
+from webhook.engine.rare import with_rows
 from webhook.engine.reserve.ledger import Ledger, Reservation
 from webhook.engine.reserve.overlay import Overlay, OverlayCache
 from webhook.engine.snapshot import Snapshot
@@ -90,20 +91,19 @@ def is_free(view: View, numa_nodes: NUMANodeAmounts) -> bool:
     )
 
 
+_NO_ARRAYS: Final = {"generation", "names", "index", "resources", "taint_sets", "labels", "rare", "changes"}
 _ARRAYS: Final = tuple(
-    field.name
-    for field in fields(Snapshot)
-    if field.name
-    not in {"generation", "names", "index", "order", "resources", "taint_sets", "taint_set", "labels", "changes"}
+    field.name for field in fields(Snapshot) if field.name not in _NO_ARRAYS | {"order", "taint_set"}
 )
 
 
 def _alone(snapshot: Snapshot, n: int) -> Snapshot:
     arrays: dict[str, Any] = {name: getattr(snapshot, name)[..., n : n + 1].copy() for name in _ARRAYS}
     name = snapshot.names[n]
+    rare = {resource: {name: nodes[name]} for resource, nodes in snapshot.rare.items() if name in nodes}
     labels = LabelColumns(1)
     labels.write(0, snapshot.labels.rows[n])
-    return replace(
+    alone = replace(
         snapshot,
         **arrays
         | {"ready": np.ones(1, dtype=np.bool_), "unschedulable": np.zeros(1, dtype=np.bool_)}
@@ -111,5 +111,7 @@ def _alone(snapshot: Snapshot, n: int) -> Snapshot:
         names=(name,),
         index={name: 0},
         labels=labels,
+        rare=rare,
         changes=ChangeLog(),
     )
+    return with_rows(alone, rare)

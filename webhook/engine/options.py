@@ -14,7 +14,7 @@ class GroupStrategy(StrEnum):
     """Which of several domains that hold a group is chosen."""
 
     BIN_PACK = "bin-pack"
-    """The tightest: larger domains stay whole for larger groups."""
+    """Where the fewest domains below and the fewest nodes are needed; then the tightest."""
     SPREAD = "spread"
     """The one with most room."""
 

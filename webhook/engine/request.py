@@ -3,7 +3,7 @@
 Plain tuples: a pod has few containers and resources, and arrays so short cost more than they save.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from webhook.engine.arrays import UNLISTED
@@ -13,6 +13,14 @@ from webhook.model.pod import ContainerKind, Pod, QoS
 from webhook.model.policy import Exclusive, NUMAPolicy
 from webhook.model.resident import ResidentPod
 from webhook.model.resources import CPU
+
+
+def named_resources(pod: Pod) -> Iterator[str]:
+    """Those that any container, the overhead or the pod itself names; some more than once."""
+    yield from pod.requests
+    yield from pod.overhead
+    for container in pod.containers:
+        yield from container.requests
 
 
 @dataclass(frozen=True, slots=True)

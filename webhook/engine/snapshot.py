@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from webhook.engine.arrays import Amounts, Bools, Bytes, Codes, Counts, Enums, Ids, Nodes
 from webhook.engine.changes import ChangeLog
 from webhook.engine.labels import LabelColumns
+from webhook.engine.rare import RareTable
 from webhook.engine.resource_index import ResourceIndex
 from webhook.model.node import Taint
 
@@ -79,6 +80,9 @@ class Snapshot:
     """The distinct sets of taints that keep pods away (NoSchedule, NoExecute); number 0 is the empty one."""
     labels: LabelColumns
     """Labels of every node, and columns of codes for the keys that somebody asked for."""
+
+    rare: RareTable
+    """Resources that have no row of their own (webhook.engine.rare)."""
 
     changes: ChangeLog[int]
     """Which nodes (by n) changed in which generation; n may lie beyond the present number of nodes."""

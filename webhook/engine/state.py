@@ -8,35 +8,51 @@ Two buffers (left-right):
 3. The buffer that was current becomes the spare, but is written only when nobody holds its Snapshot any more; until
    then a fresh copy takes its place, so a Snapshot never changes under its reader.
 
+The arrays have rows for the resources that most nodes offer; the others are kept by node (webhook.engine.rare).
+
 Nodes, their NRTs and their pods may come in any order: what speaks of an unknown node waits for it. A deleted node's
 column is filled with the last one, so columns are dense and a node's column may change from snapshot to snapshot.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 from weakref import ref
 
 from webhook.engine.buffers import ALL, HELD, NODE, ZONES, Buffer
 from webhook.engine.changes import ChangeLog
 from webhook.engine.name_order import NameOrder
-from webhook.engine.resource_index import ResourceIndex
+from webhook.engine.rare import RareResources
+from webhook.engine.resource_rows import MAX_CELLS, ResourceRows
 from webhook.engine.snapshot import Snapshot
 from webhook.engine.sums import NodeSums
 from webhook.model.node import Node, Taint
 from webhook.model.nrt import NodeTopology, Zone
 from webhook.model.resident import ResidentPod
-from webhook.model.resources import CPU, MEMORY, PODS
+from webhook.model.resources import PODS
+
+OnFault = Callable[[str, Exception], None]
+"""Called with the name of the node in which a fault is contained, and the exception."""
 
 # Effects that keep a pod away; PreferNoSchedule does not.
 _EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
 
 _NO_SUMS: Final = NodeSums()
 
+# Snapshots for which the room of a node with more NUMA nodes than all others is kept after it is gone.
+_KEPT_WIDE: Final = 1024
+
 
 class ClusterState:
     """Nodes, NUMA topologies and bound pods; `snapshot()` gives them as arrays."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_fault: OnFault | None = None, cells: int = MAX_CELLS) -> None:
+        """on_fault: called for a node whose column cannot be written, by name; without it `snapshot` raises.
+
+        cells: rows times NUMA nodes that the arrays may have.
+        """
+        self._on_fault = on_fault
+        self._broken: set[str] = set()
         self._nodes: dict[str, Node] = {}
         self._topologies: dict[str, NodeTopology] = {}
         self._pods: dict[str, ResidentPod] = {}
@@ -46,15 +62,17 @@ class ClusterState:
         self._names: list[str] = []
         self._columns: dict[str, int] = {}
         self._order = NameOrder()
-        self._resources = ResourceIndex((CPU, MEMORY, PODS))
-        self._new_resources: dict[str, None] = {}
+        self._rows = ResourceRows(cells)
+        self._rare = RareResources()
+        self._widths: Counter[int] = Counter()
         self._z = 1
+        self._z_since = 0
         self._taint_sets: list[tuple[Taint, ...]] = [()]
         self._taint_numbers: dict[frozenset[Taint], int] = {frozenset(): 0}
 
         self._marked: dict[int, int] = {}
         self._changes: ChangeLog[int] = ChangeLog()
-        self._current = Buffer(self._resources, self._z, 0)
+        self._current = Buffer(self._rows.index, self._z, 0)
         self._spare: Buffer | None = None
         self._lag: dict[int, int] = {}
         self._snapshot: Snapshot | None = None
@@ -81,7 +99,7 @@ class ClusterState:
         if known == node:
             return
         self._nodes[node.name] = node
-        self._learn(node.allocatable)
+        self._rows.offer(() if known is None else known.allocatable, node.allocatable)
         if known is not None:
             self._mark(node.name, NODE)
             return
@@ -91,8 +109,11 @@ class ClusterState:
 
     def delete_node(self, name: str) -> None:
         """The node is gone; its NRT and pods stay known until they are deleted, too."""
-        if self._nodes.pop(name, None) is None:
+        node = self._nodes.pop(name, None)
+        if node is None:
             return
+        self._rows.offer(node.allocatable, ())
+        self._rare.write(name, {})
         column = self._columns.pop(name)
         self._order.remove(name)
         last = self._names.pop()
@@ -105,14 +126,17 @@ class ClusterState:
         """The NRT of a node exists and looks like this."""
         known = self._topologies.get(topology.node)
         self._topologies[topology.node] = topology
-        for zone in topology.zones:
-            self._learn(zone.resources)
-        self._z = max(self._z, len(topology.zones))
-        self._mark(topology.node, HELD if known is not None and _differs_in_free_only(known, topology) else ZONES)
+        if known is not None and _differs_in_free_only(known, topology):
+            self._mark(topology.node, HELD)
+            return
+        self._publish(known, topology)
+        self._mark(topology.node, ZONES)
 
     def delete_topology(self, name: str) -> None:
         """The node has no NRT any more."""
-        if self._topologies.pop(name, None) is not None:
+        topology = self._topologies.pop(name, None)
+        if topology is not None:
+            self._publish(topology, None)
             self._mark(name, ZONES)
 
     def set_fresh(self, name: str, fresh: bool) -> None:
@@ -143,7 +167,7 @@ class ClusterState:
         """The state as it is now; the same object as long as nothing changes."""
         if self._snapshot is not None and not self._marked:
             return self._snapshot
-        self._grow_rows()
+        self._fit_rows()
         buffer = self._writable()
         self._write(buffer)
         generation = self._changes.append(self._marked)
@@ -164,10 +188,14 @@ class ClusterState:
         if column is not None:
             self._marked[column] = self._marked.get(column, 0) | part
 
-    def _learn(self, names: Iterable[str]) -> None:
-        for name in names:
-            if name not in self._resources:
-                self._new_resources[name] = None
+    def _publish(self, before: NodeTopology | None, after: NodeTopology | None) -> None:
+        """The NRT of a node has changed in more than what is free."""
+        old, new = (() if one is None else one.zones for one in (before, after))
+        self._rows.offer(_names_in(old), _names_in(new))
+        self._widths[len(new)] += 1
+        self._widths[len(old)] -= 1
+        if not self._widths[len(old)]:
+            del self._widths[len(old)]
 
     def _count(self, pod: ResidentPod, sign: int) -> None:
         sums = self._sums.setdefault(pod.node, NodeSums())
@@ -177,13 +205,30 @@ class ClusterState:
             del self._sums[pod.node]
         self._mark(pod.node, HELD)
 
-    def _grow_rows(self) -> None:
-        """Give a row to every resource that appeared. Pods may have requested it before any node offered it."""
-        if self._new_resources:
-            self._resources = self._resources.with_names(self._new_resources)
-            self._new_resources = {}
-            for name in self._sums:
-                self._mark(name, HELD)
+    def _fit_rows(self) -> None:
+        """As many positions as the widest node has NUMA nodes, and rows for the resources that most offer.
+
+        Room for a node that is gone is given up late: one that comes and goes must not have all copied each time.
+        """
+        widest = max(self._widths, default=1)
+        if widest > self._z or (widest < self._z and self._changes.version - self._z_since > _KEPT_WIDE):
+            self._z = max(widest, 1)
+            self._z_since = self._changes.version
+        gained, lost = self._rows.settle(self._z)
+        for name in gained:
+            for node in self._rare.nodes_with(name):
+                self._mark(node, ALL)
+        if gained:
+            # Pods may have requested it before any node offered it.
+            for node, sums in self._sums.items():
+                if not gained.isdisjoint(sums.requests):
+                    self._mark(node, HELD)
+        if lost:
+            for node in self._columns:
+                if not lost.isdisjoint(self._nodes[node].allocatable) or (
+                    node in self._topologies and not lost.isdisjoint(_names_in(self._topologies[node].zones))
+                ):
+                    self._mark(node, HELD)
 
     def _writable(self) -> Buffer:
         """A buffer that equals the current one and that nobody reads."""
@@ -191,12 +236,12 @@ class ClusterState:
         n = max(len(self._names), self._current.n)
         spare = self._spare
         held = self._spare_snapshot is not None and self._spare_snapshot() is not None
-        if spare is None or held or not spare.has_room(self._resources, self._z, n):
+        if spare is None or held or not spare.has_room(self._rows.index, self._z, n):
             self._spare = None  # its memory may serve the copy
             capacity = self._current.capacity
             if n > capacity:
                 capacity = n if capacity == 0 else n + n // 8
-            return self._current.copy(self._resources, self._z, capacity)
+            return self._current.copy(self._rows.index, self._z, capacity)
         spare.follow(self._current, self._lag)
         return spare
 
@@ -205,9 +250,22 @@ class ClusterState:
             if column < len(self._names):
                 buffer.place(column, self._names[column])
         buffer.truncate(len(self._names))
-        for column, parts in self._marked.items():
+        for column, parts in tuple(self._marked.items()):
             if column < len(self._names):
-                self._write_column(buffer, column, parts)
+                name = self._names[column]
+                # After a fault the next change rewrites the whole column.
+                whole = parts | (ALL if name in self._broken else 0)
+                self._broken.discard(name)
+                try:
+                    self._write_column(buffer, column, whole)
+                except Exception as error:
+                    if self._on_fault is None:
+                        raise
+                    self._broken.add(name)
+                    buffer.close(column)
+                    self._on_fault(name, error)
+                    whole = ALL
+                self._marked[column] = whole
 
     def _write_column(self, buffer: Buffer, column: int, parts: int) -> None:
         name = self._names[column]
@@ -218,7 +276,9 @@ class ClusterState:
         if parts & ZONES:
             buffer.write_zones(column, topology)
             buffer.arrays["fresh"][column] = name not in self._outdated
-        buffer.write_held(column, node, topology, self._sums.get(name, _NO_SUMS))
+        sums = self._sums.get(name, _NO_SUMS)
+        buffer.write_held(column, node, topology, sums)
+        self._rare.write(name, buffer.without_row(node, topology, sums))
 
     def _taint_set(self, taints: tuple[Taint, ...]) -> int:
         kept = frozenset(taint for taint in taints if taint.effect in _EFFECTS)
@@ -237,9 +297,14 @@ class ClusterState:
             resources=buffer.resources,
             taint_sets=self._taint_sets,
             labels=buffer.labels,
+            rare=self._rare.table(),
             changes=self._changes,
             **fields,
         )
+
+
+def _names_in(zones: Iterable[Zone]) -> set[str]:
+    return {name for zone in zones for name in zone.resources}
 
 
 def _differs_in_free_only(old: NodeTopology, new: NodeTopology) -> bool:

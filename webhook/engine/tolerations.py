@@ -3,7 +3,7 @@
 Source: kubernetes staging/src/k8s.io/api/core/v1/toleration.go, scheduler plugins tainttoleration, nodeunschedulable.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from webhook.model.node import Taint
@@ -14,21 +14,39 @@ NOT_READY: Final = Taint("node.kubernetes.io/not-ready", "", "NoSchedule")
 """What a pod has to tolerate to be placed on a node that is not ready."""
 
 
+class Tolerations:
+    """A pod's tolerations, looked up by what they cover: a taint takes the same time however many there are."""
+
+    __slots__ = ("_covered",)
+
+    def __init__(self, raws: Iterable[Mapping[str, Any]]) -> None:
+        # (key, effect, value); an empty effect covers every effect, an empty key every key, Exists every value.
+        self._covered: set[tuple[str | None, str | None, str | None]] = set()
+        for raw in raws:
+            operator = raw.get("operator") or "Equal"
+            if operator in {"Exists", "Equal"}:
+                value = None if operator == "Exists" else raw.get("value") or ""
+                self._covered.add((raw.get("key") or None, raw.get("effect") or None, value))
+
+    def cover(self, taint: Taint) -> bool:
+        """Whether any of them covers the taint."""
+        return bool(self._covered) and any(
+            (key, effect, value) in self._covered
+            for key in (taint.key, None)
+            for effect in (taint.effect, None)
+            for value in (taint.value, None)
+        )
+
+    def first_uncovered(self, taints: Iterable[Taint]) -> Taint | None:
+        """The first taint that none of them covers."""
+        return next((taint for taint in taints if not self.cover(taint)), None)
+
+
 def tolerates(tolerations: Sequence[Mapping[str, Any]], taint: Taint) -> bool:
     """Whether any of the tolerations covers the taint."""
-    return any(_covers(toleration, taint) for toleration in tolerations)
+    return Tolerations(tolerations).cover(taint)
 
 
 def untolerated(tolerations: Sequence[Mapping[str, Any]], taints: Sequence[Taint]) -> Taint | None:
     """The first taint that none of the tolerations covers."""
-    return next((taint for taint in taints if not tolerates(tolerations, taint)), None)
-
-
-def _covers(toleration: Mapping[str, Any], taint: Taint) -> bool:
-    """An empty effect covers every effect, an empty key (with Exists) every key."""
-    if toleration.get("effect") and toleration["effect"] != taint.effect:
-        return False
-    if toleration.get("key") and toleration["key"] != taint.key:
-        return False
-    operator = toleration.get("operator") or "Equal"
-    return operator == "Exists" or (operator == "Equal" and (toleration.get("value") or "") == taint.value)
+    return Tolerations(tolerations).first_uncovered(taints)

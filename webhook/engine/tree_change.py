@@ -61,7 +61,7 @@ class _Draft:
             labelled = labelled and codes[level - 1] != ABSENT
             number = self._sub_domain(level, number, codes[level - 1] if labelled else ABSENT)
             path.append(number)
-        host = codes[-1] if labelled else ABSENT
+        host = codes[-1] if labelled and self._host_codes is not None else ABSENT
         position = self._place(n, number, host)
         if position is None:
             return False

@@ -86,7 +86,8 @@ class TopologyTrees:
 
 def _columns(topology: Topology, snapshot: Snapshot) -> tuple[list[tuple[Codes, list[str]]], list[tuple[int, ...]]]:
     columns = [snapshot.labels.column(level.node_label) for level in topology.levels]
-    return (
-        [(codes, vocabulary.values) for codes, vocabulary in columns],
-        list(zip(*(codes.tolist() for codes, _ in columns), strict=True)),
+    # Of a topology without levels the columns do not tell how many nodes there are: each has the empty path.
+    paths: list[tuple[int, ...]] = (
+        list(zip(*(codes.tolist() for codes, _ in columns), strict=True)) if columns else [()] * snapshot.n
     )
+    return [(codes, vocabulary.values) for codes, vocabulary in columns], paths

@@ -3,17 +3,26 @@
 A `UserError` becomes a verdict that a person reads; a `Malfunction` is a bug or an outage and never blames the user.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Final
+
+# A person reads so many; an object has room for 40,000 faults, and its author may mend the first ones first.
+_TOLD: Final = 10
+# Longer paths hold names that no schema bounds, longer sentences quote them.
+_LONGEST_PATH: Final = 500
+_LONGEST_MESSAGE: Final = 2_000
 
 
 class UserError(Exception):
     """The user's object is wrong at one place.
 
     `path` is the field as Kubernetes writes it (`spec.containers[0].resources.requests[cpu]`), `message` a complete
-    sentence: the fault, the value found, what is allowed, the cure.
+    sentence: the fault, the value found, what is allowed, the cure. Both are cut where they are absurdly long.
     """
 
     def __init__(self, path: str, message: str) -> None:
+        path, message = _cut(path, _LONGEST_PATH), _cut(message, _LONGEST_MESSAGE)
         super().__init__(path, message)
         self.path = path
         self.message = message
@@ -31,13 +40,30 @@ class UserErrors(UserError):  # noqa: N818 - the plural of UserError
     """Several faults of one object, so that a user mends them in one go."""
 
     def __init__(self, faults: Sequence[UserError]) -> None:
-        self._faults = tuple(single for fault in faults for single in fault.faults)
+        self._faults = _told([single for fault in faults for single in fault.faults])
         super().__init__("", " ".join(map(str, self._faults)))
 
     @property
     def faults(self) -> tuple[UserError, ...]:
-        """Every single fault, in the order they were found."""
+        """Every single fault, in the order they were found: the first ones, the last of which counts the others."""
         return self._faults
+
+
+def sentences(faults: Iterable[UserError]) -> str:
+    """What is wrong, for a person: the first faults, and how many more there are."""
+    return " ".join(map(str, UserErrors(tuple(faults)).faults))
+
+
+def _told(faults: Sequence[UserError]) -> tuple[UserError, ...]:
+    shown = tuple(islice(faults, _TOLD))
+    if len(faults) <= _TOLD:
+        return shown
+    last = shown[-1]
+    return (*shown[:-1], type(last)(last.path, f"{last.message} There are {len(faults) - _TOLD} more faults."))
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 class Malfunction(Exception):  # noqa: N818 - "malfunction" is the word for what it is

@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from webhook.model.errors import UserError
+from webhook.model.quoted import quoted
 
 NO_FIELDS: Final[Mapping[str, Any]] = MappingProxyType({})
 
@@ -24,7 +25,7 @@ def mapping(raw: Mapping[str, Any], name: str, path: str) -> Mapping[str, Any]:
     if not value:
         return NO_FIELDS
     if not isinstance(value, dict):
-        raise UserError(path, f"This must be an object, not {value!r}.")
+        raise UserError(path, f"This must be an object, not {quoted(value)}.")
     return value
 
 
@@ -34,8 +35,8 @@ def mappings(raw: Mapping[str, Any], name: str, path: str) -> Sequence[Mapping[s
     if not value:
         return ()
     if not isinstance(value, list):
-        raise UserError(path, f"This must be a list, not {value!r}.")
+        raise UserError(path, f"This must be a list, not {quoted(value)}.")
     for index, entry in enumerate(value):
         if not isinstance(entry, dict):
-            raise UserError(f"{path}[{index}]", f"This must be an object, not {entry!r}.")
+            raise UserError(f"{path}[{index}]", f"This must be an object, not {quoted(entry)}.")
     return value

@@ -3,20 +3,27 @@
     topology-webhook.dev/numa                  {"node":"n1","numaNodeResources":[{"node":0,"resources":{"cpu":"8"}}]}
     scheduling.koordinator.sh/resource-status  {"numaNodeResources":[{"node":0,"resources":{"cpu":"8"}}]}
 
+A pod that is placed and cannot be bound keeps its node and nothing of it: `{"node":"n1","reserved":false}`.
+
 Source: koordinator apis/extension/numa_aware.go (ResourceStatus).
 """
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from webhook.model.errors import UserError
 from webhook.model.names import NUMA_HINT, RESOURCE_STATUS
+from webhook.model.quoted import quoted
 from webhook.model.resources import format_amount, parse_list
 
 NUMANodeAmounts = tuple[tuple[int, Mapping[str, int]], ...]
 """(NUMA id, {resource: amount in engine units}) for each NUMA node used."""
+
+# A hint of 64 NUMA nodes, each with 16 resources of 64 characters. A longer one is none of ours; reading it would take
+# milliseconds, in which no other request is served.
+_LONGEST: Final = 64 * 16 * 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +32,8 @@ class NUMAHint:
 
     node: str
     numa_nodes: NUMANodeAmounts
+    reserved: bool = True
+    """Whether anything is reserved for the pod on the node. False: it was, and the scheduler could not bind the pod."""
 
     @classmethod
     def parse(cls, text: str) -> "NUMAHint":
@@ -33,11 +42,20 @@ class NUMAHint:
         raw = _object(text, path)
         node = raw.get("node")
         if not isinstance(node, str):
-            raise UserError(path, f"The hint names no node: {text!r}. It is written by this webhook; remove it.")
+            raise UserError(path, f"The hint names no node: {quoted(text)}. It is written by this webhook; remove it.")
+        if raw.get("reserved") is False:
+            return cls.without_reservation(node)
         return cls(node, _numa_nodes(raw, path))
+
+    @classmethod
+    def without_reservation(cls, node: str) -> "NUMAHint":
+        """The hint of a pod that is held to the node, where nothing is reserved for it any more."""
+        return cls(node, (), reserved=False)
 
     def to_json(self) -> str:
         """The annotation's value."""
+        if not self.reserved:
+            return _compact({"node": self.node, "reserved": False})
         return _compact({"node": self.node, "numaNodeResources": _to_objects(self.numa_nodes)})
 
 
@@ -52,14 +70,35 @@ def resource_status_to_json(numa_nodes: NUMANodeAmounts) -> str:
     return _compact({"numaNodeResources": _to_objects(numa_nodes)})
 
 
+def up_to(numa_nodes: NUMANodeAmounts, requests: Mapping[str, int]) -> NUMANodeAmounts:
+    """What of a hint is believed: no more of a resource than the pod requests, NUMA node by NUMA node in its order.
+
+    NUMA nodes of which that leaves nothing are left out. A pod's request may have shrunk since the hint was written.
+    """
+    left = dict(requests)
+    believed: list[tuple[int, Mapping[str, int]]] = []
+    for numa_id, amounts in numa_nodes:
+        part = {name: min(amount, left.get(name, 0)) for name, amount in amounts.items()}
+        for name, amount in part.items():
+            left[name] = left.get(name, 0) - amount
+        if part == amounts:
+            believed.append((numa_id, amounts))  # as a rule; equal pods share their mappings
+        elif part := {name: amount for name, amount in part.items() if amount}:
+            believed.append((numa_id, part))
+    return tuple(believed)
+
+
 def _object(text: str, path: str) -> Mapping[str, Any]:
+    if len(text) > _LONGEST:
+        raise UserError(path, f"The value has {len(text)} characters; at most {_LONGEST} are read. Remove it.")
     try:
         raw = json.loads(text)
     except (ValueError, RecursionError):
         raw = None
     if not isinstance(raw, dict):
         raise UserError(
-            path, f"The value is no JSON object: {text!r}. It is written by schedulers and webhooks; remove it."
+            path,
+            f"The value is not a JSON object: {quoted(text)}. It is written by schedulers and webhooks; remove it.",
         )
     return raw
 
@@ -71,7 +110,7 @@ def _numa_nodes(raw: Mapping[str, Any], path: str) -> NUMANodeAmounts:
         place = f"{path}.numaNodeResources[{index}]"
         numa_id = entry.get("node", 0) if isinstance(entry, dict) else None
         if type(numa_id) is not int or numa_id < 0:
-            raise UserError(place, f"{entry!r} is no NUMA node.")
+            raise UserError(place, f"{quoted(entry)} is not a NUMA node.")
         numa_nodes.append((numa_id, parse_list(entry.get("resources"), f"{place}.resources")))
     return tuple(numa_nodes)
 

@@ -133,5 +133,8 @@ def _shown(value: object) -> str:
 
 
 def shortened(text: str) -> str:
-    """As much of a user's text as an error repeats."""
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+    """As much of a user's text as an error repeats. What is not to be printed is escaped: terminals obey it."""
+    shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+    if shown.isprintable():
+        return shown
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in shown)

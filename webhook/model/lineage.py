@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
-from webhook.model.fields import mapping, mappings
+from webhook.model.fields import mapping, mappings, whole_number
 from webhook.model.membership import GROUP_ANNOTATIONS, Membership, is_in_group
 from webhook.model.names import (
     JOBSET_REPLICATED_JOB,
@@ -30,8 +30,9 @@ from webhook.model.names import (
 )
 from webhook.model.pod import Owner
 from webhook.model.workload.fields import MAX_PODS, annotations_of, annotations_on
+from webhook.model.workload.pod_names import PodNames
 from webhook.model.workload.read import read_workload
-from webhook.model.workload.record import Gang
+from webhook.model.workload.record import Gang, Replicas
 
 _NUMA: Final = frozenset({NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC})
 
@@ -78,9 +79,11 @@ class Lineage:
         part = self._part(labels)
         if part is None:
             return self._gangs[0] if self._gangs else None
-        found = next((gang for gang in self._gangs if gang.name == f"{self.top.name}-{part}"), None)
-        # Replicas beyond the spec's number (a rollout's surge) are like the others.
-        return self._gangs[0] if found is None and self.top.kind == "LeaderWorkerSet" else found
+        if isinstance(self._gangs, Replicas):
+            # Replicas beyond the spec's number (a rollout's surge) are like the others.
+            index = whole_number(part)
+            return self._gangs[index if index is not None and index < len(self._gangs) else 0]
+        return next((gang for gang in self._gangs if gang.name == f"{self.top.name}-{part}"), None)
 
     def minimum(self, labels: Mapping[str, str], asked: int | None) -> int:
         """How many pods of the group must start together: by the spec, or as many as are asked for, if so many come.
@@ -95,32 +98,43 @@ class Lineage:
     def rank(self, name: str, labels: Mapping[str, str]) -> int | None:
         """The place of a pod in its group, whatever its role; None where its name does not tell. Raises UserError."""
         gang = self.gang(labels)
-        ranks = self._ranks[gang.name] if gang else {}
+        if gang is None:
+            return None
         # Controllers append random characters to what the spec makes known.
-        return ranks.get(name, ranks.get(name.rpartition("-")[0]))
+        exact = _rank_in(gang, name)
+        return _rank_in(gang, name.rpartition("-")[0]) if exact is None else exact
 
     @cached_property
-    def _gangs(self) -> tuple[Gang, ...]:
+    def _gangs(self) -> Sequence[Gang]:
         workload = None if self.raw is None else read_workload(self.raw)
         if self.raw is None or workload is None:
             return ()
         if is_in_group(self.raw["metadata"]["annotations"]):
             return workload.gangs
+        if isinstance(workload.gangs, Replicas):
+            return workload.gangs.each(_of_those_who_ask)
         return tuple(_of_those_who_ask(gang) for gang in workload.gangs)
-
-    @cached_property
-    def _ranks(self) -> Mapping[str, Mapping[str, int]]:
-        """Name of a gang -> name of a pod -> rank."""
-        return {
-            gang.name: {pod: rank for rank, pod in enumerate(pod for role in gang.all_roles() for pod in role.pods)}
-            for gang in self._gangs
-        }
 
     def _part(self, labels: Mapping[str, str]) -> str | None:
         """Which of the top's groups the pod belongs to; None where the top is one group, named as it is."""
         if self.top.kind not in _PARTS or not self._gangs or self._gangs[0].name == self.top.name:
             return None
         return labels.get(_PARTS[self.top.kind][0])
+
+
+def _rank_in(gang: Gang, name: str) -> int | None:
+    """The place of a pod of this name among all roles of a gang."""
+    before = 0
+    for role in gang.all_roles():
+        rank = role.pods.rank(name) if isinstance(role.pods, PodNames) else _index(role.pods, name)
+        if rank is not None:
+            return before + rank
+        before += len(role.pods)
+    return None
+
+
+def _index(names: Sequence[str], name: str) -> int | None:
+    return names.index(name) if name in names else None
 
 
 def owner_above(raw: Mapping[str, Any]) -> Owner | None:

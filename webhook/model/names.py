@@ -19,6 +19,7 @@ KOORDLET_CPU_TOPOLOGY: Final = "node.koordinator.sh/cpu-topology"
 OUR_DOMAIN: Final = "topology-webhook.dev/"
 PLACEMENT: Final = "topology-webhook.dev/placement"
 NUMA_HINT: Final = "topology-webhook.dev/numa"
+NUMA_SIGNATURE: Final = "topology-webhook.dev/numa-signature"
 STEERED: Final = "topology-webhook.dev/steered"
 PLACEMENT_GATE: Final = "topology-webhook.dev/placement"
 RANK: Final = "topology-webhook.dev/rank"
@@ -26,6 +27,8 @@ DOMAIN: Final = "topology-webhook.dev/domain"
 # Before the name of a level: a label with the pod's domain there.
 DOMAIN_OF_LEVEL: Final = "topology-webhook.dev/domain-"
 EPOCH: Final = "topology-webhook.dev/epoch"
+# On the leader's own pod.
+ROLE_LABEL: Final = "topology-webhook.dev/role"
 # Users', or written into pod templates for them.
 INHERIT: Final = "topology-webhook.dev/inherit"
 INJECT_ENV: Final = "topology-webhook.dev/inject-env"

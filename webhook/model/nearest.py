@@ -2,6 +2,12 @@
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from itertools import islice
+from typing import Final
+
+# Comparing takes the product of two lengths: no real name is longer, and a suggestion among thousands does not help.
+_LONGEST: Final = 100
+_MOST: Final = 256
 
 
 def nearest(word: str, allowed: Iterable[str]) -> str | None:
@@ -9,7 +15,9 @@ def nearest(word: str, allowed: Iterable[str]) -> str | None:
 
     Case and punctuation are looked through first (single-numa-node is SingleNUMANode), then misspellings.
     """
-    plain = {_plain(candidate): candidate for candidate in allowed if candidate}
+    if len(word) > _LONGEST:
+        return None
+    plain = {_plain(name): name for name in islice(allowed, _MOST) if name and len(name) <= _LONGEST}
     matches = get_close_matches(_plain(word), plain, n=1)
     return plain[matches[0]] if matches else None
 

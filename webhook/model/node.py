@@ -7,9 +7,11 @@ from typing import Any
 
 from webhook.model.errors import UserError
 from webhook.model.fields import NO_FIELDS
+from webhook.model.json_text import shortened
 from webhook.model.names import KOORDINATOR_NODE_POLICY_LABEL
 from webhook.model.policy import NUMAPolicy
-from webhook.model.resources import NO_RESOURCES, parse_list
+from webhook.model.problems import MAX_NODE_RESOURCES, MAX_TAINTS, told
+from webhook.model.resources import NO_RESOURCES, largest_share, parse_list
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +50,20 @@ class Node:
         return cls(
             name=metadata.get("name", ""),
             labels=labels,
-            taints=tuple(
-                _taint(taint["key"], taint.get("value") or "", taint["effect"]) for taint in spec.get("taints") or ()
-            ),
+            taints=_taints(spec, problems),
             unschedulable=bool(spec.get("unschedulable")),
             ready=_is_ready(status),
             allocatable=_allocatable(status, problems),
             policy_label=_policy_label(labels, problems),
-            problems=tuple(problems),
+            problems=told(problems),
         )
+
+
+def _taints(spec: Mapping[str, Any], problems: list[str]) -> tuple[Taint, ...]:
+    raws = spec.get("taints") or ()
+    if len(raws) > MAX_TAINTS:
+        problems.append(f"{len(raws)} taints: those after the first {MAX_TAINTS} are ignored")
+    return tuple(_taint(raw["key"], raw.get("value") or "", raw["effect"]) for raw in raws[:MAX_TAINTS])
 
 
 # The taints of a pool of nodes are the same.
@@ -75,10 +82,13 @@ def _is_ready(status: Mapping[str, Any]) -> bool:
 
 def _allocatable(status: Mapping[str, Any], problems: list[str]) -> Mapping[str, int]:
     try:
-        return parse_list(status.get("allocatable"), "status.allocatable")
+        allocatable = parse_list(status.get("allocatable"), "status.allocatable")
     except UserError as error:
         problems.extend(map(str, error.faults))
         return NO_RESOURCES
+    if len(allocatable) > MAX_NODE_RESOURCES:
+        problems.append(f"{len(allocatable)} resources: {len(allocatable) - MAX_NODE_RESOURCES} of them are ignored")
+    return largest_share(allocatable, MAX_NODE_RESOURCES)
 
 
 def _policy_label(labels: Mapping[str, str], problems: list[str]) -> NUMAPolicy | None:
@@ -88,7 +98,7 @@ def _policy_label(labels: Mapping[str, str], problems: list[str]) -> NUMAPolicy 
     policy = NUMAPolicy.NONE if text == "None" else NUMAPolicy.from_koordinator(text)
     if policy is None:
         problems.append(
-            f"label {KOORDINATOR_NODE_POLICY_LABEL}={text} is ignored: "
+            f"label {KOORDINATOR_NODE_POLICY_LABEL}={shortened(text)} is ignored: "
             "the values are SingleNUMANode, Restricted, BestEffort and None"
         )
     return policy

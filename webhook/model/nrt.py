@@ -17,7 +17,9 @@ from typing import Any, NamedTuple
 from webhook.model import names
 from webhook.model.fields import NO_FIELDS
 from webhook.model.policy import NUMAPolicy, Scope
+from webhook.model.problems import MAX_NODE_RESOURCES, MAX_ZONES, told
 from webhook.model.quantity import QuantityError
+from webhook.model.quoted import quoted
 from webhook.model.resources import amount
 from webhook.model.timestamps import epoch_seconds
 from webhook.model.topology_manager import (
@@ -30,6 +32,9 @@ from webhook.model.topology_manager import (
 _MAX_COST = 2**15 - 1  # distances are packed as int16; ACPI's own are bytes
 # Keys of metadata.managedFields[].fieldsV1.
 _ZONE_FIELDS = frozenset({"f:zones", "f:cells"})
+# More than any name in use; what is longer is no name of a NUMA node or resource.
+_LONGEST_NAME = 400
+_LONGEST_NUMA_NAME = len("numa-node-0000")
 _ZONE_NAME = re.compile(r"(?:numa-)?(?:node-)?(\d{1,4})", re.ASCII)
 
 
@@ -105,7 +110,7 @@ class NodeTopology:
             publisher=_publisher(metadata.get("labels") or NO_FIELDS, annotations),
             resource_version=metadata.get("resourceVersion", ""),
             written_at=_written_at(metadata.get("managedFields")),
-            problems=tuple(problems),
+            problems=told(problems),
         )
 
 
@@ -132,16 +137,20 @@ def _zones(raw: Mapping[str, Any], problems: list[str]) -> tuple[Zone, ...]:
         # Sockets, dies and cores may be listed too; a cell has no type and is a NUMA node.
         if entry.get("type", "Node") != "Node":
             continue
-        name = str(entry.get("name", ""))
+        name = str(entry.get("name", ""))[:_LONGEST_NAME]
         numa_id = _numa_id(name)
         if numa_id is None:
             problems.append(
-                f"zone {name!r} is ignored: a NUMA node is named node-N with N from 0 to {MAX_NUMA_NODES - 1}"
+                f"zone {quoted(name)} is ignored: its name must be node-N with N from 0 to {MAX_NUMA_NODES - 1}"
             )
         elif numa_id in zones:
             problems.append(
-                f"zone {name!r} is ignored: NUMA node {numa_id} is already there as {zones[numa_id].name!r}"
+                f"zone {quoted(name)} is ignored: NUMA node {numa_id} is listed before as {quoted(zones[numa_id].name)}"
             )
+        elif len(zones) == MAX_ZONES:
+            # Some of a machine's NUMA nodes would be a machine that there is not.
+            problems.append(f"there are more than {MAX_ZONES} NUMA nodes: they are ignored, as if none were published")
+            return ()
         else:
             zones[numa_id] = Zone(numa_id, name, _costs(name, entry, problems), _resources(name, entry, problems))
     return tuple(zones[numa_id] for numa_id in sorted(zones))
@@ -152,16 +161,19 @@ def _costs(zone: str, entry: Mapping[str, Any], problems: list[str]) -> Mapping[
     for cost in _entries(entry.get("costs"), "value", problems):
         to, value = _numa_id(str(cost.get("name", ""))), cost.get("value")
         if to is None or type(value) is not int or not 0 <= value <= _MAX_COST:
-            problems.append(f"zone {zone!r}: cost {value!r} to {cost.get('name')!r} is ignored")
+            problems.append(f"zone {quoted(zone)}: cost {quoted(value)} to {quoted(cost.get('name'))} is ignored")
         else:
             costs[to] = value
     return costs
 
 
 def _resources(zone: str, entry: Mapping[str, Any], problems: list[str]) -> Mapping[str, ZoneResource]:
-    resources = {}
+    resources: dict[str, ZoneResource] = {}
     for raw in _entries(entry.get("resources"), "capacity", problems):
         name = str(raw.get("name", ""))
+        if len(resources) >= MAX_NODE_RESOURCES or len(name) > _LONGEST_NAME:
+            problems.append(f"zone {quoted(zone)}: {quoted(name)} is ignored: too many, or too long")
+            continue
         # The oldest form has no `available`, and koordlet's neighbours may leave a field out.
         available = raw.get("available")
         allocatable = raw.get("allocatable", available)
@@ -172,7 +184,8 @@ def _resources(zone: str, entry: Mapping[str, Any], problems: list[str]) -> Mapp
             resources[intern(name)] = _zone_resource(name, capacity, allocatable, available)
         except (QuantityError, TypeError):
             problems.append(
-                f"zone {zone!r}: {name} is ignored: {capacity!r}, {allocatable!r} or {available!r} is no amount"
+                f"zone {quoted(zone)}: {name} is ignored: "
+                f"{quoted(capacity)}, {quoted(allocatable)} or {quoted(available)} is not an amount"
             )
     return resources
 
@@ -198,11 +211,15 @@ def _entries(raw: object, plain: str, problems: list[str]) -> Iterator[Mapping[s
         if isinstance(entry, dict):
             yield entry
         elif entry is not None:
-            problems.append(f"{entry!r} is ignored: it is no object")
+            problems.append(f"{quoted(entry)} is ignored: it is not an object")
+
+
+def _numa_id(name: str) -> int | None:
+    return _numa_id_of(name) if len(name) <= _LONGEST_NUMA_NAME else None
 
 
 # "node-0" is looked up in every zone and every cost of every node.
 @lru_cache(maxsize=4096)
-def _numa_id(name: str) -> int | None:
+def _numa_id_of(name: str) -> int | None:
     match = _ZONE_NAME.fullmatch(name)
     return int(match[1]) if match and int(match[1]) < MAX_NUMA_NODES else None

@@ -1,11 +1,12 @@
 """A pod as the rules see it: what it asks for, where it may run, who owns it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from webhook.model.containers import Container, ContainerKind, PodLevelResources, parse_containers
 from webhook.model.fields import mapping, mappings
+from webhook.model.limits import check_size
 from webhook.model.pod_resources import QoS, container_requests, effective_requests, pod_level_resources, qos_class
 from webhook.model.resident import ResidentPod
 from webhook.model.resources import parse_list
@@ -27,10 +28,10 @@ class Owner:
     def from_reference(cls, raw: Mapping[str, Any]) -> "Owner":
         """Read an entry of `metadata.ownerReferences`."""
         return cls(
-            api_version=raw.get("apiVersion", ""),
-            kind=raw.get("kind", ""),
-            name=raw.get("name", ""),
-            uid=raw.get("uid", ""),
+            api_version=raw.get("apiVersion") or "",
+            kind=raw.get("kind") or "",
+            name=raw.get("name") or "",
+            uid=raw.get("uid") or "",
             controller=raw.get("controller") is True,
         )
 
@@ -64,6 +65,8 @@ class Pod:
     deleting: bool
     created: str
     """metadata.creationTimestamp as written (RFC 3339), empty before creation."""
+    prefers_nodes: bool = False
+    """Whether it has preferred node affinity."""
 
     @property
     def key(self) -> str:
@@ -75,11 +78,17 @@ class Pod:
         """The owner that manages the pod, if any."""
         return next((owner for owner in self.owners if owner.controller), None)
 
+    @property
+    def has_own_affinity(self) -> bool:
+        """Whether no controller makes it, and it has node affinity: its user may apply its manifest again."""
+        return self.controller is None and (self.required_terms is not None or self.prefers_nodes)
+
     @classmethod
     def from_object(cls, raw: Mapping[str, Any]) -> "Pod":
-        """Read a pod object; raises UserError with the path of what is wrong."""
+        """Read a pod object; raises UserError with the path of what is wrong, or larger than a pod here may be."""
         metadata = mapping(raw, "metadata", "metadata")
         spec = mapping(raw, "spec", "spec")
+        check_size(spec, with_ours=True)
         containers = parse_containers(spec)
         together = container_requests(containers)
         pod_level = pod_level_resources(spec, together)
@@ -99,16 +108,36 @@ class Pod:
             phase=mapping(raw, "status", "status").get("phase", ""),
             node_selector=mapping(spec, "nodeSelector", "spec.nodeSelector"),
             required_terms=_required_terms(spec),
+            prefers_nodes=_prefers_nodes(spec),
             tolerations=tuple(mappings(spec, "tolerations", "spec.tolerations")),
             scheduler_name=spec.get("schedulerName", "default-scheduler"),
             scheduling_gates=tuple(
                 gate.get("name", "") for gate in mappings(spec, "schedulingGates", "spec.schedulingGates")
             ),
-            owners=tuple(map(Owner.from_reference, mappings(metadata, "ownerReferences", "metadata.ownerReferences"))),
+            owners=tuple(map(Owner.from_reference, _references(metadata))),
             priority=spec.get("priority") or 0,
             deleting="deletionTimestamp" in metadata,
             created=metadata.get("creationTimestamp") or "",
         )
+
+
+def _prefers_nodes(spec: Mapping[str, Any]) -> bool:
+    affinity = mapping(spec, "affinity", "spec.affinity")
+    held = mapping(affinity, "nodeAffinity", "spec.affinity.nodeAffinity")
+    return bool(held.get("preferredDuringSchedulingIgnoredDuringExecution"))
+
+
+# Objects in use have one owner, or two.
+_MOST_OWNERS: Final = 16
+
+
+def _references(metadata: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """The owner references: of absurdly many the controller's and the first ones."""
+    references = mappings(metadata, "ownerReferences", "metadata.ownerReferences")
+    if len(references) <= _MOST_OWNERS:
+        return references
+    controllers = [one for one in references if one.get("controller") is True]
+    return (*controllers[:1], *references[:_MOST_OWNERS])
 
 
 def _required_terms(spec: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...] | None:

@@ -9,13 +9,14 @@ from typing import Any, Final
 from webhook.model.containers import Container, ContainerKind, parse_containers
 from webhook.model.errors import UserError
 from webhook.model.fields import NO_FIELDS
-from webhook.model.hint import NUMAHint, NUMANodeAmounts, parse_resource_status
+from webhook.model.hint import NUMAHint, NUMANodeAmounts, parse_resource_status, up_to
 from webhook.model.intent import NO_INTENT, NUMAIntent, parse_numa_intent
+from webhook.model.limits import MAX_CONTAINERS, MAX_REQUESTS, MAX_RESOURCES
 from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC, PLACEMENT_GATE, RESOURCE_SPEC, RESOURCE_STATUS
-from webhook.model.pod_resources import QoS, effective_requests, pod_level_resources, qos_class
+from webhook.model.pod_resources import QoS, container_requests, effective_requests, pod_level_resources, qos_class
 from webhook.model.policy import Exclusive, NUMAPolicy
 from webhook.model.resize import held_requests
-from webhook.model.resources import CPU, is_device, parse_list
+from webhook.model.resources import CPU, is_device, largest_share, parse_list
 from webhook.model.timestamps import epoch_seconds
 
 _TERMINAL_PHASES: Final = frozenset({"Succeeded", "Failed"})
@@ -37,7 +38,8 @@ class ResidentPod:
     """The pod's own NUMA policy."""
     exclusive: Exclusive | None
     hint: NUMANodeAmounts | None
-    """The NUMA nodes it was given on this node, or on `placed_on`, as far as an annotation says."""
+    """The NUMA nodes it was given on this node, or on `placed_on`, as far as an annotation says and the pod's own
+    requests go: a user who can write the annotation takes no more with it than with the requests."""
     exclusive_resources: bool
     """Whether the kubelet's managers may give it resources of its own: exclusive CPUs, NUMA memory, devices."""
     terminal: bool
@@ -47,6 +49,8 @@ class ResidentPod:
     """The same where no memory manager gives NUMA memory: exclusive CPUs or devices, once init containers are done."""
     placed_on: str = ""
     """The node it was placed on and waits to be bound to: our hint names it, our gate is gone. Empty once bound."""
+    reserved: bool = True
+    """Whether anything is reserved for it on `placed_on`; not once the scheduler could not bind it there."""
     bound_at: int | None = None
     """When it was bound at the earliest, in seconds since the epoch by the API server's clock; None = not known."""
     containers: tuple[Container, ...] = ()
@@ -72,40 +76,68 @@ class ResidentPod:
 
     @classmethod
     def from_object(cls, raw: Mapping[str, Any]) -> "ResidentPod":
-        """Read a pod object; raises UserError if its resources are unreadable. Broken annotations count as absent."""
+        """Read a pod object; raises UserError if its resources are unreadable. Broken annotations count as absent.
+
+        Whether the hint of a pod that is not bound can be ours was asked before (`hint_key`).
+        """
         metadata: Mapping[str, Any] = raw["metadata"]
         spec: Mapping[str, Any] = raw["spec"]
         annotations: Mapping[str, str] = metadata.get("annotations") or NO_FIELDS
         node = intern(spec.get("nodeName") or "")
         containers = parse_containers(spec)
         status: Mapping[str, Any] = raw.get("status") or NO_FIELDS
-        together = held_requests(containers, status)
+        # Nobody resizes a pod that is larger than any that is placed here.
+        is_usual = len(containers) <= MAX_CONTAINERS
+        together = held_requests(containers, status) if is_usual else container_requests(containers)
         pod_level = pod_level_resources(spec, together)
         qos = qos_class(containers, pod_level)
-        intent = _intent(annotations.get(NUMA_TOPOLOGY_SPEC), annotations.get(RESOURCE_SPEC))
+        containers = _kept(containers, together)
+        intent = _intent_of(annotations)
         placement = None if node else _placement(annotations, spec)
         terminal = status.get("phase") in _TERMINAL_PHASES
         exclusive_resources = _has_exclusive_resources(containers, qos)
+        whole = effective_requests(together, pod_level, parse_list(spec.get("overhead"), "spec.overhead"))
+        requests = largest_share(whole, MAX_RESOURCES)
+        hint = _hint(annotations, node) if placement is None else placement.numa_nodes
         return cls(
             key=f"{metadata.get('namespace', '')}/{metadata['name']}",
             uid=metadata.get("uid", ""),
             node=node,
-            requests=effective_requests(together, pod_level, parse_list(spec.get("overhead"), "spec.overhead")),
+            requests=requests,
             qos=qos,
             policy=intent.policy,
             exclusive=intent.exclusive,
-            hint=_hint(annotations, node) if placement is None else placement.numa_nodes,
+            hint=_believed(hint, requests, len(containers) if intent.policy is NUMAPolicy.SINGLE_NUMA_NODE else None),
             exclusive_resources=exclusive_resources,
             terminal=terminal,
             deleting="deletionTimestamp" in metadata,
             exclusive_beyond_memory=_has_exclusive_pieces(containers, qos),
             placed_on="" if placement is None else intern(placement.node),
+            reserved=placement is None or placement.reserved,
             bound_at=_bound_at(metadata, status) if node else None,
             containers=containers if exclusive_resources else (),
             pod_level=pod_level is not None,
             started=bool(status.get("containerStatuses")),
             ended_at=_ended_at(status) if terminal else None,
         )
+
+
+def _kept(containers: tuple[Container, ...], together: Mapping[str, int]) -> tuple[Container, ...]:
+    """The containers; those of a pod beyond what is placed here as one that asks for all they do."""
+    if len(containers) <= MAX_CONTAINERS and sum(len(one.requests) for one in containers) <= MAX_REQUESTS:
+        return containers
+    requests = largest_share(together, MAX_RESOURCES)
+    return (Container("", ContainerKind.APP, requests, requests),)
+
+
+# No intent takes so many characters. What is longer is not remembered.
+_REMEMBERED_CHARACTERS: Final = 1024
+
+
+def _intent_of(annotations: Mapping[str, str]) -> NUMAIntent:
+    texts = annotations.get(NUMA_TOPOLOGY_SPEC), annotations.get(RESOURCE_SPEC)
+    short = all(text is None or len(text) <= _REMEMBERED_CHARACTERS for text in texts)
+    return _intent(*texts) if short else _intent.__wrapped__(*texts)
 
 
 # A cluster's pods write their annotations in a few ways.
@@ -123,13 +155,24 @@ def _hint(annotations: Mapping[str, str], node: str) -> NUMANodeAmounts | None:
     try:
         if (text := annotations.get(NUMA_HINT)) is not None:
             hint = NUMAHint.parse(text)
-            if hint.node == node:
+            if hint.node == node and hint.reserved:
                 return hint.numa_nodes
         if (text := annotations.get(RESOURCE_STATUS)) is not None:
             return parse_resource_status(text) or None
     except UserError:
         pass
     return None
+
+
+def _believed(
+    hint: NUMANodeAmounts | None, requests: Mapping[str, int], most_nodes: int | None
+) -> NUMANodeAmounts | None:
+    """What of a hint can be so; None where nothing of it can. most_nodes: a NUMA node for each container, at most."""
+    if not hint:
+        return hint
+    if most_nodes is not None and len(hint) > most_nodes:
+        return None
+    return up_to(hint, requests) or None
 
 
 def _placement(annotations: Mapping[str, str], spec: Mapping[str, Any]) -> NUMAHint | None:

@@ -7,12 +7,14 @@ pkg/noderesourcetopology (host-level resources).
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from itertools import chain, islice
 from sys import intern
 from types import MappingProxyType
 from typing import Final
 
 from webhook.model.errors import UserError, UserErrors
 from webhook.model.quantity import Quantity, QuantityError
+from webhook.model.quoted import quoted
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
@@ -64,19 +66,37 @@ def amount(resource: str, quantity: object) -> int:
 def parse_list(raw: object, path: str) -> Mapping[str, int]:
     """A Kubernetes resource list in engine units, read-only; equal lists are one object.
 
-    Raises UserError for each entry that is no quantity or is negative; `path` is the field the list stands in.
+    Raises UserError for each entry that is not a quantity or is negative; `path` is the field the list stands in. Of
+    absurdly long lists only the first 1,024 entries are read, with what Kubernetes defines first: such objects are not
+    ours to deny unless they ask for a placement (webhook.model.limits).
     """
     if not raw:
         return NO_RESOURCES
     if not isinstance(raw, dict):
-        raise UserError(path, f"This must be an object of resource names and quantities, not {raw!r}.")
+        raise UserError(path, f"This must be an object of resource names and quantities, not {quoted(raw)}.")
+    if len(raw) > _MOST_READ:
+        ordered = chain(filter(is_native, raw), filter(is_device, raw))
+        raw = {name: raw[name] for name in islice(ordered, _MOST_READ)}
     try:
         # Only texts are remembered: 1 and True are the same key of a dictionary, but not the same quantity.
-        if all(type(quantity) is str for quantity in raw.values()):
-            return _parse_texts(tuple(raw.items()))
+        if len(raw) <= _REMEMBERED and all(type(quantity) is str for quantity in raw.values()):
+            entries = tuple(raw.items())
+            if sum(len(name) + len(quantity) for name, quantity in entries) <= _REMEMBERED_CHARACTERS:
+                return _parse_texts(entries)
         return _parse_entries(raw.items())
     except QuantityError:
         raise _faults(raw, path) from None
+
+
+def largest_share(amounts: Mapping[str, int], most: int) -> Mapping[str, int]:
+    """The amounts if there are no more than `most`; else so many of them, those that Kubernetes defines first.
+
+    For objects that are not ours to refuse: no pod asks for what is left out.
+    """
+    if len(amounts) <= most:
+        return amounts
+    kept = sorted(amounts, key=lambda name: (is_device(name), name))[:most]
+    return MappingProxyType({name: amounts[name] for name in kept})
 
 
 def format_amount(resource: str, amount: int) -> str:
@@ -95,6 +115,13 @@ def format_list(amounts: Mapping[str, int]) -> str:
     """Amounts for people, cpu and memory first: "8 cpu, 16Gi memory, 1 nvidia.com/gpu"; zeros are left out."""
     ordered = sorted(amounts.items(), key=lambda item: (item[0] != CPU, item[0] != MEMORY, item[0]))
     return ", ".join(f"{format_amount(name, amount)} {name}" for name, amount in ordered if amount) or "nothing"
+
+
+_MOST_READ: Final = 1024
+
+# 8,192 lists of so many are 20 MiB at most, whatever tenants write.
+_REMEMBERED: Final = 16
+_REMEMBERED_CHARACTERS: Final = 1024
 
 
 @lru_cache(maxsize=8192)
@@ -133,7 +160,7 @@ def _fault(name: str, quantity: object, path: str) -> UserError | None:
     except QuantityError:
         return UserError(
             place,
-            f"{quantity!r} is no quantity. Write digits, a decimal point if need be, and one of the suffixes "
+            f"{quoted(quantity)} is not a quantity. Write digits, a decimal point if need be, and one of the suffixes "
             "n u m k M G T P E or Ki Mi Gi Ti Pi Ei, for example 1500m or 16Gi.",
         )
-    return UserError(place, f"{quantity!r} is negative. An amount of a resource is zero or more.")
+    return UserError(place, f"{quoted(quantity)} is negative. An amount of a resource is zero or more.")

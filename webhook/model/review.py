@@ -14,6 +14,10 @@ from typing import Any, Final
 from webhook.model.errors import Malfunction
 from webhook.model.fields import NO_FIELDS
 
+# The longest of what the API server sends: object names have 253 characters, a user's name any number that fits into a
+# certificate or a token. These texts go into log lines and messages, so that none may be of megabytes.
+_MAX_TEXT: Final = 1024
+
 _API_VERSION: Final = "admission.k8s.io/v1"
 
 
@@ -69,34 +73,117 @@ class AdmissionRequest:
 
     @classmethod
     def from_object(cls, raw: Any) -> "AdmissionRequest":
-        """Read an AdmissionReview; raises Malfunction if it is none: only a wrong caller sends such a thing."""
-        if not isinstance(raw, Mapping) or raw.get("kind") != "AdmissionReview":
+        """Read an AdmissionReview; raises Malfunction if it is none: only a wrong caller sends such a thing.
+
+        Of the objects themselves only the metadata's shape is looked at: every reviewer reads it, before it knows
+        whether an object is any of its business. A spec is judged by who reads it.
+        """
+        if not isinstance(raw, dict) or raw.get("kind") != "AdmissionReview":
             raise Malfunction("the body is no AdmissionReview")
         if raw.get("apiVersion") != _API_VERSION:
-            raise Malfunction(f"AdmissionReview of {raw.get('apiVersion')!r}: only {_API_VERSION} is spoken here")
-        request = raw.get("request")
-        if not isinstance(request, Mapping) or not request.get("uid"):
+            raise Malfunction(f"apiVersion is not {_API_VERSION}, the only supported version")
+        request = _fields(raw, "request")
+        uid = _text(request, "uid", "request.uid")
+        if not uid:
             raise Malfunction("the AdmissionReview has no request with a uid")
-        operation = _OPERATIONS.get(request.get("operation"))
+        operation = _OPERATIONS.get(_text(request, "operation", "request.operation"))
         if operation is None:
-            raise Malfunction(f"the AdmissionReview asks for the unknown operation {request.get('operation')!r}")
-        kind = request.get("kind") or NO_FIELDS
-        user = request.get("userInfo") or NO_FIELDS
+            raise Malfunction(f"request.operation is none of {', '.join(_OPERATIONS)}")
+        kind, resource = _fields(request, "kind", "request.kind"), _fields(request, "resource", "request.resource")
+        user = _fields(request, "userInfo", "request.userInfo")
+        dry_run = request.get("dryRun")
+        if not isinstance(dry_run, bool | None):
+            raise Malfunction(f"request.dryRun is {_called(dry_run)}, not a boolean")
+        _fields(request, "options", "request.options")
         return cls(
-            uid=request["uid"],
-            group=kind.get("group", ""),
-            version=kind.get("version", ""),
-            kind=kind.get("kind", ""),
-            resource=(request.get("resource") or NO_FIELDS).get("resource", ""),
-            sub_resource=request.get("subResource") or "",
+            uid=uid,
+            group=_text(kind, "group", "request.kind.group"),
+            version=_text(kind, "version", "request.kind.version"),
+            kind=_text(kind, "kind", "request.kind.kind"),
+            resource=_text(resource, "resource", "request.resource.resource"),
+            sub_resource=_text(request, "subResource", "request.subResource"),
             operation=operation,
-            namespace=request.get("namespace") or "",
-            name=request.get("name") or "",
-            object=request.get("object") or NO_FIELDS,
-            old_object=request.get("oldObject") or NO_FIELDS,
-            user=User(user.get("username", ""), tuple(user.get("groups") or ())),
-            dry_run=request.get("dryRun") is True,
+            namespace=_text(request, "namespace", "request.namespace"),
+            name=_text(request, "name", "request.name"),
+            object=_object(request, "object", required=operation in _WITH_OBJECT),
+            old_object=_object(request, "oldObject", required=operation in _WITH_OLD_OBJECT),
+            user=User(
+                _text(user, "username", "request.userInfo.username"), _texts(user, "groups", "request.userInfo.groups")
+            ),
+            dry_run=dry_run is True,
         )
+
+
+# Source: apiserver pkg/admission/plugin/webhook/request (what is set at which operation).
+_WITH_OBJECT: Final = frozenset({Operation.CREATE, Operation.UPDATE, Operation.CONNECT})
+_WITH_OLD_OBJECT: Final = frozenset({Operation.UPDATE})
+
+
+def _object(request: Mapping[str, Any], name: str, *, required: bool) -> Mapping[str, Any]:
+    """The object under review, or the one that was there; `required` where the API server always sends one."""
+    path = f"request.{name}"
+    found = _fields(request, name, path)
+    if required and found is NO_FIELDS:
+        raise Malfunction(f"{path} is missing; the operation requires it")
+    metadata = _fields(found, "metadata", f"{path}.metadata")
+    for field in ("name", "generateName", "namespace", "uid"):
+        _text(metadata, field, f"{path}.metadata.{field}")
+    for field in ("annotations", "labels"):
+        for value in _fields(metadata, field, f"{path}.metadata.{field}").values():
+            if not isinstance(value, str):
+                raise Malfunction(f"{path}.metadata.{field} has {_called(value)} for a value, not a string")
+    return found
+
+
+def _fields(raw: Mapping[str, Any], name: str, path: str = "request") -> Mapping[str, Any]:
+    """The object in field `name`; empty where it is absent or null."""
+    value = raw.get(name)
+    if value is None:
+        return NO_FIELDS
+    if not isinstance(value, dict):
+        raise Malfunction(f"{path} is {_called(value)}, not an object")
+    return value
+
+
+def _text(raw: Mapping[str, Any], name: str, path: str) -> str:
+    """The string in field `name`; empty where it is absent or null."""
+    value = raw.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise Malfunction(f"{path} is {_called(value)}, not a string")
+    if len(value) > _MAX_TEXT:
+        raise Malfunction(f"{path} has {len(value)} characters, more than {_MAX_TEXT}")
+    return value
+
+
+def _texts(raw: Mapping[str, Any], name: str, path: str) -> tuple[str, ...]:
+    """The list of strings in field `name`; empty where it is absent or null."""
+    value = raw.get(name)
+    if value is None:
+        return ()
+    if not isinstance(value, list):
+        raise Malfunction(f"{path} is {_called(value)}, not a list")
+    for each in value:
+        if not isinstance(each, str):
+            raise Malfunction(f"{path} has {_called(each)} in it, where only strings are allowed")
+    return tuple(value)
+
+
+def _called(value: object) -> str:
+    """JSON's name of a value's type; never the value, which may be of megabytes."""
+    return _JSON_TYPES.get(type(value), "no JSON")
+
+
+_JSON_TYPES: Final[Mapping[type, str]] = {
+    type(None): "null",
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    str: "a string",
+    list: "a list",
+    dict: "an object",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,15 @@ KAI-Scheduler's `kai.scheduler/v1alpha1 Topology` and Kueue's `kueue.x-k8s.io To
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from webhook.model.errors import UserError
 from webhook.model.nearest import did_you_mean
+
+MAX_LEVELS: Final = 16
+"""Kueue's schema of a Topology allows as many. Each costs a column of the tree."""
+MAX_LABEL: Final = 317
+"""Characters of a node label: a DNS subdomain (253), a slash and a name (63)."""
 
 
 class TopologySource(StrEnum):
@@ -49,9 +54,14 @@ class Topology:
         if group not in set(TopologySource):
             raise UserError("apiVersion", f"{group or 'empty'} is no group of a Topology: {', '.join(TopologySource)}.")
         levels: list[Level] = []
-        for index, entry in enumerate((raw.get("spec") or {}).get("levels") or ()):
+        entries = (raw.get("spec") or {}).get("levels") or ()
+        if len(entries) > MAX_LEVELS:
+            raise UserError("spec.levels", f"There are {len(entries)} levels. A topology has {MAX_LEVELS} at most.")
+        for index, entry in enumerate(entries):
             path = f"spec.levels[{index}].nodeLabel"
             label = entry.get("nodeLabel")
+            if isinstance(label, str) and len(label) > MAX_LABEL:
+                raise UserError(path, f"{label} is not a node label: it has more than {MAX_LABEL} characters.")
             if not isinstance(label, str) or not label:
                 raise UserError(path, "The node label is missing. Every level names a node label.")
             if any(level.node_label == label for level in levels):

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from webhook.model import names
 from webhook.model.policy import TOPOLOGY_POLICIES, NUMAPolicy, Scope
+from webhook.model.quoted import quoted
 
 DEFAULT_MAX_NUMA_NODES: Final = 8
 """The kubelet's own default of max-allowable-numa-nodes."""
@@ -53,14 +54,16 @@ class TopologyManagerConfig:
         if first in TOPOLOGY_POLICIES:
             self.policy, self.scope = TOPOLOGY_POLICIES[first]
         else:
-            self.problems.append(f"topologyPolicies[0] {first!r} is ignored: none of {', '.join(TOPOLOGY_POLICIES)}")
+            self.problems.append(
+                f"topologyPolicies[0] {quoted(first)} is ignored: none of {', '.join(TOPOLOGY_POLICIES)}"
+            )
 
     def read_attributes(self, attributes: Iterable[Mapping[str, Any]]) -> None:
         """Take over the top-level attributes in their order."""
         for attribute in attributes:
             name, value = attribute.get("name"), str(attribute.get("value"))
             if not self._read(name, value):
-                self.problems.append(f"attribute {name} is ignored: its value {value!r} is not valid")
+                self.problems.append(f"attribute {name} is ignored: its value {quoted(value)} is not valid")
 
     def _read(self, name: object, value: str) -> bool:
         """Whether the attribute is unknown, and so none of ours, or could be read."""

@@ -8,39 +8,52 @@ A round:
 1. The pods that only our gate holds back, highest priority first, then oldest, then by name. The members of a group
    have one turn together (see `gang`): all that must start together at once, or none.
 2. Each in turn is decided on with the cluster as it is at that moment, less all that was promised before.
-3. One that fits is promised its place at once, which is then written in the background (see `writer`); so many at a
-   time, and the round waits where there are more.
+3. One that fits is promised its place at once, which is then written in the background (see `writer`, `in_flight`).
+   Where so many writes are in flight the round ends; the end of each makes another one.
 4. Where one does not fit, or others are to be bound first (`placed`), no other of the same shape is tried: nothing
    becomes more within a round. Smaller ones are: what waits for something rare does not hold up the others. But for
    a group that has waited long its domain is kept, if that is wanted: those whose turn comes later get no place there.
 5. One that has waited too long is let go without a place, if that is wanted.
+6. Where more wait than there is time for, the order holds for a first part of it; then every namespace has its share
+   (see `turns`).
+
+A round never waits for an answer: owners are read beside it (see `lineages`), places are written beside it. It pauses
+only to let reviews have their turn, and that does not count as work. What a pod or a gang raises is its own: it waits
+with the text "internal error" and is tried again later each time (see `retry`), and the round goes on.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from time import monotonic
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import structlog
 
+from webhook.admission.placement_text import shortened
 from webhook.admission.placement_text import waiting as waits
 from webhook.admission.rules import Rules
 from webhook.cluster.election import Term
 from webhook.cluster.writes import Outcome, PodWrites
 from webhook.engine.decide import Decision
 from webhook.engine.reserve.grant import Grant
-from webhook.model.errors import UserError
+from webhook.internal_errors import INTERNAL, Where, contained, internal_error
+from webhook.model.membership import Seated, controllers_group, wishes_of
+from webhook.model.names import POD_GROUP_NAME
+from webhook.placement.agreement import agree
 from webhook.placement.fence import fence
-from webhook.placement.gang import Gang, GangPlacer, Promised, units_of
+from webhook.placement.gang import Gang, GangPlacer, units_of
 from webhook.placement.gated import GatedPod, GatedPods, seconds_waited
+from webhook.placement.in_flight import WritesInFlight
 from webhook.placement.lineages import Lineages, ReadOwner
-from webhook.placement.minimum import minimum_of
 from webhook.placement.placed import NoPlace, Place, find_place, why_none, without
 from webhook.placement.release import Releaser
+from webhook.placement.retry import RetryDelays
 from webhook.placement.surroundings import GatedWorld, Limits, Standing
 from webhook.placement.teller import Teller
+from webhook.placement.turns import PART_SECONDS, Turns, Unit, name_of
+from webhook.placement.work import Work
 from webhook.placement.writer import PlacementWriter
 
 log = structlog.get_logger(__name__)
@@ -52,9 +65,10 @@ _REST_PER_WORK: Final = 4.0
 # Then the order is made anew: a pod of high priority that has just come waits for so many at most.
 _PER_ROUND: Final = 256
 _CLOCK_SECONDS: Final = 1.0
-# A pod whose patch was refused has its turn again after so long.
-_REFUSED_SECONDS: Final = 10.0
 _ASKS_FOR_NOTHING: Final = "neither it nor its owners ask for a placement"
+
+Background = Callable[[], Coroutine[Any, Any, NoReturn]]
+"""What runs until it is cancelled."""
 
 
 class PlacementController:
@@ -70,6 +84,8 @@ class PlacementController:
         standing: Callable[[], Standing],
         read_owner: ReadOwner,
     ) -> None:
+        self.clock: Callable[[], float] = monotonic
+        """Seconds, by which a round's work is bounded."""
         self._world = world
         self._writes = writes
         self._teller = teller
@@ -80,23 +96,27 @@ class PlacementController:
         self._gangs = GangPlacer(world, self._writer, rules, limits.reserve_after)
         self._releaser = Releaser(world, writes, teller, rules, self._may_write)
         self._figures = teller.figures
-        self._slots = asyncio.Semaphore(limits.concurrency)
-        self._pods = GatedPods(rules)
+        self._delays = RetryDelays(self._wake_in)
+        self._pods = GatedPods(rules, self._delays)
         self.on_gang: Callable[[Gang, str], None] = _nothing
         """Told of each group that was looked at, and why its members wait; empty when they do not."""
         self._term: Term | None = None
         self._fenced: Term | None = None
         self._wake = asyncio.Event()
-        self._lineages = Lineages(read_owner, self._wake.set)
-        self._not_before: dict[str, float] = {}
+        self._lineages = Lineages(read_owner, self._changed)
         self._kept: frozenset[str] = frozenset()
-        self._writing: dict[str, asyncio.Task[None]] = {}
-        world.on_change = self._wake.set
+        self._turns = Turns()
+        self._changes = 0
+        self._as_of: tuple[tuple[int, int], int] = (0, 0), 0
+        self._placing = WritesInFlight(limits.concurrency, self._written, self._write_failed)
+        # Apart from the others: one who creates thousands of pods that are not ours to place must not hold those up.
+        self._releasing = WritesInFlight(max(1, limits.concurrency // 4), self._written, self._write_failed)
+        world.on_change = self._changed
 
     def started(self, term: Term) -> None:
         """A term has begun."""
         self._term = term
-        self._wake.set()
+        self._changed()
 
     def stopped(self) -> None:
         """It is over."""
@@ -104,16 +124,21 @@ class PlacementController:
 
     async def settle(self) -> None:
         """Wait for the patches under way."""
-        if self._writing:
-            await asyncio.wait(self._writing.values())
+        await self._placing.settle()
+        await self._releasing.settle()
+
+    def background(self) -> Iterator[Background]:
+        """What runs for as long as the process does; each ends by cancellation or an exception, and may run again."""
+        yield self.run
+        yield self._teller.run
+        yield self._lineages.run
+        if self._limits.release_after or self._limits.reserve_after:
+            yield self._wake_regularly
 
     async def run(self) -> NoReturn:
         """Place pods for ever, while we lead."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._teller.run())
-            tasks.create_task(self._lineages.run())
-            if self._limits.release_after or self._limits.reserve_after:
-                tasks.create_task(self._wake_regularly())
+        self._wake.set()
+        try:
             while True:
                 await self._wake.wait()
                 self._wake.clear()
@@ -124,186 +149,317 @@ class PlacementController:
                     if self._standing().seconds_until_settled() > 0 and not await self._fence(term):
                         continue
                     self._fenced = term
-                worked = await self._round(tasks)
+                worked = await self._round()
                 await asyncio.sleep(max(_COALESCE_SECONDS, worked * _REST_PER_WORK))
-        raise AssertionError  # pragma: no cover # none of them returns
+        except asyncio.CancelledError:
+            self._placing.cancel()
+            self._releasing.cancel()
+            raise
 
     async def _wake_regularly(self) -> NoReturn:
         while True:
             await asyncio.sleep(_CLOCK_SECONDS)
-            self._wake.set()
+            self._changed()
+
+    def _wake_in(self, seconds: float) -> None:
+        asyncio.get_running_loop().call_later(seconds, self._changed)
+
+    def _changed(self) -> None:
+        """Something is no longer as it was: there is another round."""
+        self._changes += 1
+        self._wake.set()
 
     def _may_write(self) -> bool:
         return self._term is not None and self._standing().is_leader()
 
     async def _fence(self, term: Term) -> bool:
+        """Whether the term goes on, and nothing that the last leader has under way can be written any more."""
+
         def goes_on() -> bool:
             return self._term is term and self._standing().is_leader()
 
-        return await fence(self._world.gated_pods, self._writes, term.name, goes_on, self._limits.concurrency)
+        def is_needed() -> bool:
+            # By then a pod that cannot be written holds up the others no more.
+            return goes_on() and self._standing().seconds_until_settled() > 0
 
-    async def _round(self, tasks: asyncio.TaskGroup) -> float:
+        await fence(self._world.gated_pods, self._writes, term.name, is_needed, self._limits.concurrency)
+        return goes_on()
+
+    async def _round(self) -> float:
         """One round; the seconds that were worked in vain."""
         self._figures.round()
-        began = monotonic()
-        self._pods.update(self._world.gated_pods())
-        self._teller.keep(set(self._world.gated_pods()))
-        self._not_before = {key: at for key, at in self._not_before.items() if at > monotonic()}
+        work = Work(self.clock)
+        gated = self._world.gated_pods()
+        self._pods.update(gated)
+        self._teller.keep(set(gated))
         self._kept = frozenset()
         nowhere_to_go: dict[str, Decision | NoPlace] = {}
-        others_first: set[str] = set()
-        units = units_of(await self._to_place(tasks))
-        given, worked = 0, monotonic() - began
-        for unit in units:
-            if not self._may_write():
-                break
-            if given >= _PER_ROUND:
-                self._wake.set()
-                break
-            if isinstance(unit, Gang):
-                began = monotonic()
-                members = await self._place_gang(tasks, unit)
-                took = monotonic() - began
-                self._figures.decided("group", took)
-                given += members
-                worked += 0.0 if members else took
-            elif unit.shape not in others_first and not self._is_looked_after(unit):
-                if (known := nowhere_to_go.get(unit.shape)) is not None:
-                    self._waits(tasks, unit, known, nowhere_to_go)
+        units = units_of(self._to_place())
+        self._delays.keep(
+            {raw["metadata"].get("uid", "") for raw in gated.values()}
+            | {unit.membership.group for unit in units if isinstance(unit, Gang)}
+        )
+        self._turns.begin(units)
+        self._as_of = self._world.view().view.version, self._changes
+        given, worked = 0, work.seconds()
+        for _ in ("in order", "every namespace"):
+            later: list[Unit] = []
+            vain = 0.0
+            for unit in units:
+                if not self._may_write() or self._placing.full:
+                    return worked
+                if given >= _PER_ROUND:
+                    self._wake.set()
+                    return worked
+                if vain >= PART_SECONDS and self._is_open(unit, nowhere_to_go):
+                    later.append(unit)
                     continue
-                await self._slots.acquire()
-                began = monotonic()
-                place = self._find(unit)
-                took = monotonic() - began
-                if place is not None:
-                    self._figures.decided("pod", took)
-                if isinstance(place, Place):
-                    self._give(tasks, unit, place, self._writer.promise(unit, place))
-                    given += 1
-                else:
-                    self._slots.release()
-                    if place is not None:
-                        nowhere_to_go[unit.shape] = place
-                        self._waits(tasks, unit, place, nowhere_to_go)
-                    others_first |= {unit.shape} if place is None else set()
-                    worked += took
-            await asyncio.sleep(0)  # reviews have their turn
+                began = work.seconds()
+                taken = await self._place(unit, nowhere_to_go, work)
+                given += taken
+                took = 0.0 if taken else work.seconds() - began
+                vain, worked = vain + took, worked + took
+                await work.pause()  # reviews have their turn
+            units = self._turns.shared(later)
+        if units:
+            self._wake.set()  # which is no change: what has failed since the last one is not tried again
         return worked
 
-    async def _to_place(self, tasks: asyncio.TaskGroup) -> list[GatedPod]:
+    async def _place(self, unit: Unit, nowhere_to_go: dict[str, Decision | NoPlace], work: Work) -> int:
+        """Give a unit its place; how many pods were given one. A fault with one unit is that unit's."""
+        try:
+            if isinstance(unit, Gang):
+                return await self._place_gang(unit, work)
+            return self._place_pod(unit, nowhere_to_go)
+        except Exception as error:  # noqa: BLE001 # whatever it is, the others go on
+            self._failed(unit, error)
+            return 0
+
+    def _is_open(self, unit: Unit, nowhere_to_go: Mapping[str, Decision | NoPlace]) -> bool:
+        """Whether it takes a decision to answer the unit. Nodes stay kept for one whose turn is put off."""
+        failed = self._turns.of(unit)
+        if failed is not None:
+            self._kept |= failed.keeps
+        if isinstance(unit, Gang):
+            return failed is None or failed.basis != self._basis_of(unit)
+        return not (
+            name_of(unit) in nowhere_to_go or self._has_failed(unit) or self._is_looked_after(unit.key, unit.pod.uid)
+        )
+
+    def _basis_of(self, unit: Unit) -> Hashable:
+        """What an answer depends on: of a gang more than nodes and promises, so that any change is one."""
+        version, changes = self._as_of
+        return changes if isinstance(unit, Gang) else (version, self._kept)
+
+    def _has_failed(self, gated: GatedPod) -> bool:
+        """Whether the pod's question has failed, nothing has changed since, and the pod has been told."""
+        failed = self._turns.of(gated)
+        if failed is None or failed.basis != self._basis_of(gated):
+            return False
+        return not self._teller.news(gated.raw, failed.kind)
+
+    def _to_place(self) -> list[GatedPod]:
         """The pods that ask for something, in the order of their turn, with what they take from their owners."""
-        failures = await self._lineages.learn(self._pods.owners())
+        self._lineages.want(self._pods.owners())
         self._pods.take(self._lineages.get)
         for key, (raw, why) in self._pods.not_ours.items():
-            self._let_go(tasks, key, partial(self._releaser.unasked, key, raw, why))
+            with contained(Where.POD, pod=key):
+                self._let_go(key, raw, partial(self._releaser.unasked, key, raw, why))
+        for key, (raw, why) in self._pods.faults.items():
+            with contained(Where.POD, pod=key):
+                if not self._is_looked_after(key, raw["metadata"].get("uid", "")) or why.startswith(INTERNAL):
+                    self._waits_unread(key, raw, why)
         to_place = []
         for gated in self._pods.in_order():
-            owner = gated.owner
-            failure = failures.get((gated.pod.namespace, owner.uid)) if owner else None
-            if why := str(failure or "") or self._pods.faults.get(gated.key, ""):
-                if not self._is_looked_after(gated):
-                    self._waits(tasks, gated, NoPlace(frozenset({"owner"}), waits(f"its owners: {why}")), {})
-            elif gated.asks:
-                to_place.append(gated)
-            else:
-                unasked = partial(self._releaser.unasked, gated.key, gated.raw, _ASKS_FOR_NOTHING)
-                self._let_go(tasks, gated.key, unasked)
+            with contained(Where.POD, pod=gated.key):
+                if self._is_to_be_placed(gated):
+                    to_place.append(gated)
         return to_place
 
-    async def _place_gang(self, tasks: asyncio.TaskGroup, gang: Gang) -> int:
+    def _is_to_be_placed(self, gated: GatedPod) -> bool:
+        """Whether its owners are known, and it or they ask for something; what becomes of it otherwise is begun."""
+        owner = gated.owner
+        if owner and (why := self._lineages.why_not(gated.pod.namespace, owner)):
+            if not self._is_looked_after(gated.key, gated.pod.uid):
+                self._waits(gated, NoPlace(frozenset({"owner", why}), waits(f"its owners: {why}")), {})
+            return False
+        if not gated.asks:
+            unasked = partial(self._releaser.unasked, gated.key, gated.raw, _ASKS_FOR_NOTHING)
+            self._let_go(gated.key, gated.raw, unasked)
+        return gated.asks
+
+    def _place_pod(self, gated: GatedPod, nowhere_to_go: dict[str, Decision | NoPlace]) -> int:
+        """Give a pod a place; 1 if it was given one. nowhere_to_go: what this round knows already, by question."""
+        if self._is_looked_after(gated.key, gated.pod.uid):
+            return 0
+        known = nowhere_to_go.get(gated.question)
+        if known is None and (failed := self._turns.of(gated)) is not None and self._has_failed(gated):
+            known = NoPlace(failed.kind, "")  # told before
+        if known is not None:
+            self._waits(gated, known, nowhere_to_go)
+            return 0
+        if self._world.gated_pods().get(gated.key) is not gated.raw:
+            return 0  # what changed makes another round
+        began = monotonic()
+        view = without(self._world.view().view, self._kept)
+        found = find_place(view, gated, self._rules, self._world.placed)
+        self._figures.decided("pod", monotonic() - began)
+        if isinstance(found, Place):
+            self._give(gated, found, self._writer.promise(gated, found))
+            return 1
+        nowhere_to_go[gated.question] = found
+        self._waits(gated, found, nowhere_to_go)
+        kind = found.kind if isinstance(found, NoPlace) else frozenset(found.excluded)
+        self._turns.failed(gated, self._basis_of(gated), kind)
+        return 0
+
+    async def _place_gang(self, gang: Gang, work: Work) -> int:
         """Place a group as far as its members wait; how many were given a place."""
-        waiting = tuple(gated for gated in gang.members if not self._is_looked_after(gated))
-        if not waiting:
+        group = gang.membership.group
+        waiting = tuple(one for one in gang.members if not self._is_looked_after(one.key, one.pod.uid))
+        if not waiting or self._delays.is_put_off(group):
+            return 0
+        failed = self._turns.of(gang)
+        if failed is not None and failed.basis == self._basis_of(gang):
+            self._kept |= failed.keeps
             return 0
         gated = self._world.gated_pods()
-        if not self._may_write() or any(gated.get(one.key) is not one.raw for one in waiting):
+        if any(gated.get(one.key) is not one.raw for one in waiting):
             return 0  # what changed makes another round
-        try:
-            minimum = minimum_of(waiting[0])
-        except UserError as error:
-            found: list[Promised] | NoPlace = NoPlace(frozenset({"minimum"}), waits(f"its group is not known: {error}"))
-        else:
-            on_its_way = {one.key: node for one in gang.members if (node := self._world.promised_node(one.key))}
-            found = await self._gangs.place(replace(gang, members=waiting), minimum, on_its_way, self._kept)
-        self.on_gang(gang, found.text if isinstance(found, NoPlace) else "")
+        began = work.seconds()
+        agreed = agree(self._without_promised(gang), self._seated(gang), self._world.view().topologies)
+        for one in waiting:
+            if (why := agreed.odd.get(one.key)) is not None:
+                self._waits(one, why, {})
+        keys = {one.key for one in waiting}
+        together = replace(gang, members=tuple(one for one in agreed.gang.members if one.key in keys))
+        if not together.members:
+            return 0
+        found = await self._gangs.place(together, agreed.minimum, agreed.seated, self._kept, work.pause)
+        self._delays.succeeded(group)
+        self._figures.decided("group", work.seconds() - began)
+        self.on_gang(together, found.text if isinstance(found, NoPlace) else "")
         if isinstance(found, NoPlace):
+            self._turns.failed(gang, self._basis_of(gang), found.kind, found.keeps)
             self._kept |= found.keeps
-            for one in waiting:
-                self._waits(tasks, one, found, {})
+            for one in together.members:
+                self._waits(one, found, {})
             return 0
         for one, place, grant in found:
-            self._give(tasks, one, place, grant, slot_taken=False)
+            self._give(one, place, grant)
         return len(found)
 
-    def _is_looked_after(self, gated: GatedPod) -> bool:
-        key = gated.key
-        return key in self._writing or key in self._not_before or self._world.promised_node(key) is not None
+    def _without_promised(self, gang: Gang) -> Gang:
+        """The members without those whose place is on its way into them."""
+        return replace(gang, members=tuple(one for one in gang.members if not self._world.promised_node(one.key)))
 
-    def _find(self, gated: GatedPod) -> Place | Decision | None:
-        """A place for the pod, as it is after the wait for a slot; None when it waits no more, or others go first."""
-        if not self._may_write() or self._world.gated_pods().get(gated.key) is not gated.raw:
-            return None
-        return find_place(without(self._world.view().view, self._kept), gated, self._rules, self._world.placed)
+    def _seated(self, gang: Gang) -> dict[str, Seated]:
+        """The members that have a place, or are promised one, by namespace/name."""
+        promised = {
+            one.key: Seated(node, None, wishes_of(one.pod.annotations), placed=True)
+            for one in gang.members
+            if (node := self._world.promised_node(one.key)) is not None
+        }
+        # A pod bound while no replica answered asks for what the others have from the same owner.
+        of_owners = {one.owner.uid: one for one in gang.members if one.owner is not None and one.in_group_of_its_top}
+        unasked = {
+            key: replace(seat, wishes=wishes_of(one.pod.annotations))
+            for uid, one in of_owners.items()
+            for key, seat in self._world.unasked(controllers_group(one.pod.namespace, uid)).items()
+        }
+        return unasked | promised | dict(self._world.seated(gang.membership.group))
 
-    def _give(
-        self, tasks: asyncio.TaskGroup, gated: GatedPod, place: Place, grant: Grant, *, slot_taken: bool = True
-    ) -> None:
+    def _failed(self, unit: GatedPod | Gang, error: Exception) -> None:
+        """A unit met with a fault of ours: it waits, says so, and has its turn again later."""
+        if isinstance(unit, Gang):
+            self._delays.failed(unit.membership.group)
+            found = _at_fault(internal_error(Where.GANG, error, gang=unit.membership.group))
+            with contained(Where.POD_GROUP, gang=unit.membership.group):
+                self.on_gang(unit, found.text)
+        else:
+            self._delays.failed(unit.pod.uid)
+            found = _at_fault(internal_error(Where.POD, error, pod=unit.key))
+        for one in unit.members if isinstance(unit, Gang) else (unit,):
+            with contained(Where.POD, pod=one.key):
+                self._waits(one, found, {})
+
+    def _is_looked_after(self, key: str, uid: str) -> bool:
+        return (
+            key in self._placing
+            or key in self._releasing
+            or self._delays.is_put_off(uid)
+            or self._world.promised_node(key) is not None
+        )
+
+    def _give(self, gated: GatedPod, place: Place, grant: Grant) -> None:
         """Have the place that was promised written, with what the pod takes from its owners."""
         place = replace(place, annotations={**gated.taken, **place.annotations})
 
-        async def write() -> None:
-            if not slot_taken:
-                await self._slots.acquire()
-            try:
-                outcome = await self._writer.write(gated, place, grant)
-                if outcome is Outcome.WRITTEN:
-                    self._teller.placed(gated, place)
-                    log.info("pod.placed", pod=gated.key, node=place.hint.node)
-                elif outcome not in {Outcome.STALE, Outcome.GONE}:
-                    self._later(gated.key)
-            finally:
-                del self._writing[gated.key]
-                self._slots.release()
-                self._wake.set()
+        async def write() -> bool:
+            outcome = await self._writer.write(gated, place, grant)
+            if outcome is Outcome.WRITTEN:
+                self._teller.placed(gated, place)
+                log.info("pod.placed", pod=gated.key, node=place.hint.node)
+            elif outcome is Outcome.REFUSED:
+                self._refused(gated, self._writes.error)  # nothing was awaited since the refusal
+            return outcome in {Outcome.WRITTEN, Outcome.STALE, Outcome.GONE}
 
-        self._writing[gated.key] = tasks.create_task(write())
+        self._placing.start(gated.key, gated.pod.uid, write)
 
-    def _waits(
-        self,
-        tasks: asyncio.TaskGroup,
-        gated: GatedPod,
-        known: Decision | NoPlace,
-        shapes: dict[str, Decision | NoPlace],
-    ) -> None:
+    def _refused(self, gated: GatedPod, error: str) -> None:
+        """The API server will not have the pod placed: a policy of the cluster, or an object that is full."""
+        text = shortened(waits(f"it fits, but its placement cannot be written: {error}"))
+        why = NoPlace(frozenset({Outcome.REFUSED}), text)
+        if self._teller.news(gated.raw, why.kind):
+            self._teller.waits(gated.raw, why)
+
+    def _waits(self, gated: GatedPod, known: Decision | NoPlace, shapes: dict[str, Decision | NoPlace]) -> None:
         """The pod fits nowhere; what that is in words is worked out once for a shape, and only when it is news."""
         if 0 < self._limits.release_after <= seconds_waited(gated.raw):
-            self._let_go(tasks, gated.key, partial(self._releaser.after_waiting, gated, self._limits.release_after))
+            self._let_go(gated.key, gated.raw, partial(self._releaser.after_waiting, gated, self._limits.release_after))
             return
         kind = known.kind if isinstance(known, NoPlace) else frozenset(known.excluded)
-        if not self._teller.news(gated, kind):
+        if not self._teller.news(gated.raw, kind):
             return
         if isinstance(known, Decision):
-            known = shapes[gated.shape] = why_none(known, gated, self._rules, len(self._kept))
-        self._teller.waits(gated, known)
+            known = shapes[gated.question] = why_none(known, gated, self._rules, len(self._kept))
+        self._teller.waits(gated.raw, known, gated.taken.get(POD_GROUP_NAME))
 
-    def _let_go(self, tasks: asyncio.TaskGroup, key: str, releasing: Callable[[], Awaitable[bool]]) -> None:
+    def _waits_unread(self, key: str, raw: Mapping[str, Any], why: str) -> None:
+        """The pod cannot be read."""
+        if 0 < self._limits.release_after <= seconds_waited(raw):
+            self._let_go(key, raw, partial(self._releaser.unasked, key, raw, why))
+            return
+        found = NoPlace(frozenset({"unreadable", why}), waits(why))
+        if self._teller.news(raw, found.kind):
+            self._teller.waits(raw, found)
+
+    def _let_go(self, key: str, raw: Mapping[str, Any], releasing: Callable[[], Awaitable[bool]]) -> None:
         """Have the pod let go without a place."""
+        uid = raw["metadata"].get("uid", "")
+        if not (self._releasing.full or key in self._releasing or key in self._placing or self._delays.is_put_off(uid)):
+            self._releasing.start(key, uid, releasing)
 
-        async def release() -> None:
-            try:
-                async with self._slots:
-                    if not await releasing():
-                        self._later(key)
-            finally:
-                del self._writing[key]
+    def _written(self, key: str, uid: str, done: bool) -> None:  # told by position, see WritesInFlight
+        """A write in flight has ended."""
+        del key
+        if done:
+            self._delays.succeeded(uid)
+        else:
+            self._delays.failed(uid)
+        self._changed()
 
-        if key not in self._writing and key not in self._not_before:
-            self._writing[key] = tasks.create_task(release())
+    def _write_failed(self, key: str, uid: str, fault: str) -> None:
+        """A write met with a fault of ours."""
+        self._delays.failed(uid)
+        self._changed()
+        raw = self._world.gated_pods().get(key)
+        if raw is not None and raw["metadata"].get("uid", "") == uid:
+            self._teller.waits(raw, _at_fault(fault))
 
-    def _later(self, key: str) -> None:
-        """The pod's turn is not before a while."""
-        self._not_before[key] = monotonic() + _REFUSED_SECONDS
-        asyncio.get_running_loop().call_later(_REFUSED_SECONDS, self._wake.set)
+
+def _at_fault(sentence: str) -> NoPlace:
+    return NoPlace(frozenset({INTERNAL}), waits(sentence))
 
 
 def _nothing(gang: Gang, why: str) -> None:

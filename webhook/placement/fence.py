@@ -16,6 +16,7 @@ import structlog
 
 from webhook.cluster.backoff import Backoff
 from webhook.cluster.writes import Outcome, PodWrites
+from webhook.internal_errors import Where, contained
 from webhook.model.names import EPOCH
 
 log = structlog.get_logger(__name__)
@@ -47,12 +48,13 @@ async def _bump(
     backoff = Backoff()
     async with slots:
         while goes_on():
-            outcome = await writes.annotate(key, EPOCH, term)
-            if outcome is Outcome.WRITTEN:
-                return key
-            if outcome is Outcome.GONE:
-                return None
-            log.warning("placement.fence_retry", pod=key, error=writes.error)
+            with contained(Where.WRITE, pod=key):
+                outcome = await writes.annotate(key, EPOCH, term)
+                if outcome is Outcome.WRITTEN:
+                    return key
+                if outcome is Outcome.GONE:
+                    return None
+                log.warning("placement.fence_retry", pod=key, error=writes.error)
             await asyncio.sleep(backoff.next())
     return None
 

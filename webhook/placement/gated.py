@@ -3,19 +3,23 @@
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from time import time
 from typing import Any, Final
 
 from webhook.admission.left_alone import why_not_ours
+from webhook.admission.left_to_scheduler import why_left_to_scheduler
 from webhook.admission.rules import Rules
+from webhook.internal_errors import Where, internal_error
 from webhook.model.errors import UserError
 from webhook.model.intent import NUMAIntent, parse_numa_intent
+from webhook.model.limits import check_annotations
 from webhook.model.lineage import Lineage, owner_above, ranked, taken_from_owners
 from webhook.model.membership import Membership, may_be_in_group, membership_of
 from webhook.model.names import NUMA_TOPOLOGY_SPEC, POD_GROUP_NAME, RESOURCE_SPEC
 from webhook.model.pod import Owner, Pod
 from webhook.model.timestamps import epoch_seconds
+from webhook.placement.retry import RetryDelays
 
 # All of a pod's spec that a decision reads.
 _DECISIVE: Final = ("overhead", "resources", "nodeSelector", "tolerations")
@@ -43,6 +47,7 @@ class GatedPod:
         taken = taken_from_owners(raw, lineage) if lineage else {}
         metadata = raw["metadata"]
         whole = {**raw, "metadata": {**metadata, "annotations": {**taken, **(metadata.get("annotations") or {})}}}
+        check_annotations(whole["metadata"]["annotations"], with_ours=True)
         pod = Pod.from_object(whole)
         membership = membership_of(whole)
         if lineage:
@@ -81,6 +86,16 @@ class GatedPod:
         return -self.pod.priority, self.pod.created, self.pod.key
 
     @cached_property
+    def left_to_scheduler(self) -> str | None:
+        """What of it only the scheduler can judge, in words; None when it has nothing of the kind."""
+        return why_left_to_scheduler(self.raw)
+
+    @property
+    def question(self) -> str:
+        """Equal for pods that have the same answer: one that is left to the scheduler waits for no binding."""
+        return self.shape if self.left_to_scheduler is None else f"left {self.shape}"
+
+    @cached_property
     def shape(self) -> str:
         """Equal for pods that fit on the same nodes."""
         spec = self.raw["spec"]
@@ -96,12 +111,18 @@ class GatedPod:
 
 
 class GatedPods:
-    """The gated pods of the cluster, each read once per version of it and of its owners."""
+    """The gated pods of the cluster, each read once per version of it and of its owners.
 
-    def __init__(self, rules: Rules) -> None:
+    What cannot be read is left out of their order, and told in `faults`. Where the fault is ours, reading it is tried
+    again by `delays`.
+    """
+
+    def __init__(self, rules: Rules, delays: RetryDelays) -> None:
         self._rules = rules
+        self._delays = delays
         self._read: dict[str, tuple[Mapping[str, Any], GatedPod | None]] = {}
-        self.faults: dict[str, str] = {}
+        self._broken: set[str] = set()
+        self.faults: dict[str, tuple[Mapping[str, Any], str]] = {}
         """Pods that cannot be read, and why."""
         self.not_ours: dict[str, tuple[Mapping[str, Any], str]] = {}
         """Pods that nobody here places, and why: they have the gate from somebody else."""
@@ -110,12 +131,12 @@ class GatedPods:
         """These are all there are now, by namespace/name."""
         for key in self._read.keys() - raws.keys():
             del self._read[key]
-            self.faults.pop(key, None)
-            self.not_ours.pop(key, None)
+            self._clear(key)
         for key, raw in raws.items():
             known = self._read.get(key)
-            if known is None or known[0] is not raw:
-                self._read[key] = raw, self._of(key, raw)
+            if known is None or known[0] is not raw or self._is_due_again(key, raw):
+                self._clear(key)
+                self._read[key] = raw, self._contained(key, raw, partial(self._of, key, raw))
 
     def owners(self) -> list[tuple[str, Owner]]:
         """(namespace, owner) of the pods that may take something from their owners."""
@@ -125,29 +146,47 @@ class GatedPods:
         """Read anew those whose owners say something else than before."""
         for key, (raw, pod) in self._read.items():
             if pod is not None and (owner := pod.owner):
-                self.faults.pop(key, None)
-                try:
-                    self._read[key] = raw, pod.with_lineage(lineage(pod.pod.namespace, owner))
-                except UserError as error:
-                    self.faults[key] = " ".join(map(str, error.faults))
+                known = lineage(pod.pod.namespace, owner)
+                if known is not pod.lineage or key in self.faults:
+                    self.faults.pop(key, None)
+                    self._read[key] = raw, self._contained(key, raw, partial(pod.with_lineage, known)) or pod
 
     def in_order(self) -> Iterable[GatedPod]:
         """Those to place, in the order of their turn."""
-        return sorted((pod for _, pod in self._read.values() if pod is not None), key=lambda pod: pod.order)
+        pods = (pod for key, (_, pod) in self._read.items() if pod is not None and key not in self.faults)
+        return sorted(pods, key=lambda pod: pod.order)
 
     def _of(self, key: str, raw: Mapping[str, Any]) -> GatedPod | None:
-        self.faults.pop(key, None)
-        self.not_ours.pop(key, None)
         if "deletionTimestamp" in raw["metadata"]:
             return None
         if why := why_not_ours(raw, self._rules):
             self.not_ours[key] = raw, why
             return None
+        pod = GatedPod.from_object(raw)
+        # What a round asks of every pod is worked out here, where a fault is the pod's own.
+        _ = pod.owner, pod.order
+        return pod
+
+    def _contained(self, key: str, raw: Mapping[str, Any], read: Callable[[], GatedPod | None]) -> GatedPod | None:
         try:
-            return GatedPod.from_object(raw)
+            pod = read()
         except UserError as error:
-            self.faults[key] = " ".join(map(str, error.faults))
+            self.faults[key] = raw, " ".join(map(str, error.faults))
             return None
+        except Exception as error:  # noqa: BLE001 # a fault with one pod is that pod's
+            self.faults[key] = raw, internal_error(Where.POD, error, pod=key)
+            self._broken.add(key)
+            self._delays.failed(raw["metadata"].get("uid", ""))
+            return None
+        return pod
+
+    def _is_due_again(self, key: str, raw: Mapping[str, Any]) -> bool:
+        return key in self._broken and not self._delays.is_put_off(raw["metadata"].get("uid", ""))
+
+    def _clear(self, key: str) -> None:
+        self._broken.discard(key)
+        self.faults.pop(key, None)
+        self.not_ours.pop(key, None)
 
 
 def seconds_waited(raw: Mapping[str, Any]) -> float:

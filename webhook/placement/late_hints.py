@@ -20,7 +20,8 @@ from webhook.cluster.errors import ClusterError
 from webhook.cluster.events import EventRecorder, PodEvent
 from webhook.cluster.writes import Outcome, PodWrites
 from webhook.engine.one_node import is_free
-from webhook.engine.reserve.unguarded import Certainty, Foreseen
+from webhook.engine.reserve.unguarded import Doubt, Foreseen
+from webhook.internal_errors import Where, contained
 from webhook.model.hint import NUMAHint
 from webhook.model.resident import ResidentPod
 from webhook.placement.figures import Figures
@@ -44,11 +45,9 @@ class LateHint:
     def of(cls, pod: ResidentPod, foreseen: Foreseen, arrival: Arrival | None) -> "LateHint":
         """That of a pod for which this was foreseen. arrival: its node as others left it."""
         hint = NUMAHint(pod.node, tuple(sorted(foreseen.place.items())))
-        why = foreseen.certainty.value
-        if foreseen.certainty is Certainty.KNOWN:
-            if arrival is not None and is_free(arrival.promised_view(), hint.numa_nodes):
-                return cls(pod.key, pod.uid, hint)
-            why = "by the order of bindings it has what the hint of another pod names"
+        if foreseen.doubt is None and arrival is not None and is_free(arrival.promised_view(), hint.numa_nodes):
+            return cls(pod.key, pod.uid, hint)
+        why = (foreseen.doubt or Doubt.DIFFERS).value
         return cls(pod.key, pod.uid, None, f"bound to {pod.node} while nobody answered, and without a hint: {why}")
 
 
@@ -95,19 +94,23 @@ class LateHints:
 
     async def _write(self, late: LateHint, hint: NUMAHint) -> None:
         async with self._slots:
-            try:
-                raw = await self._writes.read(late.pod)
-            except ClusterError as error:
-                log.warning("hint.retry", pod=late.pod, error=str(error))
-                return
-            patch = () if raw is None or not _is_the_same(raw, late, hint) else hinting(raw, hint)
-            if not patch or not self._may_write():
-                return
-            if await self._writes.patch(late.pod, patch) is Outcome.WRITTEN:
-                self._figures.hinted_late()
-                log.info("pod.hinted_late", pod=late.pod, node=hint.node, numa=[zone for zone, _ in hint.numa_nodes])
-            else:
-                log.warning("hint.retry", pod=late.pod, error=self._writes.error)
+            with contained(Where.WRITE, pod=late.pod):
+                await self._write_one(late, hint)
+
+    async def _write_one(self, late: LateHint, hint: NUMAHint) -> None:
+        try:
+            raw = await self._writes.read(late.pod)
+        except ClusterError as error:
+            log.warning("hint.retry", pod=late.pod, error=str(error))
+            return
+        patch = () if raw is None or not _is_the_same(raw, late, hint) else hinting(raw, hint)
+        if not patch or not self._may_write():
+            return
+        if await self._writes.patch(late.pod, patch) is Outcome.WRITTEN:
+            self._figures.hinted_late()
+            log.info("pod.hinted_late", pod=late.pod, node=hint.node, numa=[zone for zone, _ in hint.numa_nodes])
+        else:
+            log.warning("hint.retry", pod=late.pod, error=self._writes.error)
 
 
 def _is_the_same(raw: Mapping[str, Any], late: LateHint, hint: NUMAHint) -> bool:

@@ -1,35 +1,38 @@
 """A place for one pod: which node and NUMA nodes, or why there is none.
 
-A pod whose node only the scheduler can choose is promised the best node as well, so that nobody else counts on it, but
-is only kept off the nodes that never can take it. The nodes that fit now are preferred, not required: should the
-scheduler want none of them for it, it waits for others, where nothing of ours can be added any more. What becomes of it
-where it goes, its NUMA nodes among that, is judged when it is bound.
+A pod whose node only the scheduler can choose is kept off the nodes that never can take it, and no more. The nodes that
+fit now are preferred, not required: should the scheduler want none of them for it, it waits for others, where nothing
+of ours can be added any more. What becomes of it where it goes, its NUMA nodes among that, is judged when it is bound.
+The best node is reserved for it tentatively: for the moment that the scheduler takes as a rule, those that are placed
+next do not count on the same. It may never come, so it keeps no other pod off a node otherwise.
 
 A kubelet chooses NUMA nodes in the order in which pods reach it, and two that are placed on one node may be bound in
 either order. So beside a pod that is placed and not bound yet only its equals are placed: among them the order makes no
 difference. That lasts as long as the scheduler takes; if every node that fits has such a pod, this one is placed after
-it was bound.
+it was bound. One that is left to the scheduler does not wait for that: its order is not ours to keep.
 """
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
 
 from webhook.admission import placement_text
 from webhook.admission.affinity import Constraint
-from webhook.admission.left_to_scheduler import why_left_to_scheduler
-from webhook.admission.node_set import keep_off_others
+from webhook.admission.left_to_scheduler import chosen_by_scheduler
+from webhook.admission.node_set import NodeNames, keep_off_others
 from webhook.admission.outlook import look_ahead
 from webhook.admission.patch import Operation
 from webhook.admission.placing import placing, releasing
+from webhook.admission.repeatable import kept_by_a_merge, terms_are_fixed
 from webhook.admission.rules import Rules
 from webhook.engine.decide import Decision, decide
 from webhook.engine.reserve.grant import Grant
 from webhook.engine.reserve.ledger import Reservation
 from webhook.engine.view import View
 from webhook.model.hint import NUMAHint
+from webhook.model.names import NUMA_SIGNATURE
 from webhook.placement.gated import GatedPod
 
 
@@ -46,12 +49,20 @@ class Place:
     """Those of its group."""
     nodes: Constraint | None = None
     """The nodes among which the scheduler chooses; None: it is held to that of the hint."""
+    hostname: str | None = None
+    """The hostname label of the hint's node; None when missing or shared."""
+
+    def signed(self, signature: str) -> "Place":
+        """The same with what proves that its hint is ours; a pod that is left to the scheduler gets no hint."""
+        if self.nodes is not None:
+            return self
+        return replace(self, annotations={**self.annotations, NUMA_SIGNATURE: signature})
 
     def patch(self, raw: Mapping[str, Any]) -> tuple[Operation, ...]:
         """What writes the place into the pod."""
         if self.nodes is not None:
             return releasing(raw, self.nodes, self.text, self.annotations)
-        return placing(raw, self.hint, self.text, self.annotations, self.labels)
+        return placing(raw, self.hint, self.text, self.annotations, self.labels, self.hostname)
 
     def grant(self, gated: GatedPod, expires: float) -> Grant:
         """The same as a promise to this pod."""
@@ -64,6 +75,7 @@ class Place:
             pod.requests,
             gated.intent.policy,
             expires,
+            tentative=self.nodes is not None,
         )
 
 
@@ -88,24 +100,28 @@ PlacedOn = Callable[[str], Iterable[Reservation]]
 """Node -> what is promised there to pods that are placed and not bound yet."""
 
 
-def find_place(view: View, gated: GatedPod, rules: Rules, placed: PlacedOn) -> Place | Decision | None:
-    """The best node for the pod now; the decision that there is none; None if it has to wait for others to be bound."""
+def find_place(view: View, gated: GatedPod, rules: Rules, placed: PlacedOn) -> Place | Decision | NoPlace:
+    """The best node for the pod now; the decision that there is none; or that others are to be bound there first."""
     decision = decide(view, gated.pod, gated.intent, rules.engine)
     if not decision.fit_count:
         return decision
     best = decision.best(placement_text.BEST)
+    why = gated.left_to_scheduler
     node = _first_without_others(decision, gated, placed)
-    if node is None:
-        return None
+    if node is None and why is None:
+        return _others_first(best[0].node, placed)
+    node = node or best[0].node
     hint = NUMAHint(node, decision.allocation(view.snapshot.index[node]))
     text = placement_text.fitting(gated.pod, gated.intent, decision, best)
-    why = why_left_to_scheduler(gated.raw)
     if why is None:
-        return Place(hint, f"{placed_on(hint)}; {text}")
+        # A look at all nodes, for the few pods that need it.
+        hostname = NodeNames(view.snapshot).named(node).hostname if terms_are_fixed(gated.raw) else None
+        return Place(hint, f"{placed_on(hint)}; {text}", hostname=hostname)
     outlook = look_ahead(view.snapshot, gated.pod, gated.intent, rules.engine)
     preferred = decision.best(rules.preferred_nodes)
     nodes = keep_off_others(view.snapshot, outlook, rules.max_affinity_values, preferred)
-    return Place(hint, f"the scheduler chooses the node, for its {why}; {text}", nodes=nodes)
+    alone = "" if kept_by_a_merge(gated.raw, nodes) == nodes else " and by its own node affinity alone"
+    return Place(hint, f"{chosen_by_scheduler(why)}{alone}; {text}", nodes=nodes)
 
 
 def _first_without_others(decision: Decision, gated: GatedPod, placed: PlacedOn) -> str | None:
@@ -116,6 +132,14 @@ def _first_without_others(decision: Decision, gated: GatedPod, placed: PlacedOn)
             if all((other.requests, other.policy) == equal for other in placed(candidate.node)):
                 return candidate.node
     return None
+
+
+def _others_first(node: str, placed: PlacedOn) -> NoPlace:
+    """As a rule this lasts too short a time to be reported."""
+    count = len(tuple(placed(node)))
+    others = "another pod" if count == 1 else f"{count} other pods"
+    text = f"it fits on {node}, but {others} must be bound there first: the kubelet admits pods in order of arrival"
+    return NoPlace(frozenset({"others first"}), placement_text.waiting(text))
 
 
 def why_none(decision: Decision, gated: GatedPod, rules: Rules, kept: int) -> NoPlace:

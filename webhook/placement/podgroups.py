@@ -9,8 +9,9 @@ Where the kind is not served nothing is read or written; when it appears, all gr
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from time import monotonic
 from typing import Any, Final, NoReturn, Protocol
 
@@ -19,6 +20,7 @@ import structlog
 from webhook.admission.placement_text import annotated
 from webhook.admission.world import World
 from webhook.cluster.errors import ClusterError
+from webhook.internal_errors import Where, contained
 from webhook.model.errors import UserError
 from webhook.model.lineage import Lineage, owner_above, taken_from_owners
 from webhook.model.membership import Seated
@@ -28,6 +30,7 @@ from webhook.model.topology import Topology
 from webhook.model.workload.fields import min_member
 from webhook.placement.gang import Gang
 from webhook.placement.lineages import Lineages, ReadOwner
+from webhook.placement.work import Work
 
 log = structlog.get_logger(__name__)
 
@@ -89,6 +92,7 @@ class PodGroupKeeper:
         self._not_before: dict[str, float] = {}
         self._wanted: dict[str, tuple[_Basis, dict[str, Any] | None]] = {}
         self._said: dict[str, dict[str, Any]] = {}
+        self._work = Work()
 
     def saw(self, gang: Gang, why: str) -> None:
         """The group was looked at: why its members wait, empty when they do not."""
@@ -96,38 +100,46 @@ class PodGroupKeeper:
         self._members.setdefault(group, gang.members[0].raw)
         self._why[group] = frozenset(gated.key for gated in gang.members) if why else frozenset(), why
 
+    def background(self) -> Iterator[Callable[[], Coroutine[Any, Any, NoReturn]]]:
+        """What runs for as long as the process does; each ends by cancellation or an exception, and may run again."""
+        yield self.run
+        yield self._lineages.run
+
     async def run(self) -> NoReturn:
         """Keep them in step, for ever."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._lineages.run())
-            while True:
-                began = monotonic()
-                if self._is_leader() and self._is_served():
-                    await self._settle()
-                rest = min((monotonic() - began) * _REST_PER_WORK, _LONGEST_REST_SECONDS)
-                await asyncio.sleep(max(_PERIOD_SECONDS, rest))
-        raise AssertionError  # pragma: no cover # none of them returns
+        while True:
+            self._work = Work()
+            if self._is_leader() and self._is_served():
+                await self._settle()
+            rest = min(self._work.seconds() * _REST_PER_WORK, _LONGEST_REST_SECONDS)
+            await asyncio.sleep(max(_PERIOD_SECONDS, rest))
 
     async def _settle(self) -> None:
         """One comparison of all groups."""
         self._not_before = {key: at for key, at in self._not_before.items() if at > monotonic()}
         groups = await self._groups_by_member()
-        owners = {group: owner for group, raw in groups.items() if (owner := owner_above(raw))}
+        owners = {}
+        for group, raw in groups.items():
+            with contained(Where.POD_GROUP, group=group), suppress(UserError):
+                if owner := owner_above(raw):
+                    owners[group] = owner
         namespaces = {group: groups[group]["metadata"]["namespace"] for group in owners}
-        await self._lineages.learn((namespaces[group], owner) for group, owner in owners.items())
+        self._lineages.want((namespaces[group], owner) for group, owner in owners.items())
         topologies = self._world.view().topologies
         self._wanted = {group: entry for group, entry in self._wanted.items() if group in owners}
         there = set()
         for turn, (group, owner) in enumerate(owners.items(), 1):
+            # Of owners that are not read yet the next comparison knows.
             if lineage := self._lineages.get(namespaces[group], owner):
-                basis = lineage, self._status(group), topologies
-                known = self._wanted.get(group)
-                if known is None or known[0] != basis:
-                    known = self._wanted[group] = basis, _wanted(groups[group], *basis)
-                if known[1] is not None:
-                    there.add(await self._settle_one(known[1]))
+                with contained(Where.POD_GROUP, group=group):
+                    basis = lineage, self._status(group), topologies
+                    known = self._wanted.get(group)
+                    if known is None or known[0] != basis:
+                        known = self._wanted[group] = basis, _wanted(groups[group], *basis)
+                    if known[1] is not None:
+                        there.add(await self._settle_one(known[1]))
             if turn % _TURN == 0:
-                await asyncio.sleep(0)
+                await self._work.pause()
         await self._settle_the_rest(there)
 
     async def _groups_by_member(self) -> dict[str, Mapping[str, Any]]:
@@ -138,16 +150,17 @@ class PodGroupKeeper:
         there = seated.keys() | self._why.keys()
         self._members = {group: raw for group, raw in self._members.items() if group in there}
         for group in there - self._members.keys():
-            raw = await self._member(tuple(seated.get(group, ())))
-            if raw is not None:
-                self._members[group] = raw
+            with contained(Where.POD_GROUP, group=group):
+                raw = await self._member(tuple(seated.get(group, ())))
+                if raw is not None:
+                    self._members[group] = raw
         return dict(self._members)
 
     async def _member(self, keys: Sequence[str]) -> Mapping[str, Any] | None:
         """A member of a group that was placed before we led."""
         for key in keys:
             try:
-                if raw := await self._read_pod(key):
+                if raw := await self._work.wait_for(self._read_pod(key)):
                     return raw
             except ClusterError:
                 return None  # the next time
@@ -161,7 +174,7 @@ class PodGroupKeeper:
         if self._said.get(key) == body and is_said(body, self._pod_groups.known.get(key)):
             return key
         if self._is_leader() and self._not_before.get(key, 0.0) <= monotonic():
-            written = await self._pod_groups.apply(body)
+            written = await self._work.wait_for(self._pod_groups.apply(body))
             self._not_before[key] = monotonic() + (_WRITTEN_SECONDS if written else _REFUSED_SECONDS)
             if written:
                 self._said[key] = body
@@ -172,9 +185,10 @@ class PodGroupKeeper:
         """Groups whose pods have all ended, or are gone, say that as long as their owners are there."""
         self._said = {key: body for key, body in self._said.items() if key in there or key in self._pod_groups.known}
         for key in self._said.keys() - there:
-            body = self._said[key]
-            metadata = {**body["metadata"], "annotations": {PLACEMENT: _NO_PODS}}
-            await self._settle_one({**body, "metadata": metadata})
+            with contained(Where.POD_GROUP, podgroup=key):
+                body = self._said[key]
+                metadata = {**body["metadata"], "annotations": {PLACEMENT: _NO_PODS}}
+                await self._settle_one({**body, "metadata": metadata})
 
     def _status(self, group: str) -> str:
         """What became of the group, in words."""

@@ -18,6 +18,7 @@ from webhook.admission.outlook import look_ahead
 from webhook.admission.patch import Operation
 from webhook.admission.placement_text import nowhere
 from webhook.admission.placing import releasing
+from webhook.admission.repeatable import kept_by_a_merge
 from webhook.admission.rules import Rules
 from webhook.admission.world import World
 from webhook.cluster.writes import Outcome, PodWrites
@@ -59,7 +60,8 @@ class Releaser:
         outlook = look_ahead(view.snapshot, gated.pod, gated.intent, self._rules.engine)
         constraint = keep_off_others(view.snapshot, outlook, self._rules.max_affinity_values)
         note = f"released without a place after {seconds:g} s"
-        text = f"{note}; {nowhere(gated.pod, gated.intent, decision, outlook.message)}"
+        alone = "" if kept_by_a_merge(gated.raw, constraint) == constraint else ", by its own node affinity alone"
+        text = f"{note}{alone}; {nowhere(gated.pod, gated.intent, decision, outlook.message)}"
         patch = releasing(gated.raw, constraint, text, gated.taken)
         return await self._let_go(gated.key, gated.raw, patch, note)
 

@@ -28,6 +28,7 @@ from webhook.engine.decide import decide
 from webhook.engine.one_node import as_chosen
 from webhook.engine.reason import REASONS, Reason
 from webhook.engine.view import View
+from webhook.internal_errors import Where, contained
 from webhook.model.errors import UserError
 from webhook.model.intent import NUMAIntent, parse_numa_intent
 from webhook.model.names import STEERED
@@ -120,9 +121,10 @@ class StuckPods:
             del self._since[key, uid]
             self._since[key, uid] = now  # at the end of the line
             self._stuck.discard((key, uid))
-            if why := why_stuck(key, pods[key, uid], self._world, self._rules):
-                self._stuck.add((key, uid))
-                await self._look_after(key, pods[key, uid], why)
+            with contained(Where.POD, pod=key):
+                if why := why_stuck(key, pods[key, uid], self._world, self._rules):
+                    self._stuck.add((key, uid))
+                    await self._look_after(key, pods[key, uid], why)
             await asyncio.sleep(0)  # reviews have their turn
 
     async def _look_after(self, key: str, raw: Mapping[str, Any], why: str) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from webhook.engine.reserve.ledger import Reservation
+from webhook.model.membership import Seated
 from webhook.placement.gang import GangWorld
 from webhook.placement.writer import PromisingWorld
 
@@ -19,6 +20,12 @@ class GatedWorld(PromisingWorld, GangWorld, Protocol):
 
     def promised_node(self, pod: str) -> str | None:
         """The node that a pod was given and does not show yet; None when it was given none."""
+
+    def unasked(self, group: str) -> Mapping[str, Seated]:
+        """Pods of a controller that were bound before they could take their group from it."""
+
+    def seated(self, group: str) -> Mapping[str, Seated]:
+        """The members of a group that have a place, by namespace/name; not to be changed."""
 
     def placed(self, node: str) -> tuple[Reservation, ...]:
         """What is promised to pods that are placed on the node and not bound yet."""

@@ -6,18 +6,21 @@ And that they wait no more, by an Event and in figures.
 - A pod that was just created says itself why it waits: an Event is enough. A group's member gets the group's name with
   the reason, as KAI-Scheduler's pods have it while they wait; what it asks is read from its owners until it is placed.
 - Later texts are written when the kind of reasons changes, the newest only, at a pace that leaves the API server to the
-  placements.
+  placements, and by namespace in turn.
 """
 
 import asyncio
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
-from webhook.admission.placing import telling
+from webhook.admission.placing import telling as telling_patch
 from webhook.cluster.events import EventRecorder, PodEvent
+from webhook.cluster.fair_queue import FairQueue
 from webhook.cluster.pace import Pace
 from webhook.cluster.writes import PodWrites
-from webhook.model.names import PLACEMENT, POD_GROUP_NAME
+from webhook.internal_errors import Where, contained
+from webhook.model.names import PLACEMENT
 from webhook.placement.figures import Figures, LetGo
 from webhook.placement.gated import GatedPod, seconds_waited
 from webhook.placement.placed import NoPlace, Place
@@ -46,20 +49,20 @@ class Teller:
         self._gated = gated
         self._pace = Pace(_RATE, _BURST)
         self._known: dict[str, tuple[str, frozenset[Hashable]]] = {}
-        self._to_tell: dict[str, tuple[GatedPod, NoPlace, bool]] = {}
+        self._to_tell: FairQueue[str, _Telling] = FairQueue()
         self._arrived = asyncio.Event()
 
-    def news(self, gated: GatedPod, kind: frozenset[Hashable]) -> bool:
+    def news(self, raw: Mapping[str, Any], kind: frozenset[Hashable]) -> bool:
         """Whether this kind of reasons has not been told of the pod."""
-        return self._known.get(gated.key) != (gated.pod.uid, kind)
+        return self._known.get(_key(raw)) != (_uid(raw), kind)
 
-    def waits(self, gated: GatedPod, why: NoPlace) -> None:
-        """The pod has no place."""
-        known = self._known.get(gated.key)
-        is_new = known is None or known[0] != gated.pod.uid
-        says_it = is_new and why.of_one and "none of" in gated.pod.annotations.get(PLACEMENT, "")
-        self._known[gated.key] = gated.pod.uid, why.kind
-        self._to_tell[gated.key] = gated, why, says_it
+    def waits(self, raw: Mapping[str, Any], why: NoPlace, group: str | None = None) -> None:
+        """The pod has no place. group: the name of its group, where it takes that from its owners."""
+        key, uid = _key(raw), _uid(raw)
+        known, untold = self._known.get(key), self._to_tell.get(_namespace(key), key)
+        is_first = known is None or known[0] != uid or (untold is not None and untold.is_first)
+        self._known[key] = uid, why.kind
+        self._to_tell.put(_namespace(key), key, _Telling(why, group, is_first))
         self._arrived.set()
 
     def placed(self, gated: GatedPod, place: Place) -> None:
@@ -89,18 +92,45 @@ class Teller:
             while self._to_tell:
                 await self._pace.turn()
                 if self._to_tell:
-                    await self._tell(*self._to_tell.pop(next(iter(self._to_tell))))
+                    key, telling = self._to_tell.pop()
+                    with contained(Where.POD, pod=key):
+                        await self._tell(key, telling)
 
-    async def _tell(self, gated: GatedPod, why: NoPlace, says_it: bool) -> None:
-        raw = self._gated().get(gated.key)
+    async def _tell(self, key: str, telling: "_Telling") -> None:
+        raw = self._gated().get(key)
         if raw is None:
             return
-        uid = raw["metadata"].get("uid", "")
-        self._events.tell(PodEvent(gated.key, uid, "WaitingForPlacement", why.text, "Place"))
-        if not says_it and (patch := telling(raw, why.text, gated.taken.get(POD_GROUP_NAME))):
+        why = telling.why
+        self._events.tell(PodEvent(key, _uid(raw), "WaitingForPlacement", why.text, "Place"))
+        said = (raw["metadata"].get("annotations") or {}).get(PLACEMENT, "")
+        if telling.is_first and why.of_one and "none of" in said:
+            return  # its creation said the same
+        if patch := telling_patch(raw, why.text, telling.group):
             # A pod that has changed since is left as it is: the Event says it as well.
-            await self._writes.patch(gated.key, patch)
+            await self._writes.patch(key, patch)
 
     def _forget(self, key: str) -> None:
         self._known.pop(key, None)
-        self._to_tell.pop(key, None)
+        self._to_tell.discard(_namespace(key), key)
+
+
+@dataclass(frozen=True, slots=True)
+class _Telling:
+    """What is to be reported of one pod."""
+
+    why: NoPlace
+    group: str | None
+    is_first: bool
+    """Whether nothing was reported of it yet."""
+
+
+def _key(raw: Mapping[str, Any]) -> str:
+    return f"{raw['metadata'].get('namespace', '')}/{raw['metadata'].get('name', '')}"
+
+
+def _namespace(key: str) -> str:
+    return key.partition("/")[0]
+
+
+def _uid(raw: Mapping[str, Any]) -> str:
+    return str(raw["metadata"].get("uid", ""))

@@ -1,7 +1,8 @@
 """Writing a place into its pod: tried until it stands there, or never will.
 
-1. The promise is kept (a grant) before the first patch leaves, so that the next decision finds the place taken.
-2. The patch. Not the leader any more: nothing is sent.
+1. The promise is kept (a grant) before the first patch leaves, so that the next decision finds the place taken. It is
+   renewed with each patch, for one may wait for its turn, or leave again.
+2. The patch. Not the leader any more, or the promise given back because its time was up: nothing is sent.
 3. Written: the grant holds until an informer shows the pod with its hint.
    Stale: the pod as it is now. Still behind the gate and asking for the same: the patch is made anew from it. Placed as
    we wanted: an earlier patch, whose answer was lost, was written after all.
@@ -11,6 +12,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from time import monotonic
 from typing import Any, Final, Protocol
 
@@ -18,6 +20,7 @@ import structlog
 
 from webhook.admission.bind import placed_on
 from webhook.admission.gate import waits_for_us_alone
+from webhook.admission.left_to_scheduler import TENTATIVE_SECONDS
 from webhook.cluster.backoff import Backoff
 from webhook.cluster.errors import ClusterError
 from webhook.cluster.writes import Outcome, PodWrites
@@ -41,6 +44,12 @@ class PromisingWorld(Protocol):
     def withdraw(self, grant: Grant) -> None:
         """Give it back."""
 
+    def holds(self, grant: Grant) -> bool:
+        """Whether it is kept: neither shown by an object nor given back because its time was up."""
+
+    def sign(self, uid: str, hint: str) -> str:
+        """What proves that we gave the pod with this uid this hint."""
+
 
 class PlacementWriter:
     """Writes places; `horizon`: seconds after which a write that was not seen never will be."""
@@ -53,17 +62,20 @@ class PlacementWriter:
 
     def promise(self, gated: GatedPod, place: Place) -> Grant:
         """Take the place for the pod, before anything is awaited."""
-        grant = place.grant(gated, monotonic() + self._horizon)
+        lasts = self._horizon if place.nodes is None else min(self._horizon, TENTATIVE_SECONDS)
+        grant = place.grant(gated, monotonic() + lasts)
         self._world.grant(grant)
         return grant
 
     async def write(self, gated: GatedPod, place: Place, grant: Grant) -> Outcome:
         """Write the place that was promised. WRITTEN: it stands in the pod; STALE, GONE: the pod is another one now."""
+        place = place.signed(self._world.sign(gated.pod.uid, place.hint.to_json()))
         patch = place.patch(gated.raw)
         backoff = Backoff()
         outcome, may_come = Outcome.NOT_NOW, False
         for _ in range(_ATTEMPTS):
-            if not self._may_write():
+            grant = self._renewed(grant)
+            if not self._may_write() or (grant.expires <= monotonic() and not grant.tentative):
                 break
             outcome = await self._writes.patch(gated.key, patch)
             if outcome is Outcome.WRITTEN:
@@ -99,6 +111,14 @@ class PlacementWriter:
         if not may_come:
             self._world.withdraw(grant)
         return outcome
+
+    def _renewed(self, grant: Grant) -> Grant:
+        """The promise for as long as a patch that leaves now may still be written; the same where it stands no more."""
+        if grant.tentative or not self._world.holds(grant):
+            return grant
+        renewed = replace(grant, expires=monotonic() + self._horizon)
+        self._world.grant(renewed)
+        return renewed
 
 
 def _shows(raw: Mapping[str, Any] | None, gated: GatedPod, place: Place) -> bool:

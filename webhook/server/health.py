@@ -1,7 +1,8 @@
 """/healthz and /readyz.
 
-Alive means that the event loop answers: whatever else can break ends the process. Ready means that a review would be
-answered by a complete view of the cluster over a connection the API server accepts, and that we are not draining.
+Alive means that the event loop answers: what else can break is started again in the process. Ready means that a review
+would be answered by a complete view of the cluster over a connection the API server accepts, and that we are not
+draining.
 """
 
 from collections.abc import Callable, Iterable

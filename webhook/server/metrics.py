@@ -17,6 +17,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from webhook.codec import CODEC
+from webhook.internal_errors import Where, internal_error_counts
 from webhook.server.placement_metrics import PlacementMetrics
 from webhook.version import VERSION
 
@@ -80,6 +81,20 @@ class Metrics:
             namespace=NAMESPACE,
             registry=self.registry,
         )
+        self.unreserved = Counter(
+            "bindings_unreserved",
+            "Bindings that passed without a reservation.",
+            ["reason"],
+            namespace=NAMESPACE,
+            registry=self.registry,
+        )
+        self.connections_closed = Counter(
+            "connections_closed",
+            "Connections closed by the service before their time, by port and reason.",
+            ["port", "reason"],
+            namespace=NAMESPACE,
+            registry=self.registry,
+        )
         self.placement = PlacementMetrics(self.registry, NAMESPACE)
         self.registry.register(_StateCollector(sample))
         ProcessCollector(registry=self.registry)
@@ -119,7 +134,21 @@ class _StateCollector(Collector):
                 "When the certificate that is shown ends, in seconds since the epoch.",
                 sample.certificate_end.timestamp(),
             )
+        yield _internal_errors()
         yield from _informers(sample.informers)
+
+
+def _internal_errors() -> Metric:
+    """Of every kind from the start: an alert on a rate sees the first one, too."""
+    family = CounterMetricFamily(
+        f"{NAMESPACE}_internal_errors",
+        "Faults of the webhook itself, by the unit that contained each.",
+        labels=["where"],
+    )
+    counts = internal_error_counts()
+    for where in Where:
+        family.add_metric([where.value], counts.get(where, 0))
+    return family
 
 
 def _informers(informers: Iterable[InformerSample]) -> Iterator[Metric]:

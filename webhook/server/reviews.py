@@ -9,25 +9,49 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import lru_cache, partial
 from time import perf_counter
 from typing import Any, Final
 
+import aiohttp
 import structlog
 from aiohttp import web
 
 from webhook.codec import dumps, loads
+from webhook.internal_errors import Where, internal_error
+from webhook.log_limit import LogLimit
 from webhook.model.errors import Malfunction
 from webhook.model.review import AdmissionRequest, AdmissionResponse
+from webhook.server.body import TooLargeError, read_body
 from webhook.server.deadline import deadline_seconds
 from webhook.server.health import Health
 from webhook.server.metrics import Metrics
+from webhook.server.served import connection_of
 
 log = structlog.get_logger(__name__)
 
 # The API server takes requests of up to 3 MiB, so an object is no larger; an UPDATE carries the old one, too, and 1 MiB
 # is ample for the rest (user, groups, options).
 MAX_BODY_BYTES: Final = (2 * 3 + 1) * 1024 * 1024
+# A scheduler's Binding has some 500 bytes, and its review another 500. Bindings are the only reviews that wait, so that
+# many may be held at a time.
+MAX_BINDING_BYTES: Final = 64 * 1024
+# Lines about decisions: more in a second than an API server creates and binds pods. Lines about calls that are wrong:
+# those of an API server come one by one.
+_DECISION_LINES: Final = 2000.0, 4000
+_REFUSAL_LINES: Final = 1.0, 20
+
+
+class Unreserved(Enum):
+    """Why what a Binding is given is not reserved, as metrics name it, and in words."""
+
+    USER = "user", "nothing is reserved, as the user is none of --scheduler-users"
+    DOUBTED = "doubted", "nothing is reserved, as earlier bindings of this pod or its namespace never came"
+
+    def __init__(self, code: str, sentence: str) -> None:
+        self.code: Final = code
+        self.sentence: Final = sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +70,8 @@ class Answer:
     """Whether another replica should have been asked: the connection leads to the wrong one."""
     excluded: Mapping[str, int] = field(default_factory=dict)
     """Excluded nodes by reason code."""
+    unreserved: Unreserved | None = None
+    """Why nothing is reserved of what it gives; None where it is, or gives nothing."""
 
 
 Reviewer = Callable[[AdmissionRequest, float], Answer | Awaitable[Answer]]
@@ -59,11 +85,15 @@ class NotNowError(Exception):
 class ReviewRoute:
     """One webhook: `name` in logs and metrics, `reviewer` the decision."""
 
-    def __init__(self, name: str, reviewer: Reviewer, health: Health, metrics: Metrics) -> None:
+    def __init__(
+        self, name: str, reviewer: Reviewer, health: Health, metrics: Metrics, largest: int = MAX_BODY_BYTES
+    ) -> None:
         self._name = name
         self._reviewer = reviewer
         self._health = health
         self._metrics = metrics
+        self._largest = largest
+        self._decision_lines, self._refusal_lines = LogLimit(*_DECISION_LINES), LogLimit(*_REFUSAL_LINES)
         # Looked up once: by its labels it costs as much as the rest of a count.
         self._seconds = metrics.review_seconds.labels(name)
         self._counted = lru_cache(maxsize=64)(partial(metrics.reviews.labels, name))
@@ -83,15 +113,20 @@ class ReviewRoute:
         deadline = asyncio.get_running_loop().time() + deadline_seconds(request.query.get("timeout"))
         try:
             async with asyncio.timeout_at(deadline):
-                body = await request.read()
-        except web.HTTPRequestEntityTooLarge:
-            return self._refuse(413, f"the body is larger than {MAX_BODY_BYTES} bytes")
+                body = await read_body(request, self._largest)
+        except TooLargeError:
+            return self._refuse(413, f"the body is larger than {self._largest} bytes")
         except TimeoutError:
-            return self._refuse(504, "the request's body did not come before its deadline")
+            return self._refuse(504, "the request's body did not come before its deadline", last=True)
+        except aiohttp.ClientPayloadError as error:
+            return self._refuse(400, f"the body is not valid HTTP: {error}", last=True)
         try:
             review = AdmissionRequest.from_object(loads(body))
         except (ValueError, Malfunction) as error:
             return self._refuse(400, f"not an AdmissionReview: {error}")
+        del body  # the decision may have to wait
+        if (connection := connection_of(request)) is not None:
+            connection.complete()
         return await self._decide(review, began, deadline)
 
     async def _decide(self, review: AdmissionRequest, began: float, deadline: float) -> web.Response:
@@ -107,8 +142,8 @@ class ReviewRoute:
             return self._refuse(503, str(error), review)
         except TimeoutError:
             return self._refuse(504, "what the decision depends on did not come before its deadline", review)
-        except Exception as error:  # whatever it is, this review has failed, and the next one is to be served
-            log.exception("review.failed", **_identity(review), webhook=self._name)
+        except Exception as error:  # noqa: BLE001 # whatever it is, this review has failed; the next one is to be served
+            internal_error(Where.REVIEW, error, **_identity(review), webhook=self._name)
             return self._refuse(500, f"{type(error).__name__} while deciding on review {review.uid}", review)
         self._tell(review, answer, perf_counter() - began)
         response = web.Response(body=body, content_type="application/json")
@@ -122,9 +157,15 @@ class ReviewRoute:
         self._counted(review.operation, answer.verdict).inc()
         for reason, nodes in answer.excluded.items():
             self._metrics.excluded.labels(reason).inc(nodes)
+        if answer.unreserved is not None:
+            self._metrics.unreserved.labels(answer.unreserved.code).inc()
+        left_out: int | None = 0
+        if answer.decided and (left_out := self._decision_lines.take()) is None:
+            return
         report = log.info if answer.decided else log.debug
         report(
             "review",
+            **({"left_out": left_out} if left_out else {}),
             webhook=self._name,
             **_identity(review),
             operation=review.operation,
@@ -136,11 +177,19 @@ class ReviewRoute:
             milliseconds=round(seconds * 1000, 3),
         )
 
-    def _refuse(self, status: int, message: str, review: AdmissionRequest | None = None) -> web.Response:
+    def _refuse(
+        self, status: int, message: str, review: AdmissionRequest | None = None, *, last: bool = False
+    ) -> web.Response:
+        """The answer to a call that is wrong; last: nothing more can be read of this connection."""
         operation = review.operation if review else ""
         self._counted(operation, "error").inc()
-        log.warning("review.refused", webhook=self._name, status=status, message=message)
-        return web.Response(status=status, text=message + "\n")
+        if (left_out := self._refusal_lines.take()) is not None:
+            more = {"left_out": left_out} if left_out else {}
+            log.warning("review.refused", webhook=self._name, status=status, message=message, **more)
+        response = web.Response(status=status, text=message + "\n")
+        if last:
+            response.force_close()
+        return response
 
 
 def _identity(review: AdmissionRequest) -> dict[str, Any]:

@@ -1,10 +1,11 @@
-"""From an informer's objects to records: what cannot be read is noted, told, and left out."""
+"""From an informer's objects to records: what cannot be read or kept is noted, told, and left out."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 import structlog
 
+from webhook.internal_errors import Where, contained, internal_error
 from webhook.model.errors import UserError
 
 log = structlog.get_logger(__name__)
@@ -38,19 +39,30 @@ class Feed(Generic[Record]):
         try:
             record = self._read(raw)
         except UserError as error:
-            self._note(key, [str(error)])
-            self._drop(key)
+            self._leave_out(key, str(error))
+            return
         except Exception as error:  # noqa: BLE001 # a CRD without a schema lets anything in; it must not end the service
-            self._note(key, [f"unreadable: {error!r}"])
-            self._drop(key)
-        else:
-            self._note(key, getattr(record, "problems", ()))
+            self._leave_out(key, f"unreadable: {error!r}")
+            return
+        try:
             self._put(record)
+            problems = tuple(getattr(record, "problems", ()))
+        except Exception as error:  # noqa: BLE001 # a fault with one object is that object's
+            self._leave_out(key, internal_error(Where.OBJECT, error, kind=self.kind, object=key))
+        else:
+            self._note(key, problems)
 
     def delete(self, key: str) -> None:
         """Forget an object that is gone."""
         self.faults.pop(key, None)
-        self._drop(key)
+        with contained(Where.OBJECT, kind=self.kind, object=key):
+            self._drop(key)
+
+    def _leave_out(self, key: str, fault: str) -> None:
+        """Note what is wrong with an object, and forget what was kept of it."""
+        self._note(key, [fault])
+        with contained(Where.OBJECT, kind=self.kind, object=key):
+            self._drop(key)
 
     def _note(self, key: str, faults: Sequence[str]) -> None:
         before, now = self.faults.get(key, ()), tuple(faults)

@@ -1,23 +1,24 @@
 """What the guard of bindings and the sweep of its grants need of the service around them."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from webhook.cluster.client import Client
 from webhook.cluster.errors import APIError, ClusterError
-from webhook.server.bindings import Duty, Fetch
+from webhook.server.bindings import Duty
+from webhook.server.pod_lookup import Fetch
 from webhook.server.reviews import NotNowError
 from webhook.service.leadership import Leadership
+from webhook.service.world import ClusterWorld
 from webhook.settings import Settings
 
-Raw = dict[str, Any]
 
+def pod_by_get(client: Client, world: ClusterWorld) -> Fetch:
+    """A pod by one GET, without a hint that does not count; None when there is none. Raises ClusterError."""
 
-def pod_by_get(client: Client) -> Fetch:
-    """A pod by one GET; None when there is none. Raises ClusterError."""
-
-    async def fetch(namespace: str, name: str) -> Raw | None:
+    async def fetch(namespace: str, name: str) -> Mapping[str, Any] | None:
         try:
-            return await client.get(f"/api/v1/namespaces/{namespace}/pods/{name}")
+            return world.hint_key.believed(await client.get(f"/api/v1/namespaces/{namespace}/pods/{name}"))
         except APIError as error:
             if error.status == 404:
                 return None

@@ -1,48 +1,39 @@
 """What the leader does beside answering, put together from the settings; a follower is ready to take it over."""
 
 import os
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Final
 
-from webhook.cluster.client import Client
 from webhook.cluster.events import EventRecorder
 from webhook.cluster.owners import read_owner
-from webhook.cluster.pace import Pace
 from webhook.cluster.pod_groups import PodGroups
 from webhook.cluster.writes import PodWrites
 from webhook.placement import stuck
-from webhook.placement.controller import PlacementController
+from webhook.placement.controller import Background, PlacementController
+from webhook.placement.delegated import DelegatedPods
 from webhook.placement.figures import Figures
 from webhook.placement.late_hints import LateHints
 from webhook.placement.nominate import Nominator
 from webhook.placement.podgroups import PodGroupKeeper
 from webhook.placement.surroundings import Limits
 from webhook.placement.teller import Teller
+from webhook.placement.unbindable import UnbindablePods
 from webhook.rules import rules_of
 from webhook.server.bindings import Duty
+from webhook.service.clients import Clients
 from webhook.service.guarding import answer_lifetime, duty_of
 from webhook.service.leadership import Leadership
 from webhook.service.world import ClusterWorld
 from webhook.settings import Settings
 
-# Writes of placements: a burst is a large group's pods; on average no more than one API server writes in a second.
-_RATE: Final = 500.0
-_BURST: Final = 500
-
-
-def placement_pace() -> Pace:
-    """How fast placements are written, apart from all other calls."""
-    return Pace(_RATE, _BURST)
-
 
 class LeadersWork:
-    """Placing what is gated, and what goes with it: telling of it, PodGroups, nominations, late hints, stuck pods."""
+    """Placing what is gated, and what goes with it: telling of it, PodGroups, nominations, late hints, unbound pods."""
 
     def __init__(
         self,
         settings: Settings,
-        client: Client,
+        clients: Clients,
         world: ClusterWorld,
         figures: Figures,
         pod_groups: PodGroups,
@@ -57,8 +48,8 @@ class LeadersWork:
         def may_give_out() -> bool:
             return duty_of(leadership()) is Duty.ALL
 
-        rules = rules_of(settings)
-        reading = partial(read_owner, client)
+        rules, client = rules_of(settings), clients.placement
+        reading = partial(read_owner, clients.owners)
         writes, slots = PodWrites(client), settings.ungate_concurrency
         self._events = events = EventRecorder(client, settings.pod_name or os.uname().nodename)
         teller = Teller(writes, events, world.gated_pods, figures)
@@ -70,14 +61,18 @@ class LeadersWork:
         self._pod_groups = keeper
         self.nominator = Nominator(world, PodWrites(client), rules, is_leader)
         self._late_hints = LateHints(world, PodWrites(client), events, may_give_out, figures, slots)
+        self._delegated = DelegatedPods(world, PodWrites(client), events, rules, is_leader)
+        self._unbindable = UnbindablePods(world, PodWrites(client), events, rules, is_leader, slots)
         patience = stuck.Limits(settings.stuck_after_seconds, settings.evict_stuck)
         self.stuck = stuck.StuckPods(world, PodWrites(client), events, rules, patience, is_leader, figures)
 
-    def background(self) -> Iterator[Coroutine[Any, Any, None]]:
+    def background(self) -> Iterator[Background]:
         """What runs for as long as the process does."""
-        yield self.controller.run()
-        yield self._pod_groups.run()
-        yield self.nominator.run()
-        yield self._late_hints.run()
-        yield self.stuck.run()
-        yield self._events.run()
+        yield from self.controller.background()
+        yield from self._pod_groups.background()
+        yield self.nominator.run
+        yield self._late_hints.run
+        yield self._delegated.run
+        yield self._unbindable.run
+        yield self.stuck.run
+        yield self._events.run

@@ -33,8 +33,10 @@ from webhook.cluster.errors import ClusterError
 from webhook.cluster.lease import LeaderElection, clock
 from webhook.cluster.lease_record import Release
 from webhook.cluster.role_label import RoleLabel
+from webhook.internal_errors import Where, contained, internal_error
 from webhook.server.health import Check
 from webhook.settings import Settings
+from webhook.supervise import supervised
 
 log = structlog.get_logger(__name__)
 
@@ -120,7 +122,7 @@ class Leadership:
         """Take part for ever."""
         async with asyncio.TaskGroup() as tasks:
             if self._label is not None:
-                tasks.create_task(self._label.run())
+                tasks.create_task(supervised(self._label.run))
             while not self._ready():  # noqa: ASYNC110 # a condition over many parts, which nobody sets
                 await asyncio.sleep(_POLL_SECONDS)
             self._takes_part = True
@@ -160,12 +162,14 @@ class Leadership:
 
     def _started(self, term: Term) -> None:
         for duty in self._duties:
-            duty.started(term)
+            with contained(Where.TASK, duty=type(duty).__name__):
+                duty.started(term)
         self._role_changed()
 
     def _stopped(self) -> None:
         for duty in self._duties:
-            duty.stopped()
+            with contained(Where.TASK, duty=type(duty).__name__):
+                duty.stopped()
         self._role_changed()
 
     def _role_changed(self) -> None:
@@ -176,6 +180,15 @@ class Leadership:
         """Wait until all duties are settled; False when that takes longer."""
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
-                await asyncio.gather(*(duty.settle() for duty in self._duties))
-            return True
+                return all(await asyncio.gather(*map(_settled, self._duties)))
         return False
+
+
+async def _settled(duty: Duty) -> bool:
+    """Wait until it is; False where that is not known for a fault of ours."""
+    try:
+        await duty.settle()
+    except Exception as error:  # noqa: BLE001 # the others are waited for all the same
+        internal_error(Where.TASK, error, duty=type(duty).__name__)
+        return False
+    return True

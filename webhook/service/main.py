@@ -7,14 +7,14 @@ Life cycle:
 3. Ready, it takes part in the election of a leader (see `leadership`), who places gated pods (see `placement`).
 4. On SIGTERM: drain (see `server.drain`) while leadership is handed over, then everything is cancelled.
 
-What runs in the background runs in one task group: should any of it end by an exception, the process says so and ends
-with 1, so that it is started again instead of deciding on a view that has stopped moving.
+What runs in the background is supervised: a task that fails is started again (see `supervise`), and the others go on.
+The process ends with 1 only where it cannot serve at all: a port cannot be opened, the settings lead to no API server.
 """
 
 import asyncio
 import gc
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from functools import partial
+from functools import partial, wraps
 from typing import Any, NoReturn, TypeVar
 
 import structlog
@@ -28,25 +28,31 @@ from webhook.cluster.pod_groups import POD_GROUPS, PodGroups
 from webhook.cluster.secret import SharedSecret
 from webhook.codec import CODEC
 from webhook.engine.reserve.uncounted import CountingTimes
+from webhook.placement.controller import Background
 from webhook.placement.grants import GrantSweep
 from webhook.rules import rules_of
 from webhook.server.app import observation_app, review_app
 from webhook.server.bindings import BindingGuard
+from webhook.server.connections import Closed
+from webhook.server.doubt import Doubts
 from webhook.server.drain import drain, finish_seconds
 from webhook.server.health import Check, Health
-from webhook.server.listener import Listener
+from webhook.server.listener import OBSERVATION_LIMITS, Listener
 from webhook.server.metrics import Metrics, Sample
 from webhook.server.reviews import Reviewer
 from webhook.server.stop import stop_event
 from webhook.service import logs
-from webhook.service.certificate import ServingCertificate, source_of
+from webhook.service.certificate import ClientCAFile, ServingCertificate, source_of
+from webhook.service.clients import Clients
 from webhook.service.guarding import answer_lifetime, duty_of, for_a_review, pod_by_get
-from webhook.service.leaders_work import LeadersWork, placement_pace
+from webhook.service.hint_key import SharedHintKey
+from webhook.service.leaders_work import LeadersWork
 from webhook.service.leadership import Leadership
 from webhook.service.reviewers import reviewers_of
 from webhook.service.watched import watch_all
 from webhook.service.world import ClusterWorld
 from webhook.settings import Settings
+from webhook.supervise import supervised
 from webhook.version import VERSION
 
 log = structlog.get_logger(__name__)
@@ -80,16 +86,12 @@ def run(settings: Settings) -> int:
 
 async def _serve(settings: Settings) -> None:
     stop = stop_event()
-    async with (
-        await Client.connect(settings.kubeconfig, settings.context) as client,
-        # Connections and a pace of its own: a renewal must not stand in line behind a thousand patches.
-        await Client.connect(settings.kubeconfig, settings.context) as leadership_client,
-        await Client.connect(settings.kubeconfig, settings.context, placement_pace()) as placement_client,
-    ):
+    async with Clients.connect(settings) as clients:
+        client = clients.general
         log.info("serve.starting", version=VERSION, api_server=client.host, credentials=client.source, codec=CODEC)
-        service = Service(settings, client, leadership_client, placement_client)
+        service = Service(settings, clients)
         async with asyncio.TaskGroup() as tasks:
-            background = [tasks.create_task(coroutine) for coroutine in service.background()]
+            background = [tasks.create_task(supervised(run)) for run in service.background()]
             await service.serve(stop)
             for task in background:
                 task.cancel()
@@ -99,24 +101,31 @@ async def _serve(settings: Settings) -> None:
 class Service:
     """One replica."""
 
-    def __init__(self, settings: Settings, client: Client, leadership_client: Client, placement_client: Client) -> None:
+    def __init__(self, settings: Settings, clients: Clients) -> None:
+        client = clients.general
         self._settings = settings
         self._client = client
         self._user: str | None = None
         times = CountingTimes(settings.nrt_settle_seconds, settings.nrt_age_seconds)
         self._world = ClusterWorld(times, rules=rules_of(settings))
-        pod_groups = PodGroups(placement_client)
+        pod_groups = PodGroups(clients.placement)
         self._watched = watch_all(client, self._world, pod_groups, settings.list_page_size)
         self._bundles = _bundle_keeper(settings, client)
         secret = SharedSecret(client, settings.namespace, settings.tls_secret_name)
+        hint_secret = SharedSecret(client, settings.namespace, settings.hint_key_secret_name)
+        self._hint_key = SharedHintKey(hint_secret, partial(setattr, self._world, "hint_key"))
         publish = self._bundles.publish if self._bundles is not None else _nobody
-        self._certificate = ServingCertificate(source_of(settings, secret), publish)
-        self._grants = GrantSweep(self._world, pod_by_get(client))
+        client_ca = None if settings.client_ca_file is None else ClientCAFile(settings.client_ca_file)
+        self._certificate = ServingCertificate(source_of(settings, secret), publish, clients=client_ca)
+        # Where every caller is the API server, what it asks for comes.
+        self._doubts = None if settings.client_ca_file is not None else Doubts()
+        came_to_nothing = _nobody if self._doubts is None else self._doubts.came_to_nothing
+        self._grants = GrantSweep(self._world, pod_by_get(client, self._world), came_to_nothing)
         self._metrics = Metrics(self._sample)
         watched = {each.status.name: each for each in self._watched}
         self._work = LeadersWork(
             settings,
-            placement_client,
+            clients,
             self._world,
             self._metrics.placement,
             pod_groups,
@@ -125,26 +134,34 @@ class Service:
         )
         duties = self._grants, self._work.controller
         follows = watched["pods"].follows
-        self._leadership = Leadership(settings, leadership_client, lambda: self._health.ready, follows, duties)
+        self._leadership = Leadership(settings, clients.leadership, lambda: self._health.ready, follows, duties)
         self._health = Health(self._checks, self._synced)
         self._view_is_current = False
         self._takes_reviews = False
 
-    def background(self) -> Iterator[Coroutine[Any, Any, None]]:
-        """What runs beside the ports, for as long as they are open."""
-        yield from (watched.run() for watched in self._watched)
-        yield self._certificate.run()
+    def background(self) -> Iterator[Background]:
+        """What runs beside the ports, for as long as they are open; each ends by cancellation or an exception."""
+        yield self._hint_key.run
+        # Pods are read with the key of our hints.
+        yield from (_after(self._hint_key.known, watched.run) for watched in self._watched)
+        yield self._certificate.run
         if self._bundles is not None:
-            yield self._bundles.run()
-        yield self._leadership.run()
-        yield self._grants.run()
+            yield self._bundles.run
+        yield self._leadership.run
+        yield self._grants.run
         yield from self._work.background()
-        yield self._keep_view_current()
+        yield self._keep_view_current
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Open the ports, serve until `stop`, drain."""
         settings = self._settings
-        observation = Listener(observation_app(self._health, self._metrics), finish_seconds=1.0)
+        observation = Listener(
+            observation_app(self._health, self._metrics),
+            finish_seconds=1.0,
+            name="observation",
+            limits=OBSERVATION_LIMITS,
+            told=partial(self._count_closed, "observation"),
+        )
         reviews: Listener | None = None
         try:
             await observation.open(settings.bind_address, settings.metrics_port)
@@ -152,8 +169,9 @@ class Service:
             self._user = await _unless(stop, own_user(self._client))
             context = await _unless(stop, self._certificate.context())
             if self._user is not None and context is not None:
-                routes = review_app(self._reviewers(self._user), self._health, self._metrics)
-                reviews = Listener(routes, finish_seconds(settings.drain_seconds))
+                routes = review_app(self._reviewers(self._user), self._health, self._metrics, settings.client_names)
+                told = partial(self._count_closed, "reviews")
+                reviews = Listener(routes, finish_seconds(settings.drain_seconds), told=told)
                 await reviews.open(settings.bind_address, settings.port, context.listening)
                 self._takes_reviews = True
                 log.info("serve.reviews", address=settings.bind_address, port=reviews.port)
@@ -166,13 +184,17 @@ class Service:
                 await reviews.close()
             await observation.close()
 
+    def _count_closed(self, port: str, why: Closed) -> None:
+        self._metrics.connections_closed.labels(port, why.code).inc()
+
     def _reviewers(self, user: str) -> Mapping[str, Reviewer]:
         """The decisions, by the rules for a service that the API server knows as `user`."""
         settings = self._settings
         rules = rules_of(settings, user)
-        fetch = for_a_review(pod_by_get(self._client))
+        fetch = for_a_review(pod_by_get(self._client, self._world))
         duty = partial(duty_of, self._leadership)
-        guard = BindingGuard(self._world, fetch, duty, rules, answer_lifetime(settings), self._work.nominator.refused)
+        refused, horizon = self._work.nominator.refused, answer_lifetime(settings)
+        guard = BindingGuard(self._world, fetch, duty, rules, horizon, refused, self._doubts)
         return reviewers_of(rules, self._world.view, guard.review)
 
     async def _keep_view_current(self) -> NoReturn:
@@ -198,6 +220,7 @@ class Service:
 
     def _checks(self) -> Iterator[Check]:
         yield from (watched.check() for watched in self._watched)
+        yield Check("hint key", self._hint_key.known.is_set(), self._hint_key.error)
         yield Check("view", self._view_is_current, f"generation {self._world.generation}")
         end = self._certificate.end
         ends = f"ends {end.isoformat()}" if end else ""
@@ -224,6 +247,15 @@ class Service:
         )
 
 
+def _after(known: asyncio.Event, run: Background) -> Background:
+    @wraps(run)
+    async def run_later() -> NoReturn:
+        await known.wait()
+        await run()
+
+    return run_later
+
+
 def _bundle_keeper(settings: Settings, client: Client) -> CABundleKeeper | None:
     """Who keeps caBundle; None when that is somebody else's affair."""
     if settings.tls_mode != "secret":
@@ -232,9 +264,8 @@ def _bundle_keeper(settings: Settings, client: Client) -> CABundleKeeper | None:
     return CABundleKeeper(client, settings.webhook_configurations, services)
 
 
-def _nobody(bundle: str) -> None:
-    """Where a bundle goes that nobody of ours keeps."""
-    del bundle
+def _nobody(*_: object) -> None:
+    """Sink for a bundle that is kept elsewhere, and for results without a reader."""
 
 
 async def _unless(stop: asyncio.Event, wanted: Coroutine[Any, Any, Result]) -> Result | None:

@@ -7,7 +7,8 @@ from typing import Any
 from webhook.admission.gate import waits_for_us_alone
 from webhook.admission.left_alone import is_annotated, why_not_ours
 from webhook.admission.rules import Rules
-from webhook.model.membership import Membership, membership_of
+from webhook.model.hint_key import HintKey
+from webhook.model.membership import Seated, membership_of, unasked_membership_of
 from webhook.model.resident import ResidentPod
 
 Raw = dict[str, Any]
@@ -19,18 +20,32 @@ class SeenPod:
 
     record: ResidentPod
     waiting: Raw | None
-    membership: Membership | None = None
-    """Its group."""
+    seat: Seated | None = None
+    """Its place in a group, while it has one and has not ended."""
+    group: str = ""
+    """That group."""
+    unasked: bool = False
+    """Whether it was bound before it could take its group from its owners: `group` is that of its controller's pods."""
 
     @classmethod
-    def from_object(cls, raw: Mapping[str, Any], rules: Rules) -> "SeenPod":
-        """Read a pod object; raises UserError."""
+    def from_object(cls, raw: Mapping[str, Any], rules: Rules, key: HintKey) -> "SeenPod":
+        """Read a pod object; raises UserError. `key` is that of our hints: others are as good as not there."""
+        raw = key.believed(raw)
         record = ResidentPod.from_object(raw)
         if record.node or record.terminal:
             if record.hint is None and not record.terminal and why_not_ours(raw, rules) is None:
                 record = replace(record, unguarded=True)
-            return cls(record, None, membership_of(raw))
+            return cls(record, None, *_seat(raw, record))
         if is_annotated(raw) or waits_for_us_alone(raw):
-            return cls(record, dict(raw), membership_of(raw))
+            return cls(record, dict(raw), *_seat(raw, record))
         metadata = raw["metadata"]
         return cls(record, {"metadata": {"name": metadata["name"], "uid": metadata.get("uid", "")}, "spec": {}})
+
+
+def _seat(raw: Mapping[str, Any], record: ResidentPod) -> tuple[Seated | None, str, bool]:
+    node, membership, unasked = record.node or record.placed_on, membership_of(raw), False
+    if membership is None and record.node:
+        membership, unasked = unasked_membership_of(raw), True
+    if membership is None or not node or record.terminal or record.deleting:
+        return None, "", False
+    return Seated.of(raw, node, membership), membership.group, unasked

@@ -14,6 +14,7 @@ import structlog
 from webhook.admission.arrival import Arrival, PlacedPod
 from webhook.admission.gate import waits_for_us_alone
 from webhook.admission.left_alone import is_annotated
+from webhook.admission.left_to_scheduler import has_given_up
 from webhook.admission.rules import Rules
 from webhook.admission.world import World
 from webhook.engine.foresee import foresee
@@ -22,11 +23,12 @@ from webhook.engine.reserve.grant import Grant
 from webhook.engine.reserve.ledger import Ledger, Reservation
 from webhook.engine.reserve.reservations import ReservationKeeper
 from webhook.engine.reserve.uncounted import CountingTimes
-from webhook.engine.reserve.unguarded import Certainty
 from webhook.engine.snapshot import Snapshot
 from webhook.engine.state import ClusterState
 from webhook.engine.view import View
+from webhook.internal_errors import Where, contained, internal_error
 from webhook.model.hint import NUMANodeAmounts
+from webhook.model.hint_key import HintKey
 from webhook.model.membership import Seated
 from webhook.model.node import Node
 from webhook.model.nrt import NodeTopology
@@ -51,14 +53,15 @@ class ClusterWorld:
     ) -> None:
         self.generation = 0
         """That of the latest view; it grows with the changes that views took in."""
-        self._state = ClusterState()
+        self._state = ClusterState(_node_failed)
         self._ledger = Ledger()
         self._keeper = ReservationKeeper(self._ledger, times)
         self._clock = clock  # wall clock: the API server's stamps on pods and NRTs are compared with it
         self._waiting: dict[str, Raw] = {}
         self._gated: dict[str, Raw] = {}
         self._groups: dict[str, dict[str, Seated]] = {}
-        self._group_of: dict[str, str] = {}
+        self._unasked: dict[str, dict[str, Seated]] = {}
+        self._seats_of: dict[str, tuple[dict[str, dict[str, Seated]], str]] = {}
         self.on_change: Callable[[], None] = _nothing
         """Called after every change, those that time alone makes among them; it must be quick."""
         self.in_order: Callable[[], bool] = _always
@@ -69,9 +72,14 @@ class ClusterWorld:
         self.node_topologies = Feed(
             "NodeResourceTopology", NodeTopology.from_object, self._put_node_topology, self._drop_node_topology
         )
-        read_pod = partial(SeenPod.from_object, rules=rules or Rules())
-        self.pods = Feed("Pod", read_pod, self._put_pod, self._drop_pod)
+        self.hint_key = HintKey.create()
+        """Signs our hints; the service puts the one that all replicas share here before pods are read."""
+        self.pods = Feed("Pod", partial(self._read_pod, rules or Rules()), self._put_pod, self._drop_pod)
         self.topologies = {source: self._topology_feed(source) for source in TopologySource}
+
+    def sign(self, uid: str, hint: str) -> str:
+        """What proves to every replica that we gave the pod with this uid this hint."""
+        return self.hint_key.sign(uid, hint)
 
     def view(self) -> World:
         """The cluster for one decision; it stays as it is while the cluster goes on changing."""
@@ -92,17 +100,24 @@ class ClusterWorld:
             return None
         placed = [promised for promised in self._keeper.placed(node) if promised.pod != pod]
         own = self._ledger.get(pod)
-        given = less(self._ledger.sums(node), node, [*placed, *(() if own is None else (own,))])
+        # The pod that is bound first has it: a tentative reservation blocks no other pod.
+        others = [promised for promised in self._keeper.tentative(node) if promised.pod != pod]
+        given = less(self._ledger.sums(node), node, [*placed, *others, *(() if own is None else (own,))])
         waiting = [(promised, self._waiting.get(promised.pod)) for promised in placed]
-        others = tuple(PlacedPod(promised, raw) for promised, raw in waiting if raw is not None)
-        return Arrival(alone, given, others, own)
+        return Arrival(
+            alone, given, tuple(PlacedPod(promised, raw) for promised, raw in waiting if raw is not None), own
+        )
 
     def late_hints(self) -> Iterator[LateHint]:
         """The pods that were bound without a hint and are not counted by an NRT, and what each is to have for one."""
         self._settle()
         for pod, foreseen in self._keeper.foreseen(self._clock()):
-            if foreseen.place or foreseen.certainty is not Certainty.KNOWN:
-                yield LateHint.of(pod, foreseen, self.arrival(pod.node, pod.key))
+            if foreseen.place or foreseen.doubt is not None:
+                late = None
+                with contained(Where.POD, pod=pod.key):
+                    late = LateHint.of(pod, foreseen, self.arrival(pod.node, pod.key))
+                if late is not None:
+                    yield late
 
     def placed(self, node: str) -> tuple[Reservation, ...]:
         """What is promised to pods that are placed on the node and not on their way to its kubelet yet."""
@@ -129,6 +144,10 @@ class ClusterWorld:
         grant = self._keeper.granted(pod)
         return tuple(grant.numa.items()) if grant and (grant.uid, grant.node) == (uid, node) else None
 
+    def granted(self, pod: str) -> Grant | None:
+        """What was given to the pod and no object shows yet."""
+        return self._keeper.granted(pod)
+
     def grant(self, grant: Grant) -> None:
         """Keep what was given to a pod."""
         self._keeper.grant(grant)
@@ -149,6 +168,10 @@ class ClusterWorld:
         """The members of a group that have a place, by namespace/name; not to be changed."""
         return self._groups.get(group, {})
 
+    def unasked(self, group: str) -> Mapping[str, Seated]:
+        """Pods of a controller that were bound before they could take their group from it; not to be changed."""
+        return self._unasked.get(group, {})
+
     def groups(self) -> Mapping[str, Mapping[str, Seated]]:
         """The members that have a place, by group and by namespace/name; not to be changed."""
         return self._groups
@@ -167,9 +190,13 @@ class ClusterWorld:
         """The grants that no object has come to show by the time they had, on the clock of `time.monotonic`."""
         return self._keeper.overdue(now)
 
+    def holds(self, grant: Grant) -> bool:
+        """Whether this grant is kept, and no object shows it yet."""
+        return self._keeper.granted(grant.pod) is grant
+
     def withdraw(self, grant: Grant) -> None:
         """What was given will not be taken."""
-        if self._keeper.granted(grant.pod) is grant:
+        if self.holds(grant):
             self._keeper.withdraw(grant.pod)
 
     @property
@@ -179,12 +206,17 @@ class ClusterWorld:
 
     def _settle(self) -> Snapshot:
         """The state as it is now, with the ledger in step: all that is promised, and where unguarded pods are."""
-        if self._keeper.settle(self._clock()):
+        if self._keeper.settle(self._clock(), _node_failed):
             self.on_change()
         snapshot = self._state.snapshot()
-        for node, unguarded in self._keeper.to_foresee():
-            if (alone := node_alone(snapshot, node, unguarded.residents)) is not None:
-                self._keeper.keep(node, foresee(alone, unguarded))
+        for node in self._keeper.to_foresee():
+            try:
+                unguarded = self._keeper.unguarded(node)
+                if (alone := node_alone(snapshot, node, unguarded.residents)) is not None:
+                    self._keeper.keep(node, foresee(alone, unguarded))
+            except Exception as error:  # noqa: BLE001 # what is on one node must not cost every view
+                _node_failed(node, error)
+                self._keeper.give_up(node)
         return snapshot
 
     def _put_node(self, node: Node) -> None:
@@ -197,12 +229,13 @@ class ClusterWorld:
         self._compare_policies(name)
         self.on_change()
 
+    def _read_pod(self, rules: Rules, raw: Raw) -> SeenPod:
+        return SeenPod.from_object(raw, rules, self.hint_key)
+
     def _put_pod(self, pod: SeenPod) -> None:
         key = pod.record.key
-        if pod.record.terminal:
-            self._note_end(key)
         self._state.upsert_pod(pod.record)
-        self._keeper.put_pod(pod.record, in_order=self.in_order())
+        self._keeper.put_pod(pod.record, in_order=self.in_order(), now=self._clock())
         if pod.waiting is None:
             self._waiting.pop(key, None)
         else:
@@ -212,37 +245,38 @@ class ClusterWorld:
         else:
             self._gated.pop(key, None)
         self._note_seat(pod)
+        self._note_failure(pod)
         self.on_change()
 
     def _drop_pod(self, key: str) -> None:
-        self._note_end(key)
         self._state.delete_pod(key)
-        self._keeper.drop_pod(key)
+        self._keeper.drop_pod(key, self._clock())
         self._waiting.pop(key, None)
         self._gated.pop(key, None)
         self._forget_seat(key)
         self.on_change()
 
-    def _note_end(self, key: str) -> None:
-        """A pod is about to end: it may have been in the way of those that came before we hear of that."""
-        pod = self._state.pods.get(key)
-        if pod is not None and self._keeper.is_to_be_foreseen(pod.node):
-            self._settle()
+    def _note_failure(self, pod: SeenPod) -> None:
+        """Give back what was tentative where the scheduler says that it cannot bind the pod; it will try again."""
+        grant = self._keeper.granted(pod.record.key)
+        if grant is not None and grant.tentative and pod.waiting is not None and has_given_up(pod.waiting):
+            self._keeper.withdraw(grant.pod)
 
     def _note_seat(self, pod: SeenPod) -> None:
         """Keep which members of a group have a place."""
-        key, node = pod.record.key, pod.record.node or pod.record.placed_on
+        key = pod.record.key
         self._forget_seat(key)
-        if pod.membership is not None and node and not (pod.record.terminal or pod.record.deleting):
-            self._group_of[key] = pod.membership.group
-            self._groups.setdefault(pod.membership.group, {})[key] = Seated(node, pod.membership.rank)
+        if pod.seat is not None:
+            seats = self._unasked if pod.unasked else self._groups
+            seats.setdefault(pod.group, {})[key] = pod.seat
+            self._seats_of[key] = seats, pod.group
 
     def _forget_seat(self, key: str) -> None:
-        group = self._group_of.pop(key, None)
-        if group is not None:
-            del self._groups[group][key]
-            if not self._groups[group]:
-                del self._groups[group]
+        if (found := self._seats_of.pop(key, None)) is not None:
+            seats, group = found
+            del seats[group][key]
+            if not seats[group]:
+                del seats[group]
 
     def _put_node_topology(self, topology: NodeTopology) -> None:
         self._state.upsert_topology(topology)
@@ -286,6 +320,10 @@ class ClusterWorld:
         now = self._disagreements[name] = node.policy_label, topology.policy
         if now != before:
             log.warning("node.policies_disagree", node=name, label=now[0].name, topology=now[1].name)
+
+
+def _node_failed(node: str, error: Exception) -> None:
+    internal_error(Where.NODE, error, node=node)
 
 
 def _nothing() -> None:

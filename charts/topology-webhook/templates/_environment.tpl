@@ -28,8 +28,12 @@ One that stands in extraEnv as well is left to extraEnv: the API server takes no
   "MAX_AFFINITY_VALUES" .Values.settings.maxAffinityValues
   "PREFERRED_NODES" .Values.settings.preferredNodes
   "TRUSTED_USERS" (join "," .Values.settings.trustedUsers)
+  "SCHEDULER_USERS" (join "," .Values.settings.schedulerUsers)
+  "CLIENT_CA_FILE" (include "topology-webhook.clientCAVolume" . | empty | ternary "" "/etc/topology-webhook/client-ca/ca.crt")
+  "CLIENT_NAMES" (join "," .Values.tls.clientNames)
   "NRT_SETTLE_SECONDS" .Values.settings.nrtSettleSeconds
   "NRT_AGE_SECONDS" .Values.settings.nrtAgeSeconds
+  "HINT_KEY_SECRET_NAME" (include "topology-webhook.hintKeySecretName" .)
   "LEASE_NAME" (include "topology-webhook.fullname" .)
   "LEASE_DURATION_SECONDS" .Values.settings.leaseDurationSeconds
   "RENEW_DEADLINE_SECONDS" .Values.settings.renewDeadlineSeconds

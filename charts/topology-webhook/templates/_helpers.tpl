@@ -56,6 +56,11 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 {{- end }}
 
+{{/* The Secret with the key that signs hints. */}}
+{{- define "topology-webhook.hintKeySecretName" -}}
+{{- include "topology-webhook.fullname" . }}-hint-key
+{{- end }}
+
 {{/* The names besides the Services' that the certificate must carry, comma-separated: tls.names and the hosts of the URLs called. */}}
 {{- define "topology-webhook.tlsNames" -}}
 {{- $names := .Values.tls.names }}
@@ -63,4 +68,25 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- $names = append $names ((urlParse .).hostname | trimPrefix "[" | trimSuffix "]") }}
 {{- end }}
 {{- uniq $names | join "," }}
+{{- end }}
+
+{{/* The volume with the CA of the API server's client certificate; empty when none is asked for. */}}
+{{- define "topology-webhook.clientCAVolume" -}}
+{{- with .Values.tls.clientCA }}
+{{- $given := compact (list .pem .existingSecret .existingConfigMap) }}
+{{- if gt (len $given) 1 }}
+{{- fail "tls.clientCA: give one of pem, existingSecret and existingConfigMap, not several" }}
+{{- end }}
+{{- if and $.Values.tls.clientNames (not $given) }}
+{{- fail "tls.clientNames is set, which needs tls.clientCA: without it no client shows a certificate" }}
+{{- end }}
+{{- if $given }}
+name: client-ca
+{{- if .existingSecret }}
+secret: {secretName: {{ .existingSecret }}, defaultMode: 0440, items: [{key: {{ .key }}, path: ca.crt}]}
+{{- else }}
+configMap: {name: {{ default (printf "%s-client-ca" (include "topology-webhook.fullname" $)) .existingConfigMap }}, items: [{key: {{ .key }}, path: ca.crt}]}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- end }}

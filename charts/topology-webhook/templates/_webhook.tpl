@@ -56,13 +56,13 @@ objectSelector: {{- toYaml . | nindent 2 }}
 
 {{/* CEL. Takes object or oldObject: whether that pod asks for anything (is_annotated in webhook/admission/left_alone.py). */}}
 {{- define "topology-webhook.isAnnotated" -}}
-{{ . }}.?metadata.annotations.orValue({}).exists(key, key in [
+([
 'scheduling.koordinator.sh/numa-topology-spec', 'scheduling.koordinator.sh/resource-spec',
 'pod-group-name', 'topology-webhook.dev/min-member', 'kai.scheduler/topology',
 'kai.scheduler/topology-required-placement', 'kai.scheduler/topology-preferred-placement',
 'kai.scheduler/segment-size', 'kai.scheduler/segment-topology-required-placement', 'kai.scheduler/segment-topology-preferred-placement',
-'kai.scheduler/batch-min-member'] ||
-key == 'topology-webhook.dev/inherit' && {{ . }}.metadata.annotations[key] == 'true')
+'kai.scheduler/batch-min-member'].exists(key, key in {{ . }}.?metadata.annotations.orValue({})) ||
+{{ . }}.?metadata.annotations[?'topology-webhook.dev/inherit'].orValue('') == 'true')
 {{- end }}
 
 {{/* CEL. Pods whose place others decide: the kubelet (static pods, seen as mirrors) and the DaemonSet controller. */}}
@@ -72,12 +72,6 @@ key == 'topology-webhook.dev/inherit' && {{ . }}.metadata.annotations[key] == 't
 {{- define "topology-webhook.notOfADaemonSet" -}}
 (!has(object.metadata.ownerReferences) ||
 !object.metadata.ownerReferences.exists(owner, owner.kind == 'DaemonSet' && has(owner.controller) && owner.controller))
-{{- end }}
-
-{{/* CEL. Takes object or oldObject: whether that pod carries what only the service writes. */}}
-{{- define "topology-webhook.carriesOutputs" -}}
-[{{ . }}.?metadata.annotations.orValue({}), {{ . }}.?metadata.labels.orValue({})].exists(keys, keys.exists(key,
-key.startsWith('topology-webhook.dev/') || key == 'scheduling.koordinator.sh/resource-status'))
 {{- end }}
 
 {{- define "topology-webhook.workloadRules" -}}

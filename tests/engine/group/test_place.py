@@ -45,8 +45,9 @@ FREE = {"n0": 4, "n1": 4, "n2": 3, "n3": 2, "n4": 8}
 @pytest.mark.parametrize(
     ("count", "constraint", "domain"),
     [
-        (5, Constraint(RACK), ["zone-a", "rack-2"]),
-        (6, Constraint(RACK), ["zone-a", "rack-1"]),
+        (3, Constraint(RACK), ["zone-a", "rack-2"]),
+        (4, Constraint(RACK), ["zone-b", "rack-3"]),
+        (5, Constraint(RACK), ["zone-b", "rack-3"]),
         (9, Constraint(RACK), None),
         (9, Constraint(ZONE), ["zone-a"]),
         (9, Constraint(None, RACK), ["zone-a"]),
@@ -57,7 +58,7 @@ FREE = {"n0": 4, "n1": 4, "n2": 3, "n3": 2, "n4": 8}
         (22, Constraint(), None),
     ],
 )
-def test_the_tightest_domain_at_the_finest_level_that_holds_all_is_taken(
+def test_of_the_domains_that_hold_all_the_one_with_fewest_nodes_is_taken_and_then_the_tightest(
     count: int, constraint: Constraint, domain: list[str] | None
 ) -> None:
     answer = placed(gpu_nodes(PLACES, FREE), group(podset("w", gpus(), count), constraint=constraint))
@@ -70,6 +71,37 @@ def test_spread_takes_the_domain_with_most_room() -> None:
     asked = group(podset("w", gpus(), 2), constraint=Constraint(ZONE))
     assert values_of(placed(gpu_nodes(PLACES, FREE), asked)) == ["zone-b"]
     assert values_of(placed(gpu_nodes(PLACES, FREE), asked, GroupStrategy.SPREAD)) == ["zone-a"]
+
+
+# zone-a ─┬─ rack-1 ── n0 [3]  n1 [3]  n2 [3]
+#         └─ rack-2 ── n3 [6]
+def test_nodes_are_chosen_over_all_racks_that_are_used() -> None:
+    places = {"n0": "zone-a/rack-1", "n1": "zone-a/rack-1", "n2": "zone-a/rack-1", "n3": "zone-a/rack-2"}
+    cluster = gpu_nodes(places, {"n0": 3, "n1": 3, "n2": 3, "n3": 6})
+    answer = placed(cluster, group(podset("w", gpus(), 12), constraint=Constraint(ZONE)))
+    assert {node: len(pods) for node, pods in nodes_of(answer).items()} == {"n0": 3, "n1": 3, "n3": 6}
+
+
+# zone-a ─┬─ rack-1 ── n0 [2]
+#         └─ rack-2 ── n1 [8]
+# zone-b ─── rack-3 ── n2 [2]
+def test_of_equally_tight_racks_the_one_in_the_fullest_zone_is_taken() -> None:
+    cluster = gpu_nodes(
+        {"n0": "zone-a/rack-1", "n1": "zone-a/rack-2", "n2": "zone-b/rack-3"}, {"n0": 2, "n1": 8, "n2": 2}
+    )
+    answer = placed(cluster, group(podset("w", gpus(), 2), constraint=Constraint(RACK)))
+    assert values_of(answer) == ["zone-b", "rack-3"]
+
+
+# zone-a ─┬─ rack-1 ── n0 [8 GPUs, 64 cpus]  n1 [8 GPUs, 64 cpus]
+#         └─ rack-2 ── n2 [2 cpus]
+@pytest.mark.parametrize("constraint", [Constraint(ZONE), Constraint(), Constraint(ZONE, ZONE)])
+def test_a_launcher_goes_beside_its_workers_without_being_asked_to(constraint: Constraint) -> None:
+    places = racks(n0="zone-a/rack-1", n1="zone-a/rack-1", n2="zone-a/rack-2")
+    free = {"n0": {GPU: 8, "cpu": 64_000}, "n1": {GPU: 8, "cpu": 64_000}, "n2": {GPU: 0, "cpu": 2_000}}
+    launcher, workers = podset("launcher", pod({"cpu": "2"}), 1), podset("worker", gpus(8), 1)
+    answer = placed(whole_nodes(places, free), group(launcher, workers, constraint=constraint))
+    assert len(nodes_of(answer)) == 1
 
 
 def test_within_the_domain_the_fewest_nodes_are_used_and_the_last_is_the_tightest() -> None:
@@ -287,7 +319,7 @@ def test_a_group_that_runs_already_needs_nothing() -> None:
 
 
 def test_the_answer_as_json() -> None:
-    asked = group(podset("w", gpus(), 5), constraint=Constraint(required=RACK), name="train")
+    asked = group(podset("w", gpus(), 3), constraint=Constraint(required=RACK), name="train")
     answer = placed(gpu_nodes(PLACES, FREE), asked).to_object()
     rack = [["example.com/zone", "zone-a"], ["example.com/rack", "rack-2"]]
     assert (answer["name"], answer["topology"], answer["placed"]) == ("train", "network", True)
@@ -301,3 +333,10 @@ def test_the_answer_as_json() -> None:
         "domain": rack,
     }
     assert answer["why"] == []
+
+
+# rack-1 ── n0 [8 4], no kubelet aligns there
+def test_where_numa_nodes_are_ours_to_choose_a_gang_fills_the_fullest_first() -> None:
+    cluster = numa_nodes(racks(n0="zone-a/rack-1"), {"n0": (8, 4)}, NUMAPolicy.NONE)
+    answer = placed(cluster, group(podset("w", pod({"cpu": "4", "memory": "1Gi"}, policy="SingleNUMANode"), 1)))
+    assert [each.numa_nodes for each in answer.pods()] == [(1,)]

@@ -98,3 +98,73 @@ def test_a_fault_in_a_template_has_its_path() -> None:
         answers("Job", {"template": broken}, {})
     paths = [each.path for each in fault.value.faults]
     assert paths == ["spec.template.spec.containers[0].resources.requests[cpu]"]
+
+
+SEGMENTS_OF_2 = {
+    "kai.scheduler/topology": "network",
+    "kai.scheduler/segment-size": "2",
+    "kai.scheduler/segment-topology-required-placement": "rack",
+}
+WORKER = template(1, **SEGMENTS_OF_2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "api_version", "spec"),
+    [
+        (
+            "PyTorchJob",
+            "kubeflow.org/v1",
+            {
+                "pytorchReplicaSpecs": {
+                    "Master": {"template": template()},
+                    "Worker": {"replicas": 6, "template": WORKER},
+                }
+            },
+        ),
+        (
+            "JobSet",
+            "jobset.x-k8s.io/v1alpha2",
+            {
+                "replicatedJobs": [
+                    {"name": "lead", "template": {"spec": {"template": template()}}},
+                    {"name": "work", "template": {"spec": {"parallelism": 6, "completions": 6, "template": WORKER}}},
+                ]
+            },
+        ),
+        (
+            "RayCluster",
+            "ray.io/v1",
+            {
+                "headGroupSpec": {"template": template()},
+                "workerGroupSpecs": [{"groupName": "w", "replicas": 6, "minReplicas": 6, "template": WORKER}],
+            },
+        ),
+    ],
+)
+def test_a_role_may_ask_for_segments_of_its_own(kind: str, api_version: str, spec: dict[str, Any]) -> None:
+    (answer,) = answers(kind, spec, {}, api_version)
+    assert answer.placed
+    rack_of = {pod.name: pod.domain[1][1] for pod in answer.pods()}
+    workers = [pod.name for pod in answer.pods() if any(mark in pod.name for mark in ("worker", "work-", "-w-"))]
+    assert len(workers) == 6
+    assert all(rack_of[workers[at]] == rack_of[workers[at + 1]] for at in (0, 2, 4))
+
+
+@pytest.mark.parametrize("leader", [{}, {"leaderTemplate": template()}])
+@pytest.mark.parametrize("kind_of", ["LeaderWorker", "LeaderExcluded"])
+def test_a_leader_worker_set_may_size_its_segments_and_name_their_level_on_the_workers(
+    leader: dict[str, Any], kind_of: str
+) -> None:
+    level = {key: text for key, text in SEGMENTS_OF_2.items() if key != "kai.scheduler/segment-size"}
+    policy = {"subGroupSize": 2, "subGroupPolicyType": kind_of}
+    below = {"size": 7, "subGroupPolicy": policy, "workerTemplate": template(1, **level), **leader}
+    (answer,) = answers("LeaderWorkerSet", {"leaderWorkerTemplate": below}, {}, "leaderworkerset.x-k8s.io/v1")
+    assert answer.placed
+    rack_of = {pod.name: pod.domain[1][1] for pod in answer.pods()}
+    assert all(rack_of[f"train-0-{at}"] == rack_of[f"train-0-{at + 1}"] for at in (1, 3, 5))
+
+
+def test_segments_without_any_topology_are_told_what_is_missing() -> None:
+    level = {key: text for key, text in SEGMENTS_OF_2.items() if key != "kai.scheduler/topology"}
+    with pytest.raises(UserError, match=r"A level needs a topology. Name it in the annotation kai.scheduler/topology"):
+        answers("Job", {"parallelism": 4, "template": template(1, **level)}, {})

@@ -4,7 +4,7 @@ from webhook.engine.group.mixed import Effort
 from webhook.engine.group.place import place_group
 from webhook.engine.group.result import GroupPlacement, PodPlacement, Seats, Shortfall
 from webhook.engine.group.spec import ANYWHERE, Constraint, Member, PodGroup, PodSet, Segments
-from webhook.engine.group.workload import group_of, place_workload, topology_of
+from webhook.engine.group.workload import check_group, group_of, place_workload, topology_of
 
 __all__ = [
     "ANYWHERE",
@@ -18,6 +18,7 @@ __all__ = [
     "Seats",
     "Segments",
     "Shortfall",
+    "check_group",
     "group_of",
     "place_group",
     "place_workload",

@@ -2,20 +2,24 @@
 
 1. Room: pods per node, summed to the level of the segments, there cut to whole segments, summed on upwards.
 2. Domain: at the preferred level, then coarser up to the required one, those that hold the whole group. At the first
-   level that has any: where members run; else where the fewest domains of the preferred (or the segments') level are
-   needed; else the tightest.
-3. Elastic groups: if no domain holds all, the one that holds most, if that is the minimum or more.
+   level that has any: where members run; else where the group needs the fewest domains of the preferred (or the
+   segments') level, then of each finer level down to nodes; else the tightest; else the one under the fullest parent.
+3. Elastic groups: if no domain holds all, the one that holds most, if that is the minimum or more: in whole segments
+   if these suffice.
 4. Way down: to the preferred level, then level by level to the segments' level and on to the nodes, each time into the
-   fewest sub-domains (webhook.engine.group.pour). The last, smaller segment goes where room is left over.
+   fewest sub-domains of all domains chosen above (webhook.engine.group.pour), and of such choices the one that needs
+   the fewest further down (webhook.engine.group.choice). The last, smaller segment goes where room is left over.
 
 Room adds up along the tree, so step 2 finds a domain whenever any search would.
 """
 
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
 from webhook.engine.arrays import Amounts, Bools
+from webhook.engine.group.choice import fewest_below
 from webhook.engine.group.pour import Share, pour
 from webhook.engine.group.room import Room
 from webhook.engine.group.spec import ANYWHERE, Constraint, Segments
@@ -78,11 +82,12 @@ class _Search:
             if len(fitting):
                 return self._down(Domain(level, self._choose(level, fitting)), self.room)
         bound = self.pods.constraint.bound
-        most = np.where(self._open(bound), self.room.most(bound), 0)
-        if not (most >= max(self.pods.minimum, 1)).any():
-            return None
-        best = int(most.argmax())
-        return self._down(Domain(bound, best), self.room.cut(int(most[best])))
+        for room in (self.room.most_whole(bound), self.room.most(bound)):
+            most = np.where(self._open(bound), room, 0)
+            if (most >= max(self.pods.minimum, 1)).any():
+                best = int(most.argmax())
+                return self._down(Domain(bound, best), self.room.cut(int(most[best])))
+        return None
 
     def _pinned(self) -> Domain | None:
         """The domain of the required level that running members hold the group to."""
@@ -102,19 +107,37 @@ class _Search:
 
     def _choose(self, level: int, fitting: Amounts) -> int:
         """The domain of a level to take among those that hold the group."""
+        members = self.pods.members
+        if members is not None and len(fitting) > 1:
+            beside = self.tree.sums(level, members)[fitting]
+            fitting = fitting[beside == beside.max()]
         if len(fitting) == 1:
             return int(fitting[0])
-        room = self.tree.sums(level, self.room.slots)[fitting]
-        keys = [room if self.pods.strategy is GroupStrategy.BIN_PACK else -room]
-        finer = self._counted_level(level)
-        if finer is not None:
-            keys.append(self.room.pieces(level, finer)[fitting])
-        if self.pods.members is not None:
-            keys.append(-self.tree.sums(level, self.pods.members)[fitting])
-        return int(fitting[np.lexsort(keys)[0]])
+        counted = self._counted_level(level)
+        room = self.room.pods(level)[fitting]
+        if self.pods.strategy is GroupStrategy.SPREAD:
+            few = [] if counted is None else [self.room.finer(level, counted)]
+            return int(fewest_below(fitting, 1, room, 0, few, [-room])[0])
+        levels = self._finer_levels(level)
+        if counted is not None:
+            levels = [counted, *(each for each in levels if each != counted)]
+        finer = (self.room.finer(level, each) for each in levels)
+        above = (self._room_above(level, fitting, coarser) for coarser in range(level - 1, ROOT, -1))
+        return int(fewest_below(fitting, 1, room, 0, finer, chain([room], above))[0])
+
+    def _room_above(self, level: int, domains: Amounts, coarser: int) -> Amounts:
+        """int64 [domain]: the room of the domain of a coarser level that each is in."""
+        owners = self.tree.bounds(coarser, level).searchsorted(domains, side="right") - 1
+        room: Amounts = self.room.pods(coarser)[owners]
+        return room
+
+    def _finer_levels(self, level: int) -> list[int]:
+        """The levels below one at which few domains are wanted: down to the nodes, or to the segments' domains."""
+        last = self.room.level if self.room.segmented else self.tree.node_level
+        return list(range(level + 1, last + 1))
 
     def _counted_level(self, level: int) -> int | None:
-        """The level whose domains are to be few within a domain of `level`."""
+        """The level whose domains are to be few within a domain of `level`, before all others."""
         preferred = self.pods.constraint.preferred
         if preferred is not None and preferred > level:
             return preferred
@@ -139,9 +162,24 @@ class _Search:
         preferred = self.pods.constraint.preferred
         while upper < lower:
             below = preferred if preferred is not None and upper < preferred <= lower else upper + 1
-            amounts = self.tree.sums(below, self.room.slots) if room is None else room.at(below)
+            amounts = self.room.pods(below) if room is None else room.at(below)
             members = self.pods.members
             anchored = None if members is None else self.tree.sums(below, members) > 0
-            share = pour(self.tree, share, upper, below, amounts, anchored)
-            upper = below
+            joint = room is not None or not self.room.segmented
+            poured = pour(self.tree, share, upper, below, amounts, anchored, joint=joint)
+            if joint and anchored is None and below < lower:
+                poured = self._better(share, poured, upper, below, amounts)
+            share, upper = poured, below
         return share
+
+    def _better(self, above: Share, share: Share, upper: int, level: int, room: Amounts) -> Share:
+        """As many domains of a level, within those `above`, that need fewer domains further down."""
+        bounds = self.tree.bounds(upper, level)
+        wanted = int(share.amounts.sum())
+        candidates = np.concatenate([np.arange(bounds[each], bounds[each + 1]) for each in above.domains.tolist()])
+        candidates = candidates[room[candidates] > 0].astype(np.int64)
+        if len(candidates) == len(share.domains):
+            return share
+        finer = (self.room.finer(level, each) for each in self._finer_levels(level))
+        chosen = fewest_below(candidates, len(share.domains), room[candidates], wanted, finer, [room[candidates]])
+        return Share(chosen, np.append(np.zeros(len(chosen) - 1, dtype=np.int64), wanted))

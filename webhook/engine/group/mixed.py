@@ -1,8 +1,9 @@
 """The place of a group of several kinds of pods, or with constraints of its parts.
 
-1. Greedy, for all pods: the domains of the group's levels that have room for each kind by itself, preferred level
-   first, tightest first. In each: parts with constraints of their own (the finest first), then pieces (the largest pods
-   first), each by webhook.engine.group.equal, each from what the ones before left.
+1. Greedy, for all pods: the domains that have room for each kind by itself, at the preferred level first (where none
+   is preferred, at the finest), tightest first. In each: parts with constraints of their own (the finest first), then
+   pieces (the largest pods first), each by webhook.engine.group.equal, each from what the ones before left, and beside
+   them where there is room.
 2. Exact, for all pods, at the required level, where greedy found nothing.
 3. The same for the minimum of elastic groups; then as many of the others as fit beside.
 
@@ -90,14 +91,20 @@ class _Greedy:
     def part(self, part: Part, within: Domain, preferred: int | None) -> Domain | None:
         """Place a part; the domain that holds it, None if that failed."""
         preferred = part.constraint.preferred or preferred
-        levels = part.constraint.within(within.level).levels()
         if not part.parts and len(part.pieces) == 1 and part.pieces[0].constraint is ANYWHERE:
             return self._piece(part.pieces[0], part.constraint, within, preferred)
-        for level in levels:
+        for level in self._levels(part.constraint, within):
             for domain in self._candidates(part, level, within)[: self._effort.domains]:
                 if any(self._fills(part, domain, preferred, few) for few in self._few(part, domain)):
                     return domain
         return None
+
+    def _levels(self, constraint: Constraint, within: Domain) -> Iterator[int]:
+        """The levels to try. Where none is preferred, finer ones come first: they keep the kinds together."""
+        levels = constraint.within(within.level).levels()
+        if constraint.preferred is None:
+            yield from range(self._tree.node_level - 1, levels.start, -1)
+        yield from levels
 
     def rows_by_piece(self) -> list[tuple[tuple[Piece, ...], Row]]:
         """One row for each piece: its minimum first."""
@@ -238,13 +245,16 @@ class _Greedy:
             return within
         slots, counted = self._slots(piece.kind)
         bound = max(constraint.bound, within.level)
+        members = piece.running
+        if members is None and constraint is ANYWHERE:
+            members = self._beside(within)
         pods = EqualPods(
             count=count,
             minimum=count,
             constraint=Constraint(bound, max(preferred, bound) if preferred is not None else None),
             segments=piece.segments,
             strategy=self._strategy,
-            members=piece.running,
+            members=members,
         )
         plan = place_equal(self._tree, _only(slots, self._tree.span(within)), pods)
         if plan is None:
@@ -254,6 +264,14 @@ class _Greedy:
         last = None if plan.tail is None else self._tree.order[plan.tail].astype(np.int64)
         self.rows.append((piece, row_of(taken, last)))
         return plan.domain
+
+    def _beside(self, within: Domain) -> Amounts | None:
+        """int64 [position]: pods of the group placed so far within a domain, which attract others; None = none."""
+        placed = self._positions_of([piece for piece, _ in self.rows])
+        if placed is None:
+            return None
+        placed = _only(placed, self._tree.span(within))
+        return placed if placed.any() else None
 
     def _wanted(self, piece: Piece) -> int:
         return len(piece.members) if self._full else piece.minimum

@@ -95,10 +95,13 @@ def _pieces(podset: PodSet, cutter: _Cutter) -> list[Piece]:
     begun: dict[int, list[str]] = {}
     for rank, name in podset.running:
         begun.setdefault(rank // size, []).append(name)
+    members: dict[int, list[int]] = {}
+    for index, member in enumerate(podset.members):
+        members.setdefault(member.rank // size, []).append(index)
     pieces = []
     minimum = podset.minimum
     for segment, names in sorted(begun.items()):
-        beside = tuple(index for index in everyone if podset.members[index].rank // size == segment)
+        beside = tuple(members.get(segment, ()))
         if beside:
             needed = min(len(beside), minimum)
             minimum -= needed

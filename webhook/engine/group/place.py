@@ -24,6 +24,7 @@ from webhook.engine.group.shortfall import shortfalls
 from webhook.engine.group.spec import ANYWHERE, PodGroup
 from webhook.engine.group.stock import Caps, Stock
 from webhook.engine.options import GroupStrategy
+from webhook.engine.request import named_resources
 from webhook.engine.tree import ROOT, Domain, TopologyTree
 from webhook.engine.view import View
 
@@ -38,6 +39,7 @@ def place_group(
     effort: Effort = DEFAULT_EFFORT,
 ) -> GroupPlacement:
     """The placement of a group on the nodes of the view, which the tree is of."""
+    view = view.covering(name for podset in group.all_sets() for name in named_resources(podset.pod))
     part = cut(view, tree, group)
     caps = Caps()
     pieces = part.all_pieces()

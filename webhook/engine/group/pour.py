@@ -25,10 +25,13 @@ class Share(NamedTuple):
     amounts: Amounts
 
 
-def pour(tree: TopologyTree, share: Share, upper: int, lower: int, room: Amounts, anchored: Bools | None) -> Share:
+def pour(
+    tree: TopologyTree, share: Share, upper: int, lower: int, room: Amounts, anchored: Bools | None, *, joint: bool
+) -> Share:
     """The share of each sub-domain of level `lower`, given that of domains of level `upper`, which have the room.
 
-    room: int64 [domain of lower]; anchored: bool [domain of lower], those where members of the group run, or None.
+    room: int64 [domain of lower]; anchored: bool [domain of lower], those where members of the group run, or None;
+    joint: the domains share one amount, so that the sub-domains of all of them are chosen together.
     """
     bounds = tree.bounds(upper, lower)
     first = bounds[share.domains].astype(np.int64)
@@ -36,11 +39,14 @@ def pour(tree: TopologyTree, share: Share, upper: int, lower: int, room: Amounts
     starts = widths.cumsum() - widths
     below = np.arange(starts[-1] + widths[-1]) + np.repeat(first - starts, widths)
     amounts = room[below]
-    partial = share.amounts < np.add.reduceat(amounts, starts)
+    wanted = share.amounts
+    if joint:
+        starts, widths, wanted = starts[:1], widths.sum(keepdims=True), wanted.sum(keepdims=True)
+    partial = wanted < np.add.reduceat(amounts, starts)
     if partial.any():
         concerned = np.repeat(partial, widths)
         preferred = None if anchored is None else anchored[below[concerned]]
-        amounts[concerned] = _fewest(amounts[concerned], widths[partial], share.amounts[partial], preferred)
+        amounts[concerned] = _fewest(amounts[concerned], widths[partial], wanted[partial], preferred)
     taken = amounts > 0
     return Share(below[taken], amounts[taken])
 

@@ -21,7 +21,7 @@ from webhook.engine.view import View
 from webhook.model.policy import Exclusive, NUMAPolicy
 
 # Fields of a snapshot without an axis of nodes, or that no kubelet looks at.
-_NOT_OF_NODES = {"generation", "names", "index", "order", "resources", "taint_sets", "labels", "changes"}
+_NOT_OF_NODES = {"generation", "names", "index", "order", "resources", "taint_sets", "labels", "rare", "changes"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from webhook.engine.arrays import Amounts, Bools, Codes
+from webhook.engine.group.choice import Finer
 from webhook.engine.group.pour import Share
 from webhook.engine.tree import Domain, TopologyTree
 
@@ -24,15 +25,23 @@ class Room:
         self.segmented = segments is not None
         self.level, self.size = segments or (tree.node_level, 1)
         self.segments, self.rest = divmod(count, self.size)
+        self._pods_at: dict[int, Amounts] = {}
 
     def cut(self, count: int) -> "Room":
         """The room for fewer pods of the group."""
         return Room(self.tree, self.slots, count, (self.level, self.size) if self.segmented else None)
 
+    def pods(self, level: int) -> Amounts:
+        """int64 [domain]: pods that fit into the domains of a level."""
+        found = self._pods_at.get(level)
+        if found is None:
+            found = self._pods_at[level] = self.tree.sums(level, self.slots)
+        return found
+
     @cached_property
     def _pods(self) -> Amounts:
         """int64 [domain of the segments' level]: pods that fit; none into what is not a domain for segments."""
-        pods = self.tree.sums(self.level, self.slots)
+        pods = self.pods(self.level)
         return pods * self.tree.real(self.level) if self.segmented else pods
 
     @cached_property
@@ -43,13 +52,13 @@ class Room:
     def at(self, level: int) -> Amounts:
         """int64 [domain]: whole segments (pods, if there are none) that the domains of a level hold."""
         if not self.segmented:
-            return self.tree.sums(level, self.slots)
+            return self.pods(level)
         return self._whole if level == self.level else self.tree.lift(self.level, level, self._whole)
 
     def holds(self, level: int) -> Bools:
         """Which domains of a level hold the whole group: bool [domain]."""
         if not self.segmented or level > self.level:
-            return self.tree.sums(level, self.slots) >= self.count
+            return self.pods(level) >= self.count
         whole = self.at(level)
         if not self.rest:
             return whole >= self.segments
@@ -61,24 +70,26 @@ class Room:
     def most(self, level: int) -> Amounts:
         """int64 [domain]: the most pods of the group that each domain of a level holds, in ranks without a gap."""
         if not self.segmented or level > self.level:
-            return np.minimum(self.tree.sums(level, self.slots), self.count)
+            return np.minimum(self.pods(level), self.count)
         leftover = self._pods % self.size
         if level < self.level:
             leftover = _maxima(leftover, self.tree.bounds(level, self.level))
         most: Amounts = np.minimum(self.at(level) * self.size + leftover, self.count)
         return most
 
-    def pieces(self, level: int, finer: int) -> Amounts:
-        """int64 [domain]: how many domains of level `finer` the group needs in each domain of `level`, if it fits."""
-        in_segments = self.segmented and finer <= self.level
-        room = self.at(finer) if in_segments else self.tree.sums(finer, self.slots)
-        wanted = -(-self.count // self.size) if in_segments else self.count
+    def most_whole(self, level: int) -> Amounts:
+        """int64 [domain]: the same in whole segments."""
+        if not self.segmented or level > self.level:
+            return self.most(level)
+        whole: Amounts = np.minimum(self.at(level) * self.size, self.count)
+        return whole
+
+    def finer(self, level: int, finer: int) -> Finer:
+        """What the domains of level `finer` hold, for a choice among those of `level`; in segments down to theirs."""
         bounds = self.tree.bounds(level, finer)
-        owners = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
-        sizes = room[np.lexsort((-room, owners))]
-        before = sizes.cumsum() - sizes
-        before -= np.append(before, 0)[bounds[:-1]][owners]
-        return np.bincount(owners[(before < wanted) & (sizes > 0)], minlength=len(bounds) - 1)
+        if self.segmented and finer <= self.level:
+            return Finer(self.at(finer), bounds, -(-self.count // self.size))
+        return Finer(self.pods(finer), bounds, self.count)
 
     def in_pods(self, within: Domain, share: Share) -> tuple[Share, int | None]:
         """Segments turned into pods, and the domain that takes the smaller last segment, if there is one.

@@ -1,7 +1,7 @@
 """Why a group has no place: at each level it could be in, the domain that holds most of it, and what is short there.
 
 1. Pods are placed one piece after the other into each level's domains, as many as fit; constraints of parts aside.
-2. The domain that holds most stands for its level.
+2. The domain that holds most stands for its level; of a group that has begun, that in which its members run.
 3. The resource that is short: the one that, by itself, allows the fewest pods of the kind that falls furthest short, on
    the nodes that selectors, taints and policies leave.
 """
@@ -9,6 +9,7 @@
 import numpy as np
 
 from webhook.engine.arrays import Amounts
+from webhook.engine.group.exact import pinned
 from webhook.engine.group.kind import Kind
 from webhook.engine.group.pieces import Part, Piece
 from webhook.engine.group.pour import Share, pour
@@ -35,7 +36,7 @@ def _at(view: View, tree: TopologyTree, part: Part, caps: Caps, level: int) -> S
     label = "" if level == ROOT else tree.topology.levels[level - 1].node_label
     if not tree.real(level).any():
         return Shortfall(label, (), 0, needed, "")
-    best = Domain(level, _best_domain(view, tree, pieces, caps, level))
+    best = Domain(level, _best_domain(view, tree, part, caps, level))
     stock = Stock(view, tree, caps)
     holds, short, missing = 0, pieces[0], -1
     for piece in sorted(pieces, key=lambda piece: -max(piece.kind.node.values())):
@@ -48,15 +49,22 @@ def _at(view: View, tree: TopologyTree, part: Part, caps: Caps, level: int) -> S
     return Shortfall(label, tree.path(best), min(holds, needed - 1), needed, resource)
 
 
-def _best_domain(view: View, tree: TopologyTree, pieces: list[Piece], caps: Caps, level: int) -> int:
+def _best_domain(view: View, tree: TopologyTree, part: Part, caps: Caps, level: int) -> int:
     stock = Stock(view, tree, caps)
     needed: dict[int, tuple[Kind, int]] = {}
-    for piece in pieces:
+    for piece in part.all_pieces():
         needed[id(piece.kind)] = piece.kind, needed.get(id(piece.kind), (piece.kind, 0))[1] + piece.minimum
     holds = np.zeros(tree.size(level), dtype=np.int64)
     for kind, count in needed.values():
         holds += np.minimum(tree.sums(level, stock.slots(kind)[0]), count)
-    return int(np.where(tree.real(level), holds, -1).argmax())
+    possible = tree.real(level).copy()
+    required = part.constraint.required
+    held_to = pinned(tree, part.running, required)
+    if held_to is not None and required is not None:
+        inside = tree.under(Domain(required, held_to), level)
+        possible[: inside.start] = False
+        possible[inside.stop :] = False
+    return int(np.where(possible, holds, -1).argmax())
 
 
 def _fill(stock: Stock, tree: TopologyTree, domain: Domain, piece: Piece) -> int:
@@ -69,7 +77,7 @@ def _fill(stock: Stock, tree: TopologyTree, domain: Domain, piece: Piece) -> int
     if count:
         share = Share(np.array([domain.number]), np.array([count]))
         if domain.level < tree.node_level:
-            share = pour(tree, share, domain.level, tree.node_level, inside, None)
+            share = pour(tree, share, domain.level, tree.node_level, inside, None, joint=True)
         stock.take(piece.kind, stock.seat(counted, share))
     return count
 

@@ -19,6 +19,7 @@ from webhook.engine.group.pieces import cut
 from webhook.engine.group.place import place_group
 from webhook.engine.group.spec import PodGroup
 from webhook.engine.group.stock import Caps, Stock
+from webhook.engine.request import named_resources
 from webhook.engine.tree import ROOT, Domain, TopologyTree
 from webhook.engine.view import View
 
@@ -29,14 +30,20 @@ if TYPE_CHECKING:
 _TRIALS: Final = 8
 
 
-def soonest(view: View, tree: TopologyTree, group: PodGroup) -> Domain | None:
-    """The domain; None if there is none to keep, or none that could ever hold the group."""
+def soonest(view: View, tree: TopologyTree, group: PodGroup, within: Domain | None = None) -> Domain | None:
+    """The domain; None if there is none to keep, or none that could ever hold the group.
+
+    within: that in which the group has begun; no other is kept.
+    """
     level = group.constraint.bound
     if level == ROOT:
         return None
+    view = view.covering(name for podset in group.all_sets() for name in named_resources(podset.pod))
     empty = View(emptied(view.snapshot))
     needed = sum(podset.minimum for podset in group.all_sets())
     able = np.flatnonzero(tree.real(level) & (_holds(empty, tree, group, level) >= needed))
+    if within is not None:
+        able = able[able == tree.ancestor(within, level).number]
     now = _holds(view, tree, group, level)[able]
     for number in able[np.argsort(-now, kind="stable")][:_TRIALS].tolist():
         domain = Domain(level, number)

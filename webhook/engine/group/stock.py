@@ -9,6 +9,7 @@ from webhook.engine.arrays import Amounts, Bools
 from webhook.engine.group.count import Count, count
 from webhook.engine.group.kind import Kind
 from webhook.engine.group.pour import Share
+from webhook.engine.koordinator import ours_to_place
 from webhook.engine.tree import TopologyTree
 from webhook.engine.view import View
 
@@ -62,7 +63,7 @@ class Stock:
         return enough
 
     def seat(self, counted: Count, share: Share) -> Taken:
-        """The NUMA nodes for pods per position: the lowest first, as kubelets fill them."""
+        """The NUMA nodes for pods per position: the lowest first, as kubelets fill them; where ours, the fullest."""
         nodes = self._tree.order[share.domains].astype(np.int64)
         z = self.view.snapshot.z
         zones = np.zeros((len(nodes), z + 1), dtype=np.int64)
@@ -70,8 +71,11 @@ class Stock:
             zones[:, z] = share.amounts
             return Taken(nodes, zones)
         room = counted.zones[:, nodes].T
-        before = room.cumsum(axis=1) - room
-        np.clip(share.amounts[:, None] - before, 0, room, out=zones[:, :z])
+        ours = ours_to_place(self.view.snapshot)[nodes]
+        order = np.argsort(np.where(ours[:, None] & (room > 0), room, 0), axis=1, kind="stable")
+        in_order = np.take_along_axis(room, order, axis=1)
+        before = in_order.cumsum(axis=1) - in_order
+        np.put_along_axis(zones, order, np.clip(share.amounts[:, None] - before, 0, in_order), axis=1)
         loose = ~counted.bound[nodes]
         if loose.any():
             zones[loose] = 0

@@ -19,7 +19,8 @@ from webhook.engine.options import GroupStrategy
 from webhook.engine.trees import TopologyTrees
 from webhook.engine.view import View
 from webhook.model.errors import UserError, UserErrors
-from webhook.model.intent import parse_numa_intent
+from webhook.model.intent import NUMAIntent, parse_numa_intent
+from webhook.model.limits import check_size
 from webhook.model.names import KAI_TOPOLOGY, NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
 from webhook.model.nearest import did_you_mean
 from webhook.model.pod import Pod
@@ -63,7 +64,7 @@ def place_workload(
         placement = place_group(view, tree, group, strategy)
         placements.append(placement)
         if index + 1 < len(asked):
-            view = settled(view, _sequences(view, placement))
+            view = settled(placement.view, _sequences(placement.view, placement))
     return tuple(placements)
 
 
@@ -97,6 +98,17 @@ def group_of(workload: Workload, gang: Gang, topology: Topology, running: Runnin
     return _group(gang, _Reader(workload, topology, running))
 
 
+def check_group(workload: Workload, gang: Gang, topology: Topology) -> None:
+    """Raise UserError as `group_of` does, without a word of its pods: a gang of 150,000 is judged like one of two."""
+    if gang.request.levels:
+        gang.request.resolve(topology)
+    for role in gang.roles:
+        _read(role, workload)
+        _segments(role, topology)
+    for part in gang.gangs:
+        check_group(workload, part, topology)
+
+
 def _group(gang: Gang, reader: _Reader) -> PodGroup:
     return PodGroup(
         gang.name,
@@ -107,22 +119,31 @@ def _group(gang: Gang, reader: _Reader) -> PodGroup:
 
 
 def _set(role: Role, reader: _Reader) -> PodSet:
-    raw = _pod_object(role, reader.workload)
+    pod, intent = _read(role, reader.workload)
+    begun = tuple((rank, reader.running[name]) for rank, name in enumerate(role.pods) if name in reader.running)
+    members = tuple(Member(name, rank) for rank, name in enumerate(role.pods) if name not in reader.running)
+    minimum = min(max(role.minimum - len(begun), 0), len(members))
+    return PodSet(role.name, pod, intent, members, minimum, _segments(role, reader.topology), begun)
+
+
+def _segments(role: Role, topology: Topology) -> Segments | None:
+    if role.segments is None:
+        return None
+    return Segments(role.segments.size, _constraint(role.segments.resolve(topology)))
+
+
+def _read(role: Role, workload: Workload) -> tuple[Pod, NUMAIntent]:
+    """A pod of the template, and what it asks of NUMA placement."""
     try:
+        raw = _pod_object(role, workload)
+        if isinstance(raw["spec"], Mapping):
+            check_size(raw["spec"])
         pod = Pod.from_object(raw)
-        intent, _ = parse_numa_intent(pod.annotations)
+        return pod, parse_numa_intent(pod.annotations)[0]
     except UserError as error:
         # The pod's own paths, below the template's.
         below = f"{role.path}." if role.path else ""
-        raise UserErrors([UserError(f"{below}{fault.path}", fault.message) for fault in error.faults]) from error
-    begun = tuple((rank, reader.running[name]) for rank, name in enumerate(role.pods) if name in reader.running)
-    members = tuple(Member(name, rank) for rank, name in enumerate(role.pods) if name not in reader.running)
-    segments = None
-    if role.segments is not None:
-        segments = Segments(role.segments.size, _constraint(role.segments.resolve(reader.topology)))
-    return PodSet(
-        role.name, pod, intent, members, min(max(role.minimum - len(begun), 0), len(members)), segments, begun
-    )
+        raise UserErrors([type(fault)(f"{below}{fault.path}", fault.message) for fault in error.faults]) from error
 
 
 def _pod_object(role: Role, workload: Workload) -> dict[str, Any]:

@@ -27,7 +27,6 @@ def machines_of(view: View, part: Part, demand: Demand) -> Machines:
         distances=snapshot.distances[:z, :z, nodes] if part.closest else None,
         pools={row: _pool(view, row, nodes, z) for row in wanted.union(memory)},
         memory_rows=memory,
-        grouped=not part.ours,
     )
 
 

@@ -44,8 +44,6 @@ class Machines:
     """Row -> pool, of every resource the pod names and every kind of memory of the cluster."""
     memory_rows: tuple[int, ...]
     """Every kind of memory, named by the pod or not."""
-    grouped: bool
-    """Memory is handed out by the kubelet's manager, in groups of NUMA nodes."""
     groups: npt.NDArray[np.int64] | None = None
     """int64 [z, n]: the groups, where they are known for certain (webhook.engine.kubelet.history)."""
 
@@ -82,7 +80,7 @@ class Admission:
         self.groups = np.zeros((self._z, n), dtype=np.int64)
         if machines.groups is not None:
             self.groups = machines.groups
-        elif kinds and machines.grouped:
+        elif kinds:
             self.groups = published_groups(kinds, self._may_be_group)
         self.doubt: Bools = (self.groups == UNKNOWN_GROUP).any(axis=0)
         if not any(share.memory for share in demand.containers):
@@ -237,5 +235,4 @@ class Admission:
                     continue
                 left = pool.reusable_by_mask.setdefault(used, np.zeros(len(mask), dtype=np.int64))
                 left[mask == used] = np.maximum(remaining, 0)[mask == used]
-        if self._machines.grouped:
-            self.groups = np.where(inside, mask, self.groups)
+        self.groups = np.where(inside, mask, self.groups)

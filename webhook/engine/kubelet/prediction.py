@@ -1,7 +1,7 @@
 """Whether a node's kubelet will admit a pod, predicted for all nodes at once from what their NRTs publish.
 
 1. Who places the pod on each node: the kubelet, by its policy and scope; or, where the kubelet does not and the pod or
-   the node's label has a policy, Koordinator's agent, by what is promised here.
+   the node's label has a policy, Koordinator's agent, by what is promised here (webhook.engine.joint).
 2. The short way for all nodes: every container within one NUMA node (webhook.engine.kubelet.zones).
 3. Where that fails and the policy allows more: all sets of NUMA nodes (webhook.engine.kubelet.masks), in batches. A
    best-effort kubelet takes what is there at all: which sets is then worked out only when asked for.
@@ -17,7 +17,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from webhook.engine.arrays import NO_ZONE, Amounts, Bools, Bytes, Nodes, all_nodes, every
+from webhook.engine.arrays import NO_ZONE, Amounts, Bools, Bytes, Nodes, all_nodes, amounts_at, every
+from webhook.engine.joint import joint_sets, share_out
 from webhook.engine.kubelet.demand import Demand, Share
 from webhook.engine.kubelet.groups import grouped_by_hints
 from webhook.engine.kubelet.history import remembered_groups
@@ -39,6 +40,12 @@ from webhook.model.resources import MEMORY
 
 # Tables of 2^z masks by nodes: 256 Ki entries are 2 MiB of int64 and stay in the cache.
 _BATCH: Final = 1 << 18
+# Entries that one decision looks into, for all containers together, 100 ns each: some 50 ms. A pod of one container may
+# be tried on 2,000 nodes of 8 NUMA nodes. What it does not get to has the benefit of the doubt: such a node comes last,
+# and is judged by itself when the scheduler has chosen it.
+_MOST_ENTRIES: Final = 1 << 19
+# What a container takes however few the nodes: some 0.8 ms.
+_SETUP_ENTRIES: Final = 1 << 13
 
 
 def predict(view: View, request: PodRequest, among: Bools | None = None) -> NUMAFit:
@@ -81,13 +88,16 @@ class _Prediction:
         self._request = request
         self._among = among
         self._late: list[tuple[Part, Share]] = []
+        self._left = _MOST_ENTRIES
 
     def admit(self, part: Part) -> tuple[Bytes, npt.NDArray[np.int64]]:
         """Reason (uint8 [n]) and mask (int64 [n]) of each node of the part."""
         n = len(part.nodes)
         if part.verdict is not None:
             return np.full(n, part.verdict, dtype=np.uint8), np.zeros(n, dtype=np.int64)
-        demand = self._demand(part)
+        if part.ours:
+            return self._jointly(part)
+        demand = self._placed
         if (
             self._groups_decide(demand)
             or (part.scope is Scope.POD and demand.init_only_memory)
@@ -114,6 +124,19 @@ class _Prediction:
             if len(rest):
                 reason[rest], mask[rest] = self._by_masks(part.at(rest))
         return reason, mask
+
+    def _jointly(self, part: Part) -> tuple[Bytes, npt.NDArray[np.int64]]:
+        """Reason and mask where the NUMA nodes are ours to choose; best-effort goes without them where none will do."""
+        n = len(part.nodes)
+        share = self._whole.pod
+        if not (any(share.amounts.values()) or share.devices):
+            return np.zeros(n, dtype=np.uint8), np.zeros(n, dtype=np.int64)
+        single = part.policy is NUMAPolicy.SINGLE_NUMA_NODE
+        mask = joint_sets(self._view, share, part.nodes, 1 if single else self._view.snapshot.z)
+        if part.policy is NUMAPolicy.BEST_EFFORT:
+            return np.zeros(n, dtype=np.uint8), mask
+        reason = np.uint8(Reason.NO_SINGLE_NUMA_NODE if single else Reason.NOT_ALIGNED)
+        return (mask == 0).astype(np.uint8) * reason, mask
 
     def _put_off(self, part: Part, demand: Demand, rest: Nodes, reason: Bytes) -> Nodes:
         """Judge `rest`, indexes into a part whose policy refuses nothing, by totals; returns what needs a closer look.
@@ -151,14 +174,16 @@ class _Prediction:
 
     def wide(self) -> Wide | None:
         """The nodes admitted whose NUMA nodes were left open so far."""
-        return wide(self._view, self._late, lambda part: self._by_masks(part)[1]) if self._late else None
+        return wide(self._view, self._late, self._masks_of) if self._late else None
 
     def split(self, node: int, mask: int) -> Allocation:
         """What the pod would take of each NUMA node of one node (an index); mask: those it uses, 0 = not known."""
         (part,) = parts(self._view, self._request, np.array([node]))
-        demand = self._demand(part)
+        demand = self._placed
         if part.verdict is not None or part.policy is NUMAPolicy.NONE or not demand.names:
             return ()
+        if part.ours:
+            return share_out(self._view, self._whole, node, mask)
         short = split_inside(self._view, demand, part.policy, node, mask)
         by_totals = part.policy is NUMAPolicy.BEST_EFFORT and not self._groups_decide(demand)
         if short is None and mask == 0 and by_totals:
@@ -168,12 +193,17 @@ class _Prediction:
     def whole_split(self, node: int) -> Allocation:
         """The same by the admission itself."""
         (part,) = parts(self._view, self._request, np.array([node]))
-        return self._whole_split(part, self._demand(part))
+        if part.ours:
+            return self.split(node, int(self._jointly(part)[1][0]))
+        return self._whole_split(part, self._placed)
 
     def _whole_split(self, part: Part, demand: Demand) -> Allocation:
         if part.verdict is not None or part.policy is NUMAPolicy.NONE or not demand.names:
             return ()
         machines = self._machines(part, demand)
+        z = len(next(iter(machines.pools.values())).capacity)
+        if len(demand.containers) * (_SETUP_ENTRIES + (1 << z)) > _MOST_ENTRIES:
+            return ()
         before = {row: machines.pools[row].free.copy() for row in demand.names if row in machines.pools}
         admission = Admission(machines, demand)
         admission.run()
@@ -186,7 +216,7 @@ class _Prediction:
         """Reason and mask of the one node of a part, by all sets of NUMA nodes."""
         if part.verdict is not None:
             return part.verdict, 0
-        reason, mask = self._by_masks(part)
+        reason, mask = self._jointly(part) if part.ours else self._by_masks(part)
         return REASONS[reason[0]], int(mask[0])
 
     def _machines(self, part: Part, demand: Demand) -> Machines:
@@ -208,9 +238,6 @@ class _Prediction:
             return None
         return remembered_groups(self._view, part)
 
-    def _demand(self, part: Part) -> Demand:
-        return self._whole if part.ours else self._placed
-
     @cached_property
     def _placed(self) -> Demand:
         return Demand.of(self._request)
@@ -227,7 +254,7 @@ class _Prediction:
 
     def _grouped(self, part: Part, demand: Demand) -> Bools | None:
         """NUMA nodes whose memory is for pods on several of them only, as far as known (bool [z, n]); None: none is."""
-        if part.policy is not NUMAPolicy.RESTRICTED or part.ours or not demand.pod.memory:
+        if part.policy is not NUMAPolicy.RESTRICTED or not demand.pod.memory:
             return None
         row = self._view.snapshot.resources.find(MEMORY)
         over_several = self._view.multi_residents[:, part.nodes] > 0
@@ -285,21 +312,44 @@ class _Prediction:
         return bool((np.where(exists, to_self, to_self[:, :1]) != to_self[:, :1]).any())
 
     def _by_masks(self, part: Part) -> tuple[Bytes, npt.NDArray[np.int64]]:
-        """The whole way, in batches."""
+        """The whole way, in batches of nodes with as many NUMA nodes; as far as a decision may go."""
         n = len(part.nodes)
         reason: Bytes = np.zeros(n, dtype=np.uint8)
         mask = np.zeros(n, dtype=np.int64)
-        demand = self._demand(part)
+        demand = self._placed
         if not demand.names:
             return reason, mask
-        size = max(1, _BATCH >> self._view.snapshot.z)
-        for start in range(0, n, size):
-            batch = slice(start, start + size)
-            here = part.at(np.arange(n)[batch])
-            reason[batch], used = self._admitted(here, demand)
-            if part.policy is not NUMAPolicy.NONE:
-                mask[batch] = used
+        zones = np.count_nonzero(self._view.snapshot.zone_ids[:, part.nodes] != NO_ZONE, axis=0)
+        for z in np.flatnonzero(np.bincount(zones)).tolist():
+            alike = np.flatnonzero(zones == z)
+            each = max(self._left // len(demand.containers) - _SETUP_ENTRIES, 0)
+            tried = alike[: each >> z]
+            self._left -= len(demand.containers) * (_SETUP_ENTRIES + (len(tried) << z))
+            size = max(1, _BATCH >> z)
+            for start in range(0, len(tried), size):
+                batch = tried[start : start + size]
+                reason[batch], used = self._admitted(part.at(batch), demand)
+                if part.policy is not NUMAPolicy.NONE:
+                    mask[batch] = used
+            doubtful = alike[len(tried) :]
+            if len(doubtful):
+                reason[doubtful] = self._by_sums(part.at(doubtful), demand)
         return reason, mask
+
+    def _masks_of(self, part: Part) -> npt.NDArray[np.int64]:
+        """The NUMA nodes used on a few nodes that admit the pod (int64 [n])."""
+        self._left = _MOST_ENTRIES
+        return self._by_masks(part)[1]
+
+    def _by_sums(self, part: Part, demand: Demand) -> Bytes:
+        """Reason (uint8 [n]) of nodes that are not looked into: whether there is enough of everything in total."""
+        view, nodes = self._view, part.nodes
+        enough = pieces_suffice(view, part, demand)
+        for row, amount in demand.pod.amounts.items():
+            if row not in demand.pod.devices:
+                total = amounts_at(view.free(row), nodes).sum(axis=0)
+                enough &= ~view.snapshot.listed[row].take(nodes) | (total >= amount)
+        return np.where(enough, FITS, Reason.ALLOCATION_FAILS).astype(np.uint8)
 
     def _admitted(self, part: Part, demand: Demand) -> tuple[Bytes, npt.NDArray[np.int64]]:
         admission = Admission(self._machines(part, demand), demand)

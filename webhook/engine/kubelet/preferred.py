@@ -54,14 +54,13 @@ def preferred_sets(view: View, share: Share, part: Part) -> Preferred:
         pieces.append(kinds[0].narrowest())
     width = pieces[0]
     agreed = np.logical_and.reduce([other == width for other in pieces]) & (width > 1)
-    grouped = not part.ours
-    if kinds and grouped:
+    if kinds:
         left_open |= agreed & _others_in_use(view, share, nodes)
     mask = np.zeros(len(nodes), dtype=np.int64)
     (left,) = (agreed & ~left_open).nonzero()
     for wanted in np.unique(width[left]).tolist():
         here = left[width[left] == wanted]
-        mask[here] = lowest_sets([one.at(here) for one in rows], wanted, grouped=grouped)
+        mask[here] = lowest_sets([one.at(here) for one in rows], wanted, grouped=True)
     return Preferred(left_open, mask)
 
 

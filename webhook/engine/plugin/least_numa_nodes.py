@@ -5,6 +5,8 @@
 2. Of those the first that is as near as the nearest combination of that width at all, else the nearest, the first of
    equals. Distance is the mean over all ordered pairs, self included; what is not published is 255.
 3. With scope container, what a part takes is taken off its NUMA nodes, lowest first, before the next.
+   As shipped, a resource that no NUMA node of a node lists (memory, where an exporter publishes CPUs only) leaves none.
+   Otherwise, what no NUMA node lists is not aligned there, and does not count.
 4. Score: 100 minus unit times the largest width, plus half a unit if every combination was a nearest one; a unit is
    100 over the node's maximum of NUMA nodes. No combination: 0. Parts that name no resource of any NUMA node do not
    count; if none counts, 100.
@@ -27,13 +29,15 @@ from webhook.engine.request import PodRequest
 from webhook.engine.view import View
 
 _MAX_SCORE: Final = 100
+# More than any request, and sums over 64 NUMA nodes stay in int64.
+_UNLIMITED: Final = 1 << 56
 
 
 def least_numa_nodes(
-    view: View, request: PodRequest, sequence: Sequence[Part], nodes: npt.NDArray[np.intp]
+    view: View, request: PodRequest, sequence: Sequence[Part], nodes: npt.NDArray[np.intp], *, as_shipped: bool
 ) -> npt.NDArray[np.int64]:
-    """int64 [n]: the score of some nodes (indexes)."""
-    search = _Search(view, request, nodes)
+    """int64 [n]: the score of some nodes (indexes). as_shipped: a resource that no NUMA node lists leaves no score."""
+    search = _Search(view, request, nodes, as_shipped)
     n = len(nodes)
     widest = np.zeros(n, dtype=np.int64)
     nearest = np.ones(n, dtype=np.bool_)
@@ -54,7 +58,7 @@ def least_numa_nodes(
 class _Search:
     """Combinations of NUMA nodes on n nodes, with what earlier parts took taken off."""
 
-    def __init__(self, view: View, request: PodRequest, nodes: npt.NDArray[np.intp]) -> None:
+    def __init__(self, view: View, request: PodRequest, nodes: npt.NDArray[np.intp], as_shipped: bool) -> None:
         snapshot = view.snapshot
         everywhere = len(nodes) == snapshot.n
         self._exists = (snapshot.zone_ids if everywhere else snapshot.zone_ids.take(nodes, axis=1)) != NO_ZONE
@@ -63,8 +67,10 @@ class _Search:
         for name, row in zip(request.resources, request.rows, strict=True):
             if row >= 0:
                 self._left[name] = view.free(row).take(nodes, axis=1)
+                if not as_shipped:
+                    self._left[name][:, ~snapshot.listed[row].take(nodes)] = _UNLIMITED
             else:
-                self._left[name] = np.full(self._exists.shape, UNLISTED, dtype=np.int64)
+                self._left[name] = np.full(self._exists.shape, UNLISTED if as_shipped else _UNLIMITED, dtype=np.int64)
 
     def names_a_listed_resource(self, part: Part) -> Bools:
         """Whether (bool [n]) some NUMA node lists a resource that the part names."""

@@ -55,11 +55,18 @@ class Strategy(StrEnum):
 
 
 def score_nodes(
-    view: View, request: PodRequest, strategy: Strategy, weights: Weights, among: Bools | None = None
+    view: View,
+    request: PodRequest,
+    strategy: Strategy,
+    weights: Weights,
+    among: Bools | None = None,
+    *,
+    as_shipped: bool = True,
 ) -> npt.NDArray[np.int64]:
     """int64 [N]: the plugin's score of every node, those that fail its Filter included.
 
-    among: bool [N]: the nodes whose score is wanted; that of others is 0.
+    among: bool [N]: the nodes whose score is wanted; that of others is 0. as_shipped: as the plugin does also where it
+    gives LeastNUMANodes no sense (webhook.engine.plugin.least_numa_nodes).
     """
     snapshot = view.snapshot
     scores = np.zeros(snapshot.n, dtype=np.int64)
@@ -76,7 +83,7 @@ def score_nodes(
             continue
         sequence = parts(request, scope)
         if strategy is Strategy.LEAST_NUMA_NODES:
-            scores[nodes] = least_numa_nodes(view, request, sequence, nodes)
+            scores[nodes] = least_numa_nodes(view, request, sequence, nodes, as_shipped=as_shipped)
         else:
             scores[nodes] = _allocation_scores(view, request, sequence, nodes, strategy, weights)
     return scores

@@ -22,3 +22,5 @@ class Grant:
     """When the binding or patch must have been written, or never will be; on the caller's own clock."""
     arrives: bool = False
     """By a binding: once it is written the pod reaches its kubelet. A patch only places it, to be bound later."""
+    tentative: bool = False
+    """To a pod whose node the scheduler chooses: it may go elsewhere, or never come. It steers, and does not bind."""

@@ -1,7 +1,8 @@
 """Keeps the ledger in step with the cluster: what pods were promised, and what their nodes' NRTs do not count yet.
 
 Nearly all of it is derived from objects, so that whoever reads the same objects comes to the same reservations:
-- a pod that is placed (its hint names a node, our gate is gone) and not yet bound is promised all it asks for;
+- a pod that is placed (its hint names a node, our gate is gone) and not yet bound is promised all it asks for, unless
+  its hint says that nothing is reserved for it any more, as the scheduler could not bind it (`placement.unbindable`);
 - a bound pod is promised what `uncounted` says its node's NRT does not show;
 - what the NRT shows as taken by pods that have ended is given back;
 - a pod of ours that was bound without a hint is promised what is foreseen of it, until the NRT counts it.
@@ -16,20 +17,23 @@ Life cycle:
 A grant goes before what is derived for the same pod: it is newer.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from math import inf
 
 from webhook.engine.reserve.coverage import covered_pods
-from webhook.engine.reserve.elsewhere import Elsewhere, doubt_ends
+from webhook.engine.reserve.credible import credible
+from webhook.engine.reserve.elsewhere import Elsewhere
 from webhook.engine.reserve.ended import EndedPods
 from webhook.engine.reserve.grant import Grant
 from webhook.engine.reserve.ledger import Ledger, Reservation
-from webhook.engine.reserve.uncounted import NOTHING, CountingTimes, Uncounted, held, is_older, not_counted, uncounted
+from webhook.engine.reserve.uncounted import NOTHING, CountingTimes, Uncounted, held, not_counted, uncounted
 from webhook.engine.reserve.unguarded import Foreseen, Unguarded, UnguardedPods
-from webhook.engine.sums import NodeSums
 from webhook.model.nrt import NodeTopology, Publisher
 from webhook.model.resident import ResidentPod
+
+OnFault = Callable[[str, Exception], None]
+"""Called with the name of the node in which a fault is contained, and the exception."""
 
 
 class ReservationKeeper:
@@ -53,8 +57,13 @@ class ReservationKeeper:
         self._earliest = inf
         self._now = -inf
 
-    def put_pod(self, pod: ResidentPod, *, in_order: bool = True) -> None:
-        """The pod exists and looks like this. in_order: this became so after all that was told before."""
+    def put_pod(self, pod: ResidentPod, *, in_order: bool = True, now: float = inf) -> None:
+        """The pod exists and looks like this, as is heard at `now`. in_order: by a watch, not by a list."""
+        self._put_pod(pod, now)
+        if not in_order:
+            self._unguarded.listed()
+
+    def _put_pod(self, pod: ResidentPod, now: float) -> None:
         known = self._pods.get(pod.key)
         if known == pod:
             return
@@ -65,23 +74,23 @@ class ReservationKeeper:
             self._note_end(pod)
         node = "" if pod.terminal else pod.node or pod.placed_on
         if known is not None and (not node or _place(known) != _place(pod)):
-            self._remove(known)
+            self._remove(known, now)
         if node:
             if pod.node and pod.key not in self._pods:
-                self._unguarded.bound(pod.key, in_order=in_order)
+                self._unguarded.bound(pod.key)
             self._pods[pod.key] = pod
             self._on.setdefault(node, {})[pod.key] = pod
             self._marked.add(node)
         if not pod.unguarded:
             self._unguarded.forget(pod.key)
 
-    def drop_pod(self, key: str) -> None:
-        """The pod is gone."""
+    def drop_pod(self, key: str, now: float = inf) -> None:
+        """The pod is gone, as is heard at `now`."""
         self.withdraw(key)
         known = self._pods.get(key)
         if known is not None:
             self._note_end(known)
-            self._remove(known)
+            self._remove(known, now)
 
     def put_topology(self, topology: NodeTopology) -> None:
         """The NRT of a node exists and looks like this."""
@@ -96,6 +105,8 @@ class ReservationKeeper:
         if self._topologies.pop(node, None) is not None:
             self._covered.pop(node, None)
             self._marked.add(node)
+            if node not in self._on:
+                self._unguarded.forget_node(node)
 
     def grant(self, grant: Grant) -> None:
         """Promise this to the pod, in place of whatever it was promised before."""
@@ -104,7 +115,8 @@ class ReservationKeeper:
         self._grants[grant.pod] = grant
         self._reserved.setdefault(grant.node, set()).add(grant.pod)
         if grant.arrives:
-            self._elsewhere.may_be(grant.pod, grant.numa, self._doubtful.get(grant.node, ()))
+            doubtful = self._doubtful.get(grant.node, frozenset()) | self._unguarded.doubtful(grant.node)
+            self._elsewhere.may_be(grant.pod, grant.numa, doubtful)
         self._ledger.put(self._of_grant(grant))
 
     def granted(self, key: str) -> Grant | None:
@@ -131,43 +143,55 @@ class ReservationKeeper:
         keys = sorted(self._reserved.get(node, ()))
         return tuple(held for key in keys if self._is_placed(key) and (held := self._ledger.get(key)) is not None)
 
-    def to_foresee(self) -> Iterator[tuple[str, Unguarded]]:
+    def tentative(self, node: str) -> tuple[Reservation, ...]:
+        """What pods would get on the node that the scheduler may as well bind elsewhere."""
+        keys = sorted(self._reserved.get(node, ()))
+        granted = (key for key in keys if (grant := self._grants.get(key)) is not None and grant.tentative)
+        return tuple(held for key in granted if (held := self._ledger.get(key)) is not None)
+
+    def to_foresee(self) -> Sequence[str]:
         """The nodes on which it is to be foreseen, as of the last `settle`, where pods without a hint are."""
-        return ((node, self._unguarded_on(node)) for node in self._unguarded.to_foresee())
+        return self._unguarded.to_foresee()
+
+    def unguarded(self, node: str) -> Unguarded:
+        """The pods of such a node, as they are to be foreseen."""
+        return self._unguarded_on(node)
+
+    def give_up(self, node: str) -> None:
+        """Foresee nothing of the pods that are there until there is news of the node."""
+        self._unguarded.keep(node, {})
 
     def keep(self, node: str, foreseen: Mapping[str, Foreseen]) -> None:
         """Promise what was foreseen of them to the pods of the node."""
         self._unguarded.keep(node, foreseen)
-        for reservation in self._of_unguarded(node, self._now):
-            self._put(reservation)
+        for reservation in self._of_unguarded(node):
+            if reservation.pod not in self._grants:
+                self._put(reservation)
 
     def foreseen(self, now: float) -> Iterator[tuple[ResidentPod, Foreseen]]:
         """The pods of ours that are bound without a hint and not counted, with what was foreseen of each.
 
-        Only those that their kubelet must have admitted at `now`: room that came free before would have been preferred.
+        Only those that their kubelet must have admitted at `now`, and long enough ago: it writes pods' statuses side by
+        side, so that one that left room for another may be heard of after that one.
         """
-        for pod in chain.from_iterable(map(self._unguarded.on, self._unguarded.nodes())):
-            admitted = pod.started or now >= (pod.bound_at or 0) + self._times.settle
-            if admitted and (foreseen := self._unguarded.of(pod.key)) is not None:
+        for pod, foreseen in chain.from_iterable(map(self._unguarded.on, self._unguarded.nodes())):
+            if pod.unguarded and now >= (pod.bound_at or 0) + self._times.settle:
                 yield pod, foreseen
-
-    def is_to_be_foreseen(self, node: str) -> bool:
-        """Whether there is news of the node, and perhaps a pod bound there without a hint that is not foreseen yet."""
-        return node in self._marked and not all(map(self._unguarded.is_foreseen, self._on.get(node, {}).values()))
 
     @property
     def open_grants(self) -> int:
-        """How many grants no object shows yet."""
-        return len(self._grants)
+        """How many grants no object shows yet, of those that are to be: a tentative one may come to nothing."""
+        return sum(not grant.tentative for grant in self._grants.values())
 
     def overdue(self, now: float) -> tuple[Grant, ...]:
         """The grants whose time is up at `now`, on the clock of their `expires`: their pods are to be looked at."""
         return tuple(grant for grant in self._grants.values() if grant.expires <= now)
 
-    def settle(self, now: float) -> bool:
+    def settle(self, now: float, on_fault: OnFault | None = None) -> bool:
         """Bring the ledger in step; whether there was something that time alone has changed, and nobody was told of.
 
-        now: seconds since the epoch, within seconds of the API server's clock.
+        now: seconds since the epoch, within seconds of the API server's clock. on_fault: told of a node that cannot be
+        settled, which is left as it was until there is news of it; without it the exception is the caller's.
         """
         self._now = now
         is_time = now >= self._earliest
@@ -175,7 +199,12 @@ class ReservationKeeper:
             self._marked.update(node for node, until in self._until.items() if until <= now)
         if self._marked:
             for node in self._marked:
-                self._settle_node(node, now)
+                try:
+                    self._settle_node(node, now)
+                except Exception as error:
+                    if on_fault is None:
+                        raise
+                    on_fault(node, error)
             self._marked = set()
             self._earliest = min(self._until.values(), default=inf)
         return is_time
@@ -185,7 +214,7 @@ class ReservationKeeper:
         grant = self._grants.get(pod.key)
         if grant is None:
             return
-        shown = pod.placed_on == grant.node and dict(pod.hint or ()) == grant.numa
+        shown = pod.reserved and pod.placed_on == grant.node and dict(pod.hint or ()) == grant.numa
         if pod.node or shown or pod.terminal or pod.uid != grant.uid:
             self._forget_grant(pod.key)
 
@@ -198,7 +227,7 @@ class ReservationKeeper:
                 self._marked.add(pod.node or pod.placed_on)
         return grant
 
-    def _remove(self, pod: ResidentPod) -> None:
+    def _remove(self, pod: ResidentPod, now: float) -> None:
         """Take a pod off its node."""
         del self._pods[pod.key]
         node = pod.node or pod.placed_on
@@ -208,28 +237,33 @@ class ReservationKeeper:
             del self._on[node]
         if pod.node:
             self._elsewhere.forget(pod.key)
-            self._unguarded.unbound(pod.key)
+            self._unguarded.left(pod, now)
         self._marked.add(node)
 
     def _note_end(self, pod: ResidentPod) -> None:
         """The pod holds nothing any more. Those on their way to its node may find the room it left."""
         if not pod.node:
             return
-        self._ended.note(self._unguarded.as_known(pod))
+        self._ended.note(pod)
         self._marked.add(pod.node)
-        kept = self._unguarded.kept(pod.node)
-        left = held(pod) or kept.get(pod.key, {})
+        left = self._room_of(pod)
         for other in self._on.get(pod.node, {}).values():
-            waits = other.node and not other.started and other.key != pod.key
-            if waits and self._elsewhere.may_be(other.key, held(other) or kept.get(other.key, {}), left):
-                self._unguarded.doubt(other.key)
+            if other.node and not other.started and other.key != pod.key:
+                self._elsewhere.may_be(other.key, held(other), left)
         for grant in self.arriving(pod.node):
             if self._elsewhere.may_be(grant.pod, grant.numa, left):
                 self._ledger.put(self._of_grant(grant))
 
+    def _room_of(self, pod: ResidentPod) -> Iterable[int]:
+        """The NUMA ids on which the pod may have held something: its hint may not account for an end."""
+        topology = self._topologies.get(pod.node)
+        if topology is None:
+            return held(pod).keys()
+        return [zone.id for zone in topology.zones] if pod.exclusive_resources else ()
+
     def _is_placed(self, key: str) -> bool:
         if (grant := self._grants.get(key)) is not None:
-            return not grant.arrives
+            return not (grant.arrives or grant.tentative)
         return key in self._pods and not self._pods[key].node
 
     def _of_grant(self, grant: Grant) -> Reservation:
@@ -256,16 +290,17 @@ class ReservationKeeper:
     def _derived(self, node: str, now: float) -> Iterator[Reservation]:
         """The reservations on the node that follow from objects."""
         pods = self._on.get(node, {})
-        bound = [pod for pod in pods.values() if pod.node]
+        topology = self._topologies.get(node)
+        bound = [credible(pod, topology) for pod in pods.values() if pod.node]
         rest = self._uncounted_on(node, bound, now)
         for key, amounts in rest.amounts.items():
             if self._is_over(node, self._elsewhere.until(pods[key], self._times.age), now):
                 self._elsewhere.forget(key)
             numa = self._elsewhere.widened(key, amounts)
             yield Reservation.of(key, node, numa, None, policy=pods[key].policy)
-        yield from self._of_unguarded(node, now)
+        yield from self._of_unguarded(node)
         for pod in pods.values():
-            if pod.placed_on:
+            if pod.placed_on and pod.reserved:
                 yield Reservation.of(pod.key, node, held(pod), pod.requests, policy=pod.policy)
 
     def _uncounted_on(self, node: str, bound: Sequence[ResidentPod], now: float) -> Uncounted:
@@ -283,7 +318,7 @@ class ReservationKeeper:
                 waiting, until = not_counted(topology, bound, covered, self._times, now)
             for key in covered or ():
                 self._elsewhere.forget(key)
-        self._unguarded.put(node, waiting)
+        self._unguarded.put(node, waiting, outage=self._unguarded.had_outage(bound))
         if changes := [at for at in (rest.until, until) if at is not None]:
             self._until[node] = min(changes)
         self._doubtful[node] = rest.doubtful
@@ -291,30 +326,25 @@ class ReservationKeeper:
         return rest
 
     def _unguarded_on(self, node: str) -> Unguarded:
-        arrivals, since = self._unguarded.arrivals(node)
-        residents = [pod for pod in self.bound_to(node) if pod.key not in since]
-        before, doubtful = NodeSums(ended=self._ledger.sums(node).ended), self._doubtful[node]
-        for pod in residents:
-            if (shown := self._ledger.get(pod.key)) is not None:
-                before.add(shown.numa, shown.requests, shown.policy, 1)
-                if pod.key in self._elsewhere or not self._unguarded.is_known(pod):
-                    doubtful |= shown.numa.keys()
-        topology, in_time = self._topologies[node], True
-        if topology.publisher is Publisher.SUBTRACTS and node not in self._covered:
-            # Pods that it has counted may have ended before we knew of them.
-            doubtful = frozenset(zone.id for zone in topology.zones)
-            in_time = all(is_older(topology, pod) for pod in chain.from_iterable(arrivals))
-        return Unguarded(arrivals, residents, before, doubtful, in_time)
+        arrivals, asked = self._unguarded.arrivals(node)
+        topology, bound = self._topologies[node], self.bound_to(node)
+        keys = {pod.key for pod in arrivals}
+        residents = [pod for pod in bound if pod.key not in keys]
+        if topology.publisher is not Publisher.TOTAL:
+            covered = self._covered.get(node)
+            doubt = self._unguarded.doubt(topology, covered, {pod.key for pod in bound}, self._times.settle)
+            return Unguarded(arrivals, asked, residents, doubt)
+        others = self._ledger.sums(node).copy()
+        for shown in map(self._ledger.get, keys):
+            if shown is not None and shown.node == node:
+                others.add(shown.numa, shown.requests, shown.policy, -1)
+        given = {pod.key: seen.place for pod, seen in self._unguarded.on(node) if seen.doubt is None}
+        return Unguarded(arrivals, asked, residents, None, others, given)
 
-    def _of_unguarded(self, node: str, now: float) -> Iterator[Reservation]:
-        doubted = [pod for pod in self._unguarded.on(node) if not self._unguarded.is_known(pod)]
-        over = {pod.key for pod in doubted if self._is_over(node, doubt_ends(pod, self._times.age), now)}
-        for key in over:
-            self._elsewhere.forget(key)
-        for key, kept in self._unguarded.kept(node, over).items():
-            if kept:
-                numa = self._elsewhere.widened(key, kept)
-                yield Reservation.of(key, node, numa, None, policy=self._pods[key].policy)
+    def _of_unguarded(self, node: str) -> Iterator[Reservation]:
+        for pod, foreseen in self._unguarded.on(node):
+            if foreseen.place:
+                yield Reservation.of(pod.key, node, foreseen.place, None, policy=pod.policy)
 
     def _is_over(self, node: str, until: float, now: float) -> bool:
         """Whether that time has come; if not, the node is looked at again then."""
@@ -330,7 +360,8 @@ class ReservationKeeper:
             return None
         covered = self._covered.get(node)
         if covered is None:
-            covered = covered_pods(topology.fingerprint, topology.fingerprint_method, bound, ended)
+            in_order = self._unguarded.in_order(bound)
+            covered = covered_pods(topology.fingerprint, topology.fingerprint_method, in_order, ended)
             if covered is not None:
                 self._covered[node] = covered
         return covered

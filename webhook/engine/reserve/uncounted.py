@@ -7,8 +7,8 @@ A pod's hint says what it holds. Whoever publishes the NRT may count that, later
 1. A pod bound after the NRT was written is in no scan yet. Of the others those count that the fingerprint covers;
    where there is none, or none that can be read, those bound long enough before the NRT was written.
 2. Pods that the fingerprint covers and that have ended since hold nothing any more: a kubelet gives what they held to
-   the next pod at once. It is given back, if what the NRT shows as taken of each NUMA node is what the hints of all
-   that it covers say; else some pod is not where its hint says.
+   the next pod at once. It is given back, if all that it covers have hints, and what the NRT shows as taken of each
+   NUMA node is what these say; else some pod may not be where its hint says.
 3. All that the NRT shows as taken may be what the pods hold; what they hold beyond that it does not count: all their
    memory where the kubelet has no memory manager, all their CPUs where no CPU is given away. The pods bound last are
    taken to be those.
@@ -90,7 +90,10 @@ def uncounted(
         return Uncounted(amounts, min(changes, default=None))
     shown = [pod for pod in ended if covered is None or pod.key in covered]
     gone = [pod for pod in shown if pod.hint]
-    known = covered is not None and _agrees(topology, [*counted, *gone])
+    at_sea = [pod for pod in (*living, *shown) if pod.exclusive_resources and not pod.hint]
+    known = (
+        covered is not None and not any(pod.key in covered for pod in at_sea) and _agrees(topology, [*counted, *gone])
+    )
     given_back = _sum(gone) if known else {}
     if gone and covered is None:
         doubtful.update(*map(held, gone))
@@ -112,10 +115,10 @@ def not_counted(
 ) -> tuple[Sequence[ResidentPod], float | None]:
     """The pods of one node that its NRT has not counted at `now`, hint or not, and when time alone changes that.
 
-    Arguments as of `uncounted`. Where totals are published: those whose hints the cluster's state does not take off.
+    Arguments as of `uncounted`. Where totals are published: those of ours without a hint.
     """
     if topology.publisher is Publisher.TOTAL:
-        return [pod for pod in pods if pod.hint is None], None
+        return [pod for pod in pods if pod.unguarded], None
     judged = [(pod, *_is_counted(pod, topology, covered, times, now)) for pod in pods]
     changes = [change for _, _, change in judged if change is not None]
     return [pod for pod, counted, _ in judged if not counted], min(changes, default=None)
@@ -156,17 +159,17 @@ def _is_counted(
 def _agrees(topology: NodeTopology, pods: Iterable[ResidentPod]) -> bool:
     """Whether these pods, all that the NRT has counted, are where their hints say.
 
-    Pods without a hint may hold more. A resource that the kubelet's managers do not give away tells nothing.
+    A resource that the kubelet's managers do not give away tells nothing.
     """
     hinted = _sum(pods)
     by_hints = _total(hinted)
     taken = {zone.id: _taken(zone) for zone in topology.zones}
     shown = _total(taken)
-    return all(
-        zone in taken and taken[zone].get(resource, 0) >= amount
-        for zone, amounts in hinted.items()
-        for resource, amount in amounts.items()
-        if 0 < by_hints[resource] <= shown.get(resource, 0)
+    given_away = [resource for resource, amount in by_hints.items() if 0 < amount <= shown.get(resource, 0)]
+    return hinted.keys() <= taken.keys() and all(
+        taken[zone].get(resource, 0) == hinted.get(zone, {}).get(resource, 0)
+        for zone in taken
+        for resource in given_away
     )
 
 

@@ -1,88 +1,76 @@
-"""Pods of ours that were bound unguarded, and so without a hint: what is to be foreseen of them, and what was.
+"""Pods of ours that were bound unguarded, and so without a hint: when their NUMA nodes are known, and what is kept.
 
-Life cycle of one: its node's NRT has not counted it -> it is foreseen, with all that was bound since the first of them
-(`webhook.engine.foresee`), once: later less is known of who was there -> what it holds is kept; what several hold of
-whom it is not known which has what, for those that are left -> the NRT counts it, it has a hint, or it is gone.
+A kubelet gives a pod the first NUMA nodes with room at the moment it admits it. What it gave is known where the NRT
+and the pods bound since tell all that happened:
+1. The NRT's fingerprint says which pods it has counted, and all of them live: what it shows as free was free then.
+2. No other pod was there that may have ended since, so no room was taken or came free unseen.
+3. The pods bound since were seen bound one after the other, by a watch that had no gap: kubelets go by that order.
+4. All of them up to this one were seen started: none was rejected.
+5. Admitted one after the other they come to what their hints say, where they have one.
+Of any other pod nothing is known: all of it is kept on every NUMA node until its NRT counts it. So is all of those
+that were bound after it with a hint, or of which a list does not tell whether they were: that hint may have been given
+without knowing of it.
+
+Where koordlet gives pods the NUMA nodes that their annotations name, nothing is to be found out: each is given some.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
-from itertools import groupby
-from types import MappingProxyType
-from typing import NamedTuple
+from math import inf
 
 from webhook.engine.sums import NodeSums, NumaAmounts
+from webhook.model.nrt import NodeTopology
 from webhook.model.resident import ResidentPod
 
 
-class Certainty(Enum):
-    """What is known of a pod that was bound unguarded."""
+class Doubt(Enum):
+    """Why the NUMA nodes of a pod are not known."""
 
-    KNOWN = "its NUMA nodes are known"
-    UNKNOWN = "its NUMA nodes cannot be told"
-    NO_ROOM = "no NUMA node had room"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Together:
-    """Pods of which it is not known which has what."""
-
-    kinds: Sequence[Sequence[str]]
-    """Their keys; those of a kind may have changed places."""
-    in_orders: Sequence[Mapping[str, NumaAmounts]]
-    """What each holds, or may hold, if they came in this order."""
-    likely: Mapping[str, NumaAmounts]
-    """What each holds in one of the orders, if there is nothing to doubt otherwise."""
-
-    def most(self, left: Collection[str]) -> NumaAmounts:
-        """The most that those who are left of them hold of each NUMA node."""
-        most: dict[int, dict[str, int]] = {}
-        for stays in self.in_orders:
-            sums = NodeSums()
-            for alike in self.kinds:
-                number = sum(key in left for key in alike)
-                sums.add(_largest([stays[key] for key in alike], number), {}, None, 1)
-            for numa_id, amounts in sums.numa.items():
-                before = most.get(numa_id, {})
-                most[numa_id] = before | {name: max(amount, before.get(name, 0)) for name, amount in amounts.items()}
-        return most
+    NOT_COUNTED = "its node's NodeResourceTopology does not say which pods it has counted"
+    ENDED = "another pod ended there, and its node's NodeResourceTopology may or may not have counted that"
+    NOT_SEEN = "it is not known in which order pods were bound there, or which pods ended meanwhile"
+    NOT_STARTED = "its kubelet has not yet started it and all pods that were bound before"
+    DIFFERS = "its kubelet's choice differs from a replay in the order of bindings"
+    TOO_MANY = "too many pods were bound since its node's NodeResourceTopology was written"
+    NO_ROOM = "no NUMA node has room"
 
 
-def _largest(stays: Sequence[NumaAmounts], number: int) -> NumaAmounts:
-    """The most that so many of them can make of each resource of each NUMA node."""
-    cells = {(numa_id, name) for stay in stays for numa_id, amounts in stay.items() for name in amounts}
-    largest: dict[int, dict[str, int]] = {}
-    for numa_id, name in cells:
-        amounts = sorted((stay.get(numa_id, {}).get(name, 0) for stay in stays), reverse=True)
-        largest.setdefault(numa_id, {})[name] = sum(amounts[:number])
-    return largest
-
-
-class Foreseen(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Foreseen:
     """Of one pod."""
 
-    certainty: Certainty
-    place: NumaAmounts = MappingProxyType({})
-    """What it holds, if that is known; nothing if it holds nothing of any NUMA node."""
-    together: Together | None = None
-    """With whom it holds what, if that is not known."""
+    place: NumaAmounts
+    """What it holds, if that is known; else all of it on each NUMA node on which it may be."""
+    doubt: Doubt | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Unguarded:
-    """Pods bound to one node that its NRT has not counted, the first of them without a hint."""
+    """Pods bound to one node that its NRT has not counted, some of them without a hint."""
 
-    arrivals: Sequence[Sequence[ResidentPod]]
-    """In the order of binding; of those in one group the order is not known."""
+    arrivals: Sequence[ResidentPod]
+    """In the order of binding, as far as it is known."""
+    asked: Collection[str]
+    """The keys of those of which something is to be found out: the first one without a hint, and all after it."""
     residents: Sequence[ResidentPod]
-    """The pods bound before."""
-    before: NodeSums
-    """What the NRT does not show of these."""
-    doubtful: frozenset[int] = frozenset()
-    """NUMA ids that may have had more free than it seems."""
-    in_time: bool = True
-    """Whether the NRT is from before the first arrival; else it may show what became free since."""
+    """The other pods."""
+    doubt: Doubt | None = None
+    """Why nothing can be known of them, if nothing can."""
+    others: NodeSums = field(default_factory=NodeSums)
+    """What others are promised on the node."""
+    given: Mapping[str, NumaAmounts] = field(default_factory=dict)
+    """What some of them were given before, where the NUMA nodes are ours to give."""
+
+
+@dataclass(slots=True)
+class _Left:
+    """Pods that were bound to a node and are not any more."""
+
+    turn: int = 0
+    """The last turn that one of them had."""
+    heard: float = -inf
+    """When that was last heard of."""
 
 
 class UnguardedPods:
@@ -92,104 +80,108 @@ class UnguardedPods:
         self._on: dict[str, Sequence[ResidentPod]] = {}
         self._foreseen: dict[str, Foreseen] = {}
         self._open: set[str] = set()
-        self._seen: dict[str, int] = {}
+        self._turns: dict[str, int] = {}
         self._turn = 0
-        self._in_order = True
+        self._gap = 0
+        self._left: dict[str, _Left] = {}
 
-    def bound(self, pod: str, *, in_order: bool) -> None:
-        """The pod was seen bound, after all that were before. in_order: it was bound after them, too."""
-        self._turn += in_order or self._in_order
-        self._in_order = in_order
-        self._seen[pod] = self._turn
+    def bound(self, pod: str) -> None:
+        """The pod was seen bound, after all that were before."""
+        self._turn += 1
+        self._turns[pod] = self._turn
 
-    def put(self, node: str, not_counted: Sequence[ResidentPod]) -> None:
-        """Take in the pods of a node that its NRT has not counted, with a hint or not."""
-        self._on.pop(node, None)
-        self._open.discard(node)
-        if any(pod.unguarded for pod in not_counted):
-            self._on[node] = not_counted
-            if not all(map(self.is_foreseen, not_counted)):
-                self._open.add(node)
+    def listed(self) -> None:
+        """What was told last comes from a list: of what happened before nothing is known, nor of its order."""
+        self._gap = self._turn
+
+    def left(self, pod: ResidentPod, heard: float) -> None:
+        """A bound pod is gone or has ended, as was heard then. heard: seconds since the epoch."""
+        self._foreseen.pop(pod.key, None)
+        turn = self._turns.pop(pod.key, 0)
+        if pod.exclusive_resources:
+            left = self._left.setdefault(pod.node, _Left())
+            left.turn, left.heard = max(left.turn, turn), max(left.heard, heard)
 
     def forget(self, pod: str) -> None:
-        """What was foreseen of the pod is of no use any more: it has a hint now, or is not bound there."""
+        """The pod has a hint now."""
         self._foreseen.pop(pod, None)
 
-    def unbound(self, pod: str) -> None:
-        """The pod is gone, or bound elsewhere."""
-        self.forget(pod)
-        self._seen.pop(pod, None)
+    def forget_node(self, node: str) -> None:
+        """There is neither an NRT nor a pod."""
+        self._left.pop(node, None)
+
+    def put(self, node: str, not_counted: Sequence[ResidentPod], *, outage: bool = False) -> None:
+        """Take in the pods of a node that its NRT has not counted, with a hint or not; all is to be found out again.
+
+        outage: some pods have come there unguarded that it has counted, and others may have come after them.
+        """
+        self._on.pop(node, None)
+        self._open.discard(node)
+        if not_counted and (outage or any(pod.unguarded for pod in not_counted)):
+            self._on[node] = self.in_order(not_counted)
+            self._open.add(node)
+
+    def had_outage(self, pods: Iterable[ResidentPod]) -> bool:
+        """Whether some were bound unguarded, and some with a hint, and it is not known which came first."""
+        listed = [pod for pod in pods if not self._turn_of(pod)]
+        return any(pod.unguarded for pod in listed) and any(pod.hint for pod in listed)
+
+    def in_order(self, pods: Iterable[ResidentPod]) -> Sequence[ResidentPod]:
+        """The pods as they were seen bound; those from a list by their stamps, to the second, and by name."""
+        return sorted(pods, key=lambda pod: (self._turn_of(pod), pod.bound_at or 0, pod.key))
 
     def to_foresee(self) -> Sequence[str]:
-        """The nodes with pods that were not foreseen yet."""
+        """The nodes of which that is to be found out."""
         return tuple(self._open)
 
-    def doubt(self, pod: str) -> None:
-        """What was foreseen of the pod need not be so: room came free before it was admitted."""
-        if (foreseen := self._foreseen.get(pod)) is not None:
-            self._foreseen[pod] = foreseen._replace(certainty=Certainty.UNKNOWN)
+    def arrivals(self, node: str) -> tuple[Sequence[ResidentPod], Collection[str]]:
+        """The pods that the node's NRT has not counted, and the keys of those from the first one without a hint on."""
+        pods = self._on[node]
+        first = next((n for n, pod in enumerate(pods) if pod.unguarded), 0)
+        turn = self._turn_of(pods[first])
+        return pods, {pod.key for n, pod in enumerate(pods) if n >= first or self._turn_of(pod) == turn}
 
-    def arrivals(self, node: str) -> tuple[Sequence[Sequence[ResidentPod]], Collection[str]]:
-        """The pods from the first one to be foreseen to the last, in groups; and the keys of all from the first one on.
+    def doubt(
+        self, topology: NodeTopology, counted: frozenset[str] | None, bound: Collection[str], settle: float
+    ) -> Doubt | None:
+        """Why nothing can be known of the node's unguarded pods, if nothing can: rules 1 to 3.
 
-        What is known of a pod's place stands in it as a hint.
+        counted, bound: the keys of the pods that the fingerprint covers, and of those that live there. settle: seconds
+        from a pod's end to the first NRT written that cannot have counted it.
         """
-        turns = [self._turn_of(pod) for pod in self._on[node] if not self.is_foreseen(pod)]
-        since = [pod for pod in self._on[node] if self._turn_of(pod) >= min(turns)]
-        arrivals = [self.as_known(pod) for pod in since if self._turn_of(pod) <= max(turns)]
-        arrivals.sort(key=lambda pod: (self._turn_of(pod), pod.key))
-        return [tuple(group) for _, group in groupby(arrivals, self._turn_of)], {pod.key for pod in since}
-
-    def _turn_of(self, pod: ResidentPod) -> tuple[int, int]:
-        """Those of one turn may have been bound in any order: listed together, and stamped with the same second."""
-        return self._seen.get(pod.key, 0), pod.bound_at or 0
+        if counted is None:
+            return Doubt.NOT_COUNTED
+        if not counted <= set(bound):
+            return Doubt.ENDED
+        last = max((self._turns.get(key, 0) for key in counted), default=0)
+        turns = [self._turn_of(pod) for pod in self._on[topology.node] if pod.exclusive_resources]
+        if min(turns, default=inf) <= max(last, self._gap):
+            return Doubt.NOT_SEEN
+        # A pod bound before one that is counted was admitted before it: not being counted, it had ended by then.
+        left = self._left.get(topology.node)
+        if left is None or left.turn < last or left.heard + settle < (topology.written_at or -inf):
+            return None
+        return Doubt.ENDED
 
     def keep(self, node: str, foreseen: Mapping[str, Foreseen]) -> None:
         """Take what was foreseen of the node's arrivals as they are now."""
         self._open.discard(node)
-        for pod in self.on(node):
-            if pod.key in foreseen:
-                self._foreseen.setdefault(pod.key, foreseen[pod.key])
+        self._foreseen.update(foreseen)
 
-    def on(self, node: str) -> Sequence[ResidentPod]:
-        """Those of the node."""
-        return [pod for pod in self._on.get(node, ()) if pod.unguarded]
+    def on(self, node: str) -> Sequence[tuple[ResidentPod, Foreseen]]:
+        """Those of the node, and those bound after them, as far as they were looked at."""
+        pods = self._on.get(node, ())
+        return [(pod, foreseen) for pod in pods if (foreseen := self._foreseen.get(pod.key)) is not None]
 
-    def of(self, pod: str) -> Foreseen | None:
-        """What was foreseen of a pod."""
-        return self._foreseen.get(pod)
+    def doubtful(self, node: str) -> frozenset[int]:
+        """NUMA ids that may have more free than is kept."""
+        return frozenset(numa for _, foreseen in self.on(node) if foreseen.doubt is not None for numa in foreseen.place)
 
     def nodes(self) -> Collection[str]:
         """Where there are any."""
         return self._on.keys()
 
-    def is_foreseen(self, pod: ResidentPod) -> bool:
-        """Whether nothing is to be foreseen of it any more."""
-        return not pod.unguarded or pod.key in self._foreseen
-
-    def is_known(self, pod: ResidentPod) -> bool:
-        """Whether its place is known, by its hint or by what was foreseen."""
-        return self.as_known(pod).hint is not None
-
-    def kept(self, node: str, no_more_doubted: Collection[str] = ()) -> Mapping[str, NumaAmounts]:
-        """What is to be kept of the node for its pods, by their keys; of some for what is likely."""
-        kept: dict[str, NumaAmounts] = {}
-        together: dict[Together, list[str]] = {}
-        for pod in self.on(node):
-            if (foreseen := self._foreseen.get(pod.key)) is None:
-                continue
-            kept[pod.key] = foreseen.place
-            if foreseen.together is not None and pod.key in no_more_doubted:
-                kept[pod.key] = foreseen.together.likely.get(pod.key, {})
-            elif foreseen.together is not None:
-                together.setdefault(foreseen.together, []).append(pod.key)
-        for among, left in together.items():
-            kept[left[0]] = among.most(left)  # in the name of all
-        return kept
-
-    def as_known(self, pod: ResidentPod) -> ResidentPod:
-        """The pod with its place for a hint, if that is known."""
-        foreseen = self._foreseen.get(pod.key)
-        if pod.hint is not None or foreseen is None or foreseen.certainty is not Certainty.KNOWN:
-            return pod
-        return replace(pod, hint=tuple(foreseen.place.items()))
+    def _turn_of(self, pod: ResidentPod) -> int:
+        """Those that were in a list have none of their own."""
+        turn = self._turns.get(pod.key, 0)
+        return turn if turn > self._gap else 0

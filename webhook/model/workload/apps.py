@@ -21,6 +21,7 @@ from webhook.model.workload.fields import (
     min_member,
     template_of,
 )
+from webhook.model.workload.pod_names import PodNames
 from webhook.model.workload.record import Gang, Role
 
 
@@ -29,7 +30,7 @@ def replicas(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path:
     size = count(spec, "replicas", path, 1)
     template, where = template_of(spec, path), f"{path}.template"
     asked = min_member(annotations_of(template, where), path=annotations_path(where)) or min_member(owner) or 1
-    pods = tuple(f"{name}-{index}" for index in range(size))
+    pods = PodNames(name, range(size))
     role = Role("pods", pods, min(asked, size), template, where)
     return (gang_of_one_role(name, owner, role),)
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from webhook.model.fields import mapping, mappings
+from webhook.model.fields import mapping
 from webhook.model.workload.fields import (
     annotations_at,
     annotations_on,
@@ -23,9 +23,11 @@ from webhook.model.workload.fields import (
     count,
     gang_of_one_role,
     gang_of_roles,
+    roles_in,
     template_of,
     with_minimum,
 )
+from webhook.model.workload.pod_names import PodNames
 from webhook.model.workload.record import Gang, Role
 
 
@@ -46,7 +48,7 @@ def job_set(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: 
     """The gangs of a JobSet."""
     roles: list[Role] = []
     total, one_by_one = 0, False
-    for index, entry in enumerate(mappings(spec, "replicatedJobs", f"{path}.replicatedJobs")):
+    for index, entry in enumerate(roles_in(spec, "replicatedJobs", path)):
         where = f"{path}.replicatedJobs[{index}]"
         below = mapping(entry, "template", f"{where}.template")
         part = f"{name}-{entry.get('name', index)}"
@@ -55,7 +57,7 @@ def job_set(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: 
         between = (annotations_at(below, f"{where}.template"),)
         replicas = count(entry, "replicas", where, 1)
         total = at_most_a_cluster(total + replicas * len(role.pods), f"{path}.replicatedJobs")
-        pods = tuple(f"{part}-{replica}-{pod}" for replica in range(replicas) for pod in range(len(role.pods)))
+        pods = PodNames(part, range(replicas * len(role.pods)), len(role.pods))
         roles.append(replace(role, pods=pods, minimum=len(pods), between=between))
         one_by_one = one_by_one or bool(entry.get("dependsOn"))
     policy = mapping(spec, "startupPolicy", f"{path}.startupPolicy")
@@ -78,5 +80,5 @@ def _role(name: str, prefix: str, spec: Mapping[str, Any], path: str) -> Role:
     """The pods that one Job runs at a time."""
     parallelism = count(spec, "parallelism", path, 1)
     at_a_time = min(parallelism, count(spec, "completions", path, parallelism))
-    pods = tuple(f"{prefix}-{index}" for index in range(at_a_time))
+    pods = PodNames(prefix, range(at_a_time))
     return Role(name, pods, at_a_time, template_of(spec, path), f"{path}.template")

@@ -5,14 +5,18 @@ from dataclasses import replace
 from typing import Any
 
 from webhook.model.errors import UserError
-from webhook.model.fields import mapping, whole_number
+from webhook.model.fields import mapping, mappings, whole_number
 from webhook.model.json_text import shortened
+from webhook.model.limits import TooLarge
 from webhook.model.names import KAI_BATCH_MIN_MEMBER, KAI_TOPOLOGY, MIN_MEMBER
+from webhook.model.quoted import quoted
 from webhook.model.workload.record import Annotations, Gang, Role
-from webhook.model.workload.topology import segment_request, topology_request
+from webhook.model.workload.topology import names_segment_level, segment_request, topology_request
 
 # More pods than any cluster runs: a count beyond it is a typing error that would only fill the memory.
 MAX_PODS = 150_000
+# Each role of a workload, with a template of its own, takes some 50 us to judge. Those in use have hundreds at most.
+MAX_ROLES = 1_000
 
 
 def annotations_of(raw: Mapping[str, Any], path: str) -> Mapping[str, str]:
@@ -42,7 +46,9 @@ def count(raw: Mapping[str, Any], name: str, path: str, default: int) -> int:
     if value is None:
         return default
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_PODS:
-        raise UserError(f"{path}.{name}", f"{value!r} is no number of pods. Write a whole number from 0 to {MAX_PODS}.")
+        raise UserError(
+            f"{path}.{name}", f"{quoted(value)} is not a number of pods. Write a whole number from 0 to {MAX_PODS}."
+        )
     return value
 
 
@@ -51,6 +57,21 @@ def at_most_a_cluster(pods: int, path: str) -> int:
     if pods > MAX_PODS:
         raise UserError(path, f"Together these are {pods} pods. Write numbers that make {MAX_PODS} at most.")
     return pods
+
+
+def at_most_roles(roles: int, path: str) -> None:
+    """Raise UserError if a workload has more templates than are placed here."""
+    if roles > MAX_ROLES:
+        raise TooLarge(
+            path, f"There are {roles} of them. A workload that asks for a placement may have at most {MAX_ROLES}."
+        )
+
+
+def roles_in(raw: Mapping[str, Any], name: str, path: str) -> Sequence[Mapping[str, Any]]:
+    """The list of objects in field `name`, of which each has a template; raises UserError."""
+    entries = mappings(raw, name, f"{path}.{name}")
+    at_most_roles(len(entries), f"{path}.{name}")
+    return entries
 
 
 def min_member(annotations: Mapping[str, str], *keys: str, path: str = "metadata.annotations") -> int | None:
@@ -64,7 +85,7 @@ def min_member(annotations: Mapping[str, str], *keys: str, path: str = "metadata
             number = whole_number(text)
             if number is None or not 1 <= number <= MAX_PODS:
                 raise UserError(
-                    f"{path}[{key}]", f'"{shortened(text)}" is no number of pods. Write a whole number from 1.'
+                    f"{path}[{key}]", f'"{shortened(text)}" is not a number of pods. Write a whole number from 1.'
                 )
             return number
     return None
@@ -89,28 +110,37 @@ def gang_of_one_role(name: str, owner: Mapping[str, str], role: Role) -> Gang:
     return Gang(name, topology_request(*found), (replace(role, segments=segment_request(*found)),))
 
 
-def gang_of_roles(name: str, owner: Mapping[str, str], roles: Sequence[Role]) -> Gang:
-    """A gang of different pods: what the owner asks holds for all of them, what a template asks for its own."""
-    if len(roles) == 1:
+def gang_of_roles(name: str, owner: Mapping[str, str], roles: Sequence[Role], *, reads_segments: bool = True) -> Gang:
+    """A gang of different pods: what the owner asks holds for all of them, what a template asks for its own.
+
+    All are placed in one topology, which the owner or any template names. reads_segments: whether the segments that a
+    template asks for are read here; False where the kind's reader cuts them itself.
+    """
+    if len(roles) == 1 and reads_segments:
         return gang_of_one_role(name, owner, roles[0])
     above = topology_request((owner, "metadata.annotations"))
+    named = [above] if above.levels else []
     own: list[Role] = []
     parts: list[Gang] = []
     for role in roles:
         found = annotations_on(role)
-        request = topology_request(*found, ({KAI_TOPOLOGY: above.topology or ""}, ""))
-        whole = replace(role, segments=segment_request(*found))
+        request = topology_request(*found, ({KAI_TOPOLOGY: above.topology or ""}, above.topology_path))
+        whole = replace(role, segments=segment_request(*found)) if reads_segments else role
         if request.levels:
             parts.append(Gang(role.name, request, (whole,)))
         else:
             own.append(whole)
-    named = [request.topology for request in (above, *(part.request for part in parts)) if request.levels]
-    if len(set(named)) > 1:
+        if request.levels or names_segment_level(*found):
+            named.append(request)
+    topologies = sorted({request.topology for request in named if request.topology is not None})
+    if len(topologies) > 1:
         raise UserError(
             f"metadata.annotations[{KAI_TOPOLOGY}]",
-            f"The parts name different topologies: {', '.join(sorted(set(filter(None, named))))}. "
+            f"The parts name different topologies: {', '.join(topologies)}. "
             "All pods of a workload are placed in one: name the same everywhere.",
         )
+    if named and not above.levels:
+        above = replace(above, topology=named[0].topology, topology_path=named[0].topology_path)
     return Gang(name, above, tuple(own), tuple(parts))
 
 

@@ -7,13 +7,22 @@ into a minimum first. An MPIJob whose launcher is only made when the workers are
 Source: training-operator pkg/apis/kubeflow.org/v1; mpi-operator v2beta1; KAI-Scheduler pkg/podgrouper plugins kubeflow.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from webhook.model.errors import UserError
 from webhook.model.fields import mapping
-from webhook.model.workload.fields import at_most_a_cluster, count, gang_of_roles, min_member, template_of, with_minimum
+from webhook.model.workload.fields import (
+    at_most_a_cluster,
+    at_most_roles,
+    count,
+    gang_of_roles,
+    min_member,
+    template_of,
+    with_minimum,
+)
+from webhook.model.workload.pod_names import PodNames
 from webhook.model.workload.record import Gang, Role
 
 REPLICA_SPECS: Final[Mapping[str, str]] = {
@@ -36,10 +45,12 @@ def training_job(
     specs = mapping(spec, field, f"{path}.{field}")
     if not specs:
         raise UserError(f"{path}.{field}", f"This is missing. A {kind} has its pod templates here.")
+    at_most_roles(len(specs), f"{path}.{field}")
     roles: list[Role] = []
+    total = 0
     for kind_of in sorted(specs, key=_order):
         roles.append(_role(name, kind_of, specs, f"{path}.{field}"))
-        at_most_a_cluster(sum(len(role.pods) for role in roles), f"{path}.{field}")
+        total = at_most_a_cluster(total + len(roles[-1].pods), f"{path}.{field}")
     if kind == "MPIJob" and spec.get("launcherCreationPolicy") == "WaitForWorkersReady":
         by = f"{path}.launcherCreationPolicy: AtStartup"
         launchers = [role for role in roles if role.name == "launcher"]
@@ -57,7 +68,7 @@ def _role(name: str, kind_of: str, specs: Mapping[str, Any], path: str) -> Role:
     spec = mapping(specs, kind_of, f"{path}.{kind_of}")
     size = count(spec, "replicas", f"{path}.{kind_of}", 1)
     role = kind_of.lower()
-    pods = tuple(f"{name}-{role}-{index}" for index in range(size))
+    pods: Sequence[str] = PodNames(f"{name}-{role}", range(size))
     if role == "launcher" and size == 1:
         pods = (f"{name}-launcher",)
     return Role(role, pods, size, template_of(spec, f"{path}.{kind_of}"), f"{path}.{kind_of}.template")

@@ -8,7 +8,7 @@
 Source: lws api/leaderworkerset/v1; KAI-Scheduler pkg/podgrouper plugins leaderworkerset.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,16 +24,21 @@ from webhook.model.workload.fields import (
     template_of,
     with_minimum,
 )
-from webhook.model.workload.record import Gang, Role
+from webhook.model.workload.pod_names import PodNames
+from webhook.model.workload.record import Gang, Replicas, Role
 from webhook.model.workload.topology import SegmentRequest, segment_request, topology_request
 
 
-def leader_worker_set(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> tuple[Gang, ...]:
+def leader_worker_set(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> Sequence[Gang]:
     """The gangs of a LeaderWorkerSet."""
     replicas = count(spec, "replicas", path, 1)
+    if not replicas:
+        return ()
     below = f"{path}.leaderWorkerTemplate"
     at_most_a_cluster(replicas * count(mapping(spec, "leaderWorkerTemplate", below), "size", below, 1), path)
-    return tuple(_replica(f"{name}-{replica}", owner, spec, path) for replica in range(replicas))
+    gangs = Replicas(replicas, lambda replica: _replica(f"{name}-{replica}", owner, spec, path))
+    _ = gangs[0]  # what is wrong with one is wrong with all, and told now
+    return gangs
 
 
 def _replica(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> Gang:
@@ -47,14 +52,14 @@ def _replica(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path:
     leader = mapping(template, "leaderTemplate", f"{below}.leaderTemplate")
     leader_path = "leaderTemplate" if leader else "workerTemplate"
     lead = Role("leader", (name,), 1, leader or worker, f"{below}.{leader_path}")
-    workers = tuple(f"{name}-{index}" for index in range(1, size))
+    workers = PodNames(name, range(1, size))
     late = len(workers) if spec.get("startupPolicy") == "LeaderReady" else 0
     follow = Role("workers", workers, len(workers) - late, worker, f"{below}.workerTemplate", late=late)
     follow = replace(follow, at_once_by=f"{path}.startupPolicy: LeaderCreated")
     segments = _segments(owner, worker, policy, f"{below}.workerTemplate")
     roles = with_minimum([lead, follow], min_member(owner))
     if leader:
-        gang = gang_of_roles(name, owner, roles)
+        gang = gang_of_roles(name, owner, roles, reads_segments=segments is None)
     else:
         where = f"{below}.workerTemplate"
         asked = annotations_of(worker, where), f"{where}.metadata.annotations"

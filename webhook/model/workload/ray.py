@@ -10,8 +10,17 @@ Source: kuberay ray.io/v1, controllers/ray/utils/util.go; KAI-Scheduler pkg/podg
 from collections.abc import Mapping
 from typing import Any
 
-from webhook.model.fields import mapping, mappings
-from webhook.model.workload.fields import at_most_a_cluster, count, gang_of_roles, min_member, template_of, with_minimum
+from webhook.model.fields import mapping
+from webhook.model.workload.fields import (
+    at_most_a_cluster,
+    count,
+    gang_of_roles,
+    min_member,
+    roles_in,
+    template_of,
+    with_minimum,
+)
+from webhook.model.workload.pod_names import PodNames
 from webhook.model.workload.record import Gang, Role
 
 
@@ -20,10 +29,11 @@ def ray_cluster(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], pa
     head = mapping(spec, "headGroupSpec", f"{path}.headGroupSpec")
     where = f"{path}.headGroupSpec"
     roles = [Role("headgroup", (f"{name}-head",), 1, template_of(head, where), f"{where}.template")]
-    for index, group in enumerate(mappings(spec, "workerGroupSpecs", f"{path}.workerGroupSpecs")):
+    total = 0
+    for index, group in enumerate(roles_in(spec, "workerGroupSpecs", path)):
         if group.get("suspend") is not True:
             roles.append(_workers(name, group, f"{path}.workerGroupSpecs[{index}]", index))
-            at_most_a_cluster(sum(len(role.pods) for role in roles), f"{path}.workerGroupSpecs")
+            total = at_most_a_cluster(total + len(roles[-1].pods), f"{path}.workerGroupSpecs")
     return (gang_of_roles(name, owner, with_minimum(roles, min_member(owner))),)
 
 
@@ -43,5 +53,5 @@ def _workers(name: str, group: Mapping[str, Any], path: str, index: int) -> Role
     least = count(group, "minReplicas", path, 0)
     size = at_most_a_cluster(max(count(group, "replicas", path, 0), least) * hosts, path)
     role = str(group.get("groupName") or f"worker-group-{index}")
-    pods = tuple(f"{name}-{role}-worker-{worker}" for worker in range(size))
+    pods = PodNames(f"{name}-{role}-worker", range(size))
     return Role(role, pods, min(least * hosts or size, size), template_of(group, path), f"{path}.template")

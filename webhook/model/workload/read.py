@@ -1,6 +1,6 @@
 """Reading any object that makes pods as a workload: which kinds there are, and who reads them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from webhook.model.workload.lws import leader_worker_set
 from webhook.model.workload.ray import ray_cluster, ray_job, ray_service
 from webhook.model.workload.record import Gang, Workload
 
-Reader = Callable[[str, Mapping[str, str], Mapping[str, Any], str], tuple[Gang, ...]]
+Reader = Callable[[str, Mapping[str, str], Mapping[str, Any], str], Sequence[Gang]]
 """(name, annotations of the object, its spec, the spec's path) -> gangs; raises UserError."""
 
 READERS: Final[Mapping[tuple[str, str], Reader]] = {
@@ -41,7 +41,7 @@ def read_workload(raw: Mapping[str, Any]) -> Workload | None:
     name = str(metadata.get("name") or str(metadata.get("generateName") or kind.lower()).rstrip("-"))
     annotations = annotations_of(raw, "")
     if (group, kind) == ("", "Pod"):
-        gangs = bare_pod(raw, name)
+        gangs: Sequence[Gang] = bare_pod(raw, name)
     elif (group, kind) in READERS:
         gangs = READERS[group, kind](name, annotations, mapping(raw, "spec", "spec"), "spec")
     else:

@@ -4,11 +4,13 @@ Read from the specs of the kinds that KAI-Scheduler's pod grouper knows, with it
 family of kinds, beside this one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, overload
 
 from webhook.model.workload.topology import NO_REQUEST, SegmentRequest, TopologyRequest
+
+_REMEMBERED: Final = 128
 
 Annotations = tuple[Mapping[str, str], str]
 """Annotations, and their place in the object."""
@@ -19,7 +21,7 @@ class Role:
     """Pods of one template, in order of rank: the launcher, the workers, a replicated job."""
 
     name: str
-    pods: tuple[str, ...]
+    pods: Sequence[str]
     """Names by rank, as the controller makes them; where it adds a random suffix, without it."""
     minimum: int
     """Without so many of them none starts."""
@@ -66,6 +68,41 @@ class Gang:
         return self.roles + tuple(role for gang in self.gangs for role in gang.all_roles())
 
 
+class Replicas(Sequence[Gang]):
+    """Gangs that are equal but for their names, each made when it is asked for."""
+
+    __slots__ = ("_count", "_gang", "_made")
+
+    def __init__(self, count: int, gang: Callable[[int], Gang]) -> None:
+        """gang: makes one by its index."""
+        self._count = count
+        self._gang = gang
+        self._made: dict[int, Gang] = {}
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> Gang: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Gang]: ...
+    def __getitem__(self, index: int | slice) -> Gang | Sequence[Gang]:
+        chosen = range(self._count)[index]
+        return self._one(chosen) if isinstance(chosen, int) else tuple(map(self._gang, chosen))
+
+    def _one(self, index: int) -> Gang:
+        gang = self._made.get(index)
+        if gang is None:
+            if len(self._made) >= _REMEMBERED:
+                self._made.clear()
+            gang = self._made[index] = self._gang(index)
+        return gang
+
+    def each(self, change: Callable[[Gang], Gang]) -> "Replicas":
+        """The same, each changed."""
+        return Replicas(self._count, lambda index: change(self._gang(index)))
+
+
 @dataclass(frozen=True, slots=True)
 class Workload:
     """One object that makes pods."""
@@ -74,7 +111,12 @@ class Workload:
     namespace: str
     name: str
     uid: str
-    gangs: tuple[Gang, ...]
+    gangs: Sequence[Gang]
     """Groups that start independently of each other: each replica of a LeaderWorkerSet is one."""
     annotations: Mapping[str, str]
     """Of the object itself; those of a pod template go before them."""
+
+    @property
+    def distinct(self) -> Sequence[Gang]:
+        """The gangs without those that are equal to the first but for their names."""
+        return self.gangs[:1] if isinstance(self.gangs, Replicas) else self.gangs

@@ -120,6 +120,12 @@ def segment_request(*annotations: tuple[Mapping[str, str], str]) -> SegmentReque
     return SegmentRequest(size, required, preferred, required_path or preferred_path)
 
 
+def names_segment_level(*annotations: tuple[Mapping[str, str], str]) -> bool:
+    """Whether any of these annotations names a level for segments."""
+    keys = (KAI_SEGMENT_REQUIRED_PLACEMENT, KAI_SEGMENT_PREFERRED_PLACEMENT)
+    return any(values.get(key) for values, _ in annotations for key in keys)
+
+
 def _first(annotations: tuple[tuple[Mapping[str, str], str], ...], key: str) -> tuple[str | None, str]:
     """The first value of a key that is not empty, and the path of its annotations."""
     for values, path in annotations:
@@ -131,6 +137,9 @@ def _first(annotations: tuple[tuple[Mapping[str, str], str], ...], key: str) -> 
 def _resolved(
     topology: Topology, required: tuple[str | None, str], preferred: tuple[str | None, str], path: str
 ) -> Levels:
+    if not topology.name:
+        key = next(key for name, key in (required, preferred) if name is not None)
+        raise UserError(f"{path}[{key}]", f"A level needs a topology. Name it in the annotation {KAI_TOPOLOGY}.")
     levels = [None if name is None else topology.level(name, f"{path}[{key}]") for name, key in (required, preferred)]
     if levels[0] is not None and levels[1] is not None and levels[1] < levels[0]:
         raise UserError(

@@ -1,0 +1,36 @@
+{{/*
+CEL. The annotations and labels that are the service's alone to write (OUTPUTS in webhook/admission/forgery.py), each by its name:
+a loop over the keys of a pod that has thousands would cost the API server seconds.
+*/}}
+{{- define "topology-webhook.outputs" -}}
+['scheduling.koordinator.sh/resource-status', 'topology-webhook.dev/domain', 'topology-webhook.dev/epoch', 'topology-webhook.dev/numa',
+'topology-webhook.dev/numa-signature', 'topology-webhook.dev/placement', 'topology-webhook.dev/rank', 'topology-webhook.dev/role',
+'topology-webhook.dev/steered']
+{{- end }}
+
+{{/* CEL. The annotations that the mutating webhook writes into pods at their creation, in their creators' name. */}}
+{{- define "topology-webhook.writtenByMutation" -}}
+['topology-webhook.dev/placement', 'topology-webhook.dev/steered']
+{{- end }}
+
+{{/* CEL. Takes object or oldObject: whether that object carries what only the service writes. */}}
+{{- define "topology-webhook.carriesOutputs" -}}
+{{ include "topology-webhook.outputs" . }}.exists(name,
+name in {{ . }}.?metadata.annotations.orValue({}) || name in {{ . }}.?metadata.labels.orValue({}))
+{{- end }}
+
+{{/* CEL. Takes object or oldObject: whether that pod has the gate. */}}
+{{- define "topology-webhook.hasGate" -}}
+{{ . }}.?spec.schedulingGates.orValue([]).exists(gate, gate.name == 'topology-webhook.dev/placement')
+{{- end }}
+
+{{/* CEL. Who may write what is ours. */}}
+{{- define "topology-webhook.trustedUsers" -}}
+{{- $own := printf "system:serviceaccount:%s:%s" .Release.Namespace (include "topology-webhook.serviceAccountName" .) }}
+{{- prepend .Values.settings.trustedUsers $own | uniq | toJson }}
+{{- end }}
+
+{{/* CEL. In whose Bindings what is ours may stand. */}}
+{{- define "topology-webhook.bindingUsers" -}}
+{{- concat (include "topology-webhook.trustedUsers" . | fromJsonArray) .Values.settings.schedulerUsers | uniq | toJson }}
+{{- end }}

@@ -1,0 +1,87 @@
+"""What thousands of waiting shapes cost another tenant's pod, in the leader's own rounds. Nothing is written.
+
+A cluster of 5,000 nodes with 8 NUMA nodes each, and pods of one namespace that fit nowhere, each of another shape. Then
+a pod of another namespace comes that fits. Counted are the decisions made in vain before it is placed, and the time
+from its arrival, the rests between rounds included, beside that of one decision.
+"""
+
+import asyncio
+import gc
+from collections.abc import Iterator
+from time import monotonic
+from typing import Any
+
+from structlog.testing import capture_logs
+
+from tests.bench.measure import duration
+from tests.placement.test_turns import Cluster
+from tests.service.test_world import node
+from webhook.placement.controller import _REST_PER_WORK
+
+SIZES = [(0, 5000, 8), (3000, 5000, 8)]
+"""(shapes that wait, nodes, NUMA nodes of each)."""
+
+
+def lines() -> Iterator[dict[str, Any]]:
+    """One measurement at a time."""
+    for shapes, nodes, zones in SIZES:
+        with capture_logs():  # what is written out here are lines for programs
+            line = asyncio.run(_measure(shapes, nodes, zones))
+        yield line
+
+
+def text(line: dict[str, Any]) -> str:
+    """A measurement for people."""
+    return (
+        f"{line['shapes']:>6} waiting shapes, {line['nodes']} nodes: {line['decisions']} decisions in vain, "
+        f"{duration(line['delay_ms'] * 1e6)} until another namespace's pod is placed"
+    )
+
+
+async def _measure(shapes: int, nodes: int, zones: int) -> dict[str, Any]:
+    cluster = Cluster()
+    cluster.controller.clock = monotonic
+    for number in range(nodes):
+        name = f"m{number}"
+        cluster.world.nodes.upsert(name, node(name))
+        cluster.world.node_topologies.upsert(name, _topology(name, zones))
+    for number in range(shapes):
+        cluster.create("crowd", f"p{number}", str(100 + number))
+    for _ in range(3):  # they have just come: some were tried, most were not
+        await cluster.play()
+    gc.collect()
+    made, cluster.decisions = cluster.decisions, 0
+    # It comes just after a round has begun: that one, its rest, and then its own round.
+    began = monotonic()
+    rest = 0.0 if shapes == 0 else (monotonic() - await _a_round(cluster)) * _REST_PER_WORK
+    cluster.create("others", "fits", "2", created=9)
+    while "others/fits" in cluster.world.gated_pods():
+        await cluster.play()
+    delay = monotonic() - began + rest
+    return {
+        "bench": "crowd",
+        "shapes": shapes,
+        "nodes": nodes,
+        "decided_before": made,
+        "decisions": cluster.decisions,
+        "delay_ms": round(delay * 1000, 1),
+    }
+
+
+async def _a_round(cluster: Cluster) -> float:
+    """One round; when it began."""
+    began = monotonic()
+    await cluster.play()
+    return began
+
+
+def _topology(name: str, zones: int) -> dict[str, Any]:
+    resources = [
+        {"name": resource, "capacity": amount, "allocatable": amount, "available": amount}
+        for resource, amount in (("cpu", "8"), ("memory", "16Gi"))
+    ]
+    return {
+        "metadata": {"name": name},
+        "attributes": [{"name": "topologyManagerPolicy", "value": "single-numa-node"}],
+        "zones": [{"name": f"node-{zone}", "type": "Node", "resources": resources} for zone in range(zones)],
+    }

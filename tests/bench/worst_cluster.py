@@ -1,0 +1,68 @@
+"""The cluster of the worst cases: equal machines, told to the service as the objects that an API server sends."""
+
+from typing import Any
+
+from webhook.admission.rules import Rules
+from webhook.model.names import KAI_TOPOLOGY
+from webhook.model.topology import TopologySource
+from webhook.service.world import ClusterWorld
+
+NODES, ZONES = 5_000, 8
+
+Raw = dict[str, Any]
+
+
+def node(name: str, number: int = 0, **more: str) -> Raw:
+    """A node with 16 CPUs and 64Gi in each NUMA node."""
+    allocatable = {"cpu": "128", "memory": "512Gi", "pods": "110", "ephemeral-storage": "1Ti", "nvidia.com/gpu": "8"}
+    labels = {"kubernetes.io/hostname": name, "zone": f"zone-{number % 4}", "rack": f"rack-{number % 100}"}
+    return {
+        "metadata": {"name": name, "labels": labels},
+        "spec": {},
+        "status": {"allocatable": allocatable | more, "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+
+
+def amounts(name: str, quantity: str) -> Raw:
+    """One resource of a NUMA node, all of it free."""
+    return {"name": name, "capacity": quantity, "allocatable": quantity, "available": quantity}
+
+
+def node_topology(name: str, policy: str, zones: int = ZONES, *more: Raw) -> Raw:
+    """Its NodeResourceTopology."""
+    resources = [amounts("cpu", "16"), amounts("memory", "64Gi"), amounts("nvidia.com/gpu", "1"), *more]
+    costs = [{"name": f"node-{to}", "value": 10} for to in range(zones)]
+    return {
+        "metadata": {"name": name},
+        "attributes": [{"name": "topologyManagerPolicy", "value": policy}],
+        "zones": [
+            {"name": f"node-{numa_id}", "type": "Node", "costs": costs, "resources": resources}
+            for numa_id in range(zones)
+        ],
+    }
+
+
+def tree(levels: int = 2) -> Raw:
+    """A Topology whose first levels are zone and rack."""
+    labels = ["zone", "rack", *(f"level-{number}" for number in range(2, levels))]
+    return {
+        "apiVersion": "kai.scheduler/v1alpha1",
+        "metadata": {"name": "tree"},
+        "spec": {"levels": [{"nodeLabel": label} for label in labels[:levels]]},
+    }
+
+
+def cluster(nodes: int = NODES, zones: int = ZONES, rules: Rules | None = None) -> ClusterWorld:
+    """The service's view of so many nodes, of every NUMA policy in turn, and of a topology."""
+    world = ClusterWorld(rules=rules)
+    policies = ("single-numa-node", "restricted", "best-effort", "none")
+    for number in range(nodes):
+        name = f"node-{number}"
+        world.nodes.upsert(name, node(name, number))
+        world.node_topologies.upsert(name, node_topology(name, policies[number % len(policies)], zones))
+    world.topologies[TopologySource.KAI].upsert("tree", tree())
+    world.view()
+    return world
+
+
+ASKS_FOR_A_RACK = {KAI_TOPOLOGY: "tree", "kai.scheduler/topology-required-placement": "rack"}

@@ -1,0 +1,75 @@
+"""The worst objects: what a tenant, a kubelet or an exporter may write, each field of it filled to the brim.
+
+Every function gives (what, how it comes, the object). Sizes go to what the API server takes: requests of 3 MiB.
+"""
+
+from typing import Any, NamedTuple
+
+from tests.bench.worst_cluster import ASKS_FOR_A_RACK, Raw
+from webhook.model.names import NUMA_TOPOLOGY_SPEC
+
+SINGLE = {NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": "SingleNUMANode"}'}
+RESTRICTED = {NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": "Restricted"}'}
+BEST_EFFORT = {NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": "BestEffort"}'}
+NO_POLICY = {NUMA_TOPOLOGY_SPEC: "{}"}
+
+
+class Worst(NamedTuple):
+    """An object and the ways that it comes in."""
+
+    what: str
+    ways: tuple[str, ...]
+    """Of: mutate, validate, gated, bind, feed (pods); mark, workload, owner; Node, NRT, a group of Topologies."""
+    raw: Raw
+
+
+POD_WAYS = ("mutate", "gated", "bind", "feed")
+
+
+def container(name: str = "c", **requests: str) -> Raw:
+    return {"name": name, "resources": {"requests": dict(requests), "limits": dict(requests)}}
+
+
+def pod(annotations: dict[str, str] | None = None, containers: list[Raw] | None = None, **spec: Any) -> Raw:
+    """A pod of one Guaranteed container, unless it says otherwise."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": "p",
+            "namespace": "ns",
+            "uid": "u",
+            "resourceVersion": "1",
+            "annotations": dict(SINGLE if annotations is None else annotations),
+        },
+        "spec": {"containers": containers or [container(cpu="4", memory="8Gi")], **spec},
+    }
+
+
+def template(annotations: dict[str, str] | None = None, **spec: Any) -> Raw:
+    return {
+        "metadata": {"annotations": annotations or {}},
+        "spec": {"containers": [container(cpu="1", memory="1Gi")], **spec},
+    }
+
+
+def workload(api_version: str, kind: str, spec: Raw, annotations: dict[str, str] | None = None) -> Raw:
+    metadata = {
+        "name": "w",
+        "namespace": "ns",
+        "uid": "w",
+        "annotations": dict(ASKS_FOR_A_RACK if annotations is None else annotations),
+    }
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def required(*terms: Raw) -> Raw:
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}}
+
+
+def expression(key: str, operator: str, *values: str) -> Raw:
+    return {"key": key, "operator": operator, "values": list(values)}
+
+
+def nested(depth: int, inside: str = "0") -> str:
+    return "[" * depth + inside + "]" * depth

@@ -1,0 +1,111 @@
+"""Where a worst case runs: the functions that the service calls for it, on one cluster, from the bytes that arrive."""
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.bench.worst_cluster import NODES, ZONES, Raw, cluster
+from webhook.admission.bind import Given, guard, into_binding
+from webhook.admission.rules import Rules
+from webhook.codec import dumps, loads
+from webhook.engine.decide import Decision
+from webhook.model.errors import UserError
+from webhook.model.lineage import lineage_of, owner_above
+from webhook.model.podgroup import pod_group
+from webhook.model.review import AdmissionRequest
+from webhook.model.topology import TopologySource
+from webhook.placement.gated import GatedPod, GatedPods
+from webhook.placement.placed import Place, find_place, why_none
+from webhook.placement.retry import RetryDelays
+from webhook.server.reviews import Answer
+from webhook.service.feed import Feed
+from webhook.service.reviewers import reviewers_of
+
+
+class Site:
+    """A replica's decisions without its sockets."""
+
+    def __init__(self, nodes: int = NODES, zones: int = ZONES) -> None:
+        self.rules = Rules()
+        self.world = cluster(nodes, zones, self.rules)
+
+    def review(self, path: str, body: bytes) -> Answer | None:
+        """Answer a review, from its bytes to those of the answer; None for JSON that is nested too deeply."""
+        try:
+            request = AdmissionRequest.from_object(loads(body))
+        except ValueError:
+            return None
+        # Built again for each case: plans of equal pods are cached.
+        answer = reviewers_of(self.rules, self.world.view, _no_guard)[path](request, 0.0)
+        assert isinstance(answer, Answer)
+        dumps(answer.response.to_object(request.uid))
+        return answer
+
+    def feed(self, kind: str, body: bytes) -> Callable[[], None]:
+        """Take in an object and decide on nothing; returns what forgets it again."""
+        raw = loads(body)
+        feed, key = self._feed(kind), _key(raw)
+        feed.upsert(key, raw)
+        self.world.view()
+
+        def forget() -> None:
+            feed.delete(key)
+            self.world.view()
+
+        return forget
+
+    def gated(self, body: bytes) -> None:
+        """A pod behind our gate in a round of the leader: read, compared, decided and reported."""
+        raw = loads(body)
+        pods = GatedPods(self.rules, RetryDelays(lambda _: None))
+        pods.update({_key(raw): raw})
+        for gated in pods.in_order():
+            hash(gated.shape)
+            view = self.world.view().view
+            place = find_place(view, gated, self.rules, lambda _: ())
+            if isinstance(place, Decision):
+                why_none(place, gated, self.rules, 0)
+            elif isinstance(place, Place):
+                place.patch(raw)
+
+    def owner(self, body: bytes, pod: Raw) -> None:
+        """A gated pod's owner: its lineage, the pod's place in it, the PodGroup written for it."""
+        try:
+            raw = loads(body)
+        except ValueError:
+            return
+        owner = owner_above(pod)
+        assert owner is not None
+        lineage = lineage_of(owner, [raw])
+        try:
+            gated = GatedPod.from_object(pod, lineage)
+            lineage.minimum(gated.pod.labels, None)
+            member = {**pod, "metadata": {**pod["metadata"], "annotations": dict(gated.pod.annotations)}}
+            dumps(pod_group(lineage, member, 1, self.world.view().topologies, ""))
+        except UserError as error:
+            str(error)
+
+    def bind(self, body: bytes, node: str = "node-1") -> None:
+        """The guard's judgement of a Binding of this pod to a node whose kubelet tries sets of NUMA nodes."""
+        raw = loads(body)
+        arrival = self.world.arrival(node, _key(raw))
+        verdict = guard(raw, node, arrival, self.rules)
+        if isinstance(verdict, Given):
+            into_binding({"metadata": {"name": "p"}}, verdict)
+
+    def _feed(self, kind: str) -> Feed[Any]:
+        feeds: dict[str, Feed[Any]] = {
+            "Node": self.world.nodes,
+            "Pod": self.world.pods,
+            "NRT": self.world.node_topologies,
+        }
+        return feeds[kind] if kind in feeds else self.world.topologies[TopologySource(kind)]
+
+
+def _key(raw: Raw) -> str:
+    metadata = raw["metadata"]
+    namespace = metadata.get("namespace")
+    return f"{namespace}/{metadata['name']}" if namespace else str(metadata["name"])
+
+
+async def _no_guard(*_: object) -> Answer:
+    raise AssertionError("bindings are judged by `bind`")

@@ -1,0 +1,105 @@
+"""python -m tests.chaos: pods and gangs come steadily while one thing breaks; a row for each scenario.
+
+Progress is on stderr; stdout has the table only, or with --json one object a line as soon as its scenario is over.
+With --into the rows take the place of these scenarios' rows in the table of a page, as in docs/reliability.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from tests.chaos.bed import Bed
+from tests.chaos.run import play
+from tests.chaos.scenarios import SCENARIOS
+from tests.chaos.table import table, with_rows
+from tests.cluster.assets import AssetError, find_assets
+from tests.cluster.build import BuildFailedError
+from tests.cluster.control_plane import CommandError, NotReadyError
+from tests.cluster.process import ProcessEndedError
+from tests.cluster.up import leave_on_signals, tell
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.chaos.run import Outcome
+
+# Long enough for the longest fault, 30 s, to last as long as it should.
+SECONDS = 60.0
+SHORTEST_SECONDS = 5.0
+
+
+def main() -> int:
+    """Run. 0: all is well; 1: something is not, or failed; 2: wrong use; 130: ended by Ctrl-C."""
+    options = parser().parse_args()
+    leave_on_signals()
+    outcomes = []
+    try:
+        for outcome in _outcomes(options):
+            outcomes.append(outcome)
+            if options.json:
+                print(json.dumps(outcome.row.to_json()), flush=True)  # noqa: T201 - the answer
+    except (AssetError, BuildFailedError, CommandError, NotReadyError, ProcessEndedError) as error:
+        tell(f"error: {error}")
+        return 1
+    rows = [outcome.row for outcome in outcomes]
+    if options.into:
+        options.into.write_text(with_rows(options.into.read_text(), rows))
+    elif not options.json:
+        Console().print(table(rows))
+    for outcome in outcomes:
+        for failure in outcome.failures:
+            tell(f"FAILED {outcome.row.scenario}: {failure}")
+    return 1 if any(outcome.failures for outcome in outcomes) else 0
+
+
+def _outcomes(options: argparse.Namespace) -> Iterator[Outcome]:
+    wanted = [SCENARIOS[name] for name in dict.fromkeys(options.scenario or SCENARIOS)]
+    with Bed.made(find_assets(tell)) as bed:
+        for scenario in wanted:
+            tell(f"{scenario.name}, seed {options.seed}: {options.seconds:.0f} s of pods and gangs")
+            start = time.monotonic()
+            outcome = play(bed, scenario, seconds=options.seconds, seed=options.seed)
+            for note in outcome.notes:
+                tell(f"  {note}")
+            verdict = "; ".join(outcome.failures) or "as it must be"
+            tell(f"{scenario.name}: {verdict} ({time.monotonic() - start:.0f} s)")
+            yield outcome
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(
+        prog="python -m tests.chaos", description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    made.add_argument(
+        "--scenario",
+        action="append",
+        choices=SCENARIOS,
+        metavar="NAME",
+        help="one of " + ", ".join(SCENARIOS) + "; may be repeated; all when none is given",
+    )
+    made.add_argument("--seconds", type=_seconds, default=SECONDS, help="of creations in each scenario")
+    made.add_argument("--seed", type=int, default=0, help="of everything that is drawn")
+    output = made.add_mutually_exclusive_group()
+    output.add_argument("--json", action="store_true", help="one JSON object a line")
+    output.add_argument("--into", type=Path, metavar="FILE", help="write the rows into the table of this page")
+    return made
+
+
+def _seconds(text: str) -> float:
+    """Enough for the fault to meet anything."""
+    seconds = float(text)
+    if not seconds >= SHORTEST_SECONDS:
+        raise argparse.ArgumentTypeError(f"{text} is less than {SHORTEST_SECONDS:.0f}")
+    return seconds
+
+
+if __name__ == "__main__":
+    sys.exit(main())

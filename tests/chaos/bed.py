@@ -1,0 +1,150 @@
+"""What every scenario runs on: a control plane, nodes in racks, and two replicas of the webhook.
+
+One bed serves scenario after scenario. Replicas that exit without being asked are counted and started again, as a
+kubelet would.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from dataclasses import replace
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from kubernetes.utils.quantity import parse_quantity
+
+from tests.cluster.audit import Slot
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.mixed_load import racks_known
+from tests.cluster.nodes import NODES_PER_RACK, RACK_LABEL, Machine, create_machines, machines
+from tests.cluster.process import ProcessEndedError
+from tests.cluster.stubborn import until
+from tests.cluster.webhook_process import BIND_SERVICE, QUICK_LEASE, LocalWebhook, Replica, local_webhook
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+# rack-0, rack-1, rack-2 ── 16 nodes each, policy single-numa-node
+# rack-3 ── 16 nodes: 6 restricted, 5 best-effort, 5 none
+# Each node has 2 NUMA nodes of 16 CPUs: 2,048 CPUs.
+RACKS = 4
+MIXED = ("restricted",) * 6 + ("best-effort",) * 5 + ("none",) * 5
+# The chart's own failure policies: what is tried is what people install. But a leader counts as dead after 5 s, not 15.
+VALUES: Mapping[str, Any] = {"settings": {"drainSeconds": 2, **QUICK_LEASE}}
+WATCH_SECONDS = 0.1
+# A kubelet starts a container that ended again after 10 s; a test is in a hurry, and no program starts faster.
+RESTART_SECONDS = 2.0
+TOLD_CHARACTERS = 400
+
+
+def fleet() -> list[Machine]:
+    """The nodes as they are created."""
+    made = machines(RACKS * NODES_PER_RACK, 2, prefix="chaos")
+    mixed = [replace(machine, policy=policy) for machine, policy in zip(made[-len(MIXED) :], MIXED, strict=True)]
+    return [*made[: -len(MIXED)], *mixed]
+
+
+def capacity(fleet: list[Machine]) -> dict[Slot, Decimal]:
+    """What each NUMA node has for pods."""
+    return {
+        Slot(machine.name, int(zone["name"].removeprefix("node-")), resource["name"]): Decimal(
+            parse_quantity(resource["available"])
+        )
+        for machine in fleet
+        for zone in machine.topology()["zones"]
+        for resource in zone["resources"]
+    }
+
+
+class Bed:
+    """Use `Bed.made()`."""
+
+    def __init__(self, plane: ControlPlane, webhook: LocalWebhook) -> None:
+        self.plane = plane
+        self.webhook = webhook
+        self.fleet = fleet()
+        self.exits: list[str] = []
+        """What replicas that exited without being asked said last."""
+        self._held: set[str] = set()
+        self._ended = threading.Event()
+
+    @classmethod
+    @contextlib.contextmanager
+    def made(cls, assets: Mapping[str, Path]) -> Iterator[Bed]:
+        """All of it; everything that was started ends with the context."""
+        with ControlPlane.start(assets) as plane:
+            plane.install_crds()
+            create_machines(plane.api, fleet())
+            with (
+                racks_known(plane),
+                local_webhook(plane, replicas=2, values=VALUES, client_certificates=False) as webhook,
+            ):
+                bed = cls(plane, webhook)
+                watchdog = threading.Thread(target=bed._watch, name="watchdog")
+                watchdog.start()
+                try:
+                    bed.wait_until_whole()
+                    yield bed
+                finally:
+                    bed._ended.set()
+                    watchdog.join()
+
+    @contextlib.contextmanager
+    def namespaces(self, *names: str) -> Iterator[None]:
+        """These namespaces exist within the context."""
+        try:
+            for name in names:
+                self.plane.create_namespace(name)
+            yield
+        finally:
+            for name in names:
+                self.plane.delete_namespace(name)
+
+    def leader(self) -> Replica:
+        """The replica whose Pod is marked."""
+        until("one leader", lambda: len(self.webhook.marked) == 1)
+        return self.webhook.marked[0]
+
+    @contextlib.contextmanager
+    def held(self, *replicas: Replica) -> Iterator[None]:
+        """Within this context a scenario ends these replicas, and starts them again."""
+        names = {replica.name for replica in replicas}
+        self._held |= names
+        try:
+            yield
+        finally:
+            self._held -= names
+
+    def wait_until_whole(self) -> None:
+        """Wait until all is up, one replica leads, and the API server calls the webhook."""
+        self.plane.wait_until_ready()
+        until("both replicas to be ready", lambda: all(_is_ready(replica) for replica in self.webhook.replicas))
+        until("a leader to be found", self._leader_is_found)
+        until("a first call", self.webhook.is_called)
+
+    def _leader_is_found(self) -> bool:
+        ports = [replica.backend.port for replica in self.webhook.marked]
+        return len(ports) == 1 and self.webhook.services.endpoints(BIND_SERVICE) == ports
+
+    def _watch(self) -> None:
+        while not self._ended.wait(WATCH_SECONDS):
+            for replica in self.webhook.replicas:
+                if replica.name not in self._held and not replica.process.running:
+                    last = replica.process.tail(1)[:TOLD_CHARACTERS]
+                    self.exits.append(f"{replica.name} ended with exit code {replica.process.exit_code}: {last}")
+                    self._ended.wait(RESTART_SECONDS)
+                    replica.start(replica.backend)
+
+
+def physical_racks(fleet: list[Machine]) -> dict[str, str]:
+    """Where each node stands, however it is labelled later."""
+    return {machine.name: machine.labels[RACK_LABEL] for machine in fleet}
+
+
+def _is_ready(replica: Replica) -> bool:
+    try:
+        return replica.is_ready()
+    except ProcessEndedError:  # the watchdog starts it again
+        return False

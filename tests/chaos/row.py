@@ -1,0 +1,115 @@
+"""One scenario's row: what was counted, and what makes it a failure."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tests.chaos.load import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tests.chaos.journal import History, Journal
+    from tests.chaos.load import Load, Unit
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is printed; the package's docstring defines each."""
+
+    scenario: str
+    created: int
+    client_errors: int
+    lost: int
+    ungated: int
+    over_committed: int
+    gangs_split: int
+    wait_p99: float
+    wait_max: float
+    leader_exits: int
+
+    def to_json(self) -> dict[str, Any]:
+        """One line of --json."""
+        return {
+            "scenario": self.scenario,
+            "created": self.created,
+            "clientErrors": self.client_errors,
+            "lost": self.lost,
+            "ungated": self.ungated,
+            "overCommitted": self.over_committed,
+            "gangsSplit": self.gangs_split,
+            "waitP99": round(self.wait_p99, 2),
+            "waitMax": round(self.wait_max, 2),
+            "leaderExits": self.leader_exits,
+        }
+
+    def broken(self) -> list[str]:
+        """What must be zero in every scenario and is not."""
+        zeros = {
+            "lost": self.lost,
+            "overCommitted": self.over_committed,
+            "gangsSplit": self.gangs_split,
+            "leaderExits": self.leader_exits,
+        }
+        return [f"{name} is {count}" for name, count in zeros.items() if count]
+
+
+def counted(scenario: str, load: Load, journal: Journal, exits: int) -> Row:
+    """The row of a run that has settled."""
+    honest = [pod for pod in journal.pods() if pod.unit in load.units]
+    waits = sorted(pod.bound - pod.created for pod in honest if pod.bound is not None)
+    return Row(
+        scenario=scenario,
+        created=len(honest),
+        client_errors=load.refusals.total(),
+        lost=sum(lost(load, journal).values()),
+        ungated=sum(pod.unguarded for pod in honest),
+        over_committed=len(journal.over_committed),
+        gangs_split=len(split(load, journal)),
+        wait_p99=percentile(waits, 0.99),
+        wait_max=waits[-1] if waits else 0.0,
+        leader_exits=exits,
+    )
+
+
+def lost(load: Load, journal: Journal) -> Counter[str]:
+    """Pods by the name of their unit that do not run although no user deleted them."""
+    excused = journal.excused
+    found: Counter[str] = Counter()
+    for unit in load.left():
+        pods = journal.of(unit)
+        running = sum(pod.bound is not None and not pod.gone for pod in pods)
+        # Whoever deletes a Job's pod sees another one made; a bare pod that a scenario deleted does not come back.
+        wanted = unit.size if unit.kind is Kind.JOB else unit.size - sum(pod.uid in excused for pod in pods)
+        if running < wanted:
+            found[unit.name] = wanted - running
+    return found
+
+
+def split(load: Load, journal: Journal) -> list[Unit]:
+    """Gangs in more than one rack, or started with fewer pods than their minimum."""
+    return [
+        unit
+        for unit in load.units.values()
+        if unit.minimum > 1 and _is_judged(unit, journal.of(unit)) and _is_split(unit, load, journal)
+    ]
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """The least value that so great a share of the values does not exceed; 0 of none."""
+    return ordered[math.ceil(share * len(ordered)) - 1] if ordered else 0.0
+
+
+def _is_judged(unit: Unit, pods: list[History]) -> bool:
+    """Whether the webhook was asked about every pod of it, and about the Job that made them."""
+    return all(pod.seen and (pod.inherits or unit.kind is not Kind.JOB) for pod in pods)
+
+
+def _is_split(unit: Unit, load: Load, journal: Journal) -> bool:
+    if unit.racked and unit.name in journal.scattered:
+        return True
+    started = sum(pod.bound is not None for pod in journal.of(unit))
+    return unit.name not in load.deleted and 0 < started < unit.minimum

@@ -1,0 +1,113 @@
+"""One scenario on a bed.
+
+1. Honest tenants create pods, gangs and Jobs, steadily.
+2. After a quarter of the time the fault comes. They go on creating until the time is over and the fault, too.
+3. All is whole again, and what was created is given time to run, as long as anything still moves.
+4. What became of it is counted.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tests.chaos.bed import capacity, physical_racks
+from tests.chaos.faults import Stage
+from tests.chaos.journal import Journal
+from tests.chaos.load import Load
+from tests.chaos.row import Row, counted, lost, split
+from tests.cluster.process import ProcessEndedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.chaos.bed import Bed
+    from tests.chaos.scenarios import Scenario
+
+CALM = 0.25
+"""The share of the time before the fault."""
+# The scheduler tries a pod again after 10 s at most, and takes up again those it forgot after 300; the leader looks at
+# pods that are stuck after 60 s.
+STILL_SECONDS = 75.0
+POLL_SECONDS = 0.5
+TOLD = 5
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A row, and what people want to know about it."""
+
+    row: Row
+    failures: list[str]
+    """What must not be; empty when all is well."""
+    notes: list[str]
+
+
+def play(bed: Bed, scenario: Scenario, *, seconds: float, seed: int) -> Outcome:
+    """One round. `seconds`: how long tenants create."""
+    run = f"{scenario.name}-{seed}"
+    tenants = [f"chaos-{run}-{letter}" for letter in "ab"]
+    hostile = f"chaos-{run}-hostile"
+    journal = Journal(capacity(bed.fleet), physical_racks(bed.fleet))
+    load = Load(bed.plane.api, journal, run, tenants, random.Random(f"{run} load"))  # noqa: S311 - repeatable
+    exits = len(bed.exits)
+    with bed.namespaces(*tenants, hostile), journal.following(bed.plane.api, run):
+        failures: list[str] = []
+        ends = time.monotonic() + seconds
+        stage = Stage(bed, journal, random.Random(run), seconds, run, hostile, ends)  # noqa: S311
+        with load.running():
+            time.sleep(CALM * seconds)
+            try:
+                scenario.fault(stage)
+            except (TimeoutError, ProcessEndedError) as error:
+                failures.append(f"the fault came to no good end: {error}")
+            time.sleep(stage.left())
+        try:
+            bed.wait_until_whole()
+        except TimeoutError as error:
+            failures.append(f"not whole: {error}")
+        _settle(load, journal)
+        row = counted(scenario.name, load, journal, len(bed.exits) - exits)
+        bound = stage.lasted + scenario.recovery
+        if row.wait_max > bound:
+            failures.append(f"an honest pod waited {row.wait_max:.0f} s, more than {bound:.0f}")
+        notes = [*stage.notes, *_notes(load, journal), *bed.exits[exits:]]
+    return Outcome(row, [*row.broken(), *failures], notes)
+
+
+def _settle(load: Load, journal: Journal) -> None:
+    """Wait until everything runs, or nothing has moved for `STILL_SECONDS`.
+
+    What has run for long enough still ends: a rack that took a gang may be full when the last of its pods comes.
+    """
+    last, moved = None, time.monotonic()
+    while missing := lost(load, journal):
+        if missing != last:
+            last, moved = missing, time.monotonic()
+        if time.monotonic() - moved > STILL_SECONDS:
+            return
+        load.delete_old()
+        time.sleep(POLL_SECONDS)
+
+
+def _notes(load: Load, journal: Journal) -> Iterator[str]:
+    """Of each number that is not zero, the first few behind it."""
+    for message, count in load.refusals.most_common(TOLD):
+        yield f"refused {count} times: {message}"
+    if load.unanswered:
+        yield f"{load.unanswered} creations had no answer, and were tried again"
+    for name, count in lost(load, journal).most_common(TOLD):
+        unit = load.units[name]
+        waiting = [pod for pod in journal.of(unit) if pod.bound is None and not pod.gone]
+        gone = [pod.name for pod in journal.of(unit) if pod.gone]
+        told = "; ".join(f"{pod.name}: {pod.told or 'says nothing'}" for pod in waiting[:2])
+        yield f"lost: {count} pods of {unit.namespace}/{name} of {unit.size} (gone: {gone}; waiting: {told})"
+    for slot, amount in list(journal.over_committed.items())[:TOLD]:
+        yield f"over-committed: {slot.resource} of NUMA node {slot.numa} of {slot.node} by {amount}"
+    for unit in split(load, journal)[:TOLD]:
+        pods = ", ".join(f"{pod.name} on {pod.node}" for pod in journal.of(unit) if pod.bound is not None)
+        yield f"split: {unit.namespace}/{unit.name}, minimum {unit.minimum}: {pods}"
+    for pod in [pod for pod in journal.pods() if pod.unguarded][:TOLD]:
+        yield f"ungated: {pod.name} on {pod.node}: {pod.told or 'no placement'}"

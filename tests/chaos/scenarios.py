@@ -1,0 +1,50 @@
+"""The scenarios: what breaks, and how long honest pods may wait for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tests.chaos import faults
+from tests.chaos.hostile import hostile_tenant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# After the fault is over: a replica starts in 3 s, the next leader takes over after 5 and gives out everything 8 s
+# later, the scheduler tries again after 10 at most, and a busy machine takes its time.
+RECOVERY_SECONDS = 60.0
+# Nothing is down, so there is nothing to recover from.
+UNDISTURBED_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One thing that breaks."""
+
+    name: str
+    fault: Callable[[faults.Stage], None]
+    recovery: float = RECOVERY_SECONDS
+    """An honest pod is bound so many seconds after the fault is over, at the latest."""
+
+
+SCENARIOS = {
+    scenario.name: scenario
+    for scenario in (
+        Scenario("leader-killed", faults.leader_killed),
+        Scenario("leader-paused", faults.leader_paused),
+        Scenario("etcd-killed", partial(faults.component_killed, "etcd")),
+        Scenario("api-server-killed", partial(faults.component_killed, "kube-apiserver")),
+        Scenario("ca-secret-deleted", faults.ca_secret_deleted),
+        Scenario("ca-bundle-emptied", faults.ca_bundle_emptied),
+        Scenario("lease-deleted", faults.lease_deleted),
+        Scenario("nrt-crd-deleted", faults.nrt_crd_deleted),
+        Scenario("topology-changed", faults.topology_changed),
+        Scenario("upgrade-and-rollback", faults.upgraded),
+        Scenario("scheduler-killed", partial(faults.component_killed, "kube-scheduler")),
+        Scenario("nodes-deleted", faults.nodes_deleted),
+        Scenario("all-replicas-stopped", faults.all_replicas_stopped),
+        Scenario("hostile-tenant", hostile_tenant, UNDISTURBED_SECONDS),
+    )
+}

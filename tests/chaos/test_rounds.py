@@ -1,0 +1,38 @@
+"""A short round of each scenario; `python -m tests.chaos` plays long ones and looks at the times as well."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.chaos.bed import Bed
+from tests.chaos.run import play
+from tests.chaos.scenarios import SCENARIOS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from tests.chaos.scenarios import Scenario
+
+# A leader that is paused stays so for 7 s, longer than its Lease; the rest of the time others go on creating.
+SECONDS = 8.0
+SEED = 0
+
+
+@pytest.fixture(scope="module")
+def bed(programs: Mapping[str, Path]) -> Iterator[Bed]:
+    """One control plane for all; what is killed is started again before the next one."""
+    with Bed.made(programs) as bed:
+        yield bed
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
+def test_nothing_is_lost_given_twice_or_split_and_no_replica_exits(
+    bed: Bed, scenario: Scenario, record_property: Callable[[str, object], None]
+) -> None:
+    outcome = play(bed, scenario, seconds=SECONDS, seed=SEED)
+    record_property("chaos", outcome.row.to_json())
+    assert outcome.row.created
+    assert outcome.row.broken() == [], "\n".join(outcome.notes)

@@ -1,0 +1,235 @@
+"""The ValidatingAdmissionPolicies: what the API server refuses by itself, in every namespace, answer who may."""
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tests.chart.helm import Helm, Rendered
+from tests.chart.release import FULL_NAME, Release, other_namespace
+from tests.cluster.api import JSON, MERGE_PATCH, ApiError
+from tests.cluster.control_plane import ControlPlane
+from webhook.admission.forgery import OUTPUTS, forgery
+from webhook.admission.rules import Rules
+from webhook.model import names
+from webhook.model.names import (
+    INHERIT,
+    INJECT_ENV,
+    MIN_MEMBER,
+    NUMA_HINT,
+    PLACEMENT,
+    PLACEMENT_GATE,
+    RANK,
+    RESOURCE_STATUS,
+    STEERED,
+)
+from webhook.model.review import AdmissionRequest
+
+POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+# No webhook is called: the API server is alone.
+ALONE = {"webhook": {"url": "https://127.0.0.1:1", "failurePolicy": "Ignore", "bindFailurePolicy": "Ignore"}}
+TRUSTED, SCHEDULER, TENANT, KUBELET = "koord-scheduler", "system:kube-scheduler", "alice", "system:node:n0"
+GATE = {"name": PLACEMENT_GATE}
+
+
+def pod(name: str = "p", **more: Any) -> dict[str, Any]:
+    spec = {"containers": [{"name": "main", "image": "none"}], "nodeSelector": {"never": "there"}, **more}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+
+def carrying(field: str, name: str, value: str = "x", **more: Any) -> dict[str, Any]:
+    raw = pod(**more)
+    raw["metadata"][field] = {name: value}
+    return raw
+
+
+class Users:
+    """The namespaces' pods, written by users who may do everything as far as RBAC goes."""
+
+    def __init__(self, plane: ControlPlane, release: Release, namespace: str) -> None:
+        self.plane = plane
+        self.service = release.account
+        self.namespace = namespace
+
+    def path(self, namespace: str = "") -> str:
+        return f"/api/v1/namespaces/{namespace or self.namespace}/pods"
+
+    def refusal(self, user: str, method: str, path: str, body: object, *, dry_run: bool = True) -> str:
+        """What the API server says to the user; empty when it does what was asked."""
+        api = self.plane.api.acting_as(user, "system:masters")
+        content_type = MERGE_PATCH if method == "PATCH" else JSON
+        try:
+            api.request(method, f"{path}?dryRun=All" if dry_run else path, body, content_type)
+        except ApiError as error:
+            if error.status != 403 or f"ValidatingAdmissionPolicy '{FULL_NAME}-" not in error.message:
+                raise
+            return error.message.partition("denied request: ")[2]
+        finally:
+            api.close()
+        return ""
+
+
+@pytest.fixture
+def users(control_plane: ControlPlane, release: Release) -> Iterator[Users]:
+    release.upgrade({**ALONE, "settings": {"trustedUsers": [TRUSTED]}})
+    with other_namespace(control_plane, f"{release.namespace}-pods") as namespace:
+        users = Users(control_plane, release, namespace)
+        control_plane.wait_for("the policies to count", lambda: _count(users))
+        yield users
+
+
+def _count(users: Users) -> bool:
+    """Whether both policies do, as this release has them: an earlier one may have trusted others."""
+    forged = carrying("annotations", NUMA_HINT)
+    binding = {**forged, "kind": "Binding", "target": {"apiVersion": "v1", "kind": "Node", "name": "n0"}}
+    writes = (users.path(), forged), (f"/api/v1/namespaces/{users.namespace}/bindings", binding)
+
+    def refused(user: str, path: str, body: object) -> bool:
+        try:
+            return bool(users.refusal(user, "POST", path, body))
+        except ApiError as error:
+            if error.status != 404:  # admitted, and there is no such pod to bind
+                raise
+            return False
+
+    return all(
+        refused(TENANT, *write) and not any(refused(user, *write) for user in (TRUSTED, users.service))
+        for write in writes
+    )
+
+
+def test_the_api_server_finds_nothing_to_warn_of_in_the_policies(control_plane: ControlPlane, release: Release) -> None:
+    release.upgrade(ALONE)
+    for which in ("pods", "bindings"):
+        path = f"{POLICIES}/{FULL_NAME}-{which}"
+
+        def checked(path: str = path) -> Any:
+            policy = control_plane.api.get(path)
+            observed = policy.get("status", {}).get("observedGeneration")
+            return policy if observed == policy["metadata"]["generation"] else None
+
+        policy = control_plane.wait_for("the types to be checked", checked)
+        assert policy["status"].get("typeChecking", {}).get("expressionWarnings", []) == []
+        assert policy["spec"]["failurePolicy"] == "Fail"
+
+
+def test_the_policies_hold_in_all_namespaces_and_can_be_left_out(helm: Helm, rendered: Rendered) -> None:
+    assert len(rendered.of("ValidatingAdmissionPolicy")) == 2
+    for binding in rendered.of("ValidatingAdmissionPolicyBinding"):
+        assert binding["spec"]["validationActions"] == ["Deny"]
+        assert "matchResources" not in binding["spec"]
+    for policy in rendered.of("ValidatingAdmissionPolicy"):
+        assert (
+            not {"namespaceSelector", "objectSelector", "excludeResourceRules"}
+            & policy["spec"]["matchConstraints"].keys()
+        )
+    assert not helm.template({"admissionPolicy": {"enabled": False}}).of("ValidatingAdmissionPolicy")
+
+
+# Names under our domain that are made of a level's are nobody's orders: the policy has no list of them.
+WHOLE = {name for key, name in vars(names).items() if key.isupper() and "/" in name and str(name)[-1] not in "/-"}
+NAMES = sorted(WHOLE - {names.MIRROR_POD})  # which needs a node
+
+
+def test_policy_and_webhook_agree_on_every_name_and_way_to_write_it(users: Users) -> None:
+    assert set(NAMES) > OUTPUTS
+    users.plane.api.create(users.path(), pod("without", schedulingGates=[GATE]))
+    for name in [*NAMES, "pod-group-name", "example.com/topology-webhook.dev"]:
+        for field in ("annotations", "labels"):
+            raw = carrying(field, name)
+            by_policy = users.refusal(TENANT, "POST", users.path(), raw)
+            by_webhook = forgery(_review("CREATE", raw), Rules())
+            # The mutating webhook writes these two itself, in the name of who creates the pod.
+            mutated = field == "annotations" and name in {PLACEMENT, STEERED}
+            assert bool(by_policy) == (by_webhook is not None and not mutated), (field, name)
+            change = {"metadata": {field: {name: "x"}}}
+            by_policy = users.refusal(TENANT, "PATCH", f"{users.path()}/without", change)
+            by_webhook = forgery(_review("UPDATE", raw, pod()), Rules())
+            assert bool(by_policy) == (by_webhook is not None) == (name in OUTPUTS), (field, name)
+            if by_policy:
+                assert f"metadata.{field}[{name}]" in by_policy
+
+
+def _review(operation: str, raw: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> AdmissionRequest:
+    request = {"uid": "1", "kind": {"kind": "Pod"}, "operation": operation, "object": raw, "oldObject": old}
+    review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
+    return AdmissionRequest.from_object({**review, "request": {**request, "userInfo": {"username": TENANT}}})
+
+
+@pytest.mark.parametrize("where", ["kube-system", "own", "other"])
+def test_nobody_but_the_service_and_whom_the_operator_trusts_creates_a_pod_with_a_hint(
+    users: Users, release: Release, where: str
+) -> None:
+    namespace = {"kube-system": "kube-system", "own": release.namespace, "other": users.namespace}[where]
+    for name in (NUMA_HINT, RESOURCE_STATUS):
+        create = partial(users.refusal, method="POST", path=users.path(namespace), body=carrying("annotations", name))
+        for user in (TENANT, "admin", KUBELET, SCHEDULER, "system:serviceaccount:kube-system:replicaset-controller"):
+            assert create(user) == (
+                f"metadata.annotations[{name}]: Only topology-webhook writes this, and {user} may not set it. "
+                "Remove it from the manifest."
+            )
+        assert create(users.service) == create(TRUSTED) == ""
+
+
+@pytest.mark.parametrize("way", ["", "/status"])
+def test_nobody_else_changes_or_removes_what_is_ours_on_any_way_that_writes_metadata(users: Users, way: str) -> None:
+    raw = carrying("annotations", NUMA_HINT)
+    raw["metadata"]["labels"] = {RANK: "1"}
+    assert users.refusal(users.service, "POST", users.path(), raw, dry_run=False) == ""
+    for field, name in (("annotations", NUMA_HINT), ("labels", RANK), ("annotations", PLACEMENT)):
+        for value in ("other", None) if name != PLACEMENT else ("other",):
+            change: dict[str, Any] = {"metadata": {field: {name: value}}}
+            for user in (TENANT, KUBELET, SCHEDULER):
+                told = users.refusal(user, "PATCH", f"{users.path()}/p{way}", change)
+                assert told.startswith(f"metadata.{field}[{name}]: Only topology-webhook writes this, and {user} may ")
+            assert users.refusal(users.service, "PATCH", f"{users.path()}/p{way}", change) == ""
+    theirs: list[dict[str, Any]] = [
+        {"metadata": {"annotations": {"team": "x", MIN_MEMBER: "2"}}},
+        {"status": {"reason": "x"}},
+    ]
+    for change in theirs:
+        assert users.refusal(TENANT, "PATCH", f"{users.path()}/p{way}", change) == ""
+
+
+def test_what_users_ask_for_under_our_name_is_theirs(users: Users) -> None:
+    for name in (INHERIT, INJECT_ENV, MIN_MEMBER):
+        assert users.refusal(TENANT, "POST", users.path(), carrying("annotations", name)) == ""
+
+
+def test_everybody_adds_the_gate_and_only_the_service_removes_it(users: Users) -> None:
+    hold = {"name": "example.com/hold"}
+    assert users.refusal(TENANT, "POST", users.path(), pod(schedulingGates=[GATE, hold]), dry_run=False) == ""
+    without = {"spec": {"schedulingGates": [hold]}}
+    told = users.refusal(TENANT, "PATCH", f"{users.path()}/p", without)
+    assert told.startswith("spec.schedulingGates: topology-webhook removes the gate")
+    assert "alice may not. To stop it from waiting, delete the pod." in told
+    assert users.refusal(TENANT, "PATCH", f"{users.path()}/p", {"spec": {"schedulingGates": [GATE]}}) == ""
+    assert users.refusal(users.service, "PATCH", f"{users.path()}/p", without) == ""
+
+
+@pytest.mark.parametrize("path", ["pods/p/binding", "bindings"])
+def test_a_binding_carries_what_is_ours_only_when_a_scheduler_binds(users: Users, path: str) -> None:
+    users.plane.api.create(users.path(), pod())
+    collection = f"/api/v1/namespaces/{users.namespace}/{path}"
+    target = {"apiVersion": "v1", "kind": "Node", "name": "n0"}
+    for field, name in (("annotations", RESOURCE_STATUS), ("labels", RANK)):
+        body = {"metadata": {"name": "p", field: {name: "x"}}, "target": target, "kind": "Binding", "apiVersion": "v1"}
+        for user in (TENANT, "admin", KUBELET):
+            assert users.refusal(user, "POST", collection, body).startswith(f"metadata.{field}[{name}]: Only topology-")
+        for user in (SCHEDULER, TRUSTED, users.service):
+            assert users.refusal(user, "POST", collection, body) == ""
+    body = {"metadata": {"name": "p", "annotations": {"team": "x"}}, "target": target}
+    assert users.refusal(TENANT, "POST", collection, body) == ""
+
+
+def test_a_pod_of_thousands_of_annotations_is_judged_like_any_other(users: Users) -> None:
+    # A loop over the keys, which CEL's bookkeeping makes quadratic, took 12 s for these; the API server gives up at 60.
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    many = dict.fromkeys((f"{a}{b}{c}" for a in letters for b in letters for c in letters), "")
+    raw = pod("many")
+    raw["metadata"]["annotations"] = many
+    assert users.refusal(TENANT, "POST", users.path(), raw, dry_run=False) == ""
+    assert users.refusal(KUBELET, "PATCH", f"{users.path()}/many/status", {"status": {"reason": "x"}}) == ""
+    raw["metadata"]["annotations"] = {**many, NUMA_HINT: "x"}
+    assert f"[{NUMA_HINT}]" in users.refusal(TENANT, "POST", users.path(), raw)

@@ -1,0 +1,91 @@
+"""Who may call, as the chart says it: client certificates and the network."""
+
+from typing import Any
+
+import pytest
+
+from tests.chart.helm import Helm, RefusedError, Rendered
+from tests.chart.test_rendering import settings_of
+
+PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
+API_SERVER = {"ipBlock": {"cidr": "10.0.0.10/32"}}
+
+
+def volume(rendered: Rendered) -> Any:
+    (found,) = (
+        each for each in rendered["Deployment"]["spec"]["template"]["spec"]["volumes"] if each["name"] == "client-ca"
+    )
+    return found
+
+
+def test_without_a_ca_no_client_is_asked(rendered: Rendered, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert settings_of(rendered, monkeypatch).client_ca_file is None
+    assert "volumes" not in rendered["Deployment"]["spec"]["template"]["spec"]
+    assert rendered.of("ConfigMap") == rendered.of("NetworkPolicy") == []
+
+
+@pytest.mark.parametrize("mode", ["self", "cert-manager"])
+@pytest.mark.parametrize(
+    ("given", "source"),
+    [
+        ({"pem": PEM}, ("configMap", "name", "tw-topology-webhook-client-ca")),
+        ({"existingSecret": "s", "key": "tls.crt"}, ("secret", "secretName", "s")),
+        ({"existingConfigMap": "c"}, ("configMap", "name", "c")),
+    ],
+)
+def test_the_ca_is_mounted_and_read_from_where_it_is(
+    helm: Helm, monkeypatch: pytest.MonkeyPatch, mode: str, given: dict[str, str], source: tuple[str, str, str]
+) -> None:
+    rendered = helm.template({"tls": {"mode": mode, "clientCA": given, "clientNames": ["front-proxy-client"]}})
+    settings = settings_of(rendered, monkeypatch)
+    assert settings.client_names == ("front-proxy-client",)
+    (mount,) = (each for each in rendered.container["volumeMounts"] if each["name"] == "client-ca")
+    kind, field, name = source
+    shown = volume(rendered)[kind]
+    (item,) = shown["items"]
+    assert (shown[field], item["key"]) == (name, given.get("key", "ca.crt"))
+    assert str(settings.client_ca_file) == f"{mount['mountPath']}/{item['path']}"
+    if "pem" in given:
+        assert rendered["ConfigMap"]["metadata"]["name"] == name
+        assert rendered["ConfigMap"]["data"]["ca.crt"].strip() == PEM.strip()
+    else:
+        assert rendered.of("ConfigMap") == []
+
+
+def test_a_network_policy_lets_in_api_servers_and_scrapers_each_at_its_port(helm: Helm) -> None:
+    scraper = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+    values = {"enabled": True, "webhookFrom": [API_SERVER], "metricsFrom": [scraper]}
+    rendered = helm.template({"networkPolicy": values, "ports": {"webhook": 9443}})
+    spec = rendered["NetworkPolicy"]["spec"]
+    assert spec["podSelector"]["matchLabels"] == rendered["Deployment"]["spec"]["selector"]["matchLabels"]
+    assert spec["policyTypes"] == ["Ingress"]
+    assert spec["ingress"] == [
+        {"from": [API_SERVER], "ports": [{"port": 9443, "protocol": "TCP"}]},
+        {"from": [scraper], "ports": [{"port": 8080, "protocol": "TCP"}]},
+    ]
+
+
+def test_without_scrapers_nobody_is_let_in_to_metrics(helm: Helm) -> None:
+    rendered = helm.template({"networkPolicy": {"enabled": True, "webhookFrom": [API_SERVER]}})
+    assert [rule["ports"][0]["port"] for rule in rendered["NetworkPolicy"]["spec"]["ingress"]] == [8443]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (
+            {"tls": {"clientCA": {"pem": PEM, "existingSecret": "s"}}},
+            "give one of pem, existingSecret",
+        ),
+        ({"tls": {"clientCA": {"pem": "ca.crt"}}}, "at '/tls/clientCA/pem'"),
+        ({"tls": {"clientNames": ["x"]}}, "tls.clientNames is set, which needs tls.clientCA"),
+        ({"networkPolicy": {"enabled": True}}, "networkPolicy.webhookFrom is empty: list the API servers"),
+        ({"networkPolicy": {"enabled": True, "webhookFrom": [{}]}}, "at '/networkPolicy/webhookFrom/0'"),
+        ({"networkPolicy": {"enabled": True, "webhookFrom": [{"cidr": "10.0.0.10/32"}]}}, "'cidr' not allowed"),
+        ({"networkPolicy": {"enabled": True, "webhookFrom": [API_SERVER]}, "hostNetwork": True}, "exclude each other"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(helm: Helm, values: dict[str, Any], message: str) -> None:
+    with pytest.raises(RefusedError) as raised:
+        helm.template(values)
+    assert message in str(raised.value)

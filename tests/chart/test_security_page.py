@@ -1,0 +1,64 @@
+"""docs/security.md names tests that exist, and every right that the chart gives the service."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.chart.helm import Helm
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "security.md").read_text()
+# | core | `pods`, `pods/status` | patch | why |
+RIGHT = re.compile(r"^\| ([a-z0-9., -]+) \| ((?:`[a-z/*]+`(?:, )?)+) \| ([a-z, ]+) \| (.+) \|$", re.MULTILINE)
+ROW = re.compile(r"^\|.*\|$", re.MULTILINE)
+TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+
+
+def test_every_test_that_is_named_exists() -> None:
+    named = set(TEST.findall(PAGE))
+    assert len(named) > 10
+    for file, test in named:
+        assert re.search(rf"^(async )?def {test}\(", (ROOT / file).read_text(), re.MULTILINE), (file, test)
+
+
+def _rows_of_attackers() -> Iterator[str]:
+    for table in re.findall(r"^\| (?:he|it|they) can(?:not)? \| test \|\n\|[-|]+\|\n((?:\|.*\n)+)", PAGE, re.MULTILINE):
+        yield from table.splitlines()
+
+
+def test_every_line_about_an_attacker_names_its_test() -> None:
+    rows = list(_rows_of_attackers())
+    assert len(rows) > 10
+    assert [row for row in rows if not TEST.search(row)] == []
+
+
+def test_no_cell_is_longer_than_one_reads_at_a_glance() -> None:
+    cells = [cell for row in ROW.findall(PAGE) for cell in row.split("|")]
+    assert [cell for cell in cells if len(cell) > 200] == []
+
+
+@pytest.mark.parametrize("kind", ["ClusterRole", "Role"])
+def test_every_right_of_the_chart_stands_there_with_its_reason_and_no_other(helm: Helm, kind: str) -> None:
+    (role,) = helm.template({"settings": {"evictStuck": True}}).of(kind)
+    section = PAGE.partition("### Cluster-wide")[2]
+    whole, _, own = section.partition("### In the release's namespace")
+    stated = {
+        _right(groups, resources, verbs)
+        for groups, resources, verbs, _ in RIGHT.findall(own if kind == "Role" else whole)
+    }
+    assert stated == set(map(_rule, role["rules"]))
+
+
+Right = tuple[frozenset[str], frozenset[str], frozenset[str]]
+
+
+def _right(groups: str, resources: str, verbs: str) -> Right:
+    names = frozenset("" if group == "core" else group for group in groups.split(", "))
+    return names, frozenset(re.findall(r"`(.+?)`", resources)), frozenset(verbs.split(", "))
+
+
+def _rule(rule: dict[str, Any]) -> Right:
+    return frozenset(rule["apiGroups"]), frozenset(rule["resources"]), frozenset(rule["verbs"])

@@ -1,0 +1,190 @@
+"""Objects into the cluster's state, as informers bring them; then decisions, rounds of the controller, late hints.
+
+1. Nothing is raised; what is contained counts as raised.
+2. What is decided for an honest pod is as before, unless the object is about a node.
+3. Neither CPU time nor memory out of bounds.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from tests.fuzz import corpus, oracle
+from tests.fuzz.corpus import Raw
+from tests.fuzz.mutate import mutated
+from tests.fuzz.outcome import BrokenError, within_bounds
+from webhook.admission.mutate import steered
+from webhook.admission.plan import Plans
+from webhook.admission.rules import Rules
+from webhook.cli.shape import NODE, POD, faults
+from webhook.cluster.election import Term
+from webhook.cluster.events import EventRecorder, PodEvent
+from webhook.cluster.writes import Outcome, PodWrites
+from webhook.model.review import AdmissionRequest
+from webhook.model.topology import TopologySource
+from webhook.placement.controller import PlacementController
+from webhook.placement.figures import LetGo
+from webhook.placement.surroundings import Limits
+from webhook.placement.teller import Teller
+from webhook.service.world import ClusterWorld
+
+_SHAPES = {"nodes": NODE, "pods": POD}
+_OF_NODES = {"nodes", "node_topologies"}
+
+
+class Feeds:
+    """A cluster that is made anew for each input."""
+
+    name = "feeds"
+
+    def __init__(self) -> None:
+        topologies = corpus.topologies()
+        self._seeds: dict[str, Sequence[Raw]] = {
+            "nodes": corpus.nodes(),
+            "node_topologies": corpus.node_topologies(),
+            "pods": corpus.pods(),
+            TopologySource.KAI: [topologies[TopologySource.KAI]],
+            TopologySource.KUEUE: [topologies[TopologySource.KUEUE]],
+        }
+        self._parts = [one for seeds in self._seeds.values() for one in seeds]
+
+    def draw(self, random: Random) -> list[tuple[str, Raw]]:
+        """Some objects, each with the feed that it comes by."""
+        feeds = random.choices(list(self._seeds), (2, 4, 6, 1, 1), k=random.choice((1, 1, 2, 4)))
+        return [(feed, mutated(random, random.choice(self._seeds[feed]), self._parts)) for feed in feeds]
+
+    async def check(self, drawn: list[tuple[str, Raw]]) -> None:
+        """Take them in one after the other."""
+        world = ClusterWorld()
+        corpus.populate(world)
+        for raw in corpus.pods():
+            world.pods.upsert(f"team/{raw['metadata']['name']}", raw)
+        before = _decided(world)
+        for feed, raw in drawn:
+            key = _key(feed, raw)
+            if key is None or any(fault for fault in faults(raw, _SHAPES.get(feed, {}))):
+                continue  # the API server stores no such object
+            handler = world.topologies[feed] if isinstance(feed, TopologySource) else getattr(world, feed)
+            with within_bounds(f"{feed} {key[:60]}"):
+                handler.upsert(key, raw)
+                after = _decided(world)
+            if not _is_about_nodes(feed, raw) and after != before:
+                raise BrokenError(f"{feed} {key[:60]}: an honest pod is answered otherwise than before")
+            before = after
+        with within_bounds("a round of the controller"):
+            await _round(world)
+        list(world.late_hints())
+        for feed, raw in drawn:
+            key = _key(feed, raw)
+            if key is not None:
+                (world.topologies[feed] if isinstance(feed, TopologySource) else getattr(world, feed)).delete(key)
+        _decided(world)
+
+    def may_fail(self, drawn: Any) -> bool:
+        """See Part."""
+        del drawn
+        return False
+
+    def smaller(self, drawn: list[tuple[str, Raw]]) -> Iterator[list[tuple[str, Raw]]]:
+        """Fewer objects, then less of each."""
+        if len(drawn) > 1:
+            yield from ([one for number, one in enumerate(drawn) if number != out] for out in range(len(drawn)))
+        for number, (feed, raw) in enumerate(drawn):
+            for less in oracle.without_parts(raw):
+                yield [*drawn[:number], (feed, less), *drawn[number + 1 :]]
+
+    async def stop(self) -> None:
+        """Nothing is open."""
+
+
+def _key(feed: str, raw: Any) -> str | None:
+    """As the informer makes it; None of what has not what the API server gives to all."""
+    try:
+        metadata = raw["metadata"]
+        name, namespace = metadata["name"], metadata["namespace"] if feed == "pods" else ""
+        given = name, namespace or "-", *((metadata["uid"], metadata["resourceVersion"]) if feed == "pods" else ())
+    except (KeyError, TypeError):
+        return None
+    if not all(isinstance(text, str) and text for text in given):
+        return None
+    return f"{namespace}/{name}" if feed == "pods" else name
+
+
+def _is_about_nodes(feed: str, raw: Raw) -> bool:
+    """Whether it may well change what is free: a pod that is bound or says where it was placed, or took such a name."""
+    if feed != "pods":
+        return feed in _OF_NODES
+    annotations = raw["metadata"].get("annotations") or {}
+    at_home = raw["spec"].get("nodeName") or "topology-webhook.dev/numa" in annotations
+    return bool(at_home) or raw["metadata"]["name"] in {"bound", "unhinted"}
+
+
+def _decided(world: ClusterWorld) -> str:
+    """What becomes of a pod that does nothing wrong."""
+    request = {"uid": "u", "operation": "CREATE", "namespace": "team", "kind": {"kind": "Pod"}, "object": corpus.pod()}
+    review = AdmissionRequest.from_object({"request": request} | _ENVELOPE)
+    response, _ = steered(review, world.view(), Rules(), Plans())
+    return repr(response)
+
+
+_ENVELOPE = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
+
+
+async def _round(world: ClusterWorld) -> None:
+    writes, told = Written(), Told(None, "us")  # type: ignore[arg-type] # nothing is sent
+    teller = Teller(writes, told, world.gated_pods, Uncounted())
+    limits = Limits(horizon=60.0, concurrency=8, release_after=1.0, reserve_after=1.0)
+    controller = PlacementController(world, writes, teller, Rules(), limits, Leads, _no_owner)
+    controller.started(Term(1, "us", 0.0, 0.0))
+    for _ in range(2):
+        await controller._round()
+        await controller.settle()
+
+
+class Leads:
+    """We do, and nobody did before."""
+
+    def is_leader(self) -> bool:
+        return True
+
+    def seconds_until_settled(self) -> float:
+        return 0.0
+
+
+class Written(PodWrites):
+    """All patches succeed."""
+
+    def __init__(self) -> None:
+        self.error = ""
+
+    async def patch(self, key: str, operations: Sequence[Mapping[str, Any]]) -> Outcome:
+        del key, operations
+        return Outcome.WRITTEN
+
+    async def read(self, key: str) -> None:
+        del key
+
+
+class Told(EventRecorder):
+    """Events go nowhere."""
+
+    def tell(self, event: PodEvent) -> None:
+        del event
+
+
+class Uncounted:
+    """Nothing is counted."""
+
+    def round(self) -> None: ...
+
+    def decided(self, unit: str, seconds: float) -> None: ...
+
+    def let_go(self, how: LetGo, waited: float) -> None: ...
+
+    def evicted(self) -> None: ...
+
+    def hinted_late(self) -> None: ...
+
+
+async def _no_owner(*_: object) -> None:
+    return None

@@ -1,0 +1,187 @@
+"""AdmissionReviews of every webhook, through the real application over a socket.
+
+1. A status below 500, or one that is meant: 503 and 504 of a Binding that has to wait.
+2. A pod whose annotation is wrong is denied, a pod that must be aligned goes to no node that cannot align it: by a rule
+   of a few lines (`oracle.py`), not by the engine's own.
+3. Neither CPU time nor memory out of bounds, and an honest pod is answered as before.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import AsyncExitStack
+from io import BytesIO
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from aiohttp.test_utils import TestClient, TestServer
+
+from tests.fuzz import corpus, oracle
+from tests.fuzz.corpus import Raw
+from tests.fuzz.mutate import JSONS, TEXTS, mutated
+from tests.fuzz.outcome import BrokenError, within_bounds
+from tests.server.test_metrics import SAMPLE
+from webhook.admission.rules import Rules
+from webhook.codec import dumps
+from webhook.server.app import review_app
+from webhook.server.bindings import BindingGuard, Duty
+from webhook.server.health import Health
+from webhook.server.metrics import Metrics
+from webhook.service.reviewers import reviewers_of
+from webhook.service.world import ClusterWorld
+
+if TYPE_CHECKING:
+    from webhook.server.reviews import Reviewer
+
+_KINDS = {"pods": "Pod", "bindings": "Binding", "nodes": "Node"}
+_MEANT = {503, 504}
+HONEST = "/mutate/pods"
+
+
+class Reviews:
+    """A server, and the cluster behind it, which is made anew for each input."""
+
+    name = "reviews"
+
+    def __init__(self) -> None:
+        self._stack = AsyncExitStack()
+        self._client: TestClient[Any, Any] | None = None
+        self._now: Mapping[str, Reviewer] = {}
+        self._seeds = _seeds()
+        self._parts = [*corpus.pods(), *corpus.nodes(), *corpus.workloads()]
+
+    def draw(self, random: Random) -> tuple[str, Raw]:
+        """A path and the review that is posted there."""
+        path, whole = random.choice(self._seeds)
+        if random.random() < 0.15:
+            return path, mutated(random, whole, self._parts)
+        request = whole["request"]
+        changed = dict(request)
+        for field in ("object", "oldObject"):
+            if isinstance(request.get(field), dict) and random.random() < 0.9:
+                changed[field] = mutated(random, request[field], self._parts)
+        annotations = request["object"].get("metadata", {}).get("annotations") or {}
+        if path.endswith("/pods") and annotations and random.random() < 0.2:
+            texts = {**annotations, random.choice(sorted(annotations)): random.choice((*JSONS, *TEXTS))}
+            metadata = {**request["object"]["metadata"], "annotations": texts}
+            changed["object"] = {**request["object"], "metadata": metadata}
+        return path, {**whole, "request": changed}
+
+    async def check(self, drawn: tuple[str, Raw]) -> None:
+        """Post it."""
+        path, review = drawn
+        try:
+            body = dumps(review)
+        except (ValueError, TypeError, RecursionError):  # no client can send that
+            return
+        await self._start()
+        before = await self._ask(HONEST, _honest())
+        with within_bounds(f"POST {path} of {len(body)} bytes"):
+            status, text = await self._post(path, body)
+        if status >= 500 and not (status in _MEANT and path == "/mutate/bindings") and oracle.is_typed(path, review):
+            raise BrokenError(f"{path}: HTTP {status}: {text}")
+        if status == 200:
+            _judge(path, review, json.loads(text)["response"])
+        if path != "/mutate/bindings" and await self._ask(HONEST, _honest()) != before:
+            raise BrokenError("an honest pod is answered otherwise than before")
+
+    def may_fail(self, drawn: Any) -> bool:
+        """See Part."""
+        return not oracle.is_typed(*drawn)
+
+    def smaller(self, drawn: tuple[str, Raw]) -> Iterator[tuple[str, Raw]]:
+        """The review without this and that."""
+        path, review = drawn
+        for less in oracle.without_parts(review):
+            yield path, less
+
+    async def stop(self) -> None:
+        """End the server."""
+        await self._stack.aclose()
+        self._client = None
+
+    async def _start(self) -> None:
+        world = ClusterWorld()
+        corpus.populate(world)
+        for raw in corpus.pods():
+            world.pods.upsert(f"team/{raw['metadata']['name']}", raw)
+        guard = BindingGuard(world, _no_pod, lambda: Duty.ALL, Rules(), 30.0, lambda *_: None)
+        self._now = reviewers_of(Rules(), world.view, guard.review)
+        if self._client is None:
+            # One server for all: what answers behind it changes.
+            paths = {
+                path: (lambda request, deadline, path=path: self._now[path](request, deadline)) for path in self._now
+            }
+            app = review_app(paths, Health(lambda: (), lambda: True), Metrics(lambda: SAMPLE))
+            client = TestClient(TestServer(app, host="127.0.0.1"))
+            self._client = await self._stack.enter_async_context(client)
+
+    async def _ask(self, path: str, review: Raw) -> str:
+        status, text = await self._post(path, dumps(review))
+        return f"{status} {text}"
+
+    async def _post(self, path: str, body: bytes) -> tuple[int, str]:
+        assert self._client is not None
+        headers = {"Content-Type": "application/json"}
+        async with self._client.post(f"{path}?timeout=1s", data=BytesIO(body), headers=headers) as answer:
+            return answer.status, await answer.text()
+
+
+async def _no_pod(namespace: str, name: str) -> Mapping[str, Any] | None:
+    del namespace, name
+    return None
+
+
+def _judge(path: str, review: Raw, response: Mapping[str, Any]) -> None:
+    request = review["request"]
+    pod, operation = request.get("object"), request.get("operation")
+    if response.get("uid") != request.get("uid"):
+        raise BrokenError(f"the answer is to {response.get('uid')!r}")
+    if path == "/validate/pods" and operation == "CREATE" and response["allowed"] and oracle.must_be_denied(pod):
+        raise BrokenError("a pod whose annotation is wrong is let in")
+    if path == "/mutate/pods" and operation == "CREATE" and response["allowed"]:
+        oracle.check_steering(pod, response)
+
+
+def _honest() -> Raw:
+    return _review("pods", corpus.pod("honest", "9"))
+
+
+def _review(plural: str, held: Raw, operation: str = "CREATE", old: Raw | None = None, **more: Any) -> Raw:
+    group, _, version = held.get("apiVersion", "v1").rpartition("/")
+    kind = {"group": group, "version": version, "kind": _KINDS.get(plural, held.get("kind", ""))}
+    resource = {"group": group, "version": version, "resource": plural}
+    request = {
+        "uid": "u1",
+        "kind": kind,
+        "resource": resource,
+        "name": held["metadata"].get("name", ""),
+        "namespace": "team",
+        "operation": operation,
+        "userInfo": {"username": "system:kube-scheduler", "groups": ["system:authenticated"]},
+        "object": held,
+        "oldObject": old,
+        "dryRun": False,
+        "options": None,
+        **more,
+    }
+    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+
+
+def _seeds() -> list[tuple[str, Raw]]:
+    made: list[tuple[str, Raw]] = []
+    for pod in corpus.pods():
+        made += [(path, _review("pods", pod)) for path in ("/mutate/pods", "/mutate/pods", "/validate/pods")]
+        made.append(("/validate/pods", _review("pods", pod, "UPDATE", corpus.pod(pod["metadata"]["name"]))))
+    for name, node in (("plain", "n1"), ("rich", "n3"), ("plain", "n0"), ("nobody", "n9")):
+        binding: Raw = {"metadata": {"name": name, "namespace": "team", "uid": f"uid-{name}"}}
+        binding["target"] = {"apiVersion": "v1", "kind": "Node", "name": node}
+        made += [("/mutate/bindings", _review("bindings", binding, subResource="binding"))] * 3
+    for held in corpus.nodes()[:2]:
+        made += [
+            ("/validate/nodes", _review("nodes", held)),
+            ("/validate/nodes", _review("nodes", held, "UPDATE", held)),
+        ]
+    for workload in corpus.workloads():
+        plural = workload["kind"].lower() + "s"
+        made += [(path, _review(plural, workload)) for path in ("/mutate/workloads", "/validate/workloads")]
+    return made

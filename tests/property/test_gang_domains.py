@@ -1,0 +1,225 @@
+"""Gangs go on in the domain in which they run, whatever becomes of nodes, and wait where nobody can tell it.
+
+A cluster lives through random changes: nodes are deleted, come back, move to another rack or lose their label; pods end
+or are collected and made anew. After each, every gang has its turn. An audit that knows the raw objects alone, and none
+of the code under test, judges each placement at its moment.
+"""
+
+import json
+import random
+import re
+from collections import Counter
+from typing import Any
+
+import jsonpatch
+import pytest
+
+from tests.admission.clusters import SINGLE
+from webhook.admission.rules import Rules
+from webhook.engine.reserve.grant import Grant
+from webhook.model.names import (
+    DOMAIN,
+    KAI_REQUIRED_PLACEMENT,
+    KAI_TOPOLOGY,
+    MIN_MEMBER,
+    NUMA_TOPOLOGY_SPEC,
+    PLACEMENT_GATE,
+    POD_GROUP_NAME,
+)
+from webhook.model.topology import TopologySource
+from webhook.placement.agreement import agree
+from webhook.placement.gang import Gang, GangPlacer, units_of
+from webhook.placement.gated import GatedPods
+from webhook.placement.placed import NoPlace
+from webhook.placement.retry import RetryDelays
+from webhook.placement.writer import PlacementWriter
+from webhook.service.world import ClusterWorld
+
+ROW, RACK = "example.com/row", "example.com/rack"
+# row-0 ── rack-0, rack-1      row-1 ── rack-2, rack-3      3 nodes a rack with 2 NUMA nodes of 8 CPUs: 6 pods
+RACKS = [("row-0", "rack-0"), ("row-0", "rack-1"), ("row-1", "rack-2"), ("row-1", "rack-3")]
+NODES = {f"n{number}": RACKS[number // 3] for number in range(12)}
+GANGS = {"a": ("rack", 3), "b": ("rack", 2), "c": ("row", 4)}
+STEPS = 60
+SEEDS = range(40)
+
+
+class Cluster:
+    """Nodes and pods as raw objects, and the world that is told of them."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)  # noqa: S311 - a fixed seed, no secret
+        self.world = ClusterWorld()
+        self.nodes: dict[str, tuple[str, str | None]] = {}
+        self.pods: dict[str, dict[str, Any]] = {}
+        self.audits = 0
+        self.told: Counter[str] = Counter()
+        levels = {"levels": [{"nodeLabel": ROW}, {"nodeLabel": RACK}]}
+        topology = {"apiVersion": "kai.scheduler/v1alpha1", "metadata": {"name": "dc"}, "spec": levels}
+        self.world.topologies[TopologySource.KAI].upsert("dc", topology)
+        for name, where in NODES.items():
+            self.put_node(name, *where)
+        no_writes: Any = None
+        writer = PlacementWriter(self.world, no_writes, lambda: True, 60.0)
+        self.placer = GangPlacer(self.world, writer, Rules(), 0.0)
+        self.gated = GatedPods(Rules(), RetryDelays(lambda seconds: None))
+        self._version = 0
+
+    def put_node(self, name: str, row: str, rack: str | None) -> None:
+        self.nodes[name] = row, rack
+        labels = {"kubernetes.io/hostname": name, ROW: row, **({RACK: rack} if rack else {})}
+        status = {
+            "allocatable": {"cpu": "16", "memory": "64Gi", "pods": "110"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        }
+        self.world.nodes.upsert(name, {"metadata": {"name": name, "labels": labels}, "status": status})
+        resources = [
+            {"name": "cpu", "capacity": "8", "allocatable": "8", "available": "8"},
+            {"name": "memory", "capacity": "32Gi", "allocatable": "32Gi", "available": "32Gi"},
+        ]
+        zones = [{"name": f"node-{number}", "type": "Node", "resources": resources} for number in range(2)]
+        attributes = [{"name": "topologyManagerPolicy", "value": "single-numa-node"}]
+        self.world.node_topologies.upsert(name, {"metadata": {"name": name}, "attributes": attributes, "zones": zones})
+
+    def drop_node(self, name: str) -> None:
+        self.nodes.pop(name, None)
+        self.world.nodes.delete(name)
+        self.world.node_topologies.delete(name)
+
+    def put_pod(self, raw: dict[str, Any]) -> None:
+        self._version += 1
+        raw["metadata"]["resourceVersion"] = str(self._version)
+        self.pods[raw["metadata"]["name"]] = raw
+        self.world.pods.upsert(f"ns/{raw['metadata']['name']}", raw)
+
+    def create(self, gang: str, number: int) -> None:
+        level, minimum = GANGS[gang]
+        annotations = {
+            NUMA_TOPOLOGY_SPEC: SINGLE,
+            POD_GROUP_NAME: gang,
+            MIN_MEMBER: str(minimum),
+            KAI_TOPOLOGY: "dc",
+            KAI_REQUIRED_PLACEMENT: level,
+        }
+        amounts = {"cpu": str(self.random.choice([3, 7])), "memory": "1Gi"}
+        name = f"{gang}-{number}"
+        metadata = {"name": name, "namespace": "ns", "uid": f"{name}-{self._version}", "annotations": annotations}
+        metadata["creationTimestamp"] = "2030-01-01T00:00:00Z"
+        container = {"name": "main", "resources": {"requests": amounts, "limits": amounts}}
+        gate = [{"name": PLACEMENT_GATE}]
+        self.put_pod({"metadata": metadata, "spec": {"containers": [container], "schedulingGates": gate}})
+
+    def drop_pod(self, name: str) -> None:
+        del self.pods[name]
+        self.world.pods.delete(f"ns/{name}")
+
+    def bind(self, name: str) -> None:
+        raw = self.pods[name]
+        node = self.hinted(raw)
+        if node in self.nodes and not raw["spec"].get("nodeName"):
+            self.put_pod({**raw, "spec": {**raw["spec"], "nodeName": node}})
+
+    def hinted(self, raw: dict[str, Any]) -> str:
+        grants = raw["spec"].get("affinity", {}).get("nodeAffinity", {})
+        terms = grants.get("requiredDuringSchedulingIgnoredDuringExecution", {}).get("nodeSelectorTerms", [])
+        return str(terms[0]["matchFields"][0]["values"][0]) if terms else ""
+
+    def seats(self, gang: str) -> dict[str, str]:
+        """Pod -> node of those that are placed or run."""
+        return {name: node for name, raw in self.pods.items() if name[0] == gang and (node := self.hinted(raw))}
+
+    def change(self) -> None:
+        """Something happens."""
+        draw = self.random
+        what = draw.choice(["create"] * 8 + ["end", "end", "bind", "bind", "drop", "drop", "back", "move", "unlabel"])
+        gang, number = draw.choice(list(GANGS)), draw.randrange(4)
+        if what == "create" and f"{gang}-{number}" not in self.pods:
+            self.create(gang, number)
+        elif what == "end" and self.pods:
+            self.drop_pod(draw.choice(sorted(self.pods)))
+        elif what == "bind" and self.pods:
+            self.bind(draw.choice(sorted(self.pods)))
+        elif what == "drop" and len(self.nodes) > 4:
+            # As a rule one on which somebody runs.
+            used = sorted({node for each in GANGS for node in self.seats(each).values()} & self.nodes.keys())
+            self.drop_node(draw.choice(used or sorted(self.nodes)))
+        elif what == "back" and (gone := sorted(NODES.keys() - self.nodes.keys())):
+            for name in gone:
+                self.put_node(name, *NODES[name])
+        elif what == "move":
+            self.put_node(draw.choice(sorted(self.nodes)), *draw.choice(RACKS))
+        elif what == "unlabel":
+            name = draw.choice(sorted(self.nodes))
+            self.put_node(name, self.nodes[name][0], None)
+
+    async def turn(self) -> None:
+        """Every gang has its turn, as in a round of the controller."""
+        self.gated.update(self.world.gated_pods())
+        for unit in units_of(self.gated.in_order()):
+            assert isinstance(unit, Gang)
+            agreed = agree(unit, self.world.seated(unit.membership.group), self.world.view().topologies)
+            found = await self.placer.place(agreed.gang, agreed.minimum, agreed.seated, (), never)
+            if isinstance(found, NoPlace):
+                self.told[found.text] += 1
+                continue
+            self.audit(unit.membership.name, {gated.pod.name: place.hint.node for gated, place, _ in found})
+            for gated, place, _ in found:
+                signed = place.signed(self.world.sign(gated.pod.uid, place.hint.to_json()))
+                raw = jsonpatch.apply_patch(self.pods[gated.pod.name], list(signed.patch(gated.raw)))
+                self.put_pod(raw)
+
+    def audit(self, gang: str, placed: dict[str, str]) -> None:
+        """Judge a placement by the objects as they are before it is written."""
+        self.audits += 1
+        level = GANGS[gang][0]
+        (domain,) = {self.domain(node, level) for node in placed.values()}
+        assert domain is not None
+        seats = self.seats(gang)
+        running = Counter(where for node in seats.values() if (where := self.domain(node, level)) is not None)
+        if running:
+            assert running[domain] == max(running.values()), (gang, domain, running)
+        elif seats:
+            assert {self.record(name, level) for name in seats} == {domain}, (gang, domain, seats)
+
+    def domain(self, node: str, level: str) -> tuple[str, ...] | None:
+        row, rack = self.nodes.get(node, ("", None))
+        if node not in self.nodes or (level == "rack" and rack is None):
+            return None
+        return (row,) if level == "row" or rack is None else (row, rack)
+
+    def record(self, name: str, level: str) -> tuple[str, ...]:
+        values = json.loads(self.pods[name]["metadata"]["annotations"][DOMAIN])
+        return (values[ROW],) if level == "row" else (values[ROW], values.get(RACK))
+
+    def grant(self, grant: Grant) -> None:
+        self.world.grant(grant)
+
+
+async def never() -> None:
+    """Nobody else waits for a turn."""
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_a_gang_never_goes_on_in_another_domain_than_its_members_run_in(seed: int) -> None:
+    cluster = Cluster(seed)
+    for _ in range(STEPS):
+        cluster.change()
+        await cluster.turn()
+
+
+async def test_the_changes_meet_gangs_that_lose_nodes_and_gangs_that_wait_for_them() -> None:
+    """What the audit would not see were it never asked."""
+    audits, told = 0, Counter[str]()
+    for seed in SEEDS:
+        cluster = Cluster(seed)
+        for _ in range(STEPS):
+            cluster.change()
+            await cluster.turn()
+        audits += cluster.audits
+        told += cluster.told
+    assert audits > 200
+    for why in ("which has no nodes any more", "its running pods hold it to"):
+        assert why in " ".join(told)
+    # What is short is told of the domain that holds the group, not of another one.
+    held = [re.search(r"hold it to (rack [^;]+); (.+) holds", text) for text in told]
+    assert {one[1] == one[2] for one in held if one} == {True}

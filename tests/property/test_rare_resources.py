@@ -1,0 +1,95 @@
+"""Decisions are the same whether a resource has a row in the arrays or is laid out for who asks."""
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.engine.machines import GI, node, pod, reasons, resident, topology
+from webhook.engine.decide import Decision, decide
+from webhook.engine.group import Member, PodGroup, PodSet
+from webhook.engine.group.place import place_group
+from webhook.engine.group.workload import NO_TOPOLOGY
+from webhook.engine.one_node import chosen_node
+from webhook.engine.reserve.ledger import Ledger
+from webhook.engine.resource_rows import MAX_CELLS
+from webhook.engine.state import ClusterState
+from webhook.engine.trees import TopologyTrees
+from webhook.engine.view import View
+from webhook.model.intent import parse_numa_intent
+from webhook.model.nrt import Publisher
+from webhook.model.policy import NUMAPolicy
+
+DEVICES = [f"example.com/d{n}" for n in range(6)]
+
+
+def cluster(seed: int, cells: int) -> ClusterState:
+    """12 nodes of 2 NUMA nodes; each has some of the devices."""
+    random = Random(seed)  # noqa: S311 - reproducible, not secret
+    state = ClusterState(cells=cells)
+    for number in range(12):
+        name = f"n{number}"
+        has = random.sample(DEVICES, random.randint(0, 3))
+        whole = {"cpu": 8000, "memory": 32 * GI} | dict.fromkeys(has, 2)
+        allocatable = {"cpu": 16000, "memory": 64 * GI, "pods": 10} | dict.fromkeys(has, 4)
+        free = [{key: random.randint(0, amount) for key, amount in whole.items()} for _ in range(2)]
+        state.upsert_node(node(name, allocatable))
+        policy, publisher = random.choice(list(NUMAPolicy)), random.choice(list(Publisher))
+        state.upsert_topology(topology(name, free, whole, policy=policy, publisher=publisher))
+        held = dict.fromkeys(has[:1], 1)
+        state.upsert_pod(resident(f"p{number}", name, {"cpu": 1000, **held}, {random.randint(0, 1): held}))
+    return state
+
+
+def ledger(seed: int) -> Ledger:
+    random = Random(seed)  # noqa: S311
+    kept = Ledger()
+    for number in range(6):
+        device = random.choice(DEVICES)
+        kept.reserve(f"default/r{number}", f"n{number}", {random.randint(0, 1): {device: 1, "cpu": 1000}}, {device: 1})
+    return kept
+
+
+def answers(decided: Decision) -> Any:
+    best = decided.best(12)
+    index = decided.view.snapshot.index
+    return reasons(decided), best, [decided.allocation(index[one.node]) for one in best]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_decision_is_the_same_with_and_without_rows(seed: int) -> None:
+    random = Random(seed)  # noqa: S311
+    device = random.choice([*DEVICES, "example.com/nobody-has-it"])
+    asked = pod(
+        {"cpu": str(random.randint(1, 9)), "memory": "4Gi", device: "1"},
+        {random.choice(DEVICES): "1"},
+        policy=random.choice([None, "SingleNUMANode", "Restricted", "BestEffort"]),
+    )
+    intent, _ = parse_numa_intent(asked.annotations)
+    ample, scarce = (cluster(seed, cells) for cells in (MAX_CELLS, 6))
+    assert len(scarce.snapshot().resources) == 3
+    assert scarce.snapshot().rare
+    assert not ample.snapshot().rare
+    for kept in (None, ledger(seed)):
+        one, other = (decide(View(state.snapshot(), kept), asked, intent) for state in (ample, scarce))
+        assert answers(one) == answers(other)
+    for name in ample.nodes:
+        views = [chosen_node(state.snapshot(), ledger(seed), name, "default/r1") for state in (ample, scarce)]
+        decided = [decide(view, asked, intent) for view in views if view is not None]
+        assert answers(decided[0]) == answers(decided[1])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_group_goes_to_the_same_nodes_with_and_without_rows(seed: int) -> None:
+    device = Random(seed).choice(DEVICES)  # noqa: S311
+    asked = pod({"cpu": "1", "memory": "1Gi", device: "1"}, policy="SingleNUMANode")
+    intent, _ = parse_numa_intent(asked.annotations)
+    group = PodGroup("g", sets=(PodSet("s", asked, intent, tuple(Member(f"m{n}", n) for n in range(3)), 3),))
+    placed = []
+    for cells in (MAX_CELLS, 6):
+        view = View(cluster(seed, cells).snapshot(), ledger(seed))
+        placement = place_group(view, TopologyTrees().tree(NO_TOPOLOGY, view.snapshot), group)
+        placed.append(
+            (placement.placed, [(one.name, one.node) for one in placement.pods()] if placement.placed else [])
+        )
+    assert placed[0] == placed[1]

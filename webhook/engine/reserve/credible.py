@@ -1,0 +1,36 @@
+"""Hints of bound pods that their node contradicts are ignored.
+
+The binding proves the node of a bound pod, not its NUMA nodes: a tenant may have written those where the webhook was
+not called. So a hint counts only if the kubelet can have done what it says:
+- the node has the NUMA nodes that it names, and each can allocate that much;
+- under the policy single-numa-node a container lives on one NUMA node, with scope pod the whole pod.
+A forger can still name another NUMA node than the kubelet's, up to the requests of their pod, until the node's
+NodeResourceTopology counts the pod.
+"""
+
+from dataclasses import replace
+
+from webhook.model.nrt import NodeTopology, Publisher
+from webhook.model.policy import NUMAPolicy, Scope
+from webhook.model.resident import ResidentPod
+
+
+def credible(pod: ResidentPod, topology: NodeTopology | None) -> ResidentPod:
+    """The pod bound to a node with this NRT, without its hint if that cannot be so."""
+    if not pod.hint or topology is None or _can_be(pod, topology):
+        return pod
+    return replace(pod, hint=None)
+
+
+def _can_be(pod: ResidentPod, topology: NodeTopology) -> bool:
+    hint = pod.hint or ()
+    zones = {zone.id: zone.resources for zone in topology.zones}
+    for numa_id, amounts in hint:
+        if numa_id not in zones:
+            return False
+        listed = zones[numa_id]
+        if any(name in listed and amount > listed[name].allocatable for name, amount in amounts.items()):
+            return False
+    kubelet_aligns = topology.policy is NUMAPolicy.SINGLE_NUMA_NODE and topology.publisher is Publisher.SUBTRACTS
+    most = 1 if topology.scope is Scope.POD else max(1, len(pod.containers))
+    return len(hint) <= most or not kubelet_aligns

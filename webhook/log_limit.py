@@ -1,0 +1,32 @@
+"""Rate limit for log lines that any caller can cause, so that none can fill the log.
+
+if (left_out := limit.take()) is not None:
+    log.warning("review.refused", ..., left_out=left_out)
+"""
+
+from collections.abc import Callable
+from time import monotonic
+
+
+class LogLimit:
+    """So many lines a second on average, and a burst of so many; what is left out is counted."""
+
+    def __init__(self, per_second: float, burst: int, clock: Callable[[], float] = monotonic) -> None:
+        self._per_second = per_second
+        self._burst = burst
+        self._clock = clock
+        self._free = float(burst)
+        self._at = clock()
+        self._left_out = 0
+
+    def take(self) -> int | None:
+        """The number of lines left out since the last one; None where this one is to be left out, too."""
+        now = self._clock()
+        self._free = min(self._burst, self._free + (now - self._at) * self._per_second)
+        self._at = now
+        if self._free < 1:
+            self._left_out += 1
+            return None
+        self._free -= 1
+        left_out, self._left_out = self._left_out, 0
+        return left_out

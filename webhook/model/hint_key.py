@@ -1,0 +1,78 @@
+"""Proof that a hint is ours: a message authentication code (HMAC) over the pod's uid and the hint.
+
+A hint in a pod that is not bound reserves NUMA nodes, so it is believed only with this proof. The uid is the API
+server's choice, so the signature of one pod proves nothing in a copy of it. The key is in a Secret that all
+replicas share, so a replica that restarts knows the hints of earlier ones.
+
+Why this and not
+- the admission policy alone: it may be off, or absent, or installed after the forgery;
+- the node in the pod's affinity, the missing gate, `managedFields`: the pod's creator can write all of them;
+- a condition in the status, which tenants cannot write: one more write for each pod that is placed;
+- what the leader remembers: the next leader would believe nothing, and split groups that are half bound.
+
+Source: RFC 2104; NIST SP 800-107 (a code of 128 bits suffices, a key as long as the hash).
+"""
+
+import hmac
+from base64 import b64decode, b64encode, urlsafe_b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from secrets import token_bytes
+from typing import Any, Final, Self
+
+from webhook.model.names import NUMA_HINT, NUMA_SIGNATURE
+
+_KEY_BYTES: Final = 32
+_SIGNATURE_BYTES: Final = 16
+# Within a Secret.
+_ENTRY: Final = "hint.key"
+
+
+@dataclass(frozen=True, slots=True)
+class HintKey:
+    """A key; it signs hints and knows those that it signed."""
+
+    secret: bytes = field(repr=False)
+
+    @classmethod
+    def create(cls) -> Self:
+        """A new one."""
+        return cls(token_bytes(_KEY_BYTES))
+
+    @classmethod
+    def from_secret_data(cls, data: Mapping[str, str]) -> Self | None:
+        """The key in the `data` of a Secret; None where there is none, or what is there cannot be one."""
+        try:
+            secret = b64decode(data.get(_ENTRY, ""), validate=True)
+        except ValueError:
+            return None
+        return cls(secret) if len(secret) == _KEY_BYTES else None
+
+    def to_secret_data(self) -> dict[str, str]:
+        """The `data` of the Secret that holds it."""
+        return {_ENTRY: b64encode(self.secret).decode()}
+
+    def sign(self, uid: str, hint: str) -> str:
+        """The signature of a hint, as it stands in its annotation, for the pod with this uid."""
+        message = f"{NUMA_HINT}\0{uid}\0{hint}".encode(errors="surrogatepass")
+        return urlsafe_b64encode(hmac.digest(self.secret, message, "sha256")[:_SIGNATURE_BYTES]).decode().rstrip("=")
+
+    def believed(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The pod, without the hint if it is not bound and nothing proves that the hint is ours.
+
+        The argument is not altered.
+        """
+        metadata: Mapping[str, Any] = raw["metadata"]
+        annotations: Mapping[str, str] = metadata.get("annotations") or {}
+        hint = annotations.get(NUMA_HINT)
+        if hint is None or (raw.get("spec") or {}).get("nodeName") or self._has_signed(metadata, hint):
+            return raw
+        rest = {name: text for name, text in annotations.items() if name != NUMA_HINT}
+        return {**raw, "metadata": {**metadata, "annotations": rest}}
+
+    def _has_signed(self, metadata: Mapping[str, Any], hint: str) -> bool:
+        uid, signature = metadata.get("uid"), metadata["annotations"].get(NUMA_SIGNATURE)
+        if not uid or signature is None:
+            return False
+        expected = self.sign(uid, hint).encode()
+        return hmac.compare_digest(expected, signature.encode(errors="surrogatepass"))
