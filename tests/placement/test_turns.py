@@ -38,10 +38,16 @@ class Cluster:
         term: Any = object()
         self.controller.started(term)
 
-    def create(self, namespace: str, name: str, cpu: str, created: int = 0) -> None:
-        raw = gated(name, created, cpu=cpu, schedulingGates=[{"name": PLACEMENT_GATE}])
+    def create(self, namespace: str, name: str, cpu: str, created: int = 0, **spec: Any) -> None:
+        raw = gated(name, created, cpu=cpu, schedulingGates=[{"name": PLACEMENT_GATE}], **spec)
         raw["metadata"] |= {"namespace": namespace, "uid": f"{namespace}/{name}", "resourceVersion": "1"}
         self.world.pods.upsert(f"{namespace}/{name}", raw)
+
+    def cannot_be_bound(self, key: str) -> None:
+        """The scheduler has tried this pod, and says so in its status."""
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+        raw = self.world.ungated_pods()[key]
+        self.world.pods.upsert(key, {**raw, "status": {"conditions": [condition]}})
 
     def change(self) -> None:
         """The node changes in a way that helps nobody."""
@@ -151,6 +157,19 @@ async def test_what_failed_is_not_tried_again_while_nothing_changes() -> None:
     assert await cluster.play() == 1
     cluster.change()
     assert await cluster.play() > 1
+
+
+async def test_what_failed_beside_reservations_of_its_own_round_is_tried_again_when_those_end() -> None:
+    cluster = Cluster()
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "missing"}}]
+    names = ["a", "b", "c"]
+    for created, name in enumerate(names):
+        cluster.create("default", name, "8", created, volumes=volumes)
+    for count, name in enumerate(names, 1):
+        # Nothing is reserved when the round begins, nor when the next one does: each pod fills the node for a moment.
+        await cluster.play()
+        assert len(cluster.world.gated_pods()) == len(names) - count
+        cluster.cannot_be_bound(f"default/{name}")
 
 
 async def test_a_round_that_does_not_reach_all_has_another_one_follow_and_the_last_one_none() -> None:

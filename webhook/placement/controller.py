@@ -301,8 +301,10 @@ class PlacementController:
         if self._world.gated_pods().get(gated.key) is not gated.raw:
             return 0  # what changed makes another round
         began = monotonic()
-        view = without(self._world.view().view, self._kept)
-        found = find_place(view, gated, self._rules, self._world.placed)
+        view = self._world.view().view
+        # Not as of the round's begin: what is reserved in it may end before the next one, which then looks the same.
+        basis = view.version, self._kept
+        found = find_place(without(view, self._kept), gated, self._rules, self._world.placed)
         self._figures.decided("pod", monotonic() - began)
         if isinstance(found, Place):
             self._give(gated, found, self._writer.promise(gated, found))
@@ -310,7 +312,7 @@ class PlacementController:
         nowhere_to_go[gated.question] = found
         self._waits(gated, found, nowhere_to_go)
         kind = found.kind if isinstance(found, NoPlace) else frozenset(found.excluded)
-        self._turns.failed(gated, self._basis_of(gated), kind)
+        self._turns.failed(gated, basis, kind)
         return 0
 
     async def _place_gang(self, gang: Gang, work: Work) -> int:
