@@ -67,6 +67,16 @@ def required(*terms: Raw) -> Raw:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}}
 
 
+def preferred(*terms: Raw) -> Raw:
+    return {
+        "nodeAffinity": {
+            "preferredDuringSchedulingIgnoredDuringExecution": [
+                {"weight": 1 + number % 100, "preference": term} for number, term in enumerate(terms)
+            ]
+        }
+    }
+
+
 def expression(key: str, operator: str, *values: str) -> Raw:
     return {"key": key, "operator": operator, "values": list(values)}
 

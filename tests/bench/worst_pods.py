@@ -15,6 +15,7 @@ from tests.bench.worst_objects import (
     expression,
     nested,
     pod,
+    preferred,
     required,
 )
 from webhook.model.names import INHERIT, INJECT_ENV, NUMA_TOPOLOGY_SPEC, POD_GROUP_NAME, STEERED
@@ -88,11 +89,9 @@ def pods() -> Iterator[Worst]:  # noqa: PLR0915 # a list of cases
     yield Worst("pod with 20000 comparisons", POD_WAYS, pod(affinity=required({"matchExpressions": gt})))
     fields = [{"matchFields": [expression("metadata.name", "In", f"node-{n}")]} for n in range(20_000)]
     yield Worst("pod with 20000 matchFields", POD_WAYS, pod(affinity=required(*fields)))
-    preferred = [
-        {"weight": 1, "preference": {"matchExpressions": [expression("zone", "In", "a")]}} for _ in range(20_000)
-    ]
-    soft = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
-    yield Worst("pod with 20000 preferred terms", POD_WAYS, pod(affinity=soft))
+    soft = [{"matchExpressions": [expression("zone", "In", "a")]} for _ in range(20_000)]
+    yield Worst("pod with 20000 preferred terms", POD_WAYS, pod(affinity=preferred(*soft)))
+    yield from _affinities()
     yield Worst(
         "pod with 60000 node selectors", POD_WAYS, pod(nodeSelector={f"key-{n}": "value" for n in range(60_000)})
     )
@@ -171,6 +170,26 @@ def pods() -> Iterator[Worst]:  # noqa: PLR0915 # a list of cases
     )
     conditions = [{"type": "PodScheduled", "status": "False"} for _ in range(40_000)]
     yield Worst("pod with 40000 conditions", ("feed",), pod(nodeName="node-0") | {"status": {"conditions": conditions}})
+
+
+def _affinities() -> Iterator[Worst]:
+    """As many terms, requirements and values as are allowed; keys that some nodes have, or none."""
+    host = "kubernetes.io/hostname"
+    for kind, affinity in (("required", required), ("preferred", preferred)):
+        foreign = [[expression(f"k{n}-{m}", "NotIn", "a") for m in range(4)] for n in range(256)]
+        known = [[expression("rack", "NotIn", f"rack-{n + m}") for m in range(4)] for n in range(256)]
+        named = [[expression(host, "In", *[f"node-{64 * n + m}" for m in range(64)])] for n in range(256)]
+        compared = [[expression(host, "Gt", str(n + m)) for m in range(4)] for n in range(256)]
+        for what, terms in (
+            ("on keys that no node has", foreign),
+            ("on the rack", known),
+            ("with 64 host names each", named),
+            ("that compare host names", compared),
+        ):
+            held = affinity(*({"matchExpressions": term} for term in terms))
+            yield Worst(f"pod with 256 {kind} terms {what}", POD_WAYS, pod(affinity=held))
+        fields = affinity(*({"matchFields": [expression("metadata.name", "In", f"node-{n}")]} for n in range(256)))
+        yield Worst(f"pod with 256 {kind} terms with a node's name each", POD_WAYS, pod(affinity=fields))
 
 
 def annotation_texts() -> Iterator[tuple[str, str]]:

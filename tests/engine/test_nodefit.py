@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.engine.machines import node, pod, resident, state
+from webhook.engine.labels import integer
 from webhook.engine.nodefit import node_fit
 from webhook.engine.reason import Reason
 from webhook.engine.request import PodRequest
-from webhook.engine.selectors import integer
 from webhook.engine.state import ClusterState
 from webhook.engine.view import View
 from webhook.model.intent import NO_INTENT
@@ -113,6 +113,46 @@ def test_values_of_nodes_long_gone_are_forgotten() -> None:
     assert len(cluster.snapshot().labels.column("host")[1].values) < 1100
     assert verdicts(cluster, pod(spec={"nodeSelector": {"host": "last"}}))["last"] is Reason.FITS
 
+
+# A tenant writes any keys into the affinity of pods that are only tried (dry run).
+def test_keys_that_no_node_has_leave_nothing_behind() -> None:
+    cluster = state(node("a", labels={"zone": "z"}), node("b"))
+    foreign = [expression(f"key-{number}", "NotIn", "x") for number in range(100)]
+    assert set(verdicts(cluster, pod(spec=required(*foreign))).values()) == {Reason.FITS}
+    verdicts(cluster, pod(spec=required(expression("zone", "Exists"))))
+    kept = cluster.snapshot().labels
+    assert (set(kept.columns), set(kept.vocabularies)) == ({"zone"}, {"zone"})
+
+
+def test_a_key_that_comes_goes_and_comes_back_is_known_while_a_node_has_it() -> None:
+    cluster = state(node("a"), node("b"))
+    asked = pod(spec=required(expression("disk", "Exists")))
+    for labels in ({}, {"disk": "ssd"}, {}, {"disk": "hdd", "zone": "z"}, {"zone": "z"}, {"disk": "ssd"}):
+        cluster.upsert_node(node("b", labels=labels))
+        expected = Reason.FITS if "disk" in labels else Reason.NODE_AFFINITY_MISMATCH
+        assert verdicts(cluster, asked)["b"] is expected
+    cluster.delete_node("b")
+    assert verdicts(cluster, asked) == {"a": Reason.NODE_AFFINITY_MISMATCH}
+
+
+def test_label_values_are_read_as_numbers_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def counted(text: str) -> int | None:
+        read.append(text)
+        return integer(text)
+
+    monkeypatch.setattr("webhook.engine.labels.integer", counted)
+    cluster = state(*(node(f"n{number}", labels={"size": str(number)}) for number in range(50)))
+    found = verdicts(cluster, pod(spec=required({"matchExpressions": GREATER})))
+    assert [name for name, reason in found.items() if reason is Reason.FITS] == ["n49"]
+    assert len(read) == 50
+    cluster.upsert_node(node("n50", labels={"size": "50"}))
+    assert verdicts(cluster, pod(spec=required({"matchExpressions": GREATER})))["n50"] is Reason.FITS
+    assert len(read) == 51
+
+
+GREATER = [{"key": "size", "operator": "Gt", "values": [str(bound)]} for bound in range(49)]
 
 NO_SCHEDULE = Taint("team", "a", "NoSchedule")
 

@@ -170,6 +170,25 @@ def test_a_tree_kept_up_node_by_node_is_the_tree_built_anew(topology: Topology) 
         assert contents(trees.tree(topology, snapshot)) == contents(TopologyTrees().tree(topology, snapshot))
 
 
+def test_a_tree_takes_in_the_first_node_that_has_its_labels() -> None:
+    cluster = state(node("n0"), node("n1"))
+    trees = TopologyTrees()
+    trees.tree(TOPOLOGY, cluster.snapshot())
+    cluster.upsert_node(node("n1", labels=labels(("a", "r1", None))))
+    snapshot = cluster.snapshot()
+    assert contents(trees.tree(TOPOLOGY, snapshot)) == contents(TopologyTrees().tree(TOPOLOGY, snapshot))
+
+
+def test_a_tree_outlives_values_that_are_forgotten() -> None:
+    topology = topology_of(HOSTNAME_LABEL, *LEVELS)
+    cluster, trees = state(node("fixed", labels=labels(("a", "r1", "fixed")))), TopologyTrees()
+    for number in range(1_200):
+        cluster.upsert_node(node(f"n{number}", labels=labels(("a", "r1", f"n{number}"))))
+        cluster.delete_node(f"n{number - 1}")
+        snapshot = cluster.snapshot()
+        assert contents(trees.tree(topology, snapshot)) == contents(TopologyTrees().tree(topology, snapshot))
+
+
 # Groups without a Topology have a tree that is its root alone.
 def test_a_tree_without_levels_takes_in_changed_new_and_deleted_nodes() -> None:
     cluster = state(node("n0"), node("n1"))

@@ -95,7 +95,7 @@ class Buffer:
         twin = Buffer(resources, z, capacity)
         twin.names = self.names.copy()
         twin.index = self.index.copy()
-        twin.labels.rows = self.labels.rows.copy()
+        twin.labels = LabelColumns(capacity, self.labels.rows)
         twin.labels.follow(self.labels)
         rows = [(new, old) for new, name in enumerate(resources) if (old := self.resources.find(name)) >= 0]
         zones = slice(0, min(z, self.z))

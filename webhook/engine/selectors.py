@@ -7,18 +7,15 @@
 Source: kubernetes component-helpers scheduling/corev1/nodeaffinity, apimachinery pkg/labels (selector).
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from webhook.engine.arrays import Bools, Codes
-from webhook.engine.labels import Vocabulary
+from webhook.engine.labels import Vocabulary, integer
 from webhook.engine.snapshot import Snapshot
 
-# A label value has at most 63 characters, and zeros may lead.
-_INTEGER = re.compile(r"[+-]?[0-9]{1,63}", re.ASCII)
 _NAME_FIELD = "metadata.name"
 
 
@@ -78,10 +75,10 @@ def _one_of(codes: Codes, vocabulary: Vocabulary, values: tuple[str, ...]) -> Bo
 
 
 def _compared(codes: Codes, vocabulary: Vocabulary, operator: str, bound: int) -> Bools:
-    numbers = map(integer, vocabulary.values)
-    table = [number is not None and (number > bound if operator == "Gt" else number < bound) for number in numbers]
+    numbers, is_number = vocabulary.numbers()
+    table = is_number & (numbers > bound if operator == "Gt" else numbers < bound)
     # The last place is that of the nodes without the label: their code is -1.
-    return np.array([*table, False], dtype=np.bool_).take(codes)
+    return np.append(table, False).take(codes)
 
 
 def _named(snapshot: Snapshot, raw: Mapping[str, Any]) -> Bools:
@@ -95,11 +92,3 @@ def _named(snapshot: Snapshot, raw: Mapping[str, Any]) -> Bools:
     if n is not None:
         holds[n] = operator == "In"
     return holds
-
-
-def integer(text: str) -> int | None:
-    """A label value as Go's int64 reads it (decimal, no spaces, no underscores); None if it is none."""
-    if _INTEGER.fullmatch(text) is None:
-        return None
-    number = int(text)
-    return number if -(2**63) <= number < 2**63 else None

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from webhook.engine.arrays import Codes
 from webhook.engine.changes import ChangeLog
+from webhook.engine.labels import Vocabulary
 from webhook.engine.snapshot import Snapshot
 from webhook.engine.tree import TopologyTree
 from webhook.engine.tree_change import change_nodes
@@ -25,6 +26,8 @@ class _Held:
     tree: TopologyTree
     paths: list[tuple[int, ...]]
     """Per node the code of its value at each level."""
+    vocabularies: list[Vocabulary]
+    """Of each level: codes of other vocabularies mean something else."""
     generation: int
     changes: ChangeLog[int]
 
@@ -43,9 +46,11 @@ class TopologyTrees:
                 return held.tree
             if held.generation < snapshot.generation and self._catch_up(held, snapshot):
                 return held.tree
-        columns, paths = _columns(topology, snapshot)
-        tree = TopologyTree.build(topology, columns, snapshot.n)
-        self._held[topology] = _Held(tree, paths, snapshot.generation, snapshot.changes)
+        columns = [snapshot.labels.column(level.node_label) for level in topology.levels]
+        tree = TopologyTree.build(topology, [(codes, values.values) for codes, values in columns], snapshot.n)
+        paths = _paths([codes for codes, _ in columns], snapshot.n)
+        vocabularies = [vocabulary for _, vocabulary in columns]
+        self._held[topology] = _Held(tree, paths, vocabularies, snapshot.generation, snapshot.changes)
         return tree
 
     def forget(self, topologies: Sequence[Topology]) -> None:
@@ -58,7 +63,10 @@ class TopologyTrees:
         if changed is None:
             return False
         levels = held.tree.topology.levels
-        columns = [snapshot.labels.column(level.node_label)[0] for level in levels]
+        found = [snapshot.labels.column(level.node_label) for level in levels]
+        if any(vocabulary is not known for (_, vocabulary), known in zip(found, held.vocabularies, strict=True)):
+            return False
+        columns = [codes for codes, _ in found]
         old_n, n = len(held.paths), snapshot.n
         come = {}
         gone = list(range(n, old_n))
@@ -84,10 +92,7 @@ class TopologyTrees:
         return True
 
 
-def _columns(topology: Topology, snapshot: Snapshot) -> tuple[list[tuple[Codes, list[str]]], list[tuple[int, ...]]]:
-    columns = [snapshot.labels.column(level.node_label) for level in topology.levels]
+def _paths(columns: Sequence[Codes], n: int) -> list[tuple[int, ...]]:
+    """Per node the code of its value at each level."""
     # Of a topology without levels the columns do not tell how many nodes there are: each has the empty path.
-    paths: list[tuple[int, ...]] = (
-        list(zip(*(codes.tolist() for codes, _ in columns), strict=True)) if columns else [()] * snapshot.n
-    )
-    return [(codes, vocabulary.values) for codes, vocabulary in columns], paths
+    return list(zip(*(codes.tolist() for codes in columns), strict=True)) if columns else [()] * n
