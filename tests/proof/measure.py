@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tests.proof.hints import Choice
     from tests.proof.observe import History
     from tests.proof.scenario import Scenario
 
@@ -36,6 +37,10 @@ class Row:
     """CPUs of running pods over CPUs of all machines, on average over the steady part of the run."""
     refused_binds: int
     """Bindings that the webhook refused; the scheduler tries again."""
+    hints: int
+    """Pods that a kubelet gave something of NUMA nodes and that have a hint."""
+    wrong_hints: int
+    """Of these, those whose hint names other NUMA nodes than the kubelet chose."""
 
     def to_json(self) -> dict[str, Any]:
         """The row as `--json` prints it."""
@@ -50,11 +55,15 @@ class Row:
             "p99": _rounded(self.p99, 2),
             "utilisation": _rounded(self.utilisation, 3),
             "refusedBinds": self.refused_binds,
+            "hints": self.hints,
+            "wrongHints": self.wrong_hints,
         }
 
 
-def measure(scenario: Scenario, pods: Sequence[History], *, webhook: bool, refused_binds: int) -> Row:
-    """The row of a run whose pods had these histories."""
+def measure(
+    scenario: Scenario, pods: Sequence[History], hints: Sequence[Choice] = (), *, webhook: bool, refused_binds: int
+) -> Row:
+    """The row of a run whose pods had these histories and hints."""
     waits = waiting_times(scenario, pods)
     return Row(
         scenario=scenario.name,
@@ -67,6 +76,8 @@ def measure(scenario: Scenario, pods: Sequence[History], *, webhook: bool, refus
         p99=percentile(waits, 99),
         utilisation=utilisation(scenario, pods),
         refused_binds=refused_binds,
+        hints=sum(choice.hint is not None for choice in hints),
+        wrong_hints=sum(choice.wrong for choice in hints),
     )
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tests.cluster.api import ApiError
 from tests.cluster.follow import ERROR, LISTED, followed
 from tests.proof.workload import WORKLOAD_LABEL
+from webhook.model.names import NUMA_HINT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -38,13 +39,18 @@ class History:
     """Failed, succeeded or deleted."""
     rejected: str = ""
     """The kubelet's reason, such as TopologyAffinityError."""
+    hints: list[tuple[float, str]] = field(default_factory=list)
+    """Each hint that it had since it was bound, "" for none, and when it was first seen with that."""
 
     def take(self, event: str, pod: Mapping[str, Any], now: float) -> None:
         """Take in what a watch says of the pod."""
         status = pod.get("status", {})
+        hint = pod["metadata"].get("annotations", {}).get(NUMA_HINT, "")
         self.node = pod["spec"].get("nodeName", "")
         if self.node and self.bound is None:
             self.bound = now
+        if self.node and hint != (self.hints[-1][1] if self.hints else None):
+            self.hints.append((now, hint))
         phase = status.get("phase")
         if phase in {"Running", "Succeeded"} and self.running is None:
             self.running = now
@@ -89,6 +95,11 @@ class Observer:
             raise self._error
         with self._lock:
             return list(self._histories.values())
+
+    def by_uid(self) -> dict[str, History]:
+        """The same by the pods' uids."""
+        with self._lock:
+            return dict(self._histories)
 
     def last_seen(self, name: str) -> Mapping[str, Any]:
         """The object of a pod as it was told of last."""

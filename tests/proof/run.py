@@ -20,16 +20,17 @@ from tests.cluster.control_plane import ControlPlane
 from tests.cluster.kubelets import kubelets
 from tests.cluster.nodes import RACK_LABEL
 from tests.cluster.webhook_process import local_webhook
+from tests.proof.hints import choices
 from tests.proof.measure import measure
 from tests.proof.observe import Observer
 from tests.proof.workload import TOPOLOGY
-from webhook.model.hint import NUMAHint
-from webhook.model.names import NUMA_HINT, PLACEMENT
+from webhook.model.names import PLACEMENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from tests.proof.hints import Choice
     from tests.proof.measure import Row
     from tests.proof.observe import History
     from tests.proof.scenario import Scenario
@@ -69,10 +70,12 @@ def run(
         _submit(plane, observer, scenario.workloads)
         time.sleep(max(0.0, scenario.seconds - observer.now))
         histories = observer.histories()
-        row = measure(scenario, histories, webhook=webhook, refused_binds=refused_binds(plane.api.get("/metrics")))
+        hints = choices(fleet.events("admitted"), observer.by_uid())
+        refused = refused_binds(plane.api.get("/metrics"))
+        row = measure(scenario, histories, hints, webhook=webhook, refused_binds=refused)
         if webhook:
             _explain(fleet.events("rejected"), observer, tell)
-            _tell_missed_hints(fleet.events("admitted"), observer, tell)
+            _tell_hints(hints, tell)
             _tell_waiting(histories, observer, tell)
             _tell_denied(plane, tell)
         for event in fleet.events("error"):
@@ -120,19 +123,13 @@ def _explain(rejections: Sequence[Mapping[str, Any]], observer: Observer, tell: 
         tell(f"{name} on {rejection['node']}: {rejection['reason']}: asked {asked}, free {free}, annotations {ours}")
 
 
-def _tell_missed_hints(
-    admissions: Sequence[Mapping[str, Any]], observer: Observer, tell: Callable[[str], None]
-) -> None:
-    """How many pods have their CPUs on other NUMA nodes than the hint said, which misleads until the NRT shows them."""
-    hinted = missed = 0
-    for admission in admissions:
-        pod = observer.last_seen(admission["pod"].partition("/")[2])
-        text = pod["metadata"].get("annotations", {}).get(NUMA_HINT)
-        given = {int(numa) for container in admission["containers"] for numa in container.get("cpusPerNuma", ())}
-        if text is not None and given:
-            hinted += 1
-            missed += given != {numa for numa, _ in NUMAHint.parse(text).numa_nodes}
-    tell(f"{missed} of {hinted} hints named other NUMA nodes than the kubelet then chose")
+def _tell_hints(found: Sequence[Choice], tell: Callable[[str], None]) -> None:
+    """Of each wrong hint what it names and what the kubelet chose; and how many were put right after the binding."""
+    wrong, hinted = [choice for choice in found if choice.wrong], sum(choice.hint is not None for choice in found)
+    for choice in wrong[:TOLD]:
+        tell(f"{choice.pod} on {choice.node}: hint {sorted(choice.hint or ())}, given {sorted(choice.given)}")
+    late = sum(choice.hint != choice.first_hint for choice in found)
+    tell(f"{len(wrong)} of {hinted} hints wrong, {len(found) - hinted} pods without one, {late} hints changed late")
 
 
 def _tell_waiting(histories: Sequence[History], observer: Observer, tell: Callable[[str], None]) -> None:

@@ -23,6 +23,8 @@ COLUMNS = (
     "to Running p50 / p99",
     "CPUs in use",
     "binds refused",
+    "hints",
+    "wrongHints",
 )
 
 
@@ -38,6 +40,8 @@ def cells(row: Row) -> tuple[str, ...]:
         f"{_seconds(row.p50)} / {_seconds(row.p99)}",
         f"{row.utilisation:.1%}",
         f"{row.refused_binds:,}" if row.webhook else "",
+        f"{row.hints:,}" if row.webhook else "",
+        f"{row.wrong_hints:,}" if row.webhook else "",
     )
 
 

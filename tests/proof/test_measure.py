@@ -86,4 +86,6 @@ def test_a_run_in_which_nothing_ran_has_no_times() -> None:
         "p99": None,
         "utilisation": 0.0,
         "refusedBinds": 3,
+        "hints": 0,
+        "wrongHints": 0,
     }

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from tests.proof.observe import History
+from webhook.model.names import NUMA_HINT
 
 
-def pod(phase: str, node: str = "", **status: str) -> dict[str, Any]:
-    return {"spec": {"nodeName": node} if node else {}, "status": {"phase": phase, **status}}
+def pod(phase: str, node: str = "", hint: str = "", **status: str) -> dict[str, Any]:
+    annotations = {NUMA_HINT: hint} if hint else {}
+    spec = {"nodeName": node} if node else {}
+    return {"metadata": {"annotations": annotations}, "spec": spec, "status": {"phase": phase, **status}}
 
 
 def test_a_pod_is_created_bound_runs_and_ends() -> None:
@@ -44,3 +47,11 @@ def test_a_deleted_pod_ended_whatever_its_phase() -> None:
     history = History("p", "w", 0.0)
     history.take("DELETED", pod("Running", "n0"), 3.0)
     assert history.ended == 3.0
+
+
+def test_each_hint_since_the_binding_is_kept_and_also_its_end() -> None:
+    history = History("p", "w", 0.0)
+    events = [("placed", ""), ("placed", "n0"), ("exact", "n0"), ("exact", "n0"), ("", "n0")]
+    for now, (hint, node) in enumerate(events):
+        history.take("MODIFIED", pod("Pending", node, hint), float(now))
+    assert history.hints == [(1.0, "placed"), (2.0, "exact"), (4.0, "")]

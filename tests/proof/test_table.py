@@ -10,8 +10,8 @@ from tests.proof.measure import Row
 from tests.proof.run import refused_binds
 from tests.proof.table import COLUMNS, cells, markdown, table, with_table
 
-WITHOUT = Row("gangs", False, 1200, 64, 1136, 20, 1.25, 30.0, 0.5, 0)
-WITH = Row("gangs", True, 64, 64, 0, 64, 0.5, None, 0.75, 7)
+WITHOUT = Row("gangs", False, 1200, 64, 1136, 20, 1.25, 30.0, 0.5, 0, 0, 0)
+WITH = Row("gangs", True, 64, 64, 0, 64, 0.5, None, 0.75, 7, 62, 3)
 
 METRICS = """
 apiserver_admission_webhook_rejection_count{error_type="no_error",name="guard.bindings.topology-webhook.dev",operation="CREATE",rejection_code="403",type="admit"} 52
@@ -21,8 +21,13 @@ apiserver_admission_webhook_rejection_count{error_type="no_error",name="mutate.p
 
 
 def test_a_row_has_a_cell_for_each_column() -> None:
-    assert cells(WITHOUT) == ("gangs", "without", "64", "1,136", "95%", "20", "1.2 s / 30.0 s", "50.0%", "")
-    assert cells(WITH) == ("gangs", "with", "64", "0", "0%", "64", "0.5 s / -", "75.0%", "7")
+    assert cells(WITHOUT) == ("gangs", "without", "64", "1,136", "95%", "20", "1.2 s / 30.0 s", "50.0%", "", "", "")
+    assert cells(WITH) == ("gangs", "with", "64", "0", "0%", "64", "0.5 s / -", "75.0%", "7", "62", "3")
+
+
+def test_wrong_hints_stand_in_the_table_and_in_the_json_under_the_same_name() -> None:
+    assert dict(zip(COLUMNS, cells(WITH), strict=True))["wrongHints"] == "3"
+    assert (WITH.to_json()["hints"], WITH.to_json()["wrongHints"]) == (62, 3)
 
 
 def test_markdown_has_a_line_for_each_row() -> None:

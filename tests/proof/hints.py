@@ -1,0 +1,67 @@
+"""Hints beside what kubelets chose: a node agent that obeys a wrong one moves the pod away from its memory and devices.
+
+A hint is wrong if it names other NUMA nodes than those of the CPUs, the memory and the devices that the kubelet gave
+the pod. Compared is the hint that the pod has at last. A pod without a hint, and one whose kubelet gave it nothing of a
+NUMA node, misleads no agent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from webhook.model.hint import NUMAHint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tests.proof.observe import History
+
+NUMAIds = frozenset[int]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The NUMA ids of one pod that its kubelet gave something of NUMA nodes."""
+
+    pod: str
+    node: str
+    given: NUMAIds
+    """By the kubelet."""
+    hint: NUMAIds | None
+    """In its hint; None: it has none."""
+    first_hint: NUMAIds | None
+    """In the one that it was bound with, likewise."""
+
+    @property
+    def wrong(self) -> bool:
+        """Whether its hint names others."""
+        return self.hint is not None and self.hint != self.given
+
+
+def choices(admissions: Iterable[Mapping[str, Any]], histories: Mapping[str, History]) -> list[Choice]:
+    """Those of the admitted pods (events of the kubelets' journal); histories: by uid."""
+    found = []
+    for admission in admissions:
+        given = _given(admission["containers"])
+        history = histories.get(admission["uid"])
+        if given and history is not None and history.hints:
+            last, first = _hinted(history.hints[-1][1]), _hinted(history.hints[0][1])
+            found.append(Choice(history.name, admission["node"], given, last, first))
+    return found
+
+
+def _given(containers: Iterable[Mapping[str, Any]]) -> NUMAIds:
+    """The NUMA ids of CPUs, memory and devices. A block of memory over several NUMA nodes is on each of them."""
+    ids: set[int] = set()
+    for container in containers:
+        ids.update(int(numa) for numa in container.get("cpusPerNuma", ()))
+        for block in container.get("memory") or ():
+            ids.update(block["numaAffinity"])
+        for places in (container.get("devices") or {}).values():
+            ids.update(int(numa) for place in places if place != "none" for numa in place.split(","))
+    return frozenset(ids)
+
+
+def _hinted(text: str) -> NUMAIds | None:
+    return frozenset(numa for numa, _ in NUMAHint.parse(text).numa_nodes) if text else None
