@@ -62,7 +62,7 @@ def test_every_link_leads_to_a_file(page: Path) -> None:
 
 @pytest.mark.parametrize("line", [line for line in console_lines(README) if "topology-webhook review" in line])
 def test_the_readmes_review_commands_run(line: str) -> None:
-    command = shlex.split(line.replace("--cluster cluster.yaml", "--cluster examples/cluster.yaml"))
+    command = shlex.split(line.replace("--cluster cluster.yaml", "--cluster examples/snapshots/cluster.yaml"))
     done = subprocess.run(
         [Path(sys.executable).with_name("topology-webhook"), *command[1:]],
         cwd=ROOT,

@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 from webhook.cli.app import app
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-CLUSTER = EXAMPLES / "cluster.yaml"
+CLUSTER = EXAMPLES / "snapshots" / "cluster.yaml"
+MISTAKES = EXAMPLES / "mistakes"
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.cli.conftest import CLUSTER, EXAMPLES, Review
+from tests.cli.conftest import CLUSTER, EXAMPLES, MISTAKES, Review
 from webhook.admission.affinity import required_terms
 
 POD = EXAMPLES / "pod.yaml"
@@ -161,14 +161,14 @@ def test_applying_the_yaml_anew_changes_nothing(review: Review, tmp_path: Path) 
 
 
 def test_yaml_leaves_out_what_is_denied_and_says_so(review: Review) -> None:
-    outcome = review("-f", EXAMPLES / "mistakes.yaml", "-f", POD, "-o", "yaml")
+    outcome = review("-f", MISTAKES, "-f", POD, "-o", "yaml")
     assert outcome.code == 1
     assert [one["metadata"]["name"] for one in yaml.safe_load_all(outcome.stdout)] == ["solver"]
     assert outcome.stderr.count("deny (left out): Pod ") == 4
 
 
 def test_nothing_is_printed_when_everything_is_denied(review: Review) -> None:
-    assert review("-f", EXAMPLES / "mistakes.yaml", "-o", "yaml").stdout == ""
+    assert review("-f", MISTAKES, "-o", "yaml").stdout == ""
 
 
 def test_the_table_says_why_and_why_not_node_by_node(review: Review) -> None:
@@ -211,7 +211,7 @@ def test_the_table_of_a_large_cluster_shows_the_best_nodes_and_an_example_of_eac
 
 
 def test_every_document_is_judged_and_counted(review: Review) -> None:
-    outcome = review("-f", EXAMPLES / "workloads.yaml", "-f", EXAMPLES / "mistakes.yaml")
+    outcome = review("-f", EXAMPLES / "workloads.yaml", "-f", MISTAKES)
     assert outcome.code == 1
     assert outcome.stdout.splitlines()[-1] == "7 objects: 3 allow, 4 deny"
 
@@ -298,7 +298,7 @@ def test_as_a_program_it_reads_stdin_and_ends_with_the_documented_codes() -> Non
     allowed = _run("-f", "-", "--cluster", CLUSTER, "-o", "json", stdin=POD.read_text())
     assert (allowed.returncode, allowed.stderr) == (0, "")
     assert json.loads(allowed.stdout)[0]["object"]["name"] == "solver"
-    denied = _run("-f", EXAMPLES / "mistakes.yaml", "--cluster", "-", stdin=CLUSTER.read_text())
+    denied = _run("-f", MISTAKES, "--cluster", "-", stdin=CLUSTER.read_text())
     assert (denied.returncode, denied.stderr) == (1, "")
     unreadable = _run("-f", "-", "--cluster", CLUSTER, stdin="kind: [")
     assert (unreadable.returncode, unreadable.stdout) == (2, "")

@@ -1,6 +1,6 @@
 """The promise: an unmodified scheduler that chooses wrongly alone chooses rightly with the webhook.
 
-free cpus per NUMA node of 16; single-numa-node where nothing else is said (examples/cluster.yaml):
+free cpus per NUMA node of 16; single-numa-node where nothing else is said (examples/snapshots/cluster.yaml):
 
     node-a [7 7]   node-b [2 9]   node-c [0 12]   node-d restricted   node-e no topology   node-f cordoned
 """
@@ -178,7 +178,9 @@ def test_what_review_prints_is_placed_by_the_running_webhook_as_its_user_wrote_i
 
 @pytest.mark.usefixtures("placing")
 @pytest.mark.parametrize(
-    "document", list(yaml.safe_load_all((EXAMPLES / "mistakes.yaml").read_text())), ids=lambda d: d["metadata"]["name"]
+    "document",
+    list(yaml.safe_load_all((EXAMPLES / "mistakes" / "pods.yaml").read_text())),
+    ids=lambda d: d["metadata"]["name"],
 )
 def test_a_mistake_is_refused_with_what_review_says_of_it(
     cluster: ControlPlane, namespace: str, document: dict[str, Any]

@@ -23,12 +23,12 @@ from tests.cluster.control_plane import CommandError, ControlPlane, NotReadyErro
 from tests.cluster.process import ProcessEndedError
 from tests.cluster.up import leave_on_signals, tell
 from tests.cluster.webhook_process import PROGRAM, local_webhook
-from tests.demo.example import CLUSTER, POD, POD_CPUS, RIGHT, WRONG, example_cluster, node_of
+from tests.demo.example import CLUSTER, EXAMPLES, POD, POD_CPUS, RIGHT, WRONG, example_cluster, node_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-ROOT = CLUSTER.parents[1]
+ROOT = EXAMPLES.parent
 POD_NAME = "solver"
 
 
@@ -60,7 +60,7 @@ def demo(*, keep: bool) -> None:
     with ControlPlane.start(programs) as plane, contextlib.ExitStack() as stack:
         plane.install_crds()
         stack.enter_context(example_cluster(plane))
-        say(f"The control plane answers on {plane.url}, with the nodes and pods of examples/cluster.yaml in it.")
+        say(f"The control plane answers on {plane.url}, with the nodes and pods of {relative(CLUSTER)} in it.")
         without_webhook(plane)
         step("4. helm installs charts/topology-webhook; the webhook runs here, with the chart's arguments and rights")
         webhook = stack.enter_context(local_webhook(plane))
@@ -111,7 +111,7 @@ def stay(plane: ControlPlane) -> None:
     say("It runs on. In another terminal:")
     say(f"  export KUBECONFIG={shlex.quote(str(plane.kubeconfig))}")
     say(f"  {kubectl} get nodes,noderesourcetopologies,pods")
-    say(f"  {kubectl} create -f examples/mistakes.yaml     # refused, each with its fault and cure")
+    say(f"  {kubectl} create -f examples/mistakes/     # refused, each with its fault and cure")
     say(f"  {kubectl} create -f examples/workloads.yaml")
     say("Ctrl-C here ends and removes everything.")
     while True:

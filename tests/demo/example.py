@@ -1,4 +1,4 @@
-"""The cluster of examples/cluster.yaml as objects in a real API server, where the scheduler alone chooses wrongly."""
+"""The cluster of the demo's snapshot as objects in a real API server, where the scheduler alone chooses wrongly."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tests.cluster.control_plane import ControlPlane
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-CLUSTER = EXAMPLES / "cluster.yaml"
+CLUSTER = EXAMPLES / "snapshots" / "cluster.yaml"
 POD = EXAMPLES / "pod.yaml"
 # What pod.yaml asks for on one NUMA node, and the NUMA nodes of cluster.yaml that have it: {node: NUMA id}.
 POD_CPUS = 8

@@ -207,7 +207,7 @@ def pod_group() -> Raw:
 
 def workloads() -> list[Raw]:
     """The objects of the examples that make pods."""
-    files = [EXAMPLES / name for name in ("workloads.yaml", "gang.yaml", "mistakes.yaml")]
+    files = [EXAMPLES / name for name in ("workloads.yaml", "gang.yaml", "mistakes/pods.yaml")]
     objects = [one for file in files for one in yaml.safe_load_all(file.read_text()) if one]
     return [one for one in objects if one.get("kind") not in {"Pod", "Node", "NodeResourceTopology", "Topology"}]
 

@@ -163,7 +163,7 @@ def _review(cluster: Sequence[Machine], training: Training) -> Any:
     snapshot = cluster_of(map(_item, raws))
     item = _item(_job(training))
     world, rules = snapshot.world(), Rules()
-    groups = judge_groups([item], world, snapshot.running, rules)
+    groups = judge_groups([item], [world], snapshot.running, rules)
     (entry,) = json.loads(render_json([judge(item, world, rules, groups[0])], all_nodes=False))
     return entry
 

@@ -24,9 +24,12 @@ _POD: Final = ("", "Pod")
 
 
 def judge_groups(
-    items: Sequence[Item], world: World, running: Iterable[RunningPod], rules: Rules
+    items: Sequence[Item], worlds: Sequence[World], running: Iterable[RunningPod], rules: Rules
 ) -> dict[int, GangJudgement]:
-    """The judgement of each group by the positions of its objects. Raises InputError."""
+    """The judgement of each group by the positions of its objects. Raises InputError.
+
+    worlds: the cluster as each of the objects finds it.
+    """
     running = tuple(running)
     trees = TopologyTrees()
     judgements: dict[int, GangJudgement] = {}
@@ -43,10 +46,13 @@ def judge_groups(
             if not (item.body["spec"].get("nodeName")):
                 pods.append(position)
             continue
-        judgement = _judge_workload(item, world, trees, running, rules)
+        judgement = _judge_workload(item, worlds[position], trees, running, rules)
         if judgement is not None:
             judgements[position] = judgement
-    return judgements | _judge_pods({position: items[position] for position in pods}, world, trees, running, rules)
+    if pods:  # those of a group wait for a topology that comes after them
+        bare = {position: items[position] for position in pods}
+        judgements |= _judge_pods(bare, worlds[-1], trees, running, rules)
+    return judgements
 
 
 def _judge_workload(

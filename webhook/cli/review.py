@@ -24,7 +24,7 @@ from webhook.cli.live_cluster import read_live
 from webhook.cli.render_json import render_json
 from webhook.cli.render_table import print_table
 from webhook.cli.setting_flags import with_setting_flags
-from webhook.cli.snapshot_file import Cluster, cluster_of
+from webhook.cli.snapshot_file import Cluster, cluster_of, worlds_of
 from webhook.cli.yaml_text import dump_all
 from webhook.rules import rules_of
 from webhook.settings import Settings, SettingsError
@@ -70,7 +70,8 @@ Snapshots = Annotated[
     typer.Option(
         "--cluster",
         metavar="SNAPSHOT",
-        help="The cluster as kubectl get nodes,noderesourcetopologies,pods,topologies -A -o yaml (or json) prints it: "
+        help="The cluster as kubectl get -A -o yaml (or json) prints its nodes, namespaces, pods, "
+        "noderesourcetopologies.topology.node.k8s.io, topologies.kai.scheduler and topologies.kueue.x-k8s.io: "
         "a file, directory, or - for stdin. May be repeated. "
         "Without it, the live cluster of --kubeconfig or --context.",
     ),
@@ -89,8 +90,9 @@ def review(
     """Judge pods and workloads as the webhook would, and show why.
 
     A workload is judged by its pod template; one that asks for a topology or a minimum, by all its pods together. Each
-    object is judged on its own: the objects of one call do not take room from each other. With -o yaml they are printed
-    as they are when they are let go, without a gate; denied ones are left out.
+    object is judged on its own: the objects of one call do not take room from each other. A Topology among them is
+    there for those that follow, as when they are created in this order. With -o yaml they are printed as they are when
+    they are let go, without a gate; denied ones are left out.
 
     Ends with 0 if all are allowed, 1 if one is denied or fits nowhere now, 2 if the input cannot be read, or the answer
     not be written.
@@ -132,9 +134,10 @@ def _judgements(filenames: Sequence[str], snapshots: Sequence[str], flags: Mappi
     for warning in cluster.warnings:
         _tell(f"warning: {warning}")
     # As the pod is when it runs: a gate would hold it for ever where nobody takes it away.
-    world, rules = cluster.world(), replace(rules_of(settings), gate="never")
-    groups = judge_groups(items, world, cluster.running, rules)
-    return [judge(item, world, rules, groups.get(position)) for position, item in enumerate(items)]
+    rules = replace(rules_of(settings), gate="never")
+    worlds = worlds_of(items, cluster)
+    groups = judge_groups(items, worlds, cluster.running, rules)
+    return [judge(item, worlds[position], rules, groups.get(position)) for position, item in enumerate(items)]
 
 
 def _cluster(snapshots: Sequence[str], settings: Settings, flags: Mapping[str, str | None]) -> Cluster:

@@ -6,7 +6,7 @@ warning.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from webhook.admission.gang_members import RunningPod
@@ -63,7 +63,7 @@ class Cluster:
 
     def world(self) -> World:
         """The cluster as decisions see it."""
-        return World(View(self.state.snapshot()), self.topologies)
+        return World(View(self.state.snapshot()), dict(self.topologies))
 
 
 # (API group, kind) -> how the API server would look at it, and where it goes.
@@ -76,23 +76,44 @@ _KINDS: Final[Mapping[tuple[str, str], tuple[Shape, Callable[[Cluster, Mapping[s
 }
 
 
+_TOPOLOGIES: Final = frozenset({(KAI_TOPOLOGIES[0], "Topology"), (KUEUE_TOPOLOGIES[0], "Topology")})
+
+
 def cluster_of(items: Iterable[Item]) -> Cluster:
     """The cluster that the objects describe. Raises InputError."""
     cluster = Cluster()
     seen: dict[tuple[str, str, str, str], Item] = {}
     for item in items:
-        known = _KINDS.get((item.group, item.kind))
-        if known is None:
+        if (item.group, item.kind) not in _KINDS:
             continue
-        shape, add = known
-        for fault in faults(item.body, shape):
-            raise item.fault(fault.path, fault.message)
         first = seen.setdefault((item.group, item.kind, item.namespace, item.name), item)
         if first is not item:
             raise item.fault("metadata.name", f"{item.kind} {item.name} stands twice, first in {first.place}.")
-        try:
-            problems = add(cluster, item.body)
-        except UserError as error:
-            raise item.fault(error.faults[0].path, error.faults[0].message) from error
-        cluster.warnings += [f"{item.place}: {item.kind} {item.name}: {problem}" for problem in problems]
+        _add(cluster, item)
     return cluster
+
+
+def worlds_of(items: Iterable[Item], cluster: Cluster) -> list[World]:
+    """The cluster as each of these objects finds it if they are created one after the other: with their Topologies.
+
+    Nothing else of them is in it: they do not take room from each other. Raises InputError.
+    """
+    world = cluster.world()
+    worlds = []
+    for item in items:
+        if (item.group, item.kind) in _TOPOLOGIES:
+            _add(cluster, item)
+            world = replace(world, topologies=dict(cluster.topologies))
+        worlds.append(world)
+    return worlds
+
+
+def _add(cluster: Cluster, item: Item) -> None:
+    shape, add = _KINDS[item.group, item.kind]
+    for fault in faults(item.body, shape):
+        raise item.fault(fault.path, fault.message)
+    try:
+        problems = add(cluster, item.body)
+    except UserError as error:
+        raise item.fault(error.faults[0].path, error.faults[0].message) from error
+    cluster.warnings += [f"{item.place}: {item.kind} {item.name}: {problem}" for problem in problems]

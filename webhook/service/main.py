@@ -49,6 +49,7 @@ from webhook.service.hint_key import SharedHintKey
 from webhook.service.leaders_work import LeadersWork
 from webhook.service.leadership import Leadership
 from webhook.service.reviewers import reviewers_of
+from webhook.service.topology_lag import TopologyLag
 from webhook.service.watched import watch_all
 from webhook.service.world import ClusterWorld
 from webhook.settings import Settings
@@ -195,7 +196,9 @@ class Service:
         duty = partial(duty_of, self._leadership)
         refused, horizon = self._work.nominator.refused, answer_lifetime(settings)
         guard = BindingGuard(self._world, fetch, duty, rules, horizon, refused, self._doubts)
-        return reviewers_of(rules, self._world.view, guard.review)
+        lag = TopologyLag(self._world.topologies_by_name)
+        self._world.on_topology = lag.arrived
+        return reviewers_of(rules, self._world.view, guard.review, lag)
 
     async def _keep_view_current(self) -> NoReturn:
         """Take changes into the engine's arrays between reviews, so that no review pays for those of an hour.

@@ -1,6 +1,6 @@
 """The webhooks' paths and the decisions behind them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from webhook.admission.mutate import steered
 from webhook.admission.node_label import validate_node
@@ -13,10 +13,16 @@ from webhook.admission.workload_validate import validate_workload
 from webhook.admission.world import World
 from webhook.model.review import AdmissionRequest, AdmissionResponse, Denied
 from webhook.server.reviews import Answer, Reviewer
+from webhook.service.topology_lag import TopologyLag
 
 
-def reviewers_of(rules: Rules, world: Callable[[], World], guard: Reviewer) -> Mapping[str, Reviewer]:
-    """Path -> decision; `world` gives the cluster as it is when a review comes, `guard` judges Bindings."""
+def reviewers_of(
+    rules: Rules, world: Callable[[], World], guard: Reviewer, lag: TopologyLag | None = None
+) -> Mapping[str, Reviewer]:
+    """Path -> decision; `world` gives the cluster as it is when a review comes, `guard` judges Bindings.
+
+    lag: has workloads wait for topologies that come a moment later.
+    """
     plans = Plans()
 
     def mutate_pods(request: AdmissionRequest, _: float) -> Answer:
@@ -32,8 +38,11 @@ def reviewers_of(rules: Rules, world: Callable[[], World], guard: Reviewer) -> M
     def validate_nodes(request: AdmissionRequest, _: float) -> Answer:
         return _of_response(validate_node(request))
 
-    def validate_workloads(request: AdmissionRequest, _: float) -> Answer:
-        return _of_response(validate_workload(request, world().topologies, rules))
+    def validate_workloads(request: AdmissionRequest, deadline: float) -> Answer | Awaitable[Answer]:
+        def judge() -> Answer:
+            return _of_response(validate_workload(request, world().topologies, rules))
+
+        return judge() if lag is None else lag.answer(request, judge, deadline)
 
     return {
         "/mutate/pods": mutate_pods,

@@ -64,6 +64,8 @@ class ClusterWorld:
         self._seats_of: dict[str, tuple[dict[str, dict[str, Seated]], str]] = {}
         self.on_change: Callable[[], None] = _nothing
         """Called after every change, those that time alone makes among them; it must be quick."""
+        self.on_topology: Callable[[], None] = _nothing
+        """Called when a topology has come or changed."""
         self.in_order: Callable[[], bool] = _always
         """Whether pods are told of in the order in which things happened to them: by a watch, not by a list."""
         self._topologies: dict[TopologySource, dict[str, Topology]] = {source: {} for source in TopologySource}
@@ -83,11 +85,13 @@ class ClusterWorld:
 
     def view(self) -> World:
         """The cluster for one decision; it stays as it is while the cluster goes on changing."""
-        # The same name in both groups is two objects; KAI's, whose annotations are read, wins.
-        by_name = {**self._topologies[TopologySource.KUEUE], **self._topologies[TopologySource.KAI]}
         snapshot = self._settle()
         self.generation = snapshot.generation
-        return World(View(snapshot, self._ledger), by_name)
+        return World(View(snapshot, self._ledger), self.topologies_by_name())
+
+    def topologies_by_name(self) -> Mapping[str, Topology]:
+        """The same name in both groups is two objects; KAI's, whose annotations are read, wins."""
+        return {**self._topologies[TopologySource.KUEUE], **self._topologies[TopologySource.KAI]}
 
     def chosen_node(self, node: str, pod: str) -> View | None:
         """The node alone, as free as it is to the pod namespace/name; None when it is not known."""
@@ -301,6 +305,7 @@ class ClusterWorld:
 
     def _keep_topology(self, kept: dict[str, Topology], topology: Topology) -> None:
         kept[topology.name] = topology
+        self.on_topology()
         self.on_change()
 
     def _discard_topology(self, kept: dict[str, Topology], name: str) -> None:
