@@ -9,6 +9,7 @@ def rules_of(settings: Settings, own_user: str | None = None) -> Rules:
     """The rules that the settings ask for; `own_user` is who the API server takes us for, where that matters."""
     return Rules(
         no_compatible_node=settings.no_compatible_node,
+        not_alignable=settings.not_alignable,
         gate=settings.gate,
         no_room=settings.no_room,
         max_affinity_values=settings.max_affinity_values,

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from webhook.admission.rules import GateMode, NoRoom
+from webhook.admission.rules import GateMode, NoRoom, NotAlignable
 from webhook.engine.options import Fidelity, GroupStrategy, ScoreStrategy
 
 PREFIX: Final = "TOPOLOGY_WEBHOOK_"
@@ -106,6 +106,10 @@ class Settings(BaseSettings):
     no_compatible_node: Literal["deny", "warn"] = "deny"
     """What to do with a pod when no node has a NUMA policy compatible with the pod's. While the NUMA topology of its
     nodes is unknown, the pod waits."""
+    not_alignable: NotAlignable = "Warn"
+    """What to do with a pod that asks for a NUMA policy and that no kubelet aligns, such as one without limits. `Warn`
+    admits it, and the warning names the container and the field to set; `Deny` refuses it, unless some node it may go
+    to would align it."""
     fidelity: Fidelity = "kubelet"
     """What decides whether a node fits: `kubelet` predicts the node's own admission, `plugin` repeats the scheduler
     plugin NodeResourceTopologyMatch."""

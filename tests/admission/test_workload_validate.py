@@ -1,9 +1,11 @@
 """Workloads as they are written: what their pods would fail over is refused with the field, the value and the cure."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from tests.admission.clusters import world
 from tests.admission.workloads import RACK, SPEC, job, template, workload, written
 from webhook.admission.rules import Rules
 from webhook.admission.workload_validate import validate_workload
@@ -17,7 +19,7 @@ BAD_NUMA = {"scheduling.koordinator.sh/numa-topology-spec": '{"numaTopologyPolic
 
 
 def judged(raw: dict[str, Any], before: dict[str, Any] | None = None) -> AdmissionResponse:
-    return validate_workload(written(raw, before), TOPOLOGIES, Rules())
+    return validate_workload(written(raw, before), replace(world(), topologies=TOPOLOGIES), Rules())
 
 
 @pytest.mark.parametrize("raw", [job(), job(RACK), job(None, RACK), job({"kai.scheduler/batch-min-member": "2"})])

@@ -244,6 +244,7 @@ def test_the_default_values_are_the_programs_defaults_under_the_releases_names(
 def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: pytest.MonkeyPatch) -> None:
     given: dict[str, Any] = {
         "noCompatibleNode": "warn",
+        "notAlignable": "Deny",
         "fidelity": "plugin",
         "scoreStrategy": "LeastNUMANodes",
         "resourceWeights": {"cpu": 2, "nvidia.com/gpu": 5},

@@ -321,3 +321,21 @@ def test_an_answer_that_cannot_be_written_is_told(output: str) -> None:
             check=False,
         )
     assert (run.returncode, run.stderr) == (2, "error: the answer cannot be written: No space left on device\n")
+
+
+def test_a_pod_that_no_kubelet_aligns_is_warned_about_or_denied_as_the_setting_says(
+    review: Review, tmp_path: Path
+) -> None:
+    raw = _pod()
+    raw["spec"]["containers"][0]["resources"]["limits"] = {"cpu": "8"}
+    (tmp_path / "p.json").write_text(json.dumps(raw))
+    told = (
+        'SingleNUMANode is asked for, but no kubelet aligns this pod: container "c" has no limits.memory; '
+        "set spec.containers[0].resources.limits.memory to 1Gi"
+    )
+    (entry,) = review("-f", tmp_path / "p.json", "-o", "json").json
+    assert (entry["verdict"], entry["warnings"]) == ("allow", [told])
+    assert told.partition("but ")[2] in entry["message"]
+    assert f"warning: {told}" in review("-f", tmp_path / "p.json").stdout
+    (entry,) = review("-f", tmp_path / "p.json", "--not-alignable", "Deny", "-o", "json").json
+    assert (entry["verdict"], entry["message"]) == ("deny", told)

@@ -100,12 +100,20 @@ class ControlPlane:
         """Run kubectl as admin and return what it prints. Raises `CommandError`."""
         return self.run("kubectl", *arguments, input=input)
 
+    def kubectl_warnings(self, *arguments: str | Path, input: str) -> list[str]:  # noqa: A002
+        """The warnings that kubectl prints. Raises `CommandError`."""
+        told = self._run("kubectl", *arguments, input=input).stderr
+        return [line.removeprefix("Warning: ") for line in told.splitlines() if line.startswith("Warning: ")]
+
     def helm(self, *arguments: str | Path, input: str | None = None) -> str:  # noqa: A002
         """Run helm as admin and return what it prints. Raises `CommandError`."""
         return self.run("helm", *arguments, input=input)
 
     def run(self, program: str, *arguments: str | Path, input: str | None = None) -> str:  # noqa: A002
         """Run a client program with the admin's kubeconfig and a home of this run, never the user's own."""
+        return self._run(program, *arguments, input=input).stdout
+
+    def _run(self, program: str, *arguments: str | Path, input: str | None) -> subprocess.CompletedProcess[str]:  # noqa: A002
         argv = [str(self.assets[program]), *map(str, arguments)]
         home = self.folder / "home"
         home.mkdir(exist_ok=True)
@@ -115,7 +123,7 @@ class ControlPlane:
             raise CommandError(
                 f"{program} {' '.join(argv[1:])}: exit code {done.returncode}\n{done.stderr or done.stdout}"
             )
-        return done.stdout
+        return done
 
     def install_crds(self) -> None:
         """Install the CRDs of crds/ and wait until the API server serves them."""

@@ -33,6 +33,7 @@ def families() -> dict[str, Metric]:
     metrics.review_seconds.labels("mutate-pods").observe(0.001)
     metrics.connections_closed.labels("reviews", "handshake").inc()
     metrics.unreserved.labels("user").inc()
+    metrics.placement.not_aligned()
     metrics.excluded.labels("NotReady").inc(4)
     metrics.placement.round()
     metrics.placement.decided("pod", 0.001)

@@ -94,4 +94,4 @@ async def test_any_other_workload_is_answered_at_once(annotations: dict[str, Any
         world.topologies[TopologySource.KAI].upsert(name, raw)
     answer = asked(reviewer_of(world), annotations)
     assert isinstance(answer, Answer)
-    assert answer.response == validate_workload(creation(annotations), world.view().topologies, Rules())
+    assert answer.response == validate_workload(creation(annotations), world.view(), Rules())

@@ -23,17 +23,17 @@ BEST = 3
 _DESCRIBED = 138
 
 
-def fitting(pod: Pod, intent: NUMAIntent, decision: Decision, best: Sequence[Candidate]) -> str:
-    """How many nodes fit, which are best, why the others do not."""
+def fitting(pod: Pod, intent: NUMAIntent, decision: Decision, best: Sequence[Candidate], note: str = "") -> str:
+    """How many nodes fit, which are best, why the others do not. note: what else is to be said of the pod."""
     named = ", ".join(map(_candidate, best))
     fit = "fits" if decision.fit_count == 1 else "fit"
-    text = f"{subject(intent)}: {decision.fit_count} of {len(decision.fits)} nodes {fit}; best {named}"
+    text = f"{subject(intent)}: {decision.fit_count} of {len(decision.fits)} nodes {fit}{_noted(note)}; best {named}"
     return shortened(text + excluded(pod, decision.excluded, "; excluded: "))
 
 
-def nowhere(pod: Pod, intent: NUMAIntent, decision: Decision, outlook: str) -> str:
-    """That no node fits now, what the outlook is, and why each node does not."""
-    text = f"{subject(intent)}: none of {len(decision.fits)} nodes fits now; {outlook}"
+def nowhere(pod: Pod, intent: NUMAIntent, decision: Decision, outlook: str, note: str = "") -> str:
+    """That no node fits now, what the outlook is, and why each node does not. note: as for `fitting`."""
+    text = f"{subject(intent)}: none of {len(decision.fits)} nodes fits now; {outlook}{_noted(note)}"
     return shortened(text + excluded(pod, decision.excluded, "; excluded: "))
 
 
@@ -86,6 +86,10 @@ def _wrapped(clause: str) -> str:
     if len(clause) <= _DESCRIBED:
         return clause
     return "\n".join(wrap(clause, _DESCRIBED, subsequent_indent="  ", break_on_hyphens=False))
+
+
+def _noted(note: str) -> str:
+    return f"; {note}" if note else ""
 
 
 def _candidate(candidate: Candidate) -> str:

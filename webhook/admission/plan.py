@@ -10,7 +10,7 @@ one holds for all that ask for the same.
 """
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from webhook.admission.affinity import Constraint, within_bounds
 from webhook.admission.gate import needs_gate
 from webhook.admission.marker import Marker
 from webhook.admission.node_set import hold_to_fitting, keep_off_others
+from webhook.admission.not_aligned import NotAligned, not_aligned
 from webhook.admission.outlook import Prospect, look_ahead
 from webhook.admission.rules import Rules
 from webhook.engine.decide import Decision, decide
@@ -30,6 +31,9 @@ from webhook.model.pod import Pod
 
 # Distinct pods that are created between two changes of the cluster; a plan takes up to 20 KiB (74 node names).
 _MOST_PLANS: Final = 128
+
+NOT_ALIGNABLE: Final = "NotAlignable"
+"""The reason of a denial by `--not-alignable=Deny`, for programs."""
 
 
 class Verdict(StrEnum):
@@ -58,6 +62,8 @@ class Plan:
     warn: bool = False
     reason: str = ""
     """Of a denial, for programs."""
+    not_aligned: NotAligned | None = None
+    """What of it kubelets do not align; None: nothing."""
 
 
 class Plans:
@@ -110,13 +116,20 @@ def _items(amounts: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
 def plan(view: View, pod: Pod, intent: NUMAIntent, rules: Rules) -> tuple[Plan, Decision]:
     """Decide on a pod as its user wrote it."""
     decision = decide(view, pod, intent, rules.engine)
+    unaligned = not_aligned(view, pod, intent, rules.engine)
+    if unaligned and unaligned.everywhere and rules.not_alignable == "Deny":
+        denied = Plan(Verdict.DENY, unaligned.sentence(), decision.fit_count, decision.excluded, reason=NOT_ALIGNABLE)
+        return replace(denied, not_aligned=unaligned), decision
     planned = _held_to_fitting if decision.fit_count else _fits_nowhere
-    return planned(decision, pod, intent, rules), decision
+    return replace(planned(decision, pod, intent, rules, unaligned), not_aligned=unaligned), decision
 
 
-def _held_to_fitting(decision: Decision, pod: Pod, intent: NUMAIntent, rules: Rules) -> Plan:
+def _held_to_fitting(
+    decision: Decision, pod: Pod, intent: NUMAIntent, rules: Rules, unaligned: NotAligned | None
+) -> Plan:
     best = decision.best(max(rules.preferred_nodes, placement_text.BEST))
-    text = placement_text.fitting(pod, intent, decision, best[: placement_text.BEST])
+    note = unaligned.clause if unaligned else ""
+    text = placement_text.fitting(pod, intent, decision, best[: placement_text.BEST], note)
     if needs_gate(pod.annotations, rules, fits=True, own_affinity=pod.has_own_affinity):
         return Plan(Verdict.ALLOW, text, decision.fit_count, decision.excluded, gated=True)
     preferred = best[: rules.preferred_nodes]
@@ -127,10 +140,10 @@ def _held_to_fitting(decision: Decision, pod: Pod, intent: NUMAIntent, rules: Ru
     )
 
 
-def _fits_nowhere(decision: Decision, pod: Pod, intent: NUMAIntent, rules: Rules) -> Plan:
+def _fits_nowhere(decision: Decision, pod: Pod, intent: NUMAIntent, rules: Rules, unaligned: NotAligned | None) -> Plan:
     snapshot = decision.view.snapshot
     outlook = look_ahead(snapshot, pod, intent, rules.engine)
-    text = placement_text.nowhere(pod, intent, decision, outlook.message)
+    text = placement_text.nowhere(pod, intent, decision, outlook.message, unaligned.clause if unaligned else "")
     excluded = decision.excluded
     may_fit_later = outlook.prospect in {Prospect.LATER, Prospect.UNKNOWN, Prospect.NO_NODE}
     if may_fit_later and (rules.no_room != "deny" or may_be_in_group(pod.annotations)):

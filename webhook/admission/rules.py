@@ -12,12 +12,18 @@ NoRoom = Literal["gate", "allow", "deny"]
 """What becomes of a pod in no group that fits nowhere now, but may later."""
 
 
+NotAlignable = Literal["Warn", "Deny"]
+"""What becomes of a pod that asks for a NUMA policy, and that no kubelet aligns."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rules:
     """The settings of admission."""
 
     no_compatible_node: Literal["deny", "warn"] = "deny"
     """What becomes of a pod for which no node has a compatible policy, or that no node could align even if empty."""
+    not_alignable: NotAlignable = "Warn"
+    """What becomes of a pod that asks for a policy, and that no node would align for what its containers ask."""
     gate: GateMode = "always"
     """Which pods are gated."""
     no_room: NoRoom = "gate"

@@ -19,7 +19,7 @@ from webhook.admission.gate import set_gate
 from webhook.admission.left_alone import why_left_alone
 from webhook.admission.marker import Marker, without_ours
 from webhook.admission.patch import Operation, Patch
-from webhook.admission.plan import Plan, Plans, Verdict, plan, question_of
+from webhook.admission.plan import NOT_ALIGNABLE, Plan, Plans, Verdict, plan, question_of
 from webhook.admission.repeatable import NODE_SELECTOR_PATH
 from webhook.admission.rules import Rules
 from webhook.admission.world import World
@@ -84,8 +84,12 @@ def steer(raw: Mapping[str, Any], world: World, rules: Rules, path: str = "", pl
     if planned is None:
         planned, decision = plan(world.view, pod, intent, rules)
         plans.put(world.view, question, planned)
+    unaligned = planned.not_aligned
     if planned.verdict is Verdict.DENY:
-        return Steering(Verdict.DENY, planned.text, raw, (), warnings, planned.reason, planned, decision)
+        text = unaligned.sentence(path) if unaligned and planned.reason == NOT_ALIGNABLE else planned.text
+        return Steering(Verdict.DENY, text, raw, (), warnings, planned.reason, planned, decision)
+    if unaligned and unaligned.warns:
+        warnings = (*warnings, unaligned.sentence(path))
     patch = _written(raw, users, planned, world.topologies)
     if planned.warn:
         warnings = (*warnings, planned.text)

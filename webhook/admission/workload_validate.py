@@ -1,11 +1,12 @@
 """The validating webhook on workloads: what would fail in their pods, hours later, is refused as they are written.
 
-1. Objects whose annotations about placement did not change are let in: what was once let in may stay. So are objects
-   that a controller makes for another workload (the Jobs of a JobSet): that one was judged.
+1. Annotations about placement that did not change are not judged again: what was once let in may stay. Objects that a
+   controller makes for another workload (the Jobs of a JobSet) are let in: that one was judged.
 2. What stands in each set of annotations is read: on the workload, its templates and theirs.
 3. In a template stands nothing that only we write into pods: none of them could be created.
 4. The workload is read by its kind, and what it asks is held against the topologies there are.
-5. Faults in fields other than annotations are not ours to judge: the kind's own validation tells of them.
+5. Faults in fields other than annotations are not ours to judge: the kind's own validation tells of them. But where
+   a policy is asked for and no kubelet would align the pods, that is a warning, or a denial by `--not-alignable`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,7 +14,10 @@ from typing import Any, Final
 
 from webhook.admission.forgery import is_output
 from webhook.admission.gang import annotations_in, check_gangs, is_made_by_another, why_not_ours
+from webhook.admission.plan import NOT_ALIGNABLE
 from webhook.admission.rules import Rules
+from webhook.admission.unaligned_templates import unaligned_templates
+from webhook.admission.world import World
 from webhook.model.errors import UserError, sentences
 from webhook.model.flag import is_on
 from webhook.model.intent import parse_numa_intent
@@ -34,21 +38,36 @@ _MOST_WARNINGS: Final = 20
 _JUDGED: Final = GROUP_ANNOTATIONS.union(_NUMA, _SWITCHES)
 
 
-def validate_workload(request: AdmissionRequest, topologies: Mapping[str, Topology], rules: Rules) -> AdmissionResponse:
-    """Judge the annotations of a workload that is created, or of one whose annotations about placement change."""
-    if request.sub_resource or request.operation not in {Operation.CREATE, Operation.UPDATE}:
+def validate_workload(request: AdmissionRequest, world: World, rules: Rules) -> AdmissionResponse:
+    """Judge a workload that is created, or one whose annotations about placement or whose templates change."""
+    is_written = request.operation in {Operation.CREATE, Operation.UPDATE}
+    if request.sub_resource or not is_written or is_made_by_another(request.object):
         return Allowed()
+    judged = _annotations(request.object, request.old_object, world.topologies, rules)
+    if isinstance(judged, Denied):
+        return judged
+    unaligned = list(unaligned_templates(request.object, request.old_object, world.view, rules))
+    told = tuple(found.sentence(path) for found, path in unaligned)
+    if rules.not_alignable == "Deny" and any(found.everywhere for found, _ in unaligned):
+        return Denied(" ".join(told), NOT_ALIGNABLE, judged.warnings)
+    return Allowed((*judged.warnings, *told)[:_MOST_WARNINGS])
+
+
+def _annotations(
+    raw: Mapping[str, Any], before: Mapping[str, Any], topologies: Mapping[str, Topology], rules: Rules
+) -> Allowed | Denied:
+    """Judge the annotations, where they are new."""
     try:
-        asked = _asked(request.object)
+        asked = _asked(raw)
     except TooLarge as error:
         return Denied(str(error), "InvalidAnnotation")
-    if not asked or asked == _asked_before(request.old_object) or is_made_by_another(request.object):
+    if not asked or asked == _asked_before(before):
         return Allowed()
     faults = [*_not_text(asked), *_outputs(asked)]
     warnings: list[str] = []
     if not faults:
         try:
-            workload = read_workload(request.object)
+            workload = read_workload(raw)
             if workload is not None and why_not_ours(workload, rules):
                 return Allowed()
             if workload is not None:

@@ -37,6 +37,7 @@ DECISION_SETTINGS: Final = (
     "kubeconfig",
     "context",
     "no_compatible_node",
+    "not_alignable",
     "no_room",
     "fidelity",
     "score_strategy",

@@ -24,6 +24,9 @@ class Figures(Protocol):
     def let_go(self, how: LetGo, waited: float) -> None:
         """A pod's gate is away, so many seconds after its creation."""
 
+    def not_aligned(self) -> None:
+        """A pod was placed whose policy stands on its owners, and that its node's kubelet does not align."""
+
     def evicted(self) -> None:
         """A stuck pod was evicted."""
 

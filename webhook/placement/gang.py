@@ -20,6 +20,7 @@ import numpy as np
 
 from webhook.admission import placement_text
 from webhook.admission.node_set import NodeNames
+from webhook.admission.not_aligned import NotAligned, not_aligned_on
 from webhook.admission.rules import Rules
 from webhook.admission.world import World
 from webhook.engine.decide import decide
@@ -38,7 +39,7 @@ from webhook.model.membership import Membership, Seated
 from webhook.model.names import DOMAIN, KAI_TOPOLOGY, RANK
 from webhook.placement.anchor import Unknown
 from webhook.placement.gated import GatedPod, seconds_waited
-from webhook.placement.placed import NoPlace, Place, placed_on, without
+from webhook.placement.placed import NoPlace, Place, placed_on, why_refused, without
 from webhook.placement.pod_sets import Assembled, Assembly, topology_of
 from webhook.placement.writer import PlacementWriter
 
@@ -115,6 +116,9 @@ class GangPlacer:
             return NoPlace(frozenset({("members", there)}), placement_text.waiting(text))
         world = self._world.view()
         view = without(world.view, kept)
+        shapes = {gated.shape: gated for gated in gang.members}.values()
+        if refusal := next(filter(None, (why_refused(view, gated, self._rules) for gated in shapes)), None):
+            return refusal
         # A group that has begun does not wait for missing members: they have ended, or will never come.
         needed = max(1, min(minimum - len(seated), len(gang.members)))
         try:
@@ -178,14 +182,19 @@ class GangPlacer:
         names = NodeNames(placement.view.snapshot)
         for turn, seat in enumerate(seats, 1):
             gated = by_name[seat.name]
-            hint = self._exact(gated, seat)
-            if hint is None:
+            exact = self._exact(gated, seat)
+            if exact is None:
                 text = f"{_named(gang)}: {seat.node} does not take {seat.name} beside the others"
                 return NoPlace(frozenset({"beside"}), placement_text.waiting(text))
+            hint, unaligned = exact
             text = f"{placed_on(hint)}; {_named(gang)}: {len(seats)} pods in {_spoken(domain)}"
+            if unaligned is not None:
+                text += f"; {unaligned.clause}"
+            warns = unaligned is not None and unaligned.warns
             outputs = {RANK: str(seat.rank), **({DOMAIN: json.dumps(dict(seat.domain))} if seat.domain else {})}
             labels = labels_of_member(seat.rank, seat.domain, placement.tree.topology.node_labels)
-            place = Place(hint, text, outputs, labels, hostname=names.named(seat.node).hostname)
+            hostname = names.named(seat.node).hostname
+            place = Place(hint, text, outputs, labels, hostname=hostname, not_aligned=warns)
             promised.append((gated, place, self._writer.promise(gated, place)))
             if turn % _TURN == 0:
                 await pause()
@@ -195,8 +204,10 @@ class GangPlacer:
         for _, _, grant in promised:
             self._world.withdraw(grant)
 
-    def _exact(self, gated: GatedPod, seat: PodPlacement) -> NUMAHint | None:
-        """What the node gives the pod after what was promised so far; None when it does not take it.
+    def _exact(self, gated: GatedPod, seat: PodPlacement) -> tuple[NUMAHint, NotAligned | None] | None:
+        """What the node gives the pod after what was promised so far, and what its kubelet does not align of it.
+
+        None when it does not take it.
 
         Where the NUMA nodes are ours to choose, those of its seat: others may be another member's.
         """
@@ -207,7 +218,9 @@ class GangPlacer:
         if seat.numa_nodes and ours_to_place(view.snapshot)[0]:
             view = view.without(~np.isin(view.snapshot.zone_ids, seat.numa_nodes))
         decision = decide(view, gated.pod, gated.intent, self._rules.engine)
-        return NUMAHint(node, decision.allocation(0)) if decision.fits[0] else None
+        if not decision.fits[0]:
+            return None
+        return NUMAHint(node, decision.allocation(0)), not_aligned_on(decision, 0)
 
 
 def _named(gang: Gang) -> str:

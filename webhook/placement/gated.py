@@ -71,6 +71,11 @@ class GatedPod:
         )
 
     @property
+    def takes_policy(self) -> bool:
+        """Whether what it asks of NUMA placement stands on its owners."""
+        return not self.taken.keys().isdisjoint(_NUMA)
+
+    @property
     def asks(self) -> bool:
         """Whether it, or its owners, ask for anything that is decided here."""
         return self.membership is not None or not self.pod.annotations.keys().isdisjoint(_NUMA)

@@ -22,9 +22,11 @@ from webhook.admission import placement_text
 from webhook.admission.affinity import Constraint
 from webhook.admission.left_to_scheduler import chosen_by_scheduler
 from webhook.admission.node_set import NodeNames, keep_off_others
+from webhook.admission.not_aligned import NotAligned, not_aligned, not_aligned_on
 from webhook.admission.outlook import look_ahead
 from webhook.admission.patch import Operation
 from webhook.admission.placing import placing, releasing
+from webhook.admission.plan import NOT_ALIGNABLE
 from webhook.admission.repeatable import kept_by_a_merge, terms_are_fixed
 from webhook.admission.rules import Rules
 from webhook.engine.decide import Decision, decide
@@ -51,6 +53,8 @@ class Place:
     """The nodes among which the scheduler chooses; None: it is held to that of the hint."""
     hostname: str | None = None
     """The hostname label of the hint's node; None when missing or shared."""
+    not_aligned: bool = False
+    """Whether it asks for a policy, and its node's kubelet aligns nothing of it."""
 
     def signed(self, signature: str) -> "Place":
         """The same with what proves that its hint is ours; a pod that is left to the scheduler gets no hint."""
@@ -111,17 +115,38 @@ def find_place(view: View, gated: GatedPod, rules: Rules, placed: PlacedOn) -> P
     if node is None and why is None:
         return _others_first(best[0].node, placed)
     node = node or best[0].node
-    hint = NUMAHint(node, decision.allocation(view.snapshot.index[node]))
-    text = placement_text.fitting(gated.pod, gated.intent, decision, best)
+    at = view.snapshot.index[node]
+    hint = NUMAHint(node, decision.allocation(at))
+    # Of a pod that the scheduler may put anywhere it is said of all nodes.
+    unaligned = not_aligned_on(decision, at) if why is None else _not_aligned(view, gated, rules)
+    if unaligned and (refusal := why_refused(view, gated, rules)):
+        return refusal
+    note = unaligned.clause if unaligned else ""
+    text = placement_text.fitting(gated.pod, gated.intent, decision, best, note)
+    warns = unaligned is not None and unaligned.warns
     if why is None:
         # A look at all nodes, for the few pods that need it.
         hostname = NodeNames(view.snapshot).named(node).hostname if terms_are_fixed(gated.raw) else None
-        return Place(hint, f"{placed_on(hint)}; {text}", hostname=hostname)
+        return Place(hint, f"{placed_on(hint)}; {text}", hostname=hostname, not_aligned=warns)
     outlook = look_ahead(view.snapshot, gated.pod, gated.intent, rules.engine)
     preferred = decision.best(rules.preferred_nodes)
     nodes = keep_off_others(view.snapshot, outlook, rules.max_affinity_values, preferred)
     alone = "" if kept_by_a_merge(gated.raw, nodes) == nodes else " and by its own node affinity alone"
-    return Place(hint, f"{chosen_by_scheduler(why)}{alone}; {text}", nodes=nodes)
+    return Place(hint, f"{chosen_by_scheduler(why)}{alone}; {text}", nodes=nodes, not_aligned=warns)
+
+
+def why_refused(view: View, gated: GatedPod, rules: Rules) -> NoPlace | None:
+    """Why a pod that takes its policy from its owners waits: its creation, which could not know, would be denied."""
+    if rules.not_alignable != "Deny" or not gated.takes_policy:
+        return None
+    unaligned = _not_aligned(view, gated, rules)
+    if unaligned is None or not unaligned.everywhere:
+        return None
+    return NoPlace(frozenset({NOT_ALIGNABLE}), placement_text.waiting(unaligned.sentence()))
+
+
+def _not_aligned(view: View, gated: GatedPod, rules: Rules) -> NotAligned | None:
+    return not_aligned(view, gated.pod, gated.intent, rules.engine)
 
 
 def _first_without_others(decision: Decision, gated: GatedPod, placed: PlacedOn) -> str | None:
@@ -145,7 +170,9 @@ def _others_first(node: str, placed: PlacedOn) -> NoPlace:
 def why_none(decision: Decision, gated: GatedPod, rules: Rules, kept: int) -> NoPlace:
     """The decision in words; kept: how many nodes are kept for others."""
     outlook = look_ahead(decision.view.snapshot, gated.pod, gated.intent, rules.engine)
-    text = placement_text.nowhere(gated.pod, gated.intent, decision, outlook.message)
+    unaligned = _not_aligned(decision.view, gated, rules)
+    note = unaligned.clause if unaligned else ""
+    text = placement_text.nowhere(gated.pod, gated.intent, decision, outlook.message, note)
     if kept:
         text += f"; {kept} nodes are kept for groups that have waited long"
     return NoPlace(frozenset(decision.excluded), placement_text.waiting(text), of_one=True)

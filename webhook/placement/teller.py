@@ -70,6 +70,8 @@ class Teller:
         self._forget(gated.key)
         how, reason = (LetGo.PLACED, "Placed") if place.nodes is None else (LetGo.LEFT_TO_SCHEDULER, "LeftToScheduler")
         self.figures.let_go(how, seconds_waited(gated.raw))
+        if place.not_aligned and gated.takes_policy:  # else its creation was counted
+            self.figures.not_aligned()
         self._events.tell(PodEvent(gated.key, gated.pod.uid, reason, place.text, "Place"))
 
     def released(self, key: str, raw: Mapping[str, Any], note: str) -> None:

@@ -15,6 +15,13 @@ class PlacementMetrics:
     """Counts what it is told."""
 
     def __init__(self, registry: CollectorRegistry, namespace: str) -> None:
+        self.pods_not_aligned: Final = Counter(
+            "pods_not_aligned",
+            "Pods that ask for a NUMA policy and that kubelets do not align, by what became of them.",
+            ["verdict"],
+            namespace=namespace,
+            registry=registry,
+        )
         self._rounds = Counter(
             "placement_rounds", "Rounds over the gated pods.", namespace=namespace, registry=registry
         )
@@ -53,6 +60,10 @@ class PlacementMetrics:
         """A pod's gate is away."""
         self._let_go.labels(how).inc()
         self._waited.observe(waited)
+
+    def not_aligned(self) -> None:
+        """A pod was placed that its node's kubelet does not align."""
+        self.pods_not_aligned.labels("allow").inc()
 
     def evicted(self) -> None:
         """A stuck pod was evicted."""

@@ -72,6 +72,8 @@ class Answer:
     """Excluded nodes by reason code."""
     unreserved: Unreserved | None = None
     """Why nothing is reserved of what it gives; None where it is, or gives nothing."""
+    not_aligned: bool = False
+    """Whether it is about a pod that asks for a policy, and that kubelets do not align."""
 
 
 Reviewer = Callable[[AdmissionRequest, float], Answer | Awaitable[Answer]]
@@ -157,6 +159,8 @@ class ReviewRoute:
         self._counted(review.operation, answer.verdict).inc()
         for reason, nodes in answer.excluded.items():
             self._metrics.excluded.labels(reason).inc(nodes)
+        if answer.not_aligned:
+            self._metrics.placement.pods_not_aligned.labels(answer.verdict).inc()
         if answer.unreserved is not None:
             self._metrics.unreserved.labels(answer.unreserved.code).inc()
         left_out: int | None = 0

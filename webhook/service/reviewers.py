@@ -40,7 +40,7 @@ def reviewers_of(
 
     def validate_workloads(request: AdmissionRequest, deadline: float) -> Answer | Awaitable[Answer]:
         def judge() -> Answer:
-            return _of_response(validate_workload(request, world().topologies, rules))
+            return _of_response(validate_workload(request, world(), rules))
 
         return judge() if lag is None else lag.answer(request, judge, deadline)
 
@@ -59,7 +59,16 @@ def _of_steering(response: AdmissionResponse, steering: Steering) -> Answer:
     if plan is None:  # left alone, or denied for its annotations
         return _of_response(response, steering.message)
     excluded = {reason.code: nodes for reason, nodes in plan.excluded.items()}
-    return Answer(response, steering.verdict, True, steering.message, plan.fit_count, excluded=excluded)
+    not_aligned = plan.not_aligned is not None and plan.not_aligned.warns
+    return Answer(
+        response,
+        steering.verdict,
+        True,
+        steering.message,
+        plan.fit_count,
+        excluded=excluded,
+        not_aligned=not_aligned,
+    )
 
 
 def _of_response(response: AdmissionResponse, message: str = "") -> Answer:

@@ -13,6 +13,7 @@ One that stands in extraEnv as well is left to extraEnv: the API server takes no
   "METRICS_PORT" .Values.ports.metrics
   "TLS_NAMES" (include "topology-webhook.tlsNames" .)
   "NO_COMPATIBLE_NODE" .Values.settings.noCompatibleNode
+  "NOT_ALIGNABLE" .Values.settings.notAlignable
   "FIDELITY" .Values.settings.fidelity
   "SCORE_STRATEGY" .Values.settings.scoreStrategy
   "RESOURCE_WEIGHTS" (join "," $weights)
