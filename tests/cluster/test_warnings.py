@@ -10,7 +10,8 @@ import pytest
 
 from tests.cluster.control_plane import CommandError
 from tests.cluster.gated import PLACEMENT, SINGLE, Pods, pod
-from tests.cluster.nodes import Machine
+from tests.cluster.nodes import RACK_LABEL, ZONE_LABEL, Machine
+from tests.cluster.racked import RACKS, topology_of_racks
 from tests.cluster.webhook_process import LocalWebhook, local_webhook
 
 if TYPE_CHECKING:
@@ -20,12 +21,13 @@ if TYPE_CHECKING:
 
 NO_LIMIT = 'container "main" has no limits.memory; set spec.containers[0].resources.limits.memory to 1Gi'
 NOT_ALIGNED = f"SingleNUMANode is asked for, but no kubelet aligns this pod: {NO_LIMIT}"
+REQUIRED = "kai.scheduler/topology-required-placement"
 COUNTED = 'topology_webhook_pods_not_aligned_total{verdict="allow"}'
 
 
 @pytest.fixture(scope="module", autouse=True)
 def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
-    with local_webhook(control_plane) as webhook:
+    with topology_of_racks(control_plane), local_webhook(control_plane) as webhook:
         yield webhook
 
 
@@ -43,6 +45,18 @@ def settings(webhook: LocalWebhook, **settings: str) -> Iterator[None]:
         yield
     finally:
         use({})
+
+
+def job(name: str, annotations: dict[str, str]) -> dict[str, Any]:
+    """A Job that makes no pods yet."""
+    template = {"spec": {**pod("", cpu=1)["spec"], "restartPolicy": "Never"}}
+    spec = {"parallelism": 1, "suspend": True, "template": template}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "annotations": annotations},
+        "spec": spec,
+    }
 
 
 def without_limit(name: str) -> dict[str, Any]:
@@ -96,6 +110,31 @@ def test_a_deployment_whose_pods_no_kubelet_aligns_is_warned_about_at_its_own_cr
         },
     }
     assert warned(pods, raw) == [NOT_ALIGNED.replace("set spec.", "set spec.template.spec.")]
+
+
+def test_annotations_that_mean_less_than_they_seem_to_are_warned_about(known: Callable[..., None], pods: Pods) -> None:
+    known(Machine("n0", free=(16, 16), labels={RACK_LABEL: "r0", ZONE_LABEL: "z0"}))
+    mistyped = "kai.scheduler/topology-requierd-placement"
+    named = {"kai.scheduler/topology": "racks", mistyped: "rack"}
+    first, second = warned(pods, job("w", named))
+    assert first == f"metadata.annotations[{mistyped}] is not read. Did you mean {REQUIRED}?"
+    assert second.startswith("metadata.annotations[kai.scheduler/topology] names a topology and no level")
+    raw = {"apiVersion": "v1", "kind": "Pod", **pod("bare", cpu=1, annotations=named)}
+    assert warned(pods, raw) == [first, second]
+    segments = {"kai.scheduler/segment-size": "1", "kai.scheduler/segment-topology-required-placement": "zone"}
+    (coarser,) = warned(pods, job("x", {**RACKS, **segments}))
+    assert '"zone" is coarser than the required level "rack" of topology racks' in coarser
+    assert warned(pods, job("y", RACKS)) == []
+
+
+def test_with_gate_never_a_job_that_requires_a_rack_is_told_that_it_gets_none(
+    known: Callable[..., None], pods: Pods, webhook: LocalWebhook
+) -> None:
+    with settings(webhook, gate="never"):
+        known(Machine("n0", free=(16, 16), labels={RACK_LABEL: "r0", ZONE_LABEL: "z0"}))
+        (warning,) = warned(pods, job("w", RACKS))
+    assert warning.startswith("With the setting gate=never pods are placed one by one, and these have no effect: ")
+    assert f"metadata.annotations[{REQUIRED}]" in warning
 
 
 def test_with_deny_kubectl_prints_the_reason_instead(

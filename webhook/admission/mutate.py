@@ -3,6 +3,7 @@
 It judges what it is about to change: another webhook for that would cost the API server another look at every pod.
 """
 
+from webhook.admission.annotation_warnings import annotation_warnings
 from webhook.admission.plan import Plans
 from webhook.admission.repeatable import warnings_of
 from webhook.admission.rules import Rules
@@ -39,4 +40,5 @@ def steered(
     if steering.plan is None:
         return judged, steering
     again = warnings_of(request.object, gated=steering.plan.gated, constraint=steering.plan.constraint)
-    return Patched(steering.operations, (*steering.warnings, *again)), steering
+    annotations = annotation_warnings(request.object, world.topologies, rules)
+    return Patched(steering.operations, (*annotations, *steering.warnings, *again)), steering

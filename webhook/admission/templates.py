@@ -33,7 +33,7 @@ class Template:
     def prefix(self) -> str:
         """Before the path of a pod's field: `spec.template.`."""
         steps = (f"[{token}]" if isinstance(token, int) else f".{token}" for token in self.path)
-        return "".join(steps).removeprefix(".") + "."
+        return "".join(steps).removeprefix(".") + ("." if self.path else "")
 
 
 def templates_in(raw: Any, path: Tokens = (), above: Mapping[str, Any] = _NOTHING) -> Iterator[Template]:

@@ -12,6 +12,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from webhook.admission.annotation_warnings import annotation_warnings
 from webhook.admission.forgery import is_output
 from webhook.admission.gang import annotations_in, check_gangs, is_made_by_another, why_not_ours
 from webhook.admission.plan import NOT_ALIGNABLE
@@ -46,11 +47,22 @@ def validate_workload(request: AdmissionRequest, world: World, rules: Rules) -> 
     judged = _annotations(request.object, request.old_object, world.topologies, rules)
     if isinstance(judged, Denied):
         return judged
+    warnings = (*judged.warnings, *_new_warnings(request.object, request.old_object, world.topologies, rules))
     unaligned = list(unaligned_templates(request.object, request.old_object, world.view, rules))
     told = tuple(found.sentence(path) for found, path in unaligned)
     if rules.not_alignable == "Deny" and any(found.everywhere for found, _ in unaligned):
-        return Denied(" ".join(told), NOT_ALIGNABLE, judged.warnings)
-    return Allowed((*judged.warnings, *told)[:_MOST_WARNINGS])
+        return Denied(" ".join(told), NOT_ALIGNABLE, warnings[:_MOST_WARNINGS])
+    return Allowed((*warnings, *told)[:_MOST_WARNINGS])
+
+
+def _new_warnings(
+    raw: Mapping[str, Any], before: Mapping[str, Any], topologies: Mapping[str, Topology], rules: Rules
+) -> Iterator[str]:
+    """What its annotations do not do, as far as its last version was not told."""
+    if before and list(annotations_in(raw)) == list(annotations_in(before)):
+        return
+    old = annotation_warnings(before, topologies, rules) if before else ()
+    yield from (warning for warning in annotation_warnings(raw, topologies, rules) if warning not in old)
 
 
 def _annotations(

@@ -14,7 +14,11 @@ from typing import Any
 
 from webhook.model.errors import UserError
 from webhook.model.fields import mapping
-from webhook.model.names import KAI_SEGMENT_SIZE
+from webhook.model.names import (
+    KAI_SEGMENT_PREFERRED_PLACEMENT,
+    KAI_SEGMENT_REQUIRED_PLACEMENT,
+    KAI_SEGMENT_SIZE,
+)
 from webhook.model.workload.fields import (
     annotations_of,
     at_most_a_cluster,
@@ -102,7 +106,13 @@ def _in_segments(gang: Gang, segments: SegmentRequest, size: int, excluded: bool
             (follow.pods[beside:], max(follow.minimum - beside, 0)),
         )
     )
-    request = replace(gang.request, required=segments.required, preferred=segments.preferred, path=segments.path)
+    request = replace(
+        gang.request,
+        required=segments.required,
+        preferred=segments.preferred,
+        path=segments.path,
+        keys=(KAI_SEGMENT_REQUIRED_PLACEMENT, KAI_SEGMENT_PREFERRED_PLACEMENT),
+    )
     head = Gang("segment-0", request, (lead, replace(first, name="first-workers", segments=None)))
     without_lead = _with_worker(gang, replace(others, segments=segments), None)
     return replace(without_lead, gangs=(head, *without_lead.gangs))

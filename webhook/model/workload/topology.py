@@ -47,6 +47,8 @@ class TopologyRequest:
     """The place of the annotations that name the levels, for messages."""
     topology_path: str = ""
     """The place of the annotations that name the topology."""
+    keys: tuple[str, str] = (KAI_REQUIRED_PLACEMENT, KAI_PREFERRED_PLACEMENT)
+    """The annotations of the levels: those of segments, for a part that is one."""
 
     @property
     def levels(self) -> bool:
@@ -55,9 +57,8 @@ class TopologyRequest:
 
     def resolve(self, topology: Topology) -> Levels:
         """The levels in a topology; raises UserError."""
-        return _resolved(
-            topology, (self.required, KAI_REQUIRED_PLACEMENT), (self.preferred, KAI_PREFERRED_PLACEMENT), self.path
-        )
+        required, preferred = self.keys
+        return _resolved(topology, (self.required, required), (self.preferred, preferred), self.path)
 
 
 NO_REQUEST: Final = TopologyRequest()

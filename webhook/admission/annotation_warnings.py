@@ -1,0 +1,122 @@
+"""Annotations of a workload or a bare pod that are right and yet mean less than their user thinks.
+
+1. A name that is not read, and close to one that is.
+2. A topology without a level, and segments without one.
+3. A level within another one that is finer: of segments, or of a role.
+4. What only groups, or pods of an owner, can have, where the setting `gate` places every pod by itself.
+
+A pod that a controller makes is not looked at: what made it was.
+"""
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any, Final
+
+from webhook.admission.gang import annotations_in, is_made_by_another
+from webhook.admission.rules import Rules
+from webhook.admission.templates import templates_in
+from webhook.engine.group.workload import topology_of
+from webhook.model.errors import UserError
+from webhook.model.json_text import shortened
+from webhook.model.membership import GROUP_ANNOTATIONS
+from webhook.model.mistyped import is_compared, meant
+from webhook.model.names import (
+    KAI_PREFERRED_PLACEMENT,
+    KAI_REQUIRED_PLACEMENT,
+    KAI_SEGMENT_PREFERRED_PLACEMENT,
+    KAI_SEGMENT_REQUIRED_PLACEMENT,
+    KAI_SEGMENT_SIZE,
+    KAI_TOPOLOGY,
+    NUMA_TOPOLOGY_SPEC,
+    RESOURCE_SPEC,
+)
+from webhook.model.topology import Topology
+from webhook.model.workload.fields import MAX_ROLES
+from webhook.model.workload.levels import coarser_levels
+from webhook.model.workload.read import read_workload
+
+_LEVELS: Final = (KAI_REQUIRED_PLACEMENT, KAI_PREFERRED_PLACEMENT)
+_SEGMENT_LEVELS: Final = (KAI_SEGMENT_REQUIRED_PLACEMENT, KAI_SEGMENT_PREFERRED_PLACEMENT)
+# An object has room for tens of thousands of names; each that is compared takes up to a millisecond.
+_MOST_COMPARED: Final = 10
+_MOST_NAMED: Final = 5
+
+Sets = Mapping[str, Mapping[str, Any]]
+"""Path -> annotations, of the object and its templates."""
+
+
+def annotation_warnings(raw: Mapping[str, Any], topologies: Mapping[str, Topology], rules: Rules) -> tuple[str, ...]:
+    """The warnings about one object's annotations; none where they are wrong, for that denies it."""
+    if is_made_by_another(raw) or _is_others(raw, rules):
+        return ()
+    sets = {
+        path: annotations
+        for path, annotations in islice(annotations_in(raw), MAX_ROLES)
+        if isinstance(annotations, Mapping)
+    }
+    return (*_mistyped(sets), *_without_level(sets), *_coarser(raw, topologies), *_without_gate(raw, sets, rules))
+
+
+def _is_others(raw: Mapping[str, Any], rules: Rules) -> bool:
+    """Whether other schedulers place all its pods."""
+    schedulers = {template.scheduler for template in templates_in(raw)}
+    return bool(schedulers) and schedulers.isdisjoint(rules.scheduler_names)
+
+
+def _mistyped(sets: Sets) -> Iterator[str]:
+    names = ((path, name) for path, annotations in sets.items() for name in annotations if is_compared(name))
+    for path, name in islice(names, _MOST_COMPARED):
+        if wanted := meant(name):
+            yield f"{path}[{shortened(name)}] is not read. Did you mean {wanted}?"
+
+
+def _without_level(sets: Sets) -> Iterator[str]:
+    levels = {key for annotations in sets.values() for key, text in annotations.items() if text}
+    if levels.isdisjoint({*_LEVELS, *_SEGMENT_LEVELS}):
+        for path in _places_of(sets, KAI_TOPOLOGY):
+            yield (
+                f"{path}[{KAI_TOPOLOGY}] names a topology and no level, so that nothing of it is required or "
+                f"preferred. Name a level in {' or '.join(_LEVELS)}."
+            )
+    if levels.isdisjoint(_SEGMENT_LEVELS):
+        for path in _places_of(sets, KAI_SEGMENT_SIZE):
+            yield (
+                f"{path}[{KAI_SEGMENT_SIZE}] has no level, so that no segments are made. "
+                f"Name one in {' or '.join(_SEGMENT_LEVELS)}."
+            )
+
+
+def _places_of(sets: Sets, key: str) -> Iterator[str]:
+    """The first place where it stands."""
+    return islice((path for path, annotations in sets.items() if annotations.get(key)), 1)
+
+
+def _coarser(raw: Mapping[str, Any], topologies: Mapping[str, Topology]) -> Iterator[str]:
+    try:
+        workload = read_workload(raw)
+        found = [
+            sentence
+            for gang in (workload.distinct if workload else ())
+            for sentence in coarser_levels(gang, topology_of(gang, topologies))
+        ]
+    except UserError:
+        return  # it is denied, or its topology may still come
+    yield from dict.fromkeys(found)
+
+
+def _without_gate(raw: Mapping[str, Any], sets: Sets, rules: Rules) -> Iterator[str]:
+    if rules.gate != "never":
+        return
+    of_pods = {f"{template.prefix}metadata.annotations" for template in templates_in(raw)}
+    lost = [
+        f"{path}[{key}]"
+        for path, annotations in sets.items()
+        for key in annotations
+        if key in GROUP_ANNOTATIONS or (key in {NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC} and path not in of_pods)
+    ]
+    if lost:
+        more = f" and {len(lost) - _MOST_NAMED} more" if len(lost) > _MOST_NAMED else ""
+        yield (
+            "With the setting gate=never pods are placed one by one, and these have no effect: "
+            f"{', '.join(lost[:_MOST_NAMED])}{more}. Only gate=always and gate=when-needed place groups."
+        )

@@ -1,0 +1,40 @@
+"""Levels that add nothing, for what holds all pods of the gang is finer already."""
+
+from collections.abc import Iterator
+
+from webhook.model.json_text import shortened
+from webhook.model.names import KAI_SEGMENT_PREFERRED_PLACEMENT, KAI_SEGMENT_REQUIRED_PLACEMENT
+from webhook.model.topology import Topology
+from webhook.model.workload.record import Gang
+
+Bound = tuple[int, str]
+"""The finest level that is required so far: its index, and as the user names it."""
+
+
+def coarser_levels(gang: Gang, topology: Topology, bound: Bound | None = None) -> Iterator[str]:
+    """A sentence for each level of the gang's segments and parts that is coarser than the bound. Raises UserError."""
+    required = gang.request.required
+    if required is not None and (level := gang.request.resolve(topology).required) is not None:
+        if bound is not None and level < bound[0]:
+            yield _sentence(gang.request.path, gang.request.keys[0], required, bound, topology)
+        else:
+            bound = level, required
+    for role in gang.roles:
+        if role.segments is None or bound is None:
+            continue
+        levels = role.segments.resolve(topology)
+        for key, name, level in (
+            (KAI_SEGMENT_REQUIRED_PLACEMENT, role.segments.required, levels.required),
+            (KAI_SEGMENT_PREFERRED_PLACEMENT, role.segments.preferred, levels.preferred),
+        ):
+            if name is not None and level is not None and level < bound[0]:
+                yield _sentence(role.segments.path, key, name, bound, topology)
+    for part in gang.gangs:
+        yield from coarser_levels(part, topology, bound)
+
+
+def _sentence(path: str, key: str, name: str, bound: Bound, topology: Topology) -> str:
+    return (
+        f'{path}[{key}]: "{shortened(name)}" is coarser than the required level "{shortened(bound[1])}" of topology '
+        f"{topology.name}, and adds nothing to it. Name a finer level."
+    )
