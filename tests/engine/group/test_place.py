@@ -160,6 +160,19 @@ def test_each_segment_is_within_one_rack(count: int, size: int, sizes: dict[str,
         assert len({seats[rank] for rank in range(start, min(start + size, count))}) == 1
 
 
+# zone-a ─── rack-1 ── n0 [6]  n1 [5]  n2 [4]  n3 [1]
+@pytest.mark.parametrize(
+    ("count", "sizes"),
+    [(4, {"n2": 4}), (5, {"n1": 5}), (6, {"n0": 6}), (9, {"n1": 5, "n2": 4}), (8, {"n1": 4, "n2": 4})],
+)
+def test_segments_go_to_the_tightest_nodes_and_the_smaller_last_one_beside_another(
+    count: int, sizes: dict[str, int]
+) -> None:
+    cluster = gpu_nodes(dict.fromkeys(("n0", "n1", "n2", "n3"), "zone-a/rack-1"), {"n0": 6, "n1": 5, "n2": 4, "n3": 1})
+    asked = group(podset("w", gpus(), count, segments=Segments(4, Constraint(3))), constraint=Constraint(RACK))
+    assert {node: len(pods) for node, pods in nodes_of(placed(cluster, asked)).items()} == sizes
+
+
 # zone-a ─── rack-1 ── n0 [8]  n1 [8]  n2 [7]
 def test_segments_of_whole_nodes() -> None:
     cluster = gpu_nodes(dict.fromkeys(("n0", "n1", "n2"), "zone-a/rack-1"), {"n0": 8, "n1": 8, "n2": 7})

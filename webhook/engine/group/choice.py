@@ -30,11 +30,23 @@ class Finer(NamedTuple):
     """A finer level at which few domains are wanted. D candidates."""
 
     room: Amounts
-    """int64 [domain of the finer level]: what each holds, in pods or segments."""
+    """int64 [domain of the finer level]: what each holds, in pods, or as webhook.engine.group.room counts segments."""
     bounds: Codes
     """int32 [domain + 1]: the first finer domain of each domain of the level that is chosen at."""
     wanted: int
-    """What the group needs in the same unit."""
+    """What the group needs in the same terms."""
+    unit: int = 1
+    """What a whole segment counts; 1 where nothing counts less."""
+
+
+class _Table(NamedTuple):
+    """How many finer domains of each size the candidates have. D candidates, S sizes, the first of them 0."""
+
+    counts: Amounts
+    """int64 [D, S]."""
+    sizes: Amounts
+    """int64 [S], ascending."""
+    wanted: int
 
 
 def fewest_below(
@@ -44,17 +56,17 @@ def fewest_below(
 
     candidates: int64 [D], numbers of domains, ascending; room: int64 [D]; ties: int64 [D] each, the less the better.
     """
-    tables: Iterable[tuple[Amounts, int]] = ((_by_size(level, candidates), level.wanted) for level in finer)
+    tables: Iterable[_Table] = (_by_size(level, candidates) for level in finer)
     if comb(len(room), size) <= _EXHAUSTIVE:
         choices = _every(len(room), size)
     else:
         tables = list(tables)
-        choices = _likely(room, size, [counts for counts, _ in tables])
+        choices = _likely(room, size, tables)
     choices = choices[room[choices].sum(axis=1) >= wanted]
-    for counts, needed in tables:
+    for counts, sizes, needed in tables:
         if len(choices) == 1:
             break
-        cost = _filled(counts[choices[:, 0]] if size == 1 else counts[choices].sum(axis=1), needed)
+        cost = _filled(counts[choices[:, 0]] if size == 1 else counts[choices].sum(axis=1), sizes, needed)
         choices = choices[cost == cost.min()]
     for key in ties:
         if len(choices) == 1:
@@ -71,38 +83,44 @@ def _every(number: int, size: int) -> Amounts:
     return np.array(list(combinations(range(number), size)), dtype=np.int64)
 
 
-def _likely(room: Amounts, size: int, finer: Sequence[Amounts]) -> Amounts:
-    """int64 [choice, size]: the largest, and the optima of the relaxation. finer: int64 [D, size] each."""
+def _likely(room: Amounts, size: int, finer: Sequence[_Table]) -> Amounts:
+    """int64 [choice, size]: the largest, and the optima of the relaxation."""
     worth = [room]
-    for counts in finer:
-        sizes = np.flatnonzero(counts.any(axis=0))
+    for table in finer:
+        present = table.counts.any(axis=0)
+        counts, sizes = table.counts[:, present], table.sizes[present]
         thresholds = sizes[:: max(len(sizes) // _THRESHOLDS, 1)]
-        worth += [counts[:, sizes] @ np.maximum(sizes - threshold, 0) for threshold in thresholds[1:]]
+        worth += [counts @ np.maximum(sizes - threshold, 0) for threshold in thresholds[1:]]
     return np.stack([np.argsort(-each, kind="stable")[:size] for each in worth]).astype(np.int64)
 
 
-def _by_size(level: Finer, candidates: Amounts) -> Amounts:
-    """int64 [D, size]: how many finer domains of each size a candidate has; larger than wanted counts as wanted."""
+def _by_size(level: Finer, candidates: Amounts) -> _Table:
+    """How many finer domains of each size a candidate has; larger than wanted counts as wanted."""
     first = level.bounds[candidates].astype(np.int64)
     widths = level.bounds[candidates + 1] - first
     starts = widths.cumsum() - widths
     below = np.arange(widths.sum()) + np.repeat(first - starts, widths)
-    sizes = np.minimum(level.room[below], level.wanted)
-    columns = int(sizes.max(initial=0)) + 1
+    codes = np.minimum(level.room[below], level.wanted)
+    if level.unit > 1:
+        # Whole segments, with room for a smaller one beside them or without.
+        codes = codes // level.unit * 2 + (codes % level.unit > 0)
+    columns = int(codes.max(initial=0)) + 1
     owners = np.repeat(np.arange(len(candidates)), widths)
-    counts = np.bincount(owners * columns + sizes, minlength=len(candidates) * columns)
-    return counts.reshape(len(candidates), columns)
+    counts = np.bincount(owners * columns + codes, minlength=len(candidates) * columns)
+    sizes = np.arange(columns)
+    if level.unit > 1:
+        sizes = sizes // 2 * level.unit + sizes % 2
+    return _Table(counts.reshape(len(candidates), columns), sizes, level.wanted)
 
 
-def _filled(counts: Amounts, wanted: int) -> Amounts:
-    """int64 [choice]: how many finer domains it takes to hold what is wanted, largest first. counts: [choice, size].
+def _filled(counts: Amounts, sizes: Amounts, wanted: int) -> Amounts:
+    """int64 [choice]: how many finer domains it takes to hold what is wanted, largest first.
 
-    What is beyond the last of them (a smaller last segment) takes one more at most, in every choice alike.
+    counts: int64 [choice, size]; sizes: int64 [size], ascending from 0.
     """
-    sizes = np.arange(counts.shape[1] - 1, 0, -1)
-    if not len(sizes):
+    if len(sizes) == 1:
         return np.zeros(len(counts), dtype=np.int64)
-    counts = counts[:, :0:-1]
+    counts, sizes = counts[:, :0:-1], sizes[:0:-1]
     held = (counts * sizes).cumsum(axis=1)
     # The size of the last domain that is filled, what is missing before any of that size, and how many are larger.
     last = np.minimum((held < wanted).sum(axis=1), len(sizes) - 1)

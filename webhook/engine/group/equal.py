@@ -20,7 +20,7 @@ import numpy as np
 
 from webhook.engine.arrays import Amounts, Bools
 from webhook.engine.group.choice import fewest_below
-from webhook.engine.group.pour import Share, pour
+from webhook.engine.group.pour import Share, SubDomains, pour
 from webhook.engine.group.room import Room
 from webhook.engine.group.spec import ANYWHERE, Constraint, Segments
 from webhook.engine.options import GroupStrategy
@@ -132,9 +132,9 @@ class _Search:
         return room
 
     def _finer_levels(self, level: int) -> list[int]:
-        """The levels below one at which few domains are wanted: down to the nodes, or to the segments' domains."""
-        last = self.room.level if self.room.segmented else self.tree.node_level
-        return list(range(level + 1, last + 1))
+        """The levels below one at which few domains are wanted: down to the segments' domains, from there to nodes."""
+        above_segments = self.room.segmented and level < self.room.level
+        return list(range(level + 1, (self.room.level if above_segments else self.tree.node_level) + 1))
 
     def _counted_level(self, level: int) -> int | None:
         """The level whose domains are to be few within a domain of `level`, before all others."""
@@ -147,39 +147,44 @@ class _Search:
         """Step 4."""
         if not room.segmented or room.level < domain.level:
             all_of_them = Share(np.array([domain.number]), np.array([room.count]))
-            return EqualPlan(domain, self._levels(all_of_them, domain.level, self.tree.node_level, None), None)
-        share = Share(np.array([domain.number]), np.array([room.segments]))
-        if room.segments:
-            share = self._levels(share, domain.level, room.level, room)
-        else:
-            share = Share(share.domains[:0], share.amounts[:0])
-        share, last = room.in_pods(domain, share)
+            return EqualPlan(domain, self._levels(all_of_them, domain.level, self.tree.node_level, room), None)
+        share = Share(np.array([domain.number]), np.array([room.wanted]))
+        share, last = room.in_pods(self._levels(share, domain.level, room.level, room))
         tail = None if last is None else self.tree.span(Domain(room.level, last))
-        return EqualPlan(domain, self._levels(share, room.level, self.tree.node_level, None), tail)
+        return EqualPlan(domain, self._levels(share, room.level, self.tree.node_level, room), tail)
 
-    def _levels(self, share: Share, upper: int, lower: int, room: Room | None) -> Share:
-        """From level to level, at once to the preferred one. With `room` in segments, without in pods."""
+    def _levels(self, share: Share, upper: int, lower: int, room: Room) -> Share:
+        """From level to level, at once to the preferred one; in segments down to their level."""
         preferred = self.pods.constraint.preferred
         while upper < lower:
             below = preferred if preferred is not None and upper < preferred <= lower else upper + 1
-            amounts = self.room.pods(below) if room is None else room.at(below)
             members = self.pods.members
             anchored = None if members is None else self.tree.sums(below, members) > 0
-            joint = room is not None or not self.room.segmented
-            poured = pour(self.tree, share, upper, below, amounts, anchored, joint=joint)
-            if joint and anchored is None and below < lower:
-                poured = self._better(share, poured, upper, below, amounts)
+            joint = not room.segmented or below <= room.level
+            pods = room.pods(below) if room.segmented and joint else None
+            among = SubDomains(below, room.at(below), pods, anchored)
+            poured = pour(self.tree, share, upper, among, joint=joint)
+            if joint and anchored is None and below < self.tree.node_level:
+                poured = self._better(share, poured, upper, below, room)
             share, upper = poured, below
         return share
 
-    def _better(self, above: Share, share: Share, upper: int, level: int, room: Amounts) -> Share:
+    def _better(self, above: Share, share: Share, upper: int, level: int, room: Room) -> Share:
         """As many domains of a level, within those `above`, that need fewer domains further down."""
         bounds = self.tree.bounds(upper, level)
         wanted = int(share.amounts.sum())
+        amounts = room.at(level)
         candidates = np.concatenate([np.arange(bounds[each], bounds[each + 1]) for each in above.domains.tolist()])
-        candidates = candidates[room[candidates] > 0].astype(np.int64)
+        candidates = candidates[amounts[candidates] > 0].astype(np.int64)
         if len(candidates) == len(share.domains):
             return share
-        finer = (self.room.finer(level, each) for each in self._finer_levels(level))
-        chosen = fewest_below(candidates, len(share.domains), room[candidates], wanted, finer, [room[candidates]])
-        return Share(chosen, np.append(np.zeros(len(chosen) - 1, dtype=np.int64), wanted))
+        held = amounts[candidates]
+        finer = (room.finer(level, each) for each in self._finer_levels(level))
+        # Of domains that hold equally many segments those that have least room left beside them.
+        ties = [held, room.pods(level)[candidates]] if room.segmented else [held]
+        chosen = fewest_below(candidates, len(share.domains), held, wanted, finer, ties)
+        # Largest first, as the fewest need: the smallest takes what is left.
+        order = np.argsort(-amounts[chosen], kind="stable")
+        taken = amounts[chosen]
+        taken[order[-1]] = wanted - taken[order[:-1]].sum()
+        return Share(chosen, taken)

@@ -1,9 +1,9 @@
 """The place of a group of several kinds of pods, or with constraints of its parts.
 
 1. Greedy, for all pods: the domains that have room for each kind by itself, at the preferred level first (where none
-   is preferred, at the finest), tightest first. In each: parts with constraints of their own (the finest first), then
-   pieces (the largest pods first), each by webhook.engine.group.equal, each from what the ones before left, and beside
-   them where there is room.
+   is preferred, at the finest), tightest first. In each: parts with constraints of their own (the finest first, be it
+   that of their segments), then pieces (the largest pods first), each by webhook.engine.group.equal, each from what the
+   ones before left, and beside them where there is room.
 2. Exact, for all pods, at the required level, where greedy found nothing.
 3. The same for the minimum of elastic groups; then as many of the others as fit beside.
 
@@ -233,7 +233,7 @@ class _Greedy:
         return (slots if self._allowed is None else slots * self._allowed), counted
 
     def _fill(self, part: Part, domain: Domain, preferred: int | None) -> bool:
-        for below in sorted(part.parts, key=lambda below: -below.constraint.bound):
+        for below in sorted(part.parts, key=lambda below: -_finest(below)):
             if self.part(below, domain, preferred) is None:
                 return False
         pieces = sorted(part.pieces, key=lambda piece: -max(piece.kind.node.values()))
@@ -275,6 +275,13 @@ class _Greedy:
 
     def _wanted(self, piece: Piece) -> int:
         return len(piece.members) if self._full else piece.minimum
+
+
+def _finest(part: Part) -> int:
+    """The finest level at which pods of a part must be together, all of them or those of a segment."""
+    segments = (piece.segments for piece in part.all_pieces())
+    levels = (each.constraint.bound for each in segments if each is not None)
+    return max([part.constraint.bound, *map(_finest, part.parts), *levels])
 
 
 def _only(slots: Amounts, span: slice) -> Amounts:

@@ -1,7 +1,11 @@
 """What the domains of a tree hold of a group of equal pods, counted in segments where it has any.
 
-Segments of k pods: the group is `segments` whole ones and a rest of fewer pods. A domain of the segments' level with
-room for c pods holds c // k whole segments and has c % k left over, where the rest may go.
+Segments of k pods: the group is `segments` whole ones and a rest of fewer pods, its smaller last segment. A domain of
+the segments' level with room for c pods holds c // k whole segments and has c % k left over, where the rest may go.
+
+Domains hold the group if they hold more whole segments than it has, or as many and one of them has room left over for
+the rest. As one number that adds up: a whole segment is a large unit, room left over is 1, and the group wants
+`segments` units, and 1 if there is a rest.
 """
 
 from functools import cached_property
@@ -11,7 +15,10 @@ import numpy as np
 from webhook.engine.arrays import Amounts, Bools, Codes
 from webhook.engine.group.choice import Finer
 from webhook.engine.group.pour import Share
-from webhook.engine.tree import Domain, TopologyTree
+from webhook.engine.tree import TopologyTree
+
+# More than there are domains with room left over.
+_UNIT = 1 << 20
 
 
 class Room:
@@ -25,6 +32,10 @@ class Room:
         self.segmented = segments is not None
         self.level, self.size = segments or (tree.node_level, 1)
         self.segments, self.rest = divmod(count, self.size)
+        self.unit = _UNIT if self.rest else 1
+        """What a whole segment counts."""
+        self.wanted = self.segments * self.unit + (self.rest > 0)
+        """What the whole group counts."""
         self._pods_at: dict[int, Amounts] = {}
 
     def cut(self, count: int) -> "Room":
@@ -49,22 +60,27 @@ class Room:
         """int64 [domain of the segments' level]: whole segments that fit."""
         return self._pods // self.size if self.segmented else self._pods
 
+    @cached_property
+    def _leftover(self) -> Amounts:
+        """int64 [domain of the segments' level]: 1 where the rest may go beside the whole segments, else 0."""
+        return (self._pods % self.size >= self.rest).astype(np.int64)
+
     def at(self, level: int) -> Amounts:
-        """int64 [domain]: whole segments (pods, if there are none) that the domains of a level hold."""
-        if not self.segmented:
+        """int64 [domain]: what the domains of a level hold: down to the segments' as `wanted` counts, else in pods."""
+        if not self.segmented or level > self.level:
             return self.pods(level)
-        return self._whole if level == self.level else self.tree.lift(self.level, level, self._whole)
+        whole = self._lifted(level, self._whole)
+        if not self.rest:
+            return whole
+        held: Amounts = whole * self.unit + np.minimum(self._lifted(level, self._leftover), 1)
+        return held
+
+    def _lifted(self, level: int, amounts: Amounts) -> Amounts:
+        return amounts if level == self.level else self.tree.lift(self.level, level, amounts)
 
     def holds(self, level: int) -> Bools:
         """Which domains of a level hold the whole group: bool [domain]."""
-        if not self.segmented or level > self.level:
-            return self.pods(level) >= self.count
-        whole = self.at(level)
-        if not self.rest:
-            return whole >= self.segments
-        leftover = (self._pods % self.size >= self.rest).astype(np.int64)
-        some = leftover if level == self.level else self.tree.lift(self.level, level, leftover)
-        fits: Bools = (whole > self.segments) | ((whole == self.segments) & (some > 0))
+        fits: Bools = self.at(level) >= (self.wanted if self.segmented and level <= self.level else self.count)
         return fits
 
     def most(self, level: int) -> Amounts:
@@ -74,41 +90,37 @@ class Room:
         leftover = self._pods % self.size
         if level < self.level:
             leftover = _maxima(leftover, self.tree.bounds(level, self.level))
-        most: Amounts = np.minimum(self.at(level) * self.size + leftover, self.count)
+        most: Amounts = np.minimum(self._lifted(level, self._whole) * self.size + leftover, self.count)
         return most
 
     def most_whole(self, level: int) -> Amounts:
         """int64 [domain]: the same in whole segments."""
         if not self.segmented or level > self.level:
             return self.most(level)
-        whole: Amounts = np.minimum(self.at(level) * self.size, self.count)
+        whole: Amounts = np.minimum(self._lifted(level, self._whole) * self.size, self.count)
         return whole
 
     def finer(self, level: int, finer: int) -> Finer:
         """What the domains of level `finer` hold, for a choice among those of `level`; in segments down to theirs."""
         bounds = self.tree.bounds(level, finer)
         if self.segmented and finer <= self.level:
-            return Finer(self.at(finer), bounds, -(-self.count // self.size))
+            return Finer(self.at(finer), bounds, self.wanted, self.unit)
         return Finer(self.pods(finer), bounds, self.count)
 
-    def in_pods(self, within: Domain, share: Share) -> tuple[Share, int | None]:
-        """Segments turned into pods, and the domain that takes the smaller last segment, if there is one.
+    def in_pods(self, share: Share) -> tuple[Share, int | None]:
+        """A share of the group in pods, and the domain that takes the smaller last segment, if there is one.
 
-        share: whole segments per domain of the segments' level, all `within` a domain that holds the group.
+        share: per domain of the segments' level, as `wanted` counts.
         """
         if not self.rest:
             return Share(share.domains, share.amounts * self.size), None
-        taken = np.zeros_like(self._pods)
-        taken[share.domains] = share.amounts * self.size
-        left = self._pods - taken
-        used = share.domains[left[share.domains] >= self.rest]
-        if not len(used):
-            under = self.tree.under(within, self.level)
-            used = under.start + np.flatnonzero(left[under] >= self.rest)
-        last = int(used[left[used].argmin()])
+        # What is left over is a small part of a unit, more or less.
+        taken = (share.amounts + self.unit // 2) // self.unit * self.size
+        left = self._pods[share.domains] - taken
+        last = int(np.where(left >= self.rest, left, _UNIT).argmin())
         taken[last] += self.rest
-        domains = np.flatnonzero(taken)
-        return Share(domains, taken[domains]), last
+        domain = int(share.domains[last])
+        return Share(share.domains[taken > 0], taken[taken > 0]), domain
 
 
 def _maxima(values: Amounts, bounds: Codes) -> Amounts:

@@ -12,7 +12,7 @@ from webhook.engine.arrays import Amounts
 from webhook.engine.group.exact import pinned
 from webhook.engine.group.kind import Kind
 from webhook.engine.group.pieces import Part, Piece
-from webhook.engine.group.pour import Share, pour
+from webhook.engine.group.pour import Share, SubDomains, pour
 from webhook.engine.group.result import Shortfall
 from webhook.engine.group.stock import Caps, Stock
 from webhook.engine.koordinator import policy_fit
@@ -77,7 +77,7 @@ def _fill(stock: Stock, tree: TopologyTree, domain: Domain, piece: Piece) -> int
     if count:
         share = Share(np.array([domain.number]), np.array([count]))
         if domain.level < tree.node_level:
-            share = pour(tree, share, domain.level, tree.node_level, inside, None, joint=True)
+            share = pour(tree, share, domain.level, SubDomains(tree.node_level, inside), joint=True)
         stock.take(piece.kind, stock.seat(counted, share))
     return count
 
