@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.engine.group.clusters import GPU, TOPOLOGY, racks, whole_nodes
+from tests.engine.machines import resident, tell
 from webhook.admission.gang import GangJudgement, annotations_in, asks_for_a_group, judge_gangs, why_not_ours
 from webhook.admission.gang_members import RunningPod, running_members
 from webhook.admission.rules import Rules
@@ -24,6 +25,9 @@ RACK = {"kai.scheduler/topology": "network", "kai.scheduler/topology-required-pl
 #         └─ rack-2 ── n2 [3]  n3 [2]
 PLACES = racks(n0="zone-a/rack-1", n1="zone-a/rack-1", n2="zone-a/rack-2", n3="zone-a/rack-2")
 FREE = {name: {GPU: amount} for name, amount in {"n0": 4, "n1": 4, "n2": 3, "n3": 2}.items()}
+
+
+NO_PLACE = "the best rack, rack-1, would hold 0 of 2 pods"
 
 
 def template(gpus: int = 1, annotations: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -79,9 +83,56 @@ def test_a_group_is_told_its_rack() -> None:
 def test_a_group_that_waits_is_told_what_is_short_where() -> None:
     judgement = judged(job(9, RACK))
     assert judgement.verdict is Verdict.WAIT
-    assert judgement.message == f"group train has no place now: rack rack-1 holds 8 of 9 pods: {GPU}"
+    assert judgement.message == (
+        f"group train has no place now: rack rack-1 holds 8 of 9 pods: {GPU}; not even an empty cluster has a place "
+        f"for it: the best rack, rack-1, would hold 8 of 9 pods; needed: at least 1 more {GPU} there"
+    )
     assert judgement.placement is not None
     assert list(judgement.placement.pods()) == []
+
+
+def busy(workload: Workload) -> GangJudgement:
+    """With all GPUs taken by others."""
+    cluster = whole_nodes(PLACES, FREE)
+    for name, free in FREE.items():
+        tell(cluster, resident(f"on-{name}", name, free))
+    world = World(View(cluster.snapshot()), {"network": TOPOLOGY})
+    return judge_gangs(workload, world, TopologyTrees(), Rules())
+
+
+def test_only_of_a_group_that_not_even_an_empty_cluster_holds_it_is_said() -> None:
+    fits, too_large = busy(job(8, RACK)), busy(job(9, RACK))
+    assert fits.message == f"group train has no place now: rack rack-1 holds 0 of 8 pods: {GPU}"
+    assert too_large.message.endswith(f"; needed: at least 1 more {GPU} there")
+    assert fits.placement is not None
+    assert too_large.placement is not None
+    assert (fits.placement.fits_when_empty, too_large.placement.fits_when_empty) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "selector", "needed"),
+    [
+        (5, {}, f"{NO_PLACE}; needed: at least 10 more {GPU} there"),
+        (
+            1,
+            {"no": "where"},
+            f"{NO_PLACE}; needed: nodes that its node selectors, tolerations and NUMA policies allow",
+        ),
+    ],
+)
+def test_what_is_needed_is_a_resource_or_nodes_that_may_be_used(
+    gpus: int, selector: dict[str, str], needed: str
+) -> None:
+    whole = template(gpus)
+    whole["spec"]["nodeSelector"] = selector
+    judgement = judged(read("Job", "batch/v1", {"parallelism": 2, "template": whole}, RACK))
+    assert judgement.message.endswith(f"; not even an empty cluster has a place for it: {needed}")
+
+
+def test_of_a_level_that_no_node_has_the_label_is_named() -> None:
+    world = World(View(whole_nodes(racks(n0="zone-a/"), {"n0": {GPU: 4}}).snapshot()), {"network": TOPOLOGY})
+    judgement = judge_gangs(job(2, RACK), world, TopologyTrees(), Rules())
+    assert judgement.message.endswith("no node is in any rack; needed: the label example.com/rack")
 
 
 def test_what_finds_no_room_beyond_the_minimum_is_counted() -> None:

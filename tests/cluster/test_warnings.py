@@ -31,6 +31,17 @@ def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
         yield webhook
 
 
+def racks(known: Callable[..., None]) -> None:
+    """Two racks of one machine each."""
+    known(*(Machine(f"n{rack}", free=(16, 16), labels={RACK_LABEL: f"r{rack}", ZONE_LABEL: "z0"}) for rack in (0, 1)))
+
+
+def member(group: str, number: int, **annotations: str) -> dict[str, Any]:
+    """One of three pods of a NUMA node each."""
+    asked = {"pod-group-name": group, "topology-webhook.dev/min-member": "3", **RACKS, **annotations}
+    return pod(f"{group}-{number}", cpu=16, annotations=asked)
+
+
 @contextlib.contextmanager
 def settings(webhook: LocalWebhook, **settings: str) -> Iterator[None]:
     """The webhook runs with these settings within this context."""
@@ -145,3 +156,17 @@ def test_with_deny_kubectl_prints_the_reason_instead(
         with pytest.raises(CommandError) as refused:
             warned(pods, without_limit("a"))
     assert NOT_ALIGNED in str(refused.value)
+
+
+def test_a_group_that_fits_not_even_an_empty_cluster_says_what_it_needs(known: Callable[..., None], pods: Pods) -> None:
+    # r0 [16 16]   r1 [16 16]      [cpus per NUMA node]
+    racks(known)
+    for number in range(3):
+        pods.create(member("g", number))
+    needed = (
+        "not even an empty cluster has a place for it: the best rack, r0, would hold 2 of 3 pods; "
+        "needed: at least 16 more cpu there"
+    )
+    assert needed in pods.wait_until_told("g-0", "WaitingForPlacement", "not even an empty cluster")
+    for line in needed.split("; "):
+        pods.wait_until_says("g-0", line)

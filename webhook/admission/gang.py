@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from webhook.admission.group_text import never_held
 from webhook.admission.rules import Rules
 from webhook.admission.steer import Verdict
 from webhook.admission.world import World
@@ -48,6 +49,8 @@ class GangPlacement:
     """The answer for each gang: several for a workload whose parts start independently of each other."""
     running: Mapping[str, str] = field(default_factory=dict)
     """Pod name -> node, of the members that run already and are not placed."""
+    when_empty: tuple[GroupPlacement, ...] = ()
+    """Where one has no place: the answer for each if no other pods ran."""
 
     @property
     def placed(self) -> bool:
@@ -74,6 +77,13 @@ class GangPlacement:
     def why(self) -> tuple[Shortfall, ...]:
         """What is missing, gang by gang, where one has no place."""
         return tuple(short for gang in self.gangs if not gang.placed for short in gang.why)
+
+    @property
+    def fits_when_empty(self) -> bool | None:
+        """Whether the gangs would have places if no other pods ran; None where the search for them was given up."""
+        if self.placed or all(gang.placed for gang in self.when_empty):
+            return True
+        return None if all(gang.placed or not gang.exhaustive for gang in self.when_empty) else False
 
     def pods(self) -> Iterator[PodPlacement]:
         """Every pod that has a place, in order of gang, set and rank; none unless all gangs have one."""
@@ -111,7 +121,8 @@ class GangPlacement:
         why = f": {failed.why[0]}" if failed.why else ""
         which = f"gang {failed.name} of " if len(self.gangs) > 1 else ""
         doubt = "" if failed.exhaustive else "; the search ended at its bound, so a place may exist"
-        return f"{which}group {self.name} has no place now{why}{doubt}"
+        never = next(filter(None, map(never_held, self.when_empty)), "")
+        return f"{which}group {self.name} has no place now{why}{doubt}" + (f"; {never}" if never else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +217,10 @@ def judge_gangs(
         if not all("annotations" in fault.path for fault in error.faults):
             raise
         return GangJudgement(Verdict.DENY, " ".join(map(str, error.faults)))
-    gangs = place_workload(workload, world.view, world.topologies, trees, running or {}, rules.engine.group_strategy)
-    placement = GangPlacement(workload.name, gangs, running or {})
+    asked = workload, world.view, world.topologies, trees, running or {}, rules.engine.group_strategy
+    gangs = place_workload(*asked)
+    when_empty = () if all(gang.placed for gang in gangs) else place_workload(*asked, when_empty=True)
+    placement = GangPlacement(workload.name, gangs, running or {}, when_empty)
     return GangJudgement(Verdict.ALLOW if placement.placed else Verdict.WAIT, placement.message, placement)
 
 

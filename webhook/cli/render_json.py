@@ -61,6 +61,7 @@ def _group(group: GangPlacement) -> dict[str, Any]:
         "running": dict(group.running),
         "why": [short for gang in gangs for short in gang["why"]],
         "exhaustive": all(gang["exhaustive"] for gang in gangs),
+        "fitsEmptyCluster": group.fits_when_empty,
     }
     if len(gangs) > 1:
         entry["gangs"] = gangs

@@ -195,10 +195,9 @@ class PlacementController:
         self._kept = frozenset()
         nowhere_to_go: dict[str, Decision | NoPlace] = {}
         units = units_of(self._to_place())
-        self._delays.keep(
-            {raw["metadata"].get("uid", "") for raw in gated.values()}
-            | {unit.membership.group for unit in units if isinstance(unit, Gang)}
-        )
+        groups = {unit.membership.group for unit in units if isinstance(unit, Gang)}
+        self._gangs.keep(groups)
+        self._delays.keep({raw["metadata"].get("uid", "") for raw in gated.values()} | groups)
         self._turns.begin(units)
         self._as_of = self._world.view().view.version, self._changes
         given, worked = 0, work.seconds()

@@ -12,7 +12,7 @@
 """
 
 import json
-from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Container, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -38,6 +38,7 @@ from webhook.model.hint import NUMAHint
 from webhook.model.membership import Membership, Seated
 from webhook.model.names import DOMAIN, KAI_TOPOLOGY, RANK
 from webhook.placement.anchor import Unknown
+from webhook.placement.gang_prospects import GangProspects
 from webhook.placement.gated import GatedPod, seconds_waited
 from webhook.placement.placed import NoPlace, Place, placed_on, why_refused, without
 from webhook.placement.pod_sets import Assembled, Assembly, topology_of
@@ -101,6 +102,11 @@ class GangPlacer:
         self._writer = writer
         self._rules = rules
         self._trees = TopologyTrees()
+        self._prospects = GangProspects(rules.engine.group_strategy)
+
+    def keep(self, groups: Container[str]) -> None:
+        """Only these groups wait still."""
+        self._prospects.keep(groups)
 
     async def place(
         self, gang: Gang, minimum: int, seated: Mapping[str, Seated], kept: Collection[str], pause: Pause
@@ -152,6 +158,9 @@ class GangPlacer:
         kind: frozenset[Hashable] = frozenset((short.level, short.resource) for short in why)
         begun = "" if within is None else f" its running pods hold it to {_spoken(tree.path(within))};"
         text = f"{_named(gang)}, {there} pods:{begun} {'; '.join(map(str, why))}"
+        if never := self._prospects.text(gang.membership.group, placement, assembled.group, within):
+            kind |= {"never"}
+            text += f"; {never}"
         has_waited = 0 < self._reserve_after <= max(seconds_waited(gated.raw) for gated in gang.members)
         domain = soonest(placement.view, tree, assembled.group, within) if has_waited else None
         if domain is None:

@@ -59,7 +59,9 @@ def test_numa_nodes_count() -> None:
     strict = pod({"cpu": "3", "memory": "1Gi"}, policy="SingleNUMANode")
     answer = placed(cluster, group(podset("w", strict, 3), constraint=Constraint(RACK)))
     assert answer.why == (
-        Shortfall("example.com/rack", (("example.com/zone", "zone-a"), ("example.com/rack", "rack-1")), 2, 3, "cpu"),
+        Shortfall(
+            "example.com/rack", (("example.com/zone", "zone-a"), ("example.com/rack", "rack-1")), 2, 3, "cpu", 3000
+        ),
     )
 
 

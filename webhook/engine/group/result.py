@@ -25,6 +25,8 @@ class Shortfall:
     needed: int
     resource: str
     """The resource that is short there; empty if it is not a resource but which nodes may be used at all."""
+    amount: int = 0
+    """What one pod asks of it: of pods themselves, 1."""
 
     def __str__(self) -> str:
         kind = self.level.rpartition("/")[2]

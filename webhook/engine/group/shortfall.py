@@ -21,6 +21,7 @@ from webhook.engine.reason import Reason
 from webhook.engine.slots import slots
 from webhook.engine.tree import ROOT, Domain, TopologyTree
 from webhook.engine.view import View
+from webhook.model.resources import PODS
 
 _FULL = (Reason.FITS, Reason.INSUFFICIENT_RESOURCES, Reason.TOO_MANY_PODS)
 
@@ -46,7 +47,8 @@ def _at(view: View, tree: TopologyTree, part: Part, caps: Caps, level: int) -> S
             short, missing = piece, piece.minimum - fitting
     # What each kind could have by itself the kinds together cannot: one pod at least is left over.
     resource = _short_resource(view, tree, best, short.kind)
-    return Shortfall(label, tree.path(best), min(holds, needed - 1), needed, resource)
+    amount = _amount(short.kind, resource) if resource else 0
+    return Shortfall(label, tree.path(best), min(holds, needed - 1), needed, resource, amount)
 
 
 def _best_domain(view: View, tree: TopologyTree, part: Part, caps: Caps, level: int) -> int:
@@ -99,7 +101,7 @@ def _short_resource(view: View, tree: TopologyTree, domain: Domain, kind: Kind) 
         amount = kind.request.node[column]
         if amount > 0:
             allowed[kind.request.resources[column]] = 0 if row < 0 else _pods(view.node_free(row)[here], amount)
-    allowed["pods"] = _pods(view.node_free(snapshot.resources.find("pods"))[here], 1)
+    allowed[PODS] = _pods(view.node_free(snapshot.resources.find(PODS))[here], 1)
     for shares in (kind.asking.placed, (kind.asking.whole,)):
         for share in shares:
             for row, amount in share.amounts.items():
@@ -108,6 +110,11 @@ def _short_resource(view: View, tree: TopologyTree, domain: Domain, kind: Kind) 
                 if amount > 0 and kind.request.strict and (zones >= 0).any():
                     allowed[name] = min(allowed.get(name, 1 << 60), _pods(zones, amount))
     return min(allowed, key=allowed.__getitem__)
+
+
+def _amount(kind: Kind, resource: str) -> int:
+    """What one pod asks of a resource that is short."""
+    return 1 if resource == PODS else kind.request.node[kind.request.resources.index(resource)]
 
 
 def _pods(free: Amounts, amount: int) -> int:

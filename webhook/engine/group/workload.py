@@ -15,6 +15,7 @@ from webhook.engine.group.place import place_group
 from webhook.engine.group.rehearsal import settled
 from webhook.engine.group.result import GroupPlacement
 from webhook.engine.group.spec import Constraint, Member, PodGroup, PodSet, Segments
+from webhook.engine.group.when_empty import emptied_but_for
 from webhook.engine.options import GroupStrategy
 from webhook.engine.trees import TopologyTrees
 from webhook.engine.view import View
@@ -53,12 +54,19 @@ def place_workload(
     trees: TopologyTrees,
     running: Running = _NOT_RUNNING,
     strategy: GroupStrategy = GroupStrategy.BIN_PACK,
+    *,
+    when_empty: bool = False,
 ) -> tuple[GroupPlacement, ...]:
-    """The placement of each gang; raises UserError for what the workload's annotations or templates have wrong."""
+    """The placement of each gang; raises UserError for what the workload's annotations or templates have wrong.
+
+    when_empty: where no pods run but its own.
+    """
     asked = []
     for gang in workload.gangs:
         topology = topology_of(gang, topologies)
         asked.append((trees.tree(topology, view.snapshot), group_of(workload, gang, topology, running)))
+    if when_empty:
+        view = emptied_but_for(view, [group for _, group in asked])
     placements = []
     for index, (tree, group) in enumerate(asked):
         placement = place_group(view, tree, group, strategy)

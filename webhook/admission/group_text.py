@@ -1,0 +1,30 @@
+"""What is said of a group beside its place: what it would need to ever have one."""
+
+from webhook.engine.group.result import GroupPlacement, Shortfall
+from webhook.model.resources import PODS, format_amount
+
+
+def never_held(when_empty: GroupPlacement) -> str:
+    """That the group has no place even where no other pod runs, and what it needs; empty if it has, or may have one.
+
+    when_empty: its placement there.
+    """
+    if when_empty.placed or not when_empty.exhaustive or not when_empty.why:
+        return ""
+    # Coarse to fine: the coarsest level that has to hold the group is what nothing finer can make up for.
+    short = when_empty.why[0]
+    kind = short.level.rpartition("/")[2]
+    no_place = "not even an empty cluster has a place for it"
+    if kind and not short.domain:
+        return f"{no_place}: no node is in any {kind}; needed: the label {short.level}"
+    where = f"the best {kind}, {short.domain[-1][1]}," if short.domain else "the cluster"
+    return f"{no_place}: {where} would hold {short.holds} of {short.needed} pods; needed: {_needed(short)}"
+
+
+def _needed(short: Shortfall) -> str:
+    missing = (short.needed - short.holds) * short.amount
+    if not short.resource:
+        return "nodes that its node selectors, tolerations and NUMA policies allow"
+    if short.resource == PODS:
+        return f"room for {missing} more pod{'' if missing == 1 else 's'} there"
+    return f"at least {format_amount(short.resource, missing)} more {short.resource} there"
