@@ -215,3 +215,24 @@ def test_pods_of_others_and_ended_ones_are_no_members() -> None:
 
 def test_more_pods_than_places_are_counted_once() -> None:
     assert members(job(1), bound("train-aaaaa"), bound("train-bbbbb", node="n1")) == {"train-0": "n0"}
+
+
+PREFERS = {"kai.scheduler/topology": "network", "kai.scheduler/topology-preferred-placement": "rack"}
+
+
+def test_a_preferred_level_that_is_missed_is_said() -> None:
+    kept, missed = judged(job(8, PREFERS)), judged(job(9, PREFERS))
+    assert kept.message == "group train: 8 pods on 2 nodes in rack rack-1 (zone zone-a)"
+    assert missed.verdict is Verdict.ALLOW
+    assert missed.message == (
+        "group train: 9 pods on 3 nodes in zone zone-a; preferred rack missed: in 2 racks (rack-1, rack-2)"
+    )
+
+
+def test_a_part_that_misses_its_own_level_is_named() -> None:
+    roles = {
+        "Master": {"replicas": 1, "template": template()},
+        "Worker": {"replicas": 9, "template": template(annotations=PREFERS)},
+    }
+    judgement = judged(read("PyTorchJob", "kubeflow.org/v1", {"pytorchReplicaSpecs": roles}))
+    assert "; preferred rack of worker missed: in 2 racks (rack-1, rack-2)" in judgement.message

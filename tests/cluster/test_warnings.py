@@ -170,3 +170,16 @@ def test_a_group_that_fits_not_even_an_empty_cluster_says_what_it_needs(known: C
     assert needed in pods.wait_until_told("g-0", "WaitingForPlacement", "not even an empty cluster")
     for line in needed.split("; "):
         pods.wait_until_says("g-0", line)
+
+
+def test_a_preferred_rack_that_a_group_misses_is_said(known: Callable[..., None], pods: Pods) -> None:
+    # r0 [16 16]   r1 [16 16]      [cpus per NUMA node]
+    racks(known)
+    prefers = {REQUIRED: "zone", "kai.scheduler/topology-preferred-placement": "rack"}
+    for number in range(3):
+        pods.create(member("g", number, **prefers))
+    pods.wait_until_bound("g-0", "g-1", "g-2")
+    missed = "preferred rack missed: in 2 racks (r0, r1)"
+    for number in range(3):
+        pods.wait_until_says(f"g-{number}", missed)
+        pods.wait_until_told(f"g-{number}", "Placed", missed)

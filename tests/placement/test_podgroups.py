@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from tests.admission.clusters import node, world
@@ -9,7 +10,8 @@ from tests.model.test_lineage import job
 from tests.placement.test_gated import gated
 from webhook.admission.world import World
 from webhook.model.membership import Seated
-from webhook.model.names import KAI_TOPOLOGY, PLACEMENT
+from webhook.model.names import KAI_PREFERRED_PLACEMENT, KAI_TOPOLOGY, PLACEMENT
+from webhook.model.topology import Level, Topology, TopologySource
 from webhook.placement import podgroups
 from webhook.placement.gang import Gang, units_of
 from webhook.placement.gated import GatedPod
@@ -34,12 +36,13 @@ class Cluster:
         self.gated: dict[str, dict[str, Any]] = {}
         self.known: dict[str, dict[str, Any]] = {}
         self.owner = job(**{KAI_TOPOLOGY: "t"})
+        self.topologies: Mapping[str, Topology] = {}
         self.takes = True
         self.applied = 0
         self.leads = self.serves = True
 
     def view(self) -> World:
-        return world(node("n0"))
+        return replace(world(node("n0")), topologies=self.topologies)
 
     def groups(self) -> Mapping[str, Mapping[str, Seated]]:
         return self.seats
@@ -93,6 +96,18 @@ async def test_a_group_that_was_placed_before_we_led_gets_its_pod_group() -> Non
     cluster.place()
     await settle(cluster.keeper())
     assert cluster.status() == "placed: pods 1, nodes 1"
+
+
+async def test_a_preferred_level_that_it_misses_is_said_with_the_place() -> None:
+    cluster = Cluster()
+    wishes = ((KAI_TOPOLOGY, "t"), (KAI_PREFERRED_PLACEMENT, "rack"))
+    cluster.topologies = {"t": Topology("t", TopologySource.KAI, (Level("example.com/rack"),))}
+    cluster.seats[GROUP] = {
+        f"default/w-{rank}-abcde": Seated(f"n{rank}", rank, wishes, f'{{"example.com/rack": "r{rank}"}}', "uid-Job")
+        for rank in range(2)
+    }
+    await settle(cluster.keeper())
+    assert cluster.status() == "placed: pods 2, nodes 2\npreferred rack missed: in 2 racks (r0, r1)"
 
 
 async def test_why_a_group_waits_is_said_until_it_does_no_more(monkeypatch: Any) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from webhook.admission.group_text import never_held
+from webhook.admission.group_text import missed_text, never_held
 from webhook.admission.rules import Rules
 from webhook.admission.steer import Verdict
 from webhook.admission.world import World
@@ -23,6 +23,7 @@ from webhook.engine.group import (
     place_workload,
     topology_of,
 )
+from webhook.engine.group.missed import Missed, missed_levels
 from webhook.engine.group.result import Path
 from webhook.engine.trees import TopologyTrees
 from webhook.model.errors import UserError
@@ -91,6 +92,10 @@ class GangPlacement:
             for gang in self.gangs:
                 yield from gang.pods()
 
+    def missed(self) -> tuple[Missed, ...]:
+        """Preferred levels that the gangs do not keep."""
+        return tuple(missed for gang in self.gangs for missed in missed_levels(gang)) if self.placed else ()
+
     def unplaced(self) -> list[str]:
         """Members beyond the minimum that have no place."""
         return [name for gang in self.gangs for name in gang.unplaced()] if self.placed else []
@@ -113,6 +118,8 @@ class GangPlacement:
             text += f", beside {len(self.running)} that {'runs' if len(self.running) == 1 else 'run'}"
         if unplaced := self.unplaced():
             text += f"; no room yet for {_count(len(unplaced), 'pod')} beyond the minimum"
+        if missed := self.missed():
+            text += f"; {missed_text(missed[:_MOST_MISSED])}"
         return text
 
     def _no_place(self) -> str:
@@ -134,6 +141,9 @@ class GangJudgement:
     placement: GangPlacement | None = None
     """None where it is denied."""
 
+
+# Levels, of a workload of many gangs, that its message names.
+_MOST_MISSED: Final = 3
 
 # The templates of the kinds in use are at most 8 fields deep, and a field's name is a word.
 MAX_DEPTH: Final = 32

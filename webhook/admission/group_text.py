@@ -1,7 +1,13 @@
-"""What is said of a group beside its place: what it would need to ever have one."""
+"""What is said of a group beside its place: what it would need to ever have one, and what it prefers and misses."""
 
+from collections.abc import Iterable
+from typing import Final
+
+from webhook.engine.group.missed import Missed
 from webhook.engine.group.result import GroupPlacement, Shortfall
 from webhook.model.resources import PODS, format_amount
+
+_MOST_NAMED: Final = 5
 
 
 def never_held(when_empty: GroupPlacement) -> str:
@@ -28,3 +34,20 @@ def _needed(short: Shortfall) -> str:
     if short.resource == PODS:
         return f"room for {missing} more pod{'' if missing == 1 else 's'} there"
     return f"at least {format_amount(short.resource, missing)} more {short.resource} there"
+
+
+def missed_text(missed: Iterable[Missed]) -> str:
+    """The preferred levels that were missed, a clause each; empty if none was."""
+    return "; ".join(map(_missed, missed))
+
+
+def _missed(one: Missed) -> str:
+    kind = one.label.rpartition("/")[2]
+    of = f" of {one.part}" if one.part else ""
+    if one.segments:
+        return f"preferred {kind}{of} missed by {one.segments} of {one.of} segments"
+    names = [path[-1][1] if path else "none" for path in one.domains]
+    if len(set(names)) < len(names):
+        names = ["/".join(value for _, value in path) or "none" for path in one.domains]
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return f"preferred {kind}{of} missed: in {len(names)} {kind}s ({', '.join(names[:_MOST_NAMED])}{more})"

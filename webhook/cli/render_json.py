@@ -59,6 +59,15 @@ def _group(group: GangPlacement) -> dict[str, Any]:
         "pods": [pod for gang in gangs for pod in gang["pods"]] if group.placed else [],
         "unplaced": group.unplaced(),
         "running": dict(group.running),
+        "missed": [
+            {
+                "part": missed.part,
+                "level": missed.label,
+                "domains": [list(map(list, path)) for path in missed.domains],
+                "segments": missed.segments,
+            }
+            for missed in group.missed()
+        ],
         "why": [short for gang in gangs for short in gang["why"]],
         "exhaustive": all(gang["exhaustive"] for gang in gangs),
         "fitsEmptyCluster": group.fits_when_empty,

@@ -13,17 +13,19 @@
 
 import json
 from collections.abc import Awaitable, Callable, Collection, Container, Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 import numpy as np
 
 from webhook.admission import placement_text
+from webhook.admission.group_text import missed_text
 from webhook.admission.node_set import NodeNames
 from webhook.admission.not_aligned import NotAligned, not_aligned_on
 from webhook.admission.rules import Rules
 from webhook.admission.world import World
 from webhook.engine.decide import decide
+from webhook.engine.group.missed import missed_levels
 from webhook.engine.group.place import place_group
 from webhook.engine.group.result import GroupPlacement, Path, PodPlacement
 from webhook.engine.group.soonest import nodes_of, soonest
@@ -189,6 +191,9 @@ class GangPlacer:
         domain = placement.tree.path(placement.domain) if placement.domain is not None else ()
         seats = sorted(placement.pods(), key=lambda pod: (pod.rank, pod.name))
         names = NodeNames(placement.view.snapshot)
+        # Its parts have names of pods here, which say nothing of the others.
+        told = missed_text(replace(one, part="") for one in missed_levels(placement))
+        missed = f"; {told}" if told else ""
         for turn, seat in enumerate(seats, 1):
             gated = by_name[seat.name]
             exact = self._exact(gated, seat)
@@ -196,7 +201,7 @@ class GangPlacer:
                 text = f"{_named(gang)}: {seat.node} does not take {seat.name} beside the others"
                 return NoPlace(frozenset({"beside"}), placement_text.waiting(text))
             hint, unaligned = exact
-            text = f"{placed_on(hint)}; {_named(gang)}: {len(seats)} pods in {_spoken(domain)}"
+            text = f"{placed_on(hint)}; {_named(gang)}: {len(seats)} pods in {_spoken(domain)}{missed}"
             if unaligned is not None:
                 text += f"; {unaligned.clause}"
             warns = unaligned is not None and unaligned.warns

@@ -17,6 +17,7 @@ from typing import Any, Final, NoReturn, Protocol
 
 import structlog
 
+from webhook.admission.group_text import missed_text
 from webhook.admission.placement_text import annotated
 from webhook.admission.world import World
 from webhook.cluster.errors import ClusterError
@@ -30,6 +31,7 @@ from webhook.model.topology import Topology
 from webhook.model.workload.fields import min_member
 from webhook.placement.gang import Gang
 from webhook.placement.lineages import Lineages, ReadOwner
+from webhook.placement.missed_levels import missed_by_seats
 from webhook.placement.work import Work
 
 log = structlog.get_logger(__name__)
@@ -132,7 +134,7 @@ class PodGroupKeeper:
             # Of owners that are not read yet the next comparison knows.
             if lineage := self._lineages.get(namespaces[group], owner):
                 with contained(Where.POD_GROUP, group=group):
-                    basis = lineage, self._status(group), topologies
+                    basis = lineage, self._status(group, topologies), topologies
                     known = self._wanted.get(group)
                     if known is None or known[0] != basis:
                         known = self._wanted[group] = basis, _wanted(groups[group], *basis)
@@ -190,13 +192,15 @@ class PodGroupKeeper:
                 metadata = {**body["metadata"], "annotations": {PLACEMENT: _NO_PODS}}
                 await self._settle_one({**body, "metadata": metadata})
 
-    def _status(self, group: str) -> str:
+    def _status(self, group: str, topologies: Mapping[str, Topology]) -> str:
         """What became of the group, in words."""
         _, why = self._why.get(group, (frozenset(), ""))
         if why:
             return why
         seats = self._world.groups().get(group, {})
-        return f"placed: pods {len(seats)}, nodes {len({seat.node for seat in seats.values()})}"
+        placed = f"placed: pods {len(seats)}, nodes {len({seat.node for seat in seats.values()})}"
+        missed = missed_text(missed_by_seats(seats.values(), topologies))
+        return f"{placed}; {missed}" if missed else placed
 
 
 def _wanted(

@@ -44,7 +44,7 @@ def place_group(
     caps = Caps()
     pieces = part.all_pieces()
     if not any(piece.members for piece in pieces):
-        return GroupPlacement(group.name, view, tree, True, Domain(ROOT, 0), (), tuple)
+        return GroupPlacement(group, view, tree, True, Domain(ROOT, 0), (), tuple)
     while True:
         if _of_one_kind(part):
             found, certain = _place_equal(view, tree, part, caps, strategy), True
@@ -54,10 +54,10 @@ def place_group(
             # In company a kind may be capped lower than it would have to be.
             certain = certain and (not caps or _of_one_kind(part))
             why = partial(shortfalls, view, tree, part, caps)
-            return GroupPlacement(group.name, view, tree, False, None, (), why, certain)
+            return GroupPlacement(group, view, tree, False, None, (), why, certain)
         if _admitted(view, found, caps):
             seats = [seats for pieces, row in found.rows for seats in shared_out(pieces, row)]
-            return GroupPlacement(group.name, view, tree, True, found.domain, by_set(seats), tuple)
+            return GroupPlacement(group, view, tree, True, found.domain, by_set(seats), tuple)
 
 
 def _of_one_kind(part: Part) -> bool:

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from webhook.engine.arrays import Amounts
-from webhook.engine.group.spec import PodSet
+from webhook.engine.group.spec import PodGroup, PodSet
 from webhook.engine.tree import Domain, TopologyTree
 from webhook.engine.view import View
 
@@ -64,7 +64,7 @@ class Seats:
 class GroupPlacement:
     """The answer for one group."""
 
-    name: str
+    group: PodGroup
     view: View
     tree: TopologyTree
     placed: bool
@@ -76,6 +76,11 @@ class GroupPlacement:
     explain: Callable[[], tuple[Shortfall, ...]]
     exhaustive: bool = True
     """Whether "not placed" is certain; False: the search was given up beyond its bound."""
+
+    @property
+    def name(self) -> str:
+        """The name of the group."""
+        return self.group.name
 
     @cached_property
     def why(self) -> tuple[Shortfall, ...]:
