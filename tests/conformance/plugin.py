@@ -90,7 +90,7 @@ def results(view: View, pod: Pod, request: PodRequest, case: Mapping[str, Any]) 
         passes = bool(fit.fits[index])
         result: dict[str, Any] = {"pod": pod.key, "node": node["name"], "qos": str(pod.qos)}
         if "nrt" in node:
-            result["config"] = _config(snapshot, index, node["nrt"])
+            result["config"] = _config(snapshot, index)
         result["filter"] = {
             "pass": passes,
             "code": "Success" if passes else "Unschedulable",
@@ -101,16 +101,10 @@ def results(view: View, pod: Pod, request: PodRequest, case: Mapping[str, Any]) 
     return found
 
 
-def _config(snapshot: Snapshot, index: int, nrt: Mapping[str, Any]) -> dict[str, Any]:
-    policy = NUMAPolicy(int(snapshot.policy[index]))
-    deprecated = (nrt.get("topologyPolicies") or [""])[0]
-    named = {attribute["value"] for attribute in nrt.get("attributes", ())}
-    # The bare names Restricted and BestEffort say enough for us; the plugin takes them for nothing.
-    if deprecated in {"Restricted", "BestEffort"} and deprecated == policy.koordinator and policy.kubelet not in named:
-        policy = NUMAPolicy.NONE
+def _config(snapshot: Snapshot, index: int) -> dict[str, Any]:
     return {
-        "policy": policy.kubelet,
-        "scope": Scope(int(snapshot.scope[index])).kubelet,
+        "policy": NUMAPolicy(int(snapshot.plugin_policy[index])).kubelet,
+        "scope": Scope(int(snapshot.plugin_scope[index])).kubelet,
         "maxNUMANodes": int(snapshot.max_numa_nodes[index]),
     }
 
@@ -119,6 +113,6 @@ def failure(snapshot: Snapshot, request: PodRequest, fit: plugin.FilterFit, inde
     """Upstream's words for a failed filter."""
     if not snapshot.fresh[index]:
         return "invalid node topology data"
-    if snapshot.scope[index] == Scope.POD:
+    if snapshot.plugin_scope[index] == Scope.POD:
         return "cannot align pod"
     return _CANNOT_ALIGN[request.kinds[fit.failed[index]]]

@@ -45,19 +45,23 @@ def test_a_node_that_says_nothing_about_readiness_is_taken_as_ready() -> None:
         ("Restricted", NUMAPolicy.RESTRICTED),
         ("BestEffort", NUMAPolicy.BEST_EFFORT),
         ("None", NUMAPolicy.NONE),
+        ("single-numa-node", NUMAPolicy.SINGLE_NUMA_NODE),
+        ("SINGLE_NUMA_NODE", NUMAPolicy.SINGLE_NUMA_NODE),
+        ("RestrictedPodLevel", NUMAPolicy.RESTRICTED),
         ("", None),
     ],
 )
 def test_koordinators_label_is_read(text: str, policy: NUMAPolicy | None) -> None:
     read = node({LABEL: text})
     assert read.policy_label is policy
-    assert read.problems == ()
+    assert (read.unknown_policy, read.problems) == ("", ())
 
 
-def test_an_unknown_policy_label_is_a_problem_and_no_policy() -> None:
-    read = node({LABEL: "single-numa-node"})
+def test_an_unknown_policy_label_is_a_problem_and_not_none() -> None:
+    read = node({LABEL: "strict"})
     assert read.policy_label is None
-    assert "single-numa-node is ignored" in read.problems[0]
+    assert read.unknown_policy == f"label {LABEL} 'strict'"
+    assert "'strict' is no known policy" in read.problems[0]
 
 
 def test_unreadable_allocatable_is_a_problem_and_empty() -> None:

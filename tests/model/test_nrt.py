@@ -247,10 +247,61 @@ def test_the_first_topology_policy_counts(policies: list[str], expected: tuple[s
     assert read.problems == ()
 
 
-def test_an_unknown_topology_policy_is_left_out() -> None:
-    read = topology(topologyPolicies=["SingleNUMANode"])
-    assert config(read) == ("none", "container", 8)
-    assert "'SingleNUMANode' is ignored" in read.problems[0]
+def test_early_exporters_repeat_the_kubelets_own_spelling_and_the_apis_example_has_another() -> None:
+    for name in ("single-numa-node", "SingleNUMANode", "SingleNumaNode", "SINGLE_NUMA_NODE"):
+        read = topology(topologyPolicies=[name])
+        assert (config(read), read.problems) == (("single-numa-node", "container", 8), ())
+
+
+@pytest.mark.parametrize("value", ["", None])
+def test_an_exporter_whose_kubelet_names_no_policy_names_none_and_the_other_source_holds(value: str | None) -> None:
+    read = topology(topologyPolicies=["RestrictedPodLevel"], attributes=[{"name": POLICY, "value": value}])
+    assert (config(read), read.unknown_policy, read.problems) == (("restricted", "pod", 8), "", ())
+    assert config(topology(topologyPolicies=[value])) == ("none", "container", 8)
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"topologyPolicies": ["strict"]}, "topologyPolicies[0] 'strict'"),
+        ({"topologyPolicies": [{"a": 1}, "None"]}, "topologyPolicies[0] {'a': 1}"),
+        ({"attributes": attributes((POLICY, "strict\n"))}, f"{POLICY} 'strict\\n'"),
+        # What publishers write into the older field where it has no name for the policy, or wrote before.
+        ({"topologyPolicies": ["None"], "attributes": attributes((POLICY, "strict"))}, f"{POLICY} 'strict'"),
+        ({"topologyPolicies": ["Restricted"], "attributes": attributes((POLICY, "strict"))}, f"{POLICY} 'strict'"),
+    ],
+)
+def test_a_policy_that_cannot_be_read_is_unknown_and_not_none(fields: dict[str, Any], text: str) -> None:
+    read = topology(**fields)
+    assert (read.policy, read.unknown_policy) == (NUMAPolicy.NONE, text)
+    assert read.problems == (f"{text} is no known policy: pods that its kubelet might reject stay away",)
+
+
+def test_an_attribute_that_can_be_read_counts_where_the_older_field_cannot() -> None:
+    read = topology(topologyPolicies=["strict"], attributes=attributes((POLICY, "restricted")))
+    assert (config(read), read.unknown_policy) == (("restricted", "container", 8), "")
+
+
+@pytest.mark.parametrize(
+    ("policies", "pairs", "expected"),
+    [
+        (["SingleNUMANode"], [], ("none", "container")),
+        (["Restricted"], [], ("none", "container")),
+        ([None], [(POLICY, "SingleNUMANode")], ("none", "container")),
+        (["SingleNUMANodePodLevel"], [(POLICY, "strict"), (SCOPE, "Container")], ("single-numa-node", "pod")),
+        (["single-numa-node-pod-level"], [(POLICY, "single-numa-node")], ("single-numa-node", "container")),
+    ],
+)
+def test_the_upstream_plugin_ignores_what_is_not_spelled_as_it_wants(
+    policies: list[str], pairs: list[tuple[str, str]], expected: tuple[str, str]
+) -> None:
+    plugin = topology(topologyPolicies=policies, attributes=attributes(*pairs)).plugin
+    assert plugin is not None
+    assert (plugin.policy.kubelet, plugin.scope.kubelet) == expected
+
+
+def test_where_the_plugin_reads_the_same_nothing_is_kept_for_it() -> None:
+    assert topology(topologyPolicies=["RestrictedPodLevel"], attributes=attributes((POLICY, "none"))).plugin is None
 
 
 @pytest.mark.parametrize(
@@ -260,7 +311,8 @@ def test_an_unknown_topology_policy_is_left_out() -> None:
         ([(SCOPE, "container")], ("single-numa-node", "container", 8), 0),
         ([(POLICY, "none"), (POLICY, "restricted")], ("restricted", "pod", 8), 0),
         ([(POLICY, "restricted"), (POLICY, "strict")], ("restricted", "pod", 8), 1),
-        ([(POLICY, "SingleNUMANode"), (SCOPE, "Pod")], ("single-numa-node", "pod", 8), 2),
+        ([(POLICY, "SingleNUMANode"), (SCOPE, "Pod")], ("single-numa-node", "pod", 8), 0),
+        ([(SCOPE, "node")], ("single-numa-node", "pod", 8), 1),
         ([(LIMIT, "16")], ("single-numa-node", "pod", 16), 0),
         ([(LIMIT, "2")], ("single-numa-node", "pod", 2), 0),
         ([(LIMIT, "1")], ("single-numa-node", "pod", 8), 1),

@@ -1,6 +1,14 @@
 import pytest
 
-from webhook.model.policy import TOPOLOGY_POLICIES, NUMAPolicy, Scope, compatible, effective
+from webhook.model.policy import (
+    NUMAPolicy,
+    Scope,
+    compatible,
+    effective,
+    read_policy,
+    read_policy_as_plugin,
+    read_scope,
+)
 
 NONE, BEST_EFFORT, RESTRICTED, SINGLE = NUMAPolicy
 
@@ -25,12 +33,60 @@ def test_other_spellings_are_no_policy(name: str) -> None:
     assert NUMAPolicy.from_koordinator(name) is None
 
 
-def test_the_nine_published_names_map_to_policy_and_scope() -> None:
-    assert len(TOPOLOGY_POLICIES) == 9
-    for name, (policy, scope) in TOPOLOGY_POLICIES.items():
-        bare = name.removesuffix("PodLevel").removesuffix("ContainerLevel")
-        assert policy.koordinator == ("" if bare == "None" else bare)
-        assert scope is (Scope.POD if name.endswith("PodLevel") else Scope.CONTAINER)
+PUBLISHED = {
+    # noderesourcetopology-api: the nine constants, and what its example and the plugin's KEP write instead
+    "SingleNUMANodeContainerLevel": (SINGLE, Scope.CONTAINER),
+    "SingleNUMANodePodLevel": (SINGLE, Scope.POD),
+    "SingleNUMANode": (SINGLE, None),
+    "SingleNumaNode": (SINGLE, None),
+    "Restricted": (RESTRICTED, None),
+    "RestrictedContainerLevel": (RESTRICTED, Scope.CONTAINER),
+    "RestrictedPodLevel": (RESTRICTED, Scope.POD),
+    "BestEffort": (BEST_EFFORT, None),
+    "BestEffortContainerLevel": (BEST_EFFORT, Scope.CONTAINER),
+    "BestEffortPodLevel": (BEST_EFFORT, Scope.POD),
+    "None": (NONE, None),
+    # kubelets, and exporters that repeat what theirs is called with
+    "single-numa-node": (SINGLE, None),
+    "single-NUMA-node": (SINGLE, None),
+    "restricted": (RESTRICTED, None),
+    "best-effort": (BEST_EFFORT, None),
+    "none": (NONE, None),
+    # enumerations of cloud providers' APIs
+    "SINGLE_NUMA_NODE": (SINGLE, None),
+    "BEST_EFFORT": (BEST_EFFORT, None),
+    "single-numa-node-pod-level": (SINGLE, Scope.POD),
+    " SINGLE_NUMA_NODE_CONTAINER_LEVEL ": (SINGLE, Scope.CONTAINER),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_what_nodes_publish_is_read_in_every_spelling(name: str) -> None:
+    assert read_policy(name) == PUBLISHED[name]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("strict", "SingleNUMANodes", "single", "numa", "PodLevel", "SingleNUMANodePod", "no", "false", "0", "-", "_"),
+        *("single.numa.node", "s\u0131ngle-numa-node", "single-numa-node," * 9, "none none", "x" * 100_000),
+    ],
+)
+def test_anything_else_is_no_policy(name: str) -> None:
+    assert read_policy(name) is None
+
+
+def test_the_upstream_plugin_reads_six_names_and_the_kubelets_spelling_in_attributes() -> None:
+    read = {name: found for name in PUBLISHED if (found := read_policy_as_plugin(name)) is not None}
+    assert read == {name: PUBLISHED[name] for name in PUBLISHED if name.endswith("Level")}
+    assert [NUMAPolicy.from_kubelet(policy.kubelet) for policy in NUMAPolicy] == list(NUMAPolicy)
+
+
+@pytest.mark.parametrize(
+    ("text", "scope"), [("pod", Scope.POD), ("Pod", Scope.POD), (" CONTAINER", Scope.CONTAINER), ("node", None)]
+)
+def test_a_scope_is_read_in_every_case(text: str, scope: Scope | None) -> None:
+    assert read_scope(text) is scope
 
 
 def test_a_scope_has_the_kubelets_spelling() -> None:

@@ -19,6 +19,7 @@ SAMPLE = Sample(
     ),
     generation=7,
     policy_disagreements=2,
+    unknown_policies=3,
     certificate_end=datetime(2030, 1, 1, tzinfo=UTC),
     leading=True,
     gated_pods=5,

@@ -141,17 +141,49 @@ def test_a_label_and_a_topology_that_disagree_are_counted_and_told_once_per_chan
         world.nodes.upsert("n0", node("n0", **labels))
         world.node_topologies.upsert("n0", topology("n0"))
         world.node_topologies.upsert("n0", topology("n0", resourceVersion="2"))
-        assert world.policy_disagreements == 1
+        assert world.policies.disagreements == 1
         world.node_topologies.upsert("n0", topology("n0", "restricted"))
-        assert world.policy_disagreements == 0
+        assert world.policies.disagreements == 0
         world.node_topologies.upsert("n0", topology("n0", "best-effort"))
         world.nodes.delete("n0")
-        assert world.policy_disagreements == 0
+        assert world.policies.disagreements == 0
     assert [line["event"] for line in lines] == [
         "node.policies_disagree",
         "node.policies_agree",
         "node.policies_disagree",
     ]
+
+
+def test_a_policy_that_cannot_be_read_is_counted_and_logged_once_per_change() -> None:
+    world = ClusterWorld()
+    with capture_logs() as lines:
+        world.nodes.upsert("n0", node("n0"))
+        world.node_topologies.upsert("n0", topology("n0", "strict"))
+        world.node_topologies.upsert("n0", topology("n0", "strict", resourceVersion="2"))
+        assert world.policies.unknown == 1
+        world.node_topologies.upsert("n0", topology("n0", "restricted"))
+        assert world.policies.unknown == 0
+        world.nodes.upsert("n0", node("n0", **{"node.koordinator.sh/numa-topology-policy": "maybe"}))
+        assert world.policies.unknown == 1
+        world.nodes.delete("n0")
+        assert world.policies.unknown == 0
+    told = [(line["event"], line.get("policy")) for line in lines if line["event"].startswith("node.")]
+    assert told == [
+        ("node.policy_unknown", "topologyManagerPolicy 'strict'"),
+        ("node.policy_known", None),
+        ("node.policy_unknown", "label node.koordinator.sh/numa-topology-policy 'maybe'"),
+    ]
+
+
+def test_of_many_nodes_with_one_mistake_the_first_are_logged() -> None:
+    world = ClusterWorld()
+    with capture_logs() as lines:
+        for number in range(30):
+            world.nodes.upsert(f"n{number}", node(f"n{number}"))
+            world.node_topologies.upsert(f"n{number}", topology(f"n{number}", "strict"))
+    levels = [line["log_level"] for line in lines if line["event"] == "node.policy_unknown"]
+    assert levels == ["warning"] * 20 + ["debug"] * 10
+    assert world.policies.unknown == 30
 
 
 def test_kais_topology_wins_over_kueues_of_the_same_name() -> None:

@@ -2,12 +2,13 @@
 
 1. Every node is thought empty, ready and not cordoned, and the pod is decided on once more.
 2. Some node fits: the pod can wait for it.
-3. Of no node that it may go to the NUMA nodes are known, or there is no node: it waits. What is not known may become
-   known; only what contradicts is refused.
-4. No node has a policy the pod can live with: nothing to wait for.
-5. A node large enough as a whole could never align it: the scheduler would bind it there some day, and the kubelet
-   refuse it again and again. Nothing to wait for, either.
-6. No node is large enough, or the pod's own selectors let it onto none: it waits, as it would without us.
+3. A node of a compatible policy, large enough as a whole, could never align it: the scheduler would bind it there some
+   day, and the kubelet reject it again and again. There is nothing to wait for.
+4. Of some node that it may go to the NUMA nodes or the policy are not known: it waits. What is not known may become
+   known; only what contradicts is denied.
+5. All nodes that are left have policies that contradict the pod's: nothing to wait for, either.
+6. No node is left: none has the labels and the size for it, or there is none at all. It waits for one to be added, as
+   it would without us. What nodes it would not go to anyway are like says nothing about those to come.
 """
 
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from enum import Enum
 import numpy as np
 import numpy.typing as npt
 
-from webhook.admission.placement_text import excluded, on_numa_nodes, subject
+from webhook.admission.placement_text import excluded, on_numa_nodes, subject, unknown_policy
 from webhook.engine.arrays import Bools
 from webhook.engine.decide import Decision, Options, decide
 from webhook.engine.emptied import emptied
@@ -32,7 +33,7 @@ from webhook.model.policy import NUMAPolicy, Scope
 from webhook.model.resources import format_amount
 
 _PODS_OWN = frozenset({Reason.NODE_SELECTOR_MISMATCH, Reason.NODE_AFFINITY_MISMATCH, Reason.UNTOLERATED_TAINT})
-_INCOMPATIBLE = frozenset({Reason.NO_TOPOLOGY, Reason.POLICY_MISMATCH})
+_UNKNOWN = frozenset({Reason.NO_TOPOLOGY, Reason.UNKNOWN_POLICY})
 _NOT_ALIGNED = frozenset(
     {
         Reason.NO_SINGLE_NUMA_NODE,
@@ -70,28 +71,23 @@ def look_ahead(snapshot: Snapshot, pod: Pod, intent: NUMAIntent, options: Option
     """The outlook of a pod that fits nowhere now."""
     empty = emptied(with_rows(snapshot, named_resources(pod)))
     decision = decide(View(empty), pod, intent, options)
-    compatible = _compatible(empty, decision)
     reasons = decision.excluded.keys()
     if decision.fit_count:
         nodes = "1 node" if decision.fit_count == 1 else f"{decision.fit_count} nodes"
         message = f"{nodes} could take it once other pods leave"
         return Outlook(Prospect.LATER, message, decision, decision.fits)
     eligible = ~_any_of(decision, _PODS_OWN)
-    if not empty.n or (Reason.NO_TOPOLOGY in reasons and not (eligible & empty.has_topology).any()):
-        return Outlook(Prospect.UNKNOWN, _what_is_unknown(eligible), decision, eligible)
-    if not compatible.any() or (reasons & _INCOMPATIBLE and reasons <= _INCOMPATIBLE | _PODS_OWN):
-        message = _why_incompatible(empty, intent, eligible)
-        return Outlook(Prospect.NO_COMPATIBLE_NODE, message, decision, compatible)
+    compatible = _compatible(empty, decision)
     if reasons & _NOT_ALIGNED:
         why = _too_large_for_one(empty, pod, intent, _any_of(decision, _NOT_ALIGNED))
-        message = f"none could align it even if it were empty: {why or excluded(pod, decision.excluded)}"
+        message = f"none could align it even if it were empty: {why or excluded(pod, decision)}"
         return Outlook(Prospect.NEVER_ALIGNED, message, decision, compatible)
-    if reasons <= _PODS_OWN:
-        message = "its own node selector, affinity and tolerations let it onto none"
-    else:
-        why = _too_large(empty, pod, eligible)
-        message = f"none could take it even if it were empty: {why or excluded(pod, decision.excluded)}"
-    return Outlook(Prospect.NO_NODE, message, decision, compatible)
+    if reasons & _UNKNOWN:
+        return Outlook(Prospect.UNKNOWN, _what_is_unknown(decision, eligible), decision, _any_of(decision, _UNKNOWN))
+    if Reason.POLICY_MISMATCH in reasons:
+        message = _why_incompatible(empty, intent, _any_of(decision, frozenset({Reason.POLICY_MISMATCH})))
+        return Outlook(Prospect.NO_COMPATIBLE_NODE, message, decision, compatible)
+    return Outlook(Prospect.NO_NODE, _why_no_node(decision, pod, eligible), decision, compatible)
 
 
 def _compatible(snapshot: Snapshot, decision: Decision) -> Bools:
@@ -106,23 +102,37 @@ def _any_of(decision: Decision, reasons: frozenset[Reason]) -> Bools:
     return where
 
 
-def _what_is_unknown(eligible: Bools) -> str:
+def _what_is_unknown(decision: Decision, eligible: Bools) -> str:
     """eligible: bool [node], where the pod may go by its own selectors."""
+    count = int(np.count_nonzero(eligible))
+    clauses = []
+    if nodes := decision.excluded.get(Reason.NO_TOPOLOGY):
+        if nodes < count:
+            which = f"{nodes} of the {count} nodes"
+        else:
+            which = "the one node" if count == 1 else f"any of the {count} nodes"
+        clauses.append(f"no NUMA topology is known for {which} it may go to")
+    if nodes := decision.excluded.get(Reason.UNKNOWN_POLICY):
+        which = "the one node" if nodes == count == 1 else f"{nodes} of the {count} nodes"
+        example = unknown_policy(decision.view.snapshot, decision.reason == Reason.UNKNOWN_POLICY)
+        clauses.append(f"the NUMA policy of {which} it may go to is unknown ({example})")
+    return ", and ".join(clauses)
+
+
+def _why_no_node(decision: Decision, pod: Pod, eligible: Bools) -> str:
+    """Why no node could take the pod as a whole. eligible: bool [node], where it may go by its own selectors."""
     if not eligible.size:
         return "the cluster has no nodes"
-    count = np.count_nonzero(eligible)
-    nodes = "the one node" if count == 1 else f"any of the {count} nodes"
-    return f"no NUMA topology is known for {nodes} it may go to"
+    if not eligible.any():
+        return "its own node selector, affinity and tolerations let it onto none"
+    why = _too_large(decision.view.snapshot, pod, eligible)
+    return f"none could take it even if it were empty: {why or excluded(pod, decision)}"
 
 
-def _why_incompatible(snapshot: Snapshot, intent: NUMAIntent, eligible: Bools) -> str:
-    """Which policies the nodes have. eligible: bool [node], where the pod may go by its own selectors."""
-    known = eligible & snapshot.has_topology
-    counts = np.bincount(snapshot.policy[known], minlength=len(NUMAPolicy)).tolist()
+def _why_incompatible(snapshot: Snapshot, intent: NUMAIntent, nodes: Bools) -> str:
+    """Which policies the nodes have. nodes: bool [node], those with a policy that does not go with the pod's."""
+    counts = np.bincount(snapshot.policy[nodes], minlength=len(NUMAPolicy)).tolist()
     policies = [f"{count} with {NUMAPolicy(policy).kubelet}" for policy, count in enumerate(counts) if count]
-    unknown = int(np.count_nonzero(eligible & ~snapshot.has_topology))
-    if unknown:
-        policies.append(f"{unknown} without a known NUMA topology")
     return f"no node has a NUMA policy that goes with {subject(intent)}: there are {', '.join(policies)}"
 
 

@@ -7,8 +7,10 @@ excluded: 4100 no single NUMA node with 8 cpu, 88 NUMA policy mismatch
 from collections.abc import Mapping, Sequence
 from textwrap import wrap
 
+from webhook.engine.arrays import Bools
 from webhook.engine.decide import Candidate, Decision
 from webhook.engine.reason import Reason
+from webhook.engine.snapshot import Snapshot
 from webhook.model.intent import NUMAIntent
 from webhook.model.pod import Pod
 from webhook.model.resources import EPHEMERAL_STORAGE, STORAGE, format_list
@@ -28,13 +30,13 @@ def fitting(pod: Pod, intent: NUMAIntent, decision: Decision, best: Sequence[Can
     named = ", ".join(map(_candidate, best))
     fit = "fits" if decision.fit_count == 1 else "fit"
     text = f"{subject(intent)}: {decision.fit_count} of {len(decision.fits)} nodes {fit}{_noted(note)}; best {named}"
-    return shortened(text + excluded(pod, decision.excluded, "; excluded: "))
+    return shortened(text + excluded(pod, decision, "; excluded: "))
 
 
 def nowhere(pod: Pod, intent: NUMAIntent, decision: Decision, outlook: str, note: str = "") -> str:
     """That no node fits now, what the outlook is, and why each node does not. note: as for `fitting`."""
     text = f"{subject(intent)}: none of {len(decision.fits)} nodes fits now; {outlook}{_noted(note)}"
-    return shortened(text + excluded(pod, decision.excluded, "; excluded: "))
+    return shortened(text + excluded(pod, decision, "; excluded: "))
 
 
 def waiting(text: str) -> str:
@@ -52,11 +54,24 @@ def subject(intent: NUMAIntent) -> str:
     return intent.policy.koordinator if intent.policy else "each node's own NUMA policy"
 
 
-def excluded(pod: Pod, counts: Mapping[Reason, int], prefix: str = "") -> str:
+def excluded(pod: Pod, decision: Decision, prefix: str = "") -> str:
     """The reasons with their number of nodes, most frequent first; empty when there is none."""
-    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    reasons = ", ".join(f"{count} {phrase(reason, pod)}" for reason, count in ordered)
+    ordered = sorted(decision.excluded.items(), key=lambda item: (-item[1], item[0]))
+    reasons = ", ".join(f"{count} {phrase(reason, pod)}{_example(reason, decision)}" for reason, count in ordered)
     return prefix + reasons if reasons else ""
+
+
+def _example(reason: Reason, decision: Decision) -> str:
+    """Of a fault that an operator has to correct, a node that has it and what it says."""
+    if reason is not Reason.UNKNOWN_POLICY:
+        return ""
+    return f" ({unknown_policy(decision.view.snapshot, decision.reason == reason)})"
+
+
+def unknown_policy(snapshot: Snapshot, where: Bools) -> str:
+    """The first by name of these nodes (bool [node]), whose policies are unknown, and what it says."""
+    first = snapshot.names[int(snapshot.order[where[snapshot.order].argmax()])]
+    return f"{first}: {snapshot.unknown_policies[first]}"
 
 
 def phrase(reason: Reason, pod: Pod) -> str:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from webhook.engine.arrays import NO_ZONE, UNKNOWN_DISTANCE, UNLISTED, read_only
 from webhook.engine.labels import LabelColumns
 from webhook.engine.node_kind import kind_of
+from webhook.engine.node_policy import plugin_config, policy_of
 from webhook.engine.rare import RareAmounts
 from webhook.engine.resource_index import ResourceIndex
 from webhook.engine.sums import NodeSums
@@ -41,6 +42,8 @@ _FIELDS: Final[Mapping[str, tuple[int, str, type[np.generic], int]]] = {
     "distances": (ZONES, "zz", np.int16, UNKNOWN_DISTANCE),
     "policy": (HELD, "", np.int8, NUMAPolicy.NONE),
     "scope": (ZONES, "", np.int8, _NO_TOPOLOGY.scope),
+    "plugin_policy": (HELD, "", np.int8, NUMAPolicy.NONE),
+    "plugin_scope": (HELD, "", np.int8, _NO_TOPOLOGY.scope),
     "max_numa_nodes": (ZONES, "", np.int16, _NO_TOPOLOGY.max_numa_nodes),
     "prefer_closest": (ZONES, "", np.bool_, _NO_TOPOLOGY.prefer_closest),
     "has_topology": (ZONES, "", np.bool_, False),
@@ -196,15 +199,15 @@ class Buffer:
     def write_held(self, n: int, node: Node, topology: NodeTopology | None, sums: NodeSums) -> None:
         """What follows from the node, its NRT and its pods together.
 
-        Policy: Koordinator's label goes before the NRT. Available: where the publisher gives totals, what the pods hold
+        Policy: see webhook.engine.node_policy. Available: where the publisher gives totals, what the pods hold
         is taken off here.
         """
         arrays = self.arrays
         kubelet = topology or _NO_TOPOLOGY
-        # The label may say NONE, which is 0.
-        policy = kubelet.policy if node.policy_label is None else node.policy_label
-        arrays["policy"][n] = policy
+        policy = policy_of(node, kubelet)
+        arrays["policy"][n] = policy or NUMAPolicy.NONE
         arrays["kind"][n] = kind_of(policy, kubelet)
+        arrays["plugin_policy"][n], arrays["plugin_scope"][n] = plugin_config(node, kubelet)
         requested = self._by_row(sums.requests, 0)
         arrays["requested"][:, n] = requested
         arrays["node_free"][:, n] = np.maximum(arrays["allocatable"][:, n], 0) - requested

@@ -33,6 +33,8 @@ def explain(view: View, pod: Pod, request: PodRequest, reason: Reason, node: int
             return "insufficient " + ", ".join(_shortages(view, request, node))
         case Reason.NO_TOPOLOGY:
             return "no NUMA topology known: the node has no NodeResourceTopology with NUMA nodes"
+        case Reason.UNKNOWN_POLICY:
+            return f"unknown NUMA policy: {snapshot.unknown_policies[snapshot.names[node]]}"
         case Reason.POLICY_MISMATCH:
             own = request.policy or NUMAPolicy.NONE
             return f"NUMA policy mismatch: the pod asks for {own.koordinator}, the node's policy is {policy.kubelet}"

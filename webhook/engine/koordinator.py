@@ -36,7 +36,7 @@ def policy_fit(snapshot: Snapshot, request: PodRequest) -> Bytes | None:
     """uint8 [node]: why the node's NUMA policy, or what is known of it, does not go with the pod; None = it does.
 
     A pod that insists on alignment needs a node whose NUMA nodes are known; others may go where nothing is known. Where
-    misalignment would be refused, an NRT known to be out of date will not do.
+    misalignment would be refused, an NRT known to be out of date will not do. No policy goes with an unknown one.
     """
     verdicts = _verdicts(request.policy, request.strict)
     kinds = snapshot.kind
@@ -59,6 +59,8 @@ def _verdicts(policy: NUMAPolicy | None, strict: bool) -> Bytes:
 def _verdict(kind: int, policy: NUMAPolicy | None, strict: bool) -> Reason:
     if strict and kind & node_kind.NO_TOPOLOGY:
         return Reason.NO_TOPOLOGY
+    if policy and kind & node_kind.UNKNOWN_POLICY:
+        return Reason.UNKNOWN_POLICY
     return Reason.FITS if compatible(policy, NUMAPolicy(kind & node_kind.POLICY)) else Reason.POLICY_MISMATCH
 
 
@@ -71,7 +73,8 @@ def effective_policy(snapshot: Snapshot, request: PodRequest) -> Enums:
 
 def ours_to_place(snapshot: Snapshot) -> Bools:
     """Where the NUMA nodes are ours to choose, bool [node]: the kubelet does not align, or koordlet does as told."""
-    ours: Bools = (snapshot.policy == NUMAPolicy.NONE) | snapshot.total
+    unknown = snapshot.kind & node_kind.UNKNOWN_POLICY != 0
+    ours: Bools = ((snapshot.policy == NUMAPolicy.NONE) | snapshot.total) & ~unknown
     return ours
 
 

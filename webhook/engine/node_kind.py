@@ -19,13 +19,16 @@ TOO_MANY: Final = 1 << 5
 """More NUMA nodes than max-allowable-numa-nodes."""
 NO_TOPOLOGY: Final = 1 << 6
 """No NUMA node is known."""
-KINDS: Final = 1 << 7
+UNKNOWN_POLICY: Final = 1 << 7
+"""The node says which policy it has, but not in words that are known; the bits of the policy are then those of none."""
+KINDS: Final = 1 << 8
 """Kinds there can be."""
 
 
-def kind_of(policy: NUMAPolicy, topology: NodeTopology) -> int:
-    """The kind of a node with this policy and NRT."""
+def kind_of(policy: NUMAPolicy | None, topology: NodeTopology) -> int:
+    """The kind of a node with this policy (None: it is unknown) and NRT."""
     flags = (
+        (policy is None, UNKNOWN_POLICY),
         (topology.publisher is Publisher.TOTAL, TOTAL),
         (topology.scope is Scope.POD, POD_SCOPE),
         (topology.prefer_closest, CLOSEST),
@@ -33,4 +36,4 @@ def kind_of(policy: NUMAPolicy, topology: NodeTopology) -> int:
         # NUMA nodes of which no resource is known say nothing about where a pod could be aligned.
         (not any(zone.resources for zone in topology.zones), NO_TOPOLOGY),
     )
-    return policy | sum(flag for holds, flag in flags if holds)
+    return (policy or NUMAPolicy.NONE) | sum(flag for holds, flag in flags if holds)

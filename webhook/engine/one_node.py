@@ -91,7 +91,9 @@ def is_free(view: View, numa_nodes: NUMANodeAmounts) -> bool:
     )
 
 
-_NO_ARRAYS: Final = {"generation", "names", "index", "resources", "taint_sets", "labels", "rare", "changes"}
+_NO_ARRAYS: Final = {
+    *("generation", "names", "index", "resources", "taint_sets", "labels", "unknown_policies", "rare", "changes")
+}
 _ARRAYS: Final = tuple(
     field.name for field in fields(Snapshot) if field.name not in _NO_ARRAYS | {"order", "taint_set"}
 )

@@ -42,9 +42,13 @@ class Snapshot:
     distances: Ids
     """int16 [Z, Z, N]: distance from position to position, 255 where nobody published one."""
     policy: Enums
-    """int8 [N]: NUMAPolicy: Koordinator's label if it has one, else the NRT's, else none."""
+    """int8 [N]: NUMAPolicy: Koordinator's label if it has one, else the NRT's, else none; none where it is unknown."""
     scope: Enums
     """int8 [N]: Scope of the topology manager."""
+    plugin_policy: Enums
+    """int8 [N]: `policy` as the upstream plugin reads an NRT."""
+    plugin_scope: Enums
+    """int8 [N]: `scope` as the upstream plugin reads an NRT."""
     max_numa_nodes: Ids
     """int16 [N]: max-allowable-numa-nodes."""
     prefer_closest: Bools
@@ -81,6 +85,8 @@ class Snapshot:
     labels: LabelColumns
     """Labels of every node, and columns of codes for the keys that somebody asked for."""
 
+    unknown_policies: Mapping[str, str]
+    """Node name -> where its policy stands and what it says, of nodes whose policy is unknown."""
     rare: RareTable
     """Resources that have no row of their own (webhook.engine.rare)."""
 

@@ -22,6 +22,7 @@ from weakref import ref
 from webhook.engine.buffers import ALL, HELD, NODE, ZONES, Buffer
 from webhook.engine.changes import ChangeLog
 from webhook.engine.name_order import NameOrder
+from webhook.engine.node_policy import UnknownPolicies, unknown_policy
 from webhook.engine.rare import RareResources
 from webhook.engine.resource_rows import MAX_CELLS, ResourceRows
 from webhook.engine.snapshot import Snapshot
@@ -64,6 +65,7 @@ class ClusterState:
         self._order = NameOrder()
         self._rows = ResourceRows(cells)
         self._rare = RareResources()
+        self._unknown_policies = UnknownPolicies()
         self._widths: Counter[int] = Counter()
         self._z = 1
         self._z_since = 0
@@ -114,6 +116,7 @@ class ClusterState:
             return
         self._rows.offer(node.allocatable, ())
         self._rare.write(name, {})
+        self._unknown_policies.write(name, "")
         column = self._columns.pop(name)
         self._order.remove(name)
         last = self._names.pop()
@@ -279,6 +282,7 @@ class ClusterState:
         sums = self._sums.get(name, _NO_SUMS)
         buffer.write_held(column, node, topology, sums)
         self._rare.write(name, buffer.without_row(node, topology, sums))
+        self._unknown_policies.write(name, unknown_policy(node, topology))
 
     def _taint_set(self, taints: tuple[Taint, ...]) -> int:
         kept = frozenset(taint for taint in taints if taint.effect in _EFFECTS)
@@ -297,6 +301,7 @@ class ClusterState:
             resources=buffer.resources,
             taint_sets=self._taint_sets,
             labels=buffer.labels,
+            unknown_policies=self._unknown_policies.table(),
             rare=self._rare.table(),
             changes=self._changes,
             **fields,

@@ -7,10 +7,10 @@ from typing import Any
 
 from webhook.model.errors import UserError
 from webhook.model.fields import NO_FIELDS
-from webhook.model.json_text import shortened
 from webhook.model.names import KOORDINATOR_NODE_POLICY_LABEL
-from webhook.model.policy import NUMAPolicy
+from webhook.model.policy import NUMAPolicy, read_policy
 from webhook.model.problems import MAX_NODE_RESOURCES, MAX_TAINTS, told
+from webhook.model.quoted import quoted
 from webhook.model.resources import NO_RESOURCES, largest_share, parse_list
 
 
@@ -36,6 +36,8 @@ class Node:
     allocatable: Mapping[str, int]
     policy_label: NUMAPolicy | None
     """Koordinator's label `node.koordinator.sh/numa-topology-policy`; None if absent, empty or unknown."""
+    unknown_policy: str = ""
+    """The label and what it says, where that is no policy; empty otherwise."""
     problems: tuple[str, ...] = ()
     """What could not be read, in sentences for a log."""
 
@@ -47,6 +49,7 @@ class Node:
         status: Mapping[str, Any] = raw.get("status") or NO_FIELDS
         labels: Mapping[str, str] = metadata.get("labels") or NO_FIELDS
         problems: list[str] = []
+        policy_label, unknown_policy = _policy_label(labels, problems)
         return cls(
             name=metadata.get("name", ""),
             labels=labels,
@@ -54,7 +57,8 @@ class Node:
             unschedulable=bool(spec.get("unschedulable")),
             ready=_is_ready(status),
             allocatable=_allocatable(status, problems),
-            policy_label=_policy_label(labels, problems),
+            policy_label=policy_label,
+            unknown_policy=unknown_policy,
             problems=told(problems),
         )
 
@@ -91,14 +95,16 @@ def _allocatable(status: Mapping[str, Any], problems: list[str]) -> Mapping[str,
     return largest_share(allocatable, MAX_NODE_RESOURCES)
 
 
-def _policy_label(labels: Mapping[str, str], problems: list[str]) -> NUMAPolicy | None:
-    text = labels.get(KOORDINATOR_NODE_POLICY_LABEL)
-    if not text:
-        return None
-    policy = NUMAPolicy.NONE if text == "None" else NUMAPolicy.from_koordinator(text)
-    if policy is None:
-        problems.append(
-            f"label {KOORDINATOR_NODE_POLICY_LABEL}={shortened(text)} is ignored: "
-            "the values are SingleNUMANode, Restricted, BestEffort and None"
-        )
-    return policy
+def _policy_label(labels: Mapping[str, str], problems: list[str]) -> tuple[NUMAPolicy | None, str]:
+    """The policy, and the text that names none."""
+    value = labels.get(KOORDINATOR_NODE_POLICY_LABEL)
+    if not value:
+        return None, ""
+    if (found := read_policy(value)) is not None:
+        return found[0], ""
+    text = f"label {KOORDINATOR_NODE_POLICY_LABEL} {quoted(value)}"
+    problems.append(
+        f"{text} is no known policy: pods that its kubelet might reject stay away; "
+        "the values are SingleNUMANode, Restricted, BestEffort and None"
+    )
+    return None, text

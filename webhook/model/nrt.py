@@ -26,6 +26,7 @@ from webhook.model.topology_manager import (
     DEFAULT_MAX_NUMA_NODES,
     MAX_NUMA_NODES,
     FingerprintMethod,
+    PluginConfig,
     TopologyManagerConfig,
 )
 
@@ -38,7 +39,7 @@ _LONGEST_NUMA_NAME = len("numa-node-0000")
 _ZONE_NAME = re.compile(r"(?:numa-)?(?:node-)?(\d{1,4})", re.ASCII)
 
 
-__all__ = ["FingerprintMethod", "NodeTopology", "Publisher", "Zone", "ZoneResource"]
+__all__ = ["FingerprintMethod", "NodeTopology", "PluginConfig", "Publisher", "Zone", "ZoneResource"]
 
 
 class Publisher(Enum):
@@ -75,7 +76,12 @@ class NodeTopology:
 
     node: str
     policy: NUMAPolicy = NUMAPolicy.NONE
+    """NONE as well where it is unknown."""
+    unknown_policy: str = ""
+    """Where a policy stands that cannot be read, and what it says; empty when there is none."""
     scope: Scope = Scope.CONTAINER
+    plugin: PluginConfig | None = None
+    """Policy and scope as the scheduler plugin reads them, where it reads others; None: the same."""
     max_numa_nodes: int = DEFAULT_MAX_NUMA_NODES
     prefer_closest: bool = False
     zones: tuple[Zone, ...] = ()
@@ -95,13 +101,17 @@ class NodeTopology:
         metadata: Mapping[str, Any] = raw.get("metadata") or NO_FIELDS
         problems: list[str] = []
         config = TopologyManagerConfig(problems)
-        config.read_topology_policies(raw.get("topologyPolicies"))
-        config.read_attributes(_entries(raw.get("attributes"), "value", problems))
+        policies, attributes = raw.get("topologyPolicies"), tuple(_entries(raw.get("attributes"), "value", problems))
+        config.read_topology_policies(policies)
+        config.read_attributes(attributes)
+        plugin = PluginConfig.read(policies, attributes)
         annotations: Mapping[str, str] = metadata.get("annotations") or NO_FIELDS
         return cls(
             node=metadata.get("name", ""),
             policy=config.policy,
+            unknown_policy=config.unknown_policy,
             scope=config.scope,
+            plugin=None if plugin == (config.policy, config.scope) else plugin,
             max_numa_nodes=config.max_numa_nodes,
             prefer_closest=config.prefer_closest,
             zones=_zones(raw, problems),

@@ -1,7 +1,8 @@
 """NUMA policies: what a node's kubelet enforces, what a pod may ask for, and which of them go together.
 
 Source: kubernetes pkg/kubelet/cm/topologymanager (policies, scopes), noderesourcetopology-api (the nine names in
-topologyPolicies), koordinator apis/extension/numa_aware.go (the names on pods and on the node label).
+topologyPolicies), koordinator apis/extension/numa_aware.go (the names on pods and on the node label),
+scheduler-plugins pkg/noderesourcetopology/nodeconfig (what the plugin reads).
 """
 
 from enum import IntEnum, StrEnum
@@ -70,18 +71,46 @@ _BY_KUBELET_NAME: Final = {name: NUMAPolicy(index) for index, name in enumerate(
 _BY_KOORDINATOR_NAME: Final = {name: NUMAPolicy(index) for index, name in enumerate(_KOORDINATOR_NAMES)}
 _BY_SCOPE_NAME: Final = {"container": Scope.CONTAINER, "pod": Scope.POD}
 
-# A name without a level says nothing about the scope: it keeps the default.
-TOPOLOGY_POLICIES: Final[dict[str, tuple[NUMAPolicy, Scope]]] = {
-    "None": (NUMAPolicy.NONE, Scope.CONTAINER),
-    "BestEffort": (NUMAPolicy.BEST_EFFORT, Scope.CONTAINER),
-    "BestEffortContainerLevel": (NUMAPolicy.BEST_EFFORT, Scope.CONTAINER),
-    "BestEffortPodLevel": (NUMAPolicy.BEST_EFFORT, Scope.POD),
-    "Restricted": (NUMAPolicy.RESTRICTED, Scope.CONTAINER),
-    "RestrictedContainerLevel": (NUMAPolicy.RESTRICTED, Scope.CONTAINER),
-    "RestrictedPodLevel": (NUMAPolicy.RESTRICTED, Scope.POD),
-    "SingleNUMANodeContainerLevel": (NUMAPolicy.SINGLE_NUMA_NODE, Scope.CONTAINER),
-    "SingleNUMANodePodLevel": (NUMAPolicy.SINGLE_NUMA_NODE, Scope.POD),
+# The scope that the end of a name gives.
+_LEVELS: Final = {"containerlevel": Scope.CONTAINER, "podlevel": Scope.POD}
+_BY_PLAIN_NAME: Final = {name.replace("-", ""): policy for name, policy in _BY_KUBELET_NAME.items()}
+_LONGEST_NAME: Final = 64
+_BETWEEN_WORDS: Final = str.maketrans("", "", "-_ ")
+
+# Neither the bare names nor None are among those that the plugin knows; what it does not know changes nothing there.
+_PLUGIN_NAMES: Final[dict[str, tuple[NUMAPolicy, Scope]]] = {
+    f"{_KOORDINATOR_NAMES[policy]}{level}Level": (policy, scope)
+    for policy in (NUMAPolicy.BEST_EFFORT, NUMAPolicy.RESTRICTED, NUMAPolicy.SINGLE_NUMA_NODE)
+    for level, scope in (("Container", Scope.CONTAINER), ("Pod", Scope.POD))
 }
+
+
+def read_policy(name: str) -> tuple[NUMAPolicy, Scope | None] | None:
+    """The policy that a node publishes, and its scope where the name ends in one; None for anything else.
+
+    Case, dashes and underscores do not count: the API's constants (SingleNUMANodePodLevel), its example
+    (SingleNUMANode), the plugin's KEP (SingleNumaNode), the kubelet's own spelling (single-numa-node) and those of
+    provider APIs (SINGLE_NUMA_NODE) are all in use.
+    """
+    if len(name) > _LONGEST_NAME:
+        return None
+    plain = name.lower().translate(_BETWEEN_WORDS)
+    for level, scope in _LEVELS.items():
+        if plain.endswith(level):
+            policy = _BY_PLAIN_NAME.get(plain.removesuffix(level))
+            return None if policy is None else (policy, scope)
+    policy = _BY_PLAIN_NAME.get(plain)
+    return None if policy is None else (policy, None)
+
+
+def read_policy_as_plugin(name: str) -> tuple[NUMAPolicy, Scope] | None:
+    """What the scheduler plugin NodeResourceTopologyMatch makes of a name in topologyPolicies; None: it ignores it."""
+    return _PLUGIN_NAMES.get(name)
+
+
+def read_scope(text: str) -> Scope | None:
+    """The scope that a node publishes; None for anything else."""
+    return _BY_SCOPE_NAME.get(text.strip().lower()) if len(text) <= _LONGEST_NAME else None
 
 
 def compatible(pod: NUMAPolicy | None, node: NUMAPolicy) -> bool:

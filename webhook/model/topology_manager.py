@@ -7,10 +7,10 @@ k8stopologyawareschedwg/podfingerprint (methods).
 import re
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from webhook.model import names
-from webhook.model.policy import TOPOLOGY_POLICIES, NUMAPolicy, Scope
+from webhook.model.policy import NUMAPolicy, Scope, read_policy, read_policy_as_plugin, read_scope
 from webhook.model.quoted import quoted
 
 DEFAULT_MAX_NUMA_NODES: Final = 8
@@ -31,49 +31,89 @@ class FingerprintMethod(StrEnum):
     EXCLUDE_TERMINAL = "exclude-terminal"
 
 
+class PluginConfig(NamedTuple):
+    """Policy and scope as the plugin NodeResourceTopologyMatch reads them: in exact spellings, others are ignored."""
+
+    policy: NUMAPolicy = NUMAPolicy.NONE
+    scope: Scope = Scope.CONTAINER
+
+    @classmethod
+    def read(cls, policies: object, attributes: Iterable[Mapping[str, Any]]) -> "PluginConfig":
+        """From `topologyPolicies` and the top-level attributes."""
+        first = policies[0] if isinstance(policies, list) and policies else None
+        policy, scope = (read_policy_as_plugin(first) if isinstance(first, str) else None) or cls()
+        for attribute in attributes:
+            name, value = attribute.get("name"), attribute.get("value")
+            if not isinstance(value, str):
+                continue
+            if name == names.ATTRIBUTE_POLICY:
+                found = NUMAPolicy.from_kubelet(value)
+                policy = policy if found is None else found
+            elif name == names.ATTRIBUTE_SCOPE:
+                given = Scope.from_kubelet(value)
+                scope = scope if given is None else given
+        return cls(policy, scope)
+
+
 class TopologyManagerConfig:
     """The topology manager's configuration, read field by field; of duplicates the last valid one wins.
 
     1. Defaults. 2. The first of `topologyPolicies` (deprecated). 3. The top-level attributes in their order.
+
+    A policy that cannot be read is not none, which every pod may have: it is `unknown_policy`, also where the other
+    source names one. That is older, or says None where its publisher has no name for the policy.
     """
 
     def __init__(self, problems: list[str]) -> None:
         self.problems = problems
         self.policy = NUMAPolicy.NONE
+        self.unknown_policy = ""
+        """Where a policy stands that cannot be read, and what it says; empty when it can be. `policy` is then NONE."""
         self.scope = Scope.CONTAINER
         self.max_numa_nodes = DEFAULT_MAX_NUMA_NODES
         self.prefer_closest = False
         self.fingerprint: str | None = None
         self.fingerprint_method = FingerprintMethod.ALL
+        self._in_attributes = False
 
     def read_topology_policies(self, policies: object) -> None:
         """Take over the first of the deprecated list."""
-        if not isinstance(policies, list) or not policies:
-            return
-        first = str(policies[0])
-        if first in TOPOLOGY_POLICIES:
-            self.policy, self.scope = TOPOLOGY_POLICIES[first]
-        else:
-            self.problems.append(
-                f"topologyPolicies[0] {quoted(first)} is ignored: none of {', '.join(TOPOLOGY_POLICIES)}"
-            )
+        if isinstance(policies, list) and policies:
+            self._read_policy("topologyPolicies[0]", policies[0])
 
     def read_attributes(self, attributes: Iterable[Mapping[str, Any]]) -> None:
         """Take over the top-level attributes in their order."""
         for attribute in attributes:
-            name, value = attribute.get("name"), str(attribute.get("value"))
-            if not self._read(name, value):
-                self.problems.append(f"attribute {name} is ignored: its value {quoted(value)} is not valid")
+            name, value = attribute.get("name"), attribute.get("value")
+            if name == names.ATTRIBUTE_POLICY:
+                if self._read_policy(names.ATTRIBUTE_POLICY, value, known=self._in_attributes):
+                    self._in_attributes = True
+            elif not self._read(name, str(value)):
+                self.problems.append(f"attribute {name} is ignored: its value {quoted(str(value))} is not valid")
+
+    def _read_policy(self, source: str, value: object, *, known: bool = False) -> bool:
+        """Whether the value names a policy, which is taken over. known: the same source has named one before."""
+        if value is None or value == "":
+            return False  # exporters repeat a kubelet's file, which may leave it out
+        found = read_policy(value) if isinstance(value, str) else None
+        if found is not None:
+            self.policy, scope = found
+            self.scope = self.scope if scope is None else scope
+            self.unknown_policy = ""
+            return True
+        text = f"{source} {quoted(value)}"
+        if known:
+            self.problems.append(f"{text} is ignored: no known policy")
+        else:
+            self.policy, self.unknown_policy = NUMAPolicy.NONE, text
+            self.problems.append(f"{text} is no known policy: pods that its kubelet might reject stay away")
+        return False
 
     def _read(self, name: object, value: str) -> bool:
         """Whether the attribute is unknown, and so none of ours, or could be read."""
         match name:
-            case names.ATTRIBUTE_POLICY:
-                if (policy := NUMAPolicy.from_kubelet(value)) is None:
-                    return False
-                self.policy = policy
             case names.ATTRIBUTE_SCOPE:
-                if (scope := Scope.from_kubelet(value)) is None:
+                if (scope := read_scope(value)) is None:
                     return False
                 self.scope = scope
             case names.ATTRIBUTE_MAX_NUMA_NODES:

@@ -47,6 +47,7 @@ class Sample:
     informers: tuple[InformerSample, ...]
     generation: int
     policy_disagreements: int
+    unknown_policies: int
     certificate_end: datetime | None
     leading: bool
     gated_pods: int
@@ -124,6 +125,7 @@ class _StateCollector(Collector):
             "Nodes whose Koordinator policy label and NodeResourceTopology name different policies.",
             sample.policy_disagreements,
         )
+        yield _gauge("unknown_policies", "Nodes whose NUMA policy cannot be read.", sample.unknown_policies)
         yield _gauge("leader", "1 while this replica leads, else 0.", sample.leading)
         yield _gauge("gated_pods", "Pods that only our gate holds back.", sample.gated_pods)
         yield _gauge("stuck_pods", "Pods that are held to nodes which can no longer take them.", sample.stuck_pods)

@@ -7,9 +7,7 @@ a log line when its fault changes: one odd object must not stop a cluster.
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from time import time
-from typing import TYPE_CHECKING, Any
-
-import structlog
+from typing import Any
 
 from webhook.admission.arrival import Arrival, PlacedPod
 from webhook.admission.gate import waits_for_us_alone
@@ -35,12 +33,8 @@ from webhook.model.nrt import NodeTopology
 from webhook.model.topology import Topology, TopologySource
 from webhook.placement.late_hints import LateHint
 from webhook.service.feed import Feed
+from webhook.service.node_policies import NodePolicies
 from webhook.service.seen_pod import SeenPod
-
-if TYPE_CHECKING:
-    from webhook.model.policy import NUMAPolicy
-
-log = structlog.get_logger(__name__)
 
 Raw = dict[str, Any]
 
@@ -69,7 +63,8 @@ class ClusterWorld:
         self.in_order: Callable[[], bool] = _always
         """Whether pods are told of in the order in which things happened to them: by a watch, not by a list."""
         self._topologies: dict[TopologySource, dict[str, Topology]] = {source: {} for source in TopologySource}
-        self._disagreements: dict[str, tuple[NUMAPolicy, NUMAPolicy]] = {}
+        self.policies = NodePolicies(self._state.nodes.get, self._state.topologies.get)
+        """What is odd about the policies that nodes publish."""
         self.nodes = Feed("Node", Node.from_object, self._put_node, self._drop_node)
         self.node_topologies = Feed(
             "NodeResourceTopology", NodeTopology.from_object, self._put_node_topology, self._drop_node_topology
@@ -203,11 +198,6 @@ class ClusterWorld:
         if self.holds(grant):
             self._keeper.withdraw(grant.pod)
 
-    @property
-    def policy_disagreements(self) -> int:
-        """Nodes whose policy label and NodeResourceTopology name different policies."""
-        return len(self._disagreements)
-
     def _settle(self) -> Snapshot:
         """The state as it is now, with the ledger in step: all that is promised, and where unguarded pods are."""
         if self._keeper.settle(self._clock(), _node_failed):
@@ -225,12 +215,12 @@ class ClusterWorld:
 
     def _put_node(self, node: Node) -> None:
         self._state.upsert_node(node)
-        self._compare_policies(node.name)
+        self.policies.changed(node.name)
         self.on_change()
 
     def _drop_node(self, name: str) -> None:
         self._state.delete_node(name)
-        self._compare_policies(name)
+        self.policies.changed(name)
         self.on_change()
 
     def _read_pod(self, rules: Rules, raw: Raw) -> SeenPod:
@@ -285,13 +275,13 @@ class ClusterWorld:
     def _put_node_topology(self, topology: NodeTopology) -> None:
         self._state.upsert_topology(topology)
         self._keeper.put_topology(topology)
-        self._compare_policies(topology.node)
+        self.policies.changed(topology.node)
         self.on_change()
 
     def _drop_node_topology(self, name: str) -> None:
         self._state.delete_topology(name)
         self._keeper.drop_topology(name)
-        self._compare_policies(name)
+        self.policies.changed(name)
         self.on_change()
 
     def _topology_feed(self, source: TopologySource) -> Feed[Topology]:
@@ -311,20 +301,6 @@ class ClusterWorld:
     def _discard_topology(self, kept: dict[str, Topology], name: str) -> None:
         kept.pop(name, None)
         self.on_change()
-
-    def _compare_policies(self, name: str) -> None:
-        """One log line when the policies of a node's label and NodeResourceTopology come to differ, or agree again."""
-        node, topology = self._state.nodes.get(name), self._state.topologies.get(name)
-        before = self._disagreements.pop(name, None)
-        if node is None or topology is None:
-            return
-        if node.policy_label is None or node.policy_label == topology.policy:
-            if before is not None:
-                log.info("node.policies_agree", node=name)
-            return
-        now = self._disagreements[name] = node.policy_label, topology.policy
-        if now != before:
-            log.warning("node.policies_disagree", node=name, label=now[0].name, topology=now[1].name)
 
 
 def _node_failed(node: str, error: Exception) -> None:

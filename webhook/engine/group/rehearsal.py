@@ -21,7 +21,10 @@ from webhook.engine.view import View
 from webhook.model.policy import Exclusive, NUMAPolicy
 
 # Fields of a snapshot without an axis of nodes, or that no kubelet looks at.
-_NOT_OF_NODES = {"generation", "names", "index", "order", "resources", "taint_sets", "labels", "rare", "changes"}
+_NOT_OF_NODES = {
+    *("generation", "names", "index", "order", "resources"),
+    *("taint_sets", "labels", "unknown_policies", "rare", "changes"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +154,7 @@ _STATE = [
     "zone_allocatable",
     "zone_ids",
     "distances",
+    "kind",
     "policy",
     "scope",
     "max_numa_nodes",

@@ -137,6 +137,11 @@ class Demand:
         return cls((share,), share, names, init_only_memory=False)
 
 
+def is_aligned(request: PodRequest) -> bool:
+    """Whether a kubelet with a policy would align anything of the pod, and so might reject it."""
+    return any(share.devices or any(share.amounts.values()) for share in Demand.of(request).containers)
+
+
 def _names(request: PodRequest) -> Mapping[int, str]:
     return {row: name for row, name in zip(request.rows, request.resources, strict=True) if row >= 0}
 

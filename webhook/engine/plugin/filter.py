@@ -63,9 +63,9 @@ def filter_nodes(view: View, request: PodRequest) -> FilterFit:
     failed = np.full(n, NO_PART, dtype=np.int16)
     if request.qos is not QoS.BEST_EFFORT or not _names_native_only(request):
         reason[~snapshot.fresh] = Reason.STALE_TOPOLOGY
-        strict = snapshot.has_topology & snapshot.fresh & (snapshot.policy == NUMAPolicy.SINGLE_NUMA_NODE)
+        strict = snapshot.has_topology & snapshot.fresh & (snapshot.plugin_policy == NUMAPolicy.SINGLE_NUMA_NODE)
         for scope in Scope:
-            nodes = np.flatnonzero(strict & (snapshot.scope == scope))
+            nodes = np.flatnonzero(strict & (snapshot.plugin_scope == scope))
             if len(nodes):
                 aligned = _Alignment(view, request, nodes)
                 failed[nodes], mask[nodes] = aligned.run(parts(request, scope))
@@ -82,7 +82,7 @@ def filter_nodes(view: View, request: PodRequest) -> FilterFit:
 
 def _split(view: View, request: PodRequest, node: int) -> Allocation:
     aligned = _Alignment(view, request, np.array([node]))
-    aligned.run(parts(request, Scope(int(view.snapshot.scope[node]))))
+    aligned.run(parts(request, Scope(int(view.snapshot.plugin_scope[node]))))
     aligned.settle()
     return by_numa_id(view.snapshot.zone_ids[:, node], {name: taken[:, 0] for name, taken in aligned.taken.items()})
 

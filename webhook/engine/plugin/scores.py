@@ -76,9 +76,9 @@ def score_nodes(
     if among is not None:
         scored &= among
     if strategy is not Strategy.LEAST_NUMA_NODES:
-        scored &= snapshot.policy == NUMAPolicy.SINGLE_NUMA_NODE
+        scored &= snapshot.plugin_policy == NUMAPolicy.SINGLE_NUMA_NODE
     for scope in Scope:
-        nodes = np.flatnonzero(scored & (snapshot.scope == scope))
+        nodes = np.flatnonzero(scored & (snapshot.plugin_scope == scope))
         if not len(nodes):
             continue
         sequence = parts(request, scope)
