@@ -104,8 +104,8 @@ class Settings(BaseSettings):
     tls-mode `secret`."""
 
     no_compatible_node: Literal["deny", "warn"] = "deny"
-    """What to do with a pod when no node has a NUMA policy compatible with the pod's. While the NUMA topology of its
-    nodes is unknown, the pod waits."""
+    """What to do with a pod when no node has a NUMA policy compatible with the pod's. While the NUMA topology or policy
+    of a node that it may go to is unknown, the pod waits."""
     not_alignable: NotAlignable = "Warn"
     """What to do with a pod that asks for a NUMA policy and that no kubelet aligns, such as one without limits. `Warn`
     admits it, and the warning names the container and the field to set; `Deny` refuses it, unless some node it may go

@@ -269,6 +269,16 @@ def test_a_strict_pod_waits_for_what_is_known_of_its_node_and_others_do_not() ->
     assert isinstance(judged(pod("8", spec="{}"), None), Pass)
 
 
+def test_a_node_whose_policy_cannot_be_read_gets_no_pod_that_its_kubelet_might_reject() -> None:
+    n3 = alone("n3", node("n3"), topology("n3", (8, 8), policy="strict"))
+    refusal = "node n3 can no longer hold this pod: unknown NUMA policy: topologyManagerPolicy 'strict'"
+    for raw in (pod("8"), pod("8", spec="{}"), pod("8", metadata={"annotations": placed("n3", 0)})):
+        assert judged(raw, n3) == Refusal(refusal, "UnknownPolicy")
+    burstable = pod("8", spec="{}")
+    del burstable["spec"]["containers"][0]["resources"]["limits"]
+    assert given(burstable, n3).numa_nodes == ()
+
+
 def test_a_best_effort_pod_that_was_placed_when_nothing_was_known_of_its_node_is_judged_by_the_nodes_policy() -> None:
     n3, hint = alone("n3", *N3), '{"node": "n3", "numaNodeResources": []}'
 

@@ -252,7 +252,7 @@ def test_two_objects_of_one_name(review: Review, snapshot: Path, position: int) 
     ("path", "value", "warning"),
     [
         (("zones", 0, "name"), "rack", "zone 'rack' is ignored"),
-        (("attributes", 0, "value"), "single", "attribute topologyManagerPolicy is ignored: its value 'single'"),
+        (("attributes", 0, "value"), "single", "topologyManagerPolicy 'single' is no known policy"),
     ],
 )
 def test_what_the_service_only_logs_is_a_warning(

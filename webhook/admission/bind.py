@@ -134,7 +134,7 @@ def guard(
         return Given(node, promised, pod.requests, intent.policy, promised, how_chosen)
     found = view if ours else arrival.kubelet_view()
     decision = decide(found, pod, intent, rules.engine)
-    if _was_placed_unknowing(hint, intent) and decision.reason[0] == Reason.POLICY_MISMATCH:
+    if _was_placed_unknowing(hint, intent) and decision.reason[0] in {Reason.POLICY_MISMATCH, Reason.UNKNOWN_POLICY}:
         decision = decide(found, pod, replace(intent, policy=None), rules.engine)
     if not decision.fits[0]:
         return _refusal(node, decision)
