@@ -205,7 +205,6 @@ ONLY_A = {"kubernetes.io/hostname": "a"}
 @pytest.mark.parametrize(
     ("cluster", "selector", "message"),
     [
-        (world(), {}, "the cluster has no nodes"),
         (world(node("a"), node("b")), {}, "no NUMA topology is known for any of the 2 nodes it may go to"),
         (world(node("a"), node("b"), topology("b", [4])), ONLY_A, "is known for the one node it may go to"),
     ],

@@ -26,7 +26,7 @@ from webhook.admission.gate import has_gate
 from webhook.admission.left_alone import why_not_ours
 from webhook.admission.left_to_scheduler import chosen_by_scheduler, why_left_to_scheduler
 from webhook.admission.patch import Operation, Patch
-from webhook.admission.placement_text import annotated
+from webhook.admission.placement_text import FOR_A_NODE, annotated
 from webhook.admission.rules import Rules
 from webhook.engine.decide import Decision, decide
 from webhook.engine.koordinator import ours_to_place
@@ -158,6 +158,8 @@ def _how_chosen(raw: Mapping[str, Any], hint: NUMAHint | None) -> str | None:
     if hint is not None and not hint.reserved:
         return "placed there before"
     says = ((raw.get("metadata") or {}).get("annotations") or {}).get(PLACEMENT, "")
+    if says.startswith(FOR_A_NODE):
+        return "it waited for a node to be added"
     why = why_left_to_scheduler(raw)
     begins = None if why is None else chosen_by_scheduler(why)
     return begins if begins and says.startswith(begins) else None

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from webhook.admission.affinity import Constraint, NodeRef, Term, none_of, one_of, preference
-from webhook.admission.outlook import Outlook
+from webhook.admission.outlook import Outlook, Prospect
 from webhook.engine.decide import Candidate, Decision
 from webhook.engine.labels import ABSENT
 from webhook.engine.snapshot import Snapshot
@@ -49,6 +49,8 @@ def _where_hope_is(
 ) -> tuple[Term, ...]:
     if len(others) <= most:
         return none_of(nodes.refs(others.tolist()))
+    if outlook.prospect is Prospect.NO_NODE:
+        return ()  # it waits for a node that no list of today's could name, and the others do not take it anyway
     if len(hopeful) <= most:
         return one_of(nodes.refs(hopeful.tolist()))
     best = outlook.when_empty.best(most)

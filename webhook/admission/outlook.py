@@ -22,6 +22,7 @@ from webhook.engine.arrays import Bools
 from webhook.engine.decide import Decision, Options, decide
 from webhook.engine.emptied import emptied
 from webhook.engine.koordinator import policy_fit
+from webhook.engine.nodefit import node_fit
 from webhook.engine.rare import with_rows
 from webhook.engine.reason import Reason
 from webhook.engine.request import named_resources
@@ -33,6 +34,9 @@ from webhook.model.policy import NUMAPolicy, Scope
 from webhook.model.resources import format_amount
 
 _PODS_OWN = frozenset({Reason.NODE_SELECTOR_MISMATCH, Reason.NODE_AFFINITY_MISMATCH, Reason.UNTOLERATED_TAINT})
+_AS_A_WHOLE = _PODS_OWN | {
+    *(Reason.NOT_READY, Reason.UNSCHEDULABLE, Reason.TOO_MANY_PODS, Reason.INSUFFICIENT_RESOURCES)
+}
 _UNKNOWN = frozenset({Reason.NO_TOPOLOGY, Reason.UNKNOWN_POLICY})
 _NOT_ALIGNED = frozenset(
     {
@@ -88,6 +92,14 @@ def look_ahead(snapshot: Snapshot, pod: Pod, intent: NUMAIntent, options: Option
         message = _why_incompatible(empty, intent, _any_of(decision, frozenset({Reason.POLICY_MISMATCH})))
         return Outlook(Prospect.NO_COMPATIBLE_NODE, message, decision, compatible)
     return Outlook(Prospect.NO_NODE, _why_no_node(decision, pod, eligible), decision, compatible)
+
+
+def awaits_node(decision: Decision) -> bool:
+    """Whether the prospect is NO_NODE, found without the other steps: no node as a whole would do, even if empty."""
+    if not decision.excluded.keys() <= _AS_A_WHOLE:
+        return False
+    empty = View(emptied(decision.view.snapshot))
+    return not (node_fit(empty, decision.pod, decision.request) == Reason.FITS).any()
 
 
 def _compatible(snapshot: Snapshot, decision: Decision) -> Bools:

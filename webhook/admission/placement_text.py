@@ -15,6 +15,9 @@ from webhook.model.intent import NUMAIntent
 from webhook.model.pod import Pod
 from webhook.model.resources import EPHEMERAL_STORAGE, STORAGE, format_list
 
+# How the placement of a pod begins that no node which is there could take.
+FOR_A_NODE = "waiting for a node:"
+
 # Node names have up to 253 characters: three of them leave room for the rest in 1 KiB.
 _LONGEST = 1000
 
@@ -42,6 +45,11 @@ def nowhere(pod: Pod, intent: NUMAIntent, decision: Decision, outlook: str, note
 def waiting(text: str) -> str:
     """The text of a pod behind the gate for which there is no room now."""
     return f"waiting: {text}"
+
+
+def waiting_for_node(text: str) -> str:
+    """The text of a pod for which no node is there: it has no gate, so that a cluster autoscaler sees it."""
+    return f"{FOR_A_NODE} {text}"
 
 
 def to_be_placed(text: str) -> str:

@@ -4,6 +4,8 @@
 2. Some nodes fit: the pod is held to them. None fits now: it is kept off those that never can, or denied, as the rules
    say. There is nothing to wait for: denied, or let in with a warning.
 3. A pod that is to be placed by the controller gets the gate instead: behind it affinity can only be added to.
+4. One for which no node is there, and that is in no group, is left to the scheduler: a cluster autoscaler adds nodes
+   for pods that the scheduler cannot place, and never sees one with a gate. Where it goes is judged when it is bound.
 
 A controller makes its pods alike and many at a time: for as long as the cluster stays as it is, what was planned for
 one holds for all that ask for the same.
@@ -59,6 +61,8 @@ class Plan:
     """Of the constraint."""
     gated: bool = False
     """Whether it waits behind the gate; the constraint is then empty."""
+    awaits_node: bool = False
+    """Whether it waits, without the gate, for a node to be added."""
     warn: bool = False
     reason: str = ""
     """Of a denial, for programs."""
@@ -147,11 +151,16 @@ def _fits_nowhere(decision: Decision, pod: Pod, intent: NUMAIntent, rules: Rules
     excluded = decision.excluded
     may_fit_later = outlook.prospect in {Prospect.LATER, Prospect.UNKNOWN, Prospect.NO_NODE}
     if may_fit_later and (rules.no_room != "deny" or may_be_in_group(pod.annotations)):
-        if needs_gate(pod.annotations, rules, fits=False):
+        awaits_node = outlook.prospect is Prospect.NO_NODE and not may_be_in_group(pod.annotations)
+        if not awaits_node and needs_gate(pod.annotations, rules, fits=False):
             return Plan(Verdict.WAIT, text, 0, excluded, gated=True, warn=True)
-        constraint = keep_off_others(snapshot, outlook, rules.max_affinity_values)
-        constraint = within_bounds(constraint, pod.required_terms)
-        return Plan(Verdict.WAIT, text, 0, excluded, constraint, Marker.of(constraint, _terms(pod)), warn=True)
+        constraint = Constraint()
+        # The nodes that are there do not take it anyway: that is no reason to change what its user wrote.
+        if not (awaits_node and pod.has_own_affinity):
+            constraint = keep_off_others(snapshot, outlook, rules.max_affinity_values)
+            constraint = within_bounds(constraint, pod.required_terms)
+        marker = Marker.of(constraint, _terms(pod))
+        return Plan(Verdict.WAIT, text, 0, excluded, constraint, marker, awaits_node=awaits_node, warn=True)
     if not may_fit_later and rules.no_compatible_node == "warn":
         return Plan(Verdict.ALLOW, text, 0, excluded, warn=True)
     return Plan(Verdict.DENY, text, 0, excluded, reason=outlook.prospect.value)

@@ -112,14 +112,19 @@ def _written(
             _restore(patch, users, AFFINITY_PATH)
             constrain(patch, planned.constraint)
     set_gate(patch, wanted=planned.gated)
-    _annotate(patch, PLACEMENT, placement_text.annotated(_behind_gate(planned) if planned.gated else planned.text))
+    _annotate(patch, PLACEMENT, placement_text.annotated(_said(planned)))
     _annotate(patch, STEERED, planned.marker.text() if planned.marker else None)
     inject_environment(patch, topologies)
     check_only_appended(users, patch.document)
     return patch
 
 
-def _behind_gate(planned: Plan) -> str:
+def _said(planned: Plan) -> str:
+    """The text of the pod itself, which says whether it is gated."""
+    if planned.awaits_node:
+        return placement_text.waiting_for_node(planned.text)
+    if not planned.gated:
+        return planned.text
     return (placement_text.to_be_placed if planned.fit_count else placement_text.waiting)(planned.text)
 
 

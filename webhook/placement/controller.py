@@ -13,7 +13,8 @@ A round:
 4. Where one does not fit, or others are to be bound first (`placed`), no other of the same shape is tried: nothing
    becomes more within a round. Smaller ones are: what waits for something rare does not hold up the others. But for
    a group that has waited long its domain is kept, if that is wanted: those whose turn comes later get no place there.
-5. One that has waited too long is let go without a place, if that is wanted.
+5. One that no node could take even if it were empty is let go without a place; so is one that has waited too long, if
+   that is wanted.
 6. Where more wait than there is time for, the order holds for a first part of it; then every namespace has its share
    (see `turns`).
 
@@ -310,6 +311,8 @@ class PlacementController:
             return 1
         nowhere_to_go[gated.question] = found
         self._waits(gated, found, nowhere_to_go)
+        if isinstance(found, NoPlace) and found.awaits_node:
+            return 0  # one that cannot be let go now is looked at again in the next round
         kind = found.kind if isinstance(found, NoPlace) else frozenset(found.excluded)
         self._turns.failed(gated, basis, kind)
         return 0
@@ -416,6 +419,9 @@ class PlacementController:
 
     def _waits(self, gated: GatedPod, known: Decision | NoPlace, shapes: dict[str, Decision | NoPlace]) -> None:
         """The pod fits nowhere; what that is in words is worked out once for a shape, and only when it is news."""
+        if isinstance(known, NoPlace) and known.awaits_node:
+            self._let_go(gated.key, gated.raw, partial(self._releaser.until_a_node_is_added, gated))
+            return
         if 0 < self._limits.release_after <= seconds_waited(gated.raw):
             self._let_go(gated.key, gated.raw, partial(self._releaser.after_waiting, gated, self._limits.release_after))
             return

@@ -23,7 +23,7 @@ from webhook.admission.affinity import Constraint
 from webhook.admission.left_to_scheduler import chosen_by_scheduler
 from webhook.admission.node_set import NodeNames, keep_off_others
 from webhook.admission.not_aligned import NotAligned, not_aligned, not_aligned_on
-from webhook.admission.outlook import look_ahead
+from webhook.admission.outlook import awaits_node, look_ahead
 from webhook.admission.patch import Operation
 from webhook.admission.placing import placing, releasing
 from webhook.admission.plan import NOT_ALIGNABLE
@@ -93,6 +93,8 @@ class NoPlace:
     """In one line."""
     of_one: bool = False
     """Of a single pod: its own creation said the same."""
+    awaits_node: bool = False
+    """No node that is there could take the pod even if it were empty: it is left to the scheduler."""
     keeps: frozenset[str] = frozenset()
     """The nodes that are kept for its group meanwhile."""
 
@@ -105,10 +107,12 @@ PlacedOn = Callable[[str], Iterable[Reservation]]
 
 
 def find_place(view: View, gated: GatedPod, rules: Rules, placed: PlacedOn) -> Place | Decision | NoPlace:
-    """The best node for the pod now; the decision that there is none; or that others are to be bound there first."""
+    """The best node for the pod now; the decision that there is none; or what else is to come first."""
     decision = decide(view, gated.pod, gated.intent, rules.engine)
     if not decision.fit_count:
-        return decision
+        if not awaits_node(decision):
+            return decision
+        return why_refused(view, gated, rules) or replace(why_none(decision, gated, rules, 0), awaits_node=True)
     best = decision.best(placement_text.BEST)
     why = gated.left_to_scheduler
     node = _first_without_others(decision, gated, placed)

@@ -1,8 +1,8 @@
 """Letting gated pods go without a place.
 
-- One that has waited long enough: kept off the nodes that never can take it. A cluster autoscaler adds nodes for pods
-  that the scheduler cannot place, and never sees one with a gate. Nodes to come stay open to the pod; where it goes
-  then is judged when it is bound.
+- One that no node could take even if it were empty, or that has waited long enough: kept off the nodes that never can
+  take it. A cluster autoscaler adds nodes for pods that the scheduler cannot place, and never sees one with a gate.
+  Nodes to come stay open to the pod; where it goes then is judged when it is bound.
 - One that nobody here places: its gate came with its manifest, or it asks for nothing after all, nor do its owners. It
   would wait for ever.
 """
@@ -14,9 +14,10 @@ import structlog
 
 from webhook.admission.affinity import Constraint
 from webhook.admission.node_set import keep_off_others
-from webhook.admission.outlook import look_ahead
+from webhook.admission.not_aligned import not_aligned
+from webhook.admission.outlook import awaits_node, look_ahead
 from webhook.admission.patch import Operation
-from webhook.admission.placement_text import nowhere
+from webhook.admission.placement_text import nowhere, waiting_for_node
 from webhook.admission.placing import releasing
 from webhook.admission.repeatable import kept_by_a_merge
 from webhook.admission.rules import Rules
@@ -64,6 +65,21 @@ class Releaser:
         text = f"{note}{alone}; {nowhere(gated.pod, gated.intent, decision, outlook.message)}"
         patch = releasing(gated.raw, constraint, text, gated.taken)
         return await self._let_go(gated.key, gated.raw, patch, note)
+
+    async def until_a_node_is_added(self, gated: GatedPod) -> bool:
+        """A pod that no node could take, unless one has come meanwhile."""
+        view = self._world.view().view
+        decision = decide(view, gated.pod, gated.intent, self._rules.engine)
+        if decision.fit_count or not awaits_node(decision):
+            return False
+        outlook = look_ahead(view.snapshot, gated.pod, gated.intent, self._rules.engine)
+        constraint = keep_off_others(view.snapshot, outlook, self._rules.max_affinity_values)
+        unaligned = not_aligned(view, gated.pod, gated.intent, self._rules.engine)
+        note = unaligned.clause if unaligned else ""
+        text = waiting_for_node(nowhere(gated.pod, gated.intent, decision, outlook.message, note))
+        patch = releasing(gated.raw, constraint, text, gated.taken)
+        said = f"left to the scheduler until a node is added: {outlook.message}"
+        return await self._let_go(gated.key, gated.raw, patch, said)
 
     async def unasked(self, key: str, raw: Mapping[str, Any], why: str) -> bool:
         """A pod that is not placed here, and why."""
