@@ -21,7 +21,7 @@ PER_ROUND = 2 * round(PART_SECONDS / DECISION_SECONDS)
 
 
 class Cluster:
-    """One node of 8 CPUs in one NUMA node, its pods, and a leader that places them."""
+    """One node of 8 CPUs in one NUMA node, a cordoned one that is large enough for all, and a leader."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -30,6 +30,10 @@ class Cluster:
         self.world = ClusterWorld()
         self.world.nodes.upsert("n0", node("n0"))
         self.world.node_topologies.upsert("n0", _topology())
+        large = {"cpu": "100k", "memory": "16Gi", "pods": "110"}
+        self.world.nodes.upsert(
+            "far", {**node("far"), "spec": {"unschedulable": True}, "status": {"allocatable": large}}
+        )
         parts: Any = self
         teller = Teller(parts, parts, self.world.gated_pods, parts)
         limits = Limits(horizon=60.0, concurrency=64)
@@ -102,7 +106,7 @@ def _topology() -> dict[str, Any]:
 
 
 def crowd(cluster: Cluster, count: int, namespace: str = "crowd") -> None:
-    """So many pods that fit nowhere, each of another shape."""
+    """So many pods that fit nowhere now, each of another shape."""
     for number in range(count):
         cluster.create(namespace, f"p{number:04}", str(100 + number))
 
