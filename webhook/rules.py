@@ -2,12 +2,20 @@
 
 from webhook.admission.rules import Rules
 from webhook.engine.options import Options
+from webhook.model.intent import NUMASpec
+from webhook.model.policy import NUMAPolicy
 from webhook.settings import Settings
 
 
 def rules_of(settings: Settings, own_user: str | None = None) -> Rules:
     """The rules that the settings ask for; `own_user` is who the API server takes us for, where that matters."""
     return Rules(
+        manage=settings.manage,
+        defaults=NUMASpec(
+            NUMAPolicy.from_koordinator(settings.default_numa_topology_policy), settings.default_exclusive
+        ),
+        excluded_namespaces=frozenset((settings.namespace, *settings.excluded_namespaces)),
+        manage_missed=settings.manage_missed,
         no_compatible_node=settings.no_compatible_node,
         not_alignable=settings.not_alignable,
         gate=settings.gate,

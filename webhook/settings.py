@@ -13,6 +13,8 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from webhook.admission.rules import GateMode, NoRoom, NotAlignable
 from webhook.engine.options import Fidelity, GroupStrategy, ScoreStrategy
+from webhook.model.manage import Manage
+from webhook.model.policy import Exclusive
 
 PREFIX: Final = "TOPOLOGY_WEBHOOK_"
 
@@ -103,6 +105,22 @@ class Settings(BaseSettings):
     """Names of the MutatingWebhookConfigurations and ValidatingWebhookConfigurations whose caBundle is kept, for
     tls-mode `secret`."""
 
+    manage: Manage = Manage.ANNOTATED
+    """Which pods are placed, guarded and counted: `Annotated` those that ask for something, themselves or by their
+    owners; `Aligned` also those that a kubelet with a NUMA policy would align: Guaranteed pods with exclusive CPUs,
+    memory or huge pages, and pods with devices of NUMA nodes; `All` every pod. The namespace label
+    `topology-webhook.dev/manage` (`annotated`, `aligned`, `all`) wins."""
+    default_numa_topology_policy: Literal["", "BestEffort", "Restricted", "SingleNUMANode"] = ""
+    """NUMA policy of managed pods that state none, nor do their owners and their namespace. Unset: each node's own
+    policy holds."""
+    default_exclusive: Exclusive = Exclusive.REQUIRED
+    """The same for `singleNUMANodeExclusive` of pods with a policy: `Required` or `Preferred`."""
+    excluded_namespaces: Names = ("kube-system",)
+    """Namespaces of which `manage` covers no pod, besides --namespace. The chart leaves them out of its webhooks."""
+    manage_missed: bool = True
+    """Whether `manage` also covers pods whose creation no replica saw: their binding is guarded, and they get a hint
+    afterwards. The chart turns it off where it calls the service for some pods only (`webhook.namespaceSelector`,
+    `objectSelector`, `matchConditions`), as the service does not know which."""
     no_compatible_node: Literal["deny", "warn"] = "deny"
     """What to do with a pod when no node has a NUMA policy compatible with the pod's. While the NUMA topology or policy
     of a node that it may go to is unknown, the pod waits."""
@@ -123,7 +141,7 @@ class Settings(BaseSettings):
     below and the fewest nodes, then the tightest; `spread` the one with most room."""
     gate: GateMode = "always"
     """Which pods get a scheduling gate at their creation and are placed by the leader, exactly, when their turn comes:
-    `always` all that are annotated, `when-needed` those that fit nowhere at that moment and all members of groups,
+    `always` all that are managed, `when-needed` those that fit nowhere at that moment and all members of groups,
     `never` none. What is decided at creation for many pods at a time is out of date when they are bound: some are then
     refused, others held to nodes that are full."""
     no_room: NoRoom = "gate"

@@ -3,7 +3,8 @@ import json
 import pytest
 
 from webhook.model.errors import UserError
-from webhook.model.intent import NO_INTENT, NUMAIntent, parse_numa_intent
+from webhook.model.intent import NO_INTENT, NUMAIntent, NUMASpec, parse_numa_intent, parse_numa_spec
+from webhook.model.names import NUMA_DEFAULTS
 from webhook.model.policy import Exclusive, NUMAPolicy
 
 SPEC = "scheduling.koordinator.sh/numa-topology-spec"
@@ -152,3 +153,77 @@ def test_a_pod_template_is_named_by_its_own_path() -> None:
     with pytest.raises(UserError) as caught:
         parse_numa_intent({SPEC: "{"}, path="spec.template.metadata.annotations")
     assert caught.value.path == f"spec.template.metadata.annotations[{SPEC}]"
+
+
+NONE, SINGLE_POLICY = NUMAPolicy.NONE, NUMAPolicy.SINGLE_NUMA_NODE
+DEFAULTS = NUMASpec(NUMAPolicy.RESTRICTED, Exclusive.PREFERRED)
+
+
+@pytest.mark.parametrize(
+    ("text", "spec"),
+    [
+        ("{}", NUMASpec()),
+        ("null", NUMASpec()),
+        ('{"numaTopologyPolicy": null, "singleNUMANodeExclusive": null}', NUMASpec()),
+        ('{"numaTopologyPolicy": ""}', NUMASpec(NONE)),
+        ('{"singleNUMANodeExclusive": ""}', NUMASpec()),
+        ('{"numaTopologyPolicy": "SingleNUMANode"}', NUMASpec(SINGLE_POLICY)),
+        ('{"singleNUMANodeExclusive": "Required"}', NUMASpec(None, Exclusive.REQUIRED)),
+    ],
+)
+def test_an_empty_policy_is_stated_and_all_else_that_says_nothing_is_open(text: str, spec: NUMASpec) -> None:
+    assert parse_numa_spec({SPEC: text})[0] == spec
+
+
+def test_a_stated_policy_wins_over_an_empty_one_in_the_other_annotation() -> None:
+    texts = ['{"numaTopologyPolicy": ""}', '{"numaTopologyPolicy": "SingleNUMANode"}']
+    for one, other in (texts, texts[::-1]):
+        assert parse_numa_spec({SPEC: one, PROPOSED: other})[0].policy is SINGLE_POLICY
+    assert parse_numa_spec({SPEC: texts[0], PROPOSED: "{}"})[0].policy is NONE
+
+
+@pytest.mark.parametrize(
+    ("text", "policy", "exclusive"),
+    [
+        (None, NUMAPolicy.RESTRICTED, Exclusive.PREFERRED),
+        ("{}", NUMAPolicy.RESTRICTED, Exclusive.PREFERRED),
+        ('{"numaTopologyPolicy": ""}', None, None),
+        ('{"numaTopologyPolicy": "SingleNUMANode"}', SINGLE_POLICY, Exclusive.PREFERRED),
+        ('{"singleNUMANodeExclusive": "Required"}', NUMAPolicy.RESTRICTED, Exclusive.REQUIRED),
+        (
+            '{"numaTopologyPolicy": "SingleNUMANode", "singleNUMANodeExclusive": "Required"}',
+            SINGLE_POLICY,
+            Exclusive.REQUIRED,
+        ),
+    ],
+)
+def test_defaults_that_were_written_into_the_pod_fill_what_is_open(
+    text: str | None, policy: NUMAPolicy | None, exclusive: Exclusive | None
+) -> None:
+    own = {} if text is None else {SPEC: text}
+    found = parse_numa_intent({**own, NUMA_DEFAULTS: DEFAULTS.to_json()})[0]
+    assert (found.policy, found.exclusive) == (policy, exclusive)
+
+
+def test_a_default_exclusiveness_needs_a_policy_to_go_with() -> None:
+    assert parse_numa_intent({NUMA_DEFAULTS: NUMASpec(None, Exclusive.PREFERRED).to_json()})[0] == NO_INTENT
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "[]", "1", "null", '{"numaTopologyPolicy": 1}', '{"numaTopologyPolicy": "x"}', "{" * 100_000]
+)
+def test_defaults_that_are_none_of_ours_are_none(text: str) -> None:
+    assert parse_numa_intent({NUMA_DEFAULTS: text})[0] == NO_INTENT
+
+
+@pytest.mark.parametrize("policy", [None, *NUMAPolicy])
+@pytest.mark.parametrize("exclusive", [None, *Exclusive])
+def test_defaults_are_read_as_they_were_written(policy: NUMAPolicy | None, exclusive: Exclusive | None) -> None:
+    spec = NUMASpec(policy, exclusive)
+    assert NUMASpec.from_json(spec.to_json()) == spec
+
+
+def test_of_two_specs_the_first_wins_field_by_field() -> None:
+    assert NUMASpec(SINGLE_POLICY).over(DEFAULTS) == NUMASpec(SINGLE_POLICY, Exclusive.PREFERRED)
+    assert NUMASpec(NONE, Exclusive.REQUIRED).over(DEFAULTS) == NUMASpec(NONE, Exclusive.REQUIRED)
+    assert NUMASpec().over(DEFAULTS) == DEFAULTS

@@ -200,3 +200,13 @@ def test_whole_cpus_and_devices_are_exclusive_without_a_memory_manager(
     read = ResidentPod.from_object({"metadata": {"name": "a"}, "spec": {**spec, "nodeName": "n1"}})
     assert read.exclusive_resources
     assert read.exclusive_beyond_memory is exclusive
+
+
+def test_defaults_that_were_written_at_its_creation_are_a_pods_policy() -> None:
+    defaults = '{"numaTopologyPolicy":"SingleNUMANode","singleNUMANodeExclusive":"Preferred"}'
+    annotations = {"topology-webhook.dev/numa-defaults": defaults}
+    raw = {"metadata": {"name": "p", "namespace": "ns", "annotations": annotations}, "spec": {"containers": []}}
+    found = ResidentPod.from_object(raw)
+    assert (found.policy, found.exclusive) == (NUMAPolicy.SINGLE_NUMA_NODE, Exclusive.PREFERRED)
+    annotations["scheduling.koordinator.sh/numa-topology-spec"] = '{"numaTopologyPolicy": ""}'
+    assert ResidentPod.from_object(raw).policy is None

@@ -9,7 +9,8 @@ from tests.admission.clusters import pod
 from tests.model.test_lineage import job, of
 from webhook.admission.rules import Rules
 from webhook.model.lineage import Lineage
-from webhook.model.names import INHERIT, KAI_TOPOLOGY, NUMA_TOPOLOGY_SPEC, POD_GROUP_NAME
+from webhook.model.names import INHERIT, KAI_TOPOLOGY, MANAGED, NUMA_DEFAULTS, NUMA_TOPOLOGY_SPEC, POD_GROUP_NAME
+from webhook.model.policy import Exclusive, NUMAPolicy
 from webhook.placement.gang import Gang, units_of
 from webhook.placement.gated import GatedPod, GatedPods
 from webhook.placement.retry import RetryDelays
@@ -137,3 +138,34 @@ def test_a_gate_on_a_pod_that_is_not_ours_is_told_with_the_reason() -> None:
     }
     pods.update({})
     assert pods.not_ours == {}
+
+
+RESTRICTED = '{"numaTopologyPolicy":"Restricted","singleNUMANodeExclusive":"Preferred"}'
+
+
+def marked(**annotations: str) -> GatedPod:
+    """A pod that asks for nothing itself, with marks of its creation."""
+    raw = gated("p")
+    raw["metadata"]["annotations"] = annotations
+    return GatedPod.from_object(raw)
+
+
+def test_a_pod_that_is_managed_by_its_mode_is_placed_and_one_whose_owners_ask_for_nothing_is_not() -> None:
+    assert marked(**{MANAGED: "aligned"}).asks
+    assert marked(**{MANAGED: "all", INHERIT: "true"}).asks
+    assert not marked(**{NUMA_DEFAULTS: RESTRICTED, INHERIT: "true"}).asks
+
+
+def test_the_owners_annotation_comes_before_the_defaults_and_they_before_none() -> None:
+    raw = gated("p")
+    raw["metadata"]["annotations"] = {NUMA_DEFAULTS: RESTRICTED, INHERIT: "true"}
+    single = '{"numaTopologyPolicy": "SingleNUMANode"}'
+    asking = GatedPod.from_object(raw, of(job(**{NUMA_TOPOLOGY_SPEC: single})))
+    assert (asking.intent.policy, asking.intent.exclusive) == (NUMAPolicy.SINGLE_NUMA_NODE, Exclusive.PREFERRED)
+    silent = GatedPod.from_object(raw, of(job(**{KAI_TOPOLOGY: "t"})))
+    assert (silent.intent.policy, silent.intent.exclusive) == (NUMAPolicy.RESTRICTED, Exclusive.PREFERRED)
+
+
+def test_pods_of_other_defaults_do_not_have_the_same_answer() -> None:
+    assert marked(**{MANAGED: "all"}).shape != marked(**{MANAGED: "all", NUMA_DEFAULTS: RESTRICTED}).shape
+    assert marked(**{MANAGED: "all"}).shape == marked(**{MANAGED: "aligned"}).shape

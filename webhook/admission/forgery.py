@@ -24,7 +24,9 @@ from webhook.model.names import (
     EPOCH,
     INHERIT,
     INJECT_ENV,
+    MANAGED,
     MIN_MEMBER,
+    NUMA_DEFAULTS,
     NUMA_HINT,
     NUMA_SIGNATURE,
     OUR_DOMAIN,
@@ -37,12 +39,24 @@ from webhook.model.names import (
 )
 from webhook.model.review import AdmissionRequest, Operation
 
-_BY_STEERING: Final = frozenset({PLACEMENT, STEERED})
+_BY_STEERING: Final = frozenset({MANAGED, NUMA_DEFAULTS, PLACEMENT, STEERED})
 # Under our name, but what users ask for.
 _BY_USERS: Final = frozenset({INHERIT, INJECT_ENV, MIN_MEMBER})
 
 OUTPUTS: Final = frozenset(
-    {DOMAIN, EPOCH, NUMA_HINT, NUMA_SIGNATURE, PLACEMENT, RANK, RESOURCE_STATUS, ROLE_LABEL, STEERED}
+    {
+        DOMAIN,
+        EPOCH,
+        MANAGED,
+        NUMA_DEFAULTS,
+        NUMA_HINT,
+        NUMA_SIGNATURE,
+        PLACEMENT,
+        RANK,
+        RESOURCE_STATUS,
+        ROLE_LABEL,
+        STEERED,
+    }
 )
 """What we write under names that are known beforehand. The chart's policies and match conditions go by these; further
 names under our domain, such as those of levels, are only looked at where the webhook is called for another reason."""

@@ -1,33 +1,43 @@
 """Pods that are not ours to place."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from webhook.admission.rules import Rules
-from webhook.model.membership import may_be_in_group
-from webhook.model.names import MIRROR_POD, NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
+from webhook.model.membership import is_in_group, may_be_in_group
+from webhook.model.names import MANAGED, MIRROR_POD, NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
 
 # Set by a kubelet on the pods it runs from files ("file", "http"), and on those from the API server ("api").
 _CONFIG_SOURCE = "kubernetes.io/config.source"
 
-_NOT_ANNOTATED = f"no annotation {NUMA_TOPOLOGY_SPEC} or {RESOURCE_SPEC}, and none of a group"
+NOT_ANNOTATED: Final = f"no annotation {NUMA_TOPOLOGY_SPEC} or {RESOURCE_SPEC}, and none of a group"
+
+
+def asks(annotations: Mapping[str, str]) -> bool:
+    """Whether a pod with these annotations asks for anything that is decided here, itself."""
+    return NUMA_TOPOLOGY_SPEC in annotations or RESOURCE_SPEC in annotations or is_in_group(annotations)
 
 
 def is_annotated(raw: Mapping[str, Any]) -> bool:
-    """Whether a pod asks for anything that is decided here."""
+    """Whether a pod asks, may take it from its owners, or was found at its creation to be managed by `manage`."""
     annotations = (raw.get("metadata") or {}).get("annotations") or {}
-    return NUMA_TOPOLOGY_SPEC in annotations or RESOURCE_SPEC in annotations or may_be_in_group(annotations)
+    return asks(annotations) or may_be_in_group(annotations) or MANAGED in annotations
 
 
 def why_left_alone(raw: Mapping[str, Any], rules: Rules) -> str | None:
     """Why a pod is not steered; None when it is ours to steer."""
+    return why_not_ours(raw, rules) or why_node_is_chosen(raw, rules)
+
+
+def why_node_is_chosen(raw: Mapping[str, Any], rules: Rules) -> str | None:
+    """Why a pod's node is not open, whatever it asks for; None when it is."""
     node = (raw.get("spec") or {}).get("nodeName")
-    return why_not_ours(raw, rules) or (f"its node is chosen already: {node}" if node else None)
+    return why_placed_by_others(raw, rules) or (f"its node is chosen already: {node}" if node else None)
 
 
 def why_not_ours(raw: Mapping[str, Any], rules: Rules) -> str | None:
     """Why a pod is not even judged, bound or not; None when it is ours: annotated, and not placed by others."""
-    return why_placed_by_others(raw, rules) if is_annotated(raw) else _NOT_ANNOTATED
+    return why_placed_by_others(raw, rules) if is_annotated(raw) else NOT_ANNOTATED
 
 
 def why_placed_by_others(raw: Mapping[str, Any], rules: Rules) -> str | None:

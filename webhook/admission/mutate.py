@@ -38,7 +38,8 @@ def steered(
     if steering.verdict is Verdict.DENY:
         return Denied(steering.message, steering.reason, steering.warnings), steering
     if steering.plan is None:
-        return judged, steering
+        told = judged.warnings if isinstance(judged, Allowed) else ()
+        return Allowed((*told, *steering.warnings)), steering
     again = warnings_of(request.object, gated=steering.plan.gated, constraint=steering.plan.constraint)
     annotations = annotation_warnings(request.object, world.topologies, rules)
     return Patched(steering.operations, (*annotations, *steering.warnings, *again)), steering

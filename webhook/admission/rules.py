@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from webhook.engine.decide import Options
+from webhook.model.intent import NO_SPEC, NUMASpec
+from webhook.model.manage import Manage
 
 GateMode = Literal["always", "when-needed", "never"]
 """Which pods wait behind our scheduling gate until they are placed: all that are ours, those that have to, or none."""
@@ -20,6 +22,14 @@ NotAlignable = Literal["Warn", "Deny"]
 class Rules:
     """The settings of admission."""
 
+    manage: Manage = Manage.ANNOTATED
+    """Which pods are managed, where their namespace does not say."""
+    defaults: NUMASpec = NO_SPEC
+    """What holds for managed pods where they, their owners and their namespace leave it open."""
+    excluded_namespaces: frozenset[str] = frozenset()
+    """Namespaces of which no pod is managed that asks for nothing itself."""
+    manage_missed: bool = True
+    """Whether pods are managed after their creation that no webhook saw."""
     no_compatible_node: Literal["deny", "warn"] = "deny"
     """What becomes of a pod for which no node has a compatible policy, or that no node could align even if empty."""
     not_alignable: NotAlignable = "Warn"

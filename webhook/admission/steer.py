@@ -1,7 +1,8 @@
 """A pod at its creation: which nodes can take it, and how that is written into it. The webhook and `review` share this.
 
-1. Pods that are not ours to place are left alone.
-2. The annotations say what the pod asks for; faults in them deny it.
+1. Pods that are not ours to place are left alone (manage.py).
+2. The annotations say what the pod asks for; faults in them deny it. What they leave open is its namespace's to say, or
+   the settings'.
 3. What an earlier pass added is taken out: the decision starts from what the user wrote.
 4. A plan is made, or taken over from a pod that asked for the same (plan.py).
 5. The affinity or gate, the placement in words, the marker and, if wanted, variables of the environment become one
@@ -16,7 +17,7 @@ from webhook.admission import placement_text
 from webhook.admission.affinity import AFFINITY_PATH, check_only_appended, constrain
 from webhook.admission.environment import inject_environment
 from webhook.admission.gate import set_gate
-from webhook.admission.left_alone import why_left_alone
+from webhook.admission.manage import MARKS, Unmanaged, management_of
 from webhook.admission.marker import Marker, without_ours
 from webhook.admission.patch import Operation, Patch
 from webhook.admission.plan import NOT_ALIGNABLE, Plan, Plans, Verdict, plan, question_of
@@ -26,9 +27,9 @@ from webhook.admission.world import World
 from webhook.engine.decide import Decision
 from webhook.model.errors import UserError
 from webhook.model.flag import is_on
-from webhook.model.intent import parse_numa_intent
+from webhook.model.intent import NUMASpec, parse_numa_spec
 from webhook.model.limits import check_annotations, check_size
-from webhook.model.names import INHERIT, INJECT_ENV, PLACEMENT, STEERED
+from webhook.model.names import INHERIT, INJECT_ENV, NUMA_DEFAULTS, PLACEMENT, STEERED
 from webhook.model.owner_reference import check_owners
 from webhook.model.pod import Pod
 from webhook.model.topology import Topology
@@ -56,21 +57,32 @@ class Steering:
     """What the engine says of each node; None where it was not asked, for this pod."""
 
 
-def steer(raw: Mapping[str, Any], world: World, rules: Rules, path: str = "", plans: Plans | None = None) -> Steering:
+def steer(
+    raw: Mapping[str, Any],
+    world: World,
+    rules: Rules,
+    path: str = "",
+    plans: Plans | None = None,
+    namespace: str = "",
+) -> Steering:
     """Decide on a pod; `path` is where it stands in its workload ("spec.template."), for messages.
 
-    `plans` are those made before, by the same rules. Raises UserError for a pod that is unreadable beyond its
-    annotations.
+    `plans` are those made before, by the same rules; `namespace` is that of the workload. Raises UserError for a pod
+    that is unreadable beyond its annotations.
     """
-    if reason := why_left_alone(raw, rules):
-        return Steering(Verdict.ALLOW, f"left alone: {reason}", raw)
-    annotations = raw["metadata"]["annotations"]
+    management = management_of(raw, world, rules, namespace)
+    if isinstance(management, Unmanaged):
+        return Steering(Verdict.ALLOW, f"left alone: {management.why}", raw, warnings=management.warnings)
+    annotations = raw["metadata"].get("annotations") or {}
     try:
-        intent, warnings = parse_numa_intent(annotations, f"{path}metadata.annotations")
+        spec, warnings = parse_numa_spec(annotations, f"{path}metadata.annotations")
         for switch in (INHERIT, INJECT_ENV):
             is_on(annotations, switch, f"{path}metadata.annotations")
+        marks = management.marks(annotations, spec)
     except UserError as error:
         return Steering(Verdict.DENY, " ".join(map(str, error.faults)), raw, reason="InvalidAnnotation")
+    warnings = (*warnings, *management.warnings)
+    intent = spec.intent(NUMASpec.from_json(marks.get(NUMA_DEFAULTS)))
     try:
         check_owners(raw)
     except UserError as error:
@@ -90,7 +102,7 @@ def steer(raw: Mapping[str, Any], world: World, rules: Rules, path: str = "", pl
         return Steering(Verdict.DENY, text, raw, (), warnings, planned.reason, planned, decision)
     if unaligned and unaligned.warns:
         warnings = (*warnings, unaligned.sentence(path))
-    patch = _written(raw, users, planned, world.topologies)
+    patch = _written(raw, users, planned, marks, world.topologies)
     if planned.warn:
         warnings = (*warnings, planned.text)
     operations = tuple(patch.operations)
@@ -98,7 +110,11 @@ def steer(raw: Mapping[str, Any], world: World, rules: Rules, path: str = "", pl
 
 
 def _written(
-    raw: Mapping[str, Any], users: Mapping[str, Any], planned: Plan, topologies: Mapping[str, Topology]
+    raw: Mapping[str, Any],
+    users: Mapping[str, Any],
+    planned: Plan,
+    marks: Mapping[str, str],
+    topologies: Mapping[str, Topology],
 ) -> Patch:
     """The patch that writes the plan into the pod; `users` is the pod without what an earlier pass added."""
     wanted = Patch(users)
@@ -114,6 +130,8 @@ def _written(
     set_gate(patch, wanted=planned.gated)
     _annotate(patch, PLACEMENT, placement_text.annotated(_said(planned)))
     _annotate(patch, STEERED, planned.marker.text() if planned.marker else None)
+    for mark in MARKS:
+        _annotate(patch, mark, marks.get(mark))
     inject_environment(patch, topologies)
     check_only_appended(users, patch.document)
     return patch
@@ -143,7 +161,7 @@ def _restore(patch: Patch, users: Mapping[str, Any], path: tuple[str, str]) -> N
 
 def _annotate(patch: Patch, name: str, text: str | None) -> None:
     path = ("metadata", "annotations", name)
-    stands = patch.document["metadata"]["annotations"].get(name)
+    stands = (patch.document["metadata"].get("annotations") or {}).get(name)
     if text is None and stands is not None:
         patch.remove(path)
     elif text is not None and text != stands:

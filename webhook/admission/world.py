@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from webhook.engine.view import View
+from webhook.model.namespace import Namespace
 from webhook.model.topology import Topology
 
 
@@ -16,3 +17,5 @@ class World:
     """Nodes, NUMA nodes, what is free."""
     topologies: Mapping[str, Topology] = field(default_factory=lambda: MappingProxyType({}))
     """Topologies by name."""
+    namespaces: Mapping[str, Namespace] = field(default_factory=lambda: MappingProxyType({}))
+    """Namespaces by name; of one that is not there nothing is known."""

@@ -36,6 +36,10 @@ EXIT_UNREADABLE: Final = 2
 DECISION_SETTINGS: Final = (
     "kubeconfig",
     "context",
+    "manage",
+    "default_numa_topology_policy",
+    "default_exclusive",
+    "excluded_namespaces",
     "no_compatible_node",
     "not_alignable",
     "no_room",

@@ -40,6 +40,16 @@ def node_fit(view: View, pod: Pod, request: PodRequest) -> Bytes:
     return reasons
 
 
+def eligible(snapshot: Snapshot, pod: Pod) -> Bools:
+    """Where the pod may go by its own selectors and tolerations, bool [node]."""
+    excluded = _tainted(snapshot, pod)
+    where = np.ones(snapshot.n, dtype=np.bool_) if excluded is None else ~excluded
+    for allowed in (matches_any(snapshot, pod.required_terms), selected(snapshot, pod.node_selector)):
+        if allowed is not None:
+            where &= allowed
+    return where
+
+
 def _overwrite(reasons: Bytes, excluded: Bools | None, reason: Reason) -> None:
     if excluded is not None and np.count_nonzero(excluded):
         np.putmask(reasons, excluded, np.uint8(reason))

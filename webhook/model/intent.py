@@ -6,22 +6,25 @@ Two annotations may carry the same two fields, `scheduling.koordinator.sh/numa-t
     {"numaTopologyPolicy": "SingleNUMANode", "singleNUMANodeExclusive": "Required"}
 
 1. Each annotation is read as JSON.
-2. Each field is checked against its allowed values; empty, null and absent mean no requirement.
+2. Each field is checked against its allowed values; null and absent leave it open. A policy "" is no requirement.
 3. Both annotations must agree where both say something.
-4. A pod with a policy is exclusive (Required) unless it says otherwise.
+4. What they leave open is taken from the defaults that held at the pod's creation: its namespace's and the settings'.
+   The mutating webhook has written those into the pod (`topology-webhook.dev/numa-defaults`).
+5. A pod with a policy is exclusive (Required) unless one of them says otherwise.
 
 All faults are collected, so that a user mends them in one go.
 Source: koordinator apis/extension/numa_aware.go, docs/proposals/scheduling/20240131-pod-level-numa-policy.md. Upstream
 validates none of this: an unknown policy reaches its scheduler.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from webhook.model.errors import UserError, UserErrors
 from webhook.model.json_text import parse_object, shortened
-from webhook.model.names import NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
+from webhook.model.names import NUMA_DEFAULTS, NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
 from webhook.model.nearest import did_you_mean
 from webhook.model.policy import Exclusive, NUMAPolicy
 
@@ -57,6 +60,57 @@ class NUMAIntent:
 
 NO_INTENT: Final = NUMAIntent()
 
+# Our own text has some 80 characters.
+_LONGEST_DEFAULTS: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class NUMASpec:
+    """What annotations, or settings, state field by field; None where they leave a field open."""
+
+    policy: NUMAPolicy | None = None
+    """NONE: stated as no requirement."""
+    exclusive: Exclusive | None = None
+
+    def over(self, defaults: Self) -> "NUMASpec":
+        """The same with the defaults where it leaves a field open."""
+        policy = defaults.policy if self.policy is None else self.policy
+        return NUMASpec(policy, self.exclusive or defaults.exclusive)
+
+    def intent(self, defaults: "NUMASpec", *, managed: bool = False) -> NUMAIntent:
+        """What a pod asks for that states this, where these defaults hold."""
+        policy = self.over(defaults).policy or None
+        by_default = (defaults.exclusive or Exclusive.REQUIRED) if policy else None
+        return NUMAIntent(policy, self.exclusive or by_default, managed)
+
+    def to_json(self) -> str:
+        """The annotation's value."""
+        stated: dict[str, str] = {}
+        if self.policy is not None:
+            stated[POLICY_FIELD] = self.policy.koordinator
+        if self.exclusive is not None:
+            stated[EXCLUSIVE_FIELD] = self.exclusive.value
+        return json.dumps(stated, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: object) -> "NUMASpec":
+        """What `to_json` wrote; anything else states nothing."""
+        if not isinstance(text, str) or len(text) > _LONGEST_DEFAULTS:
+            return NO_SPEC
+        try:
+            raw = json.loads(text)
+        except (ValueError, RecursionError):
+            return NO_SPEC
+        stated = raw if isinstance(raw, dict) else {}
+        policy, exclusive = stated.get(POLICY_FIELD), stated.get(EXCLUSIVE_FIELD)
+        return NUMASpec(
+            NUMAPolicy.from_koordinator(policy) if isinstance(policy, str) else None,
+            Exclusive(exclusive) if exclusive in tuple(Exclusive) else None,
+        )
+
+
+NO_SPEC: Final = NUMASpec()
+
 
 def parse_numa_intent(
     annotations: Mapping[str, object], path: str = "metadata.annotations"
@@ -65,11 +119,26 @@ def parse_numa_intent(
 
     `path`: the field the annotations stand in, for messages about a pod template.
     """
+    defaults = NUMASpec.from_json(annotations[NUMA_DEFAULTS]) if NUMA_DEFAULTS in annotations else NO_SPEC
+    spec, managed, warnings = _read(annotations, path)
+    return spec.intent(defaults, managed=managed), warnings
+
+
+def parse_numa_spec(
+    annotations: Mapping[str, object], path: str = "metadata.annotations"
+) -> tuple[NUMASpec, tuple[str, ...]]:
+    """What the annotations themselves state, and the warnings; raises UserError as `parse_numa_intent` does."""
+    spec, _, warnings = _read(annotations, path)
+    return spec, warnings
+
+
+def _read(annotations: Mapping[str, object], path: str) -> tuple[NUMASpec, bool, tuple[str, ...]]:
+    """What is stated, whether anything speaks of NUMA placement at all, and the warnings."""
     if NUMA_TOPOLOGY_SPEC not in annotations and RESOURCE_SPEC not in annotations:
-        return NO_INTENT, ()
+        return NO_SPEC, False, ()
     faults: list[UserError] = []
     warnings: list[str] = []
-    stated: dict[str, dict[str, str]] = {}  # annotation -> field -> value, valid and not empty
+    stated: dict[str, dict[str, str]] = {}  # annotation -> field -> value, valid; "" of a policy among them
     managed = NUMA_TOPOLOGY_SPEC in annotations
     for annotation in _KNOWN_FIELDS:
         if annotation not in annotations:
@@ -86,13 +155,16 @@ def parse_numa_intent(
         ]
         fields = _known_fields(annotation, fields, place, warnings)
         managed = managed or not _ALLOWED.keys().isdisjoint(fields)
-        stated[annotation] = {
-            field: value for field in _ALLOWED if (value := _value(field, fields.get(field), place, faults))
-        }
+        values = {field: _value(field, fields.get(field), place, faults) for field in _ALLOWED}
+        stated[annotation] = {field: value for field, value in values.items() if value is not None}
     merged = {field: _agreed(field, stated, path, faults) for field in _ALLOWED}
     if faults:
         raise faults[0] if len(faults) == 1 else UserErrors(faults)
-    return _intent(merged[POLICY_FIELD], merged[EXCLUSIVE_FIELD], managed), tuple(warnings)
+    policy, exclusive = merged[POLICY_FIELD], merged[EXCLUSIVE_FIELD]
+    spec = NUMASpec(
+        None if policy is None else NUMAPolicy.from_koordinator(policy), Exclusive(exclusive) if exclusive else None
+    )
+    return spec, managed, tuple(warnings)
 
 
 def _known_fields(annotation: str, raw: Mapping[str, Any], place: str, warnings: list[str]) -> dict[str, Any]:
@@ -119,9 +191,9 @@ def _known_fields(annotation: str, raw: Mapping[str, Any], place: str, warnings:
 
 
 def _value(field: str, value: object, place: str, faults: list[UserError]) -> str | None:
-    """The value if it is an allowed one; None if it is no requirement or a fault."""
+    """The value if it is an allowed one, or an empty policy; None if it says nothing, or is a fault."""
     if value is None or value == "":
-        return None
+        return "" if value == "" and field == POLICY_FIELD else None
     allowed = _ALLOWED[field]
     if isinstance(value, str) and value in allowed:
         return value
@@ -136,18 +208,11 @@ def _value(field: str, value: object, place: str, faults: list[UserError]) -> st
 
 
 def _agreed(field: str, stated: Mapping[str, Mapping[str, str]], path: str, faults: list[UserError]) -> str | None:
-    """The value both annotations agree on."""
-    values = {annotation: fields[field] for annotation, fields in stated.items() if field in fields}
+    """The value both annotations agree on; an empty one contradicts none."""
+    values = {annotation: fields[field] for annotation, fields in stated.items() if fields.get(field)}
     if len(set(values.values())) > 1:
         said = " and ".join(f"{value} in {annotation}" for annotation, value in values.items())
         faults.append(UserError(path, f"{field} contradicts itself: {said}. Keep one of the two."))
         return None
-    return next(iter(values.values()), None)
-
-
-def _intent(policy: str | None, exclusive: str | None, managed: bool) -> NUMAIntent:
-    return NUMAIntent(
-        policy=NUMAPolicy.from_koordinator(policy) if policy else None,
-        exclusive=Exclusive(exclusive) if exclusive else Exclusive.REQUIRED if policy else None,
-        managed=managed,
-    )
+    empty = "" if any(field in fields for fields in stated.values()) else None
+    return next(iter(values.values()), empty)

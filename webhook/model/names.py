@@ -21,6 +21,10 @@ PLACEMENT: Final = "topology-webhook.dev/placement"
 NUMA_HINT: Final = "topology-webhook.dev/numa"
 NUMA_SIGNATURE: Final = "topology-webhook.dev/numa-signature"
 STEERED: Final = "topology-webhook.dev/steered"
+# On a pod that asks for nothing itself: by which mode it is managed.
+MANAGED: Final = "topology-webhook.dev/managed"
+# What held at its creation where the pod leaves its NUMA policy, or the exclusiveness, open.
+NUMA_DEFAULTS: Final = "topology-webhook.dev/numa-defaults"
 PLACEMENT_GATE: Final = "topology-webhook.dev/placement"
 RANK: Final = "topology-webhook.dev/rank"
 DOMAIN: Final = "topology-webhook.dev/domain"
@@ -29,6 +33,8 @@ DOMAIN_OF_LEVEL: Final = "topology-webhook.dev/domain-"
 EPOCH: Final = "topology-webhook.dev/epoch"
 # On the leader's own pod.
 ROLE_LABEL: Final = "topology-webhook.dev/role"
+# Of a namespace: which of its pods are managed.
+MANAGE_LABEL: Final = "topology-webhook.dev/manage"
 # Users', or written into pod templates for them.
 INHERIT: Final = "topology-webhook.dev/inherit"
 INJECT_ENV: Final = "topology-webhook.dev/inject-env"

@@ -12,7 +12,14 @@ from webhook.model.fields import NO_FIELDS
 from webhook.model.hint import NUMAHint, NUMANodeAmounts, parse_resource_status, up_to
 from webhook.model.intent import NO_INTENT, NUMAIntent, parse_numa_intent
 from webhook.model.limits import MAX_CONTAINERS, MAX_REQUESTS, MAX_RESOURCES
-from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC, PLACEMENT_GATE, RESOURCE_SPEC, RESOURCE_STATUS
+from webhook.model.names import (
+    NUMA_DEFAULTS,
+    NUMA_HINT,
+    NUMA_TOPOLOGY_SPEC,
+    PLACEMENT_GATE,
+    RESOURCE_SPEC,
+    RESOURCE_STATUS,
+)
 from webhook.model.pod_resources import QoS, container_requests, effective_requests, pod_level_resources, qos_class
 from webhook.model.policy import Exclusive, NUMAPolicy
 from webhook.model.resize import held_requests
@@ -130,22 +137,23 @@ def _kept(containers: tuple[Container, ...], together: Mapping[str, int]) -> tup
     return (Container("", ContainerKind.APP, requests, requests),)
 
 
+_INTENT: Final = (NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC, NUMA_DEFAULTS)
 # No intent takes so many characters. What is longer is not remembered.
 _REMEMBERED_CHARACTERS: Final = 1024
 
 
 def _intent_of(annotations: Mapping[str, str]) -> NUMAIntent:
-    texts = annotations.get(NUMA_TOPOLOGY_SPEC), annotations.get(RESOURCE_SPEC)
+    texts = tuple(map(annotations.get, _INTENT))
     short = all(text is None or len(text) <= _REMEMBERED_CHARACTERS for text in texts)
     return _intent(*texts) if short else _intent.__wrapped__(*texts)
 
 
 # A cluster's pods write their annotations in a few ways.
 @lru_cache(maxsize=1024)
-def _intent(numa_topology_spec: str | None, resource_spec: str | None) -> NUMAIntent:
-    texts = {NUMA_TOPOLOGY_SPEC: numa_topology_spec, RESOURCE_SPEC: resource_spec}
+def _intent(*texts: str | None) -> NUMAIntent:
+    stated = zip(_INTENT, texts, strict=True)
     try:
-        return parse_numa_intent({name: text for name, text in texts.items() if text is not None})[0]
+        return parse_numa_intent({name: text for name, text in stated if text is not None})[0]
     except UserError:
         return NO_INTENT
 

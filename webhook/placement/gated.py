@@ -16,7 +16,7 @@ from webhook.model.intent import NUMAIntent, parse_numa_intent
 from webhook.model.limits import check_annotations
 from webhook.model.lineage import Lineage, owner_above, ranked, taken_from_owners
 from webhook.model.membership import Membership, may_be_in_group, membership_of
-from webhook.model.names import NUMA_TOPOLOGY_SPEC, POD_GROUP_NAME, RESOURCE_SPEC
+from webhook.model.names import MANAGED, NUMA_DEFAULTS, NUMA_TOPOLOGY_SPEC, POD_GROUP_NAME, RESOURCE_SPEC
 from webhook.model.pod import Owner, Pod
 from webhook.model.timestamps import epoch_seconds
 from webhook.placement.retry import RetryDelays
@@ -77,8 +77,8 @@ class GatedPod:
 
     @property
     def asks(self) -> bool:
-        """Whether it, or its owners, ask for anything that is decided here."""
-        return self.membership is not None or not self.pod.annotations.keys().isdisjoint(_NUMA)
+        """Whether it is managed: it, or its owners, ask for something, or its mode covers it."""
+        return self.membership is not None or not self.pod.annotations.keys().isdisjoint({*_NUMA, MANAGED})
 
     @property
     def key(self) -> str:
@@ -111,7 +111,7 @@ class GatedPod:
             [[container.get(field) for field in _OF_A_CONTAINER] for container in spec.get(kind) or ()]
             for kind in ("initContainers", "containers")
         ]
-        asked = [self.pod.annotations.get(name) for name in _NUMA]
+        asked = [self.pod.annotations.get(name) for name in (*_NUMA, NUMA_DEFAULTS)]
         return json.dumps([asked, containers, affinity, [spec.get(field) for field in _DECISIVE]], sort_keys=True)
 
 

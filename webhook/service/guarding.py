@@ -18,7 +18,8 @@ def pod_by_get(client: Client, world: ClusterWorld) -> Fetch:
 
     async def fetch(namespace: str, name: str) -> Mapping[str, Any] | None:
         try:
-            return world.hint_key.believed(await client.get(f"/api/v1/namespaces/{namespace}/pods/{name}"))
+            raw = await client.get(f"/api/v1/namespaces/{namespace}/pods/{name}")
+            return world.as_managed(world.hint_key.believed(raw))
         except APIError as error:
             if error.status == 404:
                 return None

@@ -13,7 +13,7 @@ The process ends with 1 only where it cannot serve at all: a port cannot be open
 
 import asyncio
 import gc
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import partial, wraps
 from typing import Any, NoReturn, TypeVar
 
@@ -48,6 +48,7 @@ from webhook.service.guarding import answer_lifetime, duty_of, for_a_review, pod
 from webhook.service.hint_key import SharedHintKey
 from webhook.service.leaders_work import LeadersWork
 from webhook.service.leadership import Leadership
+from webhook.service.namespace_lag import NamespaceLag
 from webhook.service.reviewers import reviewers_of
 from webhook.service.topology_lag import TopologyLag
 from webhook.service.watched import watch_all
@@ -143,8 +144,11 @@ class Service:
     def background(self) -> Iterator[Background]:
         """What runs beside the ports, for as long as they are open; each ends by cancellation or an exception."""
         yield self._hint_key.run
-        # Pods are read with the key of our hints.
-        yield from (_after(self._hint_key.known, watched.run) for watched in self._watched)
+        # Pods are read with the key of our hints, and by what their namespaces say.
+        namespaces = next(watched.informer.synced for watched in self._watched if watched.status.name == "namespaces")
+        for watched in self._watched:
+            first = [self._hint_key.known, *([namespaces] if watched.status.name == "pods" else [])]
+            yield _after(first, watched.run)
         yield self._certificate.run
         if self._bundles is not None:
             yield self._bundles.run
@@ -196,9 +200,11 @@ class Service:
         duty = partial(duty_of, self._leadership)
         refused, horizon = self._work.nominator.refused, answer_lifetime(settings)
         guard = BindingGuard(self._world, fetch, duty, rules, horizon, refused, self._doubts)
-        lag = TopologyLag(self._world.topologies_by_name)
-        self._world.on_topology = lag.arrived
-        return reviewers_of(rules, self._world.view, guard.review, lag)
+        topology_lag = TopologyLag(self._world.topologies_by_name)
+        self._world.on_topology = topology_lag.arrived
+        namespace_lag = NamespaceLag(self._world.knows_namespace)
+        self._world.on_namespace = namespace_lag.arrived
+        return reviewers_of(rules, self._world.view, guard.review, topology_lag, namespace_lag)
 
     async def _keep_view_current(self) -> NoReturn:
         """Take changes into the engine's arrays between reviews, so that no review pays for those of an hour.
@@ -251,10 +257,11 @@ class Service:
         )
 
 
-def _after(known: asyncio.Event, run: Background) -> Background:
+def _after(events: Sequence[asyncio.Event], run: Background) -> Background:
     @wraps(run)
     async def run_later() -> NoReturn:
-        await known.wait()
+        for event in events:
+            await event.wait()
         await run()
 
     return run_later

@@ -13,21 +13,30 @@ from webhook.admission.workload_validate import validate_workload
 from webhook.admission.world import World
 from webhook.model.review import AdmissionRequest, AdmissionResponse, Denied
 from webhook.server.reviews import Answer, Reviewer
+from webhook.service.namespace_lag import NamespaceLag
 from webhook.service.topology_lag import TopologyLag
 
 
 def reviewers_of(
-    rules: Rules, world: Callable[[], World], guard: Reviewer, lag: TopologyLag | None = None
+    rules: Rules,
+    world: Callable[[], World],
+    guard: Reviewer,
+    topology_lag: TopologyLag | None = None,
+    namespace_lag: NamespaceLag | None = None,
 ) -> Mapping[str, Reviewer]:
     """Path -> decision; `world` gives the cluster as it is when a review comes, `guard` judges Bindings.
 
-    lag: has workloads wait for topologies that come a moment later.
+    topology_lag, namespace_lag: have workloads wait for topologies, and pods for their namespace, that come a moment
+    later.
     """
     plans = Plans()
 
-    def mutate_pods(request: AdmissionRequest, _: float) -> Answer:
-        response, steering = steered(request, world(), rules, plans)
-        return _of_response(response) if steering is None else _of_steering(response, steering)
+    def mutate_pods(request: AdmissionRequest, deadline: float) -> Answer | Awaitable[Answer]:
+        def judge() -> Answer:
+            response, steering = steered(request, world(), rules, plans)
+            return _of_response(response) if steering is None else _of_steering(response, steering)
+
+        return judge() if namespace_lag is None else namespace_lag.answer(request, judge, deadline)
 
     def mutate_workloads(request: AdmissionRequest, _: float) -> Answer:
         return _of_response(mark_templates(request, rules))
@@ -42,7 +51,7 @@ def reviewers_of(
         def judge() -> Answer:
             return _of_response(validate_workload(request, world(), rules))
 
-        return judge() if lag is None else lag.answer(request, judge, deadline)
+        return judge() if topology_lag is None else topology_lag.answer(request, judge, deadline)
 
     return {
         "/mutate/pods": mutate_pods,

@@ -1,6 +1,6 @@
 """A pod as the service keeps it: little of one that runs, all of one that waits and concerns us."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from webhook.model.membership import Seated, membership_of, unasked_membership_o
 from webhook.model.resident import ResidentPod
 
 Raw = dict[str, Any]
+IsMissed = Callable[[Mapping[str, Any], ResidentPod], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +29,21 @@ class SeenPod:
     """Whether it was bound before it could take its group from its owners: `group` is that of its controller's pods."""
 
     @classmethod
-    def from_object(cls, raw: Mapping[str, Any], rules: Rules, key: HintKey) -> "SeenPod":
-        """Read a pod object; raises UserError. `key` is that of our hints: others are as good as not there."""
+    def from_object(
+        cls, raw: Mapping[str, Any], rules: Rules, key: HintKey, is_missed: IsMissed | None = None
+    ) -> "SeenPod":
+        """Read a pod object; raises UserError. `key` is that of our hints: others are as good as not there.
+
+        is_missed: whether the pod is managed though no replica saw its creation.
+        """
         raw = key.believed(raw)
         record = ResidentPod.from_object(raw)
+        missed = is_missed is not None and is_missed(raw, record)
         if record.node or record.terminal:
-            if record.hint is None and not record.terminal and why_not_ours(raw, rules) is None:
+            if record.hint is None and not record.terminal and (missed or why_not_ours(raw, rules) is None):
                 record = replace(record, unguarded=True)
             return cls(record, None, *_seat(raw, record))
-        if is_annotated(raw) or waits_for_us_alone(raw):
+        if missed or is_annotated(raw) or waits_for_us_alone(raw):
             return cls(record, dict(raw), *_seat(raw, record))
         metadata = raw["metadata"]
         return cls(record, {"metadata": {"name": metadata["name"], "uid": metadata.get("uid", "")}, "spec": {}})

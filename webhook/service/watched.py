@@ -88,6 +88,7 @@ def watch_all(client: Client, world: ClusterWorld, pod_groups: PodGroups, page_s
     pods = always("pods", world.pods, _LIVE_PODS)
     world.in_order = pods.in_order
     return (
+        always("namespaces", world.namespaces),
         always("nodes", world.nodes),
         pods,
         # When its zones were last written tells which pods they cannot have counted.

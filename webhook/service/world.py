@@ -5,7 +5,6 @@ a log line when its fault changes: one odd object must not stop a cluster.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from time import time
 from typing import Any
 
@@ -13,6 +12,7 @@ from webhook.admission.arrival import Arrival, PlacedPod
 from webhook.admission.gate import waits_for_us_alone
 from webhook.admission.left_alone import is_annotated
 from webhook.admission.left_to_scheduler import has_given_up
+from webhook.admission.manage import as_managed
 from webhook.admission.rules import Rules
 from webhook.admission.world import World
 from webhook.engine.foresee import foresee
@@ -28,11 +28,14 @@ from webhook.internal_errors import Where, contained, internal_error
 from webhook.model.hint import NUMANodeAmounts
 from webhook.model.hint_key import HintKey
 from webhook.model.membership import Seated
+from webhook.model.namespace import Namespace
 from webhook.model.node import Node
 from webhook.model.nrt import NodeTopology
+from webhook.model.resident import ResidentPod
 from webhook.model.topology import Topology, TopologySource
 from webhook.placement.late_hints import LateHint
 from webhook.service.feed import Feed
+from webhook.service.missed import MissedPods
 from webhook.service.node_policies import NodePolicies
 from webhook.service.seen_pod import SeenPod
 
@@ -47,6 +50,7 @@ class ClusterWorld:
     ) -> None:
         self.generation = 0
         """That of the latest view; it grows with the changes that views took in."""
+        times = times or CountingTimes()
         self._state = ClusterState(_node_failed)
         self._ledger = Ledger()
         self._keeper = ReservationKeeper(self._ledger, times)
@@ -60,18 +64,24 @@ class ClusterWorld:
         """Called after every change, those that time alone makes among them; it must be quick."""
         self.on_topology: Callable[[], None] = _nothing
         """Called when a topology has come or changed."""
+        self.on_namespace: Callable[[], None] = _nothing
+        """Called when a namespace has come or changed."""
         self.in_order: Callable[[], bool] = _always
         """Whether pods are told of in the order in which things happened to them: by a watch, not by a list."""
         self._topologies: dict[TopologySource, dict[str, Topology]] = {source: {} for source in TopologySource}
         self.policies = NodePolicies(self._state.nodes.get, self._state.topologies.get)
         """What is odd about the policies that nodes publish."""
+        self._rules = rules or Rules()
+        self._namespaces: dict[str, Namespace] = {}
+        self._missed = MissedPods(self._rules, self._namespaces, 2 * (times.age + times.settle))
+        self.namespaces = Feed("Namespace", Namespace.from_object, self._put_namespace, self._drop_namespace)
         self.nodes = Feed("Node", Node.from_object, self._put_node, self._drop_node)
         self.node_topologies = Feed(
             "NodeResourceTopology", NodeTopology.from_object, self._put_node_topology, self._drop_node_topology
         )
         self.hint_key = HintKey.create()
         """Signs our hints; the service puts the one that all replicas share here before pods are read."""
-        self.pods = Feed("Pod", partial(self._read_pod, rules or Rules()), self._put_pod, self._drop_pod)
+        self.pods = Feed("Pod", self._read_pod, self._put_pod, self._drop_pod)
         self.topologies = {source: self._topology_feed(source) for source in TopologySource}
 
     def sign(self, uid: str, hint: str) -> str:
@@ -82,11 +92,19 @@ class ClusterWorld:
         """The cluster for one decision; it stays as it is while the cluster goes on changing."""
         snapshot = self._settle()
         self.generation = snapshot.generation
-        return World(View(snapshot, self._ledger), self.topologies_by_name())
+        return World(View(snapshot, self._ledger), self.topologies_by_name(), self._namespaces)
 
     def topologies_by_name(self) -> Mapping[str, Topology]:
         """The same name in both groups is two objects; KAI's, whose annotations are read, wins."""
         return {**self._topologies[TopologySource.KUEUE], **self._topologies[TopologySource.KAI]}
+
+    def knows_namespace(self, name: str) -> bool:
+        """Whether it was seen."""
+        return name in self._namespaces
+
+    def as_managed(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The pod with the marks that it misses; as it is where it misses none."""
+        return raw if is_annotated(raw) else as_managed(raw, self.view(), self._rules)
 
     def chosen_node(self, node: str, pod: str) -> View | None:
         """The node alone, as free as it is to the pod namespace/name; None when it is not known."""
@@ -130,13 +148,15 @@ class ClusterWorld:
         arriving = self._keeper.arriving(node)
         return any(grant.numa and grant.pod != pod and grant.expires > expiring_after for grant in arriving)
 
-    def waiting_pod(self, key: str, uid: str) -> Raw | None:
+    def waiting_pod(self, key: str, uid: str) -> Mapping[str, Any] | None:
         """A pod that is not bound yet; None when it, or this incarnation of it, was not seen.
 
-        Of one that asks for nothing here, and has no gate of ours, no more than its metadata's name and uid.
+        Of one that is not managed, and has no gate of ours, no more than its metadata's name and uid.
         """
         pod = self._waiting.get(key)
-        return pod if pod is not None and uid in {"", pod["metadata"].get("uid")} else None
+        if pod is None or uid not in {"", pod["metadata"].get("uid")}:
+            return None
+        return self.as_managed(pod)
 
     def promised(self, pod: str, uid: str, node: str) -> NUMANodeAmounts | None:
         """What the pod was granted on the node in an answer or patch that it does not show yet."""
@@ -223,8 +243,18 @@ class ClusterWorld:
         self.policies.changed(name)
         self.on_change()
 
-    def _read_pod(self, rules: Rules, raw: Raw) -> SeenPod:
-        return SeenPod.from_object(raw, rules, self.hint_key)
+    def _put_namespace(self, namespace: Namespace) -> None:
+        self._namespaces[namespace.name] = namespace
+        self.on_namespace()
+
+    def _drop_namespace(self, name: str) -> None:
+        self._namespaces.pop(name, None)
+
+    def _read_pod(self, raw: Mapping[str, Any]) -> SeenPod:
+        return SeenPod.from_object(raw, self._rules, self.hint_key, self._is_missed)
+
+    def _is_missed(self, raw: Mapping[str, Any], pod: ResidentPod) -> bool:
+        return self._missed.is_missed(raw, pod, self._clock())
 
     def _put_pod(self, pod: SeenPod) -> None:
         key = pod.record.key
@@ -245,6 +275,7 @@ class ClusterWorld:
     def _drop_pod(self, key: str) -> None:
         self._state.delete_pod(key)
         self._keeper.drop_pod(key, self._clock())
+        self._missed.forget(key)
         self._waiting.pop(key, None)
         self._gated.pop(key, None)
         self._forget_seat(key)

@@ -3,14 +3,15 @@ CEL. The annotations and labels that are the service's alone to write (OUTPUTS i
 a loop over the keys of a pod that has thousands would cost the API server seconds.
 */}}
 {{- define "topology-webhook.outputs" -}}
-['scheduling.koordinator.sh/resource-status', 'topology-webhook.dev/domain', 'topology-webhook.dev/epoch', 'topology-webhook.dev/numa',
-'topology-webhook.dev/numa-signature', 'topology-webhook.dev/placement', 'topology-webhook.dev/rank', 'topology-webhook.dev/role',
-'topology-webhook.dev/steered']
+['scheduling.koordinator.sh/resource-status', 'topology-webhook.dev/domain', 'topology-webhook.dev/epoch',
+'topology-webhook.dev/managed', 'topology-webhook.dev/numa', 'topology-webhook.dev/numa-defaults',
+'topology-webhook.dev/numa-signature', 'topology-webhook.dev/placement', 'topology-webhook.dev/rank',
+'topology-webhook.dev/role', 'topology-webhook.dev/steered']
 {{- end }}
 
 {{/* CEL. The annotations that the mutating webhook writes into pods at their creation, in their creators' name. */}}
 {{- define "topology-webhook.writtenByMutation" -}}
-['topology-webhook.dev/placement', 'topology-webhook.dev/steered']
+['topology-webhook.dev/managed', 'topology-webhook.dev/numa-defaults', 'topology-webhook.dev/placement', 'topology-webhook.dev/steered']
 {{- end }}
 
 {{/* CEL. Takes object or oldObject: whether that object carries what only the service writes. */}}

@@ -12,6 +12,11 @@ One that stands in extraEnv as well is left to extraEnv: the API server takes no
   "PORT" .Values.ports.webhook
   "METRICS_PORT" .Values.ports.metrics
   "TLS_NAMES" (include "topology-webhook.tlsNames" .)
+  "MANAGE" .Values.settings.manage
+  "DEFAULT_NUMA_TOPOLOGY_POLICY" .Values.settings.defaultNumaTopologyPolicy
+  "DEFAULT_EXCLUSIVE" .Values.settings.defaultExclusive
+  "EXCLUDED_NAMESPACES" (join "," .Values.webhook.excludedNamespaces | default .Release.Namespace)
+  "MANAGE_MISSED" (or .Values.webhook.namespaceSelector .Values.webhook.objectSelector .Values.webhook.matchConditions | empty)
   "NO_COMPATIBLE_NODE" .Values.settings.noCompatibleNode
   "NOT_ALIGNABLE" .Values.settings.notAlignable
   "FIDELITY" .Values.settings.fidelity

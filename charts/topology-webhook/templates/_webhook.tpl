@@ -40,24 +40,83 @@ timeoutSeconds: {{ .root.Values.webhook.timeoutSeconds }}
 {{- end }}
 
 {{- define "topology-webhook.namespaceSelector" -}}
-{{- $excluded := prepend .Values.webhook.excludedNamespaces .Release.Namespace | uniq }}
-{{- $selector := deepCopy .Values.webhook.namespaceSelector }}
+{{- include "topology-webhook.namespacesWith" (dict "root" . "labels" list) }}
+{{- end }}
+
+{{/* Takes {root, labels}: requirements on the namespace's labels besides those of the values. */}}
+{{- define "topology-webhook.namespacesWith" -}}
+{{- $excluded := prepend .root.Values.webhook.excludedNamespaces .root.Release.Namespace | uniq }}
+{{- $selector := deepCopy .root.Values.webhook.namespaceSelector }}
 {{- $own := dict "key" "kubernetes.io/metadata.name" "operator" "NotIn" "values" $excluded }}
-{{- $_ := set $selector "matchExpressions" (prepend (default list $selector.matchExpressions) $own) -}}
+{{- $_ := set $selector "matchExpressions" (concat (list $own) .labels (default list $selector.matchExpressions)) -}}
 namespaceSelector: {{- toYaml $selector | nindent 2 }}
 {{- end }}
 
+{{/* Takes {root, labels} as namespacesWith does. */}}
 {{- define "topology-webhook.podSelectors" -}}
-{{- include "topology-webhook.namespaceSelector" . }}
-{{- with .Values.webhook.objectSelector }}
+{{- include "topology-webhook.namespacesWith" . }}
+{{- with .root.Values.webhook.objectSelector }}
 objectSelector: {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- end }}
+
+{{/*
+The webhook on created pods. Takes {root, name, mode, labels}: its name, which pods are managed, and which namespaces that
+holds for, by requirements on their labels.
+*/}}
+{{- define "topology-webhook.mutatePods" -}}
+- name: mutate.{{ .name }}.topology-webhook.dev
+  clientConfig: {{- include "topology-webhook.clientConfig" (dict "root" .root "path" "/mutate/pods" "leader" false) | nindent 4 }}
+  rules:
+    - {apiGroups: [""], apiVersions: [v1], resources: [pods], operations: [CREATE], scope: Namespaced}
+  # Called again when a later webhook changes the pod (a sidecar changes what must fit); a second pass over an unchanged pod adds nothing.
+  reinvocationPolicy: IfNeeded
+  {{- include "topology-webhook.podPolicy" .root | nindent 2 }}
+  {{- include "topology-webhook.podSelectors" . | nindent 2 }}
+  # Each condition, and each webhook that has any and selects the namespace, costs the API server time with every pod: so
+  # there is one here, and what is created is judged by no other webhook.
+  matchConditions:
+    # Pods that are not managed cost no call. Any user can call a pod a DaemonSet's or a mirror: not to forge, though.
+    - name: asks-for-something-or-carries-ours
+      expression: >-
+        ({{- include "topology-webhook.isAnnotated" "object" | nindent 8 }}
+        {{- if ne .mode "Annotated" }} ||
+        {{- include "topology-webhook.isOpen" .root | nindent 8 }}
+        {{- end }}
+        {{- if eq .mode "Aligned" }} &&
+        {{- include "topology-webhook.mayBeAligned" "object" | nindent 8 }}
+        {{- end }}) &&
+        {{- include "topology-webhook.notAMirrorPod" . | nindent 8 }} &&
+        {{- include "topology-webhook.notOfADaemonSet" . | nindent 8 }} ||
+        {{- include "topology-webhook.carriesOutputs" "object" | nindent 8 }}
+    {{- include "topology-webhook.ownConditions" .root | nindent 4 }}
+{{- end }}
+
+{{/* CEL. Whether the node of the pod is open, for a scheduler whose pods are placed. */}}
+{{- define "topology-webhook.isOpen" -}}
+object.?spec.nodeName.orValue('') == '' &&
+object.?spec.schedulerName.orValue('default-scheduler') in {{ toJson .Values.settings.schedulerNames }}
+{{- end }}
+
+{{/*
+CEL. Whether a kubelet may align the pod: a Guaranteed one has CPUs, memory and huge pages of NUMA nodes, any one devices.
+Which of them the cluster's NUMA nodes have the service knows (webhook/engine/aligned.py). What is larger than any pod in
+use is not looked through: that would cost the API server time.
+*/}}
+{{- define "topology-webhook.mayBeAligned" -}}
+[object.spec.containers + object.?spec.initContainers.orValue([])].exists(containers, containers.size() > 64 ||
+containers.all(container, ['cpu', 'memory'].all(name,
+container.?resources.limits[?name].hasValue() && container.?resources.requests[?name].hasValue() &&
+(container.resources.limits[name] == container.resources.requests[name] ||
+quantity(container.resources.limits[name]).compareTo(quantity(container.resources.requests[name])) == 0))) ||
+containers.exists(container, container.?resources.limits.orValue({}).size() > 16 ||
+container.?resources.limits.orValue({}).exists(name, name.contains('/') && !name.contains('kubernetes.io/'))))
 {{- end }}
 
 {{/* CEL. Takes object or oldObject: whether that pod asks for anything (is_annotated in webhook/admission/left_alone.py). */}}
 {{- define "topology-webhook.isAnnotated" -}}
 ([
-'scheduling.koordinator.sh/numa-topology-spec', 'scheduling.koordinator.sh/resource-spec',
+'scheduling.koordinator.sh/numa-topology-spec', 'scheduling.koordinator.sh/resource-spec', 'topology-webhook.dev/managed',
 'pod-group-name', 'topology-webhook.dev/min-member', 'kai.scheduler/topology',
 'kai.scheduler/topology-required-placement', 'kai.scheduler/topology-preferred-placement',
 'kai.scheduler/segment-size', 'kai.scheduler/segment-topology-required-placement', 'kai.scheduler/segment-topology-preferred-placement',
