@@ -45,8 +45,9 @@ class Release:
 
     def patch_as_the_service(self, name: str) -> None:
         """Write caBundle into a configuration as the pods do."""
+        count = len(self.plane.api.get(f"{CONFIGURATIONS}/{name}")["webhooks"])
         bundle = [
-            {"op": "add", "path": f"/webhooks/{index}/clientConfig/caBundle", "value": "Y2E="} for index in range(3)
+            {"op": "add", "path": f"/webhooks/{index}/clientConfig/caBundle", "value": "Y2E="} for index in range(count)
         ]
         self.plane.kubectl(
             *("patch", "mutatingwebhookconfiguration", name, "--type=json", f"--as={self.account}"),

@@ -4,6 +4,7 @@ import copy
 import json
 import re
 from collections.abc import Mapping
+from contextlib import ExitStack
 from itertools import product
 from typing import Any
 
@@ -18,7 +19,9 @@ from webhook.admission.left_alone import is_annotated, why_left_alone
 from webhook.admission.rules import Rules
 from webhook.admission.validate import validate
 from webhook.model import names
+from webhook.model.manage import BY_LABEL, Manage
 from webhook.model.names import (
+    MANAGE_LABEL,
     NUMA_HINT,
     NUMA_TOPOLOGY_SPEC,
     PLACEMENT,
@@ -81,6 +84,84 @@ def test_the_api_server_asks_about_those_pods_only_whose_place_is_open(
         # The release's own pods must come up when no replica is there to allow it.
         assert asked(control_plane, release.namespace, annotated()) == ""
         assert asked(control_plane, "kube-system", annotated()) == ""
+
+
+AMOUNTS = {"cpu": "2", "memory": "1Gi"}
+GPU = "example.com/gpu"
+OF_A_DAEMON_SET = {
+    "ownerReferences": [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "1", "controller": True}]
+}
+
+
+def guaranteed(**differences: Any) -> dict[str, Any]:
+    """A pod that asks for nothing, of which a kubelet may align something; requests come of the limits."""
+    raw = pod(**differences)
+    raw["spec"]["containers"][0]["resources"] = {"limits": AMOUNTS}
+    return raw
+
+
+def of_resources(resources: Mapping[str, Any], **differences: Any) -> dict[str, Any]:
+    raw = pod(**differences)
+    raw["spec"]["containers"][0]["resources"] = dict(resources)
+    return raw
+
+
+# What asks for nothing, by the least mode that covers it.
+UNASKING: dict[str, tuple[dict[str, Any], Manage | None]] = {
+    "Guaranteed": (guaranteed(), Manage.ALIGNED),
+    "Guaranteed, written in two ways": (
+        of_resources({"requests": {"cpu": "2", "memory": "1073741824"}, "limits": AMOUNTS}),
+        Manage.ALIGNED,
+    ),
+    "with a device": (of_resources({"requests": {"cpu": "1"}, "limits": {GPU: "1"}}), Manage.ALIGNED),
+    "with a device in an init container": (
+        pod(initContainers=[{"name": "i", "image": "none", "resources": {"limits": {GPU: "1"}}}]),
+        Manage.ALIGNED,
+    ),
+    "Burstable": (of_resources({"requests": AMOUNTS}), Manage.ALL),
+    "Burstable by its limits": (
+        of_resources({"requests": {"cpu": "1", "memory": "1Gi"}, "limits": AMOUNTS}),
+        Manage.ALL,
+    ),
+    "Burstable by an init container": (
+        {**guaranteed(), "spec": {**guaranteed()["spec"], "initContainers": [{"name": "i", "image": "none"}]}},
+        Manage.ALL,
+    ),
+    "BestEffort": (pod(), Manage.ALL),
+    "another scheduler's": (guaranteed(schedulerName="koord-scheduler"), None),
+    "bound": (guaranteed(nodeName="n0"), None),
+    "a DaemonSet's": (guaranteed(metadata=OF_A_DAEMON_SET), None),
+    "a mirror": (guaranteed(nodeName="n0", metadata={"annotations": {"kubernetes.io/config.mirror": "x"}}), None),
+}
+
+
+def test_pods_that_ask_for_nothing_cost_a_call_only_where_the_mode_covers_them(
+    control_plane: ControlPlane, release: Release
+) -> None:
+    labels = [None, *BY_LABEL, "unknown"]
+    first_of = {
+        mode: next(raw for raw, least in UNASKING.values() if least is mode) for mode in Manage if mode != "Annotated"
+    }
+    with ExitStack() as stack:
+        pods = {}
+        for label in labels:
+            name = f"{release.namespace}-{label or 'unlabelled'}"
+            pods[label] = stack.enter_context(other_namespace(control_plane, name))
+            if label:
+                control_plane.kubectl("label", "namespace", name, f"{MANAGE_LABEL}={label}")
+        for setting in Manage:
+            release.upgrade({"settings": {"manage": setting.value}, "webhook": NOBODY})
+            telling = first_of.get(setting, annotated())
+            control_plane.wait_for(f"{setting} to count", lambda: asked(control_plane, pods[None], telling))  # noqa: B023
+            control_plane.wait_for("the labels to count", lambda: asked(control_plane, pods["unknown"], pod()))
+            for label, (words, (raw, least)) in product(labels, UNASKING.items()):
+                # Of an unknown label the service warns.
+                mode = setting if label is None else BY_LABEL.get(label, Manage.ALL)
+                expected = least is not None and list(Manage).index(mode) >= list(Manage).index(least)
+                assert (asked(control_plane, pods[label], raw) == "mutate") == expected, (setting, label, words)
+                assert asked(control_plane, pods[label], annotated()) == "mutate"
+            for excluded in ("kube-system", release.namespace):
+                assert asked(control_plane, excluded, guaranteed()) == ""
 
 
 CIRCUMSTANCES: dict[str, dict[str, Any]] = {

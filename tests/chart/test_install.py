@@ -97,11 +97,11 @@ def test_what_the_service_wrote_survives_upgrade_and_rollback(release: Release) 
     release.patch_as_the_service(FULL_NAME)
 
     release.upgrade({"webhook": {"timeoutSeconds": 7, "failurePolicy": "Ignore"}})
-    assert release.called == [(7, "Y2E=")] * 3
+    assert release.called == [(7, "Y2E=")] * 6
     assert release.secret == {"ca.crt": "Y2E="}
 
     release.rollback(1)
-    assert release.called == [(5, "Y2E=")] * 3
+    assert release.called == [(5, "Y2E=")] * 6
     assert release.secret == {"ca.crt": "Y2E="}
 
 

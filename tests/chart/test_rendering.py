@@ -1,6 +1,7 @@
 """What the chart's objects say, by the values that were given."""
 
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,17 @@ from webhook.admission.rules import Rules
 from webhook.admission.world import World
 from webhook.cli.app import app
 from webhook.cluster.role_label import LEADER
-from webhook.model.names import ROLE_LABEL
+from webhook.model.manage import BY_LABEL, Manage
+from webhook.model.names import NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC, ROLE_LABEL
 from webhook.model.workload.read import READERS
+from webhook.rules import rules_of
 from webhook.server.reviews import Answer
 from webhook.service.reviewers import reviewers_of
 from webhook.settings import PREFIX, Settings
 from webhook.version import VERSION
 
+MANAGE = "topology-webhook.dev/manage"
+UNLABELLED = {"key": MANAGE, "operator": "DoesNotExist"}
 OWN_NAMESPACE = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["placement", "kube-system"]}
 
 
@@ -65,6 +70,17 @@ def test_nodes_are_asked_about_for_their_label_only_and_never_held_up(helm: Helm
     assert "node.koordinator.sh/numa-topology-policy" in call["matchConditions"][0]["expression"]
 
 
+def test_namespaces_are_asked_about_for_what_is_read_of_them_only_and_never_held_up(helm: Helm) -> None:
+    call = helm.template({"webhook": {"failurePolicy": "Fail"}}).calls["validate.namespaces"]
+    assert (call["rules"][0]["resources"], call["rules"][0]["scope"]) == (
+        ["namespaces", "namespaces/status"],
+        "Cluster",
+    )
+    assert call["failurePolicy"] == "Ignore"
+    read = {MANAGE, NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC}
+    assert all(f"'{name}'" in call["matchConditions"][0]["expression"] for name in read)
+
+
 @pytest.mark.parametrize(
     ("action", "condition"), [("validate", "asks-for-a-placement"), ("mutate", "asks-or-asked-for-a-placement")]
 )
@@ -98,7 +114,57 @@ def test_a_call_has_no_side_effects_is_short_and_fails_open(rendered: Rendered, 
     assert call["failurePolicy"] == "Ignore"
     assert call["timeoutSeconds"] == 5
     assert call["admissionReviewVersions"] == ["v1"]
-    assert call["namespaceSelector"] == {"matchExpressions": [OWN_NAMESPACE]}
+    label = [UNLABELLED] if webhook == "mutating" else []
+    assert call["namespaceSelector"] == {"matchExpressions": [OWN_NAMESPACE, *label]}
+
+
+def _selects(selector: dict[str, Any], labels: dict[str, str]) -> bool:
+    """Whether a namespaceSelector selects a namespace with these labels."""
+    holds: dict[str, Callable[[Any, Any], bool]] = {
+        "In": lambda value, values: value in values,
+        "NotIn": lambda value, values: value not in values,
+        "Exists": lambda value, _: value is not None,
+        "DoesNotExist": lambda value, _: value is None,
+    }
+    return all(
+        holds[one["operator"]](labels.get(one["key"]), one.get("values")) for one in selector["matchExpressions"]
+    )
+
+
+@pytest.mark.parametrize("setting", Manage)
+@pytest.mark.parametrize("label", [None, *BY_LABEL, "unknown"])
+def test_a_created_pod_is_of_one_webhook_which_asks_by_its_namespaces_label_else_by_the_setting(
+    helm: Helm, setting: Manage, label: str | None
+) -> None:
+    calls = helm.template({"settings": {"manage": setting.value}}).calls
+    labels = {"kubernetes.io/metadata.name": "team-a", **({} if label is None else {MANAGE: label})}
+    (call,) = (
+        call
+        for name, call in calls.items()
+        if name.startswith("mutate.pods") and _selects(call["namespaceSelector"], labels)
+    )
+    expression = call["matchConditions"][0]["expression"]
+    # The service warns of an unknown label, and goes by the setting: so it has to see the pods.
+    mode = setting if label is None else BY_LABEL.get(label, Manage.ALL)
+    assert ("spec.schedulerName" in expression) == (mode is not Manage.ANNOTATED)
+    assert ("kubernetes.io/')" in expression) == (mode is Manage.ALIGNED)
+    assert (call["clientConfig"]["service"]["path"], call["reinvocationPolicy"]) == ("/mutate/pods", "IfNeeded")
+
+
+def test_the_service_learns_which_namespaces_are_left_out_and_whether_pods_are(
+    helm: Helm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = settings_of(helm.template({"webhook": {"excludedNamespaces": ["a", "b"]}}), monkeypatch)
+    assert rules_of(settings).excluded_namespaces == {"placement", "a", "b"}
+    assert settings.manage_missed
+    settings = settings_of(helm.template({"webhook": {"excludedNamespaces": []}}), monkeypatch)
+    assert rules_of(settings).excluded_namespaces == {"placement"}
+    for narrowed in (
+        {"namespaceSelector": {"matchLabels": {"a": "b"}}},
+        {"objectSelector": {"matchLabels": {"a": "b"}}},
+        {"matchConditions": [{"name": "mine", "expression": "true"}]},
+    ):
+        assert not settings_of(helm.template({"webhook": narrowed}), monkeypatch).manage_missed
 
 
 def test_ca_bundle_is_left_to_whoever_writes_it(helm: Helm, rendered: Rendered) -> None:
@@ -169,14 +235,13 @@ def test_further_conditions_are_added_to_the_charts_own(helm: Helm) -> None:
             }
         }
     )
-    for call in (rendered.mutating, rendered.validating):
-        assert call["namespaceSelector"] == {
-            "matchLabels": {"team": "a"},
-            "matchExpressions": [
-                {**OWN_NAMESPACE, "values": ["placement", "kube-system", "gpu-operator"]},
-                expression,
-            ],
-        }
+    mutating = [call for name, call in rendered.calls.items() if name.startswith("mutate.pods")]
+    assert len(mutating) == 4
+    for call in (*mutating, rendered.validating):
+        assert call["namespaceSelector"]["matchLabels"] == {"team": "a"}
+        first, *_, last = call["namespaceSelector"]["matchExpressions"]
+        assert first == {**OWN_NAMESPACE, "values": ["placement", "kube-system", "gpu-operator"]}
+        assert last == expression
         assert call["objectSelector"] == {"matchLabels": {"numa": "yes"}}
         assert call["matchConditions"][-1] == condition
         assert call["matchConditions"][-2]["name"] == "asks-for-something-or-carries-ours"
@@ -222,7 +287,7 @@ def test_the_program_answers_at_every_path_that_is_called(rendered: Rendered) ->
     def no_guard(*_: object) -> Answer:
         raise AssertionError
 
-    paths = [call["clientConfig"]["service"]["path"] for call in rendered.calls.values()]
+    paths = {call["clientConfig"]["service"]["path"] for call in rendered.calls.values()}
     assert sorted(paths) == sorted(reviewers_of(Rules(), no_world, no_guard))
 
 
@@ -243,6 +308,9 @@ def test_the_default_values_are_the_programs_defaults_under_the_releases_names(
 
 def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: pytest.MonkeyPatch) -> None:
     given: dict[str, Any] = {
+        "manage": "Aligned",
+        "defaultNumaTopologyPolicy": "Restricted",
+        "defaultExclusive": "Preferred",
         "noCompatibleNode": "warn",
         "notAlignable": "Deny",
         "fidelity": "plugin",
@@ -275,6 +343,11 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
     assert given.keys() == yaml.safe_load((CHART / "values.yaml").read_text())["settings"].keys()
     rendered = helm.template({"settings": given, "ports": {"webhook": 9443, "metrics": 9080}})
     settings = settings_of(rendered, monkeypatch)
+    assert (settings.manage, settings.default_numa_topology_policy, settings.default_exclusive) == (
+        "Aligned",
+        "Restricted",
+        "Preferred",
+    )
     assert settings.resource_weights == {"cpu": 2, "nvidia.com/gpu": 5}
     assert (settings.no_compatible_node, settings.fidelity, settings.score_strategy) == (
         "warn",

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import yaml
 
-from webhook.model.names import NUMA_TOPOLOGY_SPEC
+from webhook.model.names import MANAGE_LABEL, NUMA_TOPOLOGY_SPEC
 from webhook.model.topology import TopologySource
 from webhook.service.world import ClusterWorld
 
@@ -46,6 +46,18 @@ def nodes() -> list[Raw]:
             },
         }
         for number, name in enumerate([*FREE, "n5"])
+    ]
+
+
+def namespaces() -> list[Raw]:
+    """Namespaces, one of them with mistakes."""
+    metadata: list[Raw] = [
+        {"labels": {MANAGE_LABEL: "aligned"}, "annotations": {NUMA_TOPOLOGY_SPEC: STRICT}},
+        {"labels": {MANAGE_LABEL: "everything"}, "annotations": {NUMA_TOPOLOGY_SPEC: "{,}"}},
+    ]
+    return [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"space-{number}", **one}}
+        for number, one in enumerate(metadata)
     ]
 
 

@@ -16,7 +16,7 @@ from tests.fuzz.outcome import BrokenError, within_bounds
 from webhook.admission.mutate import steered
 from webhook.admission.plan import Plans
 from webhook.admission.rules import Rules
-from webhook.cli.shape import NODE, POD, faults
+from webhook.cli.shape import NAMESPACE, NODE, POD, faults
 from webhook.cluster.election import Term
 from webhook.cluster.events import EventRecorder, PodEvent
 from webhook.cluster.writes import Outcome, PodWrites
@@ -28,8 +28,9 @@ from webhook.placement.surroundings import Limits
 from webhook.placement.teller import Teller
 from webhook.service.world import ClusterWorld
 
-_SHAPES = {"nodes": NODE, "pods": POD}
-_OF_NODES = {"nodes", "node_topologies"}
+_SHAPES = {"namespaces": NAMESPACE, "nodes": NODE, "pods": POD}
+# Of all pods, or of those of a namespace.
+_OF_NODES = {"namespaces", "nodes", "node_topologies"}
 
 
 class Feeds:
@@ -43,6 +44,7 @@ class Feeds:
             "nodes": corpus.nodes(),
             "node_topologies": corpus.node_topologies(),
             "pods": corpus.pods(),
+            "namespaces": corpus.namespaces(),
             TopologySource.KAI: [topologies[TopologySource.KAI]],
             TopologySource.KUEUE: [topologies[TopologySource.KUEUE]],
         }
@@ -50,7 +52,7 @@ class Feeds:
 
     def draw(self, random: Random) -> list[tuple[str, Raw]]:
         """Some objects, each with the feed that it comes by."""
-        feeds = random.choices(list(self._seeds), (2, 4, 6, 1, 1), k=random.choice((1, 1, 2, 4)))
+        feeds = random.choices(list(self._seeds), (2, 4, 6, 2, 1, 1), k=random.choice((1, 1, 2, 4)))
         return [(feed, mutated(random, random.choice(self._seeds[feed]), self._parts)) for feed in feeds]
 
     async def check(self, drawn: list[tuple[str, Raw]]) -> None:

@@ -181,6 +181,10 @@ def _seeds() -> list[tuple[str, Raw]]:
             ("/validate/nodes", _review("nodes", held)),
             ("/validate/nodes", _review("nodes", held, "UPDATE", held)),
         ]
+    made += [
+        ("/validate/namespaces", _review("namespaces", held, "UPDATE", {**held, "metadata": {}}))
+        for held in corpus.namespaces()
+    ]
     for workload in corpus.workloads():
         plural = workload["kind"].lower() + "s"
         made += [(path, _review(plural, workload)) for path in ("/mutate/workloads", "/validate/workloads")]

@@ -1,4 +1,4 @@
-"""A pod that comes with its namespace: what that says counts, and one that does not exist holds up no review for long."""
+"""A pod that comes with its namespace: what that says counts, and one that is not there holds up no review for long."""
 
 import asyncio
 from collections.abc import Callable

@@ -8,10 +8,11 @@
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from webhook.admission.group_text import missed_text, never_held
+from webhook.admission.manage import DEFAULT_NAMESPACE, Management
 from webhook.admission.rules import Rules
 from webhook.admission.steer import Verdict
 from webhook.admission.world import World
@@ -34,6 +35,7 @@ from webhook.model.names import (
     KAI_SEGMENT_REQUIRED_PLACEMENT,
     KAI_TOPOLOGY,
     MIN_MEMBER,
+    NUMA_DEFAULTS,
 )
 from webhook.model.topology import Topology
 from webhook.model.workload.fields import annotations_at, min_member
@@ -227,11 +229,18 @@ def judge_gangs(
         if not all("annotations" in fault.path for fault in error.faults):
             raise
         return GangJudgement(Verdict.DENY, " ".join(map(str, error.faults)))
+    workload = _with_defaults(workload, world, rules)
     asked = workload, world.view, world.topologies, trees, running or {}, rules.engine.group_strategy
     gangs = place_workload(*asked)
     when_empty = () if all(gang.placed for gang in gangs) else place_workload(*asked, when_empty=True)
     placement = GangPlacement(workload.name, gangs, running or {}, when_empty)
     return GangJudgement(Verdict.ALLOW if placement.placed else Verdict.WAIT, placement.message, placement)
+
+
+def _with_defaults(workload: Workload, world: World, rules: Rules) -> Workload:
+    """The workload with what holds where its pods and itself leave their NUMA policy open, as its pods will have it."""
+    management = Management.of(world.namespaces.get(workload.namespace or DEFAULT_NAMESPACE), rules)
+    return replace(workload, annotations={**workload.annotations, NUMA_DEFAULTS: management.defaults.to_json()})
 
 
 def _check_segments(gang: Gang, topology: str | None) -> None:

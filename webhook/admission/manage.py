@@ -30,6 +30,7 @@ from webhook.model.namespace import Namespace
 from webhook.model.pod import Pod
 from webhook.model.policy import Exclusive, NUMAPolicy
 
+DEFAULT_NAMESPACE: Final = "default"
 MARKS: Final = (MANAGED, NUMA_DEFAULTS)
 """The annotations that record what is decided here."""
 
@@ -88,7 +89,7 @@ class Unmanaged:
 
 def namespace_of(raw: Mapping[str, Any]) -> str:
     """The pod's namespace; a manifest may leave it out."""
-    return str((raw.get("metadata") or {}).get("namespace") or "default")
+    return str((raw.get("metadata") or {}).get("namespace") or DEFAULT_NAMESPACE)
 
 
 def management_of(raw: Mapping[str, Any], world: World, rules: Rules, namespace: str = "") -> Management | Unmanaged:

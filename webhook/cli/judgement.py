@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from webhook.admission.gang import GangJudgement, GangPlacement
+from webhook.admission.manage import DEFAULT_NAMESPACE
 from webhook.admission.rules import Rules
 from webhook.admission.steer import Verdict, steer
 from webhook.admission.world import World
@@ -63,7 +64,7 @@ def _judge_pod(item: Item, world: World, rules: Rules) -> Judgement:
         raise item.fault(fault.path, fault.message)
     path = pod_path(item.group, item.kind)
     if path is None:
-        return _let_through(item)
+        return _let_through(item, world)
     prefix = "".join(f"{key}." for key in path)
     pod = at(item.body, path)
     if pod is None:
@@ -73,7 +74,7 @@ def _judge_pod(item: Item, world: World, rules: Rules) -> Judgement:
     try:
         # Read although it may not be ours: what the API server would refuse is told here already.
         Pod.from_object(pod)
-        steering = steer(pod, world, rules, prefix)
+        steering = steer(pod, world, rules, prefix, namespace=item.namespace or DEFAULT_NAMESPACE)
     except UserError as error:
         fault = error.faults[0]
         raise item.fault(prefix + fault.path, fault.message) from error
@@ -87,11 +88,13 @@ def _judge_pod(item: Item, world: World, rules: Rules) -> Judgement:
     )
 
 
-def _let_through(item: Item) -> Judgement:
+def _let_through(item: Item, world: World) -> Judgement:
     if (item.group, item.kind) == DAEMON_SET:
         message = "left alone: a DaemonSet chooses its pods' nodes itself"
         return Judgement(item, Verdict.ALLOW, message, item.body)
     message = f"left alone: no pods are looked for in a {item.kind} ({item.api_version})"
+    if (item.group, item.kind) == ("", "Namespace"):
+        return Judgement(item, Verdict.ALLOW, message, item.body, world.namespaces[item.name].problems)
     return Judgement(item, Verdict.ALLOW, message, item.body, _misplaced(item, None))
 
 

@@ -15,7 +15,11 @@ from webhook.model.errors import UserError
 
 _Take = Callable[[Cluster, Mapping[str, Any]], tuple[str, ...]]
 
-_ALWAYS: Final = ((Resource("", "v1", "nodes"), Cluster.add_node), (Resource("", "v1", "pods"), Cluster.add_pod))
+_ALWAYS: Final = (
+    (Resource("", "v1", "namespaces"), Cluster.add_namespace),
+    (Resource("", "v1", "nodes"), Cluster.add_node),
+    (Resource("", "v1", "pods"), Cluster.add_pod),
+)
 _WHEN_SERVED: Final = (
     (NODE_RESOURCE_TOPOLOGIES, Cluster.add_node_topology),
     (KAI_TOPOLOGIES, Cluster.add_topology),

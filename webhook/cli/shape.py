@@ -169,3 +169,4 @@ NODE_RESOURCE_TOPOLOGY: Shape = {
     "cells": _ZONES,
 }
 TOPOLOGY: Shape = {"metadata": METADATA, "spec": {"levels": [{"nodeLabel!": TEXT, "alias": TEXT}]}}
+NAMESPACE: Shape = {"metadata": METADATA}

@@ -1,4 +1,4 @@
-"""A cluster from objects: Nodes, NodeResourceTopologies, Pods and Topologies, as `kubectl get ... -o yaml` prints them.
+"""A cluster from objects: Nodes, their topologies, Pods, Topologies, Namespaces, as `kubectl get -o yaml` prints them.
 
 Objects of other kinds are passed over. What an API server would not store (a wrong type, an amount that is none, two
 objects of one name) is an InputError; what the service merely logs about a live cluster (an odd zone name, say) is a
@@ -12,11 +12,12 @@ from typing import Any, Final
 from webhook.admission.gang_members import RunningPod
 from webhook.admission.world import World
 from webhook.cli.documents import Item
-from webhook.cli.shape import NODE, NODE_RESOURCE_TOPOLOGY, POD, TOPOLOGY, Shape, faults
+from webhook.cli.shape import NAMESPACE, NODE, NODE_RESOURCE_TOPOLOGY, POD, TOPOLOGY, Shape, faults
 from webhook.engine.state import ClusterState
 from webhook.engine.view import View
 from webhook.model.errors import UserError
 from webhook.model.names import KAI_TOPOLOGIES, KUEUE_TOPOLOGIES, NODE_RESOURCE_TOPOLOGIES
+from webhook.model.namespace import Namespace
 from webhook.model.node import Node
 from webhook.model.nrt import NodeTopology
 from webhook.model.resident import ResidentPod
@@ -29,6 +30,7 @@ class Cluster:
 
     state: ClusterState = field(default_factory=ClusterState)
     topologies: dict[str, Topology] = field(default_factory=dict)
+    namespaces: dict[str, Namespace] = field(default_factory=dict)
     running: list[RunningPod] = field(default_factory=list)
     """Pods with a node that may be members of a group."""
     warnings: list[str] = field(default_factory=list)
@@ -61,13 +63,20 @@ class Cluster:
             self.topologies[topology.name] = topology
         return ()
 
+    def add_namespace(self, raw: Mapping[str, Any]) -> tuple[str, ...]:
+        """Take a Namespace in; its pods are told what is wrong with it."""
+        namespace = Namespace.from_object(raw)
+        self.namespaces[namespace.name] = namespace
+        return ()
+
     def world(self) -> World:
         """The cluster as decisions see it."""
-        return World(View(self.state.snapshot()), dict(self.topologies))
+        return World(View(self.state.snapshot()), dict(self.topologies), dict(self.namespaces))
 
 
 # (API group, kind) -> how the API server would look at it, and where it goes.
 _KINDS: Final[Mapping[tuple[str, str], tuple[Shape, Callable[[Cluster, Mapping[str, Any]], tuple[str, ...]]]]] = {
+    ("", "Namespace"): (NAMESPACE, Cluster.add_namespace),
     ("", "Node"): (NODE, Cluster.add_node),
     ("", "Pod"): (POD, Cluster.add_pod),
     (NODE_RESOURCE_TOPOLOGIES[0], "NodeResourceTopology"): (NODE_RESOURCE_TOPOLOGY, Cluster.add_node_topology),
@@ -76,7 +85,10 @@ _KINDS: Final[Mapping[tuple[str, str], tuple[Shape, Callable[[Cluster, Mapping[s
 }
 
 
-_TOPOLOGIES: Final = frozenset({(KAI_TOPOLOGIES[0], "Topology"), (KUEUE_TOPOLOGIES[0], "Topology")})
+# What objects that are created after it go by.
+_COUNTS_AT_ONCE: Final = frozenset(
+    {("", "Namespace"), (KAI_TOPOLOGIES[0], "Topology"), (KUEUE_TOPOLOGIES[0], "Topology")}
+)
 
 
 def cluster_of(items: Iterable[Item]) -> Cluster:
@@ -94,16 +106,17 @@ def cluster_of(items: Iterable[Item]) -> Cluster:
 
 
 def worlds_of(items: Iterable[Item], cluster: Cluster) -> list[World]:
-    """The cluster as each of these objects finds it if they are created one after the other: with their Topologies.
+    """The cluster as each of these objects finds it if they are created one after the other.
 
+    Their Topologies and Namespaces are in it, and take the place of those that are there.
     Nothing else of them is in it: they do not take room from each other. Raises InputError.
     """
     world = cluster.world()
     worlds = []
     for item in items:
-        if (item.group, item.kind) in _TOPOLOGIES:
+        if (item.group, item.kind) in _COUNTS_AT_ONCE:
             _add(cluster, item)
-            world = replace(world, topologies=dict(cluster.topologies))
+            world = replace(world, topologies=dict(cluster.topologies), namespaces=dict(cluster.namespaces))
         worlds.append(world)
     return worlds
 

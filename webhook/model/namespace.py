@@ -44,7 +44,7 @@ class Namespace:
     def from_object(cls, raw: Mapping[str, Any]) -> "Namespace":
         """Read a Namespace object."""
         metadata: Mapping[str, Any] = raw["metadata"]
-        name = metadata["name"]
+        name = metadata.get("name") or ""
         manage, warnings = _manage(name, metadata.get("labels") or NO_FIELDS)
         annotations = metadata.get("annotations") or NO_FIELDS
         try:

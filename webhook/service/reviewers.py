@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 
 from webhook.admission.mutate import steered
+from webhook.admission.namespace_warnings import warn_of_namespace
 from webhook.admission.node_label import validate_node
 from webhook.admission.plan import Plans
 from webhook.admission.rules import Rules
@@ -47,6 +48,9 @@ def reviewers_of(
     def validate_nodes(request: AdmissionRequest, _: float) -> Answer:
         return _of_response(validate_node(request))
 
+    def validate_namespaces(request: AdmissionRequest, _: float) -> Answer:
+        return _of_response(warn_of_namespace(request))
+
     def validate_workloads(request: AdmissionRequest, deadline: float) -> Answer | Awaitable[Answer]:
         def judge() -> Answer:
             return _of_response(validate_workload(request, world(), rules))
@@ -58,6 +62,7 @@ def reviewers_of(
         "/mutate/bindings": guard,
         "/mutate/workloads": mutate_workloads,
         "/validate/pods": validate_pods,
+        "/validate/namespaces": validate_namespaces,
         "/validate/nodes": validate_nodes,
         "/validate/workloads": validate_workloads,
     }

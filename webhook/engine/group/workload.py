@@ -22,7 +22,7 @@ from webhook.engine.view import View
 from webhook.model.errors import UserError, UserErrors
 from webhook.model.intent import NUMAIntent, parse_numa_intent
 from webhook.model.limits import check_size
-from webhook.model.names import KAI_TOPOLOGY, NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
+from webhook.model.names import KAI_TOPOLOGY, NUMA_DEFAULTS, NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
 from webhook.model.nearest import did_you_mean
 from webhook.model.pod import Pod
 from webhook.model.topology import Topology, TopologySource
@@ -155,9 +155,10 @@ def _read(role: Role, workload: Workload) -> tuple[Pod, NUMAIntent]:
 
 
 def _pod_object(role: Role, workload: Workload) -> dict[str, Any]:
-    """The template as a pod. The workload's NUMA annotations hold where the template has none."""
+    """The template as a pod. The workload's NUMA annotations hold where the template has none, defaults below both."""
     own = annotations_of(role.template, role.path)
-    above = {key: text for key, text in workload.annotations.items() if key in _NUMA and not own.keys() & _NUMA}
+    held = {NUMA_DEFAULTS} if own.keys() & _NUMA else {NUMA_DEFAULTS, *_NUMA}
+    above = {key: text for key, text in workload.annotations.items() if key in held}
     metadata = role.template.get("metadata") or {}
     return {
         "metadata": {
