@@ -222,6 +222,16 @@ def test_exclusiveness_is_the_pods_then_the_namespaces_then_the_settings(
     assert NUMA_DEFAULTS not in annotations_of(steering) or setting is PREFERRED or of_namespace is PREFERRED
 
 
+def test_a_default_policy_is_no_request_that_a_kubelet_could_fail_to_fulfil() -> None:
+    rules = Rules(manage=Manage.ALL, not_alignable="Deny", defaults=NUMASpec(NUMAPolicy.SINGLE_NUMA_NODE))
+    steering = steered(burstable(), rules)
+    assert is_managed(steering)
+    assert (steering.warnings, "aligns" in steering.message) == ((), False)
+    asking = burstable()
+    asking["metadata"]["annotations"] = {NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": "SingleNUMANode"}'}
+    assert steered(asking, rules).reason == "NotAlignable"
+
+
 def test_defaults_do_not_make_a_pod_managed() -> None:
     annotations = {NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": "SingleNUMANode"}'}
     assert not is_managed(steered(plain(), Rules(defaults=NUMASpec(NUMAPolicy.RESTRICTED)), annotations=annotations))

@@ -1,6 +1,7 @@
 """Pods that ask for a NUMA policy and that kubelets do not align: which container lacks what, and on which nodes.
 
-1. A pod of which some container gets CPUs of its own is aligned. For any other it depends on the node.
+1. A pod of which some container gets CPUs of its own is aligned, and one whose policy is a default did not ask for
+   it. For any other it depends on the node.
 2. Where the NUMA nodes are ours to choose (koordlet, policy none) the pod's hint counts, whatever its QoS class.
 3. A kubelet aligns the pod's devices, if it knows which NUMA nodes they are near: then only the placement says what it
    does not align.
@@ -52,7 +53,7 @@ class NotAligned:
 
 def not_aligned(view: View, pod: Pod, intent: NUMAIntent, options: Options) -> NotAligned | None:
     """What is not aligned on the nodes that the pod may go to, those without room now included; None: nothing."""
-    found = obstacles(pod) if intent.policy else ()
+    found = obstacles(pod) if intent.policy and not intent.by_default else ()
     if not found:
         return None
     outlook = look_ahead(view.snapshot, pod, intent, options)
@@ -74,9 +75,9 @@ def not_aligned(view: View, pod: Pod, intent: NUMAIntent, options: Options) -> N
     return None
 
 
-def not_aligned_on(decision: Decision, node: int) -> NotAligned | None:
+def not_aligned_on(decision: Decision, node: int, intent: NUMAIntent) -> NotAligned | None:
     """What the kubelet of one node (an index) does not align of the pod; None: nothing, or it is not known."""
-    found = obstacles(decision.pod) if decision.request.policy else ()
+    found = obstacles(decision.pod) if intent.policy and not intent.by_default else ()
     if not found or not placed_by_kubelets(decision.view.snapshot)[node]:
         return None
     devices = ", ".join(name for name, where in _near(decision).items() if where[node])

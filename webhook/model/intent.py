@@ -56,6 +56,8 @@ class NUMAIntent:
     exclusive: Exclusive | None = None
     managed: bool = False
     """Whether an annotation of the pod speaks of NUMA placement at all."""
+    by_default: bool = False
+    """Whether the policy is a default: neither the pod nor its owners state one."""
 
 
 NO_INTENT: Final = NUMAIntent()
@@ -81,7 +83,7 @@ class NUMASpec:
         """What a pod asks for that states this, where these defaults hold."""
         policy = self.over(defaults).policy or None
         by_default = (defaults.exclusive or Exclusive.REQUIRED) if policy else None
-        return NUMAIntent(policy, self.exclusive or by_default, managed)
+        return NUMAIntent(policy, self.exclusive or by_default, managed, policy is not None and self.policy is None)
 
     def to_json(self) -> str:
         """The annotation's value."""

@@ -234,7 +234,7 @@ class GangPlacer:
         decision = decide(view, gated.pod, gated.intent, self._rules.engine)
         if not decision.fits[0]:
             return None
-        return NUMAHint(node, decision.allocation(0)), not_aligned_on(decision, 0)
+        return NUMAHint(node, decision.allocation(0)), not_aligned_on(decision, 0, gated.intent)
 
 
 def _named(gang: Gang) -> str:

@@ -122,7 +122,7 @@ def find_place(view: View, gated: GatedPod, rules: Rules, placed: PlacedOn) -> P
     at = view.snapshot.index[node]
     hint = NUMAHint(node, decision.allocation(at))
     # Of a pod that the scheduler may put anywhere it is said of all nodes.
-    unaligned = not_aligned_on(decision, at) if why is None else _not_aligned(view, gated, rules)
+    unaligned = not_aligned_on(decision, at, gated.intent) if why is None else _not_aligned(view, gated, rules)
     if unaligned and (refusal := why_refused(view, gated, rules)):
         return refusal
     note = unaligned.clause if unaligned else ""
