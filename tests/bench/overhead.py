@@ -3,9 +3,10 @@
 Rounds go from one way to the next, each beginning with another: no webhook; a no-op in Go; one in Go that adds a gate
 and an annotation to every pod, the least that any webhook does that holds pods back; ours. A ratio is the median over
 rounds of what stood side by side in one. 32 clients create annotated pods, which we act on, and plain ones, as fast as
-they are answered: creates/s. These are held by a gate of somebody else's, so that nothing but creation is measured.
-Others are free and come 20 a second: time from before the creation to the node, p50 and p99. Two replicas stand behind
-a relay in Python, which stands for kube-proxy and costs more; the Go webhooks do then, too.
+they are answered: creates/s; with each further mode of `manage`, pods that it leaves alone. These are held by a gate of
+somebody else's, so that nothing but creation is measured. Others are free and come 20 a second: time from before the
+creation to the node, p50 and p99. Two replicas stand behind a relay in Python, which stands for kube-proxy and costs
+more; the Go webhooks do then, too.
 
     python -m tests.bench --only overhead      python -m tests.bench.overhead [--nodes 1000,5000] [--json]
 """
@@ -33,10 +34,17 @@ if TYPE_CHECKING:
 NODES = (1000, 5000)
 ZONES = 8
 # The first one, the default, at every size; the others at the first size only: each takes some three minutes.
-SETUPS = [Setup("always", 1), Setup("when-needed", 1), Setup("never", 1), Setup("always", 2)]
+UNMANAGED = [Setup("always", 1, manage, unmanaged=True) for manage in ("Annotated", "Aligned", "All")]
+SETUPS = [
+    Setup("always", 1),
+    *UNMANAGED,
+    Setup("when-needed", 1),
+    Setup("never", 1),
+    Setup("always", 2),
+]
 ROUNDS = 3
 # Nothing would take away the other one's gate, and it finds nothing to add to in pods without annotations.
-WAYS_OF = {"annotated": WAYS, "plain": ALIKE, "free": ALIKE}
+WAYS_OF = {"annotated": WAYS, "plain": ALIKE, "unmanaged": ALIKE, "free": ALIKE}
 PODS = 500
 PACED = 100
 # Under the 50 requests a second of a scheduler by its defaults, or pods would wait for it and for nothing else.
@@ -48,14 +56,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.overhead")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     parser.add_argument("--nodes", default=",".join(map(str, NODES)), help="cluster sizes, growing")
+    parser.add_argument(
+        "--unmanaged", action="store_true", help="only pods that are left alone, in each mode of manage"
+    )
     arguments = parser.parse_args()
-    for line in lines([int(size) for size in arguments.nodes.split(",")]):
+    for line in lines([int(size) for size in arguments.nodes.split(",")], UNMANAGED if arguments.unmanaged else None):
         sys.stdout.write((json.dumps(line) if arguments.json else text(line)) + "\n")
         sys.stdout.flush()
 
 
-def lines(sizes: Sequence[int] = NODES) -> Iterator[dict[str, Any]]:
+def lines(sizes: Sequence[int] = NODES, setups: Sequence[Setup] | None = None) -> Iterator[dict[str, Any]]:
     """Every measurement."""
+    setups = setups or SETUPS
     with (
         TemporaryDirectory() as folder,
         ControlPlane.start(find_assets(_tell)) as plane,
@@ -66,16 +78,15 @@ def lines(sizes: Sequence[int] = NODES) -> Iterator[dict[str, Any]]:
         for nodes in sizes:
             create_machines(plane.api, machines(nodes, ZONES)[there:])
             there = nodes
-            for number, setup in enumerate(SETUPS if nodes == sizes[0] else SETUPS[:1]):
+            for number, setup in enumerate(setups if nodes == sizes[0] else setups[:1]):
                 scratch = Path(folder) / f"{nodes}-{number}"
                 scratch.mkdir()
                 yield from _of_setup(plane, scratch, nodes, setup)
 
 
 def _of_setup(plane: ControlPlane, folder: Path, nodes: int, setup: Setup) -> Iterator[dict[str, Any]]:
-    plain = pod("NAME", cpu=4)
-    del plain["metadata"]["annotations"]
-    at = {"bench": "overhead", "nodes": nodes, **setup._asdict()}
+    plain = {**pod("NAME", cpu=4), "metadata": {"name": "NAME"}}
+    at = {"bench": "overhead", "nodes": nodes, "gate": setup.gate, "replicas": setup.replicas, "manage": setup.manage}
 
     def bursts_of(raw: dict[str, Any], ways: Sequence[str], pods: int, rate: float = 0.0) -> dict[str, list[Burst]]:
         return _in_rounds(ways, lambda way: burst(plane, folder, way, raw, pods, rate))
@@ -85,10 +96,23 @@ def _of_setup(plane: ControlPlane, folder: Path, nodes: int, setup: Setup) -> It
         go_webhooks(plane, folder, relayed=setup.replicas > 1),
     ):
         held = {"annotated": pod("NAME", cpu=4, **HELD), "plain": {**plain, "spec": {**plain["spec"], **HELD}}}
+        held = {"unmanaged": _unmanaged(setup.manage)} if setup.unmanaged else held
         for kind, raw in held.items():
             yield from _creates({**at, "what": "creates", "pods": kind}, bursts_of(raw, WAYS_OF[kind], PODS))
+        if setup.unmanaged:
+            return
         free = bursts_of(pod("NAME", cpu=4), WAYS_OF["free"], PACED, RATE)
         yield from _bound({**at, "what": "bound", "pods": "annotated"}, free)
+
+
+def _unmanaged(manage: str) -> dict[str, Any]:
+    """A pod that the mode leaves alone: one that no kubelet aligns; of all pods, another scheduler's."""
+    raw: dict[str, Any] = {**pod("NAME", cpu=4, **HELD), "metadata": {"name": "NAME"}}
+    if manage == "All":
+        raw["spec"]["schedulerName"] = "other"
+    else:
+        del raw["spec"]["containers"][0]["resources"]["limits"]
+    return raw
 
 
 def _in_rounds(ways: Sequence[str], run: Callable[[str], Burst]) -> dict[str, list[Burst]]:
@@ -142,7 +166,8 @@ def _cpu(bursts: list[Burst]) -> dict[str, int]:
 
 def text(line: dict[str, Any]) -> str:
     """A line for people."""
-    words = f"{line['nodes']:5} nodes  gate {line['gate']:11}  {line['replicas']} replica(s)  {line['pods']:9}"
+    words = f"{line['nodes']:5} nodes  gate {line['gate']:11}  {line['replicas']} replica(s)  manage {line['manage']:9}"
+    words += f"  {line['pods']:9}"
     words += f"  {line['webhook']:4}"
     if line["what"] == "creates":
         words += f"  {line['creates_per_second']:6.0f} creates/s  {line['ratio_to_none']:.2f} of none"

@@ -47,6 +47,9 @@ class Setup(NamedTuple):
 
     gate: str
     replicas: int
+    manage: str = "Annotated"
+    unmanaged: bool = False
+    """Whether only pods that it leaves alone are measured."""
 
 
 class Burst(NamedTuple):
@@ -151,7 +154,8 @@ def _tried(plane: ControlPlane, way: str) -> dict[str, Any] | None:
 def our_webhook(plane: ControlPlane, folder: Path, setup: Setup, nodes: int) -> Iterator[None]:
     values = folder / "values.yaml"
     selector = {"matchLabels": {"overhead": "ours"}}
-    values.write_text(json.dumps({"settings": {"gate": setup.gate}, "webhook": {"namespaceSelector": selector}}))
+    settings = {"gate": setup.gate, "manage": setup.manage}
+    values.write_text(json.dumps({"settings": settings, "webhook": {"namespaceSelector": selector}}))
     with local_webhook(plane, replicas=setup.replicas, values=values):
         plane.wait_for("our webhook to know the machines", partial(_is_steered, plane, nodes))
         yield

@@ -18,14 +18,21 @@ def test_every_way_of_admission_is_measured_and_the_pods_get_their_nodes(
     programs: Mapping[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert programs
-    monkeypatch.setattr(overhead, "SETUPS", [Setup("never", 1), Setup("always", 2)])
+    monkeypatch.setattr(
+        overhead, "SETUPS", [Setup("never", 1), Setup("never", 1, "All", unmanaged=True), Setup("always", 2)]
+    )
     monkeypatch.setattr(overhead, "ROUNDS", 1)
     monkeypatch.setattr(overhead, "PODS", 40)
     monkeypatch.setattr(overhead, "PACED", 4)
     lines = list(overhead.lines([4]))
     kinds = [("creates", "annotated", WAYS), ("creates", "plain", ALIKE), ("bound", "annotated", ALIKE)]
-    assert [(line["replicas"], line["what"], line["pods"], line["webhook"]) for line in lines] == [
-        (replicas, what, pods, way) for replicas in (1, 2) for what, pods, ways in kinds for way in ways
+    unmanaged = [("creates", "unmanaged", ALIKE)]
+    setups = (1, "Annotated", kinds), (1, "All", unmanaged), (2, "Annotated", kinds)
+    assert [(line["replicas"], line["manage"], line["what"], line["pods"], line["webhook"]) for line in lines] == [
+        (replicas, manage, what, pods, way)
+        for replicas, manage, kinds in setups
+        for what, pods, ways in kinds
+        for way in ways
     ]
     for line in lines:
         assert {"bench", "nodes", "gate", "cpu_us"} <= line.keys()

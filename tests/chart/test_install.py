@@ -27,6 +27,7 @@ def test_the_service_has_these_rights_and_no_others(control_plane: ControlPlane,
                 rights.setdefault((resource, *rule.get("resourceNames", ())), set()).update(rule["verbs"])
     read = {"get", "list", "watch"}
     assert rights == {
+        ("namespaces",): read,
         ("nodes",): read,
         ("pods",): {*read, "patch"},
         ("pods/status",): {"patch"},
