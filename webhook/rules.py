@@ -25,5 +25,11 @@ def rules_of(settings: Settings, own_user: str | None = None) -> Rules:
         scheduler_names=frozenset(settings.scheduler_names),
         trusted_users=frozenset(settings.trusted_users) | ({own_user} if own_user else set()),
         scheduler_users=frozenset(settings.scheduler_users),
-        engine=Options(settings.fidelity, settings.score_strategy, settings.resource_weights, settings.group_strategy),
+        engine=Options(
+            fidelity=settings.fidelity,
+            score_strategy=settings.score_strategy,
+            resource_weights=settings.resource_weights,
+            preference_weight=settings.preference_weight,
+            group_strategy=settings.group_strategy,
+        ),
     )

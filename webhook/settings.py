@@ -136,9 +136,14 @@ class Settings(BaseSettings):
     as the scheduler plugin NodeResourceTopologyMatch does."""
     resource_weights: Weights = Field(default_factory=dict)
     """Weight of each resource in the scores other than `Packing`, as resource=weight; others weigh 1."""
+    preference_weight: Annotated[int, Field(ge=0, le=100)] = 0
+    """Share, in percent, that a pod's preferred node affinity and the nodes' `PreferNoSchedule` taints have in a score.
+    0: they decide between nodes of equal score. Groups: they decide between domains, and nodes, that serve the group
+    equally well, whatever the weight."""
     group_strategy: GroupStrategy = GroupStrategy.BIN_PACK
     """Which of several domains that hold a group is chosen: `bin-pack` the one where the group needs the fewest domains
-    below and the fewest nodes, then the tightest; `spread` the one with most room."""
+    below and the fewest nodes, then the one that its pods prefer, then the tightest; `spread` the one that they prefer,
+    then the one with most room."""
     gate: GateMode = "always"
     """Which pods get a scheduling gate at their creation and are placed by the leader, exactly, when their turn comes:
     `always` all that are managed, `when-needed` those that fit nowhere at that moment and all members of groups,

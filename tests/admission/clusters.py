@@ -17,9 +17,11 @@ from webhook.model.nrt import NodeTopology
 SINGLE = '{"numaTopologyPolicy": "SingleNUMANode"}'
 
 
-def node(name: str, hostname: str | None = "", cpus: int = 32, **spec: Any) -> Node:
+def node(
+    name: str, hostname: str | None = "", cpus: int = 32, labels: Mapping[str, str] | None = None, **spec: Any
+) -> Node:
     """A node of so many cpus; `hostname` "" means its name, None no label."""
-    labels = {} if hostname is None else {HOSTNAME_LABEL: hostname or name}
+    labels = {**(labels or {}), **({} if hostname is None else {HOSTNAME_LABEL: hostname or name})}
     status = {"allocatable": {"cpu": str(cpus), "memory": "128Gi", "pods": "110"}}
     return Node.from_object({"metadata": {"name": name, "labels": labels}, "spec": spec, "status": status})
 

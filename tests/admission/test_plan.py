@@ -16,6 +16,7 @@ from webhook.model.names import NUMA_TOPOLOGY_SPEC, POD_GROUP_NAME
 
 CLUSTER = world(node("a"), node("b"), node("c"), topology("a", [16, 2]), topology("b", [16, 16]), topology("c", [2, 2]))
 TERM = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["b"]}]}
+PREFERRED = {"weight": 7, "preference": TERM}
 INIT = {"name": "init", "resources": {"requests": {"cpu": "12", "memory": "1Gi"}, "limits": {"cpu": "12"}}}
 PODS: list[dict[str, Any]] = [
     pod(),
@@ -28,6 +29,8 @@ PODS: list[dict[str, Any]] = [
     pod(nodeSelector={"kubernetes.io/hostname": "a"}),
     pod(tolerations=[{"operator": "Exists"}]),
     pod(affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [TERM]}}}),
+    pod(affinity={"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [PREFERRED]}}),
+    pod(affinity={"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [PREFERRED, PREFERRED]}}),
     pod(overhead={"cpu": "1"}),
     pod(initContainers=[INIT]),
     pod(initContainers=[{**INIT, "restartPolicy": "Always"}]),

@@ -14,6 +14,7 @@ from webhook.admission.affinity import PREFERRED, REQUIRED, node_affinity, requi
 from webhook.admission.rules import Rules
 from webhook.admission.steer import Steering, Verdict, steer
 from webhook.admission.world import World
+from webhook.engine.decide import Options
 from webhook.model.errors import UserError
 from webhook.model.names import NUMA_TOPOLOGY_SPEC, PLACEMENT, RESOURCE_SPEC, STEERED
 
@@ -99,6 +100,57 @@ def test_nothing_is_required_when_every_node_fits() -> None:
     steering = steer(pod(), everywhere, Rules(gate="never"))
     assert required_terms(steering.mutated) is None
     assert len(node_affinity(steering.mutated)[PREFERRED]) == 2
+
+
+# n0 .. n19 [16]      [free cpus]; the last five are ssd, n18 and n19 have a soft taint
+def disks() -> World:
+    soft = [{"key": "old", "effect": "PreferNoSchedule"}]
+    nodes = [node(f"n{i:02}", labels={"disk": "ssd" if i > 14 else "hdd"}, taints=soft * (i > 17)) for i in range(20)]
+    return world(*nodes, *(topology(one.name, [16]) for one in nodes))
+
+
+def preferring(weight: int) -> dict[str, Any]:
+    ssd = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}
+    return {"nodeAffinity": {PREFERRED: [{"weight": weight, "preference": ssd}]}}
+
+
+@pytest.mark.parametrize("weight", [1, 100])
+def test_of_equal_nodes_those_that_the_user_prefers_are_written_first_and_heavier(weight: int) -> None:
+    raw = pod(affinity=preferring(weight))
+    steering = steer(raw, disks(), Rules(gate="never"))
+    mine, *ours = node_affinity(steering.mutated)[PREFERRED]
+    assert [mine] == raw["spec"]["affinity"]["nodeAffinity"][PREFERRED]
+    weights = {term["preference"]["matchExpressions"][0]["values"][0]: term["weight"] for term in ours}
+    # Five match the term, of which two have the taint; of the others the first five by name make it ten.
+    assert list(weights) == ["n15", "n16", "n17", "n00", "n01", "n02", "n03", "n04", "n05", "n06"]
+    assert len({weights[name] for name in ("n15", "n16", "n17")}) == 1
+    assert weights["n15"] > weights["n00"] == weights["n06"] >= 1
+    assert "best n15 (score " in steering.message
+    assert ", preference 100, NUMA 0)" in steering.message
+    again = steer(steering.mutated, disks(), Rules(gate="never"))
+    assert again.mutated == steering.mutated
+
+
+def test_scores_stay_before_preferences() -> None:
+    # b and c fit: b has 9 of 16 cpus free, c 12
+    raw = pod(affinity={"nodeAffinity": {PREFERRED: [{"weight": 100, "preference": NAMED_C}]}})
+    ours = node_affinity(steer(raw, CLUSTER, Rules(gate="never")).mutated)[PREFERRED][1:]
+    (b, heavier), (c, lighter) = ((term["preference"], term["weight"]) for term in ours)
+    assert [b, c] == [
+        {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [name]}]} for name in "bc"
+    ]
+    assert heavier > lighter
+    swapped = steer(raw, CLUSTER, Rules(gate="never", engine=Options(preference_weight=50)))
+    assert "best c (score " in swapped.message
+
+
+NAMED_C = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["c"]}]}
+
+
+def test_a_weight_out_of_bounds_is_denied_with_its_place() -> None:
+    with pytest.raises(UserError, match="from 1 to 100") as caught:
+        steer(pod(affinity=preferring(0)), CLUSTER, Rules())
+    assert caught.value.path.endswith("preferredDuringSchedulingIgnoredDuringExecution[0].weight")
 
 
 @pytest.mark.parametrize(("fitting", "others"), [(65, 65), (70, 90), (90, 70)])

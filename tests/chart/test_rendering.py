@@ -315,6 +315,7 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
         "fidelity": "plugin",
         "scoreStrategy": "LeastNUMANodes",
         "resourceWeights": {"cpu": 2, "nvidia.com/gpu": 5},
+        "preferenceWeight": 30,
         "groupStrategy": "spread",
         "gate": "never",
         "noRoom": "deny",
@@ -353,6 +354,7 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
         "plugin",
         "LeastNUMANodes",
     )
+    assert settings.preference_weight == 30
     assert settings.scheduler_names == ("default-scheduler", "batch")
     assert (settings.group_strategy, settings.gate, settings.no_room) == ("spread", "never", "deny")
     assert (settings.max_affinity_values, settings.preferred_nodes, settings.list_page_size) == (1000, 0, 10000)

@@ -339,3 +339,33 @@ def test_a_pod_that_no_kubelet_aligns_is_warned_about_or_denied_as_the_setting_s
     assert f"warning: {told}" in review("-f", tmp_path / "p.json").stdout
     (entry,) = review("-f", tmp_path / "p.json", "--not-alignable", "Deny", "-o", "json").json
     assert (entry["verdict"], entry["message"]) == ("deny", told)
+
+
+def _preferring(node: str, weight: int = 100) -> str:
+    """A pod that prefers a node, as YAML."""
+    named = {"key": "metadata.name", "operator": "In", "values": [node]}
+    terms = [{"weight": weight, "preference": {"matchFields": [named]}}]
+    raw = _pod()
+    raw["spec"]["affinity"] = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}}
+    return yaml.safe_dump(raw)
+
+
+def test_what_a_pod_prefers_is_shown_and_decides_as_far_as_it_has_a_weight(review: Review) -> None:
+    def best(*flags: str) -> list[tuple[str, int]]:
+        (entry,) = review("-f", "-", "-o", "json", "--all-nodes", *flags, stdin=_preferring("node-c")).json
+        found = {one["node"]: one["preference"] for one in entry["perNode"]}
+        assert (found["node-b"], found["node-c"], found["node-a"]) == (0, 100, None)
+        return [(one["node"], one["preference"]) for one in entry["nodes"]["best"]]
+
+    assert best() == [("node-b", 0), ("node-c", 100)]
+    assert best("--preference-weight", "100") == [("node-c", 100), ("node-b", 0)]
+    lines = review("-f", "-", stdin=_preferring("node-c")).stdout.splitlines()
+    assert lines[2] == "  NODE    FITS  SCORE  PREFERRED  NUMA  WHY NOT"
+    assert lines[4].split()[-2:] == ["100", "1"]
+
+
+def test_a_weight_that_the_api_server_refuses_is_told_with_its_place(review: Review) -> None:
+    outcome = review("-f", "-", stdin=_preferring("node-c", weight=500))
+    assert outcome.code == 2
+    assert "preferredDuringSchedulingIgnoredDuringExecution[0].weight" in outcome.stderr
+    assert "from 1 to 100, not 500" in outcome.stderr

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.engine.machines import GI, SINGLE, cpus, decision, node, pod, reasons, resident, state, topology
-from webhook.engine.decide import Candidate
+from tests.engine.machines import GI, SINGLE, cpus, decision, node, pod, reasons, resident, state, tell, topology
+from webhook.engine.decide import Candidate, Options
 from webhook.engine.reserve.ledger import Ledger
 from webhook.engine.state import ClusterState
 from webhook.model.nrt import Publisher
@@ -141,6 +141,20 @@ def test_preferred_exclusivity_comes_last_instead_of_not_at_all() -> None:
     (best,) = decision(roomier, asked).best(1)
     assert best.numa_nodes == (2,)
     assert best.score > 0
+
+
+@pytest.mark.parametrize("weight", [0, 100])
+def test_numa_nodes_of_others_come_last_however_much_their_node_is_preferred(weight: int) -> None:
+    cluster = machine("a", 8, 8)
+    cluster.upsert_pod(SHARED)
+    for item in (node("b"), topology("b", cpus(8, 8), {"cpu": 8000}, policy=NUMAPolicy.NONE)):
+        tell(cluster, item)
+    named = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]}
+    terms = [{"weight": 100, "preference": named}]
+    affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}}
+    asked = pod(FIVE, policy="SingleNUMANode", exclusive="Preferred", spec={"affinity": affinity})
+    found = decision(cluster, asked, options=Options(preference_weight=weight)).best(2)
+    assert [(one.node, one.preference) for one in found] == [("b", 0), ("a", 0)]
 
 
 def test_without_a_policy_nobody_minds() -> None:

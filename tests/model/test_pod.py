@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from webhook.model.errors import UserError
-from webhook.model.pod import ContainerKind, Owner, Pod
+from webhook.model.pod import ContainerKind, Owner, Pod, PreferredTerm
 
 RAW: dict[str, Any] = {
     "apiVersion": "v1",
@@ -76,9 +76,36 @@ def test_no_required_affinity_and_one_without_terms_are_told_apart(affinity: Any
     assert Pod.from_object({"spec": {"affinity": affinity}}).required_terms == terms
 
 
+SSD = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}
+
+
+def preferring(*terms: Any) -> dict[str, Any]:
+    """A pod with these preferred terms."""
+    return {"spec": {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": list(terms)}}}}
+
+
+def test_preferred_terms_are_read_with_their_weights() -> None:
+    read = Pod.from_object(preferring({"weight": 1, "preference": SSD}, {"weight": 100, "preference": None}))
+    assert read.preferred_terms == (PreferredTerm(1, SSD), PreferredTerm(100, {}))
+    assert Pod.from_object({"spec": {"affinity": {"nodeAffinity": {}}}}).preferred_terms == ()
+
+
+@pytest.mark.parametrize("weight", [0, 101, -1, None, "7", 1.5, True, 10**300])
+def test_a_weight_that_the_api_server_refuses_is_named(weight: Any) -> None:
+    with pytest.raises(UserError) as caught:
+        Pod.from_object(preferring({"weight": 1, "preference": SSD}, {"weight": weight, "preference": SSD}))
+    assert caught.value.path == "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[1].weight"
+    assert "from 1 to 100" in caught.value.message
+
+
 @pytest.mark.parametrize(
     ("raw", "path"),
     [
+        (preferring("x"), "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0]"),
+        (
+            preferring({"weight": 1, "preference": "x"}),
+            "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].preference",
+        ),
         ({"spec": "none"}, "spec"),
         ({"metadata": ["x"]}, "metadata"),
         ({"metadata": {"annotations": "x"}}, "metadata.annotations"),

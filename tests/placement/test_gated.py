@@ -7,9 +7,19 @@ import pytest
 
 from tests.admission.clusters import pod
 from tests.model.test_lineage import job, of
+from webhook.admission.affinity import Constraint
+from webhook.admission.marker import Marker
 from webhook.admission.rules import Rules
 from webhook.model.lineage import Lineage
-from webhook.model.names import INHERIT, KAI_TOPOLOGY, MANAGED, NUMA_DEFAULTS, NUMA_TOPOLOGY_SPEC, POD_GROUP_NAME
+from webhook.model.names import (
+    INHERIT,
+    KAI_TOPOLOGY,
+    MANAGED,
+    NUMA_DEFAULTS,
+    NUMA_TOPOLOGY_SPEC,
+    POD_GROUP_NAME,
+    STEERED,
+)
 from webhook.model.policy import Exclusive, NUMAPolicy
 from webhook.placement.gang import Gang, units_of
 from webhook.placement.gated import GatedPod, GatedPods
@@ -65,6 +75,9 @@ def test_pods_that_end_or_that_others_place_are_not_ours_and_one_that_cannot_be_
     assert list(pods.faults) == ["default/broken"]
 
 
+SOME = {"weight": 1, "preference": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}
+
+
 @pytest.mark.parametrize(
     ("other", "equal"),
     [
@@ -73,10 +86,26 @@ def test_pods_that_end_or_that_others_place_are_not_ours_and_one_that_cannot_be_
         (gated("b", nodeSelector={"a": "b"}), False),
         (gated("b", tolerations=[{"operator": "Exists"}]), False),
         (gated("b", affinity={"podAffinity": {}}), True),
+        (gated("b", affinity={"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [SOME]}}), True),
     ],
 )
 def test_pods_have_the_same_shape_if_they_fit_on_the_same_nodes(other: dict[str, Any], *, equal: bool) -> None:
     assert (GatedPod.from_object(gated("a")).shape == GatedPod.from_object(other).shape) is equal
+
+
+PREFERS_A, PREFERS_B = (
+    {"weight": 5, "preference": {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}}
+    for name in "ab"
+)
+
+
+# Its manifest may be what `review -o yaml` made, applied while no replica answered.
+def test_what_an_earlier_pass_preferred_is_not_its_users_wish() -> None:
+    preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [PREFERS_A, PREFERS_B]}
+    raw = gated("p", affinity={"nodeAffinity": preferred})
+    assert len(GatedPod.from_object(raw).pod.preferred_terms) == 2
+    raw["metadata"]["annotations"][STEERED] = Marker.of(Constraint((), (PREFERS_B,)), 0).text()
+    assert [term for _, term in GatedPod.from_object(raw).pod.preferred_terms] == [PREFERS_A["preference"]]
 
 
 def test_members_of_a_group_have_the_turn_of_their_first() -> None:

@@ -9,10 +9,12 @@ import pytest
 
 from tests.admission.clusters import node, topology, world
 from tests.placement.test_gated import gated
+from webhook.admission.affinity import Constraint
+from webhook.admission.marker import Marker
 from webhook.admission.rules import Rules
 from webhook.admission.world import World
 from webhook.cluster.writes import Outcome, PodWrites
-from webhook.model.names import NUMA_HINT
+from webhook.model.names import NUMA_HINT, STEERED
 from webhook.placement import nominate
 from webhook.placement.nominate import Nominator
 
@@ -76,6 +78,28 @@ async def test_the_best_node_that_can_take_the_pod_is_named() -> None:
     cluster = Cluster()
     assert await named(cluster, ("p", "c")) == "a"
     assert cluster.named == [("default/p", "p", "a")]
+
+
+def preferring(name: str) -> dict[str, Any]:
+    return {
+        "weight": 100,
+        "preference": {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]},
+    }
+
+
+# d [9]  e [9]      [free cpus]
+async def test_of_equal_nodes_that_is_named_which_the_user_prefers_not_which_was_best_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    equal = world(*map(node, "de"), topology("d", [9]), topology("e", [9]))
+    monkeypatch.setattr(Cluster, "view", lambda _: equal)
+    for ours, best in (((), "e"), ((preferring("e"),), "d")):
+        cluster = Cluster()
+        for raw in cluster.waiting.values():
+            preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [preferring("e")]}
+            raw["spec"]["affinity"] = {"nodeAffinity": preferred}
+            raw["metadata"]["annotations"][STEERED] = Marker.of(Constraint((), ours), 0).text()
+        assert await named(cluster, ("p", "c")) == best
 
 
 async def test_that_which_it_was_promised_goes_before() -> None:

@@ -1,18 +1,20 @@
 """What is decided without looking at all sets of NUMA nodes is decided as if they had been looked at."""
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.engine.machines import GI, node, pod, state
 from webhook.engine import kubelet
-from webhook.engine.decide import decide
+from webhook.engine.decide import Options, decide
 from webhook.engine.reason import Reason
 from webhook.engine.request import PodRequest
 from webhook.engine.view import View
 from webhook.model.intent import parse_numa_intent
 from webhook.model.nrt import NodeTopology, Publisher, Zone, ZoneResource
-from webhook.model.pod import Pod
+from webhook.model.pod import Pod, PreferredTerm
 from webhook.model.policy import NUMAPolicy, Scope
 
 BEST_EFFORT, RESTRICTED = NUMAPolicy.BEST_EFFORT, NUMAPolicy.RESTRICTED
@@ -147,11 +149,23 @@ def test_two_numa_nodes_are_enough_where_each_of_two_resources_has_enough_in_one
     assert fit.mask[0] == kubelet.whole_way(view, request, 0)[1] == 0b101
 
 
-@settings(max_examples=100, deadline=None)
-@given(views((BEST_EFFORT,), most=8), wide_pods(), st.integers(1, 4))
-def test_the_best_are_the_same_before_and_after_all_scores_are_known(view: View, wanted: Pod, k: int) -> None:
+# (weight, name) of each node that the pod prefers.
+NAMED = st.lists(st.tuples(st.integers(1, 100), st.sampled_from(["n0", "n1", "n2", "n3"])), max_size=3)
+
+
+@settings(max_examples=150, deadline=None)
+@given(views((BEST_EFFORT,), most=8), wide_pods(), NAMED, st.sampled_from([0, 1, 50, 100]), st.integers(1, 4))
+def test_the_best_are_the_same_before_and_after_all_scores_are_known(
+    view: View, wanted: Pod, preferred: list[tuple[int, str]], share: int, k: int
+) -> None:
+    fields = [
+        PreferredTerm(weight, {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]})
+        for weight, name in preferred
+    ]
+    wanted = replace(wanted, preferred_terms=tuple(fields))
+    options = Options(preference_weight=share)
     intent, _ = parse_numa_intent(wanted.annotations)
-    early, settled = decide(view, wanted, intent), decide(view, wanted, intent)
+    early, settled = decide(view, wanted, intent, options), decide(view, wanted, intent, options)
     assert settled.score.shape == (view.snapshot.n,)
     assert early.best(k) == settled.best(k)
     assert [settled.score[view.snapshot.index[one.node]] for one in early.best(k)] == [

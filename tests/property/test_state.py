@@ -25,7 +25,10 @@ NODES = st.builds(
     NAMES,
     st.dictionaries(st.sampled_from(OFFERED), st.integers(0, 9)),
     labels=st.dictionaries(st.sampled_from(["zone", "rack"]), st.sampled_from("xyz")),
-    taints=st.lists(st.builds(Taint, st.just("t"), st.sampled_from("ab"), st.just("NoSchedule")), max_size=1),
+    taints=st.lists(
+        st.builds(Taint, st.just("t"), st.sampled_from("ab"), st.sampled_from(["NoSchedule", "PreferNoSchedule"])),
+        max_size=1,
+    ),
     cordoned=st.booleans(),
     ready=st.booleans(),
     policy_label=st.none() | POLICIES,
@@ -69,6 +72,7 @@ def by_name(snapshot: Snapshot) -> dict[str, dict[str, Any]]:
         facts: dict[str, Any] = {
             "taints": snapshot.taint_sets[snapshot.taint_set[n]],
             "labels": snapshot.labels.rows[n],
+            "soft taints": snapshot.soft_taints.rows[n],
         }
         for field in Snapshot.__slots__:
             array = getattr(snapshot, field, None)

@@ -28,7 +28,7 @@ from webhook.admission.affinity import (
     required_terms,
 )
 from webhook.model.limits import MAX_ADDED, MAX_TERMS
-from webhook.model.names import HOSTNAME_LABEL
+from webhook.model.names import HOSTNAME_LABEL, STEERED
 
 # 32 bits: a requirement of the user's is taken for one of ours by chance once in 2**32 / 74 pods, and the digests of as
 # many as there can be (64 nodes, 10 preferences) still make less than 1 KiB.
@@ -107,6 +107,17 @@ def without_ours(pod: Mapping[str, Any], marker: Marker) -> Mapping[str, Any]:
     return _without_hostname(_without_terms(pod, marker), marker)
 
 
+def without_our_preferences(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The pod without the preferred terms that its annotation says are ours: they say nothing of its user's wishes.
+
+    What is required of it holds, whoever wrote it.
+    """
+    annotations: Mapping[str, str] = (pod.get("metadata") or {}).get("annotations") or {}
+    text = annotations.get(STEERED)
+    preferred = Marker.parse(text).preferred if text else ()
+    return without_ours(pod, Marker(preferred=preferred)) if preferred else pod
+
+
 def _without_hostname(pod: Mapping[str, Any], marker: Marker) -> Mapping[str, Any]:
     selector: Mapping[str, str] = (pod.get("spec") or {}).get("nodeSelector") or {}
     hostname = selector.get(HOSTNAME_LABEL)
@@ -122,7 +133,7 @@ def _without_terms(pod: Mapping[str, Any], marker: Marker) -> Mapping[str, Any]:
     if not marker or max(len(required_terms(pod) or ()), len(held.get(PREFERRED) or ())) > _MOST_TERMS:
         return pod
     kept = dict(held)
-    if terms := required_terms(pod):
+    if marker.alternatives and (terms := required_terms(pod)):
         left = list(_users(terms, marker))
         _keep(kept, REQUIRED, {**held[REQUIRED], "nodeSelectorTerms": left} if left else None)
     if preferred := held.get(PREFERRED):

@@ -6,6 +6,9 @@
 
 A pod that waits is kept off the nodes that can never take it, the same way.
 
+The best nodes are preferred. The scheduler adds our weights to those of the user's own preferred terms, and divides by
+the highest sum: what the user prefers would shrink beside ours. So ours tell more and less preferred nodes apart, too.
+
 A node goes by its hostname label; where that is missing or shared with another node, by its name.
 """
 
@@ -30,7 +33,7 @@ def hold_to_fitting(
     required = _required(nodes, decision, most_names)
     if decision.fit_count == 1:
         return Constraint(required)
-    return Constraint(required, tuple(preference(nodes.named(one.node), one.score) for one in preferred))
+    return Constraint(required, _preferring(nodes, preferred))
 
 
 def keep_off_others(
@@ -40,8 +43,28 @@ def keep_off_others(
     nodes, hopeful = NodeNames(snapshot), outlook.hopeful
     return Constraint(
         _where_hope_is(nodes, outlook, np.flatnonzero(hopeful), np.flatnonzero(~hopeful), most_names),
-        tuple(preference(nodes.named(one.node), one.score) for one in preferred),
+        _preferring(nodes, preferred),
     )
+
+
+def weights(best: Sequence[Candidate]) -> list[int]:
+    """1..100, of the best nodes in their order: the score, less for what is preferred less.
+
+    It is lowered no further than to above the next lower score.
+    """
+    scores = sorted({0, *(one.score for one in best)})
+    below = dict(zip(scores[1:], scores, strict=False))
+    found = []
+    for one in best:
+        room = max(one.score - below.get(one.score, 0) - 1, 0)
+        missing = 0 if one.preference is None else 100 - one.preference
+        found.append(max(one.score - room * missing // 100, 1))
+    return found
+
+
+def _preferring(nodes: "NodeNames", best: Sequence[Candidate]) -> tuple[Term, ...]:
+    weighed = zip(best, weights(best), strict=True)
+    return tuple(preference(nodes.named(one.node), weight) for one, weight in weighed)
 
 
 def _where_hope_is(

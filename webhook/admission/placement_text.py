@@ -116,5 +116,6 @@ def _noted(note: str) -> str:
 
 
 def _candidate(candidate: Candidate) -> str:
+    liked = "" if candidate.preference is None else f", preference {candidate.preference}"
     where = f", NUMA {'+'.join(map(str, candidate.numa_nodes))}" if candidate.numa_nodes else ""
-    return f"{candidate.node} (score {candidate.score}{where})"
+    return f"{candidate.node} (score {candidate.score}{liked}{where})"

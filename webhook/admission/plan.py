@@ -109,6 +109,7 @@ def question_of(pod: Pod, intent: NUMAIntent) -> Hashable:
         _items(pod.node_selector),
         # Nested as the user wrote them; as text they can be compared.
         repr(pod.required_terms),
+        repr(pod.preferred_terms),
         repr(pod.tolerations),
     )
 

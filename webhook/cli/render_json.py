@@ -78,7 +78,7 @@ def _group(group: GangPlacement) -> dict[str, Any]:
 
 
 def _candidate(one: Candidate) -> dict[str, Any]:
-    return {"node": one.node, "score": one.score, "numaNodes": list(one.numa_nodes)}
+    return {"node": one.node, "score": one.score, "preference": one.preference, "numaNodes": list(one.numa_nodes)}
 
 
 def _per_node(decision: Decision) -> list[dict[str, Any]]:
@@ -95,6 +95,7 @@ def _per_node(decision: Decision) -> list[dict[str, Any]]:
                 "message": message,
                 "numaNodes": list(decision.numa_nodes(index)) if fits else [],
                 "score": int(decision.score[index]) if fits else 0,
+                "preference": decision.preference(index) if fits else None,
             }
         )
     return nodes

@@ -26,11 +26,12 @@ class _Row(NamedTuple):
     node: str
     fits: str
     score: str = ""
+    preferred: str = ""
     numa: str = ""
     why_not: str = ""
 
 
-_HEADER = _Row("NODE", "FITS", "SCORE", "NUMA", "WHY NOT")
+_HEADER = _Row("NODE", "FITS", "SCORE", "PREFERRED", "NUMA", "WHY NOT")
 
 
 def print_table(judgements: Sequence[Judgement], console: Console, *, all_nodes: bool) -> None:
@@ -57,7 +58,9 @@ def _print_judgement(judgement: Judgement, console: Console, *, all_nodes: bool)
             _print(console, Text(line))
     shown = judgement.group is None or all_nodes
     if shown and judgement.decision is not None and len(judgement.decision.fits):
-        _print_rows([_HEADER, *_rows(judgement.decision, all_nodes=all_nodes)], console)
+        liked = judgement.decision.ranking.liking is not None
+        header = _HEADER if liked else _HEADER._replace(preferred="")
+        _print_rows([header, *_rows(judgement.decision, all_nodes=all_nodes)], console)
     _print(console, Text())
 
 
@@ -65,7 +68,8 @@ def _rows(decision: Decision, *, all_nodes: bool) -> Iterator[_Row]:
     whole = all_nodes or len(decision.fits) <= _SHOWN_WHOLE
     best = decision.best(len(decision.fits) if whole else _BEST)
     for one in best:
-        yield _Row(one.node, "yes", str(one.score), "+".join(map(str, one.numa_nodes)) or "any")
+        preferred = "" if one.preference is None else str(one.preference)
+        yield _Row(one.node, "yes", str(one.score), preferred, "+".join(map(str, one.numa_nodes)) or "any")
     if decision.fit_count > len(best):
         yield _Row(f"... {decision.fit_count - len(best)} more", "yes")
     order = decision.view.snapshot.order
@@ -84,11 +88,13 @@ def _why_not(decision: Decision, node: int) -> _Row:
 
 
 def _print_rows(rows: Sequence[_Row], console: Console) -> None:
-    node, fits, score, numa, _ = (max(map(len, column)) for column in zip(*rows, strict=True))
+    """The first is the header."""
+    node, fits, score, preferred, numa, _ = (max(map(len, column)) for column in zip(*rows, strict=True))
     for row in rows:
-        cells = f"  {row.node:{node}}  {row.fits:{fits}}  {row.score:>{score}}  {row.numa:{numa}}  {row.why_not}"
+        liked = f"  {row.preferred:>{preferred}}" if preferred else ""
+        cells = f"  {row.node:{node}}  {row.fits:{fits}}  {row.score:>{score}}{liked}  {row.numa:{numa}}  {row.why_not}"
         line = Text(cells.rstrip())
-        if row is _HEADER:
+        if row is rows[0]:
             line.stylize("bold")
         line.highlight_words([" yes "], "green")
         _print(console, line)

@@ -46,6 +46,7 @@ DECISION_SETTINGS: Final = (
     "fidelity",
     "score_strategy",
     "resource_weights",
+    "preference_weight",
     "group_strategy",
     "scheduler_names",
     "max_affinity_values",

@@ -18,7 +18,7 @@ from webhook.engine.node_policy import plugin_config, policy_of
 from webhook.engine.rare import RareAmounts
 from webhook.engine.resource_index import ResourceIndex
 from webhook.engine.sums import NodeSums
-from webhook.model.node import Node
+from webhook.model.node import PREFER_NO_SCHEDULE, Node
 from webhook.model.nrt import NodeTopology, Publisher
 from webhook.model.policy import NUMAPolicy
 from webhook.model.resources import MAX_AMOUNT
@@ -59,6 +59,7 @@ _FIELDS: Final[Mapping[str, tuple[int, str, type[np.generic], int]]] = {
     "ready": (NODE, "", np.bool_, False),
     "unschedulable": (NODE, "", np.bool_, False),
     "taint_set": (NODE, "", np.int32, 0),
+    "soft_taint_count": (NODE, "", np.uint8, 0),
 }
 _FIELDS_OF: Final = {
     part: tuple(field for field, spec in _FIELDS.items() if spec[0] == part) for part in (HELD, NODE, ZONES)
@@ -68,7 +69,7 @@ _FIELDS_OF: Final = {
 class Buffer:
     """One state of the cluster. `arrays` have the shape [..., capacity]; the first `len(names)` nodes count."""
 
-    __slots__ = ("_windows", "arrays", "capacity", "index", "labels", "names", "resources", "z")
+    __slots__ = ("_windows", "arrays", "capacity", "index", "labels", "names", "resources", "soft_taints", "z")
 
     def __init__(self, resources: ResourceIndex, z: int, capacity: int) -> None:
         self.resources = resources
@@ -77,6 +78,7 @@ class Buffer:
         self.names: list[str] = []
         self.index: dict[str, int] = {}
         self.labels = LabelColumns(capacity)
+        self.soft_taints = LabelColumns(capacity)
         size = {"r": len(resources), "z": z}
         self.arrays: dict[str, NDArray[Any]] = {
             field: np.full((*(size[axis] for axis in axes), capacity), fill, dtype=dtype)
@@ -100,6 +102,8 @@ class Buffer:
         twin.index = self.index.copy()
         twin.labels = LabelColumns(capacity, self.labels.rows)
         twin.labels.follow(self.labels)
+        twin.soft_taints = LabelColumns(capacity, self.soft_taints.rows)
+        twin.soft_taints.follow(self.soft_taints)
         rows = [(new, old) for new, name in enumerate(resources) if (old := self.resources.find(name)) >= 0]
         zones = slice(0, min(z, self.z))
         for field, array in self.arrays.items():
@@ -119,6 +123,7 @@ class Buffer:
             self.place(column, other.names[column])
         self.truncate(other.n)
         self.labels.follow(other.labels)
+        self.soft_taints.follow(other.soft_taints)
         for part, fields in _FIELDS_OF.items():
             columns = [column for column, parts in present.items() if parts & part == part]
             if columns:
@@ -129,12 +134,14 @@ class Buffer:
                 if part == NODE:
                     for column in columns:
                         self.labels.write(column, other.labels.rows[column])
+                        self.soft_taints.write(column, other.soft_taints.rows[column])
 
     def place(self, n: int, name: str) -> None:
         """The node `name` has column `n`, at most one beyond the last. To be called by ascending column."""
         if n == len(self.names):
             self.names.append(name)
             self.labels.write(n, {})
+            self.soft_taints.write(n, {})
             self._windows = None
         elif self.names[n] != name:
             self._forget(n)
@@ -148,6 +155,7 @@ class Buffer:
                 self._forget(column)
             del self.names[n:]
             self.labels.truncate(n)
+            self.soft_taints.truncate(n)
             self._windows = None
 
     def _forget(self, n: int) -> None:
@@ -163,6 +171,9 @@ class Buffer:
         arrays["unschedulable"][n] = node.unschedulable
         arrays["taint_set"][n] = taint_set
         self.labels.write(n, node.labels)
+        soft = {taint.key: taint.value for taint in node.taints if taint.effect == PREFER_NO_SCHEDULE}
+        arrays["soft_taint_count"][n] = len(soft)
+        self.soft_taints.write(n, soft)
 
     def close(self, n: int) -> None:
         """No pod fits on the node at column `n`, whatever else its column says."""

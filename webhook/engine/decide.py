@@ -5,7 +5,7 @@
 3. Its NUMA nodes: the kubelet's admission predicted, or the scheduler plugin's filter.
 4. Exclusivity. Where the NUMA nodes are ours to choose, others are looked for first. What then still intrudes is
    excluded (Required) or comes last (Preferred).
-5. Score, and from it the rank; equal scores by name.
+5. Score, and from it the rank; equal scores by what the pod prefers (webhook.engine.preference), then by name.
 
 A node's reason is the first that applies. Allocations and explanations are worked out when asked for.
 """
@@ -13,6 +13,7 @@ A node's reason is the first that applies. Allocations and explanations are work
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import repeat
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -32,7 +33,8 @@ from webhook.engine.koordinator import (
 from webhook.engine.nodefit import node_fit
 from webhook.engine.numafit import Allocation, NUMAFit, Wide
 from webhook.engine.options import Fidelity, Options, ScoreStrategy
-from webhook.engine.ranking import Late, Ranking
+from webhook.engine.preference import PER_POINT, Preference
+from webhook.engine.ranking import Late, Liking, Ranking
 from webhook.engine.reason import FITS, REASONS, Reason, count
 from webhook.engine.request import PodRequest, named_resources
 from webhook.engine.view import View
@@ -52,6 +54,8 @@ class Candidate(NamedTuple):
     score: int
     numa_nodes: tuple[int, ...]
     """NUMA ids that the pod would use, ascending; empty if it is not bound to any."""
+    preference: int | None = None
+    """0..100: how much the pod prefers it; None where it prefers all nodes that fit alike."""
 
 
 # The same without the detour over Candidate.__new__, which is written in Python.
@@ -84,14 +88,21 @@ class Decision:
         return count(self.reason)
 
     def best(self, k: int) -> tuple[Candidate, ...]:
-        """The k best nodes that fit, best first; equal scores in the order of their names."""
+        """The k best nodes that fit, best first."""
         snapshot = self.view.snapshot
         k = min(k, self.fit_count)
         if k <= 0:
             return ()
         chosen, scores = self.ranking.best(k, snapshot.order)
         names = map(snapshot.names.__getitem__, chosen.tolist())
-        return tuple(map(_CANDIDATE, zip(names, scores, self._numa_nodes(chosen), strict=True)))
+        liking = self.ranking.liking
+        points = repeat(None, k) if liking is None else (liking.preference[chosen] // PER_POINT).tolist()
+        return tuple(map(_CANDIDATE, zip(names, scores, self._numa_nodes(chosen), points, strict=True)))
+
+    def preference(self, node: int) -> int | None:
+        """0..100: how much the pod prefers a node (an index) that fits; None where all are alike."""
+        liking = self.ranking.liking
+        return None if liking is None else int(liking.preference[node]) // PER_POINT
 
     def numa_nodes(self, node: int) -> tuple[int, ...]:
         """NUMA ids that the pod would use on a node (an index) that fits, ascending."""
@@ -136,7 +147,7 @@ def decide(view: View, pod: Pod, intent: NUMAIntent, options: Options | None = N
         numa_fits = reasons == FITS
     fits &= numa_fits
     fit_count = int(np.count_nonzero(fits))
-    ranking = _ranking(view, request, numa, options, fits, intruding)
+    ranking = _ranking(view, pod, request, numa, options, fits, intruding)
     return Decision(view, pod, request, fits, fit_count, reasons, ranking, numa)
 
 
@@ -184,9 +195,10 @@ def _numa_fit(view: View, request: PodRequest, options: Options, among: Bools) -
 
 
 def _ranking(
-    view: View, request: PodRequest, numa: NUMAFit, options: Options, fits: Bools, intruding: Bools | None
+    view: View, pod: Pod, request: PodRequest, numa: NUMAFit, options: Options, fits: Bools, intruding: Bools | None
 ) -> Ranking:
     (nodes,) = fits.nonzero()
+    liking = _liking(view, pod, nodes, options, intruding)
     late = None
     if options.score_strategy != "Packing":
         strategy = plugin.Strategy(options.score_strategy)
@@ -199,7 +211,20 @@ def _ranking(
         scores = packing_score(view, request, nodes, numa.masks(nodes))
     if intruding is not None:
         scores[intruding[nodes]] = 0
-    return Ranking(len(fits), nodes, scores, late)
+    return Ranking(len(fits), nodes, scores, late, liking)
+
+
+def _liking(view: View, pod: Pod, nodes: Nodes, options: Options, intruding: Bools | None) -> Liking | None:
+    """How much the pod prefers the nodes (indexes) that fit; None: all alike."""
+    preference = Preference.of(view.snapshot, pod) if len(nodes) > 1 else None
+    liked = None if preference is None else preference.among(nodes)
+    if liked is None:
+        return None
+    everywhere = np.zeros(view.snapshot.n, dtype=np.int64)
+    everywhere[nodes] = liked
+    if intruding is not None:
+        everywhere[intruding] = 0  # they stay last
+    return Liking(everywhere, options.preference_weight)
 
 
 def _apart(view: View, request: PodRequest, nodes: Nodes, wide: Wide) -> tuple[Nodes, Late | None]:

@@ -78,6 +78,11 @@ class LabelColumns:
         self.columns: dict[str, Codes] = {}
         """Key -> int32 [capacity]; complete for the first N."""
 
+    @property
+    def empty(self) -> bool:
+        """Whether no node has any."""
+        return not self._having
+
     def column(self, key: str) -> tuple[Codes, Vocabulary]:
         """The code of each node's value of `key` (int32 [node], -1 = the node lacks the label) and the values.
 

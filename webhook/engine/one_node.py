@@ -92,7 +92,18 @@ def is_free(view: View, numa_nodes: NUMANodeAmounts) -> bool:
 
 
 _NO_ARRAYS: Final = {
-    *("generation", "names", "index", "resources", "taint_sets", "labels", "unknown_policies", "rare", "changes")
+    *(
+        "generation",
+        "names",
+        "index",
+        "resources",
+        "taint_sets",
+        "soft_taints",
+        "labels",
+        "unknown_policies",
+        "rare",
+        "changes",
+    )
 }
 _ARRAYS: Final = tuple(
     field.name for field in fields(Snapshot) if field.name not in _NO_ARRAYS | {"order", "taint_set"}
@@ -103,8 +114,6 @@ def _alone(snapshot: Snapshot, n: int) -> Snapshot:
     arrays: dict[str, Any] = {name: getattr(snapshot, name)[..., n : n + 1].copy() for name in _ARRAYS}
     name = snapshot.names[n]
     rare = {resource: {name: nodes[name]} for resource, nodes in snapshot.rare.items() if name in nodes}
-    labels = LabelColumns(1)
-    labels.write(0, snapshot.labels.rows[n])
     alone = replace(
         snapshot,
         **arrays
@@ -112,7 +121,8 @@ def _alone(snapshot: Snapshot, n: int) -> Snapshot:
         | {"order": np.zeros(1, dtype=np.intp), "taint_set": np.zeros(1, dtype=np.int32)},
         names=(name,),
         index={name: 0},
-        labels=labels,
+        labels=LabelColumns(1, [snapshot.labels.rows[n]]),
+        soft_taints=LabelColumns(1, [snapshot.soft_taints.rows[n]]),
         rare=rare,
         changes=ChangeLog(),
     )

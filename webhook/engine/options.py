@@ -14,9 +14,9 @@ class GroupStrategy(StrEnum):
     """Which of several domains that hold a group is chosen."""
 
     BIN_PACK = "bin-pack"
-    """Where the fewest domains below and the fewest nodes are needed; then the tightest."""
+    """Where the fewest domains below and the fewest nodes are needed; then the most preferred; then the tightest."""
     SPREAD = "spread"
-    """The one with most room."""
+    """The most preferred; then the one with most room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,5 +29,7 @@ class Options:
     """`Packing` is Koordinator's: few NUMA nodes, the fuller ones first. The others are the plugin's."""
     resource_weights: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     """Weight of each resource in the plugin's scores; a resource that is not named weighs 1."""
+    preference_weight: int = 0
+    """Share of the preferred node affinity and soft taints in a score, in percent; 0: between equal scores only."""
     group_strategy: GroupStrategy = GroupStrategy.BIN_PACK
     """Where groups go."""

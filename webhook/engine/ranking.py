@@ -1,8 +1,9 @@
-"""Which nodes come first: by score, equal scores by name.
+"""Which nodes come first: by score, equal scores by how much the pod prefers the node, then by name.
 
-1. A node's rank is its score plus one, so that 0 is left for nodes that do not fit.
-2. Scores that take long to find are left open; it is known how high each could be at most.
-3. They are worked out from those that could be highest on, until enough nodes score higher than the rest ever could.
+1. A node's score is that of its NUMA nodes; where preference has a weight, a mean of the two.
+2. A node's rank is its score plus one, so that 0 is left for nodes that do not fit.
+3. Scores that take long to find are left open; it is known how high each could be at most.
+4. They are worked out from those that could be highest on, until enough nodes score higher than the rest ever could.
 """
 
 from collections.abc import Callable
@@ -11,7 +12,8 @@ from functools import cached_property
 
 import numpy as np
 
-from webhook.engine.arrays import Bytes, Nodes
+from webhook.engine.arrays import Amounts, Bytes, Nodes
+from webhook.engine.preference import MOST, PER_POINT
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,14 +30,36 @@ class Late:
     """The scores (uint8) of some of them (indexes into `nodes`), worked out now."""
 
 
+@dataclass(frozen=True, eq=False)
+class Liking:
+    """How much the nodes that fit are preferred."""
+
+    preference: Amounts
+    """int64 [N]: 0..MOST; 0 where a node does not fit."""
+    weight: int
+    """Its share of the score, in percent."""
+
+    def mixed(self, scores: Bytes, nodes: Nodes) -> Bytes:
+        """The scores (uint8 [n], 0..100) of some nodes (indexes), each made a mean with how much it is preferred."""
+        if not self.weight:
+            return scores
+        share = self.weight * self.preference[nodes] + (100 - self.weight) * PER_POINT * scores.astype(np.int64)
+        return (share // MOST).astype(np.uint8)
+
+
 class Ranking:
     """The ranks of N nodes."""
 
-    def __init__(self, n: int, nodes: Nodes, scores: Bytes, late: Late | None = None) -> None:
-        """N nodes of which some (indexes) have these scores (0..100), and others late ones."""
-        self._ranks = np.zeros(n, dtype=np.uint8)
-        self._ranks[nodes] = scores + np.uint8(1)
+    def __init__(
+        self, n: int, nodes: Nodes, scores: Bytes, late: Late | None = None, liking: Liking | None = None
+    ) -> None:
+        """N nodes of which some (indexes) have these scores (0..100), and others late ones; None: liked alike."""
+        self.liking = liking
         self._late = late
+        self._ranks = np.zeros(n, dtype=np.uint8)
+        # Of nodes with equal means and preference the better score goes first.
+        self._alone = np.zeros(n, dtype=np.uint8) if liking is not None and liking.weight else None
+        self._put(nodes, scores)
 
     @cached_property
     def scores(self) -> Bytes:
@@ -50,34 +74,55 @@ class Ranking:
         order: int [N], the nodes in the order of their names.
         """
         self._settle(k)
-        ranks = self._ranks
-        ranks = ranks.take(order)
-        smallest = len(ranks) - k
-        least = np.partition(ranks, smallest)[smallest]
-        (above,), (ties,) = (ranks > least).nonzero(), (ranks == least).nonzero()
+        keys = self._keys().take(order)
+        smallest = len(keys) - k
+        least = np.partition(keys, smallest)[smallest]
+        (above,), (ties,) = (keys > least).nonzero(), (keys == least).nonzero()
         chosen = np.concatenate([above, ties[: k - len(above)]])
-        chosen_ranks = ranks[chosen]
-        # Stable: within a score the order of names stays.
-        best_first = (255 - chosen_ranks).argsort(kind="stable")
-        return order[chosen[best_first]], (chosen_ranks[best_first] - 1).tolist()
+        # Stable: among equals the order of names stays.
+        best_first = (~keys[chosen]).argsort(kind="stable")
+        nodes = order[chosen[best_first]]
+        return nodes, (self._ranks[nodes] - 1).tolist()
+
+    def _keys(self) -> Bytes | Amounts:
+        """uint8 or int64 [N]: what nodes are ordered by, the highest first; 0 where a node does not fit."""
+        if self.liking is None:
+            return self._ranks
+        keys = self._ranks * np.int64(MOST + 1) + self.liking.preference
+        return keys if self._alone is None else keys * np.int64(256) + self._alone
+
+    def _put(self, nodes: Nodes, scores: Bytes) -> None:
+        """These nodes (indexes) have these scores (0..100)."""
+        if self._alone is not None:
+            self._alone[nodes] = scores
+        self._ranks[nodes] = self._mixed(scores, nodes) + np.uint8(1)
+
+    def _mixed(self, scores: Bytes, nodes: Nodes) -> Bytes:
+        return scores if self.liking is None else self.liking.mixed(scores, nodes)
 
     def _settle(self, k: int) -> None:
         """Work out open scores until k nodes score higher than those still open could."""
         late = self._late
-        if late is None or self._above(late.best) >= k:
+        if late is None or self._above(self._highest(late)) >= k:
             return
         for at_most in sorted(self._open, reverse=True):
             if self._above(at_most) >= k:
                 return
             where = self._open.pop(at_most)
-            self._ranks[late.nodes[where]] = late.scores(where) + np.uint8(1)
+            self._put(late.nodes[where], late.scores(where))
+
+    def _highest(self, late: Late) -> int:
+        """No late node scores higher."""
+        if self.liking is None or not self.liking.weight:
+            return late.best
+        return int(self._mixed(np.full(len(late.nodes), late.best, dtype=np.uint8), late.nodes).max())
 
     @cached_property
     def _open(self) -> dict[int, Nodes]:
         """The late nodes without a score yet, by how high it could be."""
         if self._late is None:
             return {}
-        at_most = self._late.at_most()
+        at_most = self._mixed(self._late.at_most(), self._late.nodes)
         return {int(score): (at_most == score).nonzero()[0] for score in np.unique(at_most)}
 
     def _above(self, score: int) -> int:

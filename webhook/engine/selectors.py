@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from webhook.engine.arrays import Bools, Codes
-from webhook.engine.labels import Vocabulary, integer
+from webhook.engine.labels import LabelColumns, Vocabulary, integer
 from webhook.engine.snapshot import Snapshot
 
 _NAME_FIELD = "metadata.name"
@@ -23,7 +23,7 @@ def selected(snapshot: Snapshot, selector: Mapping[str, str]) -> Bools | None:
     """Nodes with every label of the nodeSelector, bool [node]; None = all of them."""
     holds: Bools | None = None
     for key, value in selector.items():
-        holds = _and(holds, _labelled(snapshot, key, "In", (value,)))
+        holds = _and(holds, labelled(snapshot.labels, key, "In", (value,)))
     return holds
 
 
@@ -31,15 +31,16 @@ def matches_any(snapshot: Snapshot, terms: Sequence[Mapping[str, Any]] | None) -
     """Nodes where some nodeSelectorTerm holds, bool [node]; None = all of them, there being no required affinity."""
     if terms is None:
         return None
-    matched = [_matches(snapshot, term) for term in terms]
+    matched = [matches(snapshot, term) for term in terms]
     return np.logical_or.reduce(matched) if matched else np.zeros(snapshot.n, dtype=np.bool_)
 
 
-def _matches(snapshot: Snapshot, term: Mapping[str, Any]) -> Bools:
+def matches(snapshot: Snapshot, term: Mapping[str, Any]) -> Bools:
+    """Nodes where a nodeSelectorTerm holds, bool [node]."""
     holds: Bools | None = None
     for raw in term.get("matchExpressions") or ():
         values = tuple(raw.get("values") or ())
-        holds = _and(holds, _labelled(snapshot, raw.get("key", ""), raw.get("operator", ""), values))
+        holds = _and(holds, labelled(snapshot.labels, raw.get("key", ""), raw.get("operator", ""), values))
     for raw in term.get("matchFields") or ():
         holds = _and(holds, _named(snapshot, raw))
     return np.zeros(snapshot.n, dtype=np.bool_) if holds is None else holds
@@ -49,9 +50,9 @@ def _and(one: Bools | None, other: Bools) -> Bools:
     return other if one is None else one & other
 
 
-def _labelled(snapshot: Snapshot, key: str, operator: str, values: tuple[str, ...]) -> Bools:
+def labelled(labels: LabelColumns, key: str, operator: str, values: tuple[str, ...]) -> Bools:
     """Nodes where the requirement on one label holds, bool [node]. A malformed one holds nowhere."""
-    codes, vocabulary = snapshot.labels.column(key)
+    codes, vocabulary = labels.column(key)
     if operator in {"In", "NotIn"} and values:
         holds = _one_of(codes, vocabulary, values)
         return holds if operator == "In" else ~holds
@@ -61,7 +62,7 @@ def _labelled(snapshot: Snapshot, key: str, operator: str, values: tuple[str, ..
         bound = integer(values[0])
         if bound is not None:
             return _compared(codes, vocabulary, operator, bound)
-    return np.zeros(snapshot.n, dtype=np.bool_)
+    return np.zeros(len(codes), dtype=np.bool_)
 
 
 def _one_of(codes: Codes, vocabulary: Vocabulary, values: tuple[str, ...]) -> Bools:

@@ -82,6 +82,10 @@ class Snapshot:
     """int32 [N]: index into `taint_sets`."""
     taint_sets: Sequence[tuple[Taint, ...]]
     """The distinct sets of taints that keep pods away (NoSchedule, NoExecute); number 0 is the empty one."""
+    soft_taint_count: Bytes
+    """uint8 [N]: taints with the effect PreferNoSchedule."""
+    soft_taints: LabelColumns
+    """These taints of every node, the value by the key, as labels are."""
     labels: LabelColumns
     """Labels of every node, and columns of codes for the keys that somebody asked for."""
 

@@ -300,6 +300,7 @@ class ClusterState:
             order=self._order.columns(),
             resources=buffer.resources,
             taint_sets=self._taint_sets,
+            soft_taints=buffer.soft_taints,
             labels=buffer.labels,
             unknown_policies=self._unknown_policies.table(),
             rare=self._rare.table(),

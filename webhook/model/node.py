@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from webhook.model.errors import UserError
 from webhook.model.fields import NO_FIELDS
@@ -12,6 +12,9 @@ from webhook.model.policy import NUMAPolicy, read_policy
 from webhook.model.problems import MAX_NODE_RESOURCES, MAX_TAINTS, told
 from webhook.model.quoted import quoted
 from webhook.model.resources import NO_RESOURCES, largest_share, parse_list
+
+PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"
+"""The effect of a soft taint: it keeps no pod away."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from webhook.model.containers import Container, ContainerKind, PodLevelResources, parse_containers
+from webhook.model.errors import UserError
 from webhook.model.fields import mapping, mappings
 from webhook.model.limits import check_size
 from webhook.model.pod_resources import QoS, container_requests, effective_requests, pod_level_resources, qos_class
+from webhook.model.quoted import quoted
 from webhook.model.resident import ResidentPod
 from webhook.model.resources import parse_list
 
-__all__ = ["Container", "ContainerKind", "Owner", "Pod", "PodLevelResources", "QoS", "ResidentPod"]
+__all__ = ["Container", "ContainerKind", "Owner", "Pod", "PodLevelResources", "PreferredTerm", "QoS", "ResidentPod"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,15 @@ class Owner:
             uid=raw.get("uid") or "",
             controller=raw.get("controller") is True,
         )
+
+
+class PreferredTerm(NamedTuple):
+    """One preferred scheduling term."""
+
+    weight: int
+    """1..100."""
+    term: Mapping[str, Any]
+    """The nodeSelectorTerm, as written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +76,8 @@ class Pod:
     deleting: bool
     created: str
     """metadata.creationTimestamp as written (RFC 3339), empty before creation."""
-    prefers_nodes: bool = False
-    """Whether it has preferred node affinity."""
+    preferred_terms: tuple[PreferredTerm, ...] = ()
+    """Preferred node affinity."""
 
     @property
     def key(self) -> str:
@@ -81,7 +92,7 @@ class Pod:
     @property
     def has_own_affinity(self) -> bool:
         """Whether no controller makes it, and it has node affinity: its user may apply its manifest again."""
-        return self.controller is None and (self.required_terms is not None or self.prefers_nodes)
+        return self.controller is None and (self.required_terms is not None or bool(self.preferred_terms))
 
     @classmethod
     def from_object(cls, raw: Mapping[str, Any]) -> "Pod":
@@ -108,7 +119,7 @@ class Pod:
             phase=mapping(raw, "status", "status").get("phase", ""),
             node_selector=mapping(spec, "nodeSelector", "spec.nodeSelector"),
             required_terms=_required_terms(spec),
-            prefers_nodes=_prefers_nodes(spec),
+            preferred_terms=_preferred_terms(spec),
             tolerations=tuple(mappings(spec, "tolerations", "spec.tolerations")),
             scheduler_name=spec.get("schedulerName", "default-scheduler"),
             scheduling_gates=tuple(
@@ -121,10 +132,21 @@ class Pod:
         )
 
 
-def _prefers_nodes(spec: Mapping[str, Any]) -> bool:
+_PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+_MOST_WEIGHT: Final = 100
+
+
+def _preferred_terms(spec: Mapping[str, Any]) -> tuple[PreferredTerm, ...]:
     affinity = mapping(spec, "affinity", "spec.affinity")
     held = mapping(affinity, "nodeAffinity", "spec.affinity.nodeAffinity")
-    return bool(held.get("preferredDuringSchedulingIgnoredDuringExecution"))
+    path = f"spec.affinity.nodeAffinity.{_PREFERRED}"
+    terms = []
+    for index, raw in enumerate(mappings(held, _PREFERRED, path)):
+        weight = raw.get("weight")
+        if type(weight) is not int or not 1 <= weight <= _MOST_WEIGHT:
+            raise UserError(f"{path}[{index}].weight", f"This must be a number from 1 to 100, not {quoted(weight)}.")
+        terms.append(PreferredTerm(weight, mapping(raw, "preference", f"{path}[{index}].preference")))
+    return tuple(terms)
 
 
 # Objects in use have one owner, or two.

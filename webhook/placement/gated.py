@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from webhook.admission.left_alone import why_not_ours
 from webhook.admission.left_to_scheduler import why_left_to_scheduler
+from webhook.admission.marker import without_our_preferences
 from webhook.admission.rules import Rules
 from webhook.internal_errors import Where, internal_error
 from webhook.model.errors import UserError
@@ -33,7 +34,7 @@ class GatedPod:
 
     raw: Mapping[str, Any]
     pod: Pod
-    """With what it takes from its owners."""
+    """With what it takes from its owners, without what we prefer for it."""
     intent: NUMAIntent
     membership: Membership | None
     """Its group."""
@@ -48,7 +49,7 @@ class GatedPod:
         metadata = raw["metadata"]
         whole = {**raw, "metadata": {**metadata, "annotations": {**taken, **(metadata.get("annotations") or {})}}}
         check_annotations(whole["metadata"]["annotations"], with_ours=True)
-        pod = Pod.from_object(whole)
+        pod = Pod.from_object(without_our_preferences(whole))
         membership = membership_of(whole)
         if lineage:
             membership = ranked(membership, whole, lineage)

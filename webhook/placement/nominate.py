@@ -23,6 +23,7 @@ from typing import Any, Final, NoReturn, Protocol
 import structlog
 
 from webhook.admission.bind import placed_on
+from webhook.admission.marker import without_our_preferences
 from webhook.admission.rules import Rules
 from webhook.admission.world import World
 from webhook.cluster.writes import Outcome, PodWrites
@@ -141,7 +142,7 @@ class Nominator:
         if raw is None or placed_on(raw) is not None:
             return None
         try:
-            pod = Pod.from_object(raw)
+            pod = Pod.from_object(without_our_preferences(raw))
             intent = parse_numa_intent(pod.annotations)[0]
         except UserError:
             return None

@@ -22,6 +22,7 @@ One that stands in extraEnv as well is left to extraEnv: the API server takes no
   "FIDELITY" .Values.settings.fidelity
   "SCORE_STRATEGY" .Values.settings.scoreStrategy
   "RESOURCE_WEIGHTS" (join "," $weights)
+  "PREFERENCE_WEIGHT" .Values.settings.preferenceWeight
   "GROUP_STRATEGY" .Values.settings.groupStrategy
   "GATE" .Values.settings.gate
   "NO_ROOM" .Values.settings.noRoom

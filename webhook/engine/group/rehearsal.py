@@ -23,7 +23,7 @@ from webhook.model.policy import Exclusive, NUMAPolicy
 # Fields of a snapshot without an axis of nodes, or that no kubelet looks at.
 _NOT_OF_NODES = {
     *("generation", "names", "index", "order", "resources"),
-    *("taint_sets", "labels", "unknown_policies", "rare", "changes"),
+    *("taint_sets", "labels", "soft_taints", "unknown_policies", "rare", "changes"),
 }
 
 
