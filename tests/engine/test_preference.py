@@ -183,8 +183,10 @@ def plainly(asked: Pod, nodes: Sequence[Node]) -> dict[str, int]:
                 return there and labels[requirement["key"]] in values
             case "NotIn":
                 return not there or labels[requirement["key"]] not in values
-            case operator:
-                return there == (operator == "Exists")
+            case "Exists":
+                return there
+            case _:
+                return not there
 
     def tolerated(taint: Taint) -> bool:
         return any(

@@ -102,6 +102,11 @@ class GatedPod:
         return self.shape if self.left_to_scheduler is None else f"left {self.shape}"
 
     @cached_property
+    def preferred(self) -> str:
+        """Equal for pods of one shape that prefer the same nodes."""
+        return repr(self.pod.preferred_terms) if self.pod.preferred_terms else ""
+
+    @cached_property
     def shape(self) -> str:
         """Equal for pods that fit on the same nodes."""
         spec = self.raw["spec"]

@@ -1,7 +1,7 @@
 """A group's members in the engine's terms: sets of equal pods, parts with a level of their own, and who runs where.
 
-1. Members that ask for the same level, of the same shape and with the same segments are a set; small sets (leaders)
-   come first when the minimum is shared out.
+1. Members that ask for the same level, of the same shape and with the same segments are a set, whatever nodes each
+   prefers; small sets (leaders) come first when the minimum is shared out.
 2. What all ask together bounds all. Those that ask for another level are a part with that one.
 3. Each part, and each segment of it, goes on where its members run (see `anchor`).
 """
@@ -26,6 +26,7 @@ from webhook.model.names import (
     KAI_TOPOLOGY,
 )
 from webhook.model.nearest import did_you_mean
+from webhook.model.pod import Pod
 from webhook.model.topology import Topology
 from webhook.model.workload.topology import Levels, segment_request, topology_request
 from webhook.placement.anchor import Anchors, Unknown
@@ -78,7 +79,8 @@ class Assembly:
                 return running
             named = tuple(Member(gated.pod.name, self._ranks[gated.key]) for gated in members)
             first = members[0]
-            sets.append(PodSet(first.pod.name, first.pod, first.intent, named, here, segments, running))
+            preferring = _preferring(members)
+            sets.append(PodSet(first.pod.name, first.pod, first.intent, named, here, segments, running, preferring))
         subgroups = tuple(PodGroup(sets[0].name, self._constraint(wish), tuple(sets)) for wish, sets in parts.items())
         return Assembled(PodGroup(self._name, whole, tuple(own), subgroups), within)
 
@@ -164,6 +166,14 @@ class Assembly:
     def _segments(self, gated: GatedPod) -> Segments | None:
         asked = segment_request((gated.pod.annotations, _PATH))
         return None if asked is None else Segments(asked.size, _constraint(asked.resolve(self._topology)))
+
+
+def _preferring(members: Sequence[GatedPod]) -> tuple[tuple[Pod, int], ...]:
+    """One member of each preference, and how many prefer the same; () where the first stands for all."""
+    alike: dict[str, list[GatedPod]] = {}
+    for gated in members:
+        alike.setdefault(gated.preferred, []).append(gated)
+    return tuple((ones[0].pod, len(ones)) for ones in alike.values()) if len(alike) > 1 else ()
 
 
 def ranks_of(members: Sequence[GatedPod], seats: Sequence[Seated]) -> dict[str, int]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tests.engine.machines import GI, cpus, node, pod, state, topology
-from webhook.engine.group.mixed import Effort
+from webhook.engine.group.asked import Effort
 from webhook.engine.group.place import DEFAULT_EFFORT, place_group
 from webhook.engine.group.result import GroupPlacement
 from webhook.engine.group.spec import ANYWHERE, Constraint, Member, PodGroup, PodSet, Segments
@@ -83,13 +83,14 @@ def podset(
     minimum: int | None = None,
     segments: Segments | None = None,
     running: Sequence[tuple[int, str]] = (),
+    preferring: tuple[tuple[Pod, int], ...] = (),
 ) -> PodSet:
     """A set of pods name-0, name-1, .. of one template; ranks that run already are left out."""
     intent, _ = parse_numa_intent(of.annotations)
     begun = {rank for rank, _ in running}
     members = tuple(Member(f"{name}-{rank}", rank) for rank in range(count + len(begun)) if rank not in begun)
     needed = len(members) if minimum is None else minimum
-    return PodSet(name, of, intent, members, needed, segments, tuple(running))
+    return PodSet(name, of, intent, members, needed, segments, tuple(running), preferring)
 
 
 def group(*parts: PodSet | PodGroup, constraint: Constraint = ANYWHERE, name: str = "group") -> PodGroup:

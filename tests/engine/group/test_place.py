@@ -17,7 +17,7 @@ from tests.engine.group.clusters import (
     whole_nodes,
 )
 from tests.engine.machines import pod
-from webhook.engine.group.mixed import Effort
+from webhook.engine.group.asked import Effort
 from webhook.engine.group.spec import Constraint, Segments
 from webhook.engine.options import GroupStrategy
 from webhook.engine.state import ClusterState

@@ -1,6 +1,6 @@
 """Where a whole group of pods goes: one domain or the fewest, down to the node and NUMA node of every pod."""
 
-from webhook.engine.group.mixed import Effort
+from webhook.engine.group.asked import Effort
 from webhook.engine.group.place import place_group
 from webhook.engine.group.result import GroupPlacement, PodPlacement, Seats, Shortfall
 from webhook.engine.group.spec import ANYWHERE, Constraint, Member, PodGroup, PodSet, Segments

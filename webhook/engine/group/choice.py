@@ -4,15 +4,15 @@
    domains, and for each threshold the domains whose finer domains exceed it most. The latter are the optima of the
    Lagrangian relaxation, which prices each finer domain at the threshold.
 2. Cost of a choice at a finer level: how many of its domains of that level the group fills, largest first.
-3. The least cost at the first of the finer levels wins, then at the next; among equals the least room (the tightest),
-   then the least room in the parents (the fullest parent), then tree order.
+3. The least cost at the first of the finer levels wins, then at the next; among equals what the pods prefer, then the
+   least room (the tightest), then the least room in the parents (the fullest parent), then tree order.
 
 The answer is the optimum over all choices where step 1 is exhaustive and one finer level counts.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from itertools import combinations
+from itertools import chain, combinations
 from math import comb
 from typing import NamedTuple
 
@@ -49,29 +49,41 @@ class _Table(NamedTuple):
     wanted: int
 
 
+Key = Callable[[Amounts], Amounts]
+"""int64 [n] of some candidates (n numbers of domains): the less the better."""
+
+
 def fewest_below(
-    candidates: Amounts, size: int, room: Amounts, wanted: int, finer: Iterable[Finer], ties: Iterable[Amounts]
+    candidates: Amounts,
+    size: int,
+    room: Amounts,
+    wanted: int,
+    finer: Iterable[Finer],
+    ties: Iterable[Key],
+    disliked: Key | None = None,
 ) -> Amounts:
     """The best `size` of the candidates, ascending; together they hold `wanted`, which some choice does.
 
-    candidates: int64 [D], numbers of domains, ascending; room: int64 [D]; ties: int64 [D] each, the less the better.
+    candidates: int64 [D], numbers of domains, ascending; room: int64 [D]; disliked: how little each is preferred.
     """
     tables: Iterable[_Table] = (_by_size(level, candidates) for level in finer)
     if comb(len(room), size) <= _EXHAUSTIVE:
         choices = _every(len(room), size)
+    elif size == 1 and disliked is not None:
+        choices = np.arange(len(room))[:, None]
     else:
         tables = list(tables)
-        choices = _likely(room, size, tables)
+        choices = _likely(room, size, tables, None if disliked is None else disliked(candidates))
     choices = choices[room[choices].sum(axis=1) >= wanted]
     for counts, sizes, needed in tables:
         if len(choices) == 1:
             break
         cost = _filled(counts[choices[:, 0]] if size == 1 else counts[choices].sum(axis=1), sizes, needed)
         choices = choices[cost == cost.min()]
-    for key in ties:
+    for key in ties if disliked is None else chain([disliked], ties):
         if len(choices) == 1:
             break
-        total = key[choices].sum(axis=1)
+        total = key(candidates[choices[:, 0]]) if size == 1 else key(candidates)[choices].sum(axis=1)
         choices = choices[total == total.min()]
     chosen: Amounts = candidates[np.sort(choices[0])]
     return chosen
@@ -83,14 +95,21 @@ def _every(number: int, size: int) -> Amounts:
     return np.array(list(combinations(range(number), size)), dtype=np.int64)
 
 
-def _likely(room: Amounts, size: int, finer: Sequence[_Table]) -> Amounts:
-    """int64 [choice, size]: the largest, and the optima of the relaxation."""
+def _likely(room: Amounts, size: int, finer: Sequence[_Table], disliked: Amounts | None) -> Amounts:
+    """int64 [choice, size]: the largest, and the optima of the relaxation; the same of preferred domains only.
+
+    disliked: int64 [D].
+    """
     worth = [room]
     for table in finer:
         present = table.counts.any(axis=0)
         counts, sizes = table.counts[:, present], table.sizes[present]
         thresholds = sizes[:: max(len(sizes) // _THRESHOLDS, 1)]
         worth += [counts @ np.maximum(sizes - threshold, 0) for threshold in thresholds[1:]]
+    if disliked is not None:
+        levels = np.unique(disliked)
+        most = levels[:: max(len(levels) // _THRESHOLDS, 1)][:-1]
+        worth += [np.where(disliked <= level, each, -1) for level in most.tolist() for each in worth]
     return np.stack([np.argsort(-each, kind="stable")[:size] for each in worth]).astype(np.int64)
 
 

@@ -3,9 +3,10 @@
 1. Room: pods per node, summed to the level of the segments, there cut to whole segments, summed on upwards.
 2. Domain: at the preferred level, then coarser up to the required one, those that hold the whole group. At the first
    level that has any: where members run; else where the group needs the fewest domains of the preferred (or the
-   segments') level, then of each finer level down to nodes; else the tightest; else the one under the fullest parent.
+   segments') level, then of each finer level down to nodes; else the one whose nodes the pods prefer; else the
+   tightest; else the one under the fullest parent.
 3. Elastic groups: if no domain holds all, the one that holds most, if that is the minimum or more: in whole segments
-   if these suffice.
+   if these suffice. Of equal ones the one whose nodes the pods prefer.
 4. Way down: to the preferred level, then level by level to the segments' level and on to the nodes, each time into the
    fewest sub-domains of all domains chosen above (webhook.engine.group.pour), and of such choices the one that needs
    the fewest further down (webhook.engine.group.choice). The last, smaller segment goes where room is left over.
@@ -14,12 +15,13 @@ Room adds up along the tree, so step 2 finds a domain whenever any search would.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 
 import numpy as np
 
 from webhook.engine.arrays import Amounts, Bools
-from webhook.engine.group.choice import fewest_below
+from webhook.engine.group.choice import Key, fewest_below
 from webhook.engine.group.pour import Share, SubDomains, pour
 from webhook.engine.group.room import Room
 from webhook.engine.group.spec import ANYWHERE, Constraint, Segments
@@ -40,6 +42,8 @@ class EqualPods:
     strategy: GroupStrategy = GroupStrategy.BIN_PACK
     members: Amounts | None = None
     """int64 [position]: members of the group that run there already; None = none do."""
+    preference: Amounts | None = None
+    """int64 [position]: how much the pods prefer each node (webhook.engine.preference); None = all alike."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,7 +89,7 @@ class _Search:
         for room in (self.room.most_whole(bound), self.room.most(bound)):
             most = np.where(self._open(bound), room, 0)
             if (most >= max(self.pods.minimum, 1)).any():
-                best = int(most.argmax())
+                best = self._most(bound, most)
                 return self._down(Domain(bound, best), self.room.cut(int(most[best])))
         return None
 
@@ -114,18 +118,48 @@ class _Search:
         if len(fitting) == 1:
             return int(fitting[0])
         counted = self._counted_level(level)
-        room = self.room.pods(level)[fitting]
+        room, disliked = self.room.pods(level), self._disliked(level)
         if self.pods.strategy is GroupStrategy.SPREAD:
             few = [] if counted is None else [self.room.finer(level, counted)]
-            return int(fewest_below(fitting, 1, room, 0, few, [-room])[0])
+            return int(fewest_below(fitting, 1, room[fitting], 0, few, [lambda left: -room[left]], disliked)[0])
         levels = self._finer_levels(level)
         if counted is not None:
             levels = [counted, *(each for each in levels if each != counted)]
         finer = (self.room.finer(level, each) for each in levels)
-        above = (self._room_above(level, fitting, coarser) for coarser in range(level - 1, ROOT, -1))
-        return int(fewest_below(fitting, 1, room, 0, finer, chain([room], above))[0])
+        above = (partial(self._room_above, level, coarser) for coarser in range(level - 1, ROOT, -1))
+        ties: chain[Key] = chain([room.__getitem__], above)
+        return int(fewest_below(fitting, 1, room[fitting], 0, finer, ties, disliked)[0])
 
-    def _room_above(self, level: int, domains: Amounts, coarser: int) -> Amounts:
+    def _most(self, level: int, most: Amounts) -> int:
+        """The domain of a level that holds most, of equal ones the one that is preferred."""
+        disliked = self._disliked(level)
+        if disliked is None:
+            return int(most.argmax())
+        equal = np.flatnonzero(most == most.max())
+        return int(equal[disliked(equal).argmin()])
+
+    def _disliked(self, level: int) -> Key | None:
+        """How little the nodes are preferred that the group would get in each domain of a level; None: all alike."""
+        if self.pods.preference is None:
+            return None
+        return partial(self._dislike, level, self.pods.preference)
+
+    def _dislike(self, level: int, preference: Amounts, domains: Amounts) -> Amounts:
+        """int64 [n], at most 0: less a thousand times the mean of the pods, as many as each of n domains holds.
+
+        As if they were shared out straight over its nodes, whatever lies between.
+        """
+        nodes = self.tree.node_level
+        if level == nodes:
+            return -1000 * preference[domains]
+        amounts = np.minimum(self.room.pods(level)[domains], self.room.count)
+        among = SubDomains(nodes, self.room.slots, liked=preference)
+        poured = pour(self.tree, Share(domains.astype(np.int64), amounts), level, among, joint=False)
+        within = self.tree.bounds(level, nodes)[domains].searchsorted(poured.domains, side="right") - 1
+        liked = np.bincount(within, weights=poured.amounts * preference[poured.domains], minlength=len(domains))
+        return -(1000 * liked.astype(np.int64)) // np.maximum(amounts, 1)
+
+    def _room_above(self, level: int, coarser: int, domains: Amounts) -> Amounts:
         """int64 [domain]: the room of the domain of a coarser level that each is in."""
         owners = self.tree.bounds(coarser, level).searchsorted(domains, side="right") - 1
         room: Amounts = self.room.pods(coarser)[owners]
@@ -162,7 +196,8 @@ class _Search:
             anchored = None if members is None else self.tree.sums(below, members) > 0
             joint = not room.segmented or below <= room.level
             pods = room.pods(below) if room.segmented and joint else None
-            among = SubDomains(below, room.at(below), pods, anchored)
+            liked = self.pods.preference if pods is None and below == self.tree.node_level else None
+            among = SubDomains(below, room.at(below), pods, anchored, liked)
             poured = pour(self.tree, share, upper, among, joint=joint)
             if joint and anchored is None and below < self.tree.node_level:
                 poured = self._better(share, poured, upper, below, room)
@@ -178,11 +213,11 @@ class _Search:
         candidates = candidates[amounts[candidates] > 0].astype(np.int64)
         if len(candidates) == len(share.domains):
             return share
-        held = amounts[candidates]
+        held, disliked = amounts[candidates], self._disliked(level)
         finer = (room.finer(level, each) for each in self._finer_levels(level))
         # Of domains that hold equally many segments those that have least room left beside them.
-        ties = [held, room.pods(level)[candidates]] if room.segmented else [held]
-        chosen = fewest_below(candidates, len(share.domains), held, wanted, finer, ties)
+        ties: list[Key] = [each.__getitem__ for each in ([amounts, room.pods(level)] if room.segmented else [amounts])]
+        chosen = fewest_below(candidates, len(share.domains), held, wanted, finer, ties, disliked)
         # Largest first, as the fewest need: the smallest takes what is left.
         order = np.argsort(-amounts[chosen], kind="stable")
         taken = amounts[chosen]

@@ -4,7 +4,7 @@
 2. The front of a node: what fits on it as a whole, and, for classes bound to single NUMA nodes, into those together.
    Nodes that are in the same state share theirs.
 3. Constraints become rules; running members pin them to where they run.
-4. Domains of the group's level are tried, the tightest first.
+4. Domains of the group's level are tried, those that the pods prefer first, then the tightest.
 """
 
 from collections.abc import Iterator
@@ -32,13 +32,13 @@ class _Class:
 
 
 def place_exactly(
-    stock: Stock, tree: TopologyTree, part: Part, full: bool, budget: Budget
+    stock: Stock, tree: TopologyTree, part: Part, full: bool, budget: Budget, liked: Amounts | None = None
 ) -> tuple[Domain, list[tuple[Piece, Row]]] | None:
     """A domain and seats for all pods (full) or the minimum of each piece; None if there is no place at all.
 
-    Raises TooMuchWork.
+    liked: int64 [domain of the group's level]: how much each is preferred; None = all alike. Raises TooMuchWork.
     """
-    return _Exact(stock, tree, part, full, budget).run()
+    return _Exact(stock, tree, part, full, budget).run(liked)
 
 
 def pinned(tree: TopologyTree, running: Amounts | None, level: int | None) -> int | None:
@@ -65,10 +65,10 @@ class _Exact:
             self._leave_out(rule)
         self._wanted: Vector = tuple(cls.count for cls in self._classes)
 
-    def run(self) -> tuple[Domain, list[tuple[Piece, Row]]] | None:
+    def run(self, liked: Amounts | None) -> tuple[Domain, list[tuple[Piece, Row]]] | None:
         """The first domain that holds the group."""
         search = Search(self._tree, lambda position: self._node(position)[0], self._wanted, self._rules, self._budget)
-        for domain in self._domains():
+        for domain in self._domains(liked):
             if search.holds(domain):
                 return domain, self._seats(search.nodes(domain))
         return None
@@ -118,8 +118,8 @@ class _Exact:
         """Which domains of a level have so many slots of a class: bool [domain]."""
         return self._tree.sums(level, self._classes[kind].slots) >= count
 
-    def _domains(self) -> Iterator[Domain]:
-        """The domains that may hold the group, tightest first."""
+    def _domains(self, liked: Amounts | None) -> Iterator[Domain]:
+        """The domains that may hold the group, the most preferred first, then the tightest."""
         level = self._part.constraint.bound
         if level == ROOT:
             yield Domain(ROOT, 0)
@@ -131,7 +131,8 @@ class _Exact:
             here = self._tree.sums(level, cls.slots)
             possible &= here >= cls.count
             room += here
-        for number in np.argsort(room, kind="stable").tolist():
+        keys = [room] if liked is None else [room, -liked]
+        for number in np.lexsort(keys).tolist():
             if possible[number]:
                 yield Domain(level, number)
 

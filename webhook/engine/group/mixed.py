@@ -1,9 +1,9 @@
 """The place of a group of several kinds of pods, or with constraints of its parts.
 
 1. Greedy, for all pods: the domains that have room for each kind by itself, at the preferred level first (where none
-   is preferred, at the finest), tightest first. In each: parts with constraints of their own (the finest first, be it
-   that of their segments), then pieces (the largest pods first), each by webhook.engine.group.equal, each from what the
-   ones before left, and beside them where there is room.
+   is preferred, at the finest), those whose nodes the pods prefer first, then the tightest. In each: parts with
+   constraints of their own (the finest first, be it that of their segments), then pieces (the largest pods first), each
+   by webhook.engine.group.equal, each from what the ones before left, and beside them where there is room.
 2. Exact, for all pods, at the required level, where greedy found nothing.
 3. The same for the minimum of elastic groups; then as many of the others as fit beside.
 
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from webhook.engine.arrays import Amounts, Bools
+from webhook.engine.group.asked import Asked
 from webhook.engine.group.count import Count
 from webhook.engine.group.equal import EqualPods, place_equal
 from webhook.engine.group.exact import pinned, place_exactly
@@ -24,20 +25,9 @@ from webhook.engine.group.kind import Kind
 from webhook.engine.group.pieces import Part, Piece
 from webhook.engine.group.seating import Row, joined, row_of
 from webhook.engine.group.spec import ANYWHERE, Constraint
-from webhook.engine.group.stock import Caps, Stock
+from webhook.engine.group.stock import Stock
 from webhook.engine.options import GroupStrategy
-from webhook.engine.tree import Domain, TopologyTree
-from webhook.engine.view import View
-
-
-@dataclass(frozen=True, slots=True)
-class Effort:
-    """How long to search."""
-
-    domains: int = 8
-    """Domains of a level that greedy tries."""
-    steps: int = 400_000
-    """Steps of the exact search, each about a microsecond."""
+from webhook.engine.tree import Domain
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,18 +39,17 @@ class Found:
     """Seats, shared by equal pieces."""
 
 
-def place_mixed(
-    view: View, tree: TopologyTree, part: Part, caps: Caps, strategy: GroupStrategy, effort: Effort
-) -> tuple[Found | None, bool]:
+def place_mixed(asked: Asked, part: Part) -> tuple[Found | None, bool]:
     """Seats, and whether "no seats" is certain."""
     certain = True
     elastic = any(piece.minimum < len(piece.members) for piece in part.all_pieces())
     for full in (True, False) if elastic else (True,):
-        greedy = _Greedy(view, tree, caps, strategy, effort, full)
+        greedy = _Greedy(asked, full=full)
         domain = greedy.part(part, Domain(0, 0), None)
         if domain is None:
             try:
-                exact = place_exactly(Stock(view, tree, caps), tree, part, full, Budget(effort.steps))
+                stock, liked = Stock(asked.view, asked.tree, asked.caps), greedy.liked(part, part.constraint.bound)
+                exact = place_exactly(stock, asked.tree, part, full, Budget(asked.effort.steps), liked)
             except TooMuchWork:
                 certain = False
                 continue
@@ -77,14 +66,13 @@ def place_mixed(
 class _Greedy:
     """Pieces placed one after the other."""
 
-    def __init__(
-        self, view: View, tree: TopologyTree, caps: Caps, strategy: GroupStrategy, effort: Effort, full: bool
-    ) -> None:
+    def __init__(self, asked: Asked, *, full: bool) -> None:
         self.rows: list[tuple[Piece, Row]] = []
-        self._tree = tree
-        self._stock = Stock(view, tree, caps)
-        self._strategy = strategy
-        self._effort = effort
+        self._tree = asked.tree
+        self._stock = Stock(asked.view, asked.tree, asked.caps)
+        self._strategy = asked.strategy
+        self._effort = asked.effort
+        self._preference = asked.preference
         self._full = full
         self._allowed: Bools | None = None
 
@@ -146,6 +134,7 @@ class _Greedy:
             segments=piece.segments,
             strategy=self._strategy,
             members=self._positions_of((piece,)),
+            preference=self._preference.of((piece,), slots),
         )
         plan = place_equal(self._tree, slots, pods)
         if plan is None:
@@ -180,9 +169,18 @@ class _Greedy:
             room += here
         # The more room beside a minimum, the more of the others come in.
         keys = [room if self._full and self._strategy is GroupStrategy.BIN_PACK else -room]
+        if (liked := self.liked(part, level)) is not None:
+            keys.insert(1 if self._full else 0, -liked)
         if part.running is not None:
             keys.append(-self._tree.sums(level, part.running))
         return [Domain(level, number) for number in np.lexsort(keys).tolist() if possible[number]]
+
+    def liked(self, part: Part, level: int) -> Amounts | None:
+        """int64 [domain]: how much the pods of a part prefer the room of each domain of a level; None = all alike."""
+        if self._preference.empty:
+            return None
+        shares = ((piece, self._slots(piece.kind)[0], self._wanted(piece)) for piece in part.all_pieces())
+        return self._preference.of_domains(level, shares)
 
     def _few(self, part: Part, domain: Domain) -> Iterator[Bools | None]:
         """Nodes to try, in fewer domains of the preferred level first: bool [position]; None = all there are."""
@@ -255,6 +253,7 @@ class _Greedy:
             segments=piece.segments,
             strategy=self._strategy,
             members=members,
+            preference=self._preference.of((piece,), slots),
         )
         plan = place_equal(self._tree, _only(slots, self._tree.span(within)), pods)
         if plan is None:

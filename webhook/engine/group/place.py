@@ -13,10 +13,12 @@ from functools import partial
 import numpy as np
 
 from webhook.engine.arrays import Bools
+from webhook.engine.group.asked import Asked, Effort
 from webhook.engine.group.equal import EqualPods, place_equal
 from webhook.engine.group.kind import Kind
-from webhook.engine.group.mixed import Effort, Found, place_mixed
+from webhook.engine.group.mixed import Found, place_mixed
 from webhook.engine.group.pieces import Part, cut
+from webhook.engine.group.preference import GroupPreference
 from webhook.engine.group.rehearsal import rehearse
 from webhook.engine.group.result import GroupPlacement
 from webhook.engine.group.seating import Row, by_set, row_of, shared_out
@@ -45,11 +47,12 @@ def place_group(
     pieces = part.all_pieces()
     if not any(piece.members for piece in pieces):
         return GroupPlacement(group, view, tree, True, Domain(ROOT, 0), (), tuple)
+    preference = GroupPreference(view.snapshot, tree, pieces)
     while True:
         if _of_one_kind(part):
-            found, certain = _place_equal(view, tree, part, caps, strategy), True
+            found, certain = _place_equal(view, tree, part, caps, strategy, preference), True
         else:
-            found, certain = place_mixed(view, tree, part, caps, strategy, effort)
+            found, certain = place_mixed(Asked(view, tree, caps, strategy, effort, preference), part)
         if found is None:
             # In company a kind may be capped lower than it would have to be.
             certain = certain and (not caps or _of_one_kind(part))
@@ -74,7 +77,9 @@ def _below(part: Part) -> list[Part]:
     return [each for below in part.parts for each in (below, *_below(below))]
 
 
-def _place_equal(view: View, tree: TopologyTree, part: Part, caps: Caps, strategy: GroupStrategy) -> Found | None:
+def _place_equal(
+    view: View, tree: TopologyTree, part: Part, caps: Caps, strategy: GroupStrategy, preference: GroupPreference
+) -> Found | None:
     pieces = part.all_pieces()
     stock = Stock(view, tree, caps)
     slots, counted = stock.slots(pieces[0].kind)
@@ -85,6 +90,7 @@ def _place_equal(view: View, tree: TopologyTree, part: Part, caps: Caps, strateg
         segments=pieces[0].segments,
         strategy=strategy,
         members=part.running,
+        preference=preference.of(pieces, slots),
     )
     plan = place_equal(tree, slots, pods)
     if plan is None:

@@ -6,6 +6,10 @@
    together lies together.
 3. For that rest the smallest sub-domain that holds it is taken instead.
 Step 2 gives the fewest possible: no k sub-domains hold more than the k largest.
+
+Where the sub-domains are nodes, of which pods prefer some: disliked ones are left out where that costs no node
+(webhook.engine.group.liked); of equally large ones the preferred come first, and the rest goes to the most preferred
+that holds it.
 """
 
 from typing import NamedTuple
@@ -13,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from webhook.engine.arrays import Amounts, Bools
+from webhook.engine.group.liked import without_disliked
 from webhook.engine.tree import TopologyTree
 
 # Above any number of pods that fit into a domain: a member there outweighs all room.
@@ -39,6 +44,13 @@ class SubDomains(NamedTuple):
     """int64 [domain]: the room in pods where `room` counts segments."""
     anchored: Bools | None = None
     """bool [domain]: where members of the group run; None = nowhere."""
+    liked: Amounts | None = None
+    """int64 [domain]: of nodes, how much each is preferred; None = all alike."""
+
+    def some(self, domains: Amounts) -> "SubDomains":
+        """Some of them (numbers)."""
+        level, *arrays = self
+        return SubDomains(level, *(None if each is None else each[domains] for each in arrays))
 
 
 def pour(tree: TopologyTree, share: Share, upper: int, among: SubDomains, *, joint: bool) -> Share:
@@ -58,24 +70,23 @@ def pour(tree: TopologyTree, share: Share, upper: int, among: SubDomains, *, joi
     partial = wanted < np.add.reduceat(amounts, starts)
     if partial.any():
         concerned = np.repeat(partial, widths)
-        preferred = None if among.anchored is None else among.anchored[below[concerned]]
-        slack = None if among.pods is None else among.pods[below[concerned]]
-        amounts[concerned] = _fewest(amounts[concerned], widths[partial], wanted[partial], preferred, slack)
+        amounts[concerned] = _fewest(among.some(below[concerned]), widths[partial], wanted[partial])
     taken = amounts > 0
     return Share(below[taken], amounts[taken])
 
 
-def _fewest(room: Amounts, widths: Amounts, wanted: Amounts, preferred: Bools | None, slack: Amounts | None) -> Amounts:
+def _fewest(among: SubDomains, widths: Amounts, wanted: Amounts) -> Amounts:
     """How much of each domain's `wanted` its sub-domains take; they hold more than that together.
 
-    room, preferred, slack: [sub-domain], those of one domain side by side; widths, wanted: [domain]. Of equal room the
-    least slack comes first.
+    among: those of one domain side by side; widths, wanted: [domain].
     """
+    room, anchored, liked = among.room, among.anchored, among.liked
+    if liked is not None and anchored is None:
+        room = without_disliked(room, widths, wanted, liked)
     starts = widths.cumsum() - widths
     owner = np.repeat(np.arange(len(widths)), widths)
-    # By size first, then by owner: the second sort is stable.
-    size = -room if preferred is None else -room - preferred * _MEMBERS_FIRST
-    order = np.argsort(size, kind="stable") if slack is None else np.lexsort((slack, size))
+    order = _largest_first(room, among)
+    # By owner at last: the sort is stable.
     if len(widths) > 1:
         order = order[np.argsort(owner[order], kind="stable")]
     sizes = room[order]
@@ -84,21 +95,35 @@ def _fewest(room: Amounts, widths: Amounts, wanted: Amounts, preferred: Bools | 
     before -= before[starts][owner]
     taken = np.clip(wanted[owner] - before, 0, sizes)
     cut = np.flatnonzero((taken > 0) & (taken < sizes))
-    if preferred is not None:
-        cut = cut[~preferred[order[cut]]]
+    if anchored is not None:
+        cut = cut[~anchored[order[cut]]]
     if len(cut):
-        _tighten(sizes, taken, starts, owner, cut)
+        _tighten(sizes, taken, starts, owner, cut, None if liked is None else liked[order])
     amounts = np.empty_like(room)
     amounts[order] = taken
     return amounts
 
 
-def _tighten(sizes: Amounts, taken: Amounts, starts: Amounts, owner: Amounts, cut: Amounts) -> None:
-    """Step 3: move what was taken of the sub-domains `cut`, at most one of each domain, to the tightest after them."""
+def _largest_first(room: Amounts, among: SubDomains) -> Amounts:
+    """Step 2: the order in which sub-domains are taken. Of equal ones the most preferred, then the tightest."""
+    size = -room if among.anchored is None else -room - among.anchored * _MEMBERS_FIRST
+    ties = [each for each in (among.pods, None if among.liked is None else -among.liked) if each is not None]
+    order: Amounts = np.lexsort([*ties, size]) if ties else np.argsort(size, kind="stable")
+    return order
+
+
+def _tighten(
+    sizes: Amounts, taken: Amounts, starts: Amounts, owner: Amounts, cut: Amounts, liked: Amounts | None
+) -> None:
+    """Step 3: move what was taken of the sub-domains `cut`, at most one of each domain, to the best after them."""
     ends = np.append(starts[1:], len(sizes))[owner[cut]]
     rests = taken[cut]
     for at, end, rest in zip(cut.tolist(), ends.tolist(), rests.tolist(), strict=True):
         later = sizes[at:end]
-        tightest = later[(-later).searchsorted(-rest, side="right") - 1]
+        enough = int((-later).searchsorted(-rest, side="right"))
         taken[at] = 0
-        taken[at + int((-later).searchsorted(-tightest))] = rest
+        if liked is None:
+            best = int((-later).searchsorted(-later[enough - 1]))
+        else:
+            best = int(np.lexsort((later[:enough], -liked[at : at + enough]))[0])
+        taken[at + best] = rest

@@ -68,6 +68,8 @@ class PodSet:
     segments: Segments | None = None
     running: tuple[tuple[int, str], ...] = ()
     """(rank, node name) of members that run already."""
+    preferring: tuple[tuple[Pod, int], ...] = ()
+    """Where members prefer different nodes: one of each kind, and how many there are of it; () = all as `pod` does."""
 
 
 @dataclass(frozen=True, slots=True)
