@@ -51,11 +51,13 @@ class Machine:
     """The kubelet's Topology Manager policy and scope."""
     scope: str = "container"
     labels: Mapping[str, str] = field(default_factory=dict)
+    soft_taints: tuple[str, ...] = ()
+    """Keys of taints with the effect PreferNoSchedule."""
     publisher: str = "rte"
     """Whose form its NodeResourceTopology has: rte, or koordlet, which publishes totals and no fingerprint."""
 
     def node(self) -> dict[str, Any]:
-        """The Node, ready and without taints."""
+        """The Node, ready and without taints that keep pods away."""
         zones = len(self.free)
         resources = {
             "cpu": str(self.cpus * zones),
@@ -82,6 +84,7 @@ class Machine:
             "apiVersion": "v1",
             "kind": "Node",
             "metadata": {"name": self.name, "labels": labels},
+            "spec": {"taints": [{"key": key, "effect": "PreferNoSchedule"} for key in self.soft_taints]},
             "status": {"capacity": resources, "allocatable": resources, "conditions": [ready]},
         }
 

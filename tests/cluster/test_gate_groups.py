@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tests.cluster.audit import overcommitted
 from tests.cluster.gated import SPEC, Pods, pod
-from tests.cluster.nodes import RACK_LABEL
+from tests.cluster.nodes import RACK_LABEL, machines
 from tests.cluster.racked import RACKS, racks, racks_of, webhook
 
 if TYPE_CHECKING:
@@ -116,3 +117,29 @@ def test_a_jobs_pods_start_together_by_its_parallelism(
     control_plane.wait_for("the smaller one to go", lambda: len(pods.bound()) == 32)
     assert {name.partition("-")[0] for name in pods.bound()} == {"fits"}
     assert len(racks_of(pods, "fits")) == 1
+
+
+# rack-0, rack-1, rack-2: each of 16 equal idle nodes
+def test_of_equal_racks_a_group_goes_to_the_one_its_pods_prefer(
+    racks: Callable[[int, int], None], pods: Pods, control_plane: ControlPlane
+) -> None:
+    racks(3, 1)
+    there = {"matchExpressions": [{"key": RACK_LABEL, "operator": "In", "values": ["rack-2"]}]}
+    terms = [{"weight": 1, "preference": there}]
+    prefers = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}}
+    for number in range(8):
+        raw = member("g", number, 8)
+        pods.create({**raw, "spec": {**raw["spec"], "affinity": prefers}})
+    control_plane.wait_for("all to be bound", lambda: len(pods.bound()) == 8)
+    assert racks_of(pods, "g") == {"rack-2"}
+
+
+def test_of_equal_racks_a_group_avoids_those_with_soft_taints(
+    known: Callable[..., None], pods: Pods, control_plane: ControlPlane
+) -> None:
+    fleet = machines(48, 1, prefix="gang")
+    soft = dict.fromkeys(("rack-0", "rack-2"), ("example.com/old",))
+    known(*(replace(one, soft_taints=soft.get(one.labels[RACK_LABEL], ())) for one in fleet))
+    create_all(pods, "g", 8)
+    control_plane.wait_for("all to be bound", lambda: len(pods.bound()) == 8)
+    assert racks_of(pods, "g") == {"rack-1"}

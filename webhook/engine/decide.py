@@ -220,7 +220,7 @@ def _liking(view: View, pod: Pod, nodes: Nodes, options: Options, intruding: Boo
     liked = None if preference is None else preference.among(nodes)
     if liked is None:
         return None
-    everywhere = np.zeros(view.snapshot.n, dtype=np.int64)
+    everywhere = np.zeros(view.snapshot.n, dtype=np.int32)
     everywhere[nodes] = liked
     if intruding is not None:
         everywhere[intruding] = 0  # they stay last

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from webhook.engine.arrays import Amounts, Nodes
+from webhook.engine.arrays import Counts, Nodes
 from webhook.engine.selectors import labelled, matches
 from webhook.engine.snapshot import Snapshot
 from webhook.model.node import PREFER_NO_SCHEDULE
@@ -34,10 +34,10 @@ MOST: Final = 100 * PER_POINT
 class Preference:
     """What a pod prefers, on all nodes of a snapshot, whether they fit or not."""
 
-    weights: Amounts | None
-    """int64 [node]: the weights of the preferred terms that match; None = the pod has no such terms."""
-    taints: Amounts | None
-    """int64 [node]: soft taints that the pod does not tolerate; None = there are none."""
+    weights: Counts | None
+    """int32 [node]: the weights of the preferred terms that match; None = the pod has no such terms."""
+    taints: Counts | None
+    """int32 [node]: soft taints that the pod does not tolerate; None = there are none."""
 
     @classmethod
     def of(cls, snapshot: Snapshot, pod: Pod) -> "Preference | None":
@@ -47,10 +47,10 @@ class Preference:
         weights, taints = _weights(snapshot, pod.preferred_terms), _untolerated(snapshot, pod.tolerations)
         return None if weights is None and taints is None else cls(weights, taints)
 
-    def among(self, nodes: Nodes) -> Amounts | None:
-        """int64 [n], 0..MOST: how much each of n nodes (indexes) is preferred; None = all of them alike."""
-        affinity = None if self.weights is None else _normalized(self.weights[nodes])
-        taints = None if self.taints is None else _normalized(self.taints[nodes])
+    def among(self, nodes: Nodes) -> Counts | None:
+        """int32 [n], 0..MOST: how much each of n nodes (indexes) is preferred; None = all of them alike."""
+        affinity = None if self.weights is None else _normalized(self.weights.take(nodes))
+        taints = None if self.taints is None else _normalized(self.taints.take(nodes))
         if taints is not None:
             taints = 100 - taints
         if affinity is None or taints is None:
@@ -59,15 +59,15 @@ class Preference:
         return _AFFINITY * affinity + _TAINTS * taints
 
 
-def _weights(snapshot: Snapshot, terms: Iterable[PreferredTerm]) -> Amounts | None:
-    weights: Amounts | None = None
+def _weights(snapshot: Snapshot, terms: Iterable[PreferredTerm]) -> Counts | None:
+    weights: Counts | None = None
     for weight, term in terms:
-        matched = matches(snapshot, term) * np.int64(weight)
+        matched = matches(snapshot, term) * np.int32(weight)
         weights = matched if weights is None else np.add(weights, matched, out=weights)
     return weights
 
 
-def _untolerated(snapshot: Snapshot, tolerations: Iterable[Mapping[str, Any]]) -> Amounts | None:
+def _untolerated(snapshot: Snapshot, tolerations: Iterable[Mapping[str, Any]]) -> Counts | None:
     """A node has one soft taint of a key at most, so every key that is tolerated takes one off where it stands."""
     if snapshot.soft_taints.empty:
         return None
@@ -84,15 +84,15 @@ def _untolerated(snapshot: Snapshot, tolerations: Iterable[Mapping[str, Any]]) -
             values = tolerated.setdefault(key, set())
             if values is not None:
                 values.add(raw.get("value") or "")
-    taints = snapshot.soft_taint_count.astype(np.int64)
+    taints = snapshot.soft_taint_count.astype(np.int32)
     for key, values in tolerated.items():
         operator = "Exists" if values is None else "In"
         taints -= labelled(snapshot.soft_taints, key, operator, tuple(values or ()))
     return taints
 
 
-def _normalized(amounts: Amounts) -> Amounts | None:
-    """0..100, in proportion to the highest of the amounts (int64 [n]); None where they are all the same."""
+def _normalized(amounts: Counts) -> Counts | None:
+    """0..100, in proportion to the highest of the amounts (int32 [n]); None where they are all the same."""
     if not len(amounts):
         return None
     most = int(amounts.max())

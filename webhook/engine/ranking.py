@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from webhook.engine.arrays import Amounts, Bytes, Nodes
+from webhook.engine.arrays import Bytes, Counts, Nodes
 from webhook.engine.preference import MOST, PER_POINT
 
 
@@ -34,8 +34,8 @@ class Late:
 class Liking:
     """How much the nodes that fit are preferred."""
 
-    preference: Amounts
-    """int64 [N]: 0..MOST; 0 where a node does not fit."""
+    preference: Counts
+    """int32 [N]: 0..MOST; 0 where a node does not fit."""
     weight: int
     """Its share of the score, in percent."""
 
@@ -43,7 +43,7 @@ class Liking:
         """The scores (uint8 [n], 0..100) of some nodes (indexes), each made a mean with how much it is preferred."""
         if not self.weight:
             return scores
-        share = self.weight * self.preference[nodes] + (100 - self.weight) * PER_POINT * scores.astype(np.int64)
+        share = self.weight * self.preference[nodes] + (100 - self.weight) * PER_POINT * scores.astype(np.int32)
         return (share // MOST).astype(np.uint8)
 
 
@@ -84,12 +84,12 @@ class Ranking:
         nodes = order[chosen[best_first]]
         return nodes, (self._ranks[nodes] - 1).tolist()
 
-    def _keys(self) -> Bytes | Amounts:
-        """uint8 or int64 [N]: what nodes are ordered by, the highest first; 0 where a node does not fit."""
+    def _keys(self) -> Bytes | Counts:
+        """uint8 or int32 [N]: what nodes are ordered by, the highest first; 0 where a node does not fit."""
         if self.liking is None:
             return self._ranks
-        keys = self._ranks * np.int64(MOST + 1) + self.liking.preference
-        return keys if self._alone is None else keys * np.int64(256) + self._alone
+        keys = self._ranks * np.int32(MOST + 1) + self.liking.preference
+        return keys if self._alone is None else keys * np.int32(256) + self._alone
 
     def _put(self, nodes: Nodes, scores: Bytes) -> None:
         """These nodes (indexes) have these scores (0..100)."""

@@ -53,7 +53,7 @@ class GroupPreference:
                 preference = self._read.get(id(pod))
                 among = None if preference is None else preference.among(nodes)
                 if among is not None and number:
-                    total += number * among
+                    total += number * among.astype(np.int64)
                     liked = True
         if not liked:
             return None
