@@ -1,11 +1,13 @@
 """How much a group's pods prefer each node: the mean over its pods (webhook.engine.preference).
 
 Each pod counts with what it prefers among the nodes that can take one of them. What most pods prefer is read first, and
-no more than a bound of requirements in all: a tenant may give every pod of a group its own. Pods beyond it prefer
-nothing.
+no more than a bound of different preferences, and of requirements in all: a tenant may give every pod of a group its
+own. Pods beyond that prefer nothing.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 import numpy as np
 
@@ -16,6 +18,10 @@ from webhook.engine.snapshot import Snapshot
 from webhook.engine.tree import TopologyTree
 from webhook.model.limits import MAX_REQUIREMENTS
 from webhook.model.pod import Pod
+
+# Roles of the largest workloads in use that differ in what they prefer.
+_MOST: Final = 64
+_UNREAD: Final = Preference(None, None)
 
 
 class GroupPreference:
@@ -43,22 +49,19 @@ class GroupPreference:
         """
         if not self._read:
             return None
+        pods = [one for piece in pieces for one in _pods(piece)]
+        counts: Counter[Preference] = Counter()
+        for pod, number in pods:
+            if (preference := self._read.get(id(pod))) is not None:
+                counts[preference] += number
         (positions,) = slots.nonzero()
         nodes = self._tree.order[positions].astype(np.intp)
-        total = np.zeros(len(positions), dtype=np.int64)
-        liked, count = False, 0
-        for piece in pieces:
-            for pod, number in _pods(piece):
-                count += number
-                preference = self._read.get(id(pod))
-                among = None if preference is None else preference.among(nodes)
-                if among is not None and number:
-                    total += number * among.astype(np.int64)
-                    liked = True
-        if not liked:
+        liked = [(among, number) for one, number in counts.items() if (among := one.among(nodes)) is not None]
+        if not sum(number for _, number in liked):
             return None
+        total = sum(number * among.astype(np.int64) for among, number in liked)
         everywhere = np.zeros(self._tree.n, dtype=np.int64)
-        everywhere[positions] = total // count
+        everywhere[positions] = total // sum(number for _, number in pods)
         return everywhere
 
     def of_domains(self, level: int, shares: Iterable[tuple[Piece, Amounts, int]]) -> Amounts:
@@ -76,25 +79,28 @@ class GroupPreference:
         return liked
 
     def _read_all(self, pods: Iterable[tuple[Pod, int]]) -> None:
-        alike: dict[tuple[str, str], tuple[int, list[Pod]]] = {}
-        for pod, number in pods:
-            key = repr(pod.preferred_terms), repr(pod.tolerations)
-            before, others = alike.get(key, (0, []))
-            alike[key] = before + number, [*others, pod]
+        read: list[tuple[Pod, Preference | None]] = []
         left = MAX_REQUIREMENTS
-        for _, ones in sorted(alike.values(), key=lambda entry: -entry[0]):
-            cost = _requirements(ones[0])
-            if cost > left:
-                continue
-            left -= cost
-            preference = Preference.of(self._snapshot, ones[0])
+        for pod, _ in sorted(pods, key=lambda one: -one[1]):
+            preference = next((known for other, known in read if _prefer_the_same(pod, other)), _UNREAD)
+            if preference is _UNREAD:
+                cost = _requirements(pod)
+                if cost > left or len(read) == _MOST:
+                    continue
+                left -= cost
+                preference = Preference.of(self._snapshot, pod)
+                read.append((pod, preference))
             if preference is not None:
-                self._read |= dict.fromkeys(map(id, ones), preference)
+                self._read[id(pod)] = preference
 
 
 def _pods(piece: Piece) -> Sequence[tuple[Pod, int]]:
     """One pod of each preference in a piece, and how many prefer the same."""
     return piece.podset.preferring or ((piece.podset.pod, len(piece.members)),)
+
+
+def _prefer_the_same(one: Pod, other: Pod) -> bool:
+    return one.preferred_terms == other.preferred_terms and one.tolerations == other.tolerations
 
 
 def _requirements(pod: Pod) -> int:
