@@ -9,7 +9,8 @@
    if these suffice. Of equal ones the one whose nodes the pods prefer.
 4. Way down: to the preferred level, then level by level to the segments' level and on to the nodes, each time into the
    fewest sub-domains of all domains chosen above (webhook.engine.group.pour), and of such choices the one that needs
-   the fewest further down (webhook.engine.group.choice). The last, smaller segment goes where room is left over.
+   the fewest further down, then the one that is preferred (webhook.engine.group.choice). The last, smaller segment goes
+   where room is left over.
 
 Room adds up along the tree, so step 2 finds a domain whenever any search would.
 """

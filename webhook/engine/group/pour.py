@@ -49,8 +49,13 @@ class SubDomains(NamedTuple):
 
     def some(self, domains: Amounts) -> "SubDomains":
         """Some of them (numbers)."""
-        level, *arrays = self
-        return SubDomains(level, *(None if each is None else each[domains] for each in arrays))
+        return SubDomains(
+            self.level,
+            self.room[domains],
+            None if self.pods is None else self.pods[domains],
+            None if self.anchored is None else self.anchored[domains],
+            None if self.liked is None else self.liked[domains],
+        )
 
 
 def pour(tree: TopologyTree, share: Share, upper: int, among: SubDomains, *, joint: bool) -> Share:
