@@ -124,12 +124,10 @@ class Lineage:
 
 def _rank_in(gang: Gang, name: str) -> int | None:
     """The place of a pod of this name among all roles of a gang."""
-    before = 0
-    for role in gang.all_roles():
+    for ranks, role in gang.by_rank():
         rank = role.pods.rank(name) if isinstance(role.pods, PodNames) else _index(role.pods, name)
         if rank is not None:
-            return before + rank
-        before += len(role.pods)
+            return ranks[rank]
     return None
 
 

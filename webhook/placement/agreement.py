@@ -27,12 +27,13 @@ from webhook.model.membership import Seated, Wishes, wishes_of
 from webhook.model.names import KAI_BATCH_MIN_MEMBER, KAI_TOPOLOGY, MIN_MEMBER, POD_GROUP_NAME
 from webhook.model.topology import Topology
 from webhook.model.workload.fields import min_member
-from webhook.model.workload.topology import segment_request, topology_request
+from webhook.model.workload.topology import topology_request
 from webhook.placement.gang import Gang
 from webhook.placement.gated import GatedPod
 from webhook.placement.minimum import minimum_of
 from webhook.placement.placed import NoPlace
 from webhook.placement.pod_sets import topology_of
+from webhook.placement.segments import Roles
 
 _PATH: Final = "metadata.annotations"
 # How owners' groups are named (webhook.model.lineage): no user chooses such a name by chance.
@@ -131,7 +132,8 @@ class _Agreeing:
         asked = gated.pod.annotations, _PATH
         try:
             topology = topology_of(gated.pod.annotations, self._topologies)
-            request, segments = topology_request(asked), segment_request(asked)
+            rank = None if gated.membership is None else gated.membership.rank
+            request, segments = topology_request(asked), Roles.of(gated).asked(gated, rank, _PATH)
             if request.levels:
                 request.resolve(topology)
             if segments is not None:

@@ -1,14 +1,15 @@
 """A group's members in the engine's terms: sets of equal pods, parts with a level of their own, and who runs where.
 
-1. Members that ask for the same level, of the same shape and with the same segments are a set, whatever nodes each
-   prefers; small sets (leaders) come first when the minimum is shared out.
-2. What all ask together bounds all. Those that ask for another level are a part with that one.
+1. Members that ask for the same level, of the same shape and with the same segments (see `segments`) are a set,
+   whatever nodes each prefers; small sets (leaders) come first when the minimum is shared out.
+2. What all ask together bounds all. Those that ask for another level are a part with that one, those that are one
+   segment are a part with its level.
 3. Each part, and each segment of it, goes on where its members run (see `anchor`).
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from webhook.engine.group.spec import Constraint, Member, PodGroup, PodSet, Segments
 from webhook.engine.group.workload import NO_TOPOLOGY
@@ -20,21 +21,18 @@ from webhook.model.membership import Seated, Wishes
 from webhook.model.names import (
     KAI_PREFERRED_PLACEMENT,
     KAI_REQUIRED_PLACEMENT,
-    KAI_SEGMENT_PREFERRED_PLACEMENT,
-    KAI_SEGMENT_REQUIRED_PLACEMENT,
-    KAI_SEGMENT_SIZE,
     KAI_TOPOLOGY,
 )
 from webhook.model.nearest import did_you_mean
 from webhook.model.pod import Pod
 from webhook.model.topology import Topology
-from webhook.model.workload.topology import Levels, segment_request, topology_request
+from webhook.model.workload.topology import Levels, topology_request
 from webhook.placement.anchor import Anchors, Unknown
 from webhook.placement.gated import GatedPod
+from webhook.placement.segments import Roles
 
 _PATH: Final = "metadata.annotations"
 _LEVELS: Final = (KAI_TOPOLOGY, KAI_REQUIRED_PLACEMENT, KAI_PREFERRED_PLACEMENT)
-_SEGMENTS: Final = (KAI_SEGMENT_SIZE, KAI_SEGMENT_REQUIRED_PLACEMENT, KAI_SEGMENT_PREFERRED_PLACEMENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +42,15 @@ class Assembled:
     group: PodGroup
     within: Domain | None
     """None: it has not begun, or nothing is required of all."""
+
+
+class _Asked(NamedTuple):
+    """What the members of a set ask for."""
+
+    wish: Wishes
+    segments: Segments | None
+    head: tuple[frozenset[int], Constraint] | None
+    """The ranks and the level of a segment of several roles, to which they belong; None = to none."""
 
 
 class Assembly:
@@ -62,6 +69,7 @@ class Assembly:
         top = lineage.raw if lineage is not None else None
         self._of_top = None if top is None else _only(top["metadata"]["annotations"], _LEVELS)
         self._whole = self._wish_of_all()
+        self._roles = Roles.of(first)
 
     def run(self, minimum: int, view: View, tree: TopologyTree, *, largest_first: bool = False) -> Assembled | Unknown:
         """The group, of which so many go together or none; or why it is not known where it goes on."""
@@ -71,35 +79,50 @@ class Assembly:
         if isinstance(within, Unknown):
             return within
         own: list[PodSet] = []
-        parts: dict[Wishes, list[PodSet]] = {}
-        for (wish, segments), members, here in self._shared_out(minimum, largest_first=largest_first):
-            sets = own if wish == self._whole else parts.setdefault(wish, [])
-            running = self._running(wish, segments, members, anchors) if not sets or segments else ()
+        parts: dict[Wishes | None, list[PodSet]] = {}
+        constraints: dict[Wishes | None, Constraint] = {}
+        for asked, members, here in self._shared_out(minimum, largest_first=largest_first):
+            part = asked.wish if asked.head is None else None
+            sets = own if part == self._whole else parts.setdefault(part, [])
+            constraints[part] = self._constraint(asked.wish) if asked.head is None else asked.head[1]
+            running = self._running(asked, members, anchors) if not sets or asked.segments else ()
             if isinstance(running, Unknown):
                 return running
             named = tuple(Member(gated.pod.name, self._ranks[gated.key]) for gated in members)
             first = members[0]
             preferring = _preferring(members)
-            sets.append(PodSet(first.pod.name, first.pod, first.intent, named, here, segments, running, preferring))
-        subgroups = tuple(PodGroup(sets[0].name, self._constraint(wish), tuple(sets)) for wish, sets in parts.items())
+            sets.append(
+                PodSet(first.pod.name, first.pod, first.intent, named, here, asked.segments, running, preferring)
+            )
+        subgroups = tuple(PodGroup(sets[0].name, constraints[part], tuple(sets)) for part, sets in parts.items())
         return Assembled(PodGroup(self._name, whole, tuple(own), subgroups), within)
 
-    def _shared_out(
-        self, minimum: int, *, largest_first: bool
-    ) -> list[tuple[tuple[Wishes, Segments | None], list[GatedPod], int]]:
+    def _shared_out(self, minimum: int, *, largest_first: bool) -> list[tuple["_Asked", list[GatedPod], int]]:
         """Step 1: what the members of each set ask for, these members, and how many of them cannot be done without."""
-        alike: dict[tuple[Wishes, Wishes, str], list[GatedPod]] = {}
+        alike: dict[tuple[_Asked, str], list[GatedPod]] = {}
         for gated in sorted(self._members, key=lambda gated: self._ranks[gated.key]):
-            annotations = gated.pod.annotations
-            key = _only(annotations, _LEVELS), _only(annotations, _SEGMENTS), gated.shape
-            alike.setdefault(key, []).append(gated)
+            alike.setdefault((self._asked(gated), gated.shape), []).append(gated)
         made = []
         by_size = sorted(alike.items(), key=lambda entry: len(entry[1]), reverse=largest_first)
-        for (wish, _, _), members in by_size:
+        for (asked, _), members in by_size:
             here = min(len(members), minimum)
             minimum -= here
-            made.append(((wish, self._segments(members[0])), members, here))
+            made.append((asked, members, here))
         return made
+
+    def _asked(self, gated: GatedPod) -> "_Asked":
+        rank = self._ranks[gated.key]
+        row = self._roles.at(rank)
+        wish = _only(gated.pod.annotations, _LEVELS)
+        if row is not None and row.head is not None:
+            request = row.head.request
+            constraint = _constraint(request.resolve(self._topology)) if request.levels else Constraint()
+            return _Asked(wish, None, (frozenset(self._roles.ranks_of(row.head)), constraint))
+        asked = self._roles.asked(gated, rank, _PATH)
+        if asked is None:
+            return _Asked(wish, None, None)
+        first = 0 if row is None else row.ranks.start
+        return _Asked(wish, Segments(asked.size, _constraint(asked.resolve(self._topology)), first), None)
 
     def _wish_of_all(self) -> Wishes:
         """Step 2: what the top asks, or all have; all that they ask if they do alike, and the top asks for no level."""
@@ -124,28 +147,32 @@ class Assembly:
         return alike or [seat for seat, level in levels if level is not None]
 
     def _running(
-        self, wish: Wishes, segments: Segments | None, members: Sequence[GatedPod], anchors: Anchors
+        self, asked: "_Asked", members: Sequence[GatedPod], anchors: Anchors
     ) -> tuple[tuple[int, str], ...] | Unknown:
         """Step 3: (rank, node) of the members of a part that run; a node of their domain for those that are gone."""
-        required = self._constraint(wish).required
+        if asked.head is not None:
+            ranks, constraint = asked.head
+            seats = [seat for seat in self._seats if seat.rank in ranks]
+            return _in_their_domain(seats, constraint.required, anchors)
+        required = self._constraint(asked.wish).required
         seats = [seat for seat in self._seats if self._required_of(seat) == required]
-        level = None if segments is None else segments.constraint.required
-        if segments is not None and level is not None:
-            return self._running_by_segment(seats, segments.size, level, members, anchors)
-        domain = anchors.of(seats, required) if required else None
-        return domain if isinstance(domain, Unknown) else _in(domain, seats, anchors)
+        if asked.segments is not None and asked.segments.constraint.required is not None:
+            row = self._roles.at(self._ranks[members[0].key])
+            here = seats if row is None else [seat for seat in seats if seat.rank in row.ranks]
+            return self._running_by_segment(here, asked.segments, members, anchors)
+        return _in_their_domain(seats, required, anchors)
 
     def _running_by_segment(
-        self, seats: Sequence[Seated], size: int, level: int, members: Sequence[GatedPod], anchors: Anchors
+        self, seats: Sequence[Seated], segments: Segments, members: Sequence[GatedPod], anchors: Anchors
     ) -> tuple[tuple[int, str], ...] | Unknown:
         """The same where each segment has a domain of its own."""
-        waiting = {self._ranks[gated.key] // size for gated in members}
+        waiting = {segments.number_of(self._ranks[gated.key]) for gated in members}
         begun: dict[int, list[Seated]] = {}
         for seat in seats:
-            begun.setdefault((seat.rank or 0) // size, []).append(seat)
+            begun.setdefault(segments.number_of(seat.rank or 0), []).append(seat)
         running: list[tuple[int, str]] = []
         for number, others in begun.items():
-            domain = anchors.of(others, level)
+            domain = anchors.of(others, segments.constraint.bound)
             if not isinstance(domain, Unknown):
                 running += _in(domain, others, anchors)
             elif number in waiting:
@@ -162,10 +189,6 @@ class Assembly:
     def _constraint(self, wish: Wishes) -> Constraint:
         request = topology_request((dict(wish), _PATH))
         return _constraint(request.resolve(self._topology)) if request.levels else Constraint()
-
-    def _segments(self, gated: GatedPod) -> Segments | None:
-        asked = segment_request((gated.pod.annotations, _PATH))
-        return None if asked is None else Segments(asked.size, _constraint(asked.resolve(self._topology)))
 
 
 def _preferring(members: Sequence[GatedPod]) -> tuple[tuple[Pod, int], ...]:
@@ -203,6 +226,13 @@ def topology_of(annotations: Mapping[str, str], topologies: Mapping[str, Topolog
         text = f'There is no topology "{shortened(name)}". Those of this cluster: {known}.{hint}'
         raise UserError(f"{_PATH}[{KAI_TOPOLOGY}]", text)
     return topologies[name]
+
+
+def _in_their_domain(
+    seats: Sequence[Seated], level: int | None, anchors: Anchors
+) -> tuple[tuple[int, str], ...] | Unknown:
+    domain = anchors.of(seats, level) if level else None
+    return domain if isinstance(domain, Unknown) else _in(domain, seats, anchors)
 
 
 def _in(domain: Domain | None, seats: Sequence[Seated], anchors: Anchors) -> tuple[tuple[int, str], ...]:

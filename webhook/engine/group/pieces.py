@@ -91,13 +91,13 @@ def _pieces(podset: PodSet, cutter: _Cutter) -> list[Piece]:
     if podset.segments is None or not podset.running:
         running = cutter.running([name for _, name in podset.running])
         return [Piece(podset, kind, everyone, podset.minimum, ANYWHERE, podset.segments, running)]
-    size = podset.segments.size
+    number_of = podset.segments.number_of
     begun: dict[int, list[str]] = {}
     for rank, name in podset.running:
-        begun.setdefault(rank // size, []).append(name)
+        begun.setdefault(number_of(rank), []).append(name)
     members: dict[int, list[int]] = {}
     for index, member in enumerate(podset.members):
-        members.setdefault(member.rank // size, []).append(index)
+        members.setdefault(number_of(member.rank), []).append(index)
     pieces = []
     minimum = podset.minimum
     for segment, names in sorted(begun.items()):
@@ -106,7 +106,7 @@ def _pieces(podset: PodSet, cutter: _Cutter) -> list[Piece]:
             needed = min(len(beside), minimum)
             minimum -= needed
             pieces.append(Piece(podset, kind, beside, needed, podset.segments.constraint, None, cutter.running(names)))
-    rest = tuple(index for index in everyone if podset.members[index].rank // size not in begun)
+    rest = tuple(index for index in everyone if number_of(podset.members[index].rank) not in begun)
     if rest:
         running = cutter.running([name for _, name in podset.running])
         pieces.append(Piece(podset, kind, rest, minimum, ANYWHERE, podset.segments, running))

@@ -42,6 +42,12 @@ class Segments:
 
     size: int
     constraint: Constraint
+    first: int = 0
+    """The rank with which the first segment begins."""
+
+    def number_of(self, rank: int) -> int:
+        """The number of the segment that a rank belongs to."""
+        return (rank - self.first) // self.size
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,10 +122,10 @@ def gang_of_roles(name: str, owner: Mapping[str, str], roles: Sequence[Role], *,
     named = [above] if above.levels else []
     own: list[Role] = []
     parts: list[Gang] = []
-    for role in roles:
+    for order, role in enumerate(roles):
         found = annotations_on(role)
         request = topology_request(*found, ({KAI_TOPOLOGY: above.topology or ""}, above.topology_path))
-        whole = replace(role, segments=segment_request(*found)) if reads_segments else role
+        whole = replace(role, order=order, segments=segment_request(*found) if reads_segments else None)
         if request.levels:
             parts.append(Gang(role.name, request, (whole,)))
         else:

@@ -62,6 +62,7 @@ def _replica(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path:
     follow = replace(follow, at_once_by=f"{path}.startupPolicy: LeaderCreated")
     segments = _segments(owner, worker, policy, f"{below}.workerTemplate")
     roles = with_minimum([lead, follow], min_member(owner))
+    roles = [replace(role, order=order, cut=segments is not None) for order, role in enumerate(roles)]
     if leader:
         gang = gang_of_roles(name, owner, roles, reads_segments=segments is None)
     else:
@@ -113,8 +114,9 @@ def _in_segments(gang: Gang, segments: SegmentRequest, size: int, excluded: bool
         path=segments.path,
         keys=(KAI_SEGMENT_REQUIRED_PLACEMENT, KAI_SEGMENT_PREFERRED_PLACEMENT),
     )
-    head = Gang("segment-0", request, (lead, replace(first, name="first-workers", segments=None)))
-    without_lead = _with_worker(gang, replace(others, segments=segments), None)
+    first = replace(first, name="first-workers", segments=None, order=follow.order)
+    head = Gang("segment-0", request, (lead, first), segment=True)
+    without_lead = _with_worker(gang, replace(others, segments=segments, order=follow.order + 1), None)
     return replace(without_lead, gangs=(head, *without_lead.gangs))
 
 

@@ -4,7 +4,7 @@ Read from the specs of the kinds that KAI-Scheduler's pod grouper knows, with it
 family of kinds, beside this one.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, overload
 
@@ -36,6 +36,10 @@ class Role:
     """Of the pods, those that are only made when others run: nothing can wait for them."""
     at_once_by: str = ""
     """What makes them at once when it stands in the object, for messages."""
+    order: int = 0
+    """Its place among the roles of the gang: ranks go on from role to role."""
+    cut: bool = False
+    """Whether its kind says which pods are a segment: what stands on a pod says so in part only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,8 @@ class Gang:
     roles: tuple[Role, ...] = ()
     gangs: tuple["Gang", ...] = ()
     """Parts with a request of their own."""
+    segment: bool = False
+    """Whether it is one segment, of several roles."""
 
     @property
     def size(self) -> int:
@@ -66,6 +72,13 @@ class Gang:
     def all_roles(self) -> tuple[Role, ...]:
         """The roles of the gang and its parts."""
         return self.roles + tuple(role for gang in self.gangs for role in gang.all_roles())
+
+    def by_rank(self) -> Iterator[tuple[range, Role]]:
+        """The roles in order, each with the ranks of its pods in the gang."""
+        start = 0
+        for role in sorted(self.all_roles(), key=lambda role: role.order):
+            yield range(start, start + len(role.pods)), role
+            start += len(role.pods)
 
 
 class Replicas(Sequence[Gang]):

@@ -1,0 +1,87 @@
+"""Segments of a LeaderWorkerSet on the real control plane, as KAI-Scheduler documents them.
+
+    rack-0 ── n-0 n-1 n-2      rack-1 ── n-0 n-1      rack-2 ── n-0      [one pod a node]
+
+Their size is in the set's spec, their level on its worker template. The leader is in the first one.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.cluster.controllers import Controllers, collection, leader_worker_set, pod_webhook_of_lws
+from tests.cluster.gated import SINGLE, Pods, pod
+from tests.cluster.kinds import KINDS, served
+from tests.cluster.nodes import RACK_LABEL, ZONE_LABEL, Machine
+from tests.cluster.racked import rack_of, webhook
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.cluster.control_plane import ControlPlane
+
+__all__ = ["webhook"]  # a fixture
+
+TOPOLOGY = {"kai.scheduler/topology": "racks"}
+SEGMENTS_IN_RACK = {"kai.scheduler/segment-topology-required-placement": "rack"}
+TEMPLATE = {"metadata": {"labels": {"app": "w"}}, "spec": pod("", cpu=16)["spec"]}
+FIRST, SECOND = ("w-0", "w-0-1", "w-0-2"), ("w-0-3", "w-0-4")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def lws(control_plane: ControlPlane) -> Iterator[None]:
+    kinds = [kind for kind in KINDS if kind.kind == "LeaderWorkerSet"]
+    with served(control_plane, kinds), pod_webhook_of_lws(control_plane):
+        yield
+
+
+def machines(*sizes: int) -> list[Machine]:
+    return [
+        Machine(f"n-{rack}-{number}", free=(16,), labels={RACK_LABEL: f"rack-{rack}", ZONE_LABEL: "zone-0"})
+        for rack, size in enumerate(sizes)
+        for number in range(size)
+    ]
+
+
+def workload() -> dict[str, Any]:
+    worker = {**TEMPLATE, "metadata": {**TEMPLATE["metadata"], "annotations": SEGMENTS_IN_RACK}}
+    below = {
+        "size": 5,
+        "subGroupPolicy": {"subGroupSize": 2, "subGroupPolicyType": "LeaderWorker"},
+        "leaderTemplate": TEMPLATE,
+        "workerTemplate": worker,
+    }
+    return {
+        "apiVersion": "leaderworkerset.x-k8s.io/v1",
+        "kind": "LeaderWorkerSet",
+        "metadata": {"name": "w", "annotations": {**TOPOLOGY, **SINGLE}},
+        "spec": {"replicas": 1, "startupPolicy": "LeaderCreated", "leaderWorkerTemplate": below},
+    }
+
+
+def test_each_segment_of_a_leader_worker_set_is_in_one_rack_and_a_lost_worker_comes_back_there(
+    control_plane: ControlPlane, pods: Pods, known: Callable[..., None]
+) -> None:
+    known(*machines(3, 2, 1))
+    path = collection(pods.namespace, "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet")
+    controllers = Controllers(control_plane, pods.namespace)
+    leader_worker_set(controllers, control_plane.api.create(path, workload()))
+    control_plane.wait_for("all to be bound", lambda: len(pods.bound()) == 5)
+    assert {rack_of(pods, name) for name in FIRST} == {"rack-0"}
+    assert {rack_of(pods, name) for name in SECOND} == {"rack-1"}
+    ranks = [pods.get(name)["metadata"]["labels"]["topology-webhook.dev/rank"] for name in FIRST + SECOND]
+    assert ranks == list("01234")
+
+    for lost, rack in (("w-0-2", "rack-0"), ("w-0-3", "rack-1")):
+        uid = pods.get(lost)["metadata"]["uid"]
+        controllers.replace(lost)
+        control_plane.wait_for("another", partial(is_made_anew, pods, lost, uid))
+        assert rack_of(pods, lost) == rack
+
+
+def is_made_anew(pods: Pods, name: str, uid: str) -> bool:
+    """Whether another pod of that name is bound."""
+    return name in pods.bound() and pods.get(name)["metadata"]["uid"] != uid
