@@ -152,7 +152,8 @@ class Settings(BaseSettings):
     no_room: NoRoom = "gate"
     """What to do with a pod that fits on no node now, but may later: `gate` has it wait behind the gate (with
     `--gate=never` as `allow`), `allow` lets it in, kept off nodes that never can take it, `deny` refuses it. Members
-    of groups are not meant: they wait for one another."""
+    of groups are not meant: they wait for one another. Nor is, with `gate`, a pod for which there is no node yet: a
+    cluster autoscaler must see it."""
     ungate_concurrency: Annotated[int, Field(ge=1, le=256)] = 16
     """How many gated pods are written at a time. A write takes the API server 10 to 20 ms: 16 make about 1,000
     a second."""
