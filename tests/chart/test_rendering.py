@@ -15,7 +15,7 @@ from webhook.cli.app import app
 from webhook.cluster.role_label import LEADER
 from webhook.model.manage import BY_LABEL, Manage
 from webhook.model.names import NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC, ROLE_LABEL
-from webhook.model.workload.read import READERS
+from webhook.model.workload.read import ASKED_ABOUT
 from webhook.rules import rules_of
 from webhook.server.reviews import Answer
 from webhook.service.reviewers import reviewers_of
@@ -91,7 +91,7 @@ def test_workloads_are_asked_about_when_they_carry_annotations_and_never_held_up
     assert (call["failurePolicy"], call["sideEffects"]) == ("Ignore", "None")
     assert call["namespaceSelector"] == {"matchExpressions": [OWN_NAMESPACE]}
     ruled = {(group, name) for rule in call["rules"] for group in rule["apiGroups"] for name in rule["resources"]}
-    read = {(group, f"{kind.lower()}s") for group, kind in READERS if kind != "ReplicationController"}
+    read = {(group, f"{kind.lower()}s") for group, kind in ASKED_ABOUT}
     assert ruled == read
     assert all((rule["operations"], rule["scope"]) == (["CREATE", "UPDATE"], "Namespaced") for rule in call["rules"])
     assert [condition["name"] for condition in call["matchConditions"]] == [

@@ -87,7 +87,8 @@ def test_an_object_to_judge(review: Review, tmp_path: Path, old: str, new: str, 
 def test_a_workload_without_its_template(review: Review, tmp_path: Path) -> None:
     file = tmp_path / "w.yaml"
     file.write_text(f"{POD}---\napiVersion: batch/v1\nkind: Job\nmetadata: {{name: j}}\nspec: {{}}\n")
-    assert review("-f", file).stderr == f"error: {file}: document 2, line 17: spec.template: This is missing.\n"
+    told = "spec.template: This is missing. It says what the pods look like."
+    assert review("-f", file).stderr == f"error: {file}: document 2, line 17: {told}\n"
 
 
 @pytest.mark.parametrize("kind", ["batch/v1 Job", "v1 Service"])

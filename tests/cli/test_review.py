@@ -38,7 +38,7 @@ def test_json_has_the_decision_the_reasons_and_the_mutated_object(review: Review
     outcome = review("-f", POD, "-o", "json")
     assert outcome.code == 0
     (entry,) = outcome.json
-    assert entry.keys() == {"object", "verdict", "message", "warnings", "nodes", "mutated"}
+    assert entry.keys() == {"object", "verdict", "message", "warnings", "nodes", "podSets", "mutated"}
     assert entry["object"] == {"apiVersion": "v1", "kind": "Pod", "namespace": "", "name": "solver"}
     assert (entry["verdict"], entry["warnings"]) == ("allow", [])
     assert entry["nodes"]["fit"] == 2
@@ -105,18 +105,6 @@ def test_what_has_no_pods_to_place_passes_unchanged(review: Review, tmp_path: Pa
     assert (outcome.code, entry["verdict"], entry["mutated"]) == (0, "allow", workload)
     assert entry["nodes"] == {"fit": 0, "best": [], "excluded": {}}
     assert entry["message"].startswith("left alone: ")
-
-
-def test_annotations_on_the_workload_instead_of_its_template_are_warned_about(review: Review, tmp_path: Path) -> None:
-    deployment = _workload("apps/v1", "Deployment", ("spec", "template"), _pod(spec=SINGLE))
-    deployment["metadata"]["annotations"] = deployment["spec"]["template"].pop("metadata")["annotations"]
-    (tmp_path / "w.json").write_text(json.dumps(deployment))
-    (entry,) = review("-f", tmp_path / "w.json", "-o", "json").json
-    (warning,) = entry["warnings"]
-    assert warning.startswith(
-        "metadata.annotations[scheduling.koordinator.sh/numa-topology-spec] stands on the Deployment"
-    )
-    assert warning.endswith("its pods inherit those of spec.template.metadata.annotations only.")
 
 
 def test_yaml_is_the_mutated_objects_and_nothing_else(review: Review) -> None:

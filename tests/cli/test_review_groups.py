@@ -10,7 +10,9 @@ import yaml
 from typer.testing import CliRunner
 
 from tests.cli.conftest import Outcome, Review
+from webhook.admission.affinity import required_terms
 from webhook.cli.app import app
+from webhook.model.names import PLACEMENT
 
 RACK = {"kai.scheduler/topology": "network", "kai.scheduler/topology-required-placement": "rack"}
 SINGLE = {"scheduling.koordinator.sh/numa-topology-spec": '{"numaTopologyPolicy": "SingleNUMANode"}'}
@@ -97,6 +99,13 @@ def _pod(name: str, annotations: Mapping[str, str], gpus: int = 1, node: str = "
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
+def requirements(template: dict[str, Any]) -> list[dict[str, Any]]:
+    """Those of the one required term that a template has."""
+    (term,) = required_terms(template) or []
+    found: list[dict[str, Any]] = term["matchExpressions"]
+    return found
+
+
 @pytest.fixture
 def judge(review: Review, tmp_path: Path) -> Judge:
     """`judge(object, ...)`: the outcome of a review of the objects on the cluster above and what else is in it."""
@@ -162,7 +171,8 @@ def test_a_group_without_a_place_is_told_what_each_level_holds(judge: Judge) -> 
     assert (short["holds"], short["needed"]) == (8, 9)
     assert short["resource"] in {"cpu", GPU}
     assert entry["message"].startswith("group train has no place now: rack rack-1 holds 8 of 9 pods: ")
-    assert entry["mutated"] == _job(9, RACK)
+    template = entry["mutated"]["spec"]["template"]
+    assert (template["spec"], list(template["metadata"]["annotations"])) == (_template()["spec"], [PLACEMENT])
 
 
 def test_a_preferred_level_falls_back_to_a_coarser_one(judge: Judge) -> None:
@@ -254,7 +264,8 @@ def test_leader_and_workers_of_a_training_job_share_the_rack(judge: Judge) -> No
     by_name = {pod["name"]: pod["numaNodes"] for pod in group["pods"]}
     assert by_name.keys() == {"fit-master-0", "fit-worker-0", "fit-worker-1", "fit-worker-2"}
     assert by_name["fit-worker-0"] == by_name["fit-worker-1"] == by_name["fit-worker-2"] != by_name["fit-master-0"]
-    assert entry["mutated"] == job
+    for replicas in entry["mutated"]["spec"]["pytorchReplicaSpecs"].values():
+        assert {"key": "example.com/rack", "operator": "In", "values": ["rack-2"]} in requirements(replicas["template"])
 
 
 def test_replicas_of_a_set_are_gangs_of_their_own(judge: Judge) -> None:
@@ -287,7 +298,7 @@ def test_bare_pods_of_one_name_are_one_group(judge: Judge) -> None:
 
 
 def test_members_that_run_hold_the_others_to_their_rack(judge: Judge) -> None:
-    running = _pod("w-0", GROUP, node="n0")
+    running = _pod("w-0", RACK | GROUP, node="n0")
     pending = [_pod(f"w-{index}", RACK | GROUP) for index in (1, 2)]
     entries = judge(*pending, beside=(running,)).json
     group = entries[0]["group"]
@@ -298,7 +309,7 @@ def test_members_that_run_hold_the_others_to_their_rack(judge: Judge) -> None:
 
 def test_members_that_were_placed_and_are_not_bound_yet_count_as_running(judge: Judge) -> None:
     hint = {"node": "n0", "numaNodeResources": [{"node": 0, "resources": {"cpu": "1"}}]}
-    placed = _pod("w-0", GROUP | SINGLE | {"topology-webhook.dev/numa": json.dumps(hint)})
+    placed = _pod("w-0", RACK | GROUP | SINGLE | {"topology-webhook.dev/numa": json.dumps(hint)})
     (entry,) = judge(_pod("w-1", RACK | GROUP), beside=(placed,)).json
     assert entry["group"]["running"] == {"w-0": "n0"}
     assert [step[1] for step in entry["group"]["domain"]] == ["zone-a", "rack-1"]
@@ -349,9 +360,16 @@ def test_explain_adds_every_nodes_word_on_one_pod_of_the_group(judge: Judge, tmp
     ]
 
 
-def test_a_group_comes_out_as_yaml_as_it_went_in(judge: Judge) -> None:
-    outcome = judge(_job(6, RACK), output="yaml")
-    assert yaml.safe_load(outcome.stdout) == _job(6, RACK)
+def test_a_group_comes_out_as_yaml_held_to_the_nodes_of_its_rack(judge: Judge) -> None:
+    outcome = judge(_job(8, RACK), output="yaml")
+    printed = yaml.safe_load(outcome.stdout)
+    assert requirements(printed["spec"]["template"]) == [
+        {"key": "example.com/zone", "operator": "In", "values": ["zone-a"]},
+        {"key": "example.com/rack", "operator": "In", "values": ["rack-1"]},
+        {"key": "kubernetes.io/hostname", "operator": "In", "values": ["n0", "n1"]},
+    ]
+    assert printed["metadata"] == _job(8, RACK)["metadata"]
+    assert outcome.stderr == ""
 
 
 def test_groups_of_other_schedulers_are_left_to_them(judge: Judge) -> None:

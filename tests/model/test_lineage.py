@@ -7,6 +7,7 @@ import pytest
 from webhook.model.lineage import Lineage, lineage_of, owner_above, ranked, taken_from_owners
 from webhook.model.membership import membership_of
 from webhook.model.names import (
+    INHERIT,
     JOBSET_REPLICATED_JOB,
     KAI_BATCH_MIN_MEMBER,
     KAI_TOPOLOGY,
@@ -161,3 +162,26 @@ def test_a_group_is_of_the_roles_that_ask_where_the_whole_asks_for_nothing() -> 
     for above, minimum, rank in (({}, 3, 1), (rack, 4, 2)):
         lineage = of(owned("PyTorchJob", "kubeflow.org/v1", spec, **above))
         assert (lineage.minimum({}, None), lineage.rank("w-worker-1", {})) == (minimum, rank)
+
+
+@pytest.mark.parametrize(
+    ("master", "worker", "minimum"),
+    [
+        ({}, {}, 4),
+        ({INHERIT: "true"}, {INHERIT: "true"}, 4),
+        ({INHERIT: "false"}, {INHERIT: "true"}, 3),  # its user's wish
+        ({}, {INHERIT: "true"}, 3),  # of another scheduler
+        ({KAI_BATCH_MIN_MEMBER: "1"}, {INHERIT: "true"}, 4),
+        ({INHERIT: "false"}, {INHERIT: "false"}, 4),
+    ],
+)
+def test_of_a_group_are_no_roles_whose_pods_take_nothing_from_their_owners(
+    master: dict[str, str], worker: dict[str, str], minimum: int
+) -> None:
+    replicas = {
+        "Master": {"template": {"metadata": {"annotations": master}, **TEMPLATE}},
+        "Worker": {"replicas": 3, "template": {"metadata": {"annotations": worker}, **TEMPLATE}},
+    }
+    rack = {KAI_TOPOLOGY: "t", "kai.scheduler/topology-required-placement": "rack"}
+    lineage = of(owned("PyTorchJob", "kubeflow.org/v1", {"pytorchReplicaSpecs": replicas}, **rack))
+    assert lineage.minimum({}, None) == minimum

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from webhook.admission.rules import Rules
 from webhook.cli.documents import Item, Source
-from webhook.cli.groups import judge_groups
-from webhook.cli.judgement import judge
+from webhook.cli.judge import judge_all
 from webhook.cli.render_json import render_json
 from webhook.cli.snapshot_file import cluster_of
+from webhook.cli.surroundings import Owners, Surroundings
 
 LEVELS = ("example.com/zone", "example.com/rack", "kubernetes.io/hostname")
 SINGLE = '{"numaTopologyPolicy": "SingleNUMANode"}'
@@ -163,8 +163,8 @@ def _review(cluster: Sequence[Machine], training: Training) -> Any:
     snapshot = cluster_of(map(_item, raws))
     item = _item(_job(training))
     world, rules = snapshot.world(), Rules()
-    groups = judge_groups([item], [world], snapshot.running, rules)
-    (entry,) = json.loads(render_json([judge(item, world, rules, groups[0])], all_nodes=False))
+    around = Surroundings(rules, Owners(), snapshot.running)
+    (entry,) = json.loads(render_json(judge_all([item], [world], around), all_nodes=False))
     return entry
 
 

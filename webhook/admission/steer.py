@@ -102,21 +102,18 @@ def steer(
         return Steering(Verdict.DENY, text, raw, (), warnings, planned.reason, planned, decision)
     if unaligned and unaligned.warns:
         warnings = (*warnings, unaligned.sentence(path))
-    patch = _written(raw, users, planned, marks, world.topologies)
+    patch = written(raw, planned, world.topologies, marks)
     if planned.warn:
         warnings = (*warnings, planned.text)
     operations = tuple(patch.operations)
     return Steering(planned.verdict, planned.text, patch.document, operations, warnings, "", planned, decision)
 
 
-def _written(
-    raw: Mapping[str, Any],
-    users: Mapping[str, Any],
-    planned: Plan,
-    marks: Mapping[str, str],
-    topologies: Mapping[str, Topology],
+def written(
+    raw: Mapping[str, Any], planned: Plan, topologies: Mapping[str, Topology], marks: Mapping[str, str]
 ) -> Patch:
-    """The patch that writes the plan into the pod; `users` is the pod without what an earlier pass added."""
+    """The patch that writes the plan into the pod, in the place of what an earlier pass added."""
+    users = without_ours(raw, Marker.parse(_annotations(raw).get(STEERED)))
     wanted = Patch(users)
     constrain(wanted, planned.constraint)
     if users is raw:
@@ -159,9 +156,13 @@ def _restore(patch: Patch, users: Mapping[str, Any], path: tuple[str, str]) -> N
         patch.replace(path, wanted)
 
 
+def _annotations(raw: Mapping[str, Any]) -> Mapping[str, str]:
+    return (raw.get("metadata") or {}).get("annotations") or {}
+
+
 def _annotate(patch: Patch, name: str, text: str | None) -> None:
     path = ("metadata", "annotations", name)
-    stands = (patch.document["metadata"].get("annotations") or {}).get(name)
+    stands = _annotations(patch.document).get(name)
     if text is None and stands is not None:
         patch.remove(path)
     elif text is not None and text != stands:

@@ -1,11 +1,11 @@
 """Judgements for programs: one JSON array, an entry per object."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from webhook.admission.gang import GangPlacement
-from webhook.cli.judgement import Judgement
+from webhook.cli.judgement import Judgement, PodSet
 from webhook.engine.decide import Candidate, Decision
 
 # As many as the webhook writes into a pod's preferred node affinity.
@@ -30,7 +30,8 @@ def _entry(judgement: Judgement, *, all_nodes: bool) -> dict[str, Any]:
         "verdict": judgement.verdict.value,
         "message": judgement.message,
         "warnings": list(judgement.warnings),
-        "nodes": {"fit": 0, "best": [], "excluded": {}} if decision is None else _nodes(decision),
+        "nodes": _nodes(decision),
+        "podSets": [_pod_set(one) for one in judgement.sets],
         "mutated": judgement.mutated,
     }
     if judgement.group is not None:
@@ -40,7 +41,27 @@ def _entry(judgement: Judgement, *, all_nodes: bool) -> dict[str, Any]:
     return entry
 
 
-def _nodes(decision: Decision) -> dict[str, Any]:
+def _pod_set(one: PodSet) -> dict[str, Any]:
+    """Pods of one template, each by itself."""
+    outcome = one.outcome
+    intent = outcome.intent
+    return {
+        "name": one.name,
+        "path": one.path,
+        "pods": one.pods,
+        "managed": outcome.managed,
+        "policy": intent.policy.koordinator if intent.policy else None,
+        "exclusive": intent.exclusive.value if intent.exclusive else None,
+        "inGroup": one.in_group,
+        "verdict": outcome.verdict.value,
+        "message": outcome.message,
+        "nodes": _nodes(outcome.decision),
+    }
+
+
+def _nodes(decision: Decision | None) -> dict[str, Any]:
+    if decision is None:
+        return {"fit": 0, "best": [], "excluded": {}}
     return {
         "fit": decision.fit_count,
         "best": [_candidate(one) for one in decision.best(_BEST)],
@@ -54,6 +75,9 @@ def _group(group: GangPlacement) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "name": group.name,
         "topology": group.topology,
+        "required": _common(gang["required"] for gang in gangs),
+        "preferred": _common(gang["preferred"] for gang in gangs),
+        "minimum": sum(gang["minimum"] for gang in gangs),
         "placed": group.placed,
         "domain": list(map(list, group.domain)) or None,
         "pods": [pod for gang in gangs for pod in gang["pods"]] if group.placed else [],
@@ -75,6 +99,12 @@ def _group(group: GangPlacement) -> dict[str, Any]:
     if len(gangs) > 1:
         entry["gangs"] = gangs
     return entry
+
+
+def _common(values: Iterable[str | None]) -> str | None:
+    """What all say alike."""
+    found = set(values)
+    return found.pop() if len(found) == 1 else None
 
 
 def _candidate(one: Candidate) -> dict[str, Any]:

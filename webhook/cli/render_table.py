@@ -10,7 +10,7 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from webhook.admission.steer import Verdict
+from webhook.admission.plan import Verdict
 from webhook.cli.judgement import Judgement
 from webhook.cli.render_group import group_lines
 from webhook.engine.decide import Decision

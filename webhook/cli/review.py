@@ -9,22 +9,22 @@ import gc
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated, Final
 
 import typer
 from rich.console import Console
 
-from webhook.admission.steer import Verdict
+from webhook.admission.plan import Verdict
 from webhook.cli.documents import STDIN, InputError, read
-from webhook.cli.groups import judge_groups
-from webhook.cli.judgement import Judgement, judge
+from webhook.cli.judge import judge_all
+from webhook.cli.judgement import Judgement
 from webhook.cli.live_cluster import read_live
 from webhook.cli.render_json import render_json
 from webhook.cli.render_table import print_table
 from webhook.cli.setting_flags import with_setting_flags
 from webhook.cli.snapshot_file import Cluster, cluster_of, worlds_of
+from webhook.cli.surroundings import Owners, Surroundings
 from webhook.cli.yaml_text import dump_all
 from webhook.rules import rules_of
 from webhook.settings import Settings, SettingsError
@@ -36,6 +36,7 @@ EXIT_UNREADABLE: Final = 2
 DECISION_SETTINGS: Final = (
     "kubeconfig",
     "context",
+    "gate",
     "manage",
     "default_numa_topology_policy",
     "default_exclusive",
@@ -139,11 +140,9 @@ def _judgements(filenames: Sequence[str], snapshots: Sequence[str], flags: Mappi
     cluster = _cluster(snapshots, settings, flags)
     for warning in cluster.warnings:
         _tell(f"warning: {warning}")
-    # As the pod is when it runs: a gate would hold it for ever where nobody takes it away.
-    rules = replace(rules_of(settings), gate="never")
-    worlds = worlds_of(items, cluster)
-    groups = judge_groups(items, worlds, cluster.running, rules)
-    return [judge(item, worlds[position], rules, groups.get(position)) for position, item in enumerate(items)]
+    owners = Owners([*cluster.others, *(item.body for item in items)])
+    around = Surroundings(rules_of(settings), owners, cluster.running, cluster.seats, cluster.gated)
+    return judge_all(items, worlds_of(items, cluster), around)
 
 
 def _cluster(snapshots: Sequence[str], settings: Settings, flags: Mapping[str, str | None]) -> Cluster:
@@ -167,7 +166,7 @@ def _render(judgements: Sequence[Judgement], output: Output, *, all_nodes: bool)
         if not judgement.is_fine:
             left_out = " (left out)" if judgement.verdict is Verdict.DENY else ""
             _tell(f"{judgement.verdict}{left_out}: {judgement.item.kind} {judgement.item.name}: {judgement.message}")
-        for warning in judgement.warnings:
+        for warning in (*judgement.warnings, *judgement.notes):
             if warning != judgement.message:
                 _tell(f"warning: {judgement.item.kind} {judgement.item.name}: {warning}")
     return dump_all([judgement.mutated for judgement in judgements if judgement.verdict is not Verdict.DENY])

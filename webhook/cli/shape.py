@@ -105,7 +105,13 @@ def _is_not(words: str, value: object, path: str) -> UserError:
 _REQUIREMENT = {"key": TEXT, "operator": TEXT, "values": [TEXT]}
 _TERM = {"matchExpressions": [_REQUIREMENT], "matchFields": [_REQUIREMENT]}
 _RESOURCES = {"requests": QUANTITIES, "limits": QUANTITIES}
-_CONTAINER = {"name!": TEXT, "resources": _RESOURCES, "restartPolicy": TEXT}
+_CONTAINER = {
+    "name!": TEXT,
+    "resources": _RESOURCES,
+    "restartPolicy": TEXT,
+    "env": [{"name": TEXT}],
+    "ports": [{"hostPort": NUMBER}],
+}
 METADATA: Shape = {
     "name": TEXT,
     "generateName": TEXT,
@@ -115,6 +121,7 @@ METADATA: Shape = {
     "annotations": TEXTS,
     "creationTimestamp": TEXT,
     "resourceVersion": TEXT,
+    "managedFields": [{"operation": TEXT}],
     "ownerReferences": [{"apiVersion": TEXT, "kind": TEXT, "name": TEXT, "uid": TEXT, "controller": FLAG}],
 }
 _NODE_AFFINITY = {
@@ -137,7 +144,10 @@ POD: Shape = {
         "nodeSelector": TEXTS,
         "schedulerName": TEXT,
         "priority": NUMBER,
-        "affinity": {"nodeAffinity": _NODE_AFFINITY},
+        "affinity": {"nodeAffinity": _NODE_AFFINITY, "podAffinity": {}, "podAntiAffinity": {}},
+        "topologySpreadConstraints": [{}],
+        "volumes": [{}],
+        "resourceClaims": [{}],
         "tolerations": [{"key": TEXT, "operator": TEXT, "value": TEXT, "effect": TEXT}],
         "schedulingGates": [{"name!": TEXT}],
     },

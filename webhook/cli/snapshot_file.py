@@ -10,12 +10,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from webhook.admission.gang_members import RunningPod
+from webhook.admission.gate import waits_for_us_alone
 from webhook.admission.world import World
+from webhook.cli.creation import DEFAULT_NAMESPACE
 from webhook.cli.documents import Item
 from webhook.cli.shape import NAMESPACE, NODE, NODE_RESOURCE_TOPOLOGY, POD, TOPOLOGY, Shape, faults
 from webhook.engine.state import ClusterState
 from webhook.engine.view import View
 from webhook.model.errors import UserError
+from webhook.model.membership import Seated, membership_of
 from webhook.model.names import KAI_TOPOLOGIES, KUEUE_TOPOLOGIES, NODE_RESOURCE_TOPOLOGIES
 from webhook.model.namespace import Namespace
 from webhook.model.node import Node
@@ -33,6 +36,12 @@ class Cluster:
     namespaces: dict[str, Namespace] = field(default_factory=dict)
     running: list[RunningPod] = field(default_factory=list)
     """Pods with a node that may be members of a group."""
+    seats: dict[str, dict[str, Seated]] = field(default_factory=dict)
+    """Members of groups that have a place, by group and by namespace/name."""
+    gated: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Pods that only our gate holds back, by namespace/name."""
+    others: list[Mapping[str, Any]] = field(default_factory=list)
+    """Objects of further kinds: they may own pods."""
     warnings: list[str] = field(default_factory=list)
 
     def add_node(self, raw: Mapping[str, Any]) -> tuple[str, ...]:
@@ -49,10 +58,17 @@ class Cluster:
 
     def add_pod(self, raw: Mapping[str, Any]) -> tuple[str, ...]:
         """Take a Pod in."""
+        if not raw["metadata"].get("namespace"):
+            raw = {**raw, "metadata": {**raw["metadata"], "namespace": DEFAULT_NAMESPACE}}
         resident = ResidentPod.from_object(raw)
         self.state.upsert_pod(resident)
         if (running := RunningPod.from_object(raw, resident.node or resident.placed_on)) is not None:
             self.running.append(running)
+        membership, node = membership_of(raw), resident.node or resident.placed_on
+        if membership is not None and node and not (resident.terminal or resident.deleting):
+            self.seats.setdefault(membership.group, {})[resident.key] = Seated.of(raw, node, membership)
+        elif waits_for_us_alone(raw) and not node:
+            self.gated[resident.key] = raw
         return ()
 
     def add_topology(self, raw: Mapping[str, Any]) -> tuple[str, ...]:
@@ -97,6 +113,7 @@ def cluster_of(items: Iterable[Item]) -> Cluster:
     seen: dict[tuple[str, str, str, str], Item] = {}
     for item in items:
         if (item.group, item.kind) not in _KINDS:
+            cluster.others.append(item.body)
             continue
         first = seen.setdefault((item.group, item.kind, item.namespace, item.name), item)
         if first is not item:

@@ -12,14 +12,15 @@
 Source: KAI-Scheduler pkg/podgrouper (podgrouper.go; plugins cronjobs, skiptopowner, leaderworkerset, jobset).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Final
 
 from webhook.model.fields import mapping, mappings, whole_number
 from webhook.model.membership import GROUP_ANNOTATIONS, Membership, is_in_group
 from webhook.model.names import (
+    INHERIT,
     JOBSET_REPLICATED_JOB,
     KAI_POD_INDEX_LABEL,
     LWS_GROUP_INDEX,
@@ -32,7 +33,7 @@ from webhook.model.pod import Owner
 from webhook.model.workload.fields import MAX_PODS, annotations_of, annotations_on
 from webhook.model.workload.pod_names import PodNames
 from webhook.model.workload.read import read_workload
-from webhook.model.workload.record import Gang, Replicas
+from webhook.model.workload.record import Gang, Replicas, Role
 
 _NUMA: Final = frozenset({NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC})
 
@@ -78,12 +79,12 @@ class Lineage:
         """The group as the top's spec has it; None where the top is of a kind that is not known. Raises UserError."""
         part = self._part(labels)
         if part is None:
-            return self._gangs[0] if self._gangs else None
-        if isinstance(self._gangs, Replicas):
+            return self.gangs[0] if self.gangs else None
+        if isinstance(self.gangs, Replicas):
             # Replicas beyond the spec's number (a rollout's surge) are like the others.
             index = whole_number(part)
-            return self._gangs[index if index is not None and index < len(self._gangs) else 0]
-        return next((gang for gang in self._gangs if gang.name == f"{self.top.name}-{part}"), None)
+            return self.gangs[index if index is not None and index < len(self.gangs) else 0]
+        return next((gang for gang in self.gangs if gang.name == f"{self.top.name}-{part}"), None)
 
     def minimum(self, labels: Mapping[str, str], asked: int | None) -> int:
         """How many pods of the group must start together: by the spec, or as many as are asked for, if so many come.
@@ -105,19 +106,26 @@ class Lineage:
         return _rank_in(gang, name.rpartition("-")[0]) if exact is None else exact
 
     @cached_property
-    def _gangs(self) -> Sequence[Gang]:
+    def gangs(self) -> Sequence[Gang]:
+        """The groups that start by themselves, without the roles whose pods are in none. Raises UserError."""
         workload = None if self.raw is None else read_workload(self.raw)
         if self.raw is None or workload is None:
             return ()
-        if is_in_group(self.raw["metadata"]["annotations"]):
-            return workload.gangs
+        members = partial(_of_members, is_in_group(self.raw["metadata"]["annotations"]))
         if isinstance(workload.gangs, Replicas):
-            return workload.gangs.each(_of_those_who_ask)
-        return tuple(_of_those_who_ask(gang) for gang in workload.gangs)
+            return workload.gangs.each(members)
+        return tuple(map(members, workload.gangs))
+
+    def taking(self, annotations: Mapping[str, str]) -> "Lineage":
+        """The same for pods that take these annotations: more may stand between them and the top."""
+        other = replace(self, annotations=annotations)
+        if "gangs" in self.__dict__:  # read once: a JobSet has a thousand of them
+            other.__dict__["gangs"] = self.gangs
+        return other
 
     def _part(self, labels: Mapping[str, str]) -> str | None:
         """Which of the top's groups the pod belongs to; None where the top is one group, named as it is."""
-        if self.top.kind not in _PARTS or not self._gangs or self._gangs[0].name == self.top.name:
+        if self.top.kind not in _PARTS or not self.gangs or self.gangs[0].name == self.top.name:
             return None
         return labels.get(_PARTS[self.top.kind][0])
 
@@ -178,12 +186,31 @@ def lineage_of(owner: Owner, chain: Sequence[Mapping[str, Any]]) -> Lineage:
     return Lineage(reference, {**top, "metadata": metadata}, taken)
 
 
-def _of_those_who_ask(gang: Gang) -> Gang:
-    """A gang without the roles that ask for nothing, where others do: their pods are in no group."""
-    asking = tuple(
-        role for role in gang.roles if any(is_in_group(annotations) for annotations, _ in annotations_on(role))
-    )
-    return replace(gang, roles=asking) if asking or gang.gangs else gang
+def _of_members(all_ask: bool, gang: Gang) -> Gang:
+    """A gang without the roles whose pods are in no group, as long as others are.
+
+    1. Those that take nothing from their owners (`inherit: "false"`) and ask for nothing themselves.
+    2. Where the whole asks (all_ask) and templates are marked, those without the mark: another scheduler's, say.
+    3. Where the whole asks for nothing, those that ask for nothing either.
+    """
+    own = {id(role): annotations_on(role)[0][0] for role in gang.all_roles()}
+    are_marked = any(annotations.get(INHERIT) == "true" for annotations in own.values())
+
+    def is_member(role: Role) -> bool:
+        if is_in_group(own[id(role)]):
+            return True
+        mark = own[id(role)].get(INHERIT)
+        if mark == "false" or (are_marked and mark is None):
+            return False
+        return all_ask or any(is_in_group(annotations) for annotations, _ in annotations_on(role))
+
+    left = _with_roles(gang, is_member)
+    return left if left.size else gang
+
+
+def _with_roles(gang: Gang, wanted: Callable[[Role], bool]) -> Gang:
+    parts = (_with_roles(part, wanted) for part in gang.gangs)
+    return replace(gang, roles=tuple(filter(wanted, gang.roles)), gangs=tuple(part for part in parts if part.size))
 
 
 def _inherited(chain: Iterable[Mapping[str, Any]]) -> dict[str, str]:

@@ -45,7 +45,7 @@ from webhook.model.names import POD_GROUP_NAME
 from webhook.placement.agreement import agree
 from webhook.placement.fence import fence
 from webhook.placement.gang import Gang, GangPlacer, units_of
-from webhook.placement.gated import GatedPod, GatedPods, seconds_waited
+from webhook.placement.gated import ASKS_FOR_NOTHING, GatedPod, GatedPods, seconds_waited
 from webhook.placement.in_flight import WritesInFlight
 from webhook.placement.lineages import Lineages, ReadOwner
 from webhook.placement.placed import NoPlace, Place, find_place, why_none, without
@@ -66,7 +66,6 @@ _REST_PER_WORK: Final = 4.0
 # Then the order is made anew: a pod of high priority that has just come waits for so many at most.
 _PER_ROUND: Final = 256
 _CLOCK_SECONDS: Final = 1.0
-_ASKS_FOR_NOTHING: Final = "neither it nor its owners ask for a placement"
 
 Background = Callable[[], Coroutine[Any, Any, NoReturn]]
 """What runs until it is cancelled."""
@@ -284,7 +283,7 @@ class PlacementController:
                 self._waits(gated, NoPlace(frozenset({"owner", why}), waits(f"its owners: {why}")), {})
             return False
         if not gated.asks:
-            unasked = partial(self._releaser.unasked, gated.key, gated.raw, _ASKS_FOR_NOTHING)
+            unasked = partial(self._releaser.unasked, gated.key, gated.raw, ASKS_FOR_NOTHING)
             self._let_go(gated.key, gated.raw, unasked)
         return gated.asks
 

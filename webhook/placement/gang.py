@@ -13,7 +13,7 @@
 
 import json
 from collections.abc import Awaitable, Callable, Collection, Container, Hashable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Protocol
 
 import numpy as np
@@ -26,41 +26,26 @@ from webhook.admission.rules import Rules
 from webhook.admission.world import World
 from webhook.engine.decide import decide
 from webhook.engine.group.missed import missed_levels
-from webhook.engine.group.place import place_group
 from webhook.engine.group.result import GroupPlacement, Path, PodPlacement
 from webhook.engine.group.soonest import nodes_of, soonest
 from webhook.engine.koordinator import ours_to_place
 from webhook.engine.reserve.grant import Grant
-from webhook.engine.tree import TopologyTree
 from webhook.engine.trees import TopologyTrees
 from webhook.engine.view import View
 from webhook.model.domain_label import labels_of_member
-from webhook.model.errors import UserError
 from webhook.model.hint import NUMAHint
 from webhook.model.membership import Membership, Seated
-from webhook.model.names import DOMAIN, KAI_TOPOLOGY, RANK
-from webhook.placement.anchor import Unknown
+from webhook.model.names import DOMAIN, RANK
 from webhook.placement.gang_prospects import GangProspects
 from webhook.placement.gated import GatedPod, seconds_waited
-from webhook.placement.placed import NoPlace, Place, placed_on, why_refused, without
-from webhook.placement.pod_sets import Assembled, Assembly, topology_of
+from webhook.placement.group_search import Gang, GroupSearch, named, search_group, why_too_few
+from webhook.placement.placed import NoPlace, Place, placed_on, without
 from webhook.placement.writer import PlacementWriter
+
+__all__ = ["Gang", "GangPlacer", "GangWorld", "Promised", "units_of"]
 
 # A member's exact amounts take a millisecond or two; after so many reviews have their turn.
 _TURN: Final = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Gang:
-    """The gated members of one group, in the order of their turn."""
-
-    membership: Membership
-    members: tuple[GatedPod, ...]
-
-    @property
-    def order(self) -> tuple[int, str, str]:
-        """That of its first member."""
-        return self.members[0].order
 
 
 def units_of(pods: Iterable[GatedPod]) -> list[GatedPod | Gang]:
@@ -118,48 +103,24 @@ class GangPlacer:
         seated: its members that have a place, by namespace/name; kept: nodes that are kept for others; pause: lets
         others have their turn.
         """
-        there = len(gang.members) + len(seated)
-        if there < minimum and not seated:
-            text = f"{_named(gang)}: {there} of the {minimum} pods that must start together are there"
-            return NoPlace(frozenset({("members", there)}), placement_text.waiting(text))
+        if too_few := why_too_few(gang, minimum, seated):
+            return too_few
         world = self._world.view()
-        view = without(world.view, kept)
-        shapes = {gated.shape: gated for gated in gang.members}.values()
-        if refusal := next(filter(None, (why_refused(view, gated, self._rules) for gated in shapes)), None):
-            return refusal
-        # A group that has begun does not wait for missing members: they have ended, or will never come.
-        needed = max(1, min(minimum - len(seated), len(gang.members)))
-        try:
-            naming = next((gated for gated in gang.members if KAI_TOPOLOGY in gated.pod.annotations), gang.members[0])
-            topology = topology_of(naming.pod.annotations, world.topologies)
-            tree = self._trees.tree(topology, view.snapshot)
-            assembly = Assembly(gang.members, topology, seated, gang.membership.name)
-            assembled = assembly.run(needed, view, tree)
-            if isinstance(assembled, Unknown):
-                return NoPlace(frozenset({"anchor"}), placement_text.waiting(f"{_named(gang)}: {assembled.why}"))
-            placement = self._place_within(view, tree, assembled)
-            if not placement.placed and needed < len(gang.members) and not gang.members[0].in_group_of_its_top:
-                turned = assembly.run(needed, view, tree, largest_first=True)
-                if isinstance(turned, Assembled) and (other := self._place_within(view, tree, turned)).placed:
-                    placement = other
-        except UserError as error:
-            return NoPlace(frozenset({"faulty"}), placement_text.waiting(" ".join(map(str, error.faults))))
-        if not placement.placed:
-            return self._waits(gang, assembled, placement, there)
-        return await self._promise(gang, placement, pause)
+        world = replace(world, view=without(world.view, kept))
+        found = search_group(gang, minimum, seated, world, self._trees, self._rules)
+        if isinstance(found, NoPlace):
+            return found
+        if not found.placement.placed:
+            return self._waits(gang, found, len(gang.members) + len(seated))
+        return await self._promise(gang, found.placement, pause)
 
-    def _place_within(self, view: View, tree: TopologyTree, assembled: Assembled) -> GroupPlacement:
-        """The placement in the domain in which the group goes on, or in any."""
-        if assembled.within is not None:
-            view = view.closed(~nodes_of(tree, assembled.within))
-        return place_group(view, tree, assembled.group, self._rules.engine.group_strategy)
-
-    def _waits(self, gang: Gang, assembled: Assembled, placement: GroupPlacement, there: int) -> NoPlace:
+    def _waits(self, gang: Gang, found: GroupSearch, there: int) -> NoPlace:
         """What is missing, and what is kept for a group that has waited long."""
+        assembled, placement = found.assembled, found.placement
         why, tree, within = placement.why, placement.tree, assembled.within
         kind: frozenset[Hashable] = frozenset((short.level, short.resource) for short in why)
         begun = "" if within is None else f" its running pods hold it to {_spoken(tree.path(within))};"
-        text = f"{_named(gang)}, {there} pods:{begun} {'; '.join(map(str, why))}"
+        text = f"{named(gang)}, {there} pods:{begun} {'; '.join(map(str, why))}"
         if never := self._prospects.text(gang.membership.group, placement, assembled.group, within):
             kind |= {"never"}
             text += f"; {never}"
@@ -198,10 +159,10 @@ class GangPlacer:
             gated = by_name[seat.name]
             exact = self._exact(gated, seat)
             if exact is None:
-                text = f"{_named(gang)}: {seat.node} does not take {seat.name} beside the others"
+                text = f"{named(gang)}: {seat.node} does not take {seat.name} beside the others"
                 return NoPlace(frozenset({"beside"}), placement_text.waiting(text))
             hint, unaligned = exact
-            text = f"{placed_on(hint)}; {_named(gang)}: {len(seats)} pods in {_spoken(domain)}{missed}"
+            text = f"{placed_on(hint)}; {named(gang)}: {len(seats)} pods in {_spoken(domain)}{missed}"
             if unaligned is not None:
                 text += f"; {unaligned.clause}"
             warns = unaligned is not None and unaligned.warns
@@ -235,10 +196,6 @@ class GangPlacer:
         if not decision.fits[0]:
             return None
         return NUMAHint(node, decision.allocation(0)), not_aligned_on(decision, 0, gated.intent)
-
-
-def _named(gang: Gang) -> str:
-    return f"group {gang.membership.name}"
 
 
 def _spoken(domain: Path) -> str:

@@ -22,6 +22,9 @@ from webhook.model.pod import Owner, Pod
 from webhook.model.timestamps import epoch_seconds
 from webhook.placement.retry import RetryDelays
 
+ASKS_FOR_NOTHING: Final = "neither it nor its owners ask for a placement"
+"""Of a pod that is let go for that."""
+
 # All of a pod's spec that a decision reads.
 _DECISIVE: Final = ("overhead", "resources", "nodeSelector", "tolerations")
 _NUMA: Final = (NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC)

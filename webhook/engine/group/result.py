@@ -112,12 +112,19 @@ class GroupPlacement:
             names += [member.name for index, member in enumerate(seats.podset.members) if index not in placed]
         return names
 
+    def _label(self, level: int | None) -> str | None:
+        """The node label of a level of the tree."""
+        return None if level is None else self.tree.topology.node_labels[level - 1]
+
     def to_object(self) -> dict[str, Any]:
         """The answer as JSON."""
         domain = self.tree.path(self.domain) if self.domain is not None else ()
         return {
             "name": self.name,
             "topology": self.tree.topology.name or None,
+            "required": self._label(self.group.constraint.required),
+            "preferred": self._label(self.group.constraint.preferred),
+            "minimum": sum(podset.minimum for podset in self.group.all_sets()),
             "placed": self.placed,
             "domain": list(map(list, domain)) or None,
             "pods": [

@@ -32,6 +32,9 @@ READERS: Final[Mapping[tuple[str, str], Reader]] = {
 }
 """(API group, kind) -> its reader, whatever the version."""
 
+ASKED_ABOUT: Final = frozenset(READERS) - {("", "ReplicationController")}
+"""(API group, kind) of the workloads that the API server asks about as they are written, with the chart's defaults."""
+
 
 def read_workload(raw: Mapping[str, Any]) -> Workload | None:
     """The workload of an object; None if it is of a kind whose pods are not known from its spec. Raises UserError."""

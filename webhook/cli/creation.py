@@ -1,0 +1,30 @@
+"""The request by which the API server would ask about the creation of an object."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from webhook.model.review import AdmissionRequest, Operation, User
+
+DEFAULT_NAMESPACE: Final = "default"
+# Stands in messages about what only the service writes.
+_USER: Final = User("the user of this manifest", ())
+
+
+def creation_of(raw: Mapping[str, Any], api_version: str, kind: str, namespace: str) -> AdmissionRequest:
+    """The request about an object of this kind."""
+    group, _, version = api_version.rpartition("/")
+    return AdmissionRequest(
+        uid="",
+        group=group,
+        version=version,
+        kind=kind,
+        resource=f"{kind.lower()}s",
+        sub_resource="",
+        operation=Operation.CREATE,
+        namespace=namespace or DEFAULT_NAMESPACE,
+        name=str(raw["metadata"].get("name") or ""),
+        object=raw,
+        old_object={},
+        user=_USER,
+        dry_run=True,
+    )

@@ -1,0 +1,153 @@
+"""What becomes of one pod, as the service goes about it: what its creation is answered, and where it is placed then.
+
+1. The creation is judged by the rules of the mutating webhook: denied, left alone, or admitted; mostly behind the gate.
+2. Behind the gate the leader reads the owners, and places the pod by what it asks then. Members of a group it places
+   together: see `bare_groups` and `workload`.
+3. Without a gate the pod is held to the nodes that its creation found.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from webhook.admission import placement_text
+from webhook.admission.affinity import Constraint, required_terms, within_bounds
+from webhook.admission.forgery import forgery
+from webhook.admission.manage import MARKS
+from webhook.admission.marker import Marker, without_ours
+from webhook.admission.mutate import steered
+from webhook.admission.node_set import hold_to_fitting, keep_off_others
+from webhook.admission.outlook import Prospect, look_ahead
+from webhook.admission.plan import Plan, Verdict
+from webhook.admission.rules import Rules
+from webhook.admission.steer import Steering, steer, written
+from webhook.admission.world import World
+from webhook.cli.creation import creation_of
+from webhook.engine.decide import Decision, decide
+from webhook.model.errors import UserError
+from webhook.model.intent import NO_INTENT, NUMAIntent
+from webhook.model.lineage import Lineage
+from webhook.model.names import STEERED
+from webhook.model.review import Denied, Errored
+from webhook.placement.gated import ASKS_FOR_NOTHING, GatedPod
+from webhook.placement.placed import NoPlace, Place, find_place, placed_on, why_none
+
+_MAY_FIT_LATER: Final = frozenset({Prospect.LATER, Prospect.UNKNOWN, Prospect.NO_NODE})
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What becomes of a pod."""
+
+    verdict: Verdict
+    message: str
+    warnings: tuple[str, ...] = ()
+    """What the API server prints at its creation."""
+    managed: bool = False
+    """Whether the service places it, or would if it were not denied."""
+    intent: NUMAIntent = NO_INTENT
+    """What it asks of NUMA nodes, with what it takes from its owners."""
+    gated: GatedPod | None = None
+    """The pod as the leader finds it; None where it does not wait behind the gate."""
+    decision: Decision | None = None
+    """What the engine says of each node; None where it was not asked."""
+    constraint: Constraint = field(default_factory=Constraint)
+    """What keeps it on the right nodes where no leader pins it to one."""
+    marks: Mapping[str, str] = field(default_factory=dict)
+    """What its creation records of the namespace and the settings (`webhook.admission.manage`)."""
+
+
+def outcome_of(
+    pod: Mapping[str, Any], world: World, rules: Rules, lineage: Lineage | None = None, path: str | None = None
+) -> Outcome:
+    """What becomes of a pod.
+
+    lineage: its owners. path: that of the template that it is made from, for messages; None: it is no template's.
+    """
+    try:
+        created = _of_manifest(pod, world, rules) if path is None else _of_template(pod, world, rules, path)
+    except UserError as error:
+        return Outcome(Verdict.DENY, " ".join(map(str, error.faults)), managed=True)
+    if created.verdict is Verdict.DENY:
+        return Outcome(Verdict.DENY, created.message, created.warnings, True, decision=created.decision)
+    if created.plan is None:
+        return Outcome(Verdict.ALLOW, created.message, created.warnings)
+    try:
+        gated = GatedPod.from_object(created.mutated, lineage if created.plan.gated else None)
+    except UserError as error:
+        return Outcome(Verdict.WAIT, " ".join(map(str, error.faults)), created.warnings, True)
+    if not created.plan.gated:
+        admitted = created.verdict, created.message, created.warnings
+        held = created.decision, created.plan.constraint, _marks(created)
+        return Outcome(*admitted, True, gated.intent, None, *held)
+    if not gated.asks:
+        return Outcome(Verdict.ALLOW, f"left alone: {ASKS_FOR_NOTHING}", created.warnings)
+    return _placed(gated, created, world, rules)
+
+
+def body_of(pod: Mapping[str, Any], outcome: Outcome, world: World) -> Mapping[str, Any]:
+    """The pod as it is when it is let go, without a gate: with what keeps it on the right nodes."""
+    if not outcome.managed or outcome.verdict is Verdict.DENY:
+        return pod
+    fit_count, excluded = 0, {}
+    if outcome.decision is not None:
+        fit_count, excluded = outcome.decision.fit_count, dict(outcome.decision.excluded)
+    users = without_ours(pod, Marker.parse(((pod.get("metadata") or {}).get("annotations") or {}).get(STEERED)))
+    terms = required_terms(users)
+    constraint = within_bounds(outcome.constraint, terms)
+    marker = Marker.of(constraint, len(terms or ()))
+    plan = Plan(outcome.verdict, outcome.message, fit_count, excluded, constraint, marker)
+    document: Mapping[str, Any] = written(pod, plan, world.topologies, outcome.marks).document
+    return document
+
+
+def _of_manifest(pod: Mapping[str, Any], world: World, rules: Rules) -> Steering:
+    """The answer to a pod that its user creates."""
+    response, steering = steered(creation_of(pod, "v1", "Pod", pod["metadata"].get("namespace") or ""), world, rules)
+    if isinstance(response, Denied):
+        decision = None if steering is None else steering.decision
+        return Steering(Verdict.DENY, response.message, pod, (), response.warnings, response.reason, decision=decision)
+    warnings = () if isinstance(response, Errored) else response.warnings
+    return replace(steering, warnings=warnings) if steering else Steering(Verdict.ALLOW, "", pod, (), warnings)
+
+
+def _of_template(pod: Mapping[str, Any], world: World, rules: Rules, path: str) -> Steering:
+    """The answer to a pod that a controller makes."""
+    forged = forgery(creation_of(pod, "v1", "Pod", pod["metadata"].get("namespace") or ""), rules)
+    if forged is not None:
+        faults = " ".join(f"{path}{fault}" for fault in forged.faults)
+        return Steering(Verdict.DENY, faults, pod, reason="Forged")
+    return steer(pod, world, rules, path)
+
+
+def _placed(gated: GatedPod, created: Steering, world: World, rules: Rules) -> Outcome:
+    """What the leader does with a pod that is in no group, and the nodes that it may have."""
+    decision = decide(world.view, gated.pod, gated.intent, rules.engine)
+    found = find_place(world.view, gated, rules, lambda _: ())
+    if isinstance(found, Place):
+        verdict, text = Verdict.ALLOW, found.text.removeprefix(f"{placed_on(found.hint)}; ")
+    else:
+        why = found if isinstance(found, NoPlace) else why_none(found, gated, rules, 0)
+        verdict, text = Verdict.WAIT, why.text.removeprefix(placement_text.waiting(""))
+    if isinstance(found, Place) and found.nodes:
+        constraint = found.nodes
+    elif decision.fit_count:
+        best = decision.best(rules.preferred_nodes)
+        constraint = hold_to_fitting(world.view.snapshot, decision, best, rules.max_affinity_values)
+    else:
+        constraint = hopeful_nodes(gated, world, rules)
+    held = decision, constraint, _marks(created)
+    return Outcome(verdict, text, created.warnings, True, gated.intent, gated, *held)
+
+
+def _marks(created: Steering) -> dict[str, str]:
+    annotations = created.mutated["metadata"]["annotations"]
+    return {mark: annotations[mark] for mark in MARKS if mark in annotations}
+
+
+def hopeful_nodes(gated: GatedPod, world: World, rules: Rules) -> Constraint:
+    """All nodes but those that never can take the pod."""
+    snapshot = world.view.snapshot
+    outlook = look_ahead(snapshot, gated.pod, gated.intent, rules.engine)
+    may_fit = outlook.prospect in _MAY_FIT_LATER
+    return keep_off_others(snapshot, outlook, rules.max_affinity_values) if may_fit else Constraint()

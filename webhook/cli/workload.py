@@ -1,0 +1,240 @@
+"""What the service makes of a workload and of the pods that its controller makes.
+
+1. The workload itself is judged, and its templates are marked, as when it is created.
+2. Of each template one pod is judged, as its controller makes it: see `outcome`.
+3. The pods that are in a group are placed all together: see `workload_group`.
+4. The answer is the worst of these, and the workload with each template held to where its pods go.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from webhook.admission.gang import annotations_in, is_made_by_another
+from webhook.admission.patch import apply
+from webhook.admission.plan import Verdict
+from webhook.admission.templates import templates_in
+from webhook.admission.workload_inherit import mark_templates
+from webhook.admission.workload_validate import validate_workload
+from webhook.admission.world import World
+from webhook.cli.creation import DEFAULT_NAMESPACE, creation_of
+from webhook.cli.documents import Item
+from webhook.cli.held import held, note_of
+from webhook.cli.judgement import Judgement, PodSet, worst
+from webhook.cli.outcome import body_of, outcome_of
+from webhook.cli.shape import POD, TEXTS, faults
+from webhook.cli.surroundings import Surroundings
+from webhook.cli.templates import BUILT_IN, PodTemplate, as_written, at, pod_templates, with_at
+from webhook.cli.workload_group import WorkloadGroup, judge_group
+from webhook.model.errors import UserError
+from webhook.model.limits import TooLarge
+from webhook.model.lineage import Lineage, lineage_of
+from webhook.model.membership import may_be_in_group
+from webhook.model.pod import Owner, Pod
+from webhook.model.review import Denied, Patched
+from webhook.model.workload.read import ASKED_ABOUT, read_workload
+from webhook.model.workload.record import Workload
+
+# Its pods run on every node that matches: there is nothing to choose.
+_DAEMON_SET: Final = ("apps", "DaemonSet")
+# An object that is not created yet has none, and every reference has one.
+_UID: Final = "00000000-0000-0000-0000-000000000000"
+# Stands in for the owner, whose name may be one that the API server does not allow.
+_OWNER: Final = "owner"
+
+Raw = Mapping[str, Any]
+
+
+class _DeniedError(Exception):
+    """The workload is not created."""
+
+
+def judge_workload(item: Item, world: World, around: Surroundings) -> Judgement:
+    """The judgement of an object that is no pod. Raises InputError for one that the API server would not take."""
+    try:
+        return _WorkloadReview(item, world, around).run()
+    except _DeniedError as denied:
+        message, warnings = denied.args
+        return Judgement(item, Verdict.DENY, message, item.body, warnings)
+
+
+class _WorkloadReview:
+    """One workload."""
+
+    def __init__(self, item: Item, world: World, around: Surroundings) -> None:
+        self._item = item
+        self._world = world
+        self._around = around
+        self._body: Raw = item.body
+        self._warnings: tuple[str, ...] = ()
+
+    def run(self) -> Judgement:
+        """Steps 1 to 4."""
+        item = self._item
+        if item.group in BUILT_IN:  # the API server has checked its shape before it asks
+            self._check_shape()
+        self._body = as_written(item.body)
+        workload = self._read() if item.group in BUILT_IN else None
+        marked = self._created()
+        if item.group not in BUILT_IN:
+            self._check_shape()
+            workload = self._read()
+        templates = pod_templates(marked, item.group, workload)
+        if not templates:
+            return self._let_through()
+        lineage = self._lineage(marked)
+        sets = [self._judged(one, at(marked, one.tokens), lineage) for one in templates]
+        if worst(one.outcome.verdict for one in sets) is Verdict.DENY or workload is None:
+            return self._together(sets, None)
+        try:
+            return self._together(sets, judge_group(workload, lineage, sets, self._world, self._around))
+        except UserError as error:
+            raise self._fault(error) from error
+
+    def _check_shape(self) -> None:
+        """Raise InputError for a template that the API server would not take."""
+        for path, annotations in annotations_in(self._item.body):
+            for fault in TEXTS(annotations, path):
+                raise self._item.fault(fault.path, fault.message)
+
+    def _read(self) -> Workload | None:
+        """The workload by its kind. Raises InputError, _DeniedError."""
+        try:
+            workload = read_workload(_still_to_run(self._item, self._body))
+        except UserError as error:
+            raise self._fault(error) from error
+        for gang in workload.distinct if workload else ():
+            for role in gang.all_roles():
+                self._check_pod(role.template, role.path)
+        return workload
+
+    def _check_pod(self, raw: Any, path: str) -> None:
+        for fault in faults(raw, POD, path):
+            raise self._item.fault(fault.path, fault.message)
+        try:
+            Pod.from_object(raw)
+        except TooLarge:
+            pass  # who asks for no placement may have it
+        except UserError as error:
+            raise self._item.fault(f"{path}.{error.faults[0].path}", error.faults[0].message) from error
+
+    def _fault(self, error: UserError) -> Exception:
+        """Annotations that are wrong deny the object; anything else the API server would not have taken."""
+        for fault in error.faults:
+            if "annotations" not in fault.path and not isinstance(fault, TooLarge):
+                return self._item.fault(fault.path, fault.message)
+        return _DeniedError(" ".join(map(str, error.faults)), ())
+
+    def _created(self) -> Raw:
+        """The workload as it is stored: with its templates marked. Raises _DeniedError."""
+        item, rules = self._item, self._around.rules
+        if (item.group, item.kind) not in ASKED_ABOUT or is_made_by_another(self._body):
+            return self._body
+        request = creation_of(self._body, item.api_version, item.kind, item.namespace)
+        response = validate_workload(request, self._world.topologies, rules)
+        if isinstance(response, Denied):
+            raise _DeniedError(response.message, response.warnings)
+        self._warnings = getattr(response, "warnings", ())
+        marks = mark_templates(request, rules)
+        marked: Raw = apply(self._body, map(dict, marks.patch)) if isinstance(marks, Patched) else self._body
+        return marked
+
+    def _lineage(self, marked: Raw) -> Lineage:
+        """The workload as the top of its pods' owners, or below those that are known."""
+        item = self._item
+        name = str(marked["metadata"].get("name") or item.name.rstrip("-"))
+        uid = str(marked["metadata"].get("uid") or _UID)
+        metadata = {**marked["metadata"], "name": name, "namespace": item.namespace or DEFAULT_NAMESPACE, "uid": uid}
+        above, unknown = self._around.owners.above(marked)
+        if unknown is not None and any(may_be_in_group(one.annotations) for one in templates_in(marked)):
+            self._warnings += (unknown_owner(unknown),)
+        chain = [{**_still_to_run(item, marked), "metadata": metadata}, *above]
+        return lineage_of(Owner(item.api_version, item.kind, name, uid, controller=True), chain)
+
+    def _judged(self, template: PodTemplate, raw: Raw, lineage: Lineage) -> PodSet:
+        """Step 2."""
+        asked = {key: text for key, text in template.above.items() if isinstance(text, str)}
+        path = f"{template.path}."
+        pod = self._pod_of(raw)
+        outcome = outcome_of(
+            pod, self._world, self._around.rules, lineage.taking({**lineage.annotations, **asked}), path
+        )
+        return PodSet(template.name, template.path, template.pods, template.tokens, outcome)
+
+    def _pod_of(self, template: Raw) -> Raw:
+        """A pod as the controller makes it."""
+        item = self._item
+        owner = {"apiVersion": item.api_version, "kind": item.kind, "name": _OWNER, "uid": _UID, "controller": True}
+        metadata = {
+            **(template.get("metadata") or {}),
+            "name": item.name.rstrip("-"),
+            "namespace": item.namespace or DEFAULT_NAMESPACE,
+            "ownerReferences": [owner],
+        }
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+
+    def _together(self, sets: Sequence[PodSet], group: WorkloadGroup | None) -> Judgement:
+        """Step 4."""
+        item, world, rules = self._item, self._world, self._around.rules
+        notes: list[str] = []
+        body = self._body
+        found = []
+        for one in sets:
+            whole = one
+            if group is not None and one.path in group.members:
+                domains = group.domains.get(one.path, ())
+                whole = held(one, group.judgement, domains, world, rules)
+                notes += [note] if (note := note_of(one, domains)) else []
+            found.append(whole)
+            body = with_at(body, one.tokens, body_of(at(body, one.tokens), whole.outcome, world))
+        verdict = worst(one.outcome.verdict for one in found)
+        placement = group.judgement.placement if group is not None else None
+        warnings = tuple(dict.fromkeys([*self._warnings, *(text for one in sets for text in one.outcome.warnings)]))
+        return Judgement(
+            item,
+            verdict,
+            _message(found, group, verdict),
+            item.body if verdict is Verdict.DENY else body,
+            warnings,
+            tuple(one if whole is one else replace(one, in_group=True) for one, whole in zip(sets, found, strict=True)),
+            placement,
+            tuple(notes),
+        )
+
+    def _let_through(self) -> Judgement:
+        item = self._item
+        why = f"no pods are looked for in a {item.kind} ({item.api_version})"
+        if (item.group, item.kind) == _DAEMON_SET:
+            why = "a DaemonSet chooses its pods' nodes itself"
+        if (item.group, item.kind) == ("", "Namespace"):
+            self._warnings = self._world.namespaces[item.name].problems
+        return Judgement(item, Verdict.ALLOW, f"left alone: {why}", item.body, self._warnings)
+
+
+def unknown_owner(owner: Owner) -> str:
+    """What is missing of an object that has an owner."""
+    return f"its owner {owner.kind} {owner.name} is not among the objects: what that asks for is not known."
+
+
+def _message(sets: Sequence[PodSet], group: WorkloadGroup | None, verdict: Verdict) -> str:
+    """That of the group and of the pods that decide; of the others only where there is no such."""
+    several = len({one.outcome.message for one in sets}) > 1
+    alone = [
+        f"{one.name}: {one.outcome.message}" if several else one.outcome.message
+        for one in sets
+        if not one.in_group and (one.outcome.verdict is verdict and one.outcome.managed)
+    ]
+    if group is not None and group.judgement.verdict is verdict:
+        return group.judgement.message
+    return alone[0] if alone else sets[0].outcome.message
+
+
+def _still_to_run(item: Item, body: Raw) -> Raw:
+    """Of a Job that exists, the pods that have succeeded are not made again."""
+    spec, status = body.get("spec"), body.get("status")
+    if (item.group, item.kind) != ("batch", "Job") or not isinstance(spec, Mapping) or not isinstance(status, Mapping):
+        return body
+    completions, succeeded = spec.get("completions"), status.get("succeeded")
+    if not isinstance(completions, int) or not isinstance(succeeded, int):
+        return body
+    return {**body, "spec": {**spec, "completions": max(0, completions - succeeded)}}
