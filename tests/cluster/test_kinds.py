@@ -127,7 +127,10 @@ def test_what_a_workload_asks_for_itself_places_the_pods_that_its_controller_mak
     assert rack_of(pods, again["name"]) == rack
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.parts], ids=str)
+PARTED = [kind for kind in KINDS if kind.parts and kind.kind != "LeaderWorkerSet"]
+
+
+@pytest.mark.parametrize("kind", PARTED, ids=str)
 def test_of_a_workload_where_one_template_asks_for_a_rack_its_pods_wait_for_no_others(
     kind: Kind, control_plane: ControlPlane, pods: Pods, known: Callable[..., None]
 ) -> None:
@@ -151,6 +154,21 @@ def test_of_a_workload_where_one_template_asks_for_a_rack_its_pods_wait_for_no_o
         assert len({rack_of(pods, raw["metadata"]["name"]) for raw in raws}) == 1
         control_plane.wait_for("the group to say so", partial(says, pods, group, f"placed: pods {size}"))
         has_its_pod_group(pods, group, top, {"minMember": size}, {})
+
+
+def test_a_leader_is_in_the_group_of_its_workers_whose_template_alone_asks(
+    control_plane: ControlPlane, pods: Pods, known: Callable[..., None]
+) -> None:
+    known(*[machine(rack, number) for rack in range(2) for number in range(3)])
+    lws = next(kind for kind in KINDS if kind.kind == "LeaderWorkerSet")
+    document = lws.workload({}, TEMPLATE)
+    at(document, lws.templates[1])["metadata"]["annotations"] = {**RACKS, **SINGLE}
+    workload = control_plane.api.create(collection(pods.namespace, lws.api_version, lws.kind), document)
+    top = lws.play(Controllers(control_plane, pods.namespace), workload)
+    control_plane.wait_for("all to be bound", lambda: len(pods.bound()) == 6)
+    name = f"pg-{top['metadata']['name']}-{top['metadata']['uid']}"
+    for ending, patterns in lws.groups.items():
+        is_in_one_rack(pods, by_group(pods)[f"{name}{ending}"], patterns)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)

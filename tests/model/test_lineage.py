@@ -185,3 +185,18 @@ def test_of_a_group_are_no_roles_whose_pods_take_nothing_from_their_owners(
     rack = {KAI_TOPOLOGY: "t", "kai.scheduler/topology-required-placement": "rack"}
     lineage = of(owned("PyTorchJob", "kubeflow.org/v1", {"pytorchReplicaSpecs": replicas}, **rack))
     assert lineage.minimum({}, None) == minimum
+
+
+@pytest.mark.parametrize(("mark", "minimum"), [("true", 3), ("false", 2), (None, 2)])
+def test_a_leader_is_in_the_group_of_its_workers(mark: str | None, minimum: int) -> None:
+    rack = {KAI_TOPOLOGY: "t", "kai.scheduler/topology-required-placement": "rack"}
+    sets = {
+        "size": 3,
+        "leaderTemplate": {"metadata": {"annotations": {INHERIT: mark} if mark else {}}, **TEMPLATE},
+        "workerTemplate": {"metadata": {"annotations": {**rack, NUMA_TOPOLOGY_SPEC: "{}"}}, **TEMPLATE},
+    }
+    lineage = of(owned("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1", {"leaderWorkerTemplate": sets}))
+    labels = {LWS_GROUP_INDEX: "0"}
+    assert lineage.minimum(labels, None) == minimum
+    taken = taken_from_owners({"metadata": {"labels": labels}}, lineage)
+    assert taken == {**rack, POD_GROUP_NAME: lineage.group_name(labels)}

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from webhook.admission.gang import MAX_DEPTH, MAX_FIELD_NAME
 from webhook.admission.patch import Tokens
-from webhook.model.lineage import INHERITED
+from webhook.model.lineage import INHERITED, LEADER_TEMPLATE, grouped_beside
 
 # What submits a RayJob's work is no part of its cluster.
 _NOT_SEARCHED: Final = frozenset({"metadata", "status", "submitterPodTemplate"})
@@ -55,7 +55,9 @@ def templates_in(raw: Any, path: Tokens = (), above: Mapping[str, Any] = _NOTHIN
     above = {**above, **asked_in(annotations)}
     for key, below in raw.items():
         if isinstance(below, Mapping | list) and key not in _NOT_SEARCHED and len(key) <= MAX_FIELD_NAME:
-            yield from templates_in(below, (*path, key), above)
+            # A leader is in the group of its workers.
+            beside = grouped_beside(raw) if key == LEADER_TEMPLATE else {}
+            yield from templates_in(below, (*path, key), {**beside, **above})
 
 
 def asked_in(annotations: Mapping[str, Any]) -> dict[str, Any]:

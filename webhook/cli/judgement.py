@@ -45,6 +45,7 @@ class Judgement:
     mutated: Mapping[str, Any]
     """The object as it is let in; as it came where nothing is changed."""
     warnings: tuple[str, ...] = ()
+    """What the API server prints at its creation."""
     sets: tuple[PodSet, ...] = ()
     group: GangPlacement | None = None
     """Where the pods of a group go together; None for what is no group, and for a group that is denied."""
@@ -56,6 +57,12 @@ class Judgement:
         """What the engine says of each node: of the managed pods, those that have the fewest."""
         decisions = [found for one in self.sets if (found := one.outcome.decision) is not None and one.outcome.managed]
         return min(decisions, key=lambda decision: decision.fit_count, default=None)
+
+    def all_warnings(self) -> list[str]:
+        """With those at the creation of its pods, which only their controller sees; without the message itself."""
+        found = dict.fromkeys([*self.warnings, *(text for one in self.sets for text in one.outcome.warnings)])
+        said = {self.message, *(one.outcome.message for one in self.sets)}
+        return [warning for warning in found if warning not in said]
 
     @property
     def is_fine(self) -> bool:

@@ -124,7 +124,9 @@ def _placed(gated: GatedPod, created: Steering, world: World, rules: Rules) -> O
     """What the leader does with a pod that is in no group, and the nodes that it may have."""
     decision = decide(world.view, gated.pod, gated.intent, rules.engine)
     found = find_place(world.view, gated, rules, lambda _: ())
-    if isinstance(found, Place):
+    if not gated.taken and gated.left_to_scheduler is None:
+        verdict, text = created.verdict, created.message  # what was said at its creation still holds
+    elif isinstance(found, Place):
         verdict, text = Verdict.ALLOW, found.text.removeprefix(f"{placed_on(found.hint)}; ")
     else:
         why = found if isinstance(found, NoPlace) else why_none(found, gated, rules, 0)

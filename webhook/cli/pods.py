@@ -22,7 +22,6 @@ from webhook.cli.shape import POD, faults
 from webhook.cli.surroundings import Judged, Raw, Surroundings
 from webhook.cli.workload import unknown_owner
 from webhook.engine.group.domains import domain_of_pod
-from webhook.engine.group.result import GroupPlacement
 from webhook.engine.group.when_empty import place_when_empty
 from webhook.model.errors import UserError
 from webhook.model.limits import TooLarge
@@ -127,12 +126,11 @@ def _together(
     )
     if isinstance(found, NoPlace):
         return odd | dict.fromkeys(left, _waits(found))
-    when_empty: tuple[GroupPlacement, ...] = ()
-    if not found.placement.placed:
+    placement = GangPlacement(membership.name, (found.placement,), running)
+    if not placement.placed:
         strategy, assembled = around.rules.engine.group_strategy, found.assembled
         place = found.placement.view, found.placement.tree, assembled.group, assembled.within, strategy
-        when_empty = (place_when_empty(*place),)
-    placement = GangPlacement(membership.name, (found.placement,), running, when_empty)
+        placement = replace(placement, when_empty=(place_when_empty(*place),))
     unplaced = set(placement.unplaced())
     return odd | {
         position: GangJudgement(

@@ -55,6 +55,7 @@ def _pod_set(one: PodSet) -> dict[str, Any]:
         "inGroup": one.in_group,
         "verdict": outcome.verdict.value,
         "message": outcome.message,
+        "warnings": list(outcome.warnings),
         "nodes": _nodes(outcome.decision),
     }
 

@@ -50,9 +50,8 @@ def _print_judgement(judgement: Judgement, console: Console, *, all_nodes: bool)
     verdict = (judgement.verdict.value, _STYLES[judgement.verdict])
     _print(console, Text.assemble((f"{item.kind} {name}", "bold"), ": ", verdict))
     _print(console, Text(f"  {judgement.message}"))
-    for warning in judgement.warnings:
-        if warning != judgement.message:
-            _print(console, Text.assemble("  ", ("warning", "yellow"), f": {warning}"))
+    for warning in judgement.all_warnings():
+        _print(console, Text.assemble("  ", ("warning", "yellow"), f": {warning}"))
     if judgement.group is not None:
         for line in group_lines(judgement.group):
             _print(console, Text(line))

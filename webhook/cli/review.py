@@ -166,9 +166,8 @@ def _render(judgements: Sequence[Judgement], output: Output, *, all_nodes: bool)
         if not judgement.is_fine:
             left_out = " (left out)" if judgement.verdict is Verdict.DENY else ""
             _tell(f"{judgement.verdict}{left_out}: {judgement.item.kind} {judgement.item.name}: {judgement.message}")
-        for warning in (*judgement.warnings, *judgement.notes):
-            if warning != judgement.message:
-                _tell(f"warning: {judgement.item.kind} {judgement.item.name}: {warning}")
+        for warning in (*judgement.all_warnings(), *judgement.notes):
+            _tell(f"warning: {judgement.item.kind} {judgement.item.name}: {warning}")
     return dump_all([judgement.mutated for judgement in judgements if judgement.verdict is not Verdict.DENY])
 
 

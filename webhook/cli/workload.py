@@ -131,7 +131,7 @@ class _WorkloadReview:
         if (item.group, item.kind) not in ASKED_ABOUT or is_made_by_another(self._body):
             return self._body
         request = creation_of(self._body, item.api_version, item.kind, item.namespace)
-        response = validate_workload(request, self._world.topologies, rules)
+        response = validate_workload(request, self._world, rules)
         if isinstance(response, Denied):
             raise _DeniedError(response.message, response.warnings)
         self._warnings = getattr(response, "warnings", ())
@@ -189,13 +189,12 @@ class _WorkloadReview:
             body = with_at(body, one.tokens, body_of(at(body, one.tokens), whole.outcome, world))
         verdict = worst(one.outcome.verdict for one in found)
         placement = group.judgement.placement if group is not None else None
-        warnings = tuple(dict.fromkeys([*self._warnings, *(text for one in sets for text in one.outcome.warnings)]))
         return Judgement(
             item,
             verdict,
             _message(found, group, verdict),
             item.body if verdict is Verdict.DENY else body,
-            warnings,
+            self._warnings,
             tuple(one if whole is one else replace(one, in_group=True) for one, whole in zip(sets, found, strict=True)),
             placement,
             tuple(notes),

@@ -4,7 +4,8 @@
 2. An object that only makes other workloads, one by one (a CronJob) or as their shell (a TrainJob), is not the top: the
    one below it is. What it asks holds all the same.
 3. A pod's own annotations come first, then those of the nearest owner that has them. What stands on a pod in between
-   (the leader that owns a LeaderWorkerSet's workers) is for that one alone.
+   (the leader that owns a LeaderWorkerSet's workers) is for that one alone. A leader is in the group of its workers:
+   it takes from their template what makes that.
 4. The group is named after the top, `pg-<name>-<uid>`; where parts of the top start by themselves (a replica of a
    LeaderWorkerSet, a replicated job of a JobSet that starts them one after another) each is a group, and its name says
    which.
@@ -50,9 +51,11 @@ _ONLY_MAKE_WORKLOADS: Final = frozenset(
         ("nvidia.com", "DynamoGraphDeployment"),
     }
 )
+LEADER_TEMPLATE: Final = "leaderTemplate"
+_LEADER_WORKER_SET: Final = "LeaderWorkerSet"
 # Kind of a top -> the label that says to which of its groups a pod belongs, and what stands before it in the name.
 _PARTS: Final[Mapping[str, tuple[str, str]]] = {
-    "LeaderWorkerSet": (LWS_GROUP_INDEX, "group-"),
+    _LEADER_WORKER_SET: (LWS_GROUP_INDEX, "group-"),
     "JobSet": (JOBSET_REPLICATED_JOB, ""),
 }
 # Source: kubernetes pkg/apis/core/validation (names of objects are DNS subdomains).
@@ -111,7 +114,8 @@ class Lineage:
         workload = None if self.raw is None else read_workload(self.raw)
         if self.raw is None or workload is None:
             return ()
-        members = partial(_of_members, is_in_group(self.raw["metadata"]["annotations"]))
+        leads = self.top.kind == _LEADER_WORKER_SET
+        members = partial(_of_members, is_in_group(self.raw["metadata"]["annotations"]), leads)
         if isinstance(workload.gangs, Replicas):
             return workload.gangs.each(members)
         return tuple(map(members, workload.gangs))
@@ -181,17 +185,36 @@ def lineage_of(owner: Owner, chain: Sequence[Mapping[str, Any]]) -> Lineage:
         highest -= 1
     top = chain[highest]
     taken = _inherited(raw for raw in chain if _kind(raw) != ("", "Pod") or raw is chain[-1])
+    if top.get("kind") == _LEADER_WORKER_SET:
+        taken = {**grouped_beside(_sets(top)), **taken}
     metadata = {**top["metadata"], "annotations": _inherited(chain[highest:])}
     reference = Owner(str(top.get("apiVersion")), str(top.get("kind")), metadata["name"], metadata.get("uid", ""), True)
     return Lineage(reference, {**top, "metadata": metadata}, taken)
 
 
-def _of_members(all_ask: bool, gang: Gang) -> Gang:
+def grouped_beside(sets: Mapping[str, Any]) -> dict[str, str]:
+    """What puts a LeaderWorkerSet's leader, where it has a template of its own, into the group of its workers."""
+    worker, leader = sets.get("workerTemplate"), sets.get(LEADER_TEMPLATE)
+    if not isinstance(worker, Mapping) or not isinstance(leader, Mapping):
+        return {}
+    metadata = worker.get("metadata")
+    annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
+    if not isinstance(annotations, Mapping):
+        return {}
+    return {key: text for key, text in annotations.items() if key in GROUP_ANNOTATIONS and isinstance(text, str)}
+
+
+def _sets(top: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The templates of a LeaderWorkerSet."""
+    return mapping(mapping(top, "spec", "spec"), "leaderWorkerTemplate", "spec.leaderWorkerTemplate")
+
+
+def _of_members(all_ask: bool, leads: bool, gang: Gang) -> Gang:
     """A gang without the roles whose pods are in no group, as long as others are.
 
     1. Those that take nothing from their owners (`inherit: "false"`) and ask for nothing themselves.
     2. Where the whole asks (all_ask) and templates are marked, those without the mark: another scheduler's, say.
-    3. Where the whole asks for nothing, those that ask for nothing either.
+    3. Where the whole asks for nothing, those that ask for nothing either; but for a leader that is marked (leads).
     """
     own = {id(role): annotations_on(role)[0][0] for role in gang.all_roles()}
     are_marked = any(annotations.get(INHERIT) == "true" for annotations in own.values())
@@ -202,7 +225,8 @@ def _of_members(all_ask: bool, gang: Gang) -> Gang:
         mark = own[id(role)].get(INHERIT)
         if mark == "false" or (are_marked and mark is None):
             return False
-        return all_ask or any(is_in_group(annotations) for annotations, _ in annotations_on(role))
+        asks = any(is_in_group(annotations) for annotations, _ in annotations_on(role))
+        return all_ask or asks or (leads and mark == "true")
 
     left = _with_roles(gang, is_member)
     return left if left.size else gang
