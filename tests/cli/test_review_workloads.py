@@ -282,3 +282,12 @@ def test_the_yaml_of_workloads_reviewed_again_is_the_same(tmp_path: Path) -> Non
     (tmp_path / "again.yaml").write_text(first)
     assert run_review("-f", tmp_path / "again.yaml", "-o", "yaml", cluster=RACKS).stdout == first
     assert first.count(PLACEMENT) == sum(len(kind.templates) for kind in KINDS)
+
+
+@pytest.mark.parametrize("raw", [job(SINGLE), job({}, SINGLE), job({SPEC: "{"})])
+def test_workloads_of_excluded_namespaces_are_left_alone(raw: dict[str, Any], tmp_path: Path) -> None:
+    raw = {**raw, "metadata": {**raw["metadata"], "namespace": "kube-system"}}
+    outcome = review(tmp_path, raw)
+    (entry,) = outcome.json
+    assert (outcome.code, entry["message"]) == (0, "left alone: its namespace kube-system is excluded")
+    assert entry["mutated"] == raw

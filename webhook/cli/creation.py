@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from webhook.admission.manage import DEFAULT_NAMESPACE
 from webhook.model.review import AdmissionRequest, Operation, User
 
-DEFAULT_NAMESPACE: Final = "default"
 # Stands in messages about what only the service writes.
 _USER: Final = User("the user of this manifest", ())
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from webhook.admission import placement_text
 from webhook.admission.affinity import Constraint, required_terms, within_bounds
 from webhook.admission.forgery import forgery
-from webhook.admission.manage import MARKS
+from webhook.admission.manage import MARKS, namespace_of
 from webhook.admission.marker import Marker, without_ours
 from webhook.admission.mutate import steered
 from webhook.admission.node_set import hold_to_fitting, keep_off_others
@@ -64,6 +64,8 @@ def outcome_of(
 
     lineage: its owners. path: that of the template that it is made from, for messages; None: it is no template's.
     """
+    if (namespace := namespace_of(pod)) in rules.excluded_namespaces:
+        return Outcome(Verdict.ALLOW, f"left alone: its namespace {namespace} is excluded")
     try:
         created = _of_manifest(pod, world, rules) if path is None else _of_template(pod, world, rules, path)
     except UserError as error:

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from webhook.admission.gang import GangJudgement, GangPlacement
+from webhook.admission.manage import DEFAULT_NAMESPACE
 from webhook.admission.placement_text import waiting
 from webhook.admission.plan import Verdict
 from webhook.admission.world import World
-from webhook.cli.creation import DEFAULT_NAMESPACE
 from webhook.cli.documents import Item
 from webhook.cli.held import Domains, held
 from webhook.cli.judgement import Judgement, PodSet

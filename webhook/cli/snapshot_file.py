@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from webhook.admission.gang_members import RunningPod
 from webhook.admission.gate import waits_for_us_alone
+from webhook.admission.manage import DEFAULT_NAMESPACE
 from webhook.admission.world import World
-from webhook.cli.creation import DEFAULT_NAMESPACE
 from webhook.cli.documents import Item
 from webhook.cli.shape import NAMESPACE, NODE, NODE_RESOURCE_TOPOLOGY, POD, TOPOLOGY, Shape, faults
 from webhook.engine.state import ClusterState

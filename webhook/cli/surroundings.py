@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from webhook.admission.gang_members import RunningPod
+from webhook.admission.manage import DEFAULT_NAMESPACE
 from webhook.admission.rules import Rules
 from webhook.admission.world import World
-from webhook.cli.creation import DEFAULT_NAMESPACE
 from webhook.cli.documents import Item
 from webhook.engine.trees import TopologyTrees
 from webhook.model.lineage import owner_above

@@ -11,13 +11,14 @@ from dataclasses import replace
 from typing import Any, Final
 
 from webhook.admission.gang import annotations_in, is_made_by_another
+from webhook.admission.manage import DEFAULT_NAMESPACE
 from webhook.admission.patch import apply
 from webhook.admission.plan import Verdict
 from webhook.admission.templates import templates_in
 from webhook.admission.workload_inherit import mark_templates
 from webhook.admission.workload_validate import validate_workload
 from webhook.admission.world import World
-from webhook.cli.creation import DEFAULT_NAMESPACE, creation_of
+from webhook.cli.creation import creation_of
 from webhook.cli.documents import Item
 from webhook.cli.held import held, note_of
 from webhook.cli.judgement import Judgement, PodSet, worst
@@ -128,7 +129,9 @@ class _WorkloadReview:
     def _created(self) -> Raw:
         """The workload as it is stored: with its templates marked. Raises _DeniedError."""
         item, rules = self._item, self._around.rules
-        if (item.group, item.kind) not in ASKED_ABOUT or is_made_by_another(self._body):
+        namespace = item.namespace or DEFAULT_NAMESPACE
+        asks_us = (item.group, item.kind) in ASKED_ABOUT and namespace not in rules.excluded_namespaces
+        if not asks_us or is_made_by_another(self._body):
             return self._body
         request = creation_of(self._body, item.api_version, item.kind, item.namespace)
         response = validate_workload(request, self._world, rules)
