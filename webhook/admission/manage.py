@@ -20,7 +20,7 @@ from typing import Any, Final
 from webhook.admission.left_alone import NOT_ANNOTATED, asks, is_annotated, why_left_alone, why_node_is_chosen
 from webhook.admission.rules import Rules
 from webhook.admission.world import World
-from webhook.engine.aligned import is_aligned
+from webhook.engine.aligned import is_aligned_somewhere
 from webhook.model.errors import UserError
 from webhook.model.intent import NO_SPEC, NUMASpec
 from webhook.model.limits import check_annotations, check_size
@@ -126,7 +126,7 @@ def _why_not_covered(raw: Mapping[str, Any], namespace: str, mode: Manage, world
         pod = Pod.from_object(raw)
     except UserError as error:
         return f"{_UNREADABLE}{error}"
-    if mode is Manage.ALIGNED and not is_aligned(world.view.snapshot, pod):
+    if mode is Manage.ALIGNED and not is_aligned_somewhere(world.view.snapshot, pod):
         return f"{NOT_ANNOTATED}, and no kubelet with a NUMA policy would align it (manage is {mode})"
     return None
 
