@@ -118,6 +118,20 @@ UNASKING: dict[str, tuple[dict[str, Any], Manage | None]] = {
         pod(initContainers=[{"name": "i", "image": "none", "resources": {"limits": {GPU: "1"}}}]),
         Manage.ALIGNED,
     ),
+    # Larger than what is placed: the service says so.
+    "of 65 containers": (
+        pod(containers=[{"name": f"c{number}", "image": "none"} for number in range(65)]),
+        Manage.ALIGNED,
+    ),
+    "of 17 resources": (
+        of_resources(
+            {
+                "requests": {"cpu": "1"},
+                "limits": {"cpu": "2", **{f"hugepages-{2**power}Mi": "0" for power in range(16)}},
+            }
+        ),
+        Manage.ALIGNED,
+    ),
     "Burstable": (of_resources({"requests": AMOUNTS}), Manage.ALL),
     "Burstable by its limits": (
         of_resources({"requests": {"cpu": "1", "memory": "1Gi"}, "limits": AMOUNTS}),

@@ -136,7 +136,7 @@ def as_managed(raw: Mapping[str, Any], world: World, rules: Rules) -> Mapping[st
 
     What its namespace has wrong asks for nothing then: the pod exists.
     """
-    if not rules.manage_missed or is_annotated(raw) or not (raw.get("spec") or {}).get("containers"):
+    if not rules.manage_missed or is_annotated(raw):
         return raw
     management = management_of(raw, world, rules)
     if isinstance(management, Unmanaged):

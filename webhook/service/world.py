@@ -104,7 +104,8 @@ class ClusterWorld:
 
     def as_managed(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
         """The pod with the marks that it misses; as it is where it misses none."""
-        return raw if is_annotated(raw) else as_managed(raw, self.view(), self._rules)
+        unread = not (raw.get("spec") or {}).get("containers")
+        return raw if unread or is_annotated(raw) else as_managed(raw, self.view(), self._rules)
 
     def chosen_node(self, node: str, pod: str) -> View | None:
         """The node alone, as free as it is to the pod namespace/name; None when it is not known."""
