@@ -156,7 +156,8 @@ def test_a_device_that_is_near_no_numa_node_aligns_nothing() -> None:
 
 
 def test_while_no_numa_node_is_known_it_is_warned_about_and_not_denied() -> None:
-    for cluster in (world(node("a")), world()):
+    unknown_policy = world(node("a"), topology("a", [16, 16], policy="tomorrow"))
+    for cluster in (world(node("a")), world(), unknown_policy):
         steering = steer(burstable(), cluster, DENY)
         assert steering.verdict is Verdict.WAIT
         assert steering.warnings[0] == f"SingleNUMANode is asked for, but no kubelet aligns this pod: {NO_LIMIT}"

@@ -5,6 +5,7 @@ pod as it comes, whatever its policy.
 """
 
 from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
 
@@ -15,14 +16,16 @@ from webhook.engine.request import PodRequest
 from webhook.engine.snapshot import Snapshot
 from webhook.model.resources import is_device
 
+_UNKNOWN: Final = node_kind.NO_TOPOLOGY | node_kind.UNKNOWN_POLICY
+
 
 def placed_by_kubelets(snapshot: Snapshot) -> Bools:
-    """Bool [node]: NUMA nodes are known, and the kubelet chooses among them."""
+    """Bool [node]: NUMA nodes and policy are known, and the kubelet chooses among them."""
     return _known(snapshot) & ~ours_to_place(snapshot)
 
 
 def placed_by_us(snapshot: Snapshot) -> Bools:
-    """Bool [node]: NUMA nodes are known, and the pod's hint says which are its own."""
+    """Bool [node]: NUMA nodes and policy are known, and the pod's hint says which are its own."""
     return _known(snapshot) & ours_to_place(snapshot)
 
 
@@ -34,5 +37,5 @@ def aligned_devices(snapshot: Snapshot, request: PodRequest) -> Iterator[tuple[s
 
 
 def _known(snapshot: Snapshot) -> Bools:
-    known: Bools = (snapshot.kind & node_kind.NO_TOPOLOGY) == 0
+    known: Bools = (snapshot.kind & _UNKNOWN) == 0
     return known
