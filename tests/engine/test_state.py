@@ -8,6 +8,7 @@ import pytest
 from tests.engine.machines import BIG, GI, SINGLE, cpus, node, resident, state, topology
 from webhook.engine.snapshot import Snapshot
 from webhook.engine.state import ClusterState
+from webhook.model.node import Taint
 from webhook.model.nrt import Publisher
 from webhook.model.policy import NUMAPolicy
 
@@ -211,3 +212,21 @@ def test_absurd_requests_do_not_overflow() -> None:
     absurd = [resident(f"p{number}", "a", {"memory": 2**62 - 1}) for number in range(9)]
     snapshot = state(node("a"), *absurd).snapshot()
     assert snapshot.node_free[snapshot.resources.find("memory"), 0] < 0
+
+
+# A cluster autoscaler writes the time into its taints: each node that it removes had one that no other ever has.
+def test_sets_of_taints_that_no_node_has_any_more_are_forgotten() -> None:
+    cluster = state(*(node(f"n{number}") for number in range(10)))
+    held = None
+    for second in range(1_000):
+        taint = Taint("ToBeDeletedByClusterAutoscaler", str(second), "NoSchedule")
+        cluster.upsert_node(node(f"n{second % 10}", taints=[taint]))
+        snapshot = cluster.snapshot()
+        if second == 500:
+            held = snapshot
+    assert len(snapshot.taint_sets) < 200
+    sets = {name: snapshot.taint_sets[snapshot.taint_set[n]] for n, name in enumerate(snapshot.names)}
+    assert sets == {name: cluster.nodes[name].taints for name in snapshot.names}
+    assert held is not None
+    values = {int(held.taint_sets[number][0].value) for number in held.taint_set.tolist()}
+    assert values == set(range(491, 501))

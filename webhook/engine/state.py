@@ -27,16 +27,14 @@ from webhook.engine.rare import RareResources
 from webhook.engine.resource_rows import MAX_CELLS, ResourceRows
 from webhook.engine.snapshot import Snapshot
 from webhook.engine.sums import NodeSums
-from webhook.model.node import Node, Taint
+from webhook.engine.taint_sets import TaintSets
+from webhook.model.node import Node
 from webhook.model.nrt import NodeTopology, Zone
 from webhook.model.resident import ResidentPod
 from webhook.model.resources import PODS
 
 OnFault = Callable[[str, Exception], None]
 """Called with the name of the node in which a fault is contained, and the exception."""
-
-# Effects that keep a pod away; PreferNoSchedule does not.
-_EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
 
 _NO_SUMS: Final = NodeSums()
 
@@ -69,8 +67,7 @@ class ClusterState:
         self._widths: Counter[int] = Counter()
         self._z = 1
         self._z_since = 0
-        self._taint_sets: list[tuple[Taint, ...]] = [()]
-        self._taint_numbers: dict[frozenset[Taint], int] = {frozenset(): 0}
+        self._taints = TaintSets()
 
         self._marked: dict[int, int] = {}
         self._changes: ChangeLog[int] = ChangeLog()
@@ -171,6 +168,9 @@ class ClusterState:
         if self._snapshot is not None and not self._marked:
             return self._snapshot
         self._fit_rows()
+        if self._taints.renewed(self._current.windows()["taint_set"]):
+            for name in self._columns:
+                self._mark(name, NODE)
         buffer = self._writable()
         self._write(buffer)
         generation = self._changes.append(self._marked)
@@ -275,7 +275,7 @@ class ClusterState:
         node = self._nodes[name]
         topology = self._topologies.get(name)
         if parts & NODE:
-            buffer.write_node(column, node, self._taint_set(node.taints))
+            buffer.write_node(column, node, self._taints.number(node.taints))
         if parts & ZONES:
             buffer.write_zones(column, topology)
             buffer.arrays["fresh"][column] = name not in self._outdated
@@ -283,13 +283,6 @@ class ClusterState:
         buffer.write_held(column, node, topology, sums)
         self._rare.write(name, buffer.without_row(node, topology, sums))
         self._unknown_policies.write(name, unknown_policy(node, topology))
-
-    def _taint_set(self, taints: tuple[Taint, ...]) -> int:
-        kept = frozenset(taint for taint in taints if taint.effect in _EFFECTS)
-        number = self._taint_numbers.setdefault(kept, len(self._taint_sets))
-        if number == len(self._taint_sets):
-            self._taint_sets.append(tuple(sorted(kept, key=lambda taint: (taint.key, taint.effect, taint.value))))
-        return number
 
     def _window(self, buffer: Buffer, generation: int) -> Snapshot:
         fields: dict[str, Any] = dict(buffer.windows())
@@ -299,7 +292,7 @@ class ClusterState:
             index=buffer.index,
             order=self._order.columns(),
             resources=buffer.resources,
-            taint_sets=self._taint_sets,
+            taint_sets=self._taints.sets,
             soft_taints=buffer.soft_taints,
             labels=buffer.labels,
             unknown_policies=self._unknown_policies.table(),
