@@ -129,7 +129,7 @@ def test_the_policies_hold_in_all_namespaces_and_can_be_left_out(helm: Helm, ren
 
 # Names under our domain that are made of a level's are nobody's orders: the policy has no list of them.
 WHOLE = {name for key, name in vars(names).items() if key.isupper() and "/" in name and str(name)[-1] not in "/-"}
-NAMES = sorted(WHOLE - {names.MIRROR_POD})  # which needs a node
+NAMES = sorted(WHOLE - {names.MIRROR_POD, names.MANAGE_LABEL})  # the first needs a node, the other is of namespaces
 
 
 def test_policy_and_webhook_agree_on_every_name_and_way_to_write_it(users: Users) -> None:
@@ -140,8 +140,9 @@ def test_policy_and_webhook_agree_on_every_name_and_way_to_write_it(users: Users
             raw = carrying(field, name)
             by_policy = users.refusal(TENANT, "POST", users.path(), raw)
             by_webhook = forgery(_review("CREATE", raw), Rules())
-            # The mutating webhook writes these two itself, in the name of who creates the pod.
-            mutated = field == "annotations" and name in {PLACEMENT, STEERED}
+            # The mutating webhook writes these itself, in the name of who creates the pod.
+            written = {names.MANAGED, names.NUMA_DEFAULTS, PLACEMENT, STEERED}
+            mutated = field == "annotations" and name in written
             assert bool(by_policy) == (by_webhook is not None and not mutated), (field, name)
             change = {"metadata": {field: {name: "x"}}}
             by_policy = users.refusal(TENANT, "PATCH", f"{users.path()}/without", change)

@@ -30,7 +30,7 @@ def fail_for(marked: str, owner: Any, name: str) -> None:
 
 if __name__ == "__main__":
     fail_for("faulty-place", controller, "find_place")
-    fail_for("faulty-gang", gang, "place_group")
+    fail_for("faulty-gang", gang, "search_group")
     fail_for("faulty-owner", lineages, "lineage_of")
     fail_for("faulty-read", gated, "parse_numa_intent")
     fail_for("faulty-write", writer.PlacementWriter, "write")

@@ -81,6 +81,7 @@ def test_every_part_of_readiness_is_told(webhook: LocalWebhook) -> None:
         # Where another test has installed their kind, PodGroups are watched as well.
         assert {check["name"] for check in told["checks"]} - {"informer podgroups.scheduling.run.ai"} == {
             "serving",
+            "informer namespaces",
             "informer nodes",
             "informer pods",
             "informer noderesourcetopologies.topology.node.k8s.io",
