@@ -323,6 +323,6 @@ def test_the_marks_may_come_with_a_manifest_and_are_written_anew(name: str) -> N
     assert isinstance(answer, Patched)
     left = jsonpatch.apply_patch(raw, list(answer.patch))["metadata"]["annotations"]
     assert name not in left
-    # Where the pod is not steered nobody would write them anew.
+    # Nothing would overwrite them in a pod that the service does not mutate.
     raw["spec"]["schedulerName"] = "other"
     assert isinstance(mutate(request(raw), CLUSTER, Rules()), Denied)

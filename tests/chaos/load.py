@@ -157,7 +157,7 @@ class Load:
                 thread.join()
 
     def left(self) -> list[Unit]:
-        """The units that nobody has deleted."""
+        """The units that have not been deleted."""
         return [unit for unit in list(self.units.values()) if unit.name not in self.deleted]
 
     def delete_old(self) -> None:

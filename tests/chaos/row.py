@@ -82,7 +82,7 @@ def lost(load: Load, journal: Journal) -> Counter[str]:
     for unit in load.left():
         pods = journal.of(unit)
         running = sum(pod.bound is not None and not pod.gone for pod in pods)
-        # Whoever deletes a Job's pod sees another one made; a bare pod that a scenario deleted does not come back.
+        # A Job recreates a pod that is deleted; a bare pod that a scenario deleted does not come back.
         wanted = unit.size if unit.kind is Kind.JOB else unit.size - sum(pod.uid in excused for pod in pods)
         if running < wanted:
             found[unit.name] = wanted - running
