@@ -18,8 +18,23 @@ from webhook.model import names
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+STYLED = [ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in ("annotations", "how-it-works", "unknowns"))]
 # Not names that anybody writes or reads: a prefix, and a value that stands beside its label.
 NOT_NAMES = {"OUR_DOMAIN", "MANAGED_BY_KOORDINATOR"}
+# Longer ones are not read in a terminal or on GitHub without scrolling; a table's cells wrap to several lines each.
+LONGEST_LINE = 200
+LONGEST_CELL = 200
+
+
+def prose(page: Path) -> list[str]:
+    """The lines of a page that are not code."""
+    return re.sub(r"^ *```.*?^ *```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE).splitlines()
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors that GitHub gives the headings of a page."""
+    titles = [line.lstrip("# ") for line in prose(page) if line.startswith("#")]
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 def console_lines(text: str) -> list[str]:
@@ -58,6 +73,33 @@ def test_every_make_target_that_is_named_exists() -> None:
 def test_every_link_leads_to_a_file(page: Path) -> None:
     links = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text())
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_anchor_is_a_heading(page: Path) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#]*)#([^)]+)\)", page.read_text())
+    assert [link for link in links if link[1] not in anchors(page.parent / link[0] if link[0] else page)] == []
+
+
+@pytest.mark.parametrize("page", STYLED, ids=lambda page: page.name)
+def test_no_line_and_no_cell_is_too_long_to_read(page: Path) -> None:
+    lines = prose(page)
+    assert [line for line in lines if not line.startswith("|") and len(line) > LONGEST_LINE] == []
+    cells = [cell.strip() for line in lines if line.startswith("|") for cell in re.split(r"(?<!\\)\|", line)]
+    assert [cell for cell in cells if len(cell) > LONGEST_CELL] == []
+
+
+def test_every_case_that_cannot_be_known_has_a_heading_and_names_tests_that_exist() -> None:
+    page = (ROOT / "docs" / "unknowns.md").read_text()
+    introduction, *cases = re.split(r"^## ", page, flags=re.MULTILINE)
+    assert "|" not in page
+    assert "`tests/" not in introduction
+    for case in cases:
+        *_, last = case.strip().splitlines()
+        files = re.findall(r"`(tests/[\w/]+\.py)`", last)
+        assert last.startswith("Tests: ")
+        assert files
+        assert [file for file in files if not (ROOT / file).exists()] == []
 
 
 @pytest.mark.parametrize("line", [line for line in console_lines(README) if "topology-webhook review" in line])
