@@ -18,7 +18,11 @@ from webhook.model import names
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-STYLED = [ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in ("annotations", "how-it-works", "unknowns"))]
+STYLED = [
+    ROOT / "README.md",
+    ROOT / "CHANGELOG.md",
+    *(ROOT / "docs" / f"{name}.md" for name in ("annotations", "how-it-works", "settings", "unknowns")),
+]
 # Not names that anybody writes or reads: a prefix, and a value that stands beside its label.
 NOT_NAMES = {"OUR_DOMAIN", "MANAGED_BY_KOORDINATOR"}
 # Longer ones are not read in a terminal or on GitHub without scrolling; a table's cells wrap to several lines each.

@@ -59,161 +59,149 @@ class Settings(BaseSettings):
     )
 
     kubeconfig: Path | None = None
-    """Kubeconfig file of the cluster to serve.
-    Unset: the pod's service account, outside of a cluster $KUBECONFIG or ~/.kube/config."""
+    """Kubeconfig file of the cluster to serve. Unset: the pod's service account; outside of a cluster, $KUBECONFIG
+    or ~/.kube/config."""
     context: str | None = None
-    """Context in the kubeconfig. Unset: its current one."""
+    """Context in the kubeconfig. Unset: its current context."""
     namespace: str = "topology-webhook"
-    """Namespace that the service runs in; its CA Secret, Services and Lease are there."""
+    """Namespace that the service runs in. Its CA Secret, Services and Lease are there."""
     pod_name: str | None = None
-    """Pod that the process runs in, by the downward API. Unset: it may lead, but no Pod is marked as the leader's."""
+    """Name of the pod that the process runs in, from the downward API. Unset: it may lead, but no Pod is labelled
+    as the leader's."""
 
     bind_address: str = "0.0.0.0"  # noqa: S104 # a pod's own network namespace
     """Address that both ports listen on."""
     port: Port = 8443
-    """HTTPS port for the API server: /mutate/pods and /validate/pods. 0 takes a free one."""
+    """HTTPS port for the API server: /mutate/pods and /validate/pods. 0 picks a free port."""
     metrics_port: Port = 8080
-    """HTTP port for /healthz, /readyz and /metrics. 0 takes a free one."""
+    """HTTP port for /healthz, /readyz and /metrics. 0 picks a free port."""
 
     tls_mode: Literal["secret", "files"] = "secret"
-    """Where the serving certificate comes from. `secret`: a CA kept in a Secret, by which the process issues itself
-    short-lived certificates, and whose caBundle it writes; `files`: tls-cert-file and tls-key-file, which somebody else
-    (cert-manager) renews together with caBundle."""
+    """Source of the serving certificate. `secret`: a CA in a Secret; the service writes caBundle. `files`:
+    tls-cert-file and tls-key-file, which another tool (cert-manager) renews together with caBundle."""
     tls_cert_file: Path | None = None
-    """PEM certificate chain, for tls-mode `files`; read again when it changes."""
+    """PEM certificate chain for tls-mode `files`. Reloaded when it changes."""
     tls_key_file: Path | None = None
-    """PEM private key, for tls-mode `files`; read again when it changes."""
+    """PEM private key for tls-mode `files`. Reloaded when it changes."""
     tls_secret_name: str = "topology-webhook-ca"  # noqa: S105 # a name
-    """Secret with the CA, for tls-mode `secret`; created when absent."""
+    """Secret with the CA for tls-mode `secret`. Created if absent."""
     client_ca_file: Path | None = None
-    """PEM certificates of the CAs that issue the API server's client certificate for webhooks; reloaded when the file
-    changes. Set: a client without a certificate of these CAs fails the TLS handshake of the HTTPS port. Unset: every
-    client that reaches the port gets an answer, and a binding's reservation is confirmed within seconds or released."""
+    """PEM certificates of the CAs of the API server's client certificate; reloaded when the file changes. Set:
+    clients without such a certificate fail the TLS handshake. Unset: every client is answered."""
     client_names: Names = ()
-    """Common names and subject alternative names; the client certificate must carry one of them, else the answer is
-    HTTP 403. Unset: any certificate of the CA. Needs client-ca-file."""
+    """Common or subject alternative names, of which the client certificate must have one, else the answer is HTTP
+    403. Unset: any certificate of the CA is accepted. Needs client-ca-file."""
     hint_key_secret_name: str = "topology-webhook-hint-key"  # noqa: S105 # a name
-    """Secret with the key that signs the NUMA hints of pods that are not bound yet, against forgery; created when
+    """Secret with the key that signs the NUMA hints of pods that are not bound yet, against forgery. Created if
     absent."""
     service_name: str = "topology-webhook"
-    """Service by which the API server calls; its DNS names are in the certificate."""
+    """Service that the API server calls. Its DNS names are in the certificate."""
     bind_service_name: str = "topology-webhook-bind"
-    """Service that leads to the leader, for calls that need it; its DNS names are in the certificate, too."""
+    """Service that selects the leader, for calls that only the leader answers. Its DNS names are in the
+    certificate, too."""
     tls_names: Names = ()
-    """Further DNS names and IP addresses for the certificate, where the API server calls a URL."""
+    """Further DNS names and IP addresses for the certificate, if the API server calls a URL."""
     webhook_configurations: Names = ("topology-webhook",)
-    """Names of the MutatingWebhookConfigurations and ValidatingWebhookConfigurations whose caBundle is kept, for
+    """Names of the MutatingWebhookConfigurations and ValidatingWebhookConfigurations whose caBundle is written, for
     tls-mode `secret`."""
 
     manage: Manage = Manage.ANNOTATED
-    """Which pods are placed, guarded and counted: `Annotated` those that ask for something, themselves or by their
-    owners; `Aligned` also those that a kubelet with a NUMA policy would align: Guaranteed pods with exclusive CPUs,
-    memory or huge pages, and pods with devices of NUMA nodes; `All` every pod. The namespace label
-    `topology-webhook.dev/manage` (`annotated`, `aligned`, `all`) wins."""
+    """Pods to manage: `Annotated` with an annotation on them or their owners; `Aligned` also what a kubelet would
+    align; `All` every pod. A namespace's label `topology-webhook.dev/manage` wins."""
     default_numa_topology_policy: Literal["", "BestEffort", "Restricted", "SingleNUMANode"] = ""
-    """NUMA policy of managed pods that state none, nor do their owners and their namespace. Unset: each node's own
-    policy holds."""
+    """NUMA policy of managed pods if they, their owners and their namespace set none. Unset: each node's own policy
+    applies."""
     default_exclusive: Exclusive = Exclusive.REQUIRED
     """The same for `singleNUMANodeExclusive` of pods with a policy: `Required` or `Preferred`."""
     excluded_namespaces: Names = ("kube-system",)
-    """Namespaces of which `manage` covers no pod, besides --namespace. The chart leaves them out of its webhooks."""
+    """Namespaces in which `manage` covers no pod, in addition to --namespace. The chart excludes them from its
+    webhooks."""
     manage_missed: bool = True
-    """Whether `manage` also covers pods whose creation no replica saw: their binding is guarded, and they get a hint
-    afterwards. The chart turns it off where it calls the service for some pods only (`webhook.namespaceSelector`,
-    `objectSelector`, `matchConditions`), as the service does not know which."""
+    """Whether `manage` also covers pods that no replica saw being created. The chart sets it to false if selectors
+    or match conditions limit the calls."""
     no_compatible_node: Literal["deny", "warn"] = "deny"
-    """What to do with a pod when no node has a NUMA policy compatible with the pod's. While the NUMA topology or policy
-    of a node that it may go to is unknown, the pod waits."""
+    """What to do with a pod if the NUMA policy of every node contradicts the pod's. If the topology or policy of a
+    node that it may go to is unknown, the pod waits."""
     not_alignable: NotAlignable = "Warn"
-    """What to do with a pod that asks for a NUMA policy and that no kubelet aligns, such as one without limits. `Warn`
-    admits it, and the warning names the container and the field to set; `Deny` refuses it, unless some node it may go
-    to would align it."""
+    """What to do with a pod that asks for a NUMA policy but that no kubelet aligns. `Warn` admits it with a warning
+    that names the field to set. `Deny` denies it, unless some node would align it."""
     fidelity: Fidelity = "kubelet"
     """What decides whether a node fits: `kubelet` predicts the node's own admission, `plugin` repeats the scheduler
     plugin NodeResourceTopologyMatch."""
     score_strategy: ScoreStrategy = "Packing"
-    """How fitting nodes are ranked: `Packing` as Koordinator does (few NUMA nodes, the fuller ones first), the others
-    as the scheduler plugin NodeResourceTopologyMatch does."""
+    """How nodes that fit are ranked: `Packing` as Koordinator does (few NUMA nodes, the fuller ones first), the
+    others as the scheduler plugin NodeResourceTopologyMatch does."""
     resource_weights: Weights = Field(default_factory=dict)
-    """Weight of each resource in the scores other than `Packing`, as resource=weight; others weigh 1."""
+    """Weight of each resource in the scores other than `Packing`, as resource=weight. The default weight is 1."""
     preference_weight: Annotated[int, Field(ge=0, le=100)] = 0
-    """Share, in percent, that a pod's preferred node affinity and the nodes' `PreferNoSchedule` taints have in a score.
-    0: they decide between nodes of equal score. Groups: they decide between domains, and nodes, that serve the group
-    equally well, whatever the weight."""
+    """Percentage of a node's score that comes from preferred node affinity and `PreferNoSchedule` taints. 0: they
+    decide only between nodes of equal score. Does not apply to gangs."""
     group_strategy: GroupStrategy = GroupStrategy.BIN_PACK
-    """Which of several domains that hold a group is chosen: `bin-pack` the one where the group needs the fewest domains
-    below and the fewest nodes, then the one that its pods prefer, then the tightest; `spread` the one that they prefer,
-    then the one with most room."""
+    """How to choose between domains that can hold a gang: `bin-pack` fewest domains and nodes, then preference,
+    then the tightest; `spread` preference, then most room."""
     gate: GateMode = "always"
-    """Which pods get a scheduling gate at their creation and are placed by the leader, exactly, when their turn comes:
-    `always` all that are managed, `when-needed` those that fit nowhere at that moment and all members of groups,
-    `never` none. What is decided at creation for many pods at a time is out of date when they are bound: some are then
-    refused, others held to nodes that are full."""
+    """Pods that get a scheduling gate at creation and are placed by the leader: `always` all managed pods,
+    `when-needed` members of gangs and pods that fit nowhere at that moment, `never` none."""
     no_room: NoRoom = "gate"
-    """What to do with a pod that fits on no node now, but may later: `gate` has it wait behind the gate (with
-    `--gate=never` as `allow`), `allow` lets it in, kept off nodes that never can take it, `deny` refuses it. Members
-    of groups are not meant: they wait for one another. Nor is, with `gate`, a pod for which there is no node yet: a
-    cluster autoscaler must see it."""
+    """What to do with a pod that fits nowhere now, but may later: `gate` lets it wait behind the gate, `allow`
+    admits it without a gate, `deny` denies it. Members of gangs always wait for each other."""
     ungate_concurrency: Annotated[int, Field(ge=1, le=256)] = 16
-    """How many gated pods are written at a time. A write takes the API server 10 to 20 ms: 16 make about 1,000
-    a second."""
+    """How many gated pods are written at a time. A write takes the API server 10 to 20 ms, so 16 make about 1,000 a
+    second."""
     release_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 0.0
-    """A pod that has waited so long is let go without a place, kept off nodes that never can take it: a cluster
-    autoscaler sees only pods without gates. 0: never."""
+    """Time after which a waiting pod is ungated without a place, so that a cluster autoscaler sees it. It still
+    avoids nodes that can never take it. 0: never."""
     reserve_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 0.0
-    """When the oldest member of a group has waited so long, the domain that will hold the group soonest is kept for it:
-    pods and groups whose turn comes later get no place there. 0: never."""
+    """Time that a gang's oldest member waits until the domain that will hold the gang soonest is kept for it. Pods
+    and gangs whose turn comes later get no place there. 0: never."""
     stuck_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 60.0
-    """A pod that has been without gate and node for so long is looked at: is it held to nodes that can no longer take
-    it, while others can, an event says so."""
+    """Time after which a pod without gate and node is checked. If it is pinned to nodes that no longer fit while
+    others do, an event is emitted."""
     evict_stuck: bool = False
-    """Whether such a pod is evicted if a controller makes a new one, which is then placed anew."""
+    """Whether such a pod is evicted if a controller recreates it. The new pod is then placed again."""
     scheduler_names: Annotated[Names, Field(min_length=1)] = ("default-scheduler",)
-    """Pods with one of these as `schedulerName` are steered, guarded and placed; those of others are left alone. Name
-    the further profiles of your kube-scheduler, not a scheduler that places by NUMA nodes or groups itself."""
+    """Only pods with one of these as `schedulerName` are managed. Add further profiles of your kube-scheduler, but
+    no scheduler that places by NUMA nodes or gangs itself."""
     max_affinity_values: Annotated[int, Field(ge=1, le=1000)] = 64
-    """Most node names that are written into a pod's required node affinity."""
+    """Maximum number of node names in a pod's required node affinity."""
     preferred_nodes: Annotated[int, Field(ge=0, le=100)] = 10
-    """Number of best nodes that are written as preferred, with a weight each."""
+    """Number of best nodes that are written as preferred, each with a weight."""
 
     trusted_users: Names = ()
-    """Users who, like the service itself, may set and change what it writes into pods: its annotations and labels,
-    `scheduling.koordinator.sh/resource-status`, and the removal of its gate. Koordinator's scheduler, where it runs as
-    well, is one: `system:serviceaccount:koordinator-system:koord-scheduler`."""
+    """Users who may also write what the service writes into pods: its annotations and labels,
+    `scheduling.koordinator.sh/resource-status`, and the removal of its gate."""
     scheduler_users: Annotated[Names, Field(min_length=1)] = ("system:kube-scheduler",)
     """Users who bind pods for kube-scheduler; add the user of each further scheduler. Only their bindings get NUMA
-    nodes. A binding by another user (kubectl, a controller) is checked, and passes without a hint."""
+    nodes. Bindings by other users are checked and pass without a hint."""
     nrt_settle_seconds: Annotated[float, Field(ge=0, le=3600)] = 10.0
-    """A NodeResourceTopology without a fingerprint of its pods that was written so long after a pod was bound has
-    counted it."""
+    """A NodeResourceTopology without a pod fingerprint has counted a pod if it was written this long after the pod
+    was bound."""
     nrt_age_seconds: Annotated[float, Field(ge=0, le=86_400)] = 120.0
-    """One that was written sooner after it has counted the pod when the pod has been bound for so long: two periods of
-    the exporter."""
+    """If it was written sooner after that, it has counted the pod once the pod has been bound for this long: two
+    periods of the exporter."""
 
     lease_name: str = "topology-webhook"
-    """Lease by which replicas agree on one that leads."""
+    """Lease that elects the leader."""
     lease_duration_seconds: Annotated[int, Field(ge=1, le=3600)] = 15
-    """How long a leader is believed to live after it was last heard of. Short: a dead one is replaced soon; long: an
-    API server that is slow or restarted does not end its term."""
+    """How long other replicas respect a leader after its last renewal. Shorter: a dead leader is replaced sooner.
+    Longer: a slow or restarted API server does not end its term."""
     renew_deadline_seconds: Annotated[float, Field(ge=0.1, le=3600)] = 10.0
-    """How long a leader leads after the last renewal it has asked for and got. What it is below
-    lease-duration-seconds is the time between the end of one term and the earliest begin of the next: no less than the
-    API server waits for a webhook's answer."""
+    """How long a leader leads after its last successful renewal. It must be less than lease-duration-seconds, at
+    least by the API server's timeout for the webhook."""
     retry_period_seconds: Annotated[float, Field(ge=0.1, le=3600)] = 2.0
-    """How often a leader renews, and others look. A call may take half of renew-deadline-seconds, so that one that
-    fails leaves time for another."""
+    """How often a leader renews the Lease and other replicas check it. A call may take half of
+    renew-deadline-seconds, which leaves time for a retry."""
     grant_horizon_seconds: Annotated[float, Field(ge=0, le=3600)] = 65.0
-    """How long the next leader must reckon with bindings that a dead one allowed and that it cannot see yet: the API
-    server's --request-timeout (60) and etcd's own time for a write (7), less what lies between the two terms (5), and 3
-    for the watch. Until then it binds only pods that were placed before."""
+    """How long a new leader expects bindings that the previous leader allowed and that it cannot see yet. Until
+    then it only admits bindings of pods that were placed before."""
 
     drain_seconds: Annotated[float, Field(ge=0, le=600)] = 20.0
-    """Longest time from SIGTERM to the end: not ready at once, serving on while endpoints are removed, then finishing
-    what is in flight."""
+    """Maximum time from SIGTERM to exit. The replica is unready at once, serves while endpoints are removed, then
+    finishes open requests."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """Least severe log lines that are written; `info` has one line for each decision."""
+    """Lowest severity of log lines. `info` has one line for each decision."""
     log_format: Literal["json", "console"] = "json"
-    """Log lines as JSON objects, or for people."""
+    """Log lines as JSON objects (`json`) or for people (`console`)."""
     list_page_size: Annotated[int, Field(ge=1, le=10_000)] = 500
     """Objects per page when listing from the API server."""
 
