@@ -6,7 +6,7 @@ Source: kubernetes pkg/scheduler/framework/plugins (nodeaffinity, tainttoleratio
 
 import numpy as np
 
-from webhook.engine.arrays import Bools, Bytes
+from webhook.engine.arrays import Bools, Bytes, every
 from webhook.engine.reason import Reason
 from webhook.engine.request import PodRequest
 from webhook.engine.selectors import matches_any, selected
@@ -48,6 +48,24 @@ def eligible(snapshot: Snapshot, pod: Pod) -> Bools:
         if allowed is not None:
             where &= allowed
     return where
+
+
+def closed(snapshot: Snapshot, pod: Pod) -> Bools | None:
+    """Nodes that take no such pod, whatever is free there, bool [node]; None = there are none."""
+    found = _tainted(snapshot, pod)
+    for allowed in (matches_any(snapshot, pod.required_terms), selected(snapshot, pod.node_selector)):
+        found = _or(found, None if allowed is None else ~allowed)
+    if np.count_nonzero(snapshot.unschedulable) and not tolerates(pod.tolerations, CORDON):
+        found = _or(found, snapshot.unschedulable)
+    if not every(snapshot.ready) and not tolerates(pod.tolerations, NOT_READY):
+        found = _or(found, ~snapshot.ready)
+    return found
+
+
+def _or(one: Bools | None, other: Bools | None) -> Bools | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return one | other
 
 
 def _overwrite(reasons: Bytes, excluded: Bools | None, reason: Reason) -> None:

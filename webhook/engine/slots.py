@@ -24,6 +24,7 @@ def slots(free: Sequence[Amounts], requests: Sequence[int]) -> Amounts:
     fit = np.floor_divide(free[0], requests[0])
     other = np.empty_like(fit)
     for amounts, request in zip(free[1:], requests[1:], strict=True):
-        np.floor_divide(amounts, request, out=other)
-        np.minimum(fit, other, out=fit)
-    return np.clip(fit, 0, UNBOUNDED, out=fit)
+        # Pods and most devices are asked for one by one; a division takes twice as long as a minimum.
+        np.minimum(fit, amounts if request == 1 else np.floor_divide(amounts, request, out=other), out=fit)
+    np.maximum(fit, 0, out=fit)
+    return np.minimum(fit, UNBOUNDED, out=fit)

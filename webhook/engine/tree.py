@@ -11,12 +11,13 @@ What changes with each decision (free amounts, counts) lives outside, in arrays 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple, Self
 
 import numpy as np
 
-from webhook.engine.arrays import Amounts, Bools, Codes
+from webhook.engine.arrays import Amounts, Bools, Codes, read_only
 from webhook.engine.labels import ABSENT
 from webhook.model.names import HOSTNAME_LABEL
 from webhook.model.topology import Topology
@@ -69,7 +70,7 @@ class Hosts:
     """int32 [N]: code of the value of the node at each position; -1 = it lacks a label."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class TopologyTree:
     """The nodes of a cluster under one topology. N nodes."""
 
@@ -80,6 +81,8 @@ class TopologyTree:
     """int32 [N]: which node (its n) stands at each position."""
     hosts: Hosts | None
     """Where the topology's last level is the host name and each node has its own."""
+    _bounds: dict[tuple[int, int], Codes] = field(default_factory=dict, init=False, repr=False)
+    _real: dict[int, Bools] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def build(cls, topology: Topology, columns: Sequence[tuple[Codes, Sequence[str]]], n: int) -> Self:
@@ -113,7 +116,13 @@ class TopologyTree:
         return self.n if level == self.node_level else len(self.levels[level])
 
     def real(self, level: int) -> Bools:
-        """Which domains of a level a constraint may choose: bool [domain]."""
+        """Which domains of a level a constraint may choose: bool [domain], read-only."""
+        found = self._real.get(level)
+        if found is None:
+            found = self._real[level] = read_only(self._really(level))
+        return found
+
+    def _really(self, level: int) -> Bools:
         if level < self.node_level:
             return self.levels[level].real
         return np.ones(self.n, dtype=np.bool_) if self.hosts is None else self.hosts.codes != ABSENT
@@ -122,20 +131,20 @@ class TopologyTree:
         """int64 [domain]: the sum over each domain of a level. amounts: int64 [position]."""
         if level == self.node_level:
             return amounts
-        running = np.empty(len(amounts) + 1, dtype=np.int64)
-        running[0] = 0
-        np.cumsum(amounts, out=running[1:])
-        return np.diff(running[self.levels[level].starts])
+        return slice_sums(amounts, self.levels[level].starts)
 
     def lift(self, lower: int, upper: int, amounts: Amounts) -> Amounts:
         """int64 [domain of upper]: the sum over its sub-domains of level `lower`. amounts: int64 [domain of lower]."""
-        running = np.empty(len(amounts) + 1, dtype=np.int64)
-        running[0] = 0
-        np.cumsum(amounts, out=running[1:])
-        return np.diff(running[self.bounds(upper, lower)])
+        return slice_sums(amounts, self.bounds(upper, lower))
 
     def bounds(self, upper: int, lower: int) -> Codes:
         """int32 [D + 1]: the first sub-domain at level `lower` of each domain of level `upper`, then their number."""
+        found = self._bounds.get((upper, lower))
+        if found is None:
+            found = self._bounds[upper, lower] = read_only(self._bounding(upper, lower))
+        return found
+
+    def _bounding(self, upper: int, lower: int) -> Codes:
         if lower == self.node_level:
             return np.arange(self.n + 1, dtype=np.int32) if upper == lower else self.levels[upper].starts
         bounds = np.arange(len(self.levels[upper]) + 1, dtype=np.int32)
@@ -171,10 +180,14 @@ class TopologyTree:
         return np.repeat(np.arange(self.size(level), dtype=np.int32), np.diff(self.levels[level].starts))
 
     def positions(self) -> Codes:
-        """int32 [node]: each node's position."""
+        """int32 [node], read-only: each node's position."""
+        return self._positions
+
+    @cached_property
+    def _positions(self) -> Codes:
         positions = np.empty_like(self.order)
         positions[self.order] = np.arange(self.n, dtype=np.int32)
-        return positions
+        return read_only(positions)
 
     def ancestor(self, domain: Domain, level: int) -> Domain:
         """The domain of a coarser level (or its own) that contains `domain`."""
@@ -221,6 +234,16 @@ class TopologyTree:
         if self.hosts is not None and (self.hosts.codes == ABSENT).any():
             found.append((self.hosts.label, self.order[self.hosts.codes == ABSENT]))
         return tuple(found)
+
+
+def slice_sums(amounts: Amounts, bounds: Codes) -> Amounts:
+    """int64 [D]: the sum of each slice. amounts: int64 [n]; bounds: int [D + 1], where each begins, then n."""
+    running = np.empty(len(amounts) + 1, dtype=np.int64)
+    running[0] = 0
+    amounts.cumsum(out=running[1:])
+    edges = running.take(bounds)
+    sums: Amounts = edges[1:] - edges[:-1]
+    return sums
 
 
 class _Sorted(NamedTuple):

@@ -18,7 +18,7 @@ from webhook.engine.group.kind import Bound, Kind
 from webhook.engine.koordinator import ours_to_place, policy_fit, shut_out
 from webhook.engine.kubelet import predict
 from webhook.engine.masks import as_mask
-from webhook.engine.nodefit import node_fit
+from webhook.engine.nodefit import closed
 from webhook.engine.reason import Reason
 from webhook.engine.slots import UNBOUNDED, slots
 from webhook.engine.view import View
@@ -42,7 +42,10 @@ class Count:
 def count(view: View, kind: Kind) -> Count:
     """The count of every node."""
     nodes = _as_a_whole(view, kind)
-    nodes[node_fit(view, kind.pod, kind.request) != Reason.FITS] = 0
+    # What is short of the node as a whole is in that count already.
+    shut = closed(view.snapshot, kind.pod)
+    if shut is not None:
+        nodes[shut] = 0
     policies = policy_fit(view.snapshot, kind.request)
     if policies is not None:
         nodes[policies != Reason.FITS] = 0

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from webhook.engine.arrays import Bools, Nodes
+from webhook.engine.arrays import Bools, Nodes, all_nodes
 from webhook.engine.kubelet.demand import Demand, Share
 from webhook.engine.kubelet.parts import Part, parts
 from webhook.engine.reason import Reason
@@ -101,18 +101,19 @@ def _ways(view: View, request: PodRequest, asking: Asking) -> Ways:
     """The parts of webhook.engine.kubelet.parts, sorted by how to count."""
     n = view.snapshot.n
     bound: list[Bound] = []
-    still_open = np.zeros(n, dtype=np.bool_)
-    refusing = np.zeros(n, dtype=np.bool_)
-    for part in parts(view, request, np.arange(n)):
+    still_open: Bools | None = None
+    refusing: Bools | None = None
+    for part in parts(view, request, all_nodes(n)):
         if part.verdict is not None:
-            refusing[part.nodes] = part.verdict is not Reason.FITS
+            if part.verdict is not Reason.FITS:
+                refusing = _with(refusing, part.nodes, n)
             continue
         piece = asking.as_one_piece(part)
         if piece is None:
-            still_open[part.nodes] = True
+            still_open = _with(still_open, part.nodes, n)
         elif _asks(piece):
             _add(bound, piece, part.nodes, n)
-    return Ways(tuple(bound), still_open if still_open.any() else None, refusing if refusing.any() else None)
+    return Ways(tuple(bound), still_open, refusing)
 
 
 def _add(bound: list[Bound], share: Share, nodes: Nodes, n: int) -> None:
@@ -121,9 +122,14 @@ def _add(bound: list[Bound], share: Share, nodes: Nodes, n: int) -> None:
         if other.share.amounts == share.amounts:
             other.where[nodes] = True
             return
-    where = np.zeros(n, dtype=np.bool_)
+    bound.append(Bound(share, _with(None, nodes, n)))
+
+
+def _with(where: Bools | None, nodes: Nodes, n: int) -> Bools:
+    """These nodes beside those noted before: bool [n]."""
+    where = np.zeros(n, dtype=np.bool_) if where is None else where
     where[nodes] = True
-    bound.append(Bound(share, where))
+    return where
 
 
 def _asks(share: Share) -> bool:

@@ -23,8 +23,8 @@ class Piece:
 
     podset: PodSet
     kind: Kind
-    members: tuple[int, ...]
-    """Indexes of the set's members, in order of rank."""
+    members: Amounts
+    """int64 [n]: indexes of the set's members, in order of rank."""
     minimum: int
     constraint: Constraint
     """For a piece of a segment, the segment's."""
@@ -56,7 +56,7 @@ def cut(view: View, tree: TopologyTree, group: PodGroup) -> Part:
 class _Cutter:
     def __init__(self, view: View, tree: TopologyTree) -> None:
         self._view = view
-        self._positions = tree.positions()
+        self._tree = tree
         self._kinds: list[tuple[PodSet, Kind]] = []
 
     def kind(self, podset: PodSet) -> Kind:
@@ -72,7 +72,7 @@ class _Cutter:
         """int64 [position]: how many of these node names stand at each position; None = none of them is known."""
         index = self._view.snapshot.index
         known = [index[name] for name in nodes if name in index]
-        return np.bincount(self._positions[known], minlength=len(self._positions)) if known else None
+        return np.bincount(self._tree.positions()[known], minlength=self._tree.n) if known else None
 
 
 def _part(group: PodGroup, cutter: _Cutter) -> Part:
@@ -87,7 +87,7 @@ def _part(group: PodGroup, cutter: _Cutter) -> Part:
 
 def _pieces(podset: PodSet, cutter: _Cutter) -> list[Piece]:
     kind = cutter.kind(podset)
-    everyone = tuple(range(len(podset.members)))
+    everyone = np.arange(len(podset.members))
     if podset.segments is None or not podset.running:
         running = cutter.running([name for _, name in podset.running])
         return [Piece(podset, kind, everyone, podset.minimum, ANYWHERE, podset.segments, running)]
@@ -101,13 +101,13 @@ def _pieces(podset: PodSet, cutter: _Cutter) -> list[Piece]:
     pieces = []
     minimum = podset.minimum
     for segment, names in sorted(begun.items()):
-        beside = tuple(members.get(segment, ()))
-        if beside:
+        beside = np.array(members.get(segment, ()), dtype=np.int64)
+        if len(beside):
             needed = min(len(beside), minimum)
             minimum -= needed
             pieces.append(Piece(podset, kind, beside, needed, podset.segments.constraint, None, cutter.running(names)))
-    rest = tuple(index for index in everyone if number_of(podset.members[index].rank) not in begun)
-    if rest:
+    rest = everyone[[number_of(member.rank) not in begun for member in podset.members]]
+    if len(rest):
         running = cutter.running([name for _, name in podset.running])
         pieces.append(Piece(podset, kind, rest, minimum, ANYWHERE, podset.segments, running))
     return pieces

@@ -45,7 +45,7 @@ def place_group(
     part = cut(view, tree, group)
     caps = Caps()
     pieces = part.all_pieces()
-    if not any(piece.members for piece in pieces):
+    if not any(len(piece.members) for piece in pieces):
         return GroupPlacement(group, view, tree, True, Domain(ROOT, 0), (), tuple)
     preference = GroupPreference(view.snapshot, tree, pieces)
     while True:

@@ -37,12 +37,11 @@ def row_of(taken: Taken, last: Amounts | None) -> Row:
     if last is not None:
         order = np.argsort(np.isin(nodes, last), kind="stable")
         nodes, zones = nodes[order], zones[order]
-    z = zones.shape[1] - 1
-    masks = np.zeros(z + 1, dtype=np.int64)
-    masks[:z] = np.int64(1) << np.arange(z, dtype=np.int64)
-    return Row(
-        np.repeat(nodes, zones.sum(axis=1)).astype(np.int64), np.repeat(np.tile(masks, len(nodes)), zones.ravel())
-    )
+    columns = zones.shape[1]
+    masks = np.zeros(columns, dtype=np.int64)
+    masks[:-1] = np.int64(1) << np.arange(columns - 1, dtype=np.int64)
+    at, column = np.divmod(np.arange(zones.size).repeat(zones.ravel()), columns)
+    return Row(nodes.take(at), masks.take(column))
 
 
 def joined(rows: Sequence[Row]) -> Row:
@@ -67,7 +66,7 @@ def shared_out(pieces: Sequence[Piece], row: Row) -> list[Seats]:
 
 
 def _seats(piece: Piece, row: Row) -> Seats:
-    return Seats(piece.podset, np.array(piece.members[: len(row.nodes)], dtype=np.int64), row.nodes, row.masks)
+    return Seats(piece.podset, piece.members[: len(row.nodes)], row.nodes, row.masks)
 
 
 def by_set(seats: Sequence[Seats]) -> tuple[Seats, ...]:

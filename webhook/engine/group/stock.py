@@ -47,7 +47,7 @@ class Stock:
         for (of, node), most in self._caps.items():
             if of == id(kind):
                 counted.nodes[node] = min(int(counted.nodes[node]), most)
-        return counted.nodes[self._tree.order], counted
+        return counted.nodes.take(self._tree.order), counted
 
     def totals_suffice(self, level: int, needs: Sequence[tuple[Kind, int]]) -> Bools:
         """Which domains of a level have, all nodes together, what so many pods of these kinds take: bool [domain]."""
