@@ -173,7 +173,7 @@ def test_a_pod_takes_from_an_owner_that_is_among_the_objects(known: bool, tmp_pa
     raw["metadata"] |= {"name": "w-0-abcde", "ownerReferences": [reference]}
     entry = review(tmp_path, raw, *([job(SINGLE)] if known else [])).json[0]
     assert entry["podSets"][0]["policy"] == ("SingleNUMANode" if known else None)
-    told = ["its owner Job w is not among the objects: what that asks for is not known."]
+    told = ["its owner Job w is neither among the objects nor in the cluster: what it asks for is not known."]
     assert entry["warnings"] == ([] if known else told)
 
 

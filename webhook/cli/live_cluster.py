@@ -1,11 +1,12 @@
-"""A live cluster, listed once: for `review` without a snapshot."""
+"""A live cluster, listed once, and the owners of what is judged: for `review` without a snapshot."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from webhook.cli.documents import InputError
+from webhook.cli.documents import InputError, Item
+from webhook.cli.live_owners import read_owners
 from webhook.cli.snapshot_file import Cluster
 from webhook.cluster.client import Client
 from webhook.cluster.discovery import KAI_TOPOLOGIES, KUEUE_TOPOLOGIES, NODE_RESOURCE_TOPOLOGIES, locate
@@ -27,15 +28,18 @@ _WHEN_SERVED: Final = (
 )
 
 
-def read_live(kubeconfig: Path | None, context: str | None, page_size: int) -> Cluster:
-    """The cluster as it is now. Objects that cannot be read are left out, with a warning. Raises InputError."""
+def read_live(kubeconfig: Path | None, context: str | None, page_size: int, items: Sequence[Item]) -> Cluster:
+    """The cluster as it is now, with the owners of the items.
+
+    Objects that cannot be read are left out, with a warning. Raises InputError.
+    """
     try:
-        return asyncio.run(_listed(kubeconfig, context, page_size))
+        return asyncio.run(_listed(kubeconfig, context, page_size, items))
     except ClusterError as error:
         raise InputError(str(error)) from error
 
 
-async def _listed(kubeconfig: Path | None, context: str | None, page_size: int) -> Cluster:
+async def _listed(kubeconfig: Path | None, context: str | None, page_size: int, items: Sequence[Item]) -> Cluster:
     cluster = Cluster()
     async with await Client.connect(kubeconfig, context) as client:
         for resource, take in _ALWAYS:
@@ -43,6 +47,7 @@ async def _listed(kubeconfig: Path | None, context: str | None, page_size: int) 
         for wanted, take in _WHEN_SERVED:
             if (found := await locate(client, wanted)) is not None:
                 await _list_into(cluster, client, found, take, page_size)
+        await read_owners(cluster, client, items)
     return cluster
 
 

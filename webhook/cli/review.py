@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 
 from webhook.admission.plan import Verdict
-from webhook.cli.documents import STDIN, InputError, read
+from webhook.cli.documents import STDIN, InputError, Item, read
 from webhook.cli.judge import judge_all
 from webhook.cli.judgement import Judgement
 from webhook.cli.live_cluster import read_live
@@ -137,7 +137,7 @@ def _judgements(filenames: Sequence[str], snapshots: Sequence[str], flags: Mappi
     if [*filenames, *snapshots].count(STDIN) > 1:
         raise InputError("stdin (-) can be read only once")
     items = list(read(filenames))
-    cluster = _cluster(snapshots, settings, flags)
+    cluster = _cluster(snapshots, settings, flags, items)
     for warning in cluster.warnings:
         _tell(f"warning: {warning}")
     owners = Owners([*cluster.others, *(item.body for item in items)])
@@ -145,7 +145,9 @@ def _judgements(filenames: Sequence[str], snapshots: Sequence[str], flags: Mappi
     return judge_all(items, worlds_of(items, cluster), around)
 
 
-def _cluster(snapshots: Sequence[str], settings: Settings, flags: Mapping[str, str | None]) -> Cluster:
+def _cluster(
+    snapshots: Sequence[str], settings: Settings, flags: Mapping[str, str | None], items: Sequence[Item]
+) -> Cluster:
     live = [name for name in ("kubeconfig", "context") if flags.get(name)]
     if snapshots and live:
         raise InputError(f"--cluster and --{live[0]} exclude each other: give a snapshot or a live cluster")
@@ -155,7 +157,7 @@ def _cluster(snapshots: Sequence[str], settings: Settings, flags: Mapping[str, s
             raise InputError(f"{', '.join(snapshots)}: there is no Node in it, so there is no cluster to judge by")
         return cluster
     if live:
-        return read_live(settings.kubeconfig, settings.context, settings.list_page_size)
+        return read_live(settings.kubeconfig, settings.context, settings.list_page_size, items)
     raise InputError("no cluster to judge by: give --cluster SNAPSHOT, or --kubeconfig or --context for a live one")
 
 

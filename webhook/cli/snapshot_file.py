@@ -41,7 +41,7 @@ class Cluster:
     gated: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     """Pods that only our gate holds back, by namespace/name."""
     others: list[Mapping[str, Any]] = field(default_factory=list)
-    """Objects of further kinds: they may own pods."""
+    """Objects that may own pods."""
     warnings: list[str] = field(default_factory=list)
 
     def add_node(self, raw: Mapping[str, Any]) -> tuple[str, ...]:
@@ -118,6 +118,8 @@ def cluster_of(items: Iterable[Item]) -> Cluster:
         first = seen.setdefault((item.group, item.kind, item.namespace, item.name), item)
         if first is not item:
             raise item.fault("metadata.name", f"{item.kind} {item.name} stands twice, first in {first.place}.")
+        if (item.group, item.kind) == ("", "Pod"):  # a LeaderWorkerSet's leader owns its workers
+            cluster.others.append(item.body)
         _add(cluster, item)
     return cluster
 

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from webhook.admission.gang_members import RunningPod
 from webhook.admission.manage import DEFAULT_NAMESPACE
 from webhook.admission.rules import Rules
 from webhook.admission.world import World
 from webhook.cli.documents import Item
+from webhook.cluster.owners import DEEPEST
 from webhook.engine.trees import TopologyTrees
 from webhook.model.lineage import owner_above
 from webhook.model.membership import Seated
@@ -16,18 +17,15 @@ from webhook.model.pod import Owner
 
 Raw = Mapping[str, Any]
 
-# worker Pod -> StatefulSet -> leader Pod -> StatefulSet -> LeaderWorkerSet is the longest in use.
-_DEEPEST: Final = 8
-
 
 class Owners:
-    """Objects that may own pods, as far as they are known: those of the call and of the snapshot."""
+    """Objects that may own pods, as far as they are known: those of the call, and of the cluster."""
 
     def __init__(self, objects: Iterable[Raw] = ()) -> None:
-        self._by_name: dict[tuple[str, str, str], Raw] = {}
+        self._by_name: dict[tuple[str, str, str, str], Raw] = {}
         for raw in objects:
-            metadata = raw.get("metadata") or {}
-            self._by_name[_namespace(metadata), str(raw.get("kind")), str(metadata.get("name"))] = raw
+            metadata, kind = raw.get("metadata") or {}, (_group(str(raw.get("apiVersion"))), str(raw.get("kind")))
+            self._by_name[_namespace(metadata), *kind, str(metadata.get("name"))] = raw
 
     def above(self, raw: Raw) -> tuple[list[Raw], Owner | None]:
         """The objects above one, the nearest first, and the first that is not known; None where all are.
@@ -37,8 +35,8 @@ class Owners:
         chain: list[Raw] = []
         namespace = _namespace(raw["metadata"])
         owner = owner_above(raw)
-        while owner is not None and len(chain) < _DEEPEST:
-            found = self._by_name.get((namespace, owner.kind, owner.name))
+        while owner is not None and len(chain) < DEEPEST:
+            found = self._by_name.get((namespace, _group(owner.api_version), owner.kind, owner.name))
             if found is None or (found["metadata"].get("uid") or owner.uid) != owner.uid:
                 return chain, owner
             chain.append(found)
@@ -59,6 +57,10 @@ class Surroundings:
     gated: Mapping[str, Raw] = field(default_factory=dict)
     """Of the snapshot, the pods that wait behind the gate, by namespace/name."""
     trees: TopologyTrees = field(default_factory=TopologyTrees)
+
+
+def _group(api_version: str) -> str:
+    return api_version.rpartition("/")[0]
 
 
 def _namespace(metadata: Mapping[str, Any]) -> str:

@@ -215,7 +215,8 @@ class _WorkloadReview:
 
 def unknown_owner(owner: Owner) -> str:
     """What is missing of an object that has an owner."""
-    return f"its owner {owner.kind} {owner.name} is not among the objects: what that asks for is not known."
+    where = "neither among the objects nor in the cluster"
+    return f"its owner {owner.kind} {owner.name} is {where}: what it asks for is not known."
 
 
 def _message(sets: Sequence[PodSet], group: WorkloadGroup | None, verdict: Verdict) -> str:

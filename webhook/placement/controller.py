@@ -36,6 +36,7 @@ from webhook.admission.placement_text import shortened
 from webhook.admission.placement_text import waiting as waits
 from webhook.admission.rules import Rules
 from webhook.cluster.election import Term
+from webhook.cluster.owners import ReadOwner
 from webhook.cluster.writes import Outcome, PodWrites
 from webhook.engine.decide import Decision
 from webhook.engine.reserve.grant import Grant
@@ -47,7 +48,7 @@ from webhook.placement.fence import fence
 from webhook.placement.gang import Gang, GangPlacer, units_of
 from webhook.placement.gated import ASKS_FOR_NOTHING, GatedPod, GatedPods, seconds_waited
 from webhook.placement.in_flight import WritesInFlight
-from webhook.placement.lineages import Lineages, ReadOwner
+from webhook.placement.lineages import Lineages
 from webhook.placement.placed import NoPlace, Place, find_place, why_none, without
 from webhook.placement.release import Releaser
 from webhook.placement.retry import RetryDelays

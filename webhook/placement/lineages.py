@@ -13,7 +13,7 @@ The chain ends where an object is gone, is another one of the same name, is not 
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
@@ -24,20 +24,16 @@ import structlog
 from webhook.admission.placement_text import shortened
 from webhook.cluster.backoff import Backoff
 from webhook.cluster.errors import ClusterError
+from webhook.cluster.owners import ReadOwner, read_chain
 from webhook.internal_errors import Where, internal_error
 from webhook.model.errors import UserError
-from webhook.model.lineage import Lineage, lineage_of, owner_above
+from webhook.model.lineage import Lineage, lineage_of
 from webhook.model.owner_reference import check_owner
 from webhook.model.pod import Owner
 from webhook.placement.read_queue import Key, ReadQueue
 
 log = structlog.get_logger(__name__)
 
-ReadOwner = Callable[[str, Owner], Awaitable[Mapping[str, Any] | None]]
-"""(namespace, reference) -> the object; None when it is not to be had. Raises ClusterError, UserError."""
-
-# worker Pod -> StatefulSet -> leader Pod -> StatefulSet -> LeaderWorkerSet is the longest in use.
-_DEEPEST: Final = 8
 # The longest chain in use is five GETs, for each of which the API server's own objective is 1 s (99 of 100 take less;
 # Kubernetes' scalability SLOs). What takes longer hangs: as a rule in the conversion webhook of a CRD.
 _ANSWER_SECONDS: Final = 5.0
@@ -163,15 +159,7 @@ class Lineages:
             self._changed()
 
     async def _of(self, namespace: str, owner: Owner) -> Lineage:
-        chain: list[Mapping[str, Any]] = []
-        above: Owner | None = owner
-        while above is not None and len(chain) < _DEEPEST:
-            raw = await self._read(namespace, above)
-            if raw is None:
-                break
-            chain.append({**raw, "apiVersion": above.api_version, "kind": above.kind})
-            above = owner_above(raw)
-        return lineage_of(owner, chain)
+        return lineage_of(owner, await read_chain(self._read, namespace, owner))
 
 
 def _equal(one: Lineage, other: Lineage) -> bool:

@@ -21,6 +21,7 @@ from webhook.admission.group_text import missed_text
 from webhook.admission.placement_text import annotated
 from webhook.admission.world import World
 from webhook.cluster.errors import ClusterError
+from webhook.cluster.owners import ReadOwner
 from webhook.internal_errors import Where, contained
 from webhook.model.errors import UserError
 from webhook.model.lineage import Lineage, owner_above, taken_from_owners
@@ -30,7 +31,7 @@ from webhook.model.podgroup import is_said, pod_group
 from webhook.model.topology import Topology
 from webhook.model.workload.fields import min_member
 from webhook.placement.gang import Gang
-from webhook.placement.lineages import Lineages, ReadOwner
+from webhook.placement.lineages import Lineages
 from webhook.placement.missed_levels import missed_by_seats
 from webhook.placement.work import Work
 
