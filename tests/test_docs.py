@@ -17,10 +17,16 @@ from webhook.model import names
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+CHART = ROOT / "charts" / "topology-webhook"
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")),
+    CHART / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 STYLED = [
     ROOT / "README.md",
     ROOT / "CHANGELOG.md",
+    CHART / "README.md",
     *(ROOT / "docs" / f"{name}.md" for name in ("annotations", "how-it-works", "settings", "unknowns")),
 ]
 # Not names that anybody writes or reads: a prefix, and a value that stands beside its label.
@@ -73,19 +79,19 @@ def test_every_make_target_that_is_named_exists() -> None:
     assert named <= targets
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_leads_to_a_file(page: Path) -> None:
     links = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text())
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_anchor_is_a_heading(page: Path) -> None:
     links = re.findall(r"\]\((?!https?:)([^)#]*)#([^)]+)\)", page.read_text())
     assert [link for link in links if link[1] not in anchors(page.parent / link[0] if link[0] else page)] == []
 
 
-@pytest.mark.parametrize("page", STYLED, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", STYLED, ids=lambda page: str(page.relative_to(ROOT)))
 def test_no_line_and_no_cell_is_too_long_to_read(page: Path) -> None:
     lines = prose(page)
     assert [line for line in lines if not line.startswith("|") and len(line) > LONGEST_LINE] == []

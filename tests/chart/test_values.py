@@ -48,6 +48,12 @@ def test_the_readme_documents_every_value_and_no_other() -> None:
 def test_the_readme_states_the_default(path: str) -> None:
     stated = {name: default for name, default, _ in ROW.findall(README)}[path]
     default = DEFAULTS[path]
+    if stated == "[below](#workloads)":  # too long for a cell
+        _, _, section = README.partition("### Workloads\n")
+        block = re.search(r"```yaml\n(.*?)```", section, re.DOTALL)
+        assert block
+        assert yaml.safe_load(block[1])["webhook"]["workloads"] == default
+        return
     assert yaml.safe_load(stated.strip("`")) == default or stated == f"`{json.dumps(default)}`"
 
 
