@@ -27,7 +27,10 @@ STYLED = [
     ROOT / "README.md",
     ROOT / "CHANGELOG.md",
     CHART / "README.md",
-    *(ROOT / "docs" / f"{name}.md" for name in ("annotations", "how-it-works", "settings", "unknowns")),
+    *(
+        ROOT / "docs" / f"{name}.md"
+        for name in ("annotations", "how-it-works", "metrics", "reliability", "settings", "unknowns")
+    ),
 ]
 # Not names that anybody writes or reads: a prefix, and a value that stands beside its label.
 NOT_NAMES = {"OUR_DOMAIN", "MANAGED_BY_KOORDINATOR"}
