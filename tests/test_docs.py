@@ -29,7 +29,17 @@ STYLED = [
     CHART / "README.md",
     *(
         ROOT / "docs" / f"{name}.md"
-        for name in ("annotations", "how-it-works", "metrics", "reliability", "settings", "unknowns")
+        for name in (
+            "annotations",
+            "autoscaling",
+            "how-it-works",
+            "limits",
+            "metrics",
+            "reliability",
+            "review",
+            "settings",
+            "unknowns",
+        )
     ),
 ]
 # Not names that anybody writes or reads: a prefix, and a value that stands beside its label.
