@@ -182,7 +182,17 @@ def test_templates_that_no_schema_has_looked_at_do_no_harm(spec: Any) -> None:
 
 def test_a_product_of_counts_beyond_any_cluster_is_not_counted_out() -> None:
     spec = {"replicas": 150_000, "leaderWorkerTemplate": {"size": 150_000, "workerTemplate": template()}}
-    assert judged(workload("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1", spec, RACK)) == Allowed()
+    verdict = judged(workload("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1", spec, RACK))
+    assert isinstance(verdict, Denied)
+    assert "Together these are 22500000000 pods" in verdict.message
+
+
+def test_more_pods_than_any_cluster_runs_are_denied_where_they_are_to_be_placed() -> None:
+    spec = {"parallelism": 150_001, "template": template()}
+    verdict = judged(workload("Job", "batch/v1", spec, RACK))
+    assert isinstance(verdict, Denied)
+    assert verdict.message == "spec.parallelism: 150001 is not a number of pods. Write a whole number from 0 to 150000."
+    assert judged(workload("Job", "batch/v1", spec)) == Allowed()
 
 
 @pytest.mark.parametrize("switch", ["inherit", "inject-env"])

@@ -102,6 +102,16 @@ def read(paths: Iterable[str]) -> Iterator[Item]:
             yield from items
 
 
+def twice(items: Iterable[Item]) -> Iterator[str]:
+    """What is to be said of objects that have the name of one before them."""
+    first: dict[tuple[str, str, str, str], Item] = {}
+    for item in items:
+        known = first.setdefault((item.group, item.kind, item.namespace, item.name), item)
+        if known is not item and item.body["metadata"].get("name"):
+            name = f"{item.kind} {item.name}"
+            yield f"{item.place}: {name} stands twice, first in {known.place}; each is judged by itself"
+
+
 def _sources(path: str) -> Iterator[Source]:
     try:
         if path == STDIN:

@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 
 from webhook.admission.plan import Verdict
-from webhook.cli.documents import STDIN, InputError, Item, read
+from webhook.cli.documents import STDIN, InputError, Item, read, twice
 from webhook.cli.judge import judge_all
 from webhook.cli.judgement import Judgement
 from webhook.cli.live_cluster import read_live
@@ -138,7 +138,7 @@ def _judgements(filenames: Sequence[str], snapshots: Sequence[str], flags: Mappi
         raise InputError("stdin (-) can be read only once")
     items = list(read(filenames))
     cluster = _cluster(snapshots, settings, flags, items)
-    for warning in cluster.warnings:
+    for warning in (*twice(items), *cluster.warnings):
         _tell(f"warning: {warning}")
     owners = Owners([*cluster.others, *(item.body for item in items)])
     around = Surroundings(rules_of(settings), owners, cluster.running, cluster.seats, cluster.gated)

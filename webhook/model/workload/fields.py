@@ -15,6 +15,8 @@ from webhook.model.workload.topology import names_segment_level, segment_request
 
 # More pods than any cluster runs: a count beyond it is a typing error that would only fill the memory.
 MAX_PODS = 150_000
+# The most that a count of the API holds.
+_INT32 = 2**31 - 1
 # Each role of a workload, with a template of its own, takes some 50 us to judge. Those in use have hundreds at most.
 MAX_ROLES = 1_000
 
@@ -46,7 +48,9 @@ def count(raw: Mapping[str, Any], name: str, path: str, default: int) -> int:
     if value is None:
         return default
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_PODS:
-        raise UserError(
+        # The API server takes so many: who asks for a placement of them is denied at once, not once the pods wait.
+        fault = TooLarge if type(value) is int and MAX_PODS < value <= _INT32 else UserError
+        raise fault(
             f"{path}.{name}", f"{quoted(value)} is not a number of pods. Write a whole number from 0 to {MAX_PODS}."
         )
     return value
@@ -55,7 +59,7 @@ def count(raw: Mapping[str, Any], name: str, path: str, default: int) -> int:
 def at_most_a_cluster(pods: int, path: str) -> int:
     """The number of pods, which counts were multiplied or added to; raises UserError if no cluster runs as many."""
     if pods > MAX_PODS:
-        raise UserError(path, f"Together these are {pods} pods. Write numbers that make {MAX_PODS} at most.")
+        raise TooLarge(path, f"Together these are {pods} pods. Write numbers that make {MAX_PODS} at most.")
     return pods
 
 
