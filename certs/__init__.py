@@ -10,7 +10,7 @@ from certs.context import server_context
 from certs.errors import CertificateError
 from certs.leaf import Leaf
 from certs.names import ServerNames
-from certs.store import read_leaf, write_atomically, write_leaf
+from certs.store import read_leaf, write_atomically
 from certs.succession import Succession
 from certs.verify import Fault, FaultKind, check, faults
 from certs.window import Window
@@ -30,5 +30,4 @@ __all__ = [
     "read_leaf",
     "server_context",
     "write_atomically",
-    "write_leaf",
 ]

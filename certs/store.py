@@ -17,12 +17,6 @@ def read_leaf(certificate_file: Path, key_file: Path) -> Leaf:
     return Leaf.from_pem(_read(certificate_file), _read(key_file))
 
 
-def write_leaf(leaf: Leaf, certificate_file: Path, key_file: Path) -> None:
-    """Write the two files, the key first: a reader that waits for the certificate finds both."""
-    write_atomically(key_file, leaf.key_pem)
-    write_atomically(certificate_file, leaf.chain_pem)
-
-
 def write_atomically(path: Path, content: bytes, mode: int = 0o600) -> None:
     """Replace `path` by `content` in one step that survives a crash; nobody can ever read it beyond `mode`."""
     # mkstemp creates with 0600, so a stricter or equal mode holds from the first byte on.

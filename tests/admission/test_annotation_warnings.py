@@ -8,7 +8,7 @@ import pytest
 from tests.admission.clusters import node, pod, topology, world
 from tests.admission.workloads import RACK, SPEC, deployment, job, template, workload, written
 from webhook.admission.annotation_warnings import annotation_warnings
-from webhook.admission.mutate import mutate
+from webhook.admission.mutate import steered
 from webhook.admission.rules import Rules
 from webhook.admission.workload_validate import validate_workload
 from webhook.model.names import (
@@ -199,13 +199,13 @@ def test_workloads_of_other_schedulers_are_left_to_them() -> None:
 
 def created(raw: dict[str, Any], rules: Rules | None = None) -> Patched | Denied:
     review = {"uid": "1", "kind": {"version": "v1", "kind": "Pod"}, "operation": "CREATE", "object": raw}
-    response = mutate(
+    response = steered(
         AdmissionRequest.from_object(
             {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": review}
         ),
         CLUSTER,
         rules or Rules(),
-    )
+    )[0]
     assert isinstance(response, Patched | Denied)
     return response
 

@@ -11,7 +11,7 @@ from webhook.admission.arrival import Arrival
 from webhook.admission.bind import Given, Pass, Refusal, guard, into_binding
 from webhook.admission.patch import apply
 from webhook.admission.rules import Rules
-from webhook.engine.reserve.ledger import Ledger
+from webhook.engine.reserve.ledger import Ledger, Reservation
 from webhook.engine.state import ClusterState
 from webhook.model.hint import NUMANodeAmounts
 from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC, PLACEMENT, PLACEMENT_GATE, RESOURCE_STATUS
@@ -76,7 +76,7 @@ def test_a_node_that_filled_up_is_refused_with_what_is_needed_and_what_is_left()
 
 def test_what_others_were_promised_is_not_free() -> None:
     ledger = Ledger()
-    ledger.reserve("default/other", "n3", {1: {"cpu": 3000}}, {"cpu": 3000})
+    ledger.put(Reservation.of("default/other", "n3", {1: {"cpu": 3000}}, {"cpu": 3000}))
     verdict = judged(pod("8"), alone("n3", *N3, ledger=ledger))
     assert isinstance(verdict, Refusal)
     assert "most free on one is 5 (NUMA 1)" in verdict.message
@@ -84,7 +84,7 @@ def test_what_others_were_promised_is_not_free() -> None:
 
 def test_what_the_pod_itself_was_promised_is_free_to_it() -> None:
     ledger = Ledger()
-    ledger.reserve(KEY, "n3", {1: {"cpu": 8000}}, {"cpu": 8000})
+    ledger.put(Reservation.of(KEY, "n3", {1: {"cpu": 8000}}, {"cpu": 8000}))
     assert given(pod("8"), alone("n3", *N3, ledger=ledger)).numa_nodes[0][0] == 1
     whole = alone("n3", node("n3", cpus=8), topology("n3", (4, 8)), ledger=ledger)
     assert given(pod("8"), whole).numa_nodes[0][0] == 1
@@ -92,7 +92,7 @@ def test_what_the_pod_itself_was_promised_is_free_to_it() -> None:
 
 def test_a_node_is_refused_whose_sum_does_not_suffice() -> None:
     ledger = Ledger()
-    ledger.reserve("default/other", "n3", {}, {"cpu": 28000})
+    ledger.put(Reservation.of("default/other", "n3", {}, {"cpu": 28000}))
     verdict = judged(pod("8"), alone("n3", *N3, ledger=ledger))
     message = "node n3 can no longer hold this pod: insufficient cpu: 8 requested, 4 free"
     assert verdict == Refusal(message, "InsufficientResources")
@@ -102,7 +102,7 @@ def test_resources_that_no_numa_node_has_together_are_told_in_full() -> None:
     # n3 ── NUMA 0 [8 cpus, 1Gi]  NUMA 1 [2 cpus, 64Gi]      [free]
     full = topology("n3", (8, 2))
     ledger = Ledger()
-    ledger.reserve("default/other", "n3", {0: {"memory": 63 * GI + GI // 2}}, {})
+    ledger.put(Reservation.of("default/other", "n3", {0: {"memory": 63 * GI + GI // 2}}, {}))
     verdict = judged(pod("8"), alone("n3", node("n3"), full, ledger=ledger))
     assert isinstance(verdict, Refusal)
     assert (
@@ -144,7 +144,7 @@ class Promised:
         self.raws = []
         for name, cpu, numa_id in pods:
             amounts = {"cpu": int(cpu) * 1000, "memory": GI}
-            self.ledger.reserve(f"default/{name}", "n3", {numa_id: amounts}, amounts)
+            self.ledger.put(Reservation.of(f"default/{name}", "n3", {numa_id: amounts}, amounts))
             metadata = {"name": name, "annotations": placed("n3", numa_id, cpu)}
             self.raws.append(pod(cpu, metadata=metadata))
 
@@ -222,7 +222,7 @@ def test_a_placed_pod_without_its_reservation_is_given_what_is_free_and_says_no_
 
 def test_or_is_refused_what_others_have_by_then_with_the_reason() -> None:
     ledger = Ledger()
-    ledger.reserve("default/q", "n3", {1: {"cpu": 4000, "memory": GI}}, {"cpu": 4000, "memory": GI})
+    ledger.put(Reservation.of("default/q", "n3", {1: {"cpu": 4000, "memory": GI}}, {"cpu": 4000, "memory": GI}))
     verdict = judged(pod("8", metadata={"annotations": UNRESERVED}), alone("n3", *N3, ledger=ledger))
     assert isinstance(verdict, Refusal)
     assert "needs 8 cpu, most free on one is 4" in verdict.message

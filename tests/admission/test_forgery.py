@@ -6,7 +6,7 @@ import pytest
 
 from tests.admission.clusters import node, pod, topology, world
 from webhook.admission.forgery import forgery
-from webhook.admission.mutate import mutate
+from webhook.admission.mutate import steered
 from webhook.admission.patch import apply
 from webhook.admission.rules import Rules
 from webhook.admission.validate import validate
@@ -84,7 +84,7 @@ def test_all_forgeries_are_told_at_once_with_who_and_what_to_do() -> None:
 def test_a_reviewed_pod_is_created_with_what_steering_wrote_and_is_steered_anew() -> None:
     # n1 ── NUMA 0 [16]  NUMA 1 [16]      [free cpus]
     cluster = world(node("n1"), topology("n1", (16, 16)))
-    review = mutate(request(pod()), cluster, RULES)
+    review = steered(request(pod()), cluster, RULES)[0]
     assert isinstance(review, Patched)
     reviewed = apply(pod(), map(dict, review.patch))
     assert PLACEMENT in reviewed["metadata"]["annotations"]
@@ -92,7 +92,7 @@ def test_a_reviewed_pod_is_created_with_what_steering_wrote_and_is_steered_anew(
     forged = apply(
         reviewed, [{"op": "add", "path": "/metadata/annotations/topology-webhook.dev~1placement", "value": "x"}]
     )
-    again = mutate(request(forged), cluster, RULES)
+    again = steered(request(forged), cluster, RULES)[0]
     assert isinstance(again, Patched)
     assert apply(forged, map(dict, again.patch)) == reviewed
 

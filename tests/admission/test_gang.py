@@ -7,7 +7,7 @@ import pytest
 
 from tests.engine.group.clusters import GPU, TOPOLOGY, racks, whole_nodes
 from tests.engine.machines import resident, tell
-from webhook.admission.gang import GangJudgement, annotations_in, asks_for_a_group, judge_gangs, why_not_ours
+from webhook.admission.gang import GangJudgement, annotations_in, judge_gangs, why_not_ours
 from webhook.admission.gang_members import RunningPod, running_members
 from webhook.admission.rules import Rules
 from webhook.admission.steer import Verdict
@@ -15,7 +15,6 @@ from webhook.admission.world import World
 from webhook.engine.trees import TopologyTrees
 from webhook.engine.view import View
 from webhook.model.errors import UserError
-from webhook.model.names import MIN_MEMBER
 from webhook.model.workload.read import read_workload
 from webhook.model.workload.record import Workload
 
@@ -60,18 +59,6 @@ def test_annotations_are_found_at_any_depth_with_their_place() -> None:
         ("metadata.annotations", {"a": "1"}),
         ("spec.jobs[0].template.metadata.annotations", {"b": "2"}),
     ]
-
-
-@pytest.mark.parametrize("key", [*RACK, "pod-group-name", MIN_MEMBER, "kai.scheduler/segment-size"])
-def test_any_wish_above_the_node_makes_a_group(key: str) -> None:
-    assert asks_for_a_group({"metadata": {"annotations": {key: "x"}}})
-    assert asks_for_a_group({"metadata": {}, "spec": {"template": template(annotations={key: "x"})}})
-
-
-def test_pods_that_ask_for_numa_nodes_only_are_no_group() -> None:
-    assert not asks_for_a_group(
-        {"spec": {"template": template(annotations={"scheduling.koordinator.sh/resource-spec": "{}"})}}
-    )
 
 
 def test_a_group_is_told_its_rack() -> None:

@@ -9,7 +9,7 @@ import jsonpatch
 import pytest
 
 from tests.admission.clusters import node, pod, topology, world
-from webhook.admission.mutate import mutate
+from webhook.admission.mutate import steered as answered
 from webhook.admission.rules import Rules
 from webhook.admission.steer import Steering, Verdict, steer
 from webhook.model.intent import NO_SPEC, NUMASpec, parse_numa_intent
@@ -307,10 +307,10 @@ def request(raw: Mapping[str, Any]) -> AdmissionRequest:
 def test_the_webhook_answers_with_the_warnings_also_where_it_leaves_a_pod_alone() -> None:
     labelled = Namespace.from_object({"metadata": {"name": "default", "labels": {MANAGE_LABEL: "x"}}})
     cluster = replace(CLUSTER, namespaces={"default": labelled})
-    answer = mutate(request(plain()), cluster, Rules())
+    answer = answered(request(plain()), cluster, Rules())[0]
     assert isinstance(answer, Allowed)
     assert answer.warnings == labelled.warnings
-    answer = mutate(request(plain()), cluster, Rules(manage=Manage.ALL))
+    answer = answered(request(plain()), cluster, Rules(manage=Manage.ALL))[0]
     assert isinstance(answer, Patched)
     assert set(labelled.warnings) <= set(answer.warnings)
 
@@ -319,10 +319,10 @@ def test_the_webhook_answers_with_the_warnings_also_where_it_leaves_a_pod_alone(
 def test_the_marks_may_come_with_a_manifest_and_are_written_anew(name: str) -> None:
     raw = pod()
     raw["metadata"]["annotations"][name] = "x" * 1000
-    answer = mutate(request(raw), CLUSTER, Rules())
+    answer = answered(request(raw), CLUSTER, Rules())[0]
     assert isinstance(answer, Patched)
     left = jsonpatch.apply_patch(raw, list(answer.patch))["metadata"]["annotations"]
     assert name not in left
     # Nothing would overwrite them in a pod that the service does not mutate.
     raw["spec"]["schedulerName"] = "other"
-    assert isinstance(mutate(request(raw), CLUSTER, Rules()), Denied)
+    assert isinstance(answered(request(raw), CLUSTER, Rules())[0], Denied)

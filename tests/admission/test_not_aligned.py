@@ -6,7 +6,7 @@ import jsonpatch
 import pytest
 
 from tests.admission.clusters import node, pod, topology, world
-from webhook.admission.mutate import mutate
+from webhook.admission.mutate import steered
 from webhook.admission.plan import Plans
 from webhook.admission.rules import Rules
 from webhook.admission.steer import Steering, Verdict, steer
@@ -185,7 +185,7 @@ def test_the_api_server_gets_the_warning_with_the_patch_and_the_reason_with_the_
             "request": {**review, "object": burstable()},
         }
     )
-    patched, denied = (mutate(request, KUBELETS, rules) for rules in (Rules(), DENY))
+    patched, denied = (steered(request, KUBELETS, rules)[0] for rules in (Rules(), DENY))
     assert isinstance(patched, Patched)
     assert patched.warnings == (f"SingleNUMANode is asked for, but no kubelet aligns this pod: {NO_LIMIT}",)
     assert isinstance(denied, Denied)

@@ -9,7 +9,7 @@ from webhook.admission.plan import Plans
 from webhook.admission.rules import GateMode, Rules
 from webhook.admission.steer import steer
 from webhook.admission.world import World
-from webhook.engine.reserve.ledger import Ledger
+from webhook.engine.reserve.ledger import Ledger, Reservation
 from webhook.engine.state import ClusterState
 from webhook.engine.view import View
 from webhook.model.names import NUMA_TOPOLOGY_SPEC, POD_GROUP_NAME
@@ -76,7 +76,7 @@ def test_a_plan_ends_with_the_state_of_the_cluster_it_was_made_in() -> None:
     state.upsert_node(node("b"))
     state.upsert_topology(topology("b", [16, 2]))
     assert "2 of 2 nodes fit" in text()
-    ledger.reserve("default/other", "a", {0: {"cpu": 10_000}}, {"cpu": 10_000})
+    ledger.put(Reservation.of("default/other", "a", {0: {"cpu": 10_000}}, {"cpu": 10_000}))
     assert "1 of 2 nodes fits; best b" in text()
     ledger.release("default/other")
     assert "2 of 2 nodes fit" in text()

@@ -13,7 +13,7 @@ from tests.admission.strategies import constraints, pods
 from tests.admission.test_placing import HINT, applied, gated
 from webhook.admission.affinity import Constraint, NodeRef, node_affinity, one_of, required_terms
 from webhook.admission.marker import Marker, without_ours
-from webhook.admission.mutate import mutate
+from webhook.admission.mutate import steered
 from webhook.admission.placing import placing, releasing
 from webhook.admission.repeatable import kept_by_a_merge, selects, warnings_of
 from webhook.admission.rules import GateMode, Rules
@@ -189,7 +189,7 @@ def test_the_warning_is_in_the_answer_to_the_api_server() -> None:
         "apiVersion": "admission.k8s.io/v1",
         "request": {"uid": "u", "operation": Operation.CREATE.value, "kind": {"kind": "Pod"}, "object": raw},
     }
-    answer = mutate(AdmissionRequest.from_object(review), CLUSTER, Rules(gate="never"))
+    answer = steered(AdmissionRequest.from_object(review), CLUSTER, Rules(gate="never"))[0]
     assert isinstance(answer, Patched)
     assert any("cannot be applied again" in warning for warning in answer.warnings)
 

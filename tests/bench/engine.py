@@ -30,7 +30,7 @@ from webhook.engine.kubelet import predict
 from webhook.engine.nodefit import node_fit
 from webhook.engine.plugin import Strategy, filter_nodes, score_nodes
 from webhook.engine.request import PodRequest
-from webhook.engine.reserve.ledger import Ledger
+from webhook.engine.reserve.ledger import Ledger, Reservation
 from webhook.engine.snapshot import Snapshot
 from webhook.engine.view import View
 from webhook.model.intent import parse_numa_intent
@@ -149,7 +149,7 @@ def _other_policies(nodes: int, zones: int) -> Iterator[dict[str, Any]]:
 def _reserved(bench: _Bench) -> _Bench:
     ledger = Ledger()
     for number in range(100):
-        ledger.reserve(f"default/p{number}", f"node-{number}", {0: {"cpu": 1000}}, {"cpu": 1000})
+        ledger.put(Reservation.of(f"default/p{number}", f"node-{number}", {0: {"cpu": 1000}}, {"cpu": 1000}))
     other = _Bench(bench.fleet, bench.pod)
     other.view = View(bench.view.snapshot, ledger)
     return other
@@ -204,7 +204,7 @@ def _reservations(cluster: Fleet) -> Callable[[], None]:
     def reserve() -> None:
         number = next(numbers)
         name = cluster.topologies[number % len(cluster.topologies)].node
-        ledger.reserve(f"default/p{number}", name, {0: {"cpu": 1000}}, {"cpu": 1000})
+        ledger.put(Reservation.of(f"default/p{number}", name, {0: {"cpu": 1000}}, {"cpu": 1000}))
         View(snapshot, ledger)
 
     return reserve

@@ -3,8 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from certs import Authority, CertificateError, Leaf, ServerNames, read_leaf, write_atomically, write_leaf
+from certs import Authority, CertificateError, Leaf, ServerNames, read_leaf, write_atomically
 from tests.certs.conftest import NOW
+from tests.leaf_files import write_leaf
 
 
 def test_a_leaf_is_read_as_it_was_written_and_only_its_owner_can_read_it(tmp_path: Path, leaf: Leaf) -> None:

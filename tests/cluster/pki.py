@@ -10,8 +10,9 @@ import datetime
 import secrets
 from typing import TYPE_CHECKING, NamedTuple
 
-from certs import Authority, ServerNames, write_leaf
+from certs import Authority, ServerNames
 from tests.client_certificates import client_leaf
+from tests.leaf_files import write_leaf
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from certs import Authority, write_leaf
+from certs import Authority
 from tests.client_certificates import client_leaf
 from tests.cluster.direct import ask, binding_review
 from tests.cluster.gated import Pods, pod
 from tests.cluster.nodes import Machine
 from tests.cluster.pki import KeyPair, WebhookClient
 from tests.cluster.webhook_process import LocalWebhook, local_webhook
+from tests.leaf_files import write_leaf
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,7 +9,7 @@ import pytest
 
 from tests.cluster.kubelets import RUN_SECONDS, Kubelets, SimulatedMachine, kubelets
 from tests.cluster.nodes import TOPOLOGIES
-from webhook.model.fingerprint import pod_fingerprint
+from tests.fingerprints import pod_fingerprint
 from webhook.model.node import Node
 from webhook.model.nrt import FingerprintMethod, NodeTopology, Publisher
 

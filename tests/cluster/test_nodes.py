@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cluster.nodes import FINGERPRINT_OF_NO_PODS, RACK_LABEL, ZONE_LABEL, Machine, machines, present, publish
-from webhook.model.fingerprint import pod_fingerprint
+from tests.fingerprints import pod_fingerprint
 from webhook.model.node import Node
 from webhook.model.nrt import NodeTopology
 from webhook.model.policy import NUMAPolicy, Scope

@@ -6,7 +6,7 @@ from typing import Any
 from tests.conformance.floors import FLOORS
 from tests.conformance.hints import Hint, merge_hints
 from tests.conformance.tally import Tally
-from webhook.model.fingerprint import pod_fingerprint
+from tests.fingerprints import pod_fingerprint
 from webhook.model.policy import NUMAPolicy
 from webhook.model.quantity import INT64_MAX, Quantity, QuantityError
 

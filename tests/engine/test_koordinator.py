@@ -4,7 +4,7 @@ import pytest
 
 from tests.engine.machines import GI, SINGLE, cpus, decision, node, pod, reasons, resident, state, tell, topology
 from webhook.engine.decide import Candidate, Options
-from webhook.engine.reserve.ledger import Ledger
+from webhook.engine.reserve.ledger import Ledger, Reservation
 from webhook.engine.state import ClusterState
 from webhook.model.nrt import Publisher
 from webhook.model.policy import NUMAPolicy
@@ -165,7 +165,7 @@ def test_without_a_policy_nobody_minds() -> None:
 
 def test_a_promised_place_counts_like_a_taken_one() -> None:
     ledger = Ledger()
-    ledger.reserve("default/wide", "a", {0: {"cpu": 1}, 1: {"cpu": 1}}, {}, policy=RESTRICTED)
+    ledger.put(Reservation.of("default/wide", "a", {0: {"cpu": 1}, 1: {"cpu": 1}}, {}, policy=RESTRICTED))
     asked = pod(FIVE, policy="SingleNUMANode")
     assert reasons(decision(machine("a", 8, 8), asked, ledger=ledger)) == {"a": "NUMANodeExclusive"}
 

@@ -3,7 +3,7 @@
 from tests.engine.machines import cpus, node, pod, resident, state, topology
 from webhook.engine.decide import decide
 from webhook.engine.one_node import as_chosen, chosen_node
-from webhook.engine.reserve.ledger import Ledger
+from webhook.engine.reserve.ledger import Ledger, Reservation
 from webhook.engine.view import View
 from webhook.model.intent import parse_numa_intent
 from webhook.model.policy import NUMAPolicy
@@ -19,7 +19,7 @@ def test_the_decision_is_the_one_among_all_nodes() -> None:
         resident("r", "n1", {"cpu": 4000}, {0: {"cpu": 4000}}, policy=NUMAPolicy.SINGLE_NUMA_NODE),
     )
     ledger = Ledger()
-    ledger.reserve("default/other", "n3", {1: {"cpu": 6000}}, {"cpu": 6000})
+    ledger.put(Reservation.of("default/other", "n3", {1: {"cpu": 6000}}, {"cpu": 6000}))
     asked = pod({"cpu": "6", "memory": "1Gi"}, policy="SingleNUMANode", spec={"nodeSelector": {"disk": "ssd"}})
     intent, _ = parse_numa_intent(asked.annotations)
     snapshot = cluster.snapshot()
@@ -38,8 +38,8 @@ def test_the_decision_is_the_one_among_all_nodes() -> None:
 def test_a_pods_own_promise_is_free_to_it_and_no_other() -> None:
     snapshot = state(node("n"), topology("n", cpus(8))).snapshot()
     ledger = Ledger()
-    ledger.reserve("default/a", "n", {0: {"cpu": 6000}}, {"cpu": 6000})
-    ledger.reserve("default/b", "n", {0: {"cpu": 1000}}, {"cpu": 1000})
+    ledger.put(Reservation.of("default/a", "n", {0: {"cpu": 6000}}, {"cpu": 6000}))
+    ledger.put(Reservation.of("default/b", "n", {0: {"cpu": 1000}}, {"cpu": 1000}))
 
     def free_to(key: str) -> int:
         view = chosen_node(snapshot, ledger, "n", key)

@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 from tests.engine.machines import cpus, resident, topology
+from tests.fingerprints import pod_fingerprint
 from webhook.engine.reserve.grant import Grant
 from webhook.engine.reserve.ledger import Ledger
 from webhook.engine.reserve.reservations import ReservationKeeper
 from webhook.engine.sums import NumaAmounts
-from webhook.model.fingerprint import pod_fingerprint
 from webhook.model.nrt import NodeTopology, Publisher
 from webhook.model.resident import ResidentPod
 

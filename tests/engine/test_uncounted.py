@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from tests.engine.machines import GI, cpus, resident, topology
+from tests.fingerprints import pod_fingerprint
 from webhook.engine.reserve.coverage import covered_pods
 from webhook.engine.reserve.uncounted import NOTHING, CountingTimes, Uncounted, uncounted
-from webhook.model.fingerprint import pod_fingerprint
 from webhook.model.nrt import FingerprintMethod, NodeTopology, Publisher
 from webhook.model.pod import QoS
 from webhook.model.resident import ResidentPod

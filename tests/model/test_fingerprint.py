@@ -1,5 +1,5 @@
+from tests.fingerprints import pod_fingerprint
 from tests.model import golden
-from webhook.model.fingerprint import pod_fingerprint
 
 
 def test_every_golden_list_of_pods_has_its_fingerprint() -> None:

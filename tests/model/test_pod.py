@@ -42,14 +42,14 @@ RAW: dict[str, Any] = {
 
 def test_a_pod_is_read_once_and_whole() -> None:
     pod = Pod.from_object(RAW)
-    assert (pod.key, pod.uid, pod.node_name, pod.phase) == ("ml/trainer-0", "11aa", "n1", "Running")
+    assert (pod.key, pod.uid, pod.phase) == ("ml/trainer-0", "11aa", "Running")
     assert (pod.labels, pod.annotations) == ({"app": "trainer"}, {"example.com/a": "b"})
     assert [(container.name, container.kind) for container in pod.containers] == [
         ("setup", ContainerKind.INIT),
         ("proxy", ContainerKind.SIDECAR),
         ("main", ContainerKind.APP),
     ]
-    assert (pod.scheduler_name, pod.priority, pod.scheduling_gates) == ("kube", 100, ("example.com/gate",))
+    assert pod.priority == 100
     assert (pod.node_selector, pod.tolerations) == ({"disk": "ssd"}, ({"operator": "Exists"},))
     assert pod.required_terms == ({"matchExpressions": []}, {})
     assert pod.controller == Owner("batch/v1", "Job", "trainer", "2", True)
@@ -58,8 +58,8 @@ def test_a_pod_is_read_once_and_whole() -> None:
 
 def test_a_pod_that_says_nothing_has_the_defaults() -> None:
     pod = Pod.from_object({})
-    assert (pod.name, pod.node_name, pod.containers, pod.required_terms, pod.controller) == ("", "", (), None, None)
-    assert (pod.scheduler_name, pod.priority, pod.deleting) == ("default-scheduler", 0, False)
+    assert (pod.name, pod.containers, pod.required_terms, pod.controller) == ("", (), None, None)
+    assert (pod.priority, pod.deleting) == (0, False)
 
 
 @pytest.mark.parametrize(

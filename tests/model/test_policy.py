@@ -4,7 +4,6 @@ from webhook.model.policy import (
     NUMAPolicy,
     Scope,
     compatible,
-    effective,
     read_policy,
     read_policy_as_plugin,
     read_scope,
@@ -108,9 +107,3 @@ def test_a_scope_has_the_kubelets_spelling() -> None:
 )
 def test_pod_and_node_policies_go_together_by_the_matrix(pod: NUMAPolicy | None, row: tuple[bool, ...]) -> None:
     assert tuple(compatible(pod, node) for node in NUMAPolicy) == row
-
-
-def test_the_pods_policy_holds_where_it_has_one_else_the_nodes() -> None:
-    assert effective(SINGLE, NONE) is SINGLE
-    assert effective(None, RESTRICTED) is RESTRICTED
-    assert effective(NONE, RESTRICTED) is RESTRICTED

@@ -1,13 +1,12 @@
 import base64
 import copy
 import json
-from http import HTTPStatus
 from typing import Any
 
 import pytest
 
 from webhook.model.errors import Malfunction
-from webhook.model.review import AdmissionRequest, Allowed, Denied, Errored, Operation, Patched, User
+from webhook.model.review import AdmissionRequest, Allowed, Denied, Operation, Patched, User
 
 
 def review(**request: Any) -> dict[str, Any]:
@@ -155,17 +154,6 @@ def test_denied_says_why_to_programs_and_to_people() -> None:
         "allowed": False,
         "status": {"code": 403, "reason": "InvalidAnnotation", "message": "x is wrong."},
     }
-
-
-def test_errored_is_told_apart_from_a_verdict() -> None:
-    response = Errored("no view of the cluster yet", HTTPStatus.SERVICE_UNAVAILABLE).to_object("u1")["response"]
-    assert response["allowed"] is False
-    assert response["status"] == {"code": 503, "reason": "InternalError", "message": "no view of the cluster yet"}
-
-
-def test_an_error_has_an_error_code() -> None:
-    with pytest.raises(Malfunction):
-        Errored("all is well", HTTPStatus.OK)
 
 
 def test_warnings_travel_on_one_line() -> None:

@@ -10,7 +10,7 @@ from webhook.admission.rules import Rules
 from webhook.admission.world import World
 from webhook.engine.one_node import chosen_node
 from webhook.engine.reserve.grant import Grant
-from webhook.engine.reserve.ledger import Ledger
+from webhook.engine.reserve.ledger import Ledger, Reservation
 from webhook.engine.view import View
 from webhook.model.policy import NUMAPolicy
 from webhook.placement.gang import Gang, GangPlacer, units_of
@@ -42,7 +42,7 @@ class Cluster:
         return chosen_node(self._snapshot, self._ledger, name, pod)
 
     def grant(self, grant: Grant) -> None:
-        self._ledger.reserve(grant.pod, grant.node, grant.numa, grant.requests, policy=grant.policy)
+        self._ledger.put(Reservation.of(grant.pod, grant.node, grant.numa, grant.requests, policy=grant.policy))
 
 
 def member(name: str, cpu: str, memory: str) -> GatedPod:

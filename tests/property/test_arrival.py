@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fingerprints import pod_fingerprint
 from webhook.admission.bind import Given, guard
 from webhook.admission.rules import Rules
 from webhook.engine.reserve.grant import Grant
-from webhook.model.fingerprint import pod_fingerprint
 from webhook.model.hint import NUMAHint
 from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC, PLACEMENT_GATE
 from webhook.placement.gated import GatedPod

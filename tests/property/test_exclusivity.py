@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.engine.machines import GI, decision, node, pod, state, topology
 from webhook.engine.decide import Decision
-from webhook.engine.reserve.ledger import Ledger
+from webhook.engine.reserve.ledger import Ledger, Reservation
 from webhook.model.policy import NUMAPolicy
 
 CPUS = 8  # of each NUMA node
@@ -87,7 +87,7 @@ def test_no_numa_node_holds_both_kinds_and_none_is_over_committed(
         placed.append(one)
         amounts = {zone: {"cpu": 1000 * taken} for zone, taken in one.numa.items()}
         policy = NUMAPolicy.SINGLE_NUMA_NODE if single else NUMAPolicy.RESTRICTED
-        ledger.reserve(f"default/{number}", one.node, amounts, wanted.requests, policy=policy)
+        ledger.put(Reservation.of(f"default/{number}", one.node, amounts, wanted.requests, policy=policy))
     for name, zones in zip(names, machines, strict=True):
         for zone in range(zones):
             assert used(placed, name, zone) <= CPUS

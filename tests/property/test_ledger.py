@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.engine.machines import node, resident, state, topology
-from webhook.engine.reserve.ledger import Ledger
+from webhook.engine.reserve.ledger import Ledger, Reservation
 from webhook.engine.view import View
 from webhook.model.policy import NUMAPolicy
 
@@ -71,7 +71,7 @@ def test_a_view_is_the_snapshot_minus_plain_sums(events: list[tuple[Any, ...]]) 
     for number, event in enumerate(events):
         match event:
             case ("reserve", pod, where, numa, requests, policy):
-                ledger.reserve(pod, where, numa, requests, policy=policy)
+                ledger.put(Reservation.of(pod, where, numa, requests, policy=policy))
             case ("free", name, amounts):
                 free = [{"cpu": amount, "x.io/gpu": amount // 3} for amount in amounts]
                 cluster.upsert_topology(topology(name, free, {"cpu": 9, "x.io/gpu": 3}))
@@ -97,12 +97,12 @@ def test_a_view_is_the_snapshot_minus_plain_sums(events: list[tuple[Any, ...]]) 
 def test_releasing_all_that_was_reserved_leaves_no_trace(before: list[Any], events: list[Any], random: Any) -> None:
     ledger = Ledger()
     for number, (_, _, where, numa, requests, policy) in enumerate(before):
-        ledger.reserve(f"default/before-{number}", where, numa, requests, policy=policy)
+        ledger.put(Reservation.of(f"default/before-{number}", where, numa, requests, policy=policy))
     kept = {name: deepcopy(ledger.sums(name)) for name in ("a", "b", "c", "gone")}
     pods = []
     for number, (_, _, where, numa, requests, policy) in enumerate(events):
         pods.append(f"default/after-{number}")
-        ledger.reserve(pods[-1], where, numa, requests, policy=policy)
+        ledger.put(Reservation.of(pods[-1], where, numa, requests, policy=policy))
     random.shuffle(pods)
     for pod in pods:
         ledger.release(pod)

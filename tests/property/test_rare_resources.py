@@ -11,7 +11,7 @@ from webhook.engine.group import Member, PodGroup, PodSet
 from webhook.engine.group.place import place_group
 from webhook.engine.group.workload import NO_TOPOLOGY
 from webhook.engine.one_node import chosen_node
-from webhook.engine.reserve.ledger import Ledger
+from webhook.engine.reserve.ledger import Ledger, Reservation
 from webhook.engine.resource_rows import MAX_CELLS
 from webhook.engine.state import ClusterState
 from webhook.engine.trees import TopologyTrees
@@ -46,7 +46,11 @@ def ledger(seed: int) -> Ledger:
     kept = Ledger()
     for number in range(6):
         device = random.choice(DEVICES)
-        kept.reserve(f"default/r{number}", f"n{number}", {random.randint(0, 1): {device: 1, "cpu": 1000}}, {device: 1})
+        kept.put(
+            Reservation.of(
+                f"default/r{number}", f"n{number}", {random.randint(0, 1): {device: 1, "cpu": 1000}}, {device: 1}
+            )
+        )
     return kept
 
 

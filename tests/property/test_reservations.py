@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.engine.machines import cpus, resident, topology
+from tests.fingerprints import pod_fingerprint
 from webhook.engine.reserve.ledger import Ledger, Reservation
 from webhook.engine.reserve.reservations import ReservationKeeper
 from webhook.engine.sums import NumaAmounts
-from webhook.model.fingerprint import pod_fingerprint
 from webhook.model.nrt import NodeTopology, Publisher
 from webhook.model.resident import ResidentPod
 

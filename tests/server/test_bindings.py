@@ -15,7 +15,7 @@ from webhook.admission.arrival import Arrival
 from webhook.admission.patch import apply
 from webhook.admission.rules import Rules
 from webhook.engine.reserve.grant import Grant
-from webhook.engine.reserve.ledger import Ledger
+from webhook.engine.reserve.ledger import Ledger, Reservation
 from webhook.engine.reserve.reservations import ReservationKeeper
 from webhook.engine.state import ClusterState
 from webhook.model.hint import NUMAHint, NUMANodeAmounts
@@ -276,7 +276,7 @@ async def test_a_new_leader_gives_out_nothing_new() -> None:
     assert numa_of(await world.bind("b", duty=Duty.PLACED_ONLY)) == [1]
     # Somebody unforeseen took what the pod was placed on; NUMA node 0 may be promised by the last leader.
     world.keeper.withdraw("default/b")
-    world.ledger.reserve("default/x", "n3", {1: {"cpu": 1000}}, {"cpu": 1000})
+    world.ledger.put(Reservation.of("default/x", "n3", {1: {"cpu": 1000}}, {"cpu": 1000}))
     assert (await world.bind("b", duty=Duty.PLACED_ONLY)).verdict == "deny"
     assert numa_of(await world.bind("b")) == [0]
 

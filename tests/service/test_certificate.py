@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from certs import Authority, CertificateError, ServerNames, write_leaf
+from certs import Authority, CertificateError, ServerNames
 from tests.client_certificates import client_context, client_leaf
+from tests.leaf_files import write_leaf
 from webhook.cluster.errors import UnreachableError
 from webhook.service.certificate import OTHERS_FIRST, ClientCAFile, FilesSource, SecretSource, ServingCertificate
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from webhook.model.fingerprint import pod_fingerprint
+from tests.fingerprints import pod_fingerprint
 from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC
 from webhook.service.world import ClusterWorld
 

@@ -29,7 +29,7 @@ from webhook.engine.group.result import Path
 from webhook.engine.trees import TopologyTrees
 from webhook.model.errors import UserError
 from webhook.model.fields import mapping
-from webhook.model.membership import GROUP_ANNOTATIONS, is_in_group
+from webhook.model.membership import is_in_group
 from webhook.model.names import (
     KAI_SEGMENT_PREFERRED_PLACEMENT,
     KAI_SEGMENT_REQUIRED_PLACEMENT,
@@ -169,14 +169,6 @@ def annotations_in(raw: Any, path: str = "", depth: int = 0) -> Iterator[tuple[s
         for index, below in enumerate(raw):
             if isinstance(below, Mapping | list):
                 yield from annotations_in(below, f"{path.removesuffix('.')}[{index}].", depth + 1)
-
-
-def asks_for_a_group(raw: Mapping[str, Any]) -> bool:
-    """Whether an annotation of the object, or of a template in it, makes its pods a group."""
-    return any(
-        isinstance(annotations, Mapping) and not GROUP_ANNOTATIONS.isdisjoint(annotations)
-        for _, annotations in annotations_in(raw)
-    )
 
 
 def why_not_ours(workload: Workload, rules: Rules) -> str | None:

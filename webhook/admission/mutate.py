@@ -14,17 +14,13 @@ from webhook.model.errors import UserError
 from webhook.model.review import AdmissionRequest, AdmissionResponse, Allowed, Denied, Operation, Patched
 
 
-def mutate(request: AdmissionRequest, world: World, rules: Rules) -> AdmissionResponse:
-    """Judge and steer a pod that is being created. Nothing outside is touched, so a dry run gets the same answer."""
-    return steered(request, world, rules)[0]
-
-
 def steered(
     request: AdmissionRequest, world: World, rules: Rules, plans: Plans | None = None
 ) -> tuple[AdmissionResponse, Steering | None]:
-    """`mutate`, with the steering behind the response, for logs and metrics; None where there was nothing to steer.
+    """Judge and steer a pod that is being created; also the steering behind the response, for logs and metrics.
 
-    `plans` are those made before, by the same rules.
+    None where there was nothing to steer. Nothing outside is touched, so a dry run gets the same answer. `plans` are
+    those made before, by the same rules.
     """
     if request.kind != "Pod" or request.sub_resource or request.operation is not Operation.CREATE:
         return Allowed(), None

@@ -28,7 +28,7 @@ from webhook.model.errors import UserError
 from webhook.model.intent import NO_INTENT, NUMAIntent
 from webhook.model.lineage import Lineage
 from webhook.model.names import STEERED
-from webhook.model.review import Denied, Errored
+from webhook.model.review import Denied
 from webhook.placement.gated import ASKS_FOR_NOTHING, GatedPod
 from webhook.placement.placed import NoPlace, Place, find_place, placed_on, why_none
 
@@ -109,8 +109,7 @@ def _of_manifest(pod: Mapping[str, Any], world: World, rules: Rules) -> Steering
     if isinstance(response, Denied):
         decision = None if steering is None else steering.decision
         return Steering(Verdict.DENY, response.message, pod, (), response.warnings, response.reason, decision=decision)
-    warnings = () if isinstance(response, Errored) else response.warnings
-    return replace(steering, warnings=warnings) if steering else Steering(Verdict.ALLOW, "", pod, (), warnings)
+    return replace(steering or Steering(Verdict.ALLOW, "", pod, ()), warnings=response.warnings)
 
 
 def _of_template(pod: Mapping[str, Any], world: World, rules: Rules, path: str) -> Steering:

@@ -8,7 +8,6 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -32,8 +31,6 @@ class RareAmounts(NamedTuple):
 
 RareTable = Mapping[str, Mapping[str, RareAmounts]]
 """Resource -> node name -> amounts."""
-
-NOTHING_RARE: Final[RareTable] = MappingProxyType({})
 
 
 class RareResources:

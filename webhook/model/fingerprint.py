@@ -5,18 +5,13 @@
 Source: k8stopologyawareschedwg/podfingerprint.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from struct import pack
 
 from xxhash import xxh64_hexdigest, xxh64_intdigest
 
 _VERSION = "pfp0v001"
-
-
-def pod_fingerprint(pods: Iterable[tuple[str, str]]) -> str:
-    """The fingerprint of (namespace, name) pairs, as NRT attribute nodeTopologyPodsFingerprint carries it."""
-    return fingerprint_of_sorted(sorted(pod_hash(namespace, name) for namespace, name in pods))
 
 
 def pod_hash(namespace: str, name: str) -> int:

@@ -86,4 +86,3 @@ PODS_FINGERPRINT_ANNOTATION: Final = "topology.node.k8s.io/fingerprint"
 NODE_RESOURCE_TOPOLOGIES: Final = ("topology.node.k8s.io", "noderesourcetopologies")
 KAI_TOPOLOGIES: Final = ("kai.scheduler", "topologies")
 KUEUE_TOPOLOGIES: Final = ("kueue.x-k8s.io", "topologies")
-KAI_POD_GROUPS: Final = ("scheduling.run.ai", "podgroups")

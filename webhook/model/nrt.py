@@ -89,7 +89,6 @@ class NodeTopology:
     fingerprint: str | None = None
     fingerprint_method: FingerprintMethod = FingerprintMethod.ALL
     publisher: Publisher = Publisher.SUBTRACTS
-    resource_version: str = ""
     written_at: int | None = None
     """When its zones were last changed, in seconds since the epoch by the API server's clock; None = not known."""
     problems: tuple[str, ...] = ()
@@ -118,7 +117,6 @@ class NodeTopology:
             fingerprint=config.fingerprint or annotations.get(names.PODS_FINGERPRINT_ANNOTATION),
             fingerprint_method=config.fingerprint_method,
             publisher=_publisher(metadata.get("labels") or NO_FIELDS, annotations),
-            resource_version=metadata.get("resourceVersion", ""),
             written_at=_written_at(metadata.get("managedFields")),
             problems=told(problems),
         )

@@ -63,14 +63,11 @@ class Pod:
     qos: QoS
     requests: Mapping[str, int]
     """What the scheduler counts on the node: containers, resources at pod level, overhead."""
-    node_name: str
     phase: str
     node_selector: Mapping[str, str]
     required_terms: tuple[Mapping[str, Any], ...] | None
     """nodeSelectorTerms of the required node affinity, ORed, as written; None if there is no required affinity."""
     tolerations: tuple[Mapping[str, Any], ...]
-    scheduler_name: str
-    scheduling_gates: tuple[str, ...]
     owners: tuple[Owner, ...]
     priority: int
     deleting: bool
@@ -115,16 +112,11 @@ class Pod:
             pod_level=pod_level,
             qos=qos_class(containers, pod_level),
             requests=effective_requests(together, pod_level, overhead),
-            node_name=spec.get("nodeName") or "",
             phase=mapping(raw, "status", "status").get("phase", ""),
             node_selector=mapping(spec, "nodeSelector", "spec.nodeSelector"),
             required_terms=_required_terms(spec),
             preferred_terms=_preferred_terms(spec),
             tolerations=tuple(mappings(spec, "tolerations", "spec.tolerations")),
-            scheduler_name=spec.get("schedulerName", "default-scheduler"),
-            scheduling_gates=tuple(
-                gate.get("name", "") for gate in mappings(spec, "schedulingGates", "spec.schedulingGates")
-            ),
             owners=tuple(map(Owner.from_reference, _references(metadata))),
             priority=spec.get("priority") or 0,
             deleting="deletionTimestamp" in metadata,

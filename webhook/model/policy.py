@@ -119,8 +119,3 @@ def compatible(pod: NUMAPolicy | None, node: NUMAPolicy) -> bool:
     A pod without a policy goes anywhere, a node without one takes every pod; otherwise the two must be equal.
     """
     return not pod or node is NUMAPolicy.NONE or pod is node
-
-
-def effective(pod: NUMAPolicy | None, node: NUMAPolicy) -> NUMAPolicy:
-    """The policy that holds for the pod on the node: the pod's own if it has one, else the node's."""
-    return pod or node

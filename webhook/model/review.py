@@ -222,31 +222,11 @@ class Denied:
 
     def to_object(self, uid: str) -> dict[str, Any]:
         """The AdmissionReview that answers the request `uid`."""
-        return _review(uid, False, self.warnings, status=_status(HTTPStatus.FORBIDDEN, self.reason, self.message))
+        status = {"code": int(HTTPStatus.FORBIDDEN), "reason": self.reason, "message": self.message}
+        return _review(uid, False, self.warnings, status=status)
 
 
-@dataclass(frozen=True, slots=True)
-class Errored:
-    """Our own failure: refused, and told apart from a verdict on the object."""
-
-    message: str
-    code: HTTPStatus = HTTPStatus.INTERNAL_SERVER_ERROR
-
-    def __post_init__(self) -> None:
-        if self.code < HTTPStatus.BAD_REQUEST:
-            # The API server would turn it into a 400.
-            raise Malfunction(f"{self.code} is no error code")
-
-    def to_object(self, uid: str) -> dict[str, Any]:
-        """The AdmissionReview that answers the request `uid`."""
-        return _review(uid, False, (), status=_status(self.code, "InternalError", self.message))
-
-
-AdmissionResponse = Allowed | Patched | Denied | Errored
-
-
-def _status(code: HTTPStatus, reason: str, message: str) -> dict[str, Any]:
-    return {"code": int(code), "reason": reason, "message": message}
+AdmissionResponse = Allowed | Patched | Denied
 
 
 def _review(uid: str, allowed: bool, warnings: Sequence[str], **more: Any) -> dict[str, Any]:

@@ -85,21 +85,6 @@ class Ledger:
         """The reservations laid over the snapshot; None if there are none."""
         return self._overlays.over(snapshot) if self._sums else None
 
-    def reserve(
-        self,
-        pod: str,
-        node: str,
-        numa: NumaAmounts,
-        requests: Mapping[str, int] | None,
-        *,
-        policy: NUMAPolicy | None = None,
-    ) -> None:
-        """Promise the amounts to the pod, in place of whatever it was promised before; arguments as Reservation.of.
-
-        policy: the pod's own policy, which decides how it counts for exclusivity.
-        """
-        self.put(Reservation.of(pod, node, numa, requests, policy=policy))
-
     def put(self, reservation: Reservation) -> None:
         """Promise this to the pod, in place of whatever it was promised before."""
         self._take(reservation.pod)
