@@ -2,7 +2,7 @@
 
 - read once: the arrays of one generation that decisions of any pod look at, each read once: what is free in and
   allocatable of the NUMA nodes (resource x NUMA node x node), what is free on the nodes (resource x node), whether NUMA
-  nodes list a resource, the nodes' kinds, freshness, readiness, cordons, sets of taints, order by name, and the
+  nodes list a resource, the nodes' kinds, readiness, cordons, sets of taints, order by name, and the
   residents per NUMA node. `ratio_to_read` is relative to this.
 - only this pod's rows: the same, but of the resources the pod names. No decision on it can be faster.
 - plain loop: the same decision as a loop over Python objects.
@@ -68,7 +68,7 @@ class _Bench:
         for row in rows:
             for array in (view.free(row), snapshot.zone_allocatable[row], view.node_free(row), snapshot.listed[row]):
                 np.bitwise_or.reduce(array, axis=None)
-        for array in (view.node_free(snapshot.resources.find(PODS)), snapshot.kind, snapshot.fresh, snapshot.ready):
+        for array in (view.node_free(snapshot.resources.find(PODS)), snapshot.kind, snapshot.ready):
             np.bitwise_or.reduce(array, axis=None)
         for array in (snapshot.unschedulable, snapshot.taint_set, snapshot.order):
             np.bitwise_or.reduce(array, axis=None)

@@ -104,7 +104,7 @@ def _snapshot(steps: Sequence[Step]) -> Snapshot:
         options = [f"{option}={value}" for option, value in machine.get("options", {}).items()]
         attributes = [{"name": "topologyManagerPolicyOptions", "value": ",".join(options)}] if options else []
         nrt["attributes"] = [*nrt.get("attributes", ()), *attributes]
-        add_node(state, name, allocatable, nrt, fresh=True)
+        add_node(state, name, allocatable, nrt)
         for resident in step.residents if machine["devices"] else ():
             metadata = resident["metadata"]
             own = {**metadata, "name": f"{number}-{metadata['name']}"}

@@ -49,16 +49,6 @@ def test_a_node_whose_numa_nodes_are_unknown_takes_only_pods_that_do_not_insist(
     assert reasons(decided) == {"a": reason}
 
 
-def test_where_misalignment_would_be_refused_an_outdated_nrt_will_not_do() -> None:
-    cluster = machine("a", 8, policy=SINGLE)
-    cluster.set_fresh("a", fresh=False)
-    assert reasons(decision(cluster, pod(FIVE))) == {"a": "StaleTopology"}
-    cluster = machine("a", 8)
-    cluster.set_fresh("a", fresh=False)
-    assert reasons(decision(cluster, pod(FIVE))) == {"a": "Fits"}
-    assert reasons(decision(cluster, pod(FIVE, policy="SingleNUMANode"))) == {"a": "StaleTopology"}
-
-
 def test_a_single_numa_node_pod_is_aligned_where_the_kubelet_does_not_align() -> None:
     split = machine("a", 4, 4)
     assert reasons(decision(split, pod(FIVE))) == {"a": "Fits"}

@@ -56,12 +56,8 @@ def test_other_policies_pass(policy: NUMAPolicy) -> None:
     assert filtered(state(node("n"), topology("n", cpus(0), policy=policy)), pod(ONE)).fits[0]
 
 
-def test_a_stale_topology_fails_and_none_at_all_passes() -> None:
-    cluster = state(node("n"), topology("n", [ZONE]), node("bare"))
-    cluster.set_fresh("n", fresh=False)
-    fit = filtered(cluster, pod(ONE))
-    index = cluster.snapshot().index
-    assert (REASONS[fit.reason[index["n"]]], bool(fit.fits[index["bare"]])) == (Reason.STALE_TOPOLOGY, True)
+def test_a_node_without_a_topology_passes() -> None:
+    assert filtered(state(node("bare")), pod(ONE)).fits[0]
 
 
 # [8 cpus, 16Gi] with 2 and 4Gi asked for

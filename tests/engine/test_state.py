@@ -190,14 +190,6 @@ def test_residents_count_by_policy_and_not_by_cpuset() -> None:
     assert snapshot.multi_residents[:, 0].tolist() == [1, 1]
 
 
-def test_an_nrt_out_of_date_is_marked_until_it_is_trusted_again() -> None:
-    cluster = state(node("a"), topology("a", cpus(8)))
-    cluster.set_fresh("a", False)
-    assert not cluster.snapshot().fresh[0]
-    cluster.set_fresh("a", True)
-    assert cluster.snapshot().fresh[0]
-
-
 def test_the_change_log_names_the_columns_that_changed() -> None:
     cluster = state(node("a"), node("b"), node("c"))
     before = cluster.snapshot().generation

@@ -31,7 +31,7 @@ def prediction(
     """What the engine foretells. told: it knows the pods that live on the machine, in the order of their admission."""
     state = ClusterState()
     allocatable = {name: len(devices) for name, devices in description["devices"].items()}
-    add_node(state, "node", allocatable, published(description, machine), fresh=True)
+    add_node(state, "node", allocatable, published(description, machine))
     residents = [
         ResidentPod.from_object({**resident, "spec": {**resident["spec"], "nodeName": "node"}})
         for resident in live.values()
@@ -135,7 +135,7 @@ def test_many_nodes_at_once_decide_like_each_alone(descriptions: list[dict[str, 
     for index, description in enumerate(descriptions):
         nrt = {**published(description, Machine(description)), "metadata": {"name": f"node-{index}"}}
         allocatable = {name: len(devices) for name, devices in description["devices"].items()}
-        add_node(together, f"node-{index}", allocatable, nrt, fresh=True)
+        add_node(together, f"node-{index}", allocatable, nrt)
     view = View(together.snapshot())
     fit = kubelet.predict(view, PodRequest.of(pod, NO_INTENT, view.snapshot.resources))
     for index, description in enumerate(descriptions):

@@ -48,7 +48,6 @@ _FIELDS: Final[Mapping[str, tuple[int, str, type[np.generic], int]]] = {
     "prefer_closest": (ZONES, "", np.bool_, _NO_TOPOLOGY.prefer_closest),
     "has_topology": (ZONES, "", np.bool_, False),
     "total": (ZONES, "", np.bool_, False),
-    "fresh": (ZONES, "", np.bool_, True),
     "kind": (HELD, "", np.uint8, kind_of(NUMAPolicy.NONE, _NO_TOPOLOGY)),
     "listed": (ZONES, "r", np.bool_, False),
     "single_residents": (HELD, "z", np.int32, 0),

@@ -17,6 +17,5 @@ def emptied(snapshot: Snapshot) -> Snapshot:
         single_residents=np.zeros_like(snapshot.single_residents),
         multi_residents=np.zeros_like(snapshot.multi_residents),
         ready=np.ones_like(snapshot.ready),
-        fresh=np.ones_like(snapshot.fresh),
         unschedulable=np.zeros_like(snapshot.unschedulable),
     )

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from webhook.engine import node_kind
-from webhook.engine.arrays import Amounts, Bools, Bytes, Enums, Nodes, Picker, every
+from webhook.engine.arrays import Amounts, Bools, Bytes, Nodes, Picker, every
 from webhook.engine.masks import as_mask
 from webhook.engine.reason import FITS, Reason
 from webhook.engine.request import PodRequest
@@ -35,19 +35,14 @@ _BITS: Final = 63
 def policy_fit(snapshot: Snapshot, request: PodRequest) -> Bytes | None:
     """uint8 [node]: why the node's NUMA policy, or what is known of it, does not go with the pod; None = it does.
 
-    A pod that insists on alignment needs a node whose NUMA nodes are known; others may go where nothing is known. Where
-    misalignment would be refused, an NRT known to be out of date will not do. No policy goes with an unknown one.
+    A pod that insists on alignment needs a node whose NUMA nodes are known; others may go where nothing is known. No
+    policy goes with an unknown one.
     """
     verdicts = _verdicts(request.policy, request.strict)
     kinds = snapshot.kind
-    reasons = None
-    if not (snapshot.n and verdicts[kinds[0]] == FITS and every(kinds == kinds[0])):
-        reasons = verdicts.take(kinds)
-    if not every(snapshot.fresh):
-        stale = ~snapshot.fresh & (effective_policy(snapshot, request) >= NUMAPolicy.RESTRICTED)
-        reasons = np.zeros(snapshot.n, dtype=np.uint8) if reasons is None else reasons
-        np.putmask(reasons, stale & (reasons != Reason.NO_TOPOLOGY), np.uint8(Reason.STALE_TOPOLOGY))
-    return reasons
+    if snapshot.n and verdicts[kinds[0]] == FITS and every(kinds == kinds[0]):
+        return None
+    return verdicts.take(kinds)
 
 
 @lru_cache(maxsize=8)
@@ -62,13 +57,6 @@ def _verdict(kind: int, policy: NUMAPolicy | None, strict: bool) -> Reason:
     if policy and kind & node_kind.UNKNOWN_POLICY:
         return Reason.UNKNOWN_POLICY
     return Reason.FITS if compatible(policy, NUMAPolicy(kind & node_kind.POLICY)) else Reason.POLICY_MISMATCH
-
-
-def effective_policy(snapshot: Snapshot, request: PodRequest) -> Enums:
-    """int8 [node]: the policy that holds for the pod: its own if it has one, else the node's."""
-    if request.policy is None:
-        return snapshot.policy
-    return np.full(snapshot.n, request.policy, dtype=np.int8)
 
 
 def ours_to_place(snapshot: Snapshot) -> Bools:

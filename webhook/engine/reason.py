@@ -33,14 +33,13 @@ class Reason(IntEnum):
     TOO_MANY_PODS = 6, "TooManyPods", "too many pods"
     INSUFFICIENT_RESOURCES = 7, "InsufficientResources", "insufficient resources"
     NO_TOPOLOGY = 8, "NoTopology", "no NUMA topology known"
-    STALE_TOPOLOGY = 9, "StaleTopology", "NUMA topology out of date"
-    UNKNOWN_POLICY = 10, "UnknownPolicy", "unknown NUMA policy"
-    POLICY_MISMATCH = 11, "PolicyMismatch", "NUMA policy mismatch"
-    NO_SINGLE_NUMA_NODE = 12, "NoSingleNUMANode", "no single NUMA node with enough free"
-    NOT_ALIGNED = 13, "NotAligned", "resources cannot be aligned"
-    ALLOCATION_FAILS = 14, "AllocationFails", "NUMA nodes cannot provide what the alignment needs"
-    TOO_MANY_NUMA_NODES = 15, "TooManyNUMANodes", "more NUMA nodes than the kubelet's topology manager takes"
-    NUMA_NODE_EXCLUSIVE = 16, "NUMANodeExclusive", "NUMA nodes held exclusively"
+    UNKNOWN_POLICY = 9, "UnknownPolicy", "unknown NUMA policy"
+    POLICY_MISMATCH = 10, "PolicyMismatch", "NUMA policy mismatch"
+    NO_SINGLE_NUMA_NODE = 11, "NoSingleNUMANode", "no single NUMA node with enough free"
+    NOT_ALIGNED = 12, "NotAligned", "resources cannot be aligned"
+    ALLOCATION_FAILS = 13, "AllocationFails", "NUMA nodes cannot provide what the alignment needs"
+    TOO_MANY_NUMA_NODES = 14, "TooManyNUMANodes", "more NUMA nodes than the kubelet's topology manager takes"
+    NUMA_NODE_EXCLUSIVE = 15, "NUMANodeExclusive", "NUMA nodes held exclusively"
 
 
 REASONS: Final = tuple(Reason)

@@ -57,8 +57,6 @@ class Snapshot:
     """bool [N]: an NRT with at least one NUMA node is known."""
     total: Bools
     """bool [N]: the publisher gives totals in `available` (koordlet): placing the pod is ours, not the kubelet's."""
-    fresh: Bools
-    """bool [N]: the NRT is not known to be out of date."""
     kind: Bytes
     """uint8 [N]: all of the above that decides how a pod is aligned, in one number (webhook.engine.node_kind)."""
     listed: Bools

@@ -56,7 +56,6 @@ class ClusterState:
         self._topologies: dict[str, NodeTopology] = {}
         self._pods: dict[str, ResidentPod] = {}
         self._sums: dict[str, NodeSums] = {}
-        self._outdated: set[str] = set()
 
         self._names: list[str] = []
         self._columns: dict[str, int] = {}
@@ -137,12 +136,6 @@ class ClusterState:
         topology = self._topologies.pop(name, None)
         if topology is not None:
             self._publish(topology, None)
-            self._mark(name, ZONES)
-
-    def set_fresh(self, name: str, fresh: bool) -> None:
-        """Whether the node's NRT may be trusted; it may until said otherwise."""
-        if fresh is (name in self._outdated):
-            (self._outdated.discard if fresh else self._outdated.add)(name)
             self._mark(name, ZONES)
 
     def upsert_pod(self, pod: ResidentPod) -> None:
@@ -278,7 +271,6 @@ class ClusterState:
             buffer.write_node(column, node, self._taints.number(node.taints))
         if parts & ZONES:
             buffer.write_zones(column, topology)
-            buffer.arrays["fresh"][column] = name not in self._outdated
         sums = self._sums.get(name, _NO_SUMS)
         buffer.write_held(column, node, topology, sums)
         self._rare.write(name, buffer.without_row(node, topology, sums))

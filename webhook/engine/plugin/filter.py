@@ -1,13 +1,14 @@
 """The plugin's Filter: whether each part of a pod fits one NUMA node by what is available there.
 
-1. A BestEffort pod that names nothing but native resources passes. A stale NRT fails, no NRT passes, and so does any
-   policy but single-numa-node.
+1. A BestEffort pod that names nothing but native resources passes. No NRT passes, and so does any policy but
+   single-numa-node.
 2. A part fits the NUMA nodes with enough of everything: a zero amount is ignored; what the node's allocatable lacks
    fits nowhere; what no NUMA node lists is ignored if it belongs to the whole machine; cpu, memory and huge pages of a
    pod that is not Guaranteed fit wherever they are listed.
 3. The lowest such NUMA node is taken. App containers reduce it for those after them; init containers and sidecars are
    each checked alone, against NUMA nodes as published.
 
+The plugin also fails nodes while its own cache distrusts their NRT; here the assumed pods are subtracted instead.
 Source: scheduler-plugins pkg/noderesourcetopology/filter.go.
 """
 
@@ -62,8 +63,7 @@ def filter_nodes(view: View, request: PodRequest) -> FilterFit:
     mask = np.zeros(n, dtype=np.int64)
     failed = np.full(n, NO_PART, dtype=np.int16)
     if request.qos is not QoS.BEST_EFFORT or not _names_native_only(request):
-        reason[~snapshot.fresh] = Reason.STALE_TOPOLOGY
-        strict = snapshot.has_topology & snapshot.fresh & (snapshot.plugin_policy == NUMAPolicy.SINGLE_NUMA_NODE)
+        strict = snapshot.has_topology & (snapshot.plugin_policy == NUMAPolicy.SINGLE_NUMA_NODE)
         for scope in Scope:
             nodes = np.flatnonzero(strict & (snapshot.plugin_scope == scope))
             if len(nodes):

@@ -1,6 +1,6 @@
 """The plugin's four scores, 0 to 100, higher is better, for all nodes at once.
 
-1. A pod that is not Guaranteed scores 100 everywhere; a stale or missing NRT scores 0.
+1. A pod that is not Guaranteed scores 100 everywhere; a missing NRT scores 0.
 2. LeastAllocated, MostAllocated and BalancedAllocation look at nodes with policy single-numa-node only, others score
    0. Each part of the pod is scored on each NUMA node as published; a node's score is its smallest one that is not
    zero, and with scope container the mean over the containers, cut off.
@@ -72,11 +72,9 @@ def score_nodes(
     scores = np.zeros(snapshot.n, dtype=np.int64)
     if request.qos is not QoS.GUARANTEED:
         return scores + MAX_SCORE
-    scored = snapshot.has_topology & snapshot.fresh
-    if among is not None:
-        scored &= among
+    scored = snapshot.has_topology if among is None else snapshot.has_topology & among
     if strategy is not Strategy.LEAST_NUMA_NODES:
-        scored &= snapshot.plugin_policy == NUMAPolicy.SINGLE_NUMA_NODE
+        scored = scored & (snapshot.plugin_policy == NUMAPolicy.SINGLE_NUMA_NODE)
     for scope in Scope:
         nodes = np.flatnonzero(scored & (snapshot.plugin_scope == scope))
         if not len(nodes):
