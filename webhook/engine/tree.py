@@ -17,7 +17,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from webhook.engine.arrays import Amounts, Bools, Codes, read_only
+from webhook.engine.arrays import Amounts, Bools, Codes, Nodes, read_only, slice_sums
 from webhook.engine.labels import ABSENT
 from webhook.model.names import HOSTNAME_LABEL
 from webhook.model.topology import Topology
@@ -82,7 +82,7 @@ class TopologyTree:
     hosts: Hosts | None
     """Where the topology's last level is the host name and each node has its own."""
     _bounds: dict[tuple[int, int], Codes] = field(default_factory=dict, init=False, repr=False)
-    _real: dict[int, Bools] = field(default_factory=dict, init=False, repr=False)
+    _owners: dict[tuple[int, int], Nodes] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def build(cls, topology: Topology, columns: Sequence[tuple[Codes, Sequence[str]]], n: int) -> Self:
@@ -116,13 +116,7 @@ class TopologyTree:
         return self.n if level == self.node_level else len(self.levels[level])
 
     def real(self, level: int) -> Bools:
-        """Which domains of a level a constraint may choose: bool [domain], read-only."""
-        found = self._real.get(level)
-        if found is None:
-            found = self._real[level] = read_only(self._really(level))
-        return found
-
-    def _really(self, level: int) -> Bools:
+        """Which domains of a level a constraint may choose: bool [domain]."""
         if level < self.node_level:
             return self.levels[level].real
         return np.ones(self.n, dtype=np.bool_) if self.hosts is None else self.hosts.codes != ABSENT
@@ -151,6 +145,24 @@ class TopologyTree:
         for level in range(upper, lower):
             bounds = self.levels[level].children[bounds]
         return bounds
+
+    def owners(self, upper: int, lower: int) -> Nodes:
+        """The domain of level `upper` that each is in: int [domain of lower], read-only."""
+        found = self._owners.get((upper, lower))
+        if found is None:
+            widths = np.diff(self.bounds(upper, lower))
+            found = self._owners[upper, lower] = read_only(np.arange(len(widths)).repeat(widths))
+        return found
+
+    def below(self, upper: int, lower: int, domains: Amounts) -> tuple[Amounts, Amounts]:
+        """The sub-domains at level `lower` of n domains of level `upper`, side by side; how many of each. All int64."""
+        bounds = self.bounds(upper, lower)
+        first = bounds.take(domains).astype(np.int64)
+        widths = bounds.take(domains + 1) - first
+        if len(domains) == 1:
+            return np.arange(first[0], first[0] + widths[0]), widths
+        starts = widths.cumsum() - widths
+        return np.arange(widths.sum()) + (first - starts).repeat(widths), widths
 
     def span(self, domain: Domain) -> slice:
         """The positions of a domain's nodes."""
@@ -234,16 +246,6 @@ class TopologyTree:
         if self.hosts is not None and (self.hosts.codes == ABSENT).any():
             found.append((self.hosts.label, self.order[self.hosts.codes == ABSENT]))
         return tuple(found)
-
-
-def slice_sums(amounts: Amounts, bounds: Codes) -> Amounts:
-    """int64 [D]: the sum of each slice. amounts: int64 [n]; bounds: int [D + 1], where each begins, then n."""
-    running = np.empty(len(amounts) + 1, dtype=np.int64)
-    running[0] = 0
-    amounts.cumsum(out=running[1:])
-    edges = running.take(bounds)
-    sums: Amounts = edges[1:] - edges[:-1]
-    return sums
 
 
 class _Sorted(NamedTuple):

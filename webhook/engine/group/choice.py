@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from webhook.engine.arrays import Amounts, Codes
+from webhook.engine.arrays import Amounts, Codes, Nodes
 
 # 512 sets of 16 sizes are 64 KiB an array: a level is decided in about 50 microseconds.
 _EXHAUSTIVE = 512
@@ -27,12 +27,14 @@ _THRESHOLDS = 8
 
 
 class Finer(NamedTuple):
-    """A finer level at which few domains are wanted. D candidates."""
+    """A finer level at which few domains are wanted. D domains at the level that is chosen at."""
 
     room: Amounts
     """int64 [domain of the finer level]: what each holds, in pods, or as webhook.engine.group.room counts segments."""
     bounds: Codes
-    """int32 [domain + 1]: the first finer domain of each domain of the level that is chosen at."""
+    """int32 [D + 1]: the first finer domain of each domain of the level that is chosen at."""
+    owners: Nodes
+    """int [domain of the finer level]: the domain of the level that is chosen at that each is in."""
     wanted: int
     """What the group needs in the same terms."""
     unit: int = 1
@@ -40,12 +42,12 @@ class Finer(NamedTuple):
 
 
 class _Table(NamedTuple):
-    """How many finer domains of each size the candidates have. D candidates, S sizes, the first of them 0."""
+    """How many finer domains of each size the candidates have. D candidates, S sizes, the last of them 0."""
 
     counts: Amounts
     """int64 [D, S]."""
     sizes: Amounts
-    """int64 [S], ascending."""
+    """int64 [S], descending."""
     wanted: int
 
 
@@ -74,16 +76,16 @@ def fewest_below(
     else:
         tables = list(tables)
         choices = _likely(room, size, tables, None if disliked is None else disliked(candidates))
-    choices = choices[room[choices].sum(axis=1) >= wanted]
+    choices = choices[_added(room, choices) >= wanted]
     for counts, sizes, needed in tables:
         if len(choices) == 1:
             break
-        cost = _filled(counts[choices[:, 0]] if size == 1 else counts[choices].sum(axis=1), sizes, needed)
+        cost = _filled(_added(counts, choices), sizes, needed)
         choices = choices[cost == cost.min()]
     for key in ties if disliked is None else chain([disliked], ties):
         if len(choices) == 1:
             break
-        total = key(candidates[choices[:, 0]]) if size == 1 else key(candidates)[choices].sum(axis=1)
+        total = key(candidates.take(choices[:, 0])) if size == 1 else _added(key(candidates), choices)
         choices = choices[total == total.min()]
     chosen: Amounts = candidates[np.sort(choices[0])]
     return chosen
@@ -95,57 +97,74 @@ def _every(number: int, size: int) -> Amounts:
     return np.array(list(combinations(range(number), size)), dtype=np.int64)
 
 
+def _added(amounts: Amounts, choices: Amounts) -> Amounts:
+    """int64 [choice, ..]: the sum over the domains of each choice. amounts: int64 [D, ..]; choices: [choice, size]."""
+    if choices.shape[1] == 1:
+        return amounts.take(choices[:, 0], axis=0)
+    total: Amounts = amounts.take(choices, axis=0).sum(axis=1)
+    return total
+
+
 def _likely(room: Amounts, size: int, finer: Sequence[_Table], disliked: Amounts | None) -> Amounts:
     """int64 [choice, size]: the largest, and the optima of the relaxation; the same of preferred domains only.
 
     disliked: int64 [D].
     """
-    worth = [room]
+    worth = [room[None]]
     for table in finer:
-        present = table.counts.any(axis=0)
-        counts, sizes = table.counts[:, present], table.sizes[present]
-        thresholds = sizes[:: max(len(sizes) // _THRESHOLDS, 1)]
-        worth += [counts @ np.maximum(sizes - threshold, 0) for threshold in thresholds[1:]]
+        present = np.flatnonzero(table.counts.any(axis=0))[::-1]
+        counts, sizes = table.counts.take(present, axis=1), table.sizes.take(present)
+        thresholds = sizes[:: max(len(sizes) // _THRESHOLDS, 1)][1:]
+        worth.append(np.maximum(sizes - thresholds[:, None], 0) @ counts.T)
+    worths: Amounts = np.concatenate(worth)
     if disliked is not None:
         levels = np.unique(disliked)
         most = levels[:: max(len(levels) // _THRESHOLDS, 1)][:-1]
-        worth += [np.where(disliked <= level, each, -1) for level in most.tolist() for each in worth]
-    return np.stack([np.argsort(-each, kind="stable")[:size] for each in worth]).astype(np.int64)
+        worths = np.concatenate([worths, *(np.where(disliked <= level, worths, -1) for level in most.tolist())])
+    return np.argsort(-worths, axis=1, kind="stable")[:, :size]
 
 
 def _by_size(level: Finer, candidates: Amounts) -> _Table:
     """How many finer domains of each size a candidate has; larger than wanted counts as wanted."""
-    first = level.bounds[candidates].astype(np.int64)
-    widths = level.bounds[candidates + 1] - first
-    starts = widths.cumsum() - widths
-    below = np.arange(widths.sum()) + np.repeat(first - starts, widths)
+    low, high = int(candidates[0]), int(candidates[-1]) + 1
+    below = slice(int(level.bounds[low]), int(level.bounds[high]))
     codes = np.minimum(level.room[below], level.wanted)
     if level.unit > 1:
         # Whole segments, with room for a smaller one beside them or without.
         codes = codes // level.unit * 2 + (codes % level.unit > 0)
     columns = int(codes.max(initial=0)) + 1
-    owners = np.repeat(np.arange(len(candidates)), widths)
-    counts = np.bincount(owners * columns + codes, minlength=len(candidates) * columns)
-    sizes = np.arange(columns)
+    # The row of each domain begins with its largest size and ends with size 0.
+    row_ends = np.arange(1 - low, high - low + 1) * columns - 1
+    places = row_ends.take(level.owners[below]) - codes
+    counts = np.bincount(places, minlength=(high - low) * columns).reshape(high - low, columns)
+    if len(counts) > len(candidates):
+        counts = counts.take(candidates - low, axis=0)
+    sizes = np.arange(columns - 1, -1, -1)
     if level.unit > 1:
         sizes = sizes // 2 * level.unit + sizes % 2
-    return _Table(counts.reshape(len(candidates), columns), sizes, level.wanted)
+    return _Table(counts, sizes, level.wanted)
 
 
 def _filled(counts: Amounts, sizes: Amounts, wanted: int) -> Amounts:
     """int64 [choice]: how many finer domains it takes to hold what is wanted, largest first.
 
-    counts: int64 [choice, size]; sizes: int64 [size], ascending from 0.
+    counts: int64 [choice, size]; sizes: int64 [size], descending to 0; wanted: at least 1.
     """
-    if len(sizes) == 1:
-        return np.zeros(len(counts), dtype=np.int64)
-    counts, sizes = counts[:, :0:-1], sizes[:0:-1]
-    held = (counts * sizes).cumsum(axis=1)
+    rows, columns = counts.shape
+    first = np.arange(0, rows * columns, columns)
+    # Running sums over all choices one after the other, less those before each choice.
+    held, number = (counts * sizes).ravel().cumsum(), counts.ravel().cumsum()
+    before, fewer = _before(held, first), _before(number, first)
     # The size of the last domain that is filled, what is missing before any of that size, and how many are larger.
-    last = np.minimum((held < wanted).sum(axis=1), len(sizes) - 1)
-    rows = np.arange(len(counts))
-    size, same = sizes[last], counts[rows, last]
-    missing = wanted - held[rows, last] + same * size
-    larger = (counts * (np.arange(len(sizes)) < last[:, None])).sum(axis=1)
-    filled: Amounts = larger - (-missing // size)
+    last = np.minimum(held.searchsorted(before + wanted), first + columns - 1)
+    size, same = np.maximum(sizes, 1).take(last - first), counts.ravel().take(last)
+    missing = wanted - (held.take(last) - before) + same * size
+    filled: Amounts = number.take(last) - fewer - same - (-missing // size)
     return filled
+
+
+def _before(running: Amounts, first: Amounts) -> Amounts:
+    """int64 [n]: the running sum before each of these places, the first of which is 0."""
+    before = running.take(first - 1)
+    before[0] = 0
+    return before

@@ -207,14 +207,13 @@ class _Search:
 
     def _better(self, above: Share, share: Share, upper: int, level: int, room: Room) -> Share:
         """As many domains of a level, within those `above`, that need fewer domains further down."""
-        bounds = self.tree.bounds(upper, level)
         wanted = int(share.amounts.sum())
         amounts = room.at(level)
-        candidates = np.concatenate([np.arange(bounds[each], bounds[each + 1]) for each in above.domains.tolist()])
-        candidates = candidates[amounts[candidates] > 0].astype(np.int64)
+        candidates, _ = self.tree.below(upper, level, above.domains)
+        candidates = candidates[amounts.take(candidates) > 0]
         if len(candidates) == len(share.domains):
             return share
-        held, disliked = amounts[candidates], self._disliked(level)
+        held, disliked = amounts.take(candidates), self._disliked(level)
         finer = (room.finer(level, each) for each in self._finer_levels(level))
         # Of domains that hold equally many segments those that have least room left beside them.
         ties: list[Key] = [each.__getitem__ for each in ([amounts, room.pods(level)] if room.segmented else [amounts])]

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from webhook.engine.arrays import Amounts, Bools
+from webhook.engine.arrays import Amounts, Bools, largest_first
 from webhook.engine.group.liked import without_disliked
 from webhook.engine.tree import TopologyTree
 
@@ -51,10 +51,10 @@ class SubDomains(NamedTuple):
         """Some of them (numbers)."""
         return SubDomains(
             self.level,
-            self.room[domains],
-            None if self.pods is None else self.pods[domains],
-            None if self.anchored is None else self.anchored[domains],
-            None if self.liked is None else self.liked[domains],
+            self.room.take(domains),
+            None if self.pods is None else self.pods.take(domains),
+            None if self.anchored is None else self.anchored.take(domains),
+            None if self.liked is None else self.liked.take(domains),
         )
 
 
@@ -63,21 +63,19 @@ def pour(tree: TopologyTree, share: Share, upper: int, among: SubDomains, *, joi
 
     joint: the domains share one amount, so that the sub-domains of all of them are chosen together.
     """
-    bounds = tree.bounds(upper, among.level)
-    first = bounds[share.domains].astype(np.int64)
-    widths = bounds[share.domains + 1] - first
-    starts = widths.cumsum() - widths
-    below = np.arange(starts[-1] + widths[-1]) + np.repeat(first - starts, widths)
-    amounts = among.room[below]
+    below, widths = tree.below(upper, among.level, share.domains)
+    amounts = among.room.take(below)
     wanted = share.amounts
     if joint:
-        starts, widths, wanted = starts[:1], widths.sum(keepdims=True), wanted.sum(keepdims=True)
-    partial = wanted < np.add.reduceat(amounts, starts)
-    if partial.any():
-        concerned = np.repeat(partial, widths)
+        widths, wanted = widths.sum(keepdims=True), wanted.sum(keepdims=True)
+    partial = wanted < np.add.reduceat(amounts, widths.cumsum() - widths)
+    if partial.all():
+        amounts = _fewest(among.some(below), widths, wanted)
+    elif partial.any():
+        concerned = partial.repeat(widths)
         amounts[concerned] = _fewest(among.some(below[concerned]), widths[partial], wanted[partial])
-    taken = amounts > 0
-    return Share(below[taken], amounts[taken])
+    taken = amounts.nonzero()[0]
+    return Share(below.take(taken), amounts.take(taken))
 
 
 def _fewest(among: SubDomains, widths: Amounts, wanted: Amounts) -> Amounts:
@@ -88,22 +86,22 @@ def _fewest(among: SubDomains, widths: Amounts, wanted: Amounts) -> Amounts:
     room, anchored, liked = among.room, among.anchored, among.liked
     if liked is not None and anchored is None:
         room = without_disliked(room, widths, wanted, liked)
-    starts = widths.cumsum() - widths
-    owner = np.repeat(np.arange(len(widths)), widths)
     order = _largest_first(room, among)
     # By owner at last: the sort is stable.
     if len(widths) > 1:
-        order = order[np.argsort(owner[order], kind="stable")]
-    sizes = room[order]
-    reached = sizes.cumsum()
-    before = reached - sizes
-    before -= before[starts][owner]
-    taken = np.clip(wanted[owner] - before, 0, sizes)
-    cut = np.flatnonzero((taken > 0) & (taken < sizes))
+        owner = np.arange(len(widths)).repeat(widths)
+        order = order.take(np.argsort(owner.take(order), kind="stable"))
+    sizes = room.take(order)
+    before = sizes.cumsum() - sizes
+    if len(widths) > 1:
+        starts = widths.cumsum() - widths
+        wanted = (wanted + before.take(starts)).repeat(widths)
+    taken = np.minimum(np.maximum(wanted - before, 0), sizes)
+    cut = ((taken > 0) & (taken < sizes)).nonzero()[0]
     if anchored is not None:
         cut = cut[~anchored[order[cut]]]
     if len(cut):
-        _tighten(sizes, taken, starts, owner, cut, None if liked is None else liked[order])
+        _tighten(sizes, taken, widths, cut, None if liked is None else liked[order])
     amounts = np.empty_like(room)
     amounts[order] = taken
     return amounts
@@ -111,24 +109,26 @@ def _fewest(among: SubDomains, widths: Amounts, wanted: Amounts) -> Amounts:
 
 def _largest_first(room: Amounts, among: SubDomains) -> Amounts:
     """Step 2: the order in which sub-domains are taken. Of equal ones the most preferred, then the tightest."""
-    size = -room if among.anchored is None else -room - among.anchored * _MEMBERS_FIRST
     ties = [each for each in (among.pods, None if among.liked is None else -among.liked) if each is not None]
-    order: Amounts = np.lexsort([*ties, size]) if ties else np.argsort(size, kind="stable")
+    if among.anchored is None and not ties:
+        return largest_first(room)
+    size = -room if among.anchored is None else -room - among.anchored * _MEMBERS_FIRST
+    order: Amounts = np.lexsort([*ties, size])
     return order
 
 
-def _tighten(
-    sizes: Amounts, taken: Amounts, starts: Amounts, owner: Amounts, cut: Amounts, liked: Amounts | None
-) -> None:
+def _tighten(sizes: Amounts, taken: Amounts, widths: Amounts, cut: Amounts, liked: Amounts | None) -> None:
     """Step 3: move what was taken of the sub-domains `cut`, at most one of each domain, to the best after them."""
-    ends = np.append(starts[1:], len(sizes))[owner[cut]]
-    rests = taken[cut]
+    ends = widths.cumsum()
+    ends = ends.take(ends.searchsorted(cut, side="right"))
+    rests = taken.take(cut)
+    ascending = -sizes
     for at, end, rest in zip(cut.tolist(), ends.tolist(), rests.tolist(), strict=True):
-        later = sizes[at:end]
-        enough = int((-later).searchsorted(-rest, side="right"))
+        later = ascending[at:end]
+        enough = int(later.searchsorted(-rest, side="right"))
         taken[at] = 0
         if liked is None:
-            best = int((-later).searchsorted(-later[enough - 1]))
+            best = int(later.searchsorted(later[enough - 1]))
         else:
-            best = int(np.lexsort((later[:enough], -liked[at : at + enough]))[0])
+            best = int(np.lexsort((sizes[at : at + enough], -liked[at : at + enough]))[0])
         taken[at + best] = rest

@@ -36,7 +36,8 @@ class Room:
         """What a whole segment counts."""
         self.wanted = self.segments * self.unit + (self.rest > 0)
         """What the whole group counts."""
-        self._pods_at: dict[int, Amounts] = {}
+        self._pods_at: dict[int, Amounts] = {tree.node_level: slots}
+        self._at: dict[int, Amounts] = {}
 
     def cut(self, count: int) -> "Room":
         """The room for fewer pods of the group."""
@@ -46,7 +47,7 @@ class Room:
         """int64 [domain]: pods that fit into the domains of a level."""
         found = self._pods_at.get(level)
         if found is None:
-            found = self._pods_at[level] = self.tree.sums(level, self.slots)
+            found = self._pods_at[level] = self.tree.lift(level + 1, level, self.pods(level + 1))
         return found
 
     @cached_property
@@ -69,11 +70,13 @@ class Room:
         """int64 [domain]: what the domains of a level hold: down to the segments' as `wanted` counts, else in pods."""
         if not self.segmented or level > self.level:
             return self.pods(level)
-        whole = self._lifted(level, self._whole)
-        if not self.rest:
-            return whole
-        held: Amounts = whole * self.unit + np.minimum(self._lifted(level, self._leftover), 1)
-        return held
+        found = self._at.get(level)
+        if found is None:
+            found = self._lifted(level, self._whole)
+            if self.rest:
+                found = found * self.unit + np.minimum(self._lifted(level, self._leftover), 1)
+            self._at[level] = found
+        return found
 
     def _lifted(self, level: int, amounts: Amounts) -> Amounts:
         return amounts if level == self.level else self.tree.lift(self.level, level, amounts)
@@ -102,10 +105,10 @@ class Room:
 
     def finer(self, level: int, finer: int) -> Finer:
         """What the domains of level `finer` hold, for a choice among those of `level`; in segments down to theirs."""
-        bounds = self.tree.bounds(level, finer)
+        bounds, owners = self.tree.bounds(level, finer), self.tree.owners(level, finer)
         if self.segmented and finer <= self.level:
-            return Finer(self.at(finer), bounds, self.wanted, self.unit)
-        return Finer(self.pods(finer), bounds, self.count)
+            return Finer(self.at(finer), bounds, owners, self.wanted, self.unit)
+        return Finer(self.pods(finer), bounds, owners, self.count)
 
     def in_pods(self, share: Share) -> tuple[Share, int | None]:
         """A share of the group in pods, and the domain that takes the smaller last segment, if there is one.
