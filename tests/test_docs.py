@@ -35,6 +35,7 @@ STYLED = [
             "how-it-works",
             "limits",
             "metrics",
+            "performance",
             "reliability",
             "review",
             "settings",
