@@ -38,6 +38,7 @@ STYLED = [
             "performance",
             "reliability",
             "review",
+            "security",
             "settings",
             "unknowns",
         )
