@@ -23,27 +23,6 @@ PAGES = [
     CHART / "README.md",
     *sorted((ROOT / "docs").glob("*.md")),
 ]
-STYLED = [
-    ROOT / "README.md",
-    ROOT / "CHANGELOG.md",
-    CHART / "README.md",
-    *(
-        ROOT / "docs" / f"{name}.md"
-        for name in (
-            "annotations",
-            "autoscaling",
-            "how-it-works",
-            "limits",
-            "metrics",
-            "performance",
-            "reliability",
-            "review",
-            "security",
-            "settings",
-            "unknowns",
-        )
-    ),
-]
 # Not names that anybody writes or reads: a prefix, and a value that stands beside its label.
 NOT_NAMES = {"OUR_DOMAIN", "MANAGED_BY_KOORDINATOR"}
 # Longer ones are not read in a terminal or on GitHub without scrolling; a table's cells wrap to several lines each.
@@ -106,7 +85,7 @@ def test_every_anchor_is_a_heading(page: Path) -> None:
     assert [link for link in links if link[1] not in anchors(page.parent / link[0] if link[0] else page)] == []
 
 
-@pytest.mark.parametrize("page", STYLED, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_no_line_and_no_cell_is_too_long_to_read(page: Path) -> None:
     lines = prose(page)
     assert [line for line in lines if not line.startswith("|") and len(line) > LONGEST_LINE] == []
