@@ -178,7 +178,11 @@ def test_with_gate_never_what_a_group_asks_has_no_effect() -> None:
 def test_nor_has_a_policy_that_pods_would_take_from_the_workload() -> None:
     numa = {NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": "Restricted"}'}
     (warning,) = told(deployment(numa))
-    assert f"metadata.annotations[{NUMA_TOPOLOGY_SPEC}]." in warning
+    assert warning == (
+        "With the setting gate=never pods are placed one by one, and these have no effect: "
+        f"metadata.annotations[{NUMA_TOPOLOGY_SPEC}]. "
+        "Write the policy on the pod template: without one there, that of the namespace or of the settings counts."
+    )
     assert told(deployment(None, numa | {"note": "x"})) != [warning]
     assert all("gate=never" not in one for one in told(deployment(None, numa)))
 

@@ -8,7 +8,7 @@
 A pod that a controller makes is not looked at: what made it was.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
@@ -40,6 +40,11 @@ _SEGMENT_LEVELS: Final = (KAI_SEGMENT_REQUIRED_PLACEMENT, KAI_SEGMENT_PREFERRED_
 # An object has room for tens of thousands of names; each that is compared takes up to a millisecond.
 _MOST_COMPARED: Final = 10
 _MOST_NAMED: Final = 5
+_NUMA: Final = (NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC)
+_PLACES_GROUPS: Final = "Only gate=always and gate=when-needed place groups."
+_READS_TEMPLATES: Final = (
+    "Write the policy on the pod template: without one there, that of the namespace or of the settings counts."
+)
 
 Sets = Mapping[str, Mapping[str, Any]]
 """Path -> annotations, of the object and its templates."""
@@ -108,15 +113,16 @@ def _without_gate(raw: Mapping[str, Any], sets: Sets, rules: Rules) -> Iterator[
     if rules.gate != "never":
         return
     of_pods = {f"{template.prefix}metadata.annotations" for template in templates_in(raw)}
-    lost = [
-        f"{path}[{key}]"
-        for path, annotations in sets.items()
-        for key in annotations
-        if key in GROUP_ANNOTATIONS or (key in {NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC} and path not in of_pods)
-    ]
-    if lost:
+    of_groups = _found(sets, GROUP_ANNOTATIONS)
+    policies = _found({path: found for path, found in sets.items() if path not in of_pods}, _NUMA)
+    if lost := [*of_groups, *policies]:
         more = f" and {len(lost) - _MOST_NAMED} more" if len(lost) > _MOST_NAMED else ""
+        cures = [_PLACES_GROUPS] * bool(of_groups) + [_READS_TEMPLATES] * bool(policies)
         yield (
             "With the setting gate=never pods are placed one by one, and these have no effect: "
-            f"{', '.join(lost[:_MOST_NAMED])}{more}. Only gate=always and gate=when-needed place groups."
+            f"{', '.join(lost[:_MOST_NAMED])}{more}. {' '.join(cures)}"
         )
+
+
+def _found(sets: Sets, keys: Collection[str]) -> list[str]:
+    return [f"{path}[{key}]" for path, annotations in sets.items() for key in annotations if key in keys]
