@@ -268,14 +268,15 @@ def test_one_that_has_started_is_where_its_hint_says() -> None:
     assert keeping.reserved()[0] == ON_1
 
 
-def test_what_the_nrt_leaves_open_makes_a_kubelet_prefer_a_lower_numa_node_never_a_higher_one() -> None:
+def test_a_pod_for_which_its_kubelet_may_choose_otherwise_is_kept_all_of_it_everywhere() -> None:
     keeping = Keeping()
-    keeping.tell(replace(scanned(bound()), fingerprint=None, written_at=55), bound())
-    keeping.keeper.settle(100)
-    for name, numa in (("q", ON_1), ("r", NUMA)):
-        keeping.tell(waiting(name))
-        keeping.keeper.grant(replace(grant(waiting(name)), numa=numa, arrives=True))
-    assert (keeping.held("q"), keeping.held("r")) == ({**NUMA, **ON_1}, NUMA)
+    keeping.tell(scanned(), waiting())
+    unsure = replace(grant(waiting()), numa=ON_1, arrives=True, sure=False, alternatives=frozenset({0}))
+    keeping.keeper.grant(unsure)
+    assert keeping.held("p") == {**NUMA, **ON_1}
+    # The same when it is seen bound, without a hint.
+    keeping.tell(replace(resident("p", "n", {"cpu": 2000}), bound_at=990, unguarded=True))
+    assert keeping.reserved()[0] == {**NUMA, **ON_1}
 
 
 def test_bindings_under_way_and_placed_pods_are_told_apart() -> None:

@@ -105,7 +105,7 @@ def test_without_a_fingerprint_an_nrt_written_long_enough_after_the_binding_has_
 
 def test_without_a_fingerprint_one_written_soon_after_it_has_when_nothing_follows() -> None:
     soon = bound("a", 95)
-    assert uncounted(node((6, 8)), [soon], None, TIMES, 101) == Uncounted(held(soon), 215, doubtful=frozenset({0}))
+    assert uncounted(node((6, 8)), [soon], None, TIMES, 101) == Uncounted(held(soon), 215, maybe_counted=held(soon))
     assert uncounted(node((6, 8)), [soon], None, TIMES, 215) == NOTHING
 
 
@@ -145,23 +145,22 @@ def test_pods_of_one_second_are_told_apart_by_the_order_in_which_they_were_seen_
 
 def test_what_the_nrt_shows_as_taken_by_pods_that_have_ended_is_given_back() -> None:
     # a, b ── NUMA 0 [4]  NUMA 1 [8]      [free cpus of 8]; b has ended.
-    rest = uncounted(node((4, 8)), [A], keys(A, B), TIMES, 1000, [B])
+    rest = uncounted(node((4, 8)), [A], keys(A, B), TIMES, 1000, [B], held(A, B))
     assert rest == Uncounted({}, None, {0: {"cpu": 2000}})
 
 
-def test_nothing_is_given_back_where_some_pod_is_not_where_its_hint_says() -> None:
+def test_nothing_is_given_back_of_a_pod_that_may_be_anywhere() -> None:
     # a, b ── NUMA 0 [6]  NUMA 1 [6]      [free cpus of 8]; both hints say NUMA 0; b has ended, from either.
     rest = uncounted(node((6, 6)), [A], keys(A, B), TIMES, 1000, [B])
-    assert rest == Uncounted({}, None, {}, frozenset({0, 1}))
-
-
-def test_nothing_is_given_back_where_a_pod_without_hint_may_be_what_is_taken_there() -> None:
-    # a, b, c ── NUMA 0 [4]  NUMA 1 [6]      [free cpus of 8]; b has ended. Its hint says NUMA 0, and so may c be.
-    without_hint = replace(C, hint=None)
-    rest = uncounted(node((4, 6)), [A, without_hint], keys(A, B, C), TIMES, 1000, [B])
-    assert rest == Uncounted({}, None, {}, frozenset({0, 1}))
-    assert uncounted(node((4, 6)), [A], keys(A, B), TIMES, 1000, [B]).ended == {}
+    assert rest == Uncounted({}, None, maybe_free={0: {"cpu": 2000}, 1: {"cpu": 2000}})
 
 
 def test_it_is_doubtful_whether_an_nrt_without_fingerprint_still_counts_a_pod_that_ended() -> None:
-    assert uncounted(node((4, 8)), [A], None, TIMES, 1000, [B]) == Uncounted({}, None, {}, frozenset({0}))
+    # Where its hint says, for nothing else is known of it.
+    assert uncounted(node((4, 8)), [A], None, TIMES, 1000, [B]) == Uncounted({}, None, maybe_free=held(B)[B.key])
+
+
+def test_it_may_have_been_anywhere_if_the_fingerprint_stands_for_no_pods_that_are_known() -> None:
+    unreadable = replace(node((4, 8)), fingerprint="pfp0v0010000000000000000")
+    anywhere = {0: {"cpu": 2000}, 1: {"cpu": 2000}}
+    assert uncounted(unreadable, [A], None, TIMES, 1000, [B]) == Uncounted({}, None, maybe_free=anywhere)

@@ -189,6 +189,8 @@ class Uncounted:
 
     def hinted_late(self) -> None: ...
 
+    def corrected(self, how: str) -> None: ...
+
 
 async def _no_owner(*_: object) -> None:
     return None

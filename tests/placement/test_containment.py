@@ -25,7 +25,7 @@ from webhook.model.pod import Owner
 from webhook.placement import controller as controlling
 from webhook.placement import fence, gang
 from webhook.placement.controller import PlacementController
-from webhook.placement.figures import LetGo
+from webhook.placement.figures import Correction, LetGo
 from webhook.placement.gated import GatedPod
 from webhook.placement.surroundings import Limits
 from webhook.placement.teller import Teller
@@ -52,6 +52,8 @@ class Figures:
     def evicted(self) -> None: ...
 
     def hinted_late(self) -> None: ...
+
+    def corrected(self, how: Correction) -> None: ...
 
 
 class Site:

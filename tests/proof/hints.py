@@ -1,8 +1,12 @@
 """Hints beside what kubelets chose: a node agent that obeys a wrong one moves the pod away from its memory and devices.
 
 A hint is wrong if it names other NUMA nodes than those of the CPUs, the memory and the devices that the kubelet gave
-the pod. Compared is the hint that the pod has at last. A pod without a hint, and one whose kubelet gave it nothing of a
-NUMA node, misleads no agent.
+the pod. Compared is the hint that the pod has some seconds after the run: the end of another pod is not known at once.
+A pod without a hint, and one whose kubelet gave it nothing of a NUMA node, misleads no agent.
+
+Where koordlet publishes the NodeResourceTopologies, nothing is compared. It runs a pod on the NUMA nodes of its
+resource status, whatever its kubelet chose; Koordinator expects kubelets that align nothing, and the simulated ones do.
+Source: koordinator pkg/koordlet/runtimehooks/hooks/cpuset/rule.go (getContainerCPUSet).
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ NUMAIds = frozenset[int]
 
 @dataclass(frozen=True)
 class Choice:
-    """The NUMA ids of one pod that its kubelet gave something of NUMA nodes."""
+    """The NUMA ids of one pod that asks for a placement and was given something of NUMA nodes."""
 
     pod: str
     node: str
@@ -39,14 +43,21 @@ class Choice:
         return self.hint is not None and self.hint != self.given
 
 
-def choices(admissions: Iterable[Mapping[str, Any]], histories: Mapping[str, History]) -> list[Choice]:
-    """Those of the admitted pods (events of the kubelets' journal); histories: by uid."""
-    found = []
+def choices(
+    admissions: Iterable[Mapping[str, Any]], histories: Mapping[str, History], publisher: str = "rte"
+) -> list[Choice]:
+    """Those of the admitted pods (events of the kubelets' journal); histories: by uid.
+
+    publisher: whose form the machines' NodeResourceTopologies have.
+    """
+    found: list[Choice] = []
+    if publisher == "koordlet":
+        return found
     for admission in admissions:
         given = _given(admission["containers"])
         history = histories.get(admission["uid"])
-        if given and history is not None and history.hints:
-            last, first = _hinted(history.hints[-1][1]), _hinted(history.hints[0][1])
+        if given and history is not None and history.asks:
+            last, first = (_hinted(history.hints[at][1]) for at in (-1, 0))
             found.append(Choice(history.name, admission["node"], given, last, first))
     return found
 
@@ -64,4 +75,5 @@ def _given(containers: Iterable[Mapping[str, Any]]) -> NUMAIds:
 
 
 def _hinted(text: str) -> NUMAIds | None:
-    return frozenset(numa for numa, _ in NUMAHint.parse(text).numa_nodes) if text else None
+    """None where it names no NUMA nodes: there is none, or they are not certain yet."""
+    return frozenset(numa for numa, _ in NUMAHint.parse(text).numa_nodes) or None if text else None

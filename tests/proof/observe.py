@@ -8,13 +8,13 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tests.cluster.api import ApiError
 from tests.cluster.follow import ERROR, LISTED, followed
 from tests.proof.workload import WORKLOAD_LABEL
-from webhook.model.names import NUMA_HINT
+from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -39,13 +39,16 @@ class History:
     """Failed, succeeded or deleted."""
     rejected: str = ""
     """The kubelet's reason, such as TopologyAffinityError."""
+    asks: bool = False
+    """Whether it is annotated to be placed."""
     hints: list[tuple[float, str]] = field(default_factory=list)
     """Each hint that it had since it was bound, "" for none, and when it was first seen with that."""
 
     def take(self, event: str, pod: Mapping[str, Any], now: float) -> None:
         """Take in what a watch says of the pod."""
         status = pod.get("status", {})
-        hint = pod["metadata"].get("annotations", {}).get(NUMA_HINT, "")
+        annotations = pod["metadata"].get("annotations", {})
+        hint, self.asks = annotations.get(NUMA_HINT, ""), NUMA_TOPOLOGY_SPEC in annotations
         self.node = pod["spec"].get("nodeName", "")
         if self.node and self.bound is None:
             self.bound = now
@@ -90,16 +93,15 @@ class Observer:
         return time.monotonic() - self.start
 
     def histories(self) -> list[History]:
-        """All pods there ever were, in the order of their creation. Raises `ApiError` if some may be missing."""
-        if self._error is not None:
-            raise self._error
-        with self._lock:
-            return list(self._histories.values())
+        """All pods there were until now, in the order of their creation. Raises `ApiError` if some may be missing."""
+        return list(self.by_uid().values())
 
     def by_uid(self) -> dict[str, History]:
         """The same by the pods' uids."""
+        if self._error is not None:
+            raise self._error
         with self._lock:
-            return dict(self._histories)
+            return {uid: replace(history, hints=list(history.hints)) for uid, history in self._histories.items()}
 
     def last_seen(self, name: str) -> Mapping[str, Any]:
         """The object of a pod as it was told of last."""

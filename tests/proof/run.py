@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from tests.proof.workload import Workload
 
 NAMESPACE = "proof"
+CORRECTED_SECONDS = 2.0
+"""In which the end of one pod may come to be known, and the hint of another to be corrected that found its room."""
 TOLD = 10
 """Lines of a kind; a run can have hundreds."""
 _REFUSED = re.compile(
@@ -69,9 +71,10 @@ def run(
         observer = stack.enter_context(Observer.observing(plane.api, NAMESPACE))
         _submit(plane, observer, scenario.workloads)
         time.sleep(max(0.0, scenario.seconds - observer.now))
-        histories = observer.histories()
-        hints = choices(fleet.events("admitted"), observer.by_uid())
+        histories, admissions = observer.histories(), fleet.events("admitted")
         refused = refused_binds(plane.api.get("/metrics"))
+        time.sleep(CORRECTED_SECONDS)
+        hints = choices(admissions, observer.by_uid(), publisher)
         row = measure(scenario, histories, hints, webhook=webhook, refused_binds=refused)
         if webhook:
             _explain(fleet.events("rejected"), observer, tell)
@@ -125,11 +128,15 @@ def _explain(rejections: Sequence[Mapping[str, Any]], observer: Observer, tell: 
 
 def _tell_hints(found: Sequence[Choice], tell: Callable[[str], None]) -> None:
     """Of each wrong hint what it names and what the kubelet chose; and how many were put right after the binding."""
-    wrong, hinted = [choice for choice in found if choice.wrong], sum(choice.hint is not None for choice in found)
+    wrong = [choice for choice in found if choice.wrong]
     for choice in wrong[:TOLD]:
         tell(f"{choice.pod} on {choice.node}: hint {sorted(choice.hint or ())}, given {sorted(choice.given)}")
-    late = sum(choice.hint != choice.first_hint for choice in found)
-    tell(f"{len(wrong)} of {hinted} hints wrong, {len(found) - hinted} pods without one, {late} hints changed late")
+    without, late = (sum(getattr(choice, name) is None for choice in found) for name in ("hint", "first_hint"))
+    misled = sum(choice.first_hint is not None and choice.first_hint != choice.given for choice in found)
+    tell(
+        f"{len(wrong)} of {len(found) - without} hints wrong, {without} pods without one; at their bindings {late} had "
+        f"none, and {misled} a wrong one"
+    )
 
 
 def _tell_waiting(histories: Sequence[History], observer: Observer, tell: Callable[[str], None]) -> None:

@@ -35,7 +35,7 @@ def cpus(numa: int) -> dict[str, Any]:
 
 def bound(pod: str, *hints: str) -> History:
     """A pod that had these hints since it was bound, one after the other."""
-    return History(pod, "w", 0.0, hints=[(float(at), text) for at, text in enumerate(hints)])
+    return History(pod, "w", 0.0, asks=True, hints=[(float(at), text) for at, text in enumerate(hints)])
 
 
 def wrong(admissions: Sequence[Mapping[str, Any]], *pods: History) -> list[str]:
@@ -82,3 +82,9 @@ def test_no_hint_misleads_nobody() -> None:
 
 def test_a_pod_whose_kubelet_gave_it_nothing_of_a_numa_node_is_not_compared() -> None:
     assert choices([admitted("p", {"name": "c", "affinity": None})], {"p": bound("p", hint(1))}) == []
+
+
+def test_koordlet_puts_a_pod_where_its_hint_says() -> None:
+    admissions = [admitted("p", cpus(0))]
+    assert choices(admissions, {"p": bound("p", hint(1))}, "koordlet") == []
+    assert [choice.wrong for choice in choices(admissions, {"p": bound("p", hint(1))}, "nfd")] == [True]

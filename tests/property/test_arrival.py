@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from tests.fingerprints import pod_fingerprint
 from webhook.admission.bind import Given, guard
 from webhook.admission.rules import Rules
-from webhook.engine.reserve.grant import Grant
 from webhook.model.hint import NUMAHint
 from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC, PLACEMENT_GATE
 from webhook.placement.gated import GatedPod
 from webhook.placement.placed import Place, find_place
+from webhook.server.bindings import grant_of
 from webhook.service.world import ClusterWorld
 
 if TYPE_CHECKING:
@@ -75,15 +75,20 @@ class Machine:
         self.told_of_pods.append(lambda: self.world.pods.upsert(f"default/{name}", raw))
 
     def create(self) -> None:
+        raw = self.new_pod()
+        raw["metadata"]["annotations"] = {NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": "SingleNUMANode"}'}
+        if self.random.random() < 0.7:
+            raw["spec"]["schedulingGates"] = [{"name": PLACEMENT_GATE}]
+        self.tell(raw["metadata"]["name"])
+
+    def new_pod(self) -> dict[str, Any]:
         name, cpus = f"p{len(self.pods):03}", self.random.choice((3, 5, 6, 7, 9, 10))
         amounts = {"cpu": str(cpus)} | {"memory": "1Mi"}
         container = {"name": "main", "resources": {"requests": amounts, "limits": amounts}}
         raw = _object(name, spec={"containers": [container]}, status={"phase": "Pending"})
-        raw["metadata"]["annotations"] = {NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": "SingleNUMANode"}'}
-        if self.random.random() < 0.7:
-            raw["spec"]["schedulingGates"] = [{"name": PLACEMENT_GATE}]
+        raw["metadata"]["annotations"] = {}
         self.pods[name] = raw
-        self.tell(name)
+        return raw
 
     def place(self) -> None:
         """The controller's part."""
@@ -115,8 +120,7 @@ class Machine:
         verdict = guard(raw, NODE, self.world.arrival(NODE, key), RULES, self.world.promised(key, name, NODE))
         if not isinstance(verdict, Given):
             return
-        numa = dict(verdict.numa_nodes)
-        self.world.grant(Grant(key, name, NODE, numa, verdict.requests, verdict.policy, 1e9, arrives=True))
+        self.world.grant(grant_of(verdict, key, name, 1e9))
         self.pods[name]["metadata"]["annotations"].update(verdict.annotations)
         self.is_written_bound(name)
 
@@ -157,6 +161,7 @@ class Machine:
                     self.given[name] = room[0]
                     self.ran += 1
                     raw["status"] |= {"phase": "Running", "containerStatuses": [{"state": {"running": {}}}]}
+                    raw["status"]["startTime"] = _time(self.now)
                 else:
                     self.rejected.append(name)
                     raw["status"]["phase"] = "Failed"

@@ -40,7 +40,7 @@ def lives(draw: st.DrawFn, number: int, may_end: bool) -> History:
     bound = replace(resident(name, node, amount, {zone: amount}), bound_at=draw(st.integers(0, 60)))
     stages: list[Event] = [*(waits, placed, bound)[: draw(st.integers(1, 3))]]
     if may_end and draw(st.booleans()):
-        ended = replace(bound, terminal=True)
+        ended = replace(bound, terminal=True, ended_at=LAST)
         stages += draw(st.sampled_from([[ended], [f"default/{name}"], [ended, f"default/{name}"]]))
     return History([stage for stage in stages if draw(st.integers(0, 3)) or stage is stages[-1]])
 

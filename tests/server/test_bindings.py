@@ -137,10 +137,15 @@ def binding(name: str, uid: str, dry_run: bool, user: str) -> AdmissionRequest:
 
 def numa_of(answer: Answer) -> list[int]:
     """The NUMA nodes written into the Binding."""
+    return [entry["node"] for entry in hint_of(answer)["numaNodeResources"]]
+
+
+def hint_of(answer: Answer) -> dict[str, Any]:
+    """The hint written into the Binding."""
     assert isinstance(answer.response, Patched), answer
     patched = apply({"metadata": {}}, map(dict, answer.response.patch))
-    hint = json.loads(patched["metadata"]["annotations"][NUMA_HINT])
-    return [entry["node"] for entry in hint["numaNodeResources"]]
+    hint: dict[str, Any] = json.loads(patched["metadata"]["annotations"][NUMA_HINT])
+    return hint
 
 
 async def test_what_one_binding_was_given_the_next_one_finds_taken() -> None:
@@ -272,8 +277,12 @@ async def test_a_new_leader_gives_out_nothing_new() -> None:
     refused = await world.bind("a", duty=Duty.PLACED_ONLY)
     assert isinstance(refused.response, Denied)
     assert refused.response.reason == "LeaderChanged"
-    # Its kubelet would take NUMA node 0, which the last leader may have promised to somebody.
-    assert numa_of(await world.bind("b", duty=Duty.PLACED_ONLY)) == [1]
+    # Its kubelet would take NUMA node 0, which the last leader may have promised to somebody: it is not certain.
+    passed = await world.bind("b", duty=Duty.PLACED_ONLY)
+    assert hint_of(passed) == {"node": "n3", "certain": False}
+    granted = world.granted("default/b")
+    assert granted is not None
+    assert (list(granted.numa), granted.sure, granted.alternatives) == ([1], False, frozenset({0}))
     # Somebody unforeseen took what the pod was placed on; NUMA node 0 may be promised by the last leader.
     world.keeper.withdraw("default/b")
     world.ledger.put(Reservation.of("default/x", "n3", {1: {"cpu": 1000}}, {"cpu": 1000}))

@@ -40,6 +40,7 @@ def families() -> dict[str, Metric]:
     metrics.placement.decided("pod", 0.001)
     metrics.placement.let_go("placed", 3.0)
     metrics.placement.evicted()
+    metrics.placement.corrected("changed")
     found = {}
     for family in metrics.registry.collect():
         if family.name.startswith(NAMESPACE):

@@ -104,12 +104,24 @@ def test_a_pod_that_its_nrt_has_counted_needs_none(world: World) -> None:
     assert world.hints() == {}
 
 
-def test_pods_that_are_not_ours_hold_nothing_of_what_is_promised(world: World) -> None:
+def test_what_an_unmanaged_pod_was_given_is_kept_and_it_gets_no_hint(world: World) -> None:
     raw = pod("a", 1, 9, started=True, annotations={})
     raw["spec"]["schedulerName"] = "other"
     world.pods.upsert("ns/a", raw)
-    assert world.free() == [16, 16]
+    assert world.free() == [7, 16]
     assert world.hints() == {}
+
+
+def test_of_an_unmanaged_pod_with_many_containers_nothing_is_predicted(world: World) -> None:
+    raw = pod("a", 1, 1, started=True, annotations={})
+    raw["spec"]["schedulerName"] = "other"
+    raw["spec"]["containers"] = [{**raw["spec"]["containers"][0], "name": f"c{n}"} for n in range(5)]
+    world.pods.upsert("ns/a", raw)
+    assert world.free() == [16, 16]
+    arrival = world.arrival("n0", "ns/b")
+    assert arrival is not None
+    five = {"cpu": 5000}
+    assert arrival.leeway.maybe_taken == [{0: five, 1: five}]  # so others have no hint until it is counted
 
 
 def test_a_place_that_the_hint_of_another_pod_names_is_kept_and_not_written(world: World) -> None:

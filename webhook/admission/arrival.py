@@ -5,12 +5,13 @@ what is promised to pods that are placed there and wait to be bound it finds fre
 before them. Of the sums of the node, which have no order, those hold their requests all the same.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from webhook.engine.one_node import NodeAlone
 from webhook.engine.reserve.ledger import Reservation
+from webhook.engine.reserve.leeway import NO_LEEWAY, Leeway
 from webhook.engine.sums import NodeSums
 from webhook.engine.view import View
 
@@ -35,6 +36,8 @@ class Arrival:
     """Other pods that come sooner or later."""
     own: Reservation | None = None
     """What the pod itself is promised there."""
+    leeway: Leeway = NO_LEEWAY
+    """How much more, or less, may be free than that leaves."""
 
     def promised_view(self) -> View:
         """Less all that others were promised, each where its hint says."""
@@ -45,7 +48,17 @@ class Arrival:
 
     def kubelet_view(self) -> View:
         """As the pod finds it, should it come before all that are placed."""
+        return self.node.view(self._in_order())
+
+    def other_views(self) -> Sequence[View]:
+        """The same with the most, and with the least, that may be free; none where that is known exactly."""
+        if not self.leeway:
+            return ()
+        sums = self._in_order()
+        return self.node.view(self.leeway.at_most(sums)), self.node.view(self.leeway.at_least(sums))
+
+    def _in_order(self) -> NodeSums:
         sums = self.given.copy()
         for placed in self.placed:
             sums.add({}, placed.promised.requests, None, 1)
-        return self.node.view(sums)
+        return sums

@@ -4,7 +4,9 @@
 2. A pod that was placed goes to the node of its hint and to no other: the placement of its group depends on it.
 3. Where the NUMA nodes are ours to choose, it is given what its hint says, as long as that is free to it.
 4. Anywhere else the kubelet chooses as the pod reaches it. So every pod, placed or not, is judged anew on this node
-   alone as it is at this moment: refused, or given what the kubelet will allocate, whatever was foreseen.
+   alone as it is at this moment: refused, or given what the kubelet will allocate, whatever was foreseen. Where more
+   or less may be free than is known, the kubelet may choose otherwise (see `foresight`): then the pod gets no hint
+   until the node's NRT has counted it.
 5. What that takes may be what the hint of another pod holds, one that was placed there and is not bound yet. Then the
    other one goes first. So a hint in a pod is never given to another pod: it also holds when a leader dies that alone
    knew better, and its pod is bound through another replica, or unguarded. A placed pod that the
@@ -15,13 +17,15 @@ What a pod is given goes into the Binding's annotations; the API server writes t
 Source: kubernetes pkg/registry/core/pod/storage (assignPod); koordinator apis/extension/numa_aware.go.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from webhook.admission import placement_text
 from webhook.admission.arrival import Arrival
+from webhook.admission.foresight import CERTAIN, Foresight, foresight, of_pod
 from webhook.admission.gate import has_gate
 from webhook.admission.left_alone import why_not_ours
 from webhook.admission.left_to_scheduler import chosen_by_scheduler, why_left_to_scheduler
@@ -71,27 +75,54 @@ class Given:
     """What the pod was promised when it was placed, where that is still free; None where it is not, or was not."""
     how_chosen: str | None = None
     """How its node was chosen, of a pod whose placement says that and perhaps why it waited; None of any other."""
+    chosen: bool = False
+    """Whether the NUMA nodes are ours to choose."""
+    foresight: Foresight = CERTAIN
+    """How certain it is that the kubelet chooses these."""
+    was_hinted: bool = False
+    """Whether the pod has a hint that names NUMA nodes, which a Binding can write over and not take away."""
+    placement: str = ""
+    """The pod's placement text so far."""
 
     @property
-    def annotations(self) -> Mapping[str, str]:
+    def annotations(self) -> dict[str, str]:
         """What the Binding is to carry."""
-        said = {} if self.how_chosen is None else {PLACEMENT: annotated(f"{self.message}; {self.how_chosen}")}
-        if not self.numa_nodes:
-            return said
-        return said | {
-            NUMA_HINT: NUMAHint(self.node, self.numa_nodes).to_json(),
-            RESOURCE_STATUS: resource_status_to_json(self.numa_nodes),
-        }
+        said = self._said
+        if self.foresight.sure and self.numa_nodes:
+            return said | {
+                NUMA_HINT: NUMAHint(self.node, self.numa_nodes).to_json(),
+                RESOURCE_STATUS: resource_status_to_json(self.numa_nodes),
+            }
+        if self.was_hinted:
+            blank = NUMAHint.without_numa_nodes(self.node).to_json()
+            return said | {NUMA_HINT: blank, RESOURCE_STATUS: resource_status_to_json(())}
+        return said
 
     def as_promised(self) -> "Given | None":
         """What takes no promise that was not made before; None where there is no such thing."""
-        return None if self.promised is None else replace(self, numa_nodes=self.promised)
+        if self.promised is None:
+            return None
+        if self.chosen or dict(self.promised) == dict(self.numa_nodes):
+            return replace(self, numa_nodes=self.promised)
+        others = (self.foresight.alternatives | dict(self.numa_nodes).keys()) - dict(self.promised).keys()
+        return replace(self, numa_nodes=self.promised, foresight=Foresight(sure=False, alternatives=others))
 
     @property
     def message(self) -> str:
         """In one line."""
-        where = "+".join(str(numa_id) for numa_id, _ in self.numa_nodes)
-        return f"bound to {self.node}" + (f", NUMA {where}" if where else "")
+        return f"bound to {self.node}{placement_text.where(self._numa_ids)}"
+
+    @property
+    def _numa_ids(self) -> Sequence[int] | None:
+        """Those that are known; None: they are not certain."""
+        return [numa_id for numa_id, _ in self.numa_nodes] if self.foresight.sure else None
+
+    @property
+    def _said(self) -> dict[str, str]:
+        if self.how_chosen is not None:
+            return {PLACEMENT: annotated(f"{self.message}; {self.how_chosen}")}
+        located = placement_text.located(self.placement, self.node, self._numa_ids)
+        return {} if located is None or located == self.placement else {PLACEMENT: located}
 
 
 def placed_on(raw: Mapping[str, Any]) -> NUMAHint | None:
@@ -129,20 +160,26 @@ def guard(
     view = arrival.promised_view()
     if promised is not None and not is_free(view, promised):
         promised = None
-    ours = bool(ours_to_place(view.snapshot)[0])
+    ours, policy = bool(ours_to_place(view.snapshot)[0]), intent.policy
     if ours and promised:
-        return Given(node, promised, pod.requests, intent.policy, promised, how_chosen)
+        return Given(node, promised, pod.requests, policy, promised, how_chosen, ours)
     found = view if ours else arrival.kubelet_view()
     decision = decide(found, pod, intent, rules.engine)
     if _was_placed_unknowing(hint, intent) and decision.reason[0] in {Reason.POLICY_MISMATCH, Reason.UNKNOWN_POLICY}:
-        decision = decide(found, pod, replace(intent, policy=None), rules.engine)
+        intent = replace(intent, policy=None)
+        decision = decide(found, pod, intent, rules.engine)
     if not decision.fits[0]:
         return _refusal(node, decision)
     numa_nodes = decision.allocation(0)
     if not is_free(view, numa_nodes) and (first := _holders(arrival, numa_nodes)):
         message = f"{', '.join(sorted(first))} was placed before on the NUMA nodes of {node} that this pod would get"
         return Refusal(message, "NotNext", first)
-    return Given(node, numa_nodes, pod.requests, intent.policy, promised, how_chosen)
+    was_hinted = hint is not None and bool(hint.numa_nodes)
+    exact = rules.engine.fidelity == "kubelet"
+    foreseen = CERTAIN if ours else foresight(arrival, of_pod(pod, intent), numa_nodes, exact=exact)
+    return Given(
+        node, numa_nodes, pod.requests, policy, promised, how_chosen, ours, foreseen, was_hinted, _placement(raw)
+    )
 
 
 def into_binding(binding: Mapping[str, Any], given: Given) -> tuple[Operation, ...]:
@@ -157,12 +194,17 @@ def _how_chosen(raw: Mapping[str, Any], hint: NUMAHint | None) -> str | None:
     """How the pod's node was chosen, where its placement says what it waits for to be bound; else None."""
     if hint is not None and not hint.reserved:
         return "placed there before"
-    says = ((raw.get("metadata") or {}).get("annotations") or {}).get(PLACEMENT, "")
+    says = _placement(raw)
     if says.startswith(FOR_A_NODE):
         return "it waited for a node to be added"
     why = why_left_to_scheduler(raw)
     begins = None if why is None else chosen_by_scheduler(why)
     return begins if begins and says.startswith(begins) else None
+
+
+def _placement(raw: Mapping[str, Any]) -> str:
+    text: str = ((raw.get("metadata") or {}).get("annotations") or {}).get(PLACEMENT, "")
+    return text
 
 
 def _intent(pod: Pod) -> NUMAIntent:

@@ -4,7 +4,8 @@ SingleNUMANode: 812 of 5000 nodes fit; best n17 (score 95, NUMA 1), n3 (score 92
 excluded: 4100 no single NUMA node with 8 cpu, 88 NUMA policy mismatch
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from textwrap import wrap
 
 from webhook.engine.arrays import Bools
@@ -23,6 +24,11 @@ _LONGEST = 1000
 
 # How many of the best nodes are named.
 BEST = 3
+
+# The first clause of a pod that has a node.
+_PLACE = re.compile(
+    r"(?P<how>placed on|bound to) (?P<node>[^\s,;]+)(?:, NUMA (?:[0-9+]+|nodes not certain yet))?(?=[;\n]|$)"
+)
 
 # `kubectl describe` cuts each line of an annotation after 138 characters (maxAnnotationLen in kubectl's pkg/describe).
 _DESCRIBED = 138
@@ -55,6 +61,22 @@ def waiting_for_node(text: str) -> str:
 def to_be_placed(text: str) -> str:
     """The text of a pod behind the gate that fits somewhere: where, is decided when its turn has come."""
     return f"to be placed: {text}"
+
+
+def where(numa_ids: Iterable[int] | None) -> str:
+    """`, NUMA 0+1`, to follow a node's name; empty where there are none, None: they are not certain."""
+    if numa_ids is None:
+        return ", NUMA nodes not certain yet"
+    ids = "+".join(map(str, numa_ids))
+    return f", NUMA {ids}" if ids else ""
+
+
+def located(text: str, node: str, numa_ids: Iterable[int] | None) -> str | None:
+    """The text of a placed or bound pod with these NUMA nodes instead of others; None where it says nothing of them."""
+    match = _PLACE.match(text)
+    if match is None or match["node"] != node:
+        return None
+    return f"{match['how']} {node}{where(numa_ids)}{text[match.end() :]}"
 
 
 def subject(intent: NUMAIntent) -> str:
@@ -117,5 +139,4 @@ def _noted(note: str) -> str:
 
 def _candidate(candidate: Candidate) -> str:
     liked = "" if candidate.preference is None else f", preference {candidate.preference}"
-    where = f", NUMA {'+'.join(map(str, candidate.numa_nodes))}" if candidate.numa_nodes else ""
-    return f"{candidate.node} (score {candidate.score}{liked}{where})"
+    return f"{candidate.node} (score {candidate.score}{liked}{where(candidate.numa_nodes)})"

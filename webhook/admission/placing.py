@@ -5,10 +5,12 @@
 - `releasing`: the gate away without a place, held to a set of nodes.
 - `telling`: why it still waits, and in which group.
 Of a placed pod that the scheduler cannot bind `giving_back` takes what was reserved, and says so.
-And one that was bound without a hint gets it afterwards: `hinting`.
+And one that was bound without a hint gets it afterwards: `hinting`. A hint that was wrong, or became doubtful after the
+binding, is put right: `correcting`.
 
-Each patch holds the resource version it was made from, so what was decided on an old pod is refused (409) and decided
-anew. What the API server allows behind a gate: required terms that are there are only added to, each, and stay as many.
+Each patch but the last holds the resource version it was made from, so what was decided on an old pod is refused (409)
+and decided anew. What the API server allows behind a gate: required terms that are there are only added to, each, and
+stay as many.
 Source: kubernetes pkg/apis/core/validation (validateNodeAffinityMutation); KEP-3838.
 """
 
@@ -16,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from webhook.admission import placement_text
 from webhook.admission.affinity import (
     Constraint,
     NodeRef,
@@ -31,7 +34,13 @@ from webhook.admission.patch import Operation, Patch
 from webhook.admission.placement_text import annotated
 from webhook.admission.repeatable import kept_by_a_merge, select, terms_are_fixed
 from webhook.model.errors import UserError
-from webhook.model.hint import NUMAHint, NUMANodeAmounts, parse_resource_status, resource_status_to_json
+from webhook.model.hint import (
+    NUMAHint,
+    NUMANodeAmounts,
+    names_numa_nodes_only,
+    parse_resource_status,
+    resource_status_to_json,
+)
 from webhook.model.names import NUMA_HINT, NUMA_SIGNATURE, PLACEMENT, POD_GROUP_NAME, RESOURCE_STATUS, STEERED
 from webhook.model.resident import ResidentPod
 
@@ -115,6 +124,36 @@ def hinting(raw: Mapping[str, Any], hint: NUMAHint) -> tuple[Operation, ...]:
         if name != RESOURCE_STATUS or status is None or _names_numa_nodes(status):
             patch.put(("metadata", "annotations", name), value)
     return _at_version(raw, patch)
+
+
+def correcting(raw: Mapping[str, Any], node: str, numa_nodes: NUMANodeAmounts | None) -> tuple[Operation, ...]:
+    """The patch that gives a bound pod this hint, or none; empty when it has that, or its hint is not ours.
+
+    A resource status with more than NUMA nodes (Koordinator's cpuset) stays.
+    """
+    annotations: Mapping[str, str] = raw["metadata"].get("annotations") or {}
+    held = annotations.get(NUMA_HINT)
+    status = annotations.get(RESOURCE_STATUS)
+    if held is None and (numa_nodes is None or status is not None):
+        return ()
+    patch = Patch(raw)
+    wanted: dict[str, str | None] = {NUMA_HINT: None, RESOURCE_STATUS: None}
+    if numa_nodes is not None:
+        wanted |= _outputs(NUMAHint(node, numa_nodes))
+    if status is not None and not names_numa_nodes_only(status):
+        del wanted[RESOURCE_STATUS]
+    numa_ids = None if numa_nodes is None else [numa_id for numa_id, _ in numa_nodes]
+    said = placement_text.located(annotations.get(PLACEMENT, ""), node, numa_ids)
+    if said is not None:
+        wanted[PLACEMENT] = said
+    for name, value in wanted.items():
+        if value is None and name in annotations:
+            patch.remove(("metadata", "annotations", name))
+        elif value is not None and value != annotations.get(name):
+            patch.put(("metadata", "annotations", name), value)
+    # These annotations are ours alone, and the kubelet is about to write the pod's status: that is no conflict.
+    same = {"op": "replace", "path": "/metadata/uid", "value": raw["metadata"].get("uid", "")}
+    return (same, *patch.operations) if patch.operations else ()
 
 
 def _names_numa_nodes(status: str) -> bool:

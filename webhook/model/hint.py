@@ -4,6 +4,7 @@
     scheduling.koordinator.sh/resource-status  {"numaNodeResources":[{"node":0,"resources":{"cpu":"8"}}]}
 
 A pod that is placed and cannot be bound keeps its node and nothing of it: `{"node":"n1","reserved":false}`.
+One that is bound, and its NUMA nodes are not certain, has `{"node":"n1","certain":false}` until that is taken away.
 
 Source: koordinator apis/extension/numa_aware.go (ResourceStatus).
 """
@@ -34,6 +35,8 @@ class NUMAHint:
     numa_nodes: NUMANodeAmounts
     reserved: bool = True
     """Whether anything is reserved for the pod on the node. False: it was, and the scheduler could not bind the pod."""
+    certain: bool = True
+    """Whether its NUMA nodes are known."""
 
     @classmethod
     def parse(cls, text: str) -> "NUMAHint":
@@ -45,6 +48,8 @@ class NUMAHint:
             raise UserError(path, f"The hint names no node: {quoted(text)}. It is written by this webhook; remove it.")
         if raw.get("reserved") is False:
             return cls.without_reservation(node)
+        if raw.get("certain") is False:
+            return cls.without_numa_nodes(node)
         return cls(node, _numa_nodes(raw, path))
 
     @classmethod
@@ -52,8 +57,15 @@ class NUMAHint:
         """The hint of a pod that is held to the node, where nothing is reserved for it any more."""
         return cls(node, (), reserved=False)
 
+    @classmethod
+    def without_numa_nodes(cls, node: str) -> "NUMAHint":
+        """What a Binding writes over the hint of a pod whose NUMA nodes are not certain."""
+        return cls(node, (), certain=False)
+
     def to_json(self) -> str:
         """The annotation's value."""
+        if not self.certain:
+            return _compact({"node": self.node, "certain": False})
         if not self.reserved:
             return _compact({"node": self.node, "reserved": False})
         return _compact({"node": self.node, "numaNodeResources": _to_objects(self.numa_nodes)})
@@ -68,6 +80,14 @@ def parse_resource_status(text: str) -> NUMANodeAmounts:
 def resource_status_to_json(numa_nodes: NUMANodeAmounts) -> str:
     """The value of `scheduling.koordinator.sh/resource-status` that keeps a pod in these NUMA nodes' shared pools."""
     return _compact({"numaNodeResources": _to_objects(numa_nodes)})
+
+
+def names_numa_nodes_only(text: str) -> bool:
+    """Whether a resource status has nothing but NUMA nodes, as those that are written here, or cannot be read."""
+    try:
+        return _object(text, RESOURCE_STATUS).keys() <= {"numaNodeResources"}
+    except UserError:
+        return True
 
 
 def up_to(numa_nodes: NUMANodeAmounts, requests: Mapping[str, int]) -> NUMANodeAmounts:

@@ -66,6 +66,8 @@ class ResidentPod:
     """Resources are set at pod level."""
     started: bool = True
     """Whether the kubelet has shown that it admitted the pod."""
+    started_at: int | None = None
+    """When the kubelet did so, in seconds since the epoch; it had admitted the pod by then. None = not known."""
     ended_at: int | None = None
     """When the last container of a terminal pod ended, likewise; None = none ever ran: a kubelet never admitted it."""
     unguarded: bool = False
@@ -125,6 +127,7 @@ class ResidentPod:
             containers=containers if exclusive_resources else (),
             pod_level=pod_level is not None,
             started=bool(status.get("containerStatuses")),
+            started_at=epoch_seconds(status.get("startTime")) if node else None,
             ended_at=_ended_at(status) if terminal else None,
         )
 
@@ -163,6 +166,8 @@ def _hint(annotations: Mapping[str, str], node: str) -> NUMANodeAmounts | None:
     try:
         if (text := annotations.get(NUMA_HINT)) is not None:
             hint = NUMAHint.parse(text)
+            if hint.node == node and not hint.certain:
+                return None
             if hint.node == node and hint.reserved:
                 return hint.numa_nodes
         if (text := annotations.get(RESOURCE_STATUS)) is not None:

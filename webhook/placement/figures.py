@@ -12,6 +12,14 @@ class LetGo(StrEnum):
     RELEASED = "released"
 
 
+class Correction(StrEnum):
+    """What became of a bound pod's hint."""
+
+    REMOVED = "removed"
+    WRITTEN = "written"
+    CHANGED = "changed"
+
+
 class Figures(Protocol):
     """Told of what happens as it happens; each call must be quick."""
 
@@ -32,3 +40,6 @@ class Figures(Protocol):
 
     def hinted_late(self) -> None:
         """A pod that was bound without a hint has one."""
+
+    def corrected(self, how: Correction) -> None:
+        """The hint of a bound pod is not what it was."""

@@ -29,6 +29,7 @@ from webhook.placement.figures import Figures
 log = structlog.get_logger(__name__)
 
 _PERIOD_SECONDS: Final = 1.0
+_NOT_CERTAIN: Final = "pods came or ended there meanwhile, and the NodeResourceTopology does not show where it is"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,12 @@ class LateHint:
             return cls(pod.key, pod.uid, hint)
         why = (foreseen.doubt or Doubt.DIFFERS).value
         return cls(pod.key, pod.uid, None, f"bound to {pod.node} while nobody answered, and without a hint: {why}")
+
+    @classmethod
+    def not_certain(cls, pod: ResidentPod) -> "LateHint":
+        """That of a pod whose kubelet may have chosen other NUMA nodes than were foreseen."""
+        why = f"bound to {pod.node}, and without a hint: {_NOT_CERTAIN}"
+        return cls(pod.key, pod.uid, None, why)
 
 
 class UnguardedWorld(Protocol):

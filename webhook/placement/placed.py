@@ -194,5 +194,4 @@ def without(view: View, names: Collection[str]) -> View:
 
 def placed_on(hint: NUMAHint) -> str:
     """`placed on n1, NUMA 0`."""
-    where = "+".join(str(numa_id) for numa_id, _ in hint.numa_nodes)
-    return f"placed on {hint.node}" + (f", NUMA {where}" if where else "")
+    return f"placed on {hint.node}{placement_text.where(numa_id for numa_id, _ in hint.numa_nodes)}"

@@ -222,7 +222,7 @@ class BindingGuard:
         seconds = self._horizon if self._doubts is None else self._doubts.believed_seconds(key, uid, now)
         if not seconds:
             return Unreserved.DOUBTED
-        grant = _grant(given, key, uid, now + seconds)
+        grant = grant_of(given, key, uid, now + seconds)
         before = self._world.granted(key)
         if self._doubts is not None and before is not None and before.arrives and before.uid == uid:
             # A repeated review does not prolong this: a binding that never comes would be awaited without limit.
@@ -236,5 +236,18 @@ def _refused(refusal: Refusal) -> Answer:
     return Answer(denied, "deny", decided=True, message=refusal.message, misrouted=refusal is _MISROUTED)
 
 
-def _grant(given: Given, key: str, uid: str, expires: float) -> Grant:
-    return Grant(key, uid, given.node, dict(given.numa_nodes), given.requests, given.policy, expires, arrives=True)
+def grant_of(given: Given, key: str, uid: str, expires: float) -> Grant:
+    """What is kept of an answer until the pod (namespace/name) is seen bound with it."""
+    return Grant(
+        key,
+        uid,
+        given.node,
+        dict(given.numa_nodes),
+        given.requests,
+        given.policy,
+        expires,
+        arrives=True,
+        sure=given.foresight.sure,
+        chosen=given.chosen,
+        alternatives=given.foresight.alternatives,
+    )

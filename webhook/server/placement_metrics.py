@@ -47,6 +47,13 @@ class PlacementMetrics:
         self._hinted_late = Counter(
             "late_hints", "Hints written into pods that were bound without one.", namespace=namespace, registry=registry
         )
+        self._corrected = Counter(
+            "hints_corrected",
+            "Hints of bound pods that were changed, removed or written again, by how.",
+            ["how"],
+            namespace=namespace,
+            registry=registry,
+        )
 
     def round(self) -> None:
         """A round has begun."""
@@ -72,3 +79,7 @@ class PlacementMetrics:
     def hinted_late(self) -> None:
         """A pod that was bound without a hint has one."""
         self._hinted_late.inc()
+
+    def corrected(self, how: str) -> None:
+        """The hint of a bound pod is not what it was."""
+        self._corrected.labels(how).inc()

@@ -12,6 +12,7 @@ from webhook.placement import stuck
 from webhook.placement.controller import Background, PlacementController
 from webhook.placement.delegated import DelegatedPods
 from webhook.placement.figures import Figures
+from webhook.placement.hint_corrections import HintCorrections
 from webhook.placement.late_hints import LateHints
 from webhook.placement.nominate import Nominator
 from webhook.placement.podgroups import PodGroupKeeper
@@ -28,7 +29,7 @@ from webhook.settings import Settings
 
 
 class LeadersWork:
-    """Placing what is gated, and what goes with it: telling of it, PodGroups, nominations, late hints, unbound pods."""
+    """Placing what is gated, and what goes with it: telling of it, PodGroups, nominations, hints, unbound pods."""
 
     def __init__(
         self,
@@ -61,6 +62,7 @@ class LeadersWork:
         self._pod_groups = keeper
         self.nominator = Nominator(world, PodWrites(client), rules, is_leader)
         self._late_hints = LateHints(world, PodWrites(client), events, may_give_out, figures, slots)
+        self._hint_corrections = HintCorrections(world, PodWrites(client), events, may_give_out, figures, slots)
         self._delegated = DelegatedPods(world, PodWrites(client), events, rules, is_leader)
         self._unbindable = UnbindablePods(world, PodWrites(client), events, rules, is_leader, slots)
         patience = stuck.Limits(settings.stuck_after_seconds, settings.evict_stuck)
@@ -72,6 +74,7 @@ class LeadersWork:
         yield from self._pod_groups.background()
         yield self.nominator.run
         yield self._late_hints.run
+        yield self._hint_corrections.run
         yield self._delegated.run
         yield self._unbindable.run
         yield self.stuck.run

@@ -6,9 +6,10 @@ a log line when its fault changes: one odd object must not stop a cluster.
 
 from collections.abc import Callable, Iterator, Mapping
 from time import time
-from typing import Any
+from typing import Any, Final
 
 from webhook.admission.arrival import Arrival, PlacedPod
+from webhook.admission.foresight import foresight, given_on, of_resident
 from webhook.admission.gate import waits_for_us_alone
 from webhook.admission.left_alone import is_annotated
 from webhook.admission.left_to_scheduler import has_given_up
@@ -18,6 +19,7 @@ from webhook.admission.world import World
 from webhook.engine.foresee import foresee
 from webhook.engine.one_node import chosen_node, less, node_alone
 from webhook.engine.reserve.grant import Grant
+from webhook.engine.reserve.known import HintChange
 from webhook.engine.reserve.ledger import Ledger, Reservation
 from webhook.engine.reserve.reservations import ReservationKeeper
 from webhook.engine.reserve.uncounted import CountingTimes
@@ -40,6 +42,9 @@ from webhook.service.node_policies import NodePolicies
 from webhook.service.seen_pod import SeenPod
 
 Raw = dict[str, Any]
+
+# Of an unmanaged pod with more of them nothing is predicted: that could take a second, and any user can create one.
+_MOST_CONTAINERS: Final = 4
 
 
 class ClusterWorld:
@@ -66,6 +71,8 @@ class ClusterWorld:
         """Called when a topology has come or changed."""
         self.on_namespace: Callable[[], None] = _nothing
         """Called when a namespace has come or changed."""
+        self.on_hint_change: Callable[[], None] = _nothing
+        """Called when hints of bound pods may have come to be other than they should be; it must be quick."""
         self.in_order: Callable[[], bool] = _always
         """Whether pods are told of in the order in which things happened to them: by a watch, not by a list."""
         self._topologies: dict[TopologySource, dict[str, Topology]] = {source: {} for source in TopologySource}
@@ -113,7 +120,8 @@ class ClusterWorld:
 
     def arrival(self, node: str, pod: str) -> Arrival | None:
         """The node as the pod namespace/name will find it when it is bound to it; None when it is not known."""
-        alone = node_alone(self._settle(), node, self._keeper.bound_to(node))
+        residents = [resident for resident in self._keeper.bound_to(node) if resident.key != pod]
+        alone = node_alone(self._settle(), node, residents)
         if alone is None:
             return None
         placed = [promised for promised in self._keeper.placed(node) if promised.pod != pod]
@@ -123,12 +131,21 @@ class ClusterWorld:
         given = less(self._ledger.sums(node), node, [*placed, *others, *(() if own is None else (own,))])
         waiting = [(promised, self._waiting.get(promised.pod)) for promised in placed]
         return Arrival(
-            alone, given, tuple(PlacedPod(promised, raw) for promised, raw in waiting if raw is not None), own
+            alone,
+            given,
+            tuple(PlacedPod(promised, raw) for promised, raw in waiting if raw is not None),
+            own,
+            self._keeper.leeway(node, pod, self._clock()),
         )
 
     def late_hints(self) -> Iterator[LateHint]:
-        """The pods that were bound without a hint and are not counted by an NRT, and what each is to have for one."""
+        """The pods that were bound without a hint and are not counted by an NRT, and what each is to have for one.
+
+        And those that have none since it is not certain, for so long that the NRT should have shown it.
+        """
         self._settle()
+        for pod in self._keeper.uncertain(self._clock()):
+            yield LateHint.not_certain(pod)
         for pod, foreseen in self._keeper.foreseen(self._clock()):
             if foreseen.place or foreseen.doubt is not None:
                 late = None
@@ -136,6 +153,15 @@ class ClusterWorld:
                     late = LateHint.of(pod, foreseen, self.arrival(pod.node, pod.key))
                 if late is not None:
                     yield late
+
+    def hint_changes(self) -> tuple[HintChange, ...]:
+        """The bound pods whose hints are not what they should be."""
+        self._settle()
+        return tuple(self._keeper.hints.changes())
+
+    def hint_written(self, change: HintChange) -> None:
+        """The pod has that hint now."""
+        self._keeper.hints.written(change)
 
     def placed(self, node: str) -> tuple[Reservation, ...]:
         """What is promised to pods that are placed on the node and not on their way to its kubelet yet."""
@@ -224,6 +250,8 @@ class ClusterWorld:
         if self._keeper.settle(self._clock(), _node_failed):
             self.on_change()
         snapshot = self._state.snapshot()
+        if self._keeper.hints.has_changes:
+            self.on_hint_change()
         for node in self._keeper.to_foresee():
             try:
                 unguarded = self._keeper.unguarded(node)
@@ -261,6 +289,12 @@ class ClusterWorld:
         key = pod.record.key
         self._state.upsert_pod(pod.record)
         self._keeper.put_pod(pod.record, in_order=self.in_order(), now=self._clock())
+        for newcomer in self._keeper.hints.newcomers():
+            if self.in_order():
+                with contained(Where.POD, pod=newcomer.key):
+                    self._foresee(newcomer)
+        if self._keeper.hints.has_changes:
+            self.on_hint_change()
         if pod.waiting is None:
             self._waiting.pop(key, None)
         else:
@@ -273,10 +307,25 @@ class ClusterWorld:
         self._note_failure(pod)
         self.on_change()
 
+    def _foresee(self, newcomer: ResidentPod) -> None:
+        """Work out what a kubelet gives a pod that was just bound and is none of ours: it is in the others' way."""
+        if len(newcomer.containers) > _MOST_CONTAINERS:
+            return
+        arrival = self.arrival(newcomer.node, newcomer.key)
+        if arrival is None or self._keeper.is_counted(newcomer):
+            return
+        request_on = of_resident(newcomer)
+        given = given_on(arrival.kubelet_view(), request_on)
+        if given:
+            foreseen = foresight(arrival, request_on, given)
+            self._keeper.keep_for(newcomer, dict(given), foreseen.alternatives, sure=foreseen.sure)
+
     def _drop_pod(self, key: str) -> None:
         self._state.delete_pod(key)
         self._keeper.drop_pod(key, self._clock())
         self._missed.forget(key)
+        if self._keeper.hints.has_changes:
+            self.on_hint_change()
         self._waiting.pop(key, None)
         self._gated.pop(key, None)
         self._forget_seat(key)

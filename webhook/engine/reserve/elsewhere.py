@@ -35,14 +35,17 @@ class Elsewhere:
     def __init__(self) -> None:
         self._ids: dict[str, frozenset[int]] = {}
 
-    def may_be(self, pod: str, hint: NumaAmounts, roomier: Iterable[int]) -> bool:
-        """The pod may have found room on these NUMA nodes; whether that is news."""
+    def also(self, pod: str, numa_ids: Iterable[int]) -> bool:
+        """The pod may as well be on these NUMA nodes; whether that is news."""
         before = self._ids.get(pod, _NOWHERE)
-        lower = frozenset(numa_id for numa_id in roomier if hint and numa_id < max(hint) and numa_id not in hint)
-        if lower <= before:
-            return False
-        self._ids[pod] = before | lower
-        return True
+        more = before.union(numa_ids)
+        if more:
+            self._ids[pod] = more
+        return more != before
+
+    def ids(self, pod: str) -> frozenset[int]:
+        """The NUMA nodes, other than those of its hint, on which the pod may be."""
+        return self._ids.get(pod, _NOWHERE)
 
     def until(self, pod: ResidentPod, age: float) -> float:
         """When the doubt about a bound pod ends, by the API server's clock; inf where there is none. age: seconds."""

@@ -17,18 +17,31 @@ Life cycle:
 A grant goes before what is derived for the same pod: it is newer.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from math import inf
 
+from webhook.engine.reserve.bound_hints import BoundHints
 from webhook.engine.reserve.coverage import covered_pods
 from webhook.engine.reserve.credible import credible
-from webhook.engine.reserve.elsewhere import Elsewhere
 from webhook.engine.reserve.ended import EndedPods
 from webhook.engine.reserve.grant import Grant
+from webhook.engine.reserve.known import Certainty
 from webhook.engine.reserve.ledger import Ledger, Reservation
-from webhook.engine.reserve.uncounted import NOTHING, CountingTimes, Uncounted, held, not_counted, uncounted
+from webhook.engine.reserve.leeway import Leeway
+from webhook.engine.reserve.possible import most_given_to
+from webhook.engine.reserve.uncounted import (
+    NOTHING,
+    NOWHERE,
+    CountingTimes,
+    Uncounted,
+    held,
+    is_counted,
+    not_counted,
+    uncounted,
+)
 from webhook.engine.reserve.unguarded import Foreseen, Unguarded, UnguardedPods
+from webhook.engine.sums import NumaAmounts
 from webhook.model.nrt import NodeTopology, Publisher
 from webhook.model.resident import ResidentPod
 
@@ -45,9 +58,10 @@ class ReservationKeeper:
         self._pods: dict[str, ResidentPod] = {}
         self._on: dict[str, dict[str, ResidentPod]] = {}
         self._ended = EndedPods()
-        self._elsewhere = Elsewhere()
+        self.hints = BoundHints(self._pods)
+        """What is known of the bound pods' NUMA nodes, and the hints that they should have."""
         self._unguarded = UnguardedPods()
-        self._doubtful: dict[str, frozenset[int]] = {}
+        self._rest: dict[str, Uncounted] = {}
         self._topologies: dict[str, NodeTopology] = {}
         self._covered: dict[str, frozenset[str]] = {}
         self._grants: dict[str, Grant] = {}
@@ -69,18 +83,23 @@ class ReservationKeeper:
             return
         self._compare_grant(pod)
         if known is not None and known.uid != pod.uid:
-            self._note_end(known)
+            self._note_end(known, now)
         if pod.terminal:
-            self._note_end(pod)
+            self._note_end(pod, now)
+            self.hints.forget(pod.key, pod.uid)
         node = "" if pod.terminal else pod.node or pod.placed_on
         if known is not None and (not node or _place(known) != _place(pod)):
             self._remove(known, now)
         if node:
-            if pod.node and pod.key not in self._pods:
-                self._unguarded.bound(pod.key)
+            arrives = pod.node and pod.key not in self._pods
             self._pods[pod.key] = pod
             self._on.setdefault(node, {})[pod.key] = pod
             self._marked.add(node)
+            if pod.node:
+                self.hints.seen(pod, known, self._topologies.get(node))
+            if arrives:
+                self._unguarded.bound(pod.key)
+                self._note_arrival(pod)
         if not pod.unguarded:
             self._unguarded.forget(pod.key)
 
@@ -89,7 +108,7 @@ class ReservationKeeper:
         self.withdraw(key)
         known = self._pods.get(key)
         if known is not None:
-            self._note_end(known)
+            self._note_end(known, now)
             self._remove(known, now)
 
     def put_topology(self, topology: NodeTopology) -> None:
@@ -111,12 +130,9 @@ class ReservationKeeper:
     def grant(self, grant: Grant) -> None:
         """Promise this to the pod, in place of whatever it was promised before."""
         self._forget_grant(grant.pod)
-        self._elsewhere.forget(grant.pod)
+        self.hints.granted(grant)
         self._grants[grant.pod] = grant
         self._reserved.setdefault(grant.node, set()).add(grant.pod)
-        if grant.arrives:
-            doubtful = self._doubtful.get(grant.node, frozenset()) | self._unguarded.doubtful(grant.node)
-            self._elsewhere.may_be(grant.pod, grant.numa, doubtful)
         self._ledger.put(self._of_grant(grant))
 
     def granted(self, key: str) -> Grant | None:
@@ -130,7 +146,7 @@ class ReservationKeeper:
     def withdraw(self, key: str) -> None:
         """The grant's binding or patch will not come any more, or the pod is gone."""
         if (grant := self._forget_grant(key)) is not None:
-            self._elsewhere.forget(key)
+            self.hints.withdrawn(key)
             self._release(key, grant.node)
 
     def arriving(self, node: str) -> tuple[Grant, ...]:
@@ -148,6 +164,50 @@ class ReservationKeeper:
         keys = sorted(self._reserved.get(node, ()))
         granted = (key for key in keys if (grant := self._grants.get(key)) is not None and grant.tentative)
         return tuple(held for key in granted if (held := self._ledger.get(key)) is not None)
+
+    def leeway(self, node: str, pod: str, now: float) -> Leeway:
+        """How much more, or less, of the node than is given and promised may be free to a pod (namespace/name)."""
+        topology, rest = self._topologies.get(node), self._rest.get(node, NOTHING)
+        if topology is None or topology.publisher is Publisher.TOTAL:
+            return Leeway()
+        doubtful = {other.key for other, seen in self._unguarded.on(node) if seen.doubt is not None}
+        kept: list[NumaAmounts] = []
+        maybe_taken = list(self._unhinted(topology, pod, now))
+        for key in sorted(self._reserved.get(node, ())):
+            reservation = self._ledger.get(key)
+            if key == pod or reservation is None or self._may_come_later(key):
+                continue
+            if key in doubtful or self.hints.certainty(key) is Certainty.DOUBTFUL:
+                kept.append(reservation.numa)
+                maybe_taken.append(self.hints.anywhere(key, reservation.numa, topology))
+            elif key in rest.maybe_counted:
+                kept.append(rest.maybe_counted[key])
+        return Leeway(kept, [rest.maybe_free] if rest.maybe_free else (), [place for place in maybe_taken if place])
+
+    def _unhinted(self, topology: NodeTopology, but: str, now: float) -> Iterator[NumaAmounts]:
+        """What other pods may hold that the NRT has not counted and for which nothing is kept: anywhere."""
+        bound = self.bound_to(topology.node)
+        holding = [pod for pod in bound if pod.exclusive_resources and pod.key != but and not pod.unguarded]
+        unknown = [pod for pod in holding if not self.hints.places(pod)]
+        if unknown:
+            for pod in not_counted(topology, unknown, self._covered_by(topology), self._times, now)[0]:
+                amounts = most_given_to(pod, topology)
+                yield {zone.id: amounts for zone in topology.zones}
+
+    def keep_for(self, pod: ResidentPod, numa: NumaAmounts, alternatives: frozenset[int], *, sure: bool) -> None:
+        """Keep for such a pod what its kubelet gives it, until its NRT has counted it."""
+        self.hints.foreseen(pod, numa, alternatives, sure=sure)
+        self._marked.add(pod.node)
+
+    def is_counted(self, pod: ResidentPod) -> bool:
+        """Whether its node's NRT has counted the pod, or may have, or never will."""
+        topology = self._topologies.get(pod.node)
+        covered = None if topology is None else self._covered_by(topology)
+        return topology is None or covered is None or is_counted(pod, topology, covered)
+
+    def uncertain(self, now: float) -> Iterator[ResidentPod]:
+        """The bound pods that have no hint since it is not certain, though their NRT should have shown it by now."""
+        return self.hints.uncertain(now - self._times.age)
 
     def to_foresee(self) -> Sequence[str]:
         """The nodes on which it is to be foreseen, as of the last `settle`, where pods without a hint are."""
@@ -236,30 +296,35 @@ class ReservationKeeper:
         if not on_node:
             del self._on[node]
         if pod.node:
-            self._elsewhere.forget(pod.key)
+            self.hints.forget(pod.key, pod.uid)
             self._unguarded.left(pod, now)
         self._marked.add(node)
 
-    def _note_end(self, pod: ResidentPod) -> None:
+    def _note_end(self, pod: ResidentPod, now: float) -> None:
         """The pod holds nothing any more. Those on their way to its node may find the room it left."""
         if not pod.node:
             return
-        self._ended.note(pod)
+        self._ended.note(self.hints.as_ended(pod))
         self._marked.add(pod.node)
-        left = self._room_of(pod)
-        for other in self._on.get(pod.node, {}).values():
-            if other.node and not other.started and other.key != pod.key:
-                self._elsewhere.may_be(other.key, held(other), left)
-        for grant in self.arriving(pod.node):
-            if self._elsewhere.may_be(grant.pod, grant.numa, left):
+        on_node, arriving = self._unguarded.in_order(self.bound_to(pod.node)), self.arriving(pod.node)
+        later = self._unguarded.bound_after(pod.key, (other.key for other in on_node))
+        topology = self._topologies.get(pod.node)
+        news = self.hints.left_room(pod, on_node, later, arriving, topology, now)
+        for grant in arriving:
+            if grant.pod in news:
                 self._ledger.put(self._of_grant(grant))
 
-    def _room_of(self, pod: ResidentPod) -> Iterable[int]:
-        """The NUMA ids on which the pod may have held something: its hint may not account for an end."""
-        topology = self._topologies.get(pod.node)
-        if topology is None:
-            return held(pod).keys()
-        return [zone.id for zone in topology.zones] if pod.exclusive_resources else ()
+    def _note_arrival(self, pod: ResidentPod) -> None:
+        """The pod was bound. If nobody knows what it was given, it is not known what those after it were."""
+        if pod.exclusive_resources and not self.hints.places(pod):
+            for grant in self.arriving(pod.node):
+                if self.hints.came_before(grant, self._topologies.get(pod.node)):
+                    self._ledger.put(self._of_grant(grant))
+
+    def _may_come_later(self, key: str) -> bool:
+        """Whether what is promised to the pod is not given to it yet."""
+        grant = self._grants.get(key)
+        return self._is_placed(key) or (grant is not None and grant.tentative)
 
     def _is_placed(self, key: str) -> bool:
         if (grant := self._grants.get(key)) is not None:
@@ -267,7 +332,7 @@ class ReservationKeeper:
         return key in self._pods and not self._pods[key].node
 
     def _of_grant(self, grant: Grant) -> Reservation:
-        numa = self._elsewhere.widened(grant.pod, grant.numa)
+        numa = self.hints.widened(grant.pod, grant.numa)
         return Reservation.of(grant.pod, grant.node, numa, grant.requests, policy=grant.policy)
 
     def _settle_node(self, node: str, now: float) -> None:
@@ -291,12 +356,11 @@ class ReservationKeeper:
         """The reservations on the node that follow from objects."""
         pods = self._on.get(node, {})
         topology = self._topologies.get(node)
-        bound = [credible(pod, topology) for pod in pods.values() if pod.node]
+        bound = [credible(self.hints.applied(pod), topology) for pod in pods.values() if pod.node]
         rest = self._uncounted_on(node, bound, now)
         for key, amounts in rest.amounts.items():
-            if self._is_over(node, self._elsewhere.until(pods[key], self._times.age), now):
-                self._elsewhere.forget(key)
-            numa = self._elsewhere.widened(key, amounts)
+            is_over = self._is_over(node, self.hints.doubt_until(pods[key], self._times.age), now)
+            numa = amounts if is_over else self.hints.widened(key, amounts)
             yield Reservation.of(key, node, numa, None, policy=pods[key].policy)
         yield from self._of_unguarded(node)
         for pod in pods.values():
@@ -313,15 +377,21 @@ class ReservationKeeper:
         waiting: Sequence[ResidentPod] = ()
         if ended or any(pod.hint or pod.unguarded for pod in bound):
             covered = self._covered_on(node, topology, bound, ended)
-            rest = uncounted(topology, bound, covered, self._times, now, ended)
+            certain = NOWHERE
+            if topology is not None and covered is not None and covered <= names | {pod.key for pod in ended}:
+                counted = [pod for pod in bound if is_counted(pod, topology, covered)]
+                gone = [pod for pod in ended if pod.key in covered and pod.exclusive_resources]
+                arriving = self.arriving(node)
+                certain = self.hints.locate(topology, [*counted, *gone], self._unguarded.in_order(bound), arriving)
+                for grant in arriving:
+                    self._put(self._of_grant(grant))
+            rest = uncounted(topology, bound, covered, self._times, now, ended, certain)
             if topology is not None and any(pod.unguarded for pod in bound):
                 waiting, until = not_counted(topology, bound, covered, self._times, now)
-            for key in covered or ():
-                self._elsewhere.forget(key)
         self._unguarded.put(node, waiting, outage=self._unguarded.had_outage(bound))
         if changes := [at for at in (rest.until, until) if at is not None]:
             self._until[node] = min(changes)
-        self._doubtful[node] = rest.doubtful
+        self._rest[node] = rest
         self._ledger.give_back(node, rest.ended)
         return rest
 
@@ -365,6 +435,10 @@ class ReservationKeeper:
             if covered is not None:
                 self._covered[node] = covered
         return covered
+
+    def _covered_by(self, topology: NodeTopology) -> frozenset[str] | None:
+        ended = self._ended.that_may_count(topology, self._times.settle)
+        return self._covered_on(topology.node, topology, self.bound_to(topology.node), ended)
 
     def _release(self, key: str, node: str) -> None:
         reservation = self._ledger.get(key)

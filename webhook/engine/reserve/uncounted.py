@@ -7,8 +7,7 @@ A pod's hint says what it holds. Whoever publishes the NRT may count that, later
 1. A pod bound after the NRT was written is in no scan yet. Of the others those count that the fingerprint covers;
    where there is none, or none that can be read, those bound long enough before the NRT was written.
 2. Pods that the fingerprint covers and that have ended since hold nothing any more: a kubelet gives what they held to
-   the next pod at once. It is given back, if all that it covers have hints, and what the NRT shows as taken of each
-   NUMA node is what these say; else some pod may not be where its hint says.
+   the next pod at once. It is given back if it is certain where they were (see `whereabouts`).
 3. All that the NRT shows as taken may be what the pods hold; what they hold beyond that it does not count: all their
    memory where the kubelet has no memory manager, all their CPUs where no CPU is given away. The pods bound last are
    taken to be those.
@@ -21,11 +20,17 @@ Times are seconds by the API server's clock, at which both a pod's binding and a
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
-from webhook.engine.sums import NumaAmounts
-from webhook.model.nrt import NodeTopology, Publisher, Zone
+from webhook.engine.reserve.leeway import together
+from webhook.engine.reserve.located import taken_on
+from webhook.engine.reserve.possible import most_given_to
+from webhook.engine.sums import NumaAmounts, added
+from webhook.model.nrt import NodeTopology, Publisher
 from webhook.model.resident import ResidentPod
+
+NOWHERE: Final[Mapping[str, NumaAmounts]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +54,10 @@ class Uncounted:
     """When this may change by time alone."""
     ended: NumaAmounts = field(default_factory=dict)
     """NUMA id -> resource -> amount: shown as taken by pods that have ended."""
-    doubtful: frozenset[int] = frozenset()
-    """NUMA ids that may have more free than it seems."""
+    maybe_free: NumaAmounts = field(default_factory=dict)
+    """NUMA id -> resource -> amount: shown as taken perhaps by pods that have ended."""
+    maybe_counted: Mapping[str, NumaAmounts] = field(default_factory=dict)
+    """Of `amounts` what the NRT may show already."""
 
 
 NOTHING: Final = Uncounted({}, None)
@@ -63,11 +70,12 @@ def uncounted(
     times: CountingTimes,
     now: float,
     ended: Sequence[ResidentPod] = (),
+    certain: Mapping[str, NumaAmounts] = NOWHERE,
 ) -> Uncounted:
     """What the pods bound to one node hold that its NRT does not show at `now`.
 
     covered: the pods its fingerprint stands for; None where it has none, or none that can be read. ended: the pods that
-    have ended and may have lived when the NRT was made.
+    have ended and may have lived when the NRT was made. certain: where covered pods are, of those for which that is.
     """
     if topology is not None and topology.publisher is Publisher.TOTAL:
         return NOTHING
@@ -76,7 +84,7 @@ def uncounted(
     amounts: dict[str, NumaAmounts] = {}
     counted: list[ResidentPod] = []
     changes: list[float] = []
-    doubtful: set[int] = set()
+    maybe_counted: dict[str, NumaAmounts] = {}
     for pod in hinted:
         judged, change = _is_counted(pod, topology, covered, times, now)
         if judged:
@@ -85,25 +93,19 @@ def uncounted(
             amounts[pod.key] = held(pod)
         if change is not None:
             changes.append(change)
-            doubtful.update(held(pod))
+            maybe_counted[pod.key] = held(pod)
     if topology is None:
         return Uncounted(amounts, min(changes, default=None))
     shown = [pod for pod in ended if covered is None or pod.key in covered]
-    gone = [pod for pod in shown if pod.hint]
-    at_sea = [pod for pod in (*living, *shown) if pod.exclusive_resources and not pod.hint]
-    known = (
-        covered is not None and not any(pod.key in covered for pod in at_sea) and _agrees(topology, [*counted, *gone])
-    )
-    given_back = _sum(gone) if known else {}
-    if gone and covered is None:
-        doubtful.update(*map(held, gone))
-    elif gone and not known:
-        doubtful.update(zone.id for zone in topology.zones)
-    if any(pod.exclusive_resources and pod.hint is None for pod in shown):
-        doubtful.update(zone.id for zone in topology.zones)
+    given_back = together(certain[pod.key] for pod in shown if pod.key in certain)
+    maybe_free: NumaAmounts = together(_anywhere(topology, pod, covered) for pod in shown if pod.key not in certain)
+    if covered is not None and not covered <= {pod.key for pod in (*living, *shown)}:
+        maybe_free = taken_on(topology)  # of some it is forgotten that they were there
     if counted:
-        amounts.update(_beyond(topology, counted, _total(given_back)))
-    return Uncounted(amounts, min(changes, default=None), given_back, frozenset(doubtful))
+        beyond = _beyond(topology, counted, added(given_back.values()))
+        amounts.update(beyond)
+        maybe_counted.update(beyond)
+    return Uncounted(amounts, min(changes, default=None), given_back, maybe_free, maybe_counted)
 
 
 def not_counted(
@@ -122,6 +124,11 @@ def not_counted(
     judged = [(pod, *_is_counted(pod, topology, covered, times, now)) for pod in pods]
     changes = [change for _, _, change in judged if change is not None]
     return [pod for pod, counted, _ in judged if not counted], min(changes, default=None)
+
+
+def is_counted(pod: ResidentPod, topology: NodeTopology, covered: frozenset[str]) -> bool:
+    """Whether the NRT, whose fingerprint stands for the covered pods, has counted what a living pod holds."""
+    return pod.exclusive_resources and pod.key in covered and not is_older(topology, pod)
 
 
 def held(pod: ResidentPod) -> NumaAmounts:
@@ -156,21 +163,12 @@ def _is_counted(
     return now >= aged, None if now >= aged else aged
 
 
-def _agrees(topology: NodeTopology, pods: Iterable[ResidentPod]) -> bool:
-    """Whether these pods, all that the NRT has counted, are where their hints say.
-
-    A resource that the kubelet's managers do not give away tells nothing.
-    """
-    hinted = _sum(pods)
-    by_hints = _total(hinted)
-    taken = {zone.id: _taken(zone) for zone in topology.zones}
-    shown = _total(taken)
-    given_away = [resource for resource, amount in by_hints.items() if 0 < amount <= shown.get(resource, 0)]
-    return hinted.keys() <= taken.keys() and all(
-        taken[zone].get(resource, 0) == hinted.get(zone, {}).get(resource, 0)
-        for zone in taken
-        for resource in given_away
-    )
+def _anywhere(topology: NodeTopology, pod: ResidentPod, covered: frozenset[str] | None) -> NumaAmounts:
+    """All that the pod held, on every NUMA node; where its hint says, if no fingerprint could ever contradict it."""
+    if covered is None and topology.fingerprint is None and pod.hint:
+        return held(pod)
+    amounts = added(held(pod).values()) if pod.hint else most_given_to(pod, topology)
+    return {zone.id: amounts for zone in topology.zones} if amounts else {}
 
 
 def _beyond(
@@ -181,12 +179,12 @@ def _beyond(
     On the whole node: the kubelet may have chosen other NUMA nodes than the hints foretold. ended: what of that is
     known to be taken by pods that have ended.
     """
-    missing = _total(_sum(counted))
+    missing = added(amounts for pod in counted for amounts in held(pod).values())
     for resource, amount in ended.items():
         if resource in missing:
             missing[resource] += amount
-    for zone in topology.zones:
-        for resource, amount in _taken(zone).items():
+    for amounts in taken_on(topology).values():
+        for resource, amount in amounts.items():
             if resource in missing:
                 missing[resource] -= amount
     beyond: dict[str, NumaAmounts] = {}
@@ -201,27 +199,3 @@ def _beyond(
         if rest:
             beyond[pod.key] = rest
     return beyond
-
-
-def _taken(zone: Zone) -> dict[str, int]:
-    return {name: amounts.allocatable - amounts.available for name, amounts in zone.resources.items()}
-
-
-def _sum(pods: Iterable[ResidentPod]) -> dict[int, dict[str, int]]:
-    """What the pods hold together, by NUMA id."""
-    sums: dict[int, dict[str, int]] = {}
-    for pod in pods:
-        for numa_id, resources in held(pod).items():
-            amounts = sums.setdefault(numa_id, {})
-            for resource, amount in resources.items():
-                amounts[resource] = amounts.get(resource, 0) + amount
-    return sums
-
-
-def _total(numa: NumaAmounts) -> dict[str, int]:
-    """The same for the node as a whole."""
-    total: dict[str, int] = {}
-    for resources in numa.values():
-        for resource, amount in resources.items():
-            total[resource] = total.get(resource, 0) + amount
-    return total

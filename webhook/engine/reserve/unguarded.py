@@ -126,6 +126,11 @@ class UnguardedPods:
         listed = [pod for pod in pods if not self._turn_of(pod)]
         return any(pod.unguarded for pod in listed) and any(pod.hint for pod in listed)
 
+    def bound_after(self, pod: str, others: Iterable[str]) -> frozenset[str]:
+        """Those of the others that were, or may have been, bound after the pod."""
+        turn = self._turns.get(pod, 0)
+        return frozenset(other for other in others if self._turns.get(other, 0) >= turn)
+
     def in_order(self, pods: Iterable[ResidentPod]) -> Sequence[ResidentPod]:
         """The pods as they were seen bound; those from a list by their stamps, to the second, and by name."""
         return sorted(pods, key=lambda pod: (self._turn_of(pod), pod.bound_at or 0, pod.key))

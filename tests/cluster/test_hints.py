@@ -1,0 +1,91 @@
+"""Node agents obey hints: a bound pod has one only while it is certain, and in the end that of its kubelet's choice.
+
+The machines' kubelets are simulated, with the kubelet's own code.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.cluster.gated import NUMA, PLACEMENT, Pods, pod, wait_until_known
+from tests.cluster.kubelets import Kubelets, SimulatedMachine, kubelets
+from tests.cluster.webhook_process import local_webhook
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.cluster.control_plane import ControlPlane
+
+RESOURCE_STATUS = "scheduling.koordinator.sh/resource-status"
+
+
+@pytest.fixture
+def machines(control_plane: ControlPlane, namespace: str) -> Iterator[Kubelets]:
+    # k0 ── NUMA 0 [16]  NUMA 1 [16]      [free cpus]
+    with kubelets(control_plane, [SimulatedMachine("k0")], lag=4.0) as running:
+        yield running
+        control_plane.delete_namespace(namespace)
+
+
+def annotations_of(pods: Pods, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = pods.get(name)["metadata"]["annotations"]
+    return found
+
+
+def hinted(pods: Pods, name: str) -> list[int] | None:
+    """The NUMA nodes in the pod's hint; None where it names none. What koordlet reads says the same."""
+    found = annotations_of(pods, name)
+    hints = [json.loads(found.get(key, "{}")).get("numaNodeResources", []) for key in (NUMA, RESOURCE_STATUS)]
+    assert hints[0] == hints[1]
+    return [entry["node"] for entry in hints[0]] or None
+
+
+def given(machines: Kubelets, name: str) -> list[int]:
+    """The NUMA nodes on which its kubelet gave it cpus."""
+    admitted = {event["pod"].partition("/")[2]: event for event in machines.events("admitted")}
+    return [int(numa) for numa in admitted[name]["containers"][0]["cpusPerNuma"]]
+
+
+def wait_until_right(pods: Pods, machines: Kubelets, name: str) -> None:
+    pods.plane.wait_for(f"the right hint of {name}", lambda: hinted(pods, name) == given(machines, name))
+
+
+def test_a_pod_after_an_unmanaged_one_gets_its_hint_once_its_numa_node_is_known(
+    control_plane: ControlPlane, pods: Pods, machines: Kubelets
+) -> None:
+    with local_webhook(control_plane):
+        wait_until_known(pods, 1)
+        unmanaged = pod("unmanaged", cpu=10)
+        del unmanaged["metadata"]["annotations"]
+        pods.create(unmanaged)
+        control_plane.wait_for("it to be admitted", lambda: machines.events("admitted"))
+        pods.create(pod("a", cpu=10))
+        pods.wait_until_bound("a")
+        control_plane.wait_for("a to be admitted", lambda: len(machines.events("admitted")) == 2)
+        assert given(machines, "a") == [1]
+        wait_until_right(pods, machines, "a")
+        assert annotations_of(pods, "a")[PLACEMENT].startswith("placed on k0, NUMA 1\n")
+
+
+def test_a_pod_that_may_have_found_the_room_of_another_one_has_no_hint_until_that_is_known(
+    control_plane: ControlPlane, pods: Pods, machines: Kubelets
+) -> None:
+    with local_webhook(control_plane):
+        wait_until_known(pods, 1)
+        pods.create(pod("ending", cpu=10))
+        control_plane.wait_for("it to be admitted", lambda: machines.events("admitted"))
+        machines.process.pause()
+        try:
+            pods.create(pod("a", cpu=10))
+            pods.wait_until_bound("a")
+            assert hinted(pods, "a") == [1]
+            pods.delete("ending")
+            control_plane.wait_for("no hint", lambda: not {NUMA, RESOURCE_STATUS} & annotations_of(pods, "a").keys())
+            assert annotations_of(pods, "a")[PLACEMENT].startswith("placed on k0, NUMA nodes not certain yet\n")
+        finally:
+            machines.process.resume()
+        control_plane.wait_for("a to be admitted", lambda: len(machines.events("admitted")) == 2)
+        wait_until_right(pods, machines, "a")

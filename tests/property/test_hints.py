@@ -1,0 +1,116 @@
+"""Node agents obey hints: when all that has happened is told, no pod has one that names another NUMA node than it got.
+
+The machine is that of test_arrival. In addition:
+1. The leader writes hints that are missing, corrects those that are wrong and takes away those that are in doubt.
+2. Unmanaged pods come: they are not annotated and get no hint, and their kubelet gives them CPUs of a NUMA node.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from tests.property.test_arrival import CPUS, STEPS, Machine, weights_of
+from webhook.model.hint import NUMAHint
+from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Hinted(Machine):
+    """A machine whose pods' hints are looked after."""
+
+    def __init__(self, seed: int) -> None:
+        draw = random.Random(seed)  # noqa: S311 - no secret
+        super().__init__(draw, zones=draw.choice((2, 4)), fingerprint=draw.random() < 0.8)
+
+    def bind_unmanaged(self) -> None:
+        """A pod that is none of ours comes, and is bound."""
+        if sum(map(self.cpus_of, self.given)) + 10 <= CPUS * len(self.free):
+            self.is_written_bound(self.new_pod()["metadata"]["name"])
+
+    def correct_hints(self) -> None:
+        """The leader's part."""
+        for change in self.world.hint_changes():
+            name = change.pod.partition("/")[2]
+            annotations = self.pods[name]["metadata"]["annotations"]
+            if change.hint is None:
+                annotations.pop(NUMA_HINT, None)
+            else:
+                annotations[NUMA_HINT] = NUMAHint(change.node, change.hint).to_json()
+            self.world.hint_written(change)
+            self.tell(name)
+
+    def tell_all(self) -> None:
+        """All that has happened is heard, and what follows is written."""
+        self.hear_all()
+        self.correct_hints()
+        self.hear_all()
+
+    def hinted(self) -> dict[str, int | None]:
+        """The NUMA node in the hint of each of our pods that live; None: it has no hint."""
+        found: dict[str, int | None] = {}
+        for name in self.given:
+            annotations = self.pods[name]["metadata"]["annotations"]
+            if NUMA_TOPOLOGY_SPEC in annotations:
+                hint = NUMAHint.parse(annotations[NUMA_HINT]) if NUMA_HINT in annotations else None
+                found[name] = hint.numa_nodes[0][0] if hint is not None and hint.certain else None
+        return found
+
+    def wrong(self) -> dict[str, tuple[int, int]]:
+        """The hints that are wrong, and what the kubelet gave."""
+        return {
+            name: (hint, self.given[name])
+            for name, hint in self.hinted().items()
+            if hint is not None and hint != self.given[name]
+        }
+
+
+def weights(machine: Hinted) -> dict[Callable[[], None], int]:
+    return weights_of(machine) | {machine.correct_hints: 4, machine.end: 3}
+
+
+def take(machine: Hinted, steps: int, weights: dict[Callable[[], None], int]) -> None:
+    for step in machine.random.choices(list(weights), list(weights.values()), k=steps):
+        step()
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_no_hint_is_wrong_once_all_is_told(seed: int) -> None:
+    machine = Hinted(seed)
+    for _ in range(3):
+        take(machine, machine.random.randrange(STEPS), weights(machine))
+        machine.tell_all()
+        assert machine.wrong() == {}
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_nor_where_unmanaged_pods_come(seed: int) -> None:
+    machine = Hinted(seed)
+    for _ in range(3):
+        take(machine, machine.random.randrange(STEPS), weights(machine) | {machine.bind_unmanaged: 1})
+        machine.tell_all()
+        assert machine.wrong() == {}
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_the_next_scan_says_of_most_pods_in_doubt_where_they_are(seed: int) -> None:
+    machine = Hinted(seed)
+    machine.fingerprint = True
+    take(machine, 2 * STEPS, weights(machine))
+    machine.tell_all()
+    doubted = [name for name, hint in machine.hinted().items() if hint is None]
+    machine.now += 1
+    machine.scan()
+    machine.tell_all()
+    assert machine.wrong() == {}
+    hinted = machine.hinted()
+    found = sum(hinted[name] is not None for name in doubted)
+    event(f"{found} of {len(doubted)} found, of {len(hinted)}")
