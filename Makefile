@@ -25,7 +25,7 @@ help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 .PHONY: demo
-demo: $(READY) ## See it work: an offline review at once, then a real control plane (KEEP=1 leaves it running)
+demo: $(READY) ## Show an offline review, then the webhook on a real control plane (KEEP=1 keeps it running)
 	@python -m tests.demo $(if $(KEEP),--keep)
 
 .PHONY: test
@@ -39,23 +39,23 @@ test: $(READY) ## Everything: lint, fast tests, then the tests on the real contr
 	@$(CLUSTER_TESTS) $(ARGS)
 
 .PHONY: test-fast
-test-fast: $(READY) ## The tests that need no control plane (ARGS='-k name' picks some)
+test-fast: $(READY) ## Tests that need no control plane (ARGS='-k name' selects some)
 	@$(FAST_TESTS) $(ARGS)
 
 .PHONY: up
-up: $(READY) ## A control plane in the foreground (ARGS='--webhook --replicas 2 --nodes 8 --zones 2')
+up: $(READY) ## Run a control plane in the foreground (ARGS='--webhook --replicas 2 --nodes 8 --zones 2')
 	@exec python -m tests.cluster up $(ARGS)
 
 .PHONY: bench
-bench: $(READY) ## Speed as ratios of one run (ARGS=--json prints one object a line)
+bench: $(READY) ## Measure speed as ratios of one run (ARGS=--json prints one object a line)
 	@python -m tests.bench $(ARGS)
 
 .PHONY: proof
-proof: $(READY) ## Simulated NUMA machines without and with the webhook, as a table (ARGS='--scenario X --seed N --json')
+proof: $(READY) ## Compare simulated NUMA machines without and with the webhook, as a table (ARGS='--scenario X --seed N --json')
 	@python -m tests.proof $(ARGS)
 
 .PHONY: proof-table
-proof-table: $(READY) ## Run all scenarios and put their table into README.md
+proof-table: $(READY) ## Run all scenarios of proof and write their table into README.md
 	@python -m tests.proof --into README.md $(ARGS)
 
 .PHONY: chaos
@@ -63,7 +63,7 @@ chaos: $(READY) ## Inject faults under a load of pods and gangs (ARGS='--scenari
 	@python -m tests.chaos $(ARGS)
 
 .PHONY: chaos-table
-chaos-table: $(READY) ## Run all scenarios and put their table into docs/reliability.md
+chaos-table: $(READY) ## Run all scenarios of chaos and write their table into docs/reliability.md
 	@python -m tests.chaos --into docs/reliability.md $(ARGS)
 
 .PHONY: fuzz
@@ -71,7 +71,7 @@ fuzz: $(READY) ## Search for inputs that break an invariant, with a new seed (AR
 	@python -m tests.fuzz $(ARGS)
 
 .PHONY: conformance
-conformance: $(READY) ## Agreement with results of the upstream plugin's and the kubelet's own code
+conformance: $(READY) ## Compare with results of the kubelet's own code and the upstream plugin
 	@python -m tests.conformance --cases tests/conformance/golden $(ARGS)
 
 .PHONY: lint
@@ -81,7 +81,7 @@ lint: $(READY) ## ruff, mypy --strict, the import rule
 	@lint-imports --no-logo >$(VENV)/import-rule.log 2>&1 && echo "import rule: kept" || { cat $(VENV)/import-rule.log; exit 1; }
 
 .PHONY: fmt
-fmt: $(READY) ## Format and mend what ruff can mend
+fmt: $(READY) ## Format, and fix what ruff can fix
 	@ruff check --fix --quiet . ; ruff format .
 
 .PHONY: venv

@@ -1,6 +1,6 @@
 {{/*
-CEL. The annotations and labels that are the service's alone to write (OUTPUTS in webhook/admission/forgery.py), each by its name:
-a loop over the keys of a pod that has thousands would cost the API server seconds.
+CEL. The annotations and labels that only the service writes (OUTPUTS in webhook/admission/forgery.py), each by its name:
+a loop over the keys of a pod with thousands of annotations would cost the API server seconds.
 */}}
 {{- define "topology-webhook.outputs" -}}
 ['scheduling.koordinator.sh/resource-status', 'topology-webhook.dev/domain', 'topology-webhook.dev/epoch',
@@ -25,13 +25,13 @@ name in {{ . }}.?metadata.annotations.orValue({}) || name in {{ . }}.?metadata.l
 {{ . }}.?spec.schedulingGates.orValue([]).exists(gate, gate.name == 'topology-webhook.dev/placement')
 {{- end }}
 
-{{/* CEL. Who may write what is ours. */}}
+{{/* CEL. Users who may write the reserved fields. */}}
 {{- define "topology-webhook.trustedUsers" -}}
 {{- $own := printf "system:serviceaccount:%s:%s" .Release.Namespace (include "topology-webhook.serviceAccountName" .) }}
 {{- prepend .Values.settings.trustedUsers $own | uniq | toJson }}
 {{- end }}
 
-{{/* CEL. In whose Bindings what is ours may stand. */}}
+{{/* CEL. Users whose Bindings may carry the reserved fields. */}}
 {{- define "topology-webhook.bindingUsers" -}}
 {{- concat (include "topology-webhook.trustedUsers" . | fromJsonArray) .Values.settings.schedulerUsers | uniq | toJson }}
 {{- end }}

@@ -1,4 +1,4 @@
-{{/* What the API server needs to call us, and when; shared by both webhook configurations. */}}
+{{/* How and when the API server calls the service; shared by both webhook configurations. */}}
 
 {{- define "topology-webhook.configurationMetadata" -}}
 name: {{ include "topology-webhook.fullname" . }}
@@ -12,7 +12,7 @@ annotations: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 
-{{/* Takes {root, path, leader}: leader is true for what only the leader answers. caBundle is left out on purpose: the service, or cert-manager, owns that field. */}}
+{{/* Takes {root, path, leader}: leader is true for what only the leader answers. caBundle is not set: the service, or cert-manager, owns that field. */}}
 {{- define "topology-webhook.clientConfig" -}}
 {{- $values := .root.Values.webhook }}
 {{- with .leader | ternary (default $values.url $values.bindUrl) $values.url -}}
@@ -61,8 +61,8 @@ objectSelector: {{- toYaml . | nindent 2 }}
 {{- end }}
 
 {{/*
-The webhook on created pods. Takes {root, name, mode, labels}: its name, which pods are managed, and which namespaces that
-holds for, by requirements on their labels.
+The webhook on created pods. Takes {root, name, mode, labels}: its name, which pods are managed, and for which namespaces,
+by requirements on their labels.
 */}}
 {{- define "topology-webhook.mutatePods" -}}
 - name: mutate.{{ .name }}.topology-webhook.dev
@@ -99,9 +99,9 @@ object.?spec.schedulerName.orValue('default-scheduler') in {{ toJson .Values.set
 {{- end }}
 
 {{/*
-CEL. Whether a kubelet may align the pod: a Guaranteed one has CPUs, memory and huge pages of NUMA nodes, any one devices.
-Which of them the cluster's NUMA nodes have the service knows (webhook/engine/aligned.py). What is larger than any pod in
-use is not looked through: that would cost the API server time.
+CEL. Whether a kubelet may align the pod: CPUs, memory and huge pages of a Guaranteed pod, and devices of any pod. The service
+knows which of them the cluster's NUMA nodes have (webhook/engine/aligned.py). Pods larger than any in use are not examined,
+because that would cost the API server time.
 */}}
 {{- define "topology-webhook.mayBeAligned" -}}
 [object.spec.containers + object.?spec.initContainers.orValue([])].exists(containers, containers.size() > 64 ||
@@ -124,7 +124,7 @@ container.?resources.limits.orValue({}).exists(name, name.contains('/') && !name
 {{ . }}.?metadata.annotations[?'topology-webhook.dev/inherit'].orValue('') == 'true')
 {{- end }}
 
-{{/* CEL. Pods whose place others decide: the kubelet (static pods, seen as mirrors) and the DaemonSet controller. */}}
+{{/* CEL. Excludes pods that others place: the kubelet (mirrors of static pods) and the DaemonSet controller. */}}
 {{- define "topology-webhook.notAMirrorPod" -}}
 (!has(object.metadata.annotations) || !('kubernetes.io/config.mirror' in object.metadata.annotations))
 {{- end }}
@@ -144,7 +144,7 @@ container.?resources.limits.orValue({}).exists(name, name.contains('/') && !name
 {{- end }}
 
 {{- define "topology-webhook.notOfAController" -}}
-# What a controller makes of another workload is that one's affair.
+# Workloads that a controller creates for another workload are validated with that workload.
 - name: not-of-a-controller
   expression: "!object.?metadata.ownerReferences.orValue([]).exists(owner, owner.?controller.orValue(false))"
 {{- end }}
