@@ -7,9 +7,11 @@ import pytest
 
 from tests.engine.group.clusters import GPU, LEVELS, RACK, ZONE, group, nodes_of, placed, podset, values_of
 from tests.engine.machines import GI, node, pod, state
+from webhook.engine.group import preference
 from webhook.engine.group.spec import Constraint, PodGroup, PodSet, Segments
 from webhook.engine.options import GroupStrategy
 from webhook.engine.state import ClusterState
+from webhook.model.limits import MAX_REQUIREMENTS
 from webhook.model.node import Taint
 from webhook.model.pod import Pod
 
@@ -208,18 +210,41 @@ def test_members_of_one_set_that_differ_in_what_they_prefer_count_by_their_numbe
         assert values_of(placed(cluster, asked)) == ["zone-a", rack]
 
 
+def wish(number: int, value: str, requirements: int) -> Pod:
+    """A pod of one GPU with a preference of its own."""
+    there = {"key": "disk", "operator": "In", "values": [value]}
+    other = {"key": f"k{number}", "operator": "DoesNotExist"}
+    terms = [{"weight": 100, "preference": {"matchExpressions": [there, other]}} for _ in range(requirements // 2)]
+    affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}}
+    return pod({"cpu": "1", "memory": "1Gi", GPU: "1"}, spec={"affinity": affinity})
+
+
 def test_what_a_group_prefers_is_read_up_to_a_bound() -> None:
     # Each of these has its own wish of 256 requirements; the workers' counts first.
     cluster = racks_of({"zone-a/rack-1": [40], "zone-a/rack-2": [40]}, rack_1="disk=hdd", rack_2="disk=ssd")
-
-    def wish(number: int, value: str) -> Pod:
-        there = {"key": "disk", "operator": "In", "values": [value]}
-        other = {"key": f"k{number}", "operator": "DoesNotExist"}
-        terms = [{"weight": 100, "preference": {"matchExpressions": [there, other]}} for _ in range(128)]
-        affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}}
-        return pod({"cpu": "1", "memory": "1Gi", GPU: "1"}, spec={"affinity": affinity})
-
-    leaders = [podset(f"leader-{number}", wish(number, "hdd"), 1) for number in range(20)]
-    workers_ = podset("worker", wish(99, "ssd"), 12)
+    leaders = [podset(f"leader-{number}", wish(number, "hdd", 256), 1) for number in range(20)]
+    workers_ = podset("worker", wish(99, "ssd", 256), 12)
     # 12 workers, and 3 of the 20 leaders.
     assert values_of(placed(cluster, group(*leaders, workers_, constraint=Constraint(RACK)))) == ["zone-a", "rack-2"]
+
+
+def test_a_pod_with_as_many_requirements_as_one_may_have_is_read() -> None:
+    cluster = racks_of(EQUAL, rack_2="disk=ssd")
+    assert values_of(placed(cluster, workers(8, of=wish(0, "ssd", MAX_REQUIREMENTS)))) == ["zone-a", "rack-2"]
+
+
+def test_beyond_the_bound_few_preferences_are_compared_with_those_that_were_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compared: list[Pod] = []
+    same = preference._prefer_the_same
+
+    def counted(one: Pod, other: Pod) -> bool:
+        compared.append(one)
+        return same(one, other)
+
+    monkeypatch.setattr(preference, "_prefer_the_same", counted)
+    cluster = racks_of({"zone-a/rack-1": [500]})
+    several = tuple((wish(number, "ssd", 2), 1) for number in range(500))
+    placed(cluster, group(podset("w", several[0][0], 500, preferring=several)))
+    assert 0 < len(compared) < 2 * 64 * 64
