@@ -98,7 +98,7 @@ def test_stdin_is_a_dash(monkeypatch: pytest.MonkeyPatch) -> None:
             "apiVersion: v1\nkind: Pod\nmetadata:\n  name: 7",
             "document 1, line 4: metadata.name: This must be text, not 7.",
         ),
-        ("apiVersion: v1\nkind: List\nitems: 3", "document 1, line 3: items: This must be a list, not a number."),
+        ("apiVersion: v1\nkind: List\nitems: 3", "document 1, line 3: items: This must be a list, not 3."),
         (
             "apiVersion: v1\nkind: List\nitems:\n- 3",
             "document 1, line 1: items[0]: a Kubernetes object (apiVersion, kind, metadata, ...) is needed here, ",

@@ -8,8 +8,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.cli.yaml_lines import line_of
-from webhook.cli.yaml_text import YAMLFault, dump_all, load_all
+from webhook.cli.yaml_text import YAMLFault, dump_all, line_of, load_all
 
 
 def _one(text: str) -> Any:

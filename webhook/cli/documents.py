@@ -12,15 +12,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from webhook.cli.yaml_lines import line_of
-from webhook.cli.yaml_text import YAMLFault, load_all
+from webhook.cli.shape import LIST, OBJECT, TEXT, Shape, faults
+from webhook.cli.yaml_text import YAMLFault, line_of, load_all
 
 SUFFIXES = (".yaml", ".yml", ".json")
 STDIN = "-"
 
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
-# Finding a field's line means parsing once more, at 1 to 2 MB/s: in larger files the document's line has to do.
+# Finding a field's line means parsing once more, at about 1 MB/s: in larger files the document's line has to do.
 _QUICKLY_SEARCHED = 8 << 20
 
 
@@ -87,6 +87,11 @@ class Item:
         if len(self.source.text) < _QUICKLY_SEARCHED:
             line = line_of(self.source.text, self.document, path) or line
         return InputError(f"{self.source.name}: document {self.document}, line {line}: {path}: {message}")
+
+    def check(self, value: object, shape: Shape, path: str = "") -> None:
+        """Raise InputError where the body, or what stands in it at the path, is not of the shape."""
+        for fault in faults(value, shape, path):
+            raise self.fault(fault.path, fault.message)
 
 
 def read(paths: Iterable[str]) -> Iterator[Item]:
@@ -214,31 +219,16 @@ def _objects(item: Item) -> Iterator[Item]:
             f"{item.source.name}: document {item.document}, line {item.line}: {_place(item)}a Kubernetes object "
             f"(apiVersion, kind, metadata, ...) is needed here, not {_kind_of_value(body)}"
         )
-    for key in ("apiVersion", "kind"):
-        if not isinstance(body.get(key), str) or not body[key]:
-            raise item.fault(
-                key, "This is missing." if body.get(key) is None else f"This must be text, not {body[key]!r}."
-            )
+    item.check(body, {"apiVersion!": TEXT, "kind!": TEXT})
     if item.kind.endswith("List") and "items" in body:
-        for position, below in enumerate(_listed(item)):
+        item.check(body, {"items": LIST})
+        for position, below in enumerate(body["items"] or ()):
             yield from _objects(replace(item, prefix=f"{item.prefix}items[{position}].", body=below))
         return
-    metadata = body.get("metadata")
-    if not isinstance(metadata, Mapping):
-        raise item.fault(
-            "metadata", "This is missing." if metadata is None else f"This must be an object, not {metadata!r}."
-        )
-    name = metadata.get("name", metadata.get("generateName"))
-    if not isinstance(name, str) or not name:
-        raise item.fault("metadata.name", "This is missing." if name is None else f"This must be text, not {name!r}.")
+    item.check(body, OBJECT)
+    if not (body["metadata"].get("name") or body["metadata"].get("generateName")):
+        raise item.fault("metadata.name", "This is missing.")
     yield item
-
-
-def _listed(item: Item) -> list[Any]:
-    items = item.body["items"]
-    if items is not None and not isinstance(items, list):
-        raise item.fault("items", f"This must be a list, not {_kind_of_value(items)}.")
-    return items or []
 
 
 def _place(item: Item) -> str:

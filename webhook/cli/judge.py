@@ -6,7 +6,7 @@ from webhook.admission.world import World
 from webhook.cli.documents import Item
 from webhook.cli.judgement import Judgement
 from webhook.cli.pods import judge_pods
-from webhook.cli.shape import METADATA, faults
+from webhook.cli.shape import METADATA
 from webhook.cli.surroundings import Surroundings
 from webhook.cli.workload import judge_workload
 
@@ -14,8 +14,7 @@ from webhook.cli.workload import judge_workload
 def judge_all(items: Sequence[Item], worlds: Sequence[World], around: Surroundings) -> list[Judgement]:
     """In the order of the objects. worlds: the cluster as each of them finds it. Raises InputError."""
     for item in items:
-        for fault in faults(item.body["metadata"], METADATA, "metadata"):
-            raise item.fault(fault.path, fault.message)
+        item.check(item.body["metadata"], METADATA, "metadata")
     found = {
         position: judge_workload(item, worlds[position], around)
         for position, item in enumerate(items)

@@ -18,7 +18,7 @@ from webhook.cli.documents import Item
 from webhook.cli.held import Domains, held
 from webhook.cli.judgement import Judgement, PodSet
 from webhook.cli.outcome import body_of, outcome_of
-from webhook.cli.shape import POD, faults
+from webhook.cli.shape import POD
 from webhook.cli.surroundings import Judged, Raw, Surroundings
 from webhook.cli.workload import unknown_owner
 from webhook.engine.group.domains import domain_of_pod
@@ -66,8 +66,7 @@ def _named(item: Item, names: dict[str, int]) -> Raw:
 
 def _by_itself(item: Item, pod: Raw, world: World, around: Surroundings) -> Judgement:
     """Step 1."""
-    for fault in faults(item.body, POD):
-        raise item.fault(fault.path, fault.message)
+    item.check(item.body, POD)
     try:
         Pod.from_object(item.body)
     except TooLarge:

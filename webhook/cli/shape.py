@@ -4,6 +4,7 @@ Objects from the API server have passed its decoding; objects from files have no
 
     {"name": TEXT}     an object; a field that is absent or null passes, one that is not named is not looked at
     {"name!": TEXT}    the field must be there, and not be empty
+    LIST               a list of anything
     [shape]            a list
     Entries(shape)     a list of named objects, or the older form of it: an object from name to object or quantity
     TEXT, NUMBER, FLAG, QUANTITY, TEXTS (an object of texts), QUANTITIES (an object of quantities)
@@ -45,9 +46,10 @@ def faults(value: object, shape: Shape, path: str = "") -> Faults:
         for key, below in shape.items():
             name = key.removesuffix("!")
             where = f"{path}.{name}" if path else name
-            if name != key and value.get(name) in (None, []):
+            held = value.get(name)
+            if name != key and (held is None or held == "" or (held == [] and isinstance(below, list))):
                 yield UserError(where, "This is missing.")
-            yield from faults(value.get(name), below, where)
+            yield from faults(held, below, where)
     elif isinstance(shape, list):
         if not isinstance(value, list):
             yield _is_not("a list", value, path)
@@ -72,6 +74,7 @@ def _plain(kind: type, words: str) -> Callable[[object, str], Faults]:
 TEXT = _plain(str, "text")
 NUMBER = _plain(int, "a whole number")
 FLAG = _plain(bool, "true or false")
+LIST = _plain(list, "a list")
 
 
 def TEXTS(value: object, path: str) -> Faults:  # noqa: N802 - a shape, like its neighbours
@@ -124,6 +127,8 @@ METADATA: Shape = {
     "managedFields": [{"operation": TEXT}],
     "ownerReferences": [{"apiVersion": TEXT, "kind": TEXT, "name": TEXT, "uid": TEXT, "controller": FLAG}],
 }
+# What every object has.
+OBJECT: Shape = {"metadata!": {"name": TEXT, "generateName": TEXT}}
 _NODE_AFFINITY = {
     "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms!": [_TERM]},
     "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": NUMBER, "preference": _TERM}],

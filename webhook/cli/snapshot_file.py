@@ -14,7 +14,7 @@ from webhook.admission.gate import waits_for_us_alone
 from webhook.admission.manage import DEFAULT_NAMESPACE
 from webhook.admission.world import World
 from webhook.cli.documents import Item
-from webhook.cli.shape import NAMESPACE, NODE, NODE_RESOURCE_TOPOLOGY, POD, TOPOLOGY, Shape, faults
+from webhook.cli.shape import NAMESPACE, NODE, NODE_RESOURCE_TOPOLOGY, POD, TOPOLOGY, Shape
 from webhook.engine.state import ClusterState
 from webhook.engine.view import View
 from webhook.model.errors import UserError
@@ -142,8 +142,7 @@ def worlds_of(items: Iterable[Item], cluster: Cluster) -> list[World]:
 
 def _add(cluster: Cluster, item: Item) -> None:
     shape, add = _KINDS[item.group, item.kind]
-    for fault in faults(item.body, shape):
-        raise item.fault(fault.path, fault.message)
+    item.check(item.body, shape)
     try:
         problems = add(cluster, item.body)
     except UserError as error:

@@ -23,7 +23,7 @@ from webhook.cli.documents import Item
 from webhook.cli.held import held, note_of
 from webhook.cli.judgement import Judgement, PodSet, worst
 from webhook.cli.outcome import body_of, outcome_of
-from webhook.cli.shape import POD, TEXTS, faults
+from webhook.cli.shape import POD, TEXTS
 from webhook.cli.surroundings import Surroundings
 from webhook.cli.templates import BUILT_IN, PodTemplate, as_written, at, pod_templates, with_at
 from webhook.cli.workload_group import WorkloadGroup, judge_group
@@ -110,8 +110,7 @@ class _WorkloadReview:
         return workload
 
     def _check_pod(self, raw: Any, path: str) -> None:
-        for fault in faults(raw, POD, path):
-            raise self._item.fault(fault.path, fault.message)
+        self._item.check(raw, POD, path)
         try:
             Pod.from_object(raw)
         except TooLarge:

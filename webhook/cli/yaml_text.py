@@ -5,7 +5,7 @@ stands twice is an error, anchors are written out. On the way out every string t
 number or a boolean is quoted: `"1e3"` and `"y"` must come back as the strings they are.
 
 Values are built from libyaml's events without PyYAML's node graph: five times as fast, which is what makes a snapshot
-of 5,000 nodes readable, and nothing recurses.
+of 5,000 nodes readable, and nothing recurses. Only to name the line of a field is the graph made, which keeps marks.
 Source: sigs.k8s.io/yaml (YAMLToJSON) and its goyaml.v2 (resolve.go).
 """
 
@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 import yaml
+from yaml.composer import Composer
 from yaml.events import (
     AliasEvent,
     DocumentStartEvent,
@@ -51,14 +52,57 @@ class YAMLFault(Exception):  # noqa: N818 - it is the text's fault
 
 def load_all(text: str) -> Iterator[tuple[int, Any]]:
     """The documents as JSON has them, each with the line it starts on. Raises YAMLFault."""
-    events = events_of(text)
+    events = _events(text)
     for event in events:
         if isinstance(event, DocumentStartEvent):
             first = next(events)
             yield first.start_mark.line + 1, _value(first, events)
 
 
-def events_of(text: str) -> Iterator[Any]:
+class _MarkedLoader(Composer, yaml.CSafeLoader):
+    """Nodes with the marks where they start. In Python, as libyaml's own composer crashes on 60,000 open brackets."""
+
+    def __init__(self, text: str) -> None:
+        yaml.CSafeLoader.__init__(self, text)
+        Composer.__init__(self)
+
+
+def line_of(text: str, document: int, path: str) -> int | None:
+    """The line of a field like `spec.containers[0].resources`, or of the nearest thing above it that is there."""
+    loader = _MarkedLoader(text)
+    try:
+        while loader.check_node():
+            document -= 1
+            node = loader.get_node()
+            if node and not document:
+                return _descend(node, _dotted(path), node.start_mark.line + 1)
+    except (yaml.YAMLError, RecursionError):
+        pass
+    return None
+
+
+def _descend(node: Any, path: str, line: int) -> int:
+    for step, first, below in _entries(node):
+        if f"{path}.".startswith(f"{step}."):
+            return _descend(below, path[len(step) + 1 :], first.start_mark.line + 1)
+    return line
+
+
+def _entries(node: Any) -> list[tuple[str, Any, Any]]:
+    """Of each key or item of a node: what leads there, the node that names the place, the value."""
+    if isinstance(node, yaml.SequenceNode):
+        return [(str(position), item, item) for position, item in enumerate(node.value)]
+    if isinstance(node, yaml.MappingNode):
+        return [(_dotted(key.value), key, value) for key, value in node.value if isinstance(key, yaml.ScalarNode)]
+    return []
+
+
+def _dotted(path: str) -> str:
+    """A path with dots alone: keys may hold dots themselves, brackets may hold keys (`annotations[a.b/c]`)."""
+    return path.replace("[", ".").replace("]", "")
+
+
+def _events(text: str) -> Iterator[Any]:
     """The events of libyaml. Raises YAMLFault."""
     try:
         yield from yaml.parse(text, Loader=yaml.CSafeLoader)
