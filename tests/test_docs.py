@@ -93,6 +93,11 @@ def test_no_line_and_no_cell_is_too_long_to_read(page: Path) -> None:
     assert [cell for cell in cells if len(cell) > LONGEST_CELL] == []
 
 
+def test_every_entry_of_the_changelog_is_one_line() -> None:
+    _, _, entries = (ROOT / "CHANGELOG.md").read_text().partition("## [Unreleased]\n")
+    assert [line for line in entries.splitlines() if line and not line.startswith(("- ", "#"))] == []
+
+
 def test_every_case_that_cannot_be_known_has_a_heading_and_names_tests_that_exist() -> None:
     page = (ROOT / "docs" / "unknowns.md").read_text()
     introduction, *cases = re.split(r"^## ", page, flags=re.MULTILINE)
