@@ -9,6 +9,7 @@ The cluster has 5,000 nodes of 8 NUMA nodes, of every NUMA policy in turn. Neith
 import re
 import tracemalloc
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from gc import collect
 from time import thread_time
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 from structlog.testing import capture_logs
 
 from tests.bench.worst_cluster import ASKS_FOR_A_RACK, Raw
+from tests.bench.worst_gangs import gangs
 from tests.bench.worst_nodes import cluster_objects
 from tests.bench.worst_objects import SINGLE, Worst, container, pod
 from tests.bench.worst_pods import pods
@@ -38,6 +40,7 @@ class Case(NamedTuple):
 FAMILIES: Mapping[str, Callable[[], Iterator[Worst]]] = {
     "pods": pods,
     "workloads": workloads,
+    "gangs": gangs,
     "nodes": cluster_objects,
 }
 
@@ -68,6 +71,10 @@ def _case(worst: Worst, way: str) -> Case:
             held = {**raw, "spec": {**raw["spec"], "schedulingGates": [{"name": "topology-webhook.dev/placement"}]}}
             body = _bytes(held)
             return Case(what, body, lambda site: site.gated(body))
+        case "gang":
+            body = _bytes(raw)
+            gang = cache(lambda site: site.gang(body))
+            return Case(what, body, lambda site: site.place_gang(gang(site)))
         case "bind":
             body = _bytes(raw)
             return Case(what, body, lambda site: site.bind(body))

@@ -19,7 +19,8 @@ class Worst(NamedTuple):
 
     what: str
     ways: tuple[str, ...]
-    """Of: mutate, validate, gated, bind, feed (pods); mark, workload, owner; Node, NRT, a group of Topologies."""
+    """Of: mutate, validate, gated, bind, feed (pods); gang (a list of gated pods); mark, workload, owner; Node, NRT, a
+    group of Topologies."""
     raw: Raw
 
 

@@ -8,12 +8,15 @@ from webhook.admission.bind import Given, guard, into_binding
 from webhook.admission.rules import Rules
 from webhook.codec import dumps, loads
 from webhook.engine.decide import Decision
+from webhook.engine.trees import TopologyTrees
 from webhook.model.errors import UserError
 from webhook.model.lineage import lineage_of, owner_above
 from webhook.model.podgroup import pod_group
 from webhook.model.review import AdmissionRequest
 from webhook.model.topology import TopologySource
+from webhook.placement.gang import Gang, units_of
 from webhook.placement.gated import GatedPod, GatedPods
+from webhook.placement.group_search import GroupSearch, search_group
 from webhook.placement.placed import Place, find_place, why_none
 from webhook.placement.retry import RetryDelays
 from webhook.server.reviews import Answer
@@ -66,6 +69,20 @@ class Site:
                 why_none(place, gated, self.rules, 0)
             elif isinstance(place, Place):
                 place.patch(raw)
+
+    def gang(self, body: bytes) -> Gang:
+        """The gang of a list of gated pods, which the service reads one by one."""
+        pods = GatedPods(self.rules, RetryDelays(lambda _: None))
+        pods.update({_key(raw): raw for raw in loads(body)["items"]})
+        (gang,) = units_of(pods.in_order())
+        assert isinstance(gang, Gang)
+        return gang
+
+    def place_gang(self, gang: Gang) -> None:
+        """A gang in a round of the leader: put together, and placed or refused."""
+        found = search_group(gang, len(gang.members), {}, self.world.view(), TopologyTrees(), self.rules)
+        assert isinstance(found, GroupSearch)
+        str(found.placement.why)
 
     def owner(self, body: bytes, pod: Raw) -> None:
         """A gated pod's owner: its lineage, the pod's place in it, the PodGroup written for it."""
