@@ -9,7 +9,6 @@ The cluster has 5,000 nodes of 8 NUMA nodes, of every NUMA policy in turn. Neith
 import re
 import tracemalloc
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache
 from gc import collect
 from time import thread_time
 from typing import Any, NamedTuple
@@ -21,7 +20,7 @@ from tests.bench.worst_gangs import gangs
 from tests.bench.worst_nodes import cluster_objects
 from tests.bench.worst_objects import SINGLE, Worst, container, pod
 from tests.bench.worst_pods import pods
-from tests.bench.worst_site import Site
+from tests.bench.worst_site import Site, gang_of
 from tests.bench.worst_workloads import workloads
 from webhook.codec import dumps, dumps_plain
 
@@ -73,8 +72,8 @@ def _case(worst: Worst, way: str) -> Case:
             return Case(what, body, lambda site: site.gated(body))
         case "gang":
             body = _bytes(raw)
-            gang = cache(lambda site: site.gang(body))
-            return Case(what, body, lambda site: site.place_gang(gang(site)))
+            gang = gang_of(body)
+            return Case(what, body, lambda site: site.place_gang(gang))
         case "bind":
             body = _bytes(raw)
             return Case(what, body, lambda site: site.bind(body))

@@ -70,14 +70,6 @@ class Site:
             elif isinstance(place, Place):
                 place.patch(raw)
 
-    def gang(self, body: bytes) -> Gang:
-        """The gang of a list of gated pods, which the service reads one by one."""
-        pods = GatedPods(self.rules, RetryDelays(lambda _: None))
-        pods.update({_key(raw): raw for raw in loads(body)["items"]})
-        (gang,) = units_of(pods.in_order())
-        assert isinstance(gang, Gang)
-        return gang
-
     def place_gang(self, gang: Gang) -> None:
         """A gang in a round of the leader: put together, and placed or refused."""
         found = search_group(gang, len(gang.members), {}, self.world.view(), TopologyTrees(), self.rules)
@@ -116,6 +108,15 @@ class Site:
             "NRT": self.world.node_topologies,
         }
         return feeds[kind] if kind in feeds else self.world.topologies[TopologySource(kind)]
+
+
+def gang_of(body: bytes) -> Gang:
+    """The gang of a list of gated pods, which the service has read one by one."""
+    pods = GatedPods(Rules(), RetryDelays(lambda _: None))
+    pods.update({_key(raw): raw for raw in loads(body)["items"]})
+    (gang,) = units_of(pods.in_order())
+    assert isinstance(gang, Gang)
+    return gang
 
 
 def _key(raw: Raw) -> str:
