@@ -88,7 +88,9 @@ def _case(worst: Worst, way: str) -> Case:
 
             def arrive(site: Site) -> Callable[[], None]:
                 forget = site.feed("Pod", body)
-                site.bind(dumps(pod()))
+                arriving = pod()
+                arriving["metadata"]["name"] = "next"  # not the pod that is bound there already
+                site.bind(dumps(arriving))
                 return forget
 
             return Case(what, body, arrive)
