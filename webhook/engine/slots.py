@@ -26,5 +26,4 @@ def slots(free: Sequence[Amounts], requests: Sequence[int]) -> Amounts:
     for amounts, request in zip(free[1:], requests[1:], strict=True):
         # Pods and most devices are asked for one by one; a division takes twice as long as a minimum.
         np.minimum(fit, amounts if request == 1 else np.floor_divide(amounts, request, out=other), out=fit)
-    np.maximum(fit, 0, out=fit)
-    return np.minimum(fit, UNBOUNDED, out=fit)
+    return np.clip(fit, 0, UNBOUNDED, out=fit)
