@@ -20,6 +20,7 @@ from tests.conformance.plugin import NO_INTENT, add_node
 from tests.conformance.reference import AFFINITY, ALLOCATION, RefusedError, admit
 from tests.conformance.reference_machine import Held, Machine, Published
 from tests.conformance.tally import Tally
+from tests.engine.whole_way import whole_way
 from webhook.engine import kubelet
 from webhook.engine.numafit import NUMAFit
 from webhook.engine.reason import REASONS, Reason
@@ -224,7 +225,7 @@ class _Report:
             reason = REASONS[int(fit.reason[0])]
             if policy in {NUMAPolicy.SINGLE_NUMA_NODE, NUMAPolicy.RESTRICTED}:
                 # The short way does not ask which manager would have said no.
-                reason = kubelet.whole_way(view, request, 0)[0]
+                reason = whole_way(view, request, 0)[0]
             self.reason.count(expected.get("reason"), _REASONS.get(reason), step.place)
         if wanted and got and policy is NUMAPolicy.SINGLE_NUMA_NODE:
             self._compare_nodes(step, fit)

@@ -1,6 +1,7 @@
 import pytest
 
 from tests.engine.machines import GI, cpus, node, pod, resident, state, topology
+from tests.engine.whole_way import whole_way
 from webhook.engine import kubelet
 from webhook.engine.numafit import NUMAFit
 from webhook.engine.reason import REASONS, Reason
@@ -153,7 +154,7 @@ def test_the_refusal_names_the_manager_that_says_no() -> None:
     def refusal(amounts: dict[str, str]) -> Reason:
         wanted = pod(amounts)
         intent, _ = parse_numa_intent(wanted.annotations)
-        return kubelet.whole_way(view, PodRequest.of(wanted, intent, view.snapshot.resources), 0)[0]
+        return whole_way(view, PodRequest.of(wanted, intent, view.snapshot.resources), 0)[0]
 
     assert refusal({"cpu": "9", "memory": "1Gi"}) is Reason.NO_SINGLE_NUMA_NODE
     # Memory that no set of NUMA nodes holds counts as "no preference" until it is to be allocated.

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from tests.conformance.plugin import NO_INTENT, add_node
 from tests.conformance.reference import RefusedError, admit
 from tests.conformance.reference_machine import Machine
+from tests.engine.whole_way import whole_way
 from tests.property.machines import machines, pods, published
 from webhook.engine import kubelet
 from webhook.engine.numafit import NUMAFit
@@ -122,7 +123,7 @@ def test_the_short_way_and_the_whole_way_agree(description: dict[str, Any], data
     machine = Machine(description)
     for raw, live in sequence(data, description, machine):
         view, request, fit = prediction(description, machine, raw, live)
-        assert (kubelet.whole_way(view, request, 0)[0] is Reason.FITS) == fit.fits[0]
+        assert (whole_way(view, request, 0)[0] is Reason.FITS) == fit.fits[0]
         refusal(machine, raw)
 
 
@@ -151,7 +152,7 @@ def test_totals_and_widths_decide_like_all_sets_of_numa_nodes(description: dict[
     machine = Machine(description)
     for raw, live in sequence(data, description, machine, containers=1, inits=0):
         view, request, fit = prediction(description, machine, raw, live)
-        assert (kubelet.whole_way(view, request, 0)[0] is Reason.FITS) == fit.fits[0]
+        assert (whole_way(view, request, 0)[0] is Reason.FITS) == fit.fits[0]
         if fit.wide is not None:
             assert fit.fits[0]
             assert int(fit.mask[0]).bit_count() > 1

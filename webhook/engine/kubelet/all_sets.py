@@ -1,0 +1,157 @@
+"""The verdict of kubelets by all sets of NUMA nodes: what no shorter way decides, in batches and within a budget.
+
+1. Nodes with as many NUMA nodes are admitted together (webhook.engine.kubelet.masks).
+2. What the budget of a decision does not reach is judged by its totals: the benefit of the doubt.
+3. A refusal that hangs on what an NRT hides is lifted where some state could admit the pod.
+"""
+
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from webhook.engine.arrays import NO_ZONE, Bools, Bytes, amounts_at
+from webhook.engine.kubelet.demand import Demand
+from webhook.engine.kubelet.history import remembered_groups
+from webhook.engine.kubelet.machines import machines_of
+from webhook.engine.kubelet.masks import Admission, Machines
+from webhook.engine.kubelet.parts import Part, parts
+from webhook.engine.kubelet.totals import pieces_suffice
+from webhook.engine.numafit import Allocation, by_numa_id
+from webhook.engine.reason import FITS, Reason
+from webhook.engine.request import PodRequest
+from webhook.engine.view import View
+from webhook.model.policy import NUMAPolicy, Scope
+
+# Tables of 2^z masks by nodes: 256 Ki entries are 2 MiB of int64 and stay in the cache.
+_BATCH: Final = 1 << 18
+# Entries that one decision looks into, for all containers together, 100 ns each: some 50 ms. A pod of one container may
+# be tried on 2,000 nodes of 8 NUMA nodes. What it does not get to has the benefit of the doubt: such a node comes last,
+# and is judged by itself when the scheduler has chosen it.
+_MOST_ENTRIES: Final = 1 << 19
+# What a container takes however few the nodes: some 0.8 ms.
+_SETUP_ENTRIES: Final = 1 << 13
+
+
+class AllSets:
+    """One pod on nodes of one view."""
+
+    def __init__(self, view: View, request: PodRequest) -> None:
+        self._view = view
+        self._request = request
+        self._left = _MOST_ENTRIES
+
+    @cached_property
+    def demand(self) -> Demand:
+        """What the pod asks of a kubelet."""
+        return Demand.of(self._request)
+
+    def admit(self, part: Part) -> tuple[Bytes, npt.NDArray[np.int64]]:
+        """Reason (uint8 [n]) and mask (int64 [n]) of each node, in batches, as far as a decision goes."""
+        n = len(part.nodes)
+        reason: Bytes = np.zeros(n, dtype=np.uint8)
+        mask = np.zeros(n, dtype=np.int64)
+        demand = self.demand
+        if not demand.names:
+            return reason, mask
+        zones = np.count_nonzero(self._view.snapshot.zone_ids[:, part.nodes] != NO_ZONE, axis=0)
+        for z in np.flatnonzero(np.bincount(zones)).tolist():
+            alike = np.flatnonzero(zones == z)
+            each = max(self._left // len(demand.containers) - _SETUP_ENTRIES, 0)
+            tried = alike[: each >> z]
+            self._left -= len(demand.containers) * (_SETUP_ENTRIES + (len(tried) << z))
+            size = max(1, _BATCH >> z)
+            for start in range(0, len(tried), size):
+                batch = tried[start : start + size]
+                reason[batch], used = self._admitted(part.at(batch), demand)
+                if part.policy is not NUMAPolicy.NONE:
+                    mask[batch] = used
+            doubtful = alike[len(tried) :]
+            if len(doubtful):
+                reason[doubtful] = self._by_sums(part.at(doubtful), demand)
+        return reason, mask
+
+    def masks(self, part: Part) -> npt.NDArray[np.int64]:
+        """The NUMA nodes used on a few nodes that admit the pod (int64 [n])."""
+        self._left = _MOST_ENTRIES
+        return self.admit(part)[1]
+
+    def split(self, part: Part) -> Allocation:
+        """What the pod would take of each NUMA node of the one node of a part."""
+        demand = self.demand
+        if part.verdict is not None or part.policy is NUMAPolicy.NONE or not demand.names:
+            return ()
+        machines = self._machines(part, demand)
+        z = len(next(iter(machines.pools.values())).capacity)
+        if len(demand.containers) * (_SETUP_ENTRIES + (1 << z)) > _MOST_ENTRIES:
+            return ()
+        before = {row: machines.pools[row].free.copy() for row in demand.names if row in machines.pools}
+        admission = Admission(machines, demand)
+        admission.run()
+        if admission.reason[0] != Reason.FITS:
+            return ()
+        taken = {demand.names[row]: (free - machines.pools[row].free)[:, 0] for row, free in before.items()}
+        return by_numa_id(self._view.snapshot.zone_ids[:, part.nodes[0]], taken)
+
+    @property
+    def groups_decide(self) -> bool:
+        """Whether the memory groups of the one node of the view are known, and matter to the pod."""
+        return bool(self.demand.pod.memory) and self._groups is not None
+
+    @cached_property
+    def _groups(self) -> npt.NDArray[np.int64] | None:
+        """The memory groups of the one node of a view that tells its pods, where they can be told and matter."""
+        if self._view.residents is None:
+            return None
+        (part,) = parts(self._view, self._request, np.array([0]))
+        # A kubelet with single-numa-node makes no groups.
+        if part.ours or part.policy is NUMAPolicy.SINGLE_NUMA_NODE:
+            return None
+        return remembered_groups(self._view, part)
+
+    def _machines(self, part: Part, demand: Demand) -> Machines:
+        machines = machines_of(self._view, part, demand)
+        machines.groups = self._groups
+        return machines
+
+    def _admitted(self, part: Part, demand: Demand) -> tuple[Bytes, npt.NDArray[np.int64]]:
+        admission = Admission(self._machines(part, demand), demand)
+        admission.run()
+        reason = admission.reason
+        doubtful = np.flatnonzero((reason != Reason.FITS) & admission.doubt)
+        if len(doubtful):
+            spared = doubtful[self._may_be_admitted(part.at(doubtful), demand)]
+            reason[spared] = Reason.FITS
+            # Nobody knows on which NUMA nodes.
+            admission.mask[spared] = 0
+        reason[(reason == Reason.FITS) & ~pieces_suffice(self._view, part, demand)] = Reason.ALLOCATION_FAILS
+        return reason, np.where(reason == Reason.FITS, admission.mask, 0)
+
+    def _may_be_admitted(self, part: Part, demand: Demand) -> Bools:
+        """Whether nodes (bool [n]) that refuse as far as can be seen may admit as far as cannot.
+
+        What no state could change: there must be enough in total, and where the policy refuses, each container by
+        itself, or the pod with scope "pod", must have a preferred hint now.
+        """
+        machines = machines_of(self._view, part, demand)
+        possible = np.ones(len(part.nodes), dtype=np.bool_)
+        for row, amount in demand.pod.amounts.items():
+            pool = machines.pools[row]
+            possible &= ~pool.listed | (pool.total() >= amount)
+        if part.policy in {NUMAPolicy.RESTRICTED, NUMAPolicy.SINGLE_NUMA_NODE}:
+            for share in (demand.pod,) if part.scope is Scope.POD else demand.containers:
+                alone = Admission(machines_of(self._view, part, demand), demand.alone(share))
+                alone.run()
+                possible &= alone.reason == Reason.FITS
+        return possible
+
+    def _by_sums(self, part: Part, demand: Demand) -> Bytes:
+        """Reason (uint8 [n]) of nodes that are not looked into: whether there is enough of everything in total."""
+        view, nodes = self._view, part.nodes
+        enough = pieces_suffice(view, part, demand)
+        for row, amount in demand.pod.amounts.items():
+            if row not in demand.pod.devices:
+                total = amounts_at(view.free(row), nodes).sum(axis=0)
+                enough &= ~view.snapshot.listed[row].take(nodes) | (total >= amount)
+        return np.where(enough, FITS, Reason.ALLOCATION_FAILS).astype(np.uint8)
