@@ -17,9 +17,9 @@ from webhook.model.names import (
     KAI_TOPOLOGY,
 )
 from webhook.model.topology import Level, Topology, TopologySource
+from webhook.placement.agreement import minimum_of
 from webhook.placement.gang import Gang, units_of
 from webhook.placement.gated import GatedPod
-from webhook.placement.minimum import minimum_of
 from webhook.placement.pod_sets import Assembled, Assembly, ranks_of
 
 TOPOLOGY = Topology("dc", TopologySource.KAI, (Level("example.com/row"), Level("example.com/rack")))

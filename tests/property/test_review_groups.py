@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from webhook.admission.rules import Rules
 from webhook.cli.documents import Item, Source
-from webhook.cli.judge import judge_all
 from webhook.cli.render_json import render_json
+from webhook.cli.review import judge_all
 from webhook.cli.snapshot_file import cluster_of
 from webhook.cli.surroundings import Owners, Surroundings
 

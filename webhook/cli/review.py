@@ -16,15 +16,18 @@ import typer
 from rich.console import Console
 
 from webhook.admission.plan import Verdict
+from webhook.admission.world import World
 from webhook.cli.documents import STDIN, InputError, Item, read, twice
-from webhook.cli.judge import judge_all
 from webhook.cli.judgement import Judgement
 from webhook.cli.live_cluster import read_live
+from webhook.cli.pods import judge_pods
 from webhook.cli.render_json import render_json
 from webhook.cli.render_table import print_table
 from webhook.cli.setting_flags import with_setting_flags
+from webhook.cli.shape import METADATA
 from webhook.cli.snapshot_file import Cluster, cluster_of, worlds_of
 from webhook.cli.surroundings import Owners, Surroundings
+from webhook.cli.workload import judge_workload
 from webhook.cli.yaml_text import dump_all
 from webhook.rules import rules_of
 from webhook.settings import Settings, SettingsError
@@ -143,6 +146,16 @@ def _judgements(filenames: Sequence[str], snapshots: Sequence[str], flags: Mappi
     owners = Owners([*cluster.others, *(item.body for item in items)])
     around = Surroundings(rules_of(settings), owners, cluster.running, cluster.seats, cluster.gated)
     return judge_all(items, worlds_of(items, cluster), around)
+
+
+def judge_all(items: Sequence[Item], worlds: Sequence[World], around: Surroundings) -> list[Judgement]:
+    """Judge in the order of the objects. worlds: the cluster as each of them finds it. Raises InputError."""
+    for item in items:
+        item.check(item.body["metadata"], METADATA, "metadata")
+    pods = {n: (item, worlds[n]) for n, item in enumerate(items) if (item.group, item.kind) == ("", "Pod")}
+    found = {n: judge_workload(item, worlds[n], around) for n, item in enumerate(items) if n not in pods}
+    found |= judge_pods(pods, around)
+    return [found[n] for n in range(len(items))]
 
 
 def _cluster(

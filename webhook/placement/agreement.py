@@ -30,7 +30,6 @@ from webhook.model.workload.fields import min_member
 from webhook.model.workload.topology import topology_request
 from webhook.placement.gang import Gang
 from webhook.placement.gated import GatedPod
-from webhook.placement.minimum import minimum_of
 from webhook.placement.placed import NoPlace
 from webhook.placement.pod_sets import topology_of
 from webhook.placement.segments import Roles
@@ -58,6 +57,18 @@ class Agreement:
 def agree(gang: Gang, seated: Mapping[str, Seated], topologies: Mapping[str, Topology]) -> Agreement:
     """What the gated members and those that have a place agree on."""
     return _Agreeing(gang, seated, topologies).run()
+
+
+def minimum_of(gated: GatedPod) -> int:
+    """How many pods of its group must have a place before this one goes. Raises UserError.
+
+    What the annotations say, the pod's or its owners'; else the top owner's spec, by its kind; one for unknown kinds.
+    Never more than the spec makes, nor those of a Job that have succeeded.
+    """
+    asked = min_member(gated.pod.annotations, KAI_BATCH_MIN_MEMBER)
+    if gated.lineage is None or not gated.in_group_of_its_top:
+        return asked or 1
+    return gated.lineage.minimum(gated.pod.labels, asked)
 
 
 class _Agreeing:
