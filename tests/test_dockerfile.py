@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from tests.chart.helm import CHART
-from webhook.settings import Settings
+from webhook.app.settings import Settings
 
 ROOT = Path(__file__).parents[1]
 DOCKERFILE = ROOT / "Dockerfile"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from tests.cli.conftest import EXAMPLES, run_review
+from tests.unit.cli.conftest import EXAMPLES, run_review
 
 if TYPE_CHECKING:
     from pathlib import Path

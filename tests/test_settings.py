@@ -10,8 +10,8 @@ import pytest
 from pydantic import ValidationError
 from typer.testing import CliRunner
 
+from webhook.app.settings import PREFIX, Settings, SettingsError, environment_variable, flag
 from webhook.cli.app import app
-from webhook.settings import PREFIX, Settings, SettingsError, environment_variable, flag
 
 DOCS = Path(__file__).parents[1] / "docs" / "settings.md"
 

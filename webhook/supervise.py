@@ -11,8 +11,8 @@ from typing import Any, Final, NoReturn
 
 import structlog
 
-from webhook.cluster.backoff import Backoff
 from webhook.internal_errors import Where, internal_error
+from webhook.kube.backoff import Backoff
 
 log = structlog.get_logger(__name__)
 

@@ -14,9 +14,9 @@ from typing import Any
 from structlog.testing import capture_logs
 
 from tests.bench.measure import duration
-from tests.placement.test_turns import Cluster
-from tests.service.test_world import node
-from webhook.placement.controller import _REST_PER_WORK
+from tests.unit.cache.test_cluster_cache import node
+from tests.unit.controllers.placement.test_fair_order import Cluster
+from webhook.controllers.placement.controller import _REST_PER_WORK
 
 SIZES = [(0, 5000, 8), (3000, 5000, 8)]
 """(shapes that wait, nodes, NUMA nodes of each)."""

@@ -23,18 +23,19 @@ from numpy.typing import NDArray
 from tests.bench.engine_cluster import CPUS, Fleet, asked, fleet
 from tests.bench.measure import cached, duration, from_memory, once
 from tests.bench.plain import decide_plainly
-from tests.engine.machines import node, resident
-from webhook.engine.decide import Options, decide
+from tests.unit.engine.machines import node, resident
+from webhook.engine.decide import decide
+from webhook.engine.filter.node_fit import node_fit
 from webhook.engine.koordinator import packing_score
 from webhook.engine.kubelet import predict
-from webhook.engine.nodefit import node_fit
 from webhook.engine.plugin import Strategy, filter_nodes, score_nodes
 from webhook.engine.request import PodRequest
-from webhook.engine.reserve.ledger import Ledger, Reservation
-from webhook.engine.snapshot import Snapshot
-from webhook.engine.view import View
+from webhook.engine.snapshot.ledger import Ledger, Reservation
+from webhook.engine.snapshot.node_arrays import Snapshot
+from webhook.engine.snapshot.snapshot import View
 from webhook.model.intent import parse_numa_intent
 from webhook.model.nrt import NodeTopology, ZoneResource
+from webhook.model.options import Options
 from webhook.model.pod import Pod
 from webhook.model.policy import NUMAPolicy
 from webhook.model.resources import PODS

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from random import Random
 
-from tests.engine.machines import GI, node, pod, topology
-from webhook.engine.state import ClusterState
+from tests.unit.engine.machines import GI, node, pod, topology
+from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.model.nrt import NodeTopology
 from webhook.model.pod import Pod
 from webhook.model.policy import NUMAPolicy

@@ -1,6 +1,6 @@
 """The decision as a plain loop over nodes: what the arrays are compared with."""
 
-from webhook.engine.state import ClusterState
+from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.model.node import Node
 from webhook.model.nrt import NodeTopology
 from webhook.model.pod import Pod

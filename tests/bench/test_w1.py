@@ -6,9 +6,9 @@ import pytest
 
 from tests.bench.w1 import FEWEST_RACKS, spread
 from tests.bench.w1_cluster import REQUESTS, TOPOLOGY, cluster, group, splitmix64, taken_slots
-from webhook.engine.group import place_group
-from webhook.engine.trees import TopologyTrees
-from webhook.engine.view import View
+from webhook.engine.gang import place_group
+from webhook.engine.snapshot.snapshot import View
+from webhook.engine.topology.tree_cache import TopologyTrees
 
 NODES = 5000
 BLOCKS = {"c": {0: 1, 50: 1}, "f": {0: 1, 50: 1, 90: 3}}

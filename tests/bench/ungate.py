@@ -25,10 +25,10 @@ from tests.cluster.control_plane import ControlPlane
 from tests.cluster.gated import Pods, pod, scheduler_paused, wait_until_known
 from tests.cluster.nodes import Machine, machines, present, publish
 from tests.cluster.webhook_process import NAMESPACE, RELEASE, local_webhook
-from webhook.cluster.client import Client
-from webhook.cluster.writes import Outcome, PodWrites
-from webhook.service.clients import placement_pace
-from webhook.settings import Settings
+from webhook.app.clients import placement_pace
+from webhook.app.settings import Settings
+from webhook.kube.client import Client
+from webhook.kube.pod_writes import Outcome, PodWrites
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -21,14 +21,14 @@ import numpy.typing as npt
 
 from tests.bench.measure import cached, from_memory
 from tests.bench.w1_cluster import REQUESTS, TOPOLOGY, cluster, group
-from tests.engine.machines import node
-from webhook.engine.group.count import count
-from webhook.engine.group.kind import Kind
-from webhook.engine.group.place import place_group
-from webhook.engine.group.result import GroupPlacement
-from webhook.engine.state import ClusterState
-from webhook.engine.trees import TopologyTrees
-from webhook.engine.view import View
+from tests.unit.engine.machines import node
+from webhook.engine.gang.gang_assignment import place_group
+from webhook.engine.gang.pod_class import Kind
+from webhook.engine.gang.pod_counts import count
+from webhook.engine.gang.result import GroupPlacement
+from webhook.engine.snapshot.cluster_state import ClusterState
+from webhook.engine.snapshot.snapshot import View
+from webhook.engine.topology.tree_cache import TopologyTrees
 
 # Milliseconds at 5,000 nodes; NUMA-bound at most three times that.
 GOALS = {"a": 0.6, "b": 1.2, "c": 0.6, "d": 0.6, "e": 1.5, "f": 0.6}

@@ -10,9 +10,9 @@ from functools import cache
 
 import numpy as np
 
-from tests.engine.machines import GI, node, pod, resident, topology
-from webhook.engine.group.spec import Constraint, Member, PodGroup, PodSet, Segments
-from webhook.engine.state import ClusterState
+from tests.unit.engine.machines import GI, node, pod, resident, topology
+from webhook.engine.gang.gang_spec import Constraint, Member, PodGroup, PodSet, Segments
+from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.model.intent import parse_numa_intent
 from webhook.model.topology import Level, Topology, TopologySource
 

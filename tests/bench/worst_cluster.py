@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from webhook.admission.rules import Rules
+from webhook.cache.cluster_cache import ClusterWorld
 from webhook.model.names import KAI_TOPOLOGY
+from webhook.model.rules import Rules
 from webhook.model.topology import TopologySource
-from webhook.service.world import ClusterWorld
 
 NODES, ZONES = 5_000, 8
 

@@ -4,24 +4,24 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.bench.worst_cluster import NODES, ZONES, Raw, cluster
-from webhook.admission.bind import Given, guard, into_binding
-from webhook.admission.rules import Rules
+from webhook.admission.binding.decision import Given, guard, into_binding
+from webhook.admission.handler import Answer
+from webhook.app.webhooks import reviewers_of
+from webhook.cache.feed import Feed
 from webhook.codec import dumps, loads
+from webhook.controllers.placement.assignment import Place, find_place, why_none
+from webhook.controllers.placement.gang_search import GroupSearch, search_group
+from webhook.controllers.placement.gated_gang import Gang, units_of
+from webhook.controllers.placement.gated_pods import GatedPod, GatedPods
+from webhook.controllers.placement.retry_delays import RetryDelays
 from webhook.engine.decide import Decision
-from webhook.engine.trees import TopologyTrees
+from webhook.engine.topology.tree_cache import TopologyTrees
+from webhook.model.admission_review import AdmissionRequest
 from webhook.model.errors import UserError
-from webhook.model.lineage import lineage_of, owner_above
-from webhook.model.podgroup import pod_group
-from webhook.model.review import AdmissionRequest
+from webhook.model.owner_chain import lineage_of, owner_above
+from webhook.model.pod_group_manifest import pod_group
+from webhook.model.rules import Rules
 from webhook.model.topology import TopologySource
-from webhook.placement.gang import Gang, units_of
-from webhook.placement.gated import GatedPod, GatedPods
-from webhook.placement.group_search import GroupSearch, search_group
-from webhook.placement.placed import Place, find_place, why_none
-from webhook.placement.retry import RetryDelays
-from webhook.server.reviews import Answer
-from webhook.service.feed import Feed
-from webhook.service.reviewers import reviewers_of
 
 
 class Site:

@@ -10,9 +10,9 @@ from tests.chart.helm import Helm, Rendered
 from tests.chart.release import FULL_NAME, Release, other_namespace
 from tests.cluster.api import JSON, MERGE_PATCH, ApiError
 from tests.cluster.control_plane import ControlPlane
-from webhook.admission.forgery import OUTPUTS, forgery
-from webhook.admission.rules import Rules
+from webhook.admission.reserved_fields import OUTPUTS, forgery
 from webhook.model import names
+from webhook.model.admission_review import AdmissionRequest
 from webhook.model.names import (
     INHERIT,
     INJECT_ENV,
@@ -24,7 +24,7 @@ from webhook.model.names import (
     RESOURCE_STATUS,
     STEERED,
 )
-from webhook.model.review import AdmissionRequest
+from webhook.model.rules import Rules
 
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 # No webhook is called: the API server is alone.

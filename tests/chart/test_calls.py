@@ -15,10 +15,10 @@ from tests.chart.helm import CHART, Helm
 from tests.chart.release import FULL_NAME, Release, other_namespace
 from tests.cluster.api import ApiError
 from tests.cluster.control_plane import ControlPlane
-from webhook.admission.left_alone import is_annotated, why_left_alone
-from webhook.admission.rules import Rules
-from webhook.admission.validate import validate
+from webhook.admission.pod.validate import validate
+from webhook.cache.unmanaged import is_annotated, why_left_alone
 from webhook.model import names
+from webhook.model.admission_review import AdmissionRequest, Denied
 from webhook.model.manage import BY_LABEL, Manage
 from webhook.model.names import (
     MANAGE_LABEL,
@@ -30,7 +30,7 @@ from webhook.model.names import (
     RESOURCE_STATUS,
     STEERED,
 )
-from webhook.model.review import AdmissionRequest, Denied
+from webhook.model.rules import Rules
 
 # Nobody listens there: a call fails at once, so that one sees by Fail which pods are asked about.
 NOBODY = {"failurePolicy": "Fail", "url": "https://127.0.0.1:1"}

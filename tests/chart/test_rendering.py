@@ -9,17 +9,17 @@ import yaml
 from typer.testing import CliRunner
 
 from tests.chart.helm import CHART, Helm, Rendered
-from webhook.admission.rules import Rules
-from webhook.admission.world import World
+from webhook.admission.handler import Answer
+from webhook.app.rules_of_settings import rules_of
+from webhook.app.settings import PREFIX, Settings
+from webhook.app.webhooks import reviewers_of
+from webhook.cache.cluster_snapshot import World
 from webhook.cli.app import app
-from webhook.cluster.role_label import LEADER
+from webhook.kube.leader_label import LEADER
 from webhook.model.manage import BY_LABEL, Manage
 from webhook.model.names import NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC, ROLE_LABEL
-from webhook.model.workload.read import ASKED_ABOUT
-from webhook.rules import rules_of
-from webhook.server.reviews import Answer
-from webhook.service.reviewers import reviewers_of
-from webhook.settings import PREFIX, Settings
+from webhook.model.rules import Rules
+from webhook.model.workload.readers import ASKED_ABOUT
 from webhook.version import VERSION
 
 MANAGE = "topology-webhook.dev/manage"

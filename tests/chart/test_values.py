@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.chart.helm import CHART, Helm, RefusedError
-from webhook.settings import Settings
+from webhook.app.settings import Settings
 
 VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
 SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())

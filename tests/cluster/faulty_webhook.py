@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from webhook.cache import cluster_cache
 from webhook.cli.app import main
-from webhook.placement import controller, gang, gated, lineages, writer
-from webhook.service import world
+from webhook.controllers import owner_chains
+from webhook.controllers.placement import assignment_writer, controller, gated_gang, gated_pods
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,9 +31,9 @@ def fail_for(marked: str, owner: Any, name: str) -> None:
 
 if __name__ == "__main__":
     fail_for("faulty-place", controller, "find_place")
-    fail_for("faulty-gang", gang, "search_group")
-    fail_for("faulty-owner", lineages, "lineage_of")
-    fail_for("faulty-read", gated, "parse_numa_intent")
-    fail_for("faulty-write", writer.PlacementWriter, "write")
-    fail_for("faulty-keep", world, "waits_for_us_alone")
+    fail_for("faulty-gang", gated_gang, "search_group")
+    fail_for("faulty-owner", owner_chains, "lineage_of")
+    fail_for("faulty-read", gated_pods, "parse_numa_intent")
+    fail_for("faulty-write", assignment_writer.PlacementWriter, "write")
+    fail_for("faulty-keep", cluster_cache, "waits_for_us_alone")
     main()

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cli.conftest import EXAMPLES, run_review
 from tests.cluster.control_plane import CRDS
 from tests.cluster.gated import PLACEMENT, Pods
 from tests.cluster.nodes import Machine, present
 from tests.cluster.racked import rack_of
 from tests.cluster.webhook_process import local_webhook
+from tests.unit.cli.conftest import EXAMPLES, run_review
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,10 +11,10 @@ import pytest
 from tests.cluster.api import ApiError
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.fixtures import name_of
-from webhook.cluster.client import Client
-from webhook.cluster.discovery import DiscoveredInformer, Wanted, locate
-from webhook.cluster.informer import Informer, Phase
-from webhook.cluster.resource import Resource
+from webhook.kube.client import Client
+from webhook.kube.discovery import DiscoveredInformer, Wanted, locate
+from webhook.kube.informer import Informer, Phase
+from webhook.kube.resource import Resource
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 

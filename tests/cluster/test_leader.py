@@ -15,7 +15,7 @@ from tests.cluster.api import ApiError
 from tests.cluster.nodes import Machine
 from tests.cluster.two_replicas import QUICK, SLOW, Cluster, says_it_leads, two_replicas
 from tests.cluster.webhook_process import NAMESPACE, RELEASE
-from webhook.cluster.role_label import LEADER
+from webhook.kube.leader_label import LEADER
 from webhook.model.names import ROLE_LABEL
 
 if TYPE_CHECKING:

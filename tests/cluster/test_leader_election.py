@@ -11,11 +11,11 @@ import pytest
 
 from tests.cluster.api import ApiError
 from tests.cluster.stalling import Network
-from webhook.cluster.client import Client
-from webhook.cluster.election import Term, Timing
-from webhook.cluster.lease import LeaderElection
-from webhook.cluster.lease_record import RELEASED_ANNOTATION, Release
-from webhook.cluster.role_label import LEADER, RoleLabel
+from webhook.kube.client import Client
+from webhook.kube.election import Term, Timing
+from webhook.kube.leader_label import LEADER, RoleLabel
+from webhook.kube.lease import LeaderElection
+from webhook.kube.lease_record import RELEASED_ANNOTATION, Release
 from webhook.model.names import ROLE_LABEL
 
 if TYPE_CHECKING:

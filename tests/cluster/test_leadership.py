@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cluster.test_leader_election import QUICK, Cluster
-from webhook.cluster.client import Client
-from webhook.cluster.lease_record import RELEASED_ANNOTATION
-from webhook.cluster.role_label import LEADER
+from webhook.app.leadership import Leadership
+from webhook.app.settings import Settings
+from webhook.kube.client import Client
+from webhook.kube.leader_label import LEADER
+from webhook.kube.lease_record import RELEASED_ANNOTATION
 from webhook.model.names import ROLE_LABEL
-from webhook.service.leadership import Leadership
-from webhook.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
     from tests.cluster.control_plane import ControlPlane
-    from webhook.cluster.election import Term
+    from webhook.kube.election import Term
 
 POD = "replica-0"
 

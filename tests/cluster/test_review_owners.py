@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cli.conftest import run_review
 from tests.cluster.api import ApiError
 from tests.cluster.gated import SINGLE, SPEC, Pods, pod
 from tests.cluster.kinds import CRDS
 from tests.cluster.nodes import Machine
 from tests.cluster.webhook_process import local_webhook
+from tests.unit.cli.conftest import run_review
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

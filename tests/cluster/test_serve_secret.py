@@ -18,12 +18,12 @@ from certs import Authority, CertificateError, ServerNames, check, faults
 from certs.authority import AUTHORITY_LIFETIME, LEAF_LIFETIME
 from certs.succession import ANNOUNCEMENT
 from certs.window import CLOCK_SKEW
-from webhook.cluster.client import Client
-from webhook.cluster.errors import APIError
-from webhook.cluster.secret import SharedSecret
+from webhook.app.certificate import OTHERS_FIRST, SecretSource, Shown
+from webhook.app.hint_key_secret import SharedHintKey
+from webhook.kube.api_errors import APIError
+from webhook.kube.client import Client
+from webhook.kube.shared_secret import SharedSecret
 from webhook.model.hint_key import HintKey
-from webhook.service.certificate import OTHERS_FIRST, SecretSource, Shown
-from webhook.service.hint_key import SharedHintKey
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence

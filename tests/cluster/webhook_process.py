@@ -29,7 +29,7 @@ from tests.cluster.ports import free_port
 from tests.cluster.process import Process, ProcessEndedError
 from tests.cluster.relay import relay
 from tests.cluster.services import Backend, Services
-from webhook.cluster.role_label import LEADER
+from webhook.kube.leader_label import LEADER
 from webhook.model.names import ROLE_LABEL
 
 if TYPE_CHECKING:

@@ -20,14 +20,14 @@ from tests.conformance.plugin import NO_INTENT, add_node
 from tests.conformance.reference import AFFINITY, ALLOCATION, RefusedError, admit
 from tests.conformance.reference_machine import Held, Machine, Published
 from tests.conformance.tally import Tally
-from tests.engine.whole_way import whole_way
+from tests.unit.engine.whole_way import whole_way
 from webhook.engine import kubelet
-from webhook.engine.numafit import NUMAFit
+from webhook.engine.numa_fit import NUMAFit
 from webhook.engine.reason import REASONS, Reason
 from webhook.engine.request import PodRequest
-from webhook.engine.snapshot import Snapshot
-from webhook.engine.state import ClusterState
-from webhook.engine.view import View
+from webhook.engine.snapshot.cluster_state import ClusterState
+from webhook.engine.snapshot.node_arrays import Snapshot
+from webhook.engine.snapshot.snapshot import View
 from webhook.model.pod import Pod
 from webhook.model.policy import NUMAPolicy
 from webhook.model.resident import ResidentPod

@@ -7,11 +7,11 @@ from tests.conformance.floors import FLOORS
 from tests.conformance.tally import Tally
 from webhook.engine import plugin
 from webhook.engine.plugin import Strategy
-from webhook.engine.plugin.demand import parts
+from webhook.engine.plugin.pod_requests import parts
 from webhook.engine.request import PodRequest
-from webhook.engine.snapshot import Snapshot
-from webhook.engine.state import ClusterState
-from webhook.engine.view import View
+from webhook.engine.snapshot.cluster_state import ClusterState
+from webhook.engine.snapshot.node_arrays import Snapshot
+from webhook.engine.snapshot.snapshot import View
 from webhook.model.intent import NUMAIntent
 from webhook.model.node import Node
 from webhook.model.nrt import NodeTopology

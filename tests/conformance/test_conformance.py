@@ -8,7 +8,7 @@ import pytest
 
 from tests.conformance.__main__ import main
 from tests.conformance.floors import FLOORS
-from tests.model.golden import DIRECTORY, cases
+from tests.unit.model.golden import DIRECTORY, cases
 
 NAMES = sorted(path.name.removesuffix(".jsonl.gz") for path in DIRECTORY.glob("*.jsonl.gz"))
 

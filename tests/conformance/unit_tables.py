@@ -9,8 +9,8 @@ from tests.conformance.tally import Tally
 from webhook.engine import plugin
 from webhook.engine.plugin import Strategy
 from webhook.engine.request import PodRequest
-from webhook.engine.state import ClusterState
-from webhook.engine.view import View
+from webhook.engine.snapshot.cluster_state import ClusterState
+from webhook.engine.snapshot.snapshot import View
 from webhook.model.pod import Pod
 
 

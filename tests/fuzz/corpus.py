@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import yaml
 
+from webhook.cache.cluster_cache import ClusterWorld
 from webhook.model.names import MANAGE_LABEL, NUMA_TOPOLOGY_SPEC
 from webhook.model.topology import TopologySource
-from webhook.service.world import ClusterWorld
 
 Raw = dict[str, Any]
 EXAMPLES: Final = Path(__file__).parents[2] / "examples"

@@ -13,20 +13,20 @@ from tests.fuzz import corpus, oracle
 from tests.fuzz.corpus import Raw
 from tests.fuzz.mutate import mutated
 from tests.fuzz.outcome import BrokenError, within_bounds
-from webhook.admission.mutate import steered
-from webhook.admission.plan import Plans
-from webhook.admission.rules import Rules
-from webhook.cli.shape import NAMESPACE, NODE, POD, faults
-from webhook.cluster.election import Term
-from webhook.cluster.events import EventRecorder, PodEvent
-from webhook.cluster.writes import Outcome, PodWrites
-from webhook.model.review import AdmissionRequest
+from webhook.admission.pod.mutate import steered
+from webhook.admission.pod.plan import Plans
+from webhook.cache.cluster_cache import ClusterWorld
+from webhook.cli.object_schema import NAMESPACE, NODE, POD, faults
+from webhook.controllers.metric_recorder import LetGo
+from webhook.controllers.placement.controller import PlacementController
+from webhook.controllers.placement.dependencies import Limits
+from webhook.controllers.status_reporter import Teller
+from webhook.kube.election import Term
+from webhook.kube.events import EventRecorder, PodEvent
+from webhook.kube.pod_writes import Outcome, PodWrites
+from webhook.model.admission_review import AdmissionRequest
+from webhook.model.rules import Rules
 from webhook.model.topology import TopologySource
-from webhook.placement.controller import PlacementController
-from webhook.placement.figures import LetGo
-from webhook.placement.surroundings import Limits
-from webhook.placement.teller import Teller
-from webhook.service.world import ClusterWorld
 
 _SHAPES = {"namespaces": NAMESPACE, "nodes": NODE, "pods": POD}
 # Of all pods, or of those of a namespace.

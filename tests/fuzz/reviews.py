@@ -19,18 +19,18 @@ from tests.fuzz import corpus, oracle
 from tests.fuzz.corpus import Raw
 from tests.fuzz.mutate import JSONS, TEXTS, mutated
 from tests.fuzz.outcome import BrokenError, within_bounds
-from tests.server.test_metrics import SAMPLE
-from webhook.admission.rules import Rules
+from tests.unit.metrics.test_service_metrics import SAMPLE
+from webhook.admission.binding.guard import BindingGuard, Duty
+from webhook.app.webhooks import reviewers_of
+from webhook.cache.cluster_cache import ClusterWorld
 from webhook.codec import dumps
-from webhook.server.app import review_app
-from webhook.server.bindings import BindingGuard, Duty
+from webhook.metrics.service_metrics import Metrics
+from webhook.model.rules import Rules
 from webhook.server.health import Health
-from webhook.server.metrics import Metrics
-from webhook.service.reviewers import reviewers_of
-from webhook.service.world import ClusterWorld
+from webhook.server.routes import review_app
 
 if TYPE_CHECKING:
-    from webhook.server.reviews import Reviewer
+    from webhook.admission.handler import Reviewer
 
 _KINDS = {"pods": "Pod", "bindings": "Binding", "nodes": "Node"}
 _MEANT = {503, 504}

@@ -17,9 +17,9 @@ from tests.fuzz import run as search_of
 from tests.fuzz.outcome import BrokenError, broken_by, within_bounds
 from tests.fuzz.properties import TESTS, Property, properties
 from tests.fuzz.run import NAMES, PARTS, Tally, fuzz
-from webhook.model.review import Allowed
-from webhook.server.reviews import Answer
-from webhook.service import reviewers
+from webhook.admission.handler import Answer
+from webhook.app import webhooks
+from webhook.model.admission_review import Allowed
 
 # Some 10 s of a core. What they do is the same in every run, and the clock ends nothing.
 INPUTS = {"reviews": 120, "feeds": 120, "cli": 40}
@@ -49,7 +49,7 @@ def test_a_fault_behind_a_webhook_is_found_and_its_seed_and_input_told(monkeypat
     def faulty(*_: Any) -> Answer:
         raise ZeroDivisionError("planted")
 
-    monkeypatch.setattr(reviewers, "validate_node", faulty)
+    monkeypatch.setattr(webhooks, "validate_node", faulty)
     (broken,) = search("reviews", 200).broken
     assert "planted" in broken.why
     part = PARTS[broken.part]()
@@ -58,7 +58,7 @@ def test_a_fault_behind_a_webhook_is_found_and_its_seed_and_input_told(monkeypat
 
 
 def test_a_pod_that_should_be_denied_and_is_not_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reviewers, "validate", lambda *_: Allowed())
+    monkeypatch.setattr(webhooks, "validate", lambda *_: Allowed())
     (broken,) = search("reviews", 600).broken
     assert "is let in" in broken.why
 

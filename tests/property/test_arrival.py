@@ -17,14 +17,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fingerprints import pod_fingerprint
-from webhook.admission.bind import Given, guard
-from webhook.admission.rules import Rules
+from webhook.admission.binding.decision import Given, guard
+from webhook.admission.binding.guard import grant_of
+from webhook.cache.cluster_cache import ClusterWorld
+from webhook.controllers.placement.assignment import Place, find_place
+from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.model.hint import NUMAHint
 from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC, PLACEMENT_GATE
-from webhook.placement.gated import GatedPod
-from webhook.placement.placed import Place, find_place
-from webhook.server.bindings import grant_of
-from webhook.service.world import ClusterWorld
+from webhook.model.rules import Rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable

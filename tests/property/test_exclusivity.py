@@ -6,9 +6,9 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.engine.machines import GI, decision, node, pod, state, topology
+from tests.unit.engine.machines import GI, decision, node, pod, state, topology
 from webhook.engine.decide import Decision
-from webhook.engine.reserve.ledger import Ledger, Reservation
+from webhook.engine.snapshot.ledger import Ledger, Reservation
 from webhook.model.policy import NUMAPolicy
 
 CPUS = 8  # of each NUMA node

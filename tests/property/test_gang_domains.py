@@ -14,9 +14,15 @@ from typing import Any
 import jsonpatch
 import pytest
 
-from tests.admission.clusters import SINGLE
-from webhook.admission.rules import Rules
-from webhook.engine.reserve.grant import Grant
+from tests.unit.admission.clusters import SINGLE
+from webhook.cache.cluster_cache import ClusterWorld
+from webhook.controllers.placement.assignment import NoPlace
+from webhook.controllers.placement.assignment_writer import PlacementWriter
+from webhook.controllers.placement.gang_agreement import agree
+from webhook.controllers.placement.gated_gang import Gang, GangPlacer, units_of
+from webhook.controllers.placement.gated_pods import GatedPods
+from webhook.controllers.placement.retry_delays import RetryDelays
+from webhook.engine.assumed.assumed_pod import Grant
 from webhook.model.names import (
     DOMAIN,
     KAI_REQUIRED_PLACEMENT,
@@ -26,14 +32,8 @@ from webhook.model.names import (
     PLACEMENT_GATE,
     POD_GROUP_NAME,
 )
+from webhook.model.rules import Rules
 from webhook.model.topology import TopologySource
-from webhook.placement.agreement import agree
-from webhook.placement.gang import Gang, GangPlacer, units_of
-from webhook.placement.gated import GatedPods
-from webhook.placement.placed import NoPlace
-from webhook.placement.retry import RetryDelays
-from webhook.placement.writer import PlacementWriter
-from webhook.service.world import ClusterWorld
 
 ROW, RACK = "example.com/row", "example.com/rack"
 # row-0 ── rack-0, rack-1      row-1 ── rack-2, rack-3      3 nodes a rack with 2 NUMA nodes of 8 CPUs: 6 pods

@@ -5,11 +5,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.engine.machines import node, pod, resident, state, topology
-from webhook.engine.group.count import count
-from webhook.engine.group.kind import Kind
-from webhook.engine.group.rehearsal import rehearse, settled
-from webhook.engine.view import View
+from tests.unit.engine.machines import node, pod, resident, state, topology
+from webhook.engine.gang.admission_replay import rehearse, settled
+from webhook.engine.gang.pod_class import Kind
+from webhook.engine.gang.pod_counts import count
+from webhook.engine.snapshot.snapshot import View
 from webhook.model.intent import parse_numa_intent
 from webhook.model.nrt import Publisher
 from webhook.model.policy import NUMAPolicy, Scope

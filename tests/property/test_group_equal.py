@@ -7,11 +7,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.engine.group.clusters import RACK, ZONE, tree_of
-from webhook.engine.group.equal import EqualPlan, EqualPods, place_equal
-from webhook.engine.group.spec import Constraint, Segments
-from webhook.engine.options import GroupStrategy
-from webhook.engine.tree import ROOT, Domain, TopologyTree
+from tests.unit.engine.gang.clusters import RACK, ZONE, tree_of
+from webhook.engine.gang.equal_pods import EqualPlan, EqualPods, place_equal
+from webhook.engine.gang.gang_spec import Constraint, Segments
+from webhook.engine.topology.tree import ROOT, Domain, TopologyTree
+from webhook.model.options import GroupStrategy
 
 NODES = 7
 

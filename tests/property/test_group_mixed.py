@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.engine.group.clusters import GPU, LEVELS, RACK, ZONE, group, placed, podset
-from tests.engine.machines import node, pod, state, topology
-from webhook.engine.group.result import GroupPlacement
-from webhook.engine.group.spec import Constraint, PodGroup, Segments
-from webhook.engine.state import ClusterState
+from tests.unit.engine.gang.clusters import GPU, LEVELS, RACK, ZONE, group, placed, podset
+from tests.unit.engine.machines import node, pod, state, topology
+from webhook.engine.gang.gang_spec import Constraint, PodGroup, Segments
+from webhook.engine.gang.result import GroupPlacement
+from webhook.engine.snapshot.cluster_state import ClusterState
 
 Zones = tuple[tuple[int, int], ...]
 """Free (CPUs, GPUs) of each NUMA node."""

@@ -6,13 +6,13 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.engine.group.clusters import RACK, ZONE, tree_of
 from tests.property.test_group_equal import constraints, cut, domains, free_slots, holds, paths, segments
-from webhook.engine.group.equal import EqualPlan, EqualPods, place_equal
-from webhook.engine.group.spec import Constraint, Segments
-from webhook.engine.options import GroupStrategy
-from webhook.engine.preference import MOST
-from webhook.engine.tree import TopologyTree
+from tests.unit.engine.gang.clusters import RACK, ZONE, tree_of
+from webhook.engine.filter.node_preference import MOST
+from webhook.engine.gang.equal_pods import EqualPlan, EqualPods, place_equal
+from webhook.engine.gang.gang_spec import Constraint, Segments
+from webhook.engine.topology.tree import TopologyTree
+from webhook.model.options import GroupStrategy
 
 likings = st.lists(st.sampled_from([0, 0, 100, MOST, MOST]), min_size=7, max_size=7)
 Paths = list[tuple[str | None, str | None]]

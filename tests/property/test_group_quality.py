@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from tests.engine.group.clusters import GPU, RACK, ZONE, group, placed, podset, whole_nodes
-from tests.engine.machines import pod
-from webhook.engine.group.spec import Constraint
+from tests.unit.engine.gang.clusters import GPU, RACK, ZONE, group, placed, podset, whole_nodes
+from tests.unit.engine.machines import pod
+from webhook.engine.gang.gang_spec import Constraint
 
 CLUSTERS = 60
 ZONES, RACKS, NODES = 2, 3, 3

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.engine.group.clusters import RACK, ZONE, tree_of
-from webhook.engine.group.equal import EqualPods, place_equal
-from webhook.engine.group.spec import Constraint, Segments
-from webhook.engine.tree import Domain, TopologyTree
+from tests.unit.engine.gang.clusters import RACK, ZONE, tree_of
+from webhook.engine.gang.equal_pods import EqualPods, place_equal
+from webhook.engine.gang.gang_spec import Constraint, Segments
+from webhook.engine.topology.tree import Domain, TopologyTree
 
 NODES = 7
 NODE = 3

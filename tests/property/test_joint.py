@@ -5,7 +5,7 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.engine.machines import GI, decision, node, pod, reasons, state, topology
+from tests.unit.engine.machines import GI, decision, node, pod, reasons, state, topology
 from webhook.model.policy import NUMAPolicy
 
 CPUS, MEMORY = 8, 16

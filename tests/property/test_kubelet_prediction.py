@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 from tests.conformance.plugin import NO_INTENT, add_node
 from tests.conformance.reference import RefusedError, admit
 from tests.conformance.reference_machine import Machine
-from tests.engine.whole_way import whole_way
 from tests.property.machines import machines, pods, published
+from tests.unit.engine.whole_way import whole_way
 from webhook.engine import kubelet
-from webhook.engine.numafit import NUMAFit
+from webhook.engine.numa_fit import NUMAFit
 from webhook.engine.reason import Reason
 from webhook.engine.request import PodRequest
-from webhook.engine.state import ClusterState
-from webhook.engine.view import View
+from webhook.engine.snapshot.cluster_state import ClusterState
+from webhook.engine.snapshot.snapshot import View
 from webhook.model.pod import Pod
 from webhook.model.resident import ResidentPod
 

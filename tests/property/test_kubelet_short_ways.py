@@ -6,15 +6,16 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.engine.machines import GI, node, pod, state
-from tests.engine.whole_way import whole_split, whole_way
+from tests.unit.engine.machines import GI, node, pod, state
+from tests.unit.engine.whole_way import whole_split, whole_way
 from webhook.engine import kubelet
-from webhook.engine.decide import Options, decide
+from webhook.engine.decide import decide
 from webhook.engine.reason import Reason
 from webhook.engine.request import PodRequest
-from webhook.engine.view import View
+from webhook.engine.snapshot.snapshot import View
 from webhook.model.intent import parse_numa_intent
 from webhook.model.nrt import NodeTopology, Publisher, Zone, ZoneResource
+from webhook.model.options import Options
 from webhook.model.pod import Pod, PreferredTerm
 from webhook.model.policy import NUMAPolicy, Scope
 

@@ -6,9 +6,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.engine.machines import node, resident, state, topology
-from webhook.engine.reserve.ledger import Ledger, Reservation
-from webhook.engine.view import View
+from tests.unit.engine.machines import node, resident, state, topology
+from webhook.engine.snapshot.ledger import Ledger, Reservation
+from webhook.engine.snapshot.snapshot import View
 from webhook.model.policy import NUMAPolicy
 
 NODES = st.sampled_from(["a", "b", "c", "gone"])

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conformance.hints import Hint, merge_hints
-from webhook.engine.masks import distance_sums, intersections, subset_sums, subsets_of
+from webhook.engine.kubelet.bitmask import distance_sums, intersections, subset_sums, subsets_of
 from webhook.model.policy import NUMAPolicy
 
 Z = 3

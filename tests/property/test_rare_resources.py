@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
-from tests.engine.machines import GI, node, pod, reasons, resident, topology
+from tests.unit.engine.machines import GI, node, pod, reasons, resident, topology
 from webhook.engine.decide import Decision, decide
-from webhook.engine.group import Member, PodGroup, PodSet
-from webhook.engine.group.place import place_group
-from webhook.engine.group.workload import NO_TOPOLOGY
-from webhook.engine.one_node import chosen_node
-from webhook.engine.reserve.ledger import Ledger, Reservation
-from webhook.engine.resource_rows import MAX_CELLS
-from webhook.engine.state import ClusterState
-from webhook.engine.trees import TopologyTrees
-from webhook.engine.view import View
+from webhook.engine.gang import Member, PodGroup, PodSet
+from webhook.engine.gang.gang_assignment import place_group
+from webhook.engine.gang.workload_gang import NO_TOPOLOGY
+from webhook.engine.snapshot.cluster_state import ClusterState
+from webhook.engine.snapshot.ledger import Ledger, Reservation
+from webhook.engine.snapshot.resource_rows import MAX_CELLS
+from webhook.engine.snapshot.single_node import chosen_node
+from webhook.engine.snapshot.snapshot import View
+from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.intent import parse_numa_intent
 from webhook.model.nrt import Publisher
 from webhook.model.policy import NUMAPolicy

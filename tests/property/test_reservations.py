@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.engine.machines import cpus, resident, topology
 from tests.fingerprints import pod_fingerprint
-from webhook.engine.reserve.ledger import Ledger, Reservation
-from webhook.engine.reserve.reservations import ReservationKeeper
-from webhook.engine.sums import NumaAmounts
+from tests.unit.engine.machines import cpus, resident, topology
+from webhook.engine.assumed.assumed_pods import ReservationKeeper
+from webhook.engine.snapshot.ledger import Ledger, Reservation
+from webhook.engine.snapshot.node_sums import NumaAmounts
 from webhook.model.nrt import NodeTopology, Publisher
 from webhook.model.resident import ResidentPod
 

@@ -9,12 +9,12 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from webhook.admission.rules import Rules
 from webhook.cli.documents import Item, Source
+from webhook.cli.judgement_context import Owners, Surroundings
+from webhook.cli.offline_cluster import cluster_of
 from webhook.cli.render_json import render_json
 from webhook.cli.review import judge_all
-from webhook.cli.snapshot_file import cluster_of
-from webhook.cli.surroundings import Owners, Surroundings
+from webhook.model.rules import Rules
 
 LEVELS = ("example.com/zone", "example.com/rack", "kubernetes.io/hostname")
 SINGLE = '{"numaTopologyPolicy": "SingleNUMANode"}'

@@ -7,11 +7,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.engine.machines import node, resident, state, tell, topology
-from webhook.engine.rare import with_rows
-from webhook.engine.resource_rows import MAX_CELLS
-from webhook.engine.snapshot import Snapshot
-from webhook.engine.state import ClusterState
+from tests.unit.engine.machines import node, resident, state, tell, topology
+from webhook.engine.snapshot.cluster_state import ClusterState
+from webhook.engine.snapshot.node_arrays import Snapshot
+from webhook.engine.snapshot.rare_resources import with_rows
+from webhook.engine.snapshot.resource_rows import MAX_CELLS
 from webhook.model.node import Node, Taint
 from webhook.model.nrt import NodeTopology, Publisher
 from webhook.model.policy import NUMAPolicy, Scope

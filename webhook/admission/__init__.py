@@ -1,1 +1,1 @@
-"""The rules: (request, view of the cluster) -> decision. Pure; called without a socket."""
+"""What answers an AdmissionReview: a room per webhook."""

@@ -13,9 +13,8 @@ from itertools import islice
 from typing import Any, Final
 
 from webhook.admission.gang import annotations_in, is_made_by_another
-from webhook.admission.rules import Rules
-from webhook.admission.templates import templates_in
-from webhook.engine.group.workload import topology_of
+from webhook.admission.workload.templates import templates_in
+from webhook.engine.gang.workload_gang import topology_of
 from webhook.model.errors import UserError
 from webhook.model.json_text import shortened
 from webhook.model.membership import GROUP_ANNOTATIONS
@@ -30,10 +29,11 @@ from webhook.model.names import (
     NUMA_TOPOLOGY_SPEC,
     RESOURCE_SPEC,
 )
+from webhook.model.rules import Rules
 from webhook.model.topology import Topology
-from webhook.model.workload.fields import MAX_ROLES
+from webhook.model.workload.common_fields import MAX_ROLES
 from webhook.model.workload.levels import coarser_levels
-from webhook.model.workload.read import read_workload
+from webhook.model.workload.readers import read_workload
 
 _LEVELS: Final = (KAI_REQUIRED_PLACEMENT, KAI_PREFERRED_PLACEMENT)
 _SEGMENT_LEVELS: Final = (KAI_SEGMENT_REQUIRED_PLACEMENT, KAI_SEGMENT_PREFERRED_PLACEMENT)

@@ -11,12 +11,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from webhook.admission.group_text import missed_text, never_held
-from webhook.admission.manage import DEFAULT_NAMESPACE, Management
-from webhook.admission.rules import Rules
-from webhook.admission.steer import Verdict
-from webhook.admission.world import World
-from webhook.engine.group import (
+from webhook.admission.gang_text import missed_text, never_held
+from webhook.admission.pod.mutation import Verdict
+from webhook.cache.cluster_snapshot import World
+from webhook.cache.management import DEFAULT_NAMESPACE, Management
+from webhook.engine.gang import (
     GroupPlacement,
     PodPlacement,
     Shortfall,
@@ -24,9 +23,9 @@ from webhook.engine.group import (
     place_workload,
     topology_of,
 )
-from webhook.engine.group.missed import Missed, missed_levels
-from webhook.engine.group.result import Path
-from webhook.engine.trees import TopologyTrees
+from webhook.engine.gang.result import Path
+from webhook.engine.gang.unmet_levels import Missed, missed_levels
+from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.errors import UserError
 from webhook.model.fields import mapping
 from webhook.model.membership import is_in_group
@@ -37,9 +36,10 @@ from webhook.model.names import (
     MIN_MEMBER,
     NUMA_DEFAULTS,
 )
+from webhook.model.rules import Rules
 from webhook.model.topology import Topology
-from webhook.model.workload.fields import annotations_at, min_member
-from webhook.model.workload.pods import workloads_of_pods
+from webhook.model.workload.common_fields import annotations_at, min_member
+from webhook.model.workload.plain_pods import workloads_of_pods
 from webhook.model.workload.record import Gang, Workload
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from webhook.admission.manage import DEFAULT_NAMESPACE
-from webhook.model.review import AdmissionRequest, Operation, User
+from webhook.cache.management import DEFAULT_NAMESPACE
+from webhook.model.admission_review import AdmissionRequest, Operation, User
 
 # Stands in messages about what only the service writes.
 _USER: Final = User("the user of this manifest", ())

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from webhook.cli.shape import LIST, OBJECT, TEXT, Shape, faults
+from webhook.cli.object_schema import LIST, OBJECT, TEXT, Shape, faults
 from webhook.cli.yaml_text import YAMLFault, line_of, load_all
 
 SUFFIXES = (".yaml", ".yml", ".json")

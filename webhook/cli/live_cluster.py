@@ -7,11 +7,11 @@ from typing import Any, Final
 
 from webhook.cli.documents import InputError, Item
 from webhook.cli.live_owners import read_owners
-from webhook.cli.snapshot_file import Cluster
-from webhook.cluster.client import Client
-from webhook.cluster.discovery import KAI_TOPOLOGIES, KUEUE_TOPOLOGIES, NODE_RESOURCE_TOPOLOGIES, locate
-from webhook.cluster.errors import ClusterError
-from webhook.cluster.resource import Resource, key_of
+from webhook.cli.offline_cluster import Cluster
+from webhook.kube.api_errors import ClusterError
+from webhook.kube.client import Client
+from webhook.kube.discovery import KAI_TOPOLOGIES, KUEUE_TOPOLOGIES, NODE_RESOURCE_TOPOLOGIES, locate
+from webhook.kube.resource import Resource, key_of
 from webhook.model.errors import UserError
 
 _Take = Callable[[Cluster, Mapping[str, Any]], tuple[str, ...]]

@@ -8,15 +8,15 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from webhook.admission.manage import DEFAULT_NAMESPACE
+from webhook.cache.management import DEFAULT_NAMESPACE
 from webhook.cli.documents import Item
-from webhook.cli.snapshot_file import Cluster
-from webhook.cluster.client import Client
-from webhook.cluster.errors import ClusterError
-from webhook.cluster.owners import read_chain, read_owner
+from webhook.cli.offline_cluster import Cluster
+from webhook.kube.api_errors import ClusterError
+from webhook.kube.client import Client
+from webhook.kube.owners import read_chain, read_owner
 from webhook.model.errors import UserError
-from webhook.model.lineage import owner_above
 from webhook.model.membership import may_be_in_group
+from webhook.model.owner_chain import owner_above
 from webhook.model.pod import Owner
 
 Raw = Mapping[str, Any]

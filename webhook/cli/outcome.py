@@ -10,27 +10,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from webhook.admission import placement_text
-from webhook.admission.affinity import Constraint, required_terms, within_bounds
-from webhook.admission.forgery import forgery
-from webhook.admission.manage import MARKS, namespace_of
-from webhook.admission.marker import Marker, without_ours
-from webhook.admission.mutate import steered
-from webhook.admission.node_set import hold_to_fitting, keep_off_others
-from webhook.admission.outlook import Prospect, look_ahead
-from webhook.admission.plan import Plan, Verdict
-from webhook.admission.rules import Rules
-from webhook.admission.steer import Steering, steer, written
-from webhook.admission.world import World
+from webhook.admission.pod import placement_text
+from webhook.admission.pod.affinity_patch import Constraint, required_terms, within_bounds
+from webhook.admission.pod.managed_fields import Marker, without_ours
+from webhook.admission.pod.mutate import steered
+from webhook.admission.pod.mutation import Steering, steer, written
+from webhook.admission.pod.node_names import hold_to_fitting, keep_off_others
+from webhook.admission.pod.plan import Plan, Verdict
+from webhook.admission.pod.schedulability import Prospect, look_ahead
+from webhook.admission.reserved_fields import forgery
+from webhook.cache.cluster_snapshot import World
+from webhook.cache.management import MARKS, namespace_of
 from webhook.cli.creation import creation_of
+from webhook.controllers.placement.assignment import NoPlace, Place, find_place, placed_on, why_none
+from webhook.controllers.placement.gated_pods import ASKS_FOR_NOTHING, GatedPod
 from webhook.engine.decide import Decision, decide
+from webhook.model.admission_review import Denied
 from webhook.model.errors import UserError
 from webhook.model.intent import NO_INTENT, NUMAIntent
-from webhook.model.lineage import Lineage
 from webhook.model.names import STEERED
-from webhook.model.review import Denied
-from webhook.placement.gated import ASKS_FOR_NOTHING, GatedPod
-from webhook.placement.placed import NoPlace, Place, find_place, placed_on, why_none
+from webhook.model.owner_chain import Lineage
+from webhook.model.rules import Rules
 
 _MAY_FIT_LATER: Final = frozenset({Prospect.LATER, Prospect.UNKNOWN, Prospect.NO_NODE})
 
@@ -54,7 +54,7 @@ class Outcome:
     constraint: Constraint = field(default_factory=Constraint)
     """What keeps it on the right nodes where no leader pins it to one."""
     marks: Mapping[str, str] = field(default_factory=dict)
-    """What its creation records of the namespace and the settings (`webhook.admission.manage`)."""
+    """What its creation records of the namespace and the settings (`webhook.cache.management`)."""
 
 
 def outcome_of(

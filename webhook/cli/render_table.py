@@ -10,9 +10,9 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from webhook.admission.plan import Verdict
+from webhook.admission.pod.plan import Verdict
 from webhook.cli.judgement import Judgement
-from webhook.cli.render_group import group_lines
+from webhook.cli.render_gang import group_lines
 from webhook.engine.decide import Decision
 
 # A cluster of up to so many nodes is shown whole; of a larger one the best nodes, and an example of each reason.

@@ -15,22 +15,22 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from webhook.admission.plan import Verdict
-from webhook.admission.world import World
+from webhook.admission.pod.plan import Verdict
+from webhook.app.rules_of_settings import rules_of
+from webhook.app.settings import Settings, SettingsError
+from webhook.cache.cluster_snapshot import World
+from webhook.cli.bare_pods import judge_pods
 from webhook.cli.documents import STDIN, InputError, Item, read, twice
 from webhook.cli.judgement import Judgement
+from webhook.cli.judgement_context import Owners, Surroundings
 from webhook.cli.live_cluster import read_live
-from webhook.cli.pods import judge_pods
+from webhook.cli.object_schema import METADATA
+from webhook.cli.offline_cluster import Cluster, cluster_of, worlds_of
 from webhook.cli.render_json import render_json
 from webhook.cli.render_table import print_table
 from webhook.cli.setting_flags import with_setting_flags
-from webhook.cli.shape import METADATA
-from webhook.cli.snapshot_file import Cluster, cluster_of, worlds_of
-from webhook.cli.surroundings import Owners, Surroundings
 from webhook.cli.workload import judge_workload
 from webhook.cli.yaml_text import dump_all
-from webhook.rules import rules_of
-from webhook.settings import Settings, SettingsError
 
 EXIT_REFUSED: Final = 1
 EXIT_UNREADABLE: Final = 2

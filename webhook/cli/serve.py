@@ -4,8 +4,8 @@ import sys
 
 import typer
 
+from webhook.app.settings import Settings, SettingsError
 from webhook.cli.setting_flags import with_setting_flags
-from webhook.settings import Settings, SettingsError
 
 
 def serve(**flags: str | None) -> None:
@@ -18,7 +18,7 @@ def serve(**flags: str | None) -> None:
     except SettingsError as error:
         print(error, file=sys.stderr)
         raise typer.Exit(2) from error
-    from webhook.service.main import run  # noqa: PLC0415 # the other commands start without client and server
+    from webhook.app.main import run  # noqa: PLC0415 # the other commands start without client and server
 
     raise typer.Exit(run(settings))
 

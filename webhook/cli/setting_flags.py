@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import typer
 from pydantic.fields import FieldInfo
 
-from webhook.settings import Settings, flag
+from webhook.app.settings import Settings, flag
 
 
 def with_setting_flags(function: Callable[..., None], fields: Iterable[str]) -> None:

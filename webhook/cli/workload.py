@@ -11,29 +11,29 @@ from dataclasses import replace
 from typing import Any, Final
 
 from webhook.admission.gang import annotations_in, is_made_by_another
-from webhook.admission.manage import DEFAULT_NAMESPACE
 from webhook.admission.patch import apply
-from webhook.admission.plan import Verdict
-from webhook.admission.templates import templates_in
-from webhook.admission.workload_inherit import mark_templates
-from webhook.admission.workload_validate import validate_workload
-from webhook.admission.world import World
+from webhook.admission.pod.plan import Verdict
+from webhook.admission.workload.mutate import mark_templates
+from webhook.admission.workload.templates import templates_in
+from webhook.admission.workload.validate import validate_workload
+from webhook.cache.cluster_snapshot import World
+from webhook.cache.management import DEFAULT_NAMESPACE
 from webhook.cli.creation import creation_of
 from webhook.cli.documents import Item
-from webhook.cli.held import held, note_of
+from webhook.cli.gang_pods import WorkloadGroup, judge_group
 from webhook.cli.judgement import Judgement, PodSet, worst
+from webhook.cli.judgement_context import Surroundings
+from webhook.cli.object_schema import POD, TEXTS
 from webhook.cli.outcome import body_of, outcome_of
-from webhook.cli.shape import POD, TEXTS
-from webhook.cli.surroundings import Surroundings
-from webhook.cli.templates import BUILT_IN, PodTemplate, as_written, at, pod_templates, with_at
-from webhook.cli.workload_group import WorkloadGroup, judge_group
+from webhook.cli.template_pods import BUILT_IN, PodTemplate, as_written, at, pod_templates, with_at
+from webhook.cli.unpinned_gang import held, note_of
+from webhook.model.admission_review import Denied, Patched
 from webhook.model.errors import UserError
 from webhook.model.limits import TooLarge
-from webhook.model.lineage import Lineage, lineage_of
 from webhook.model.membership import may_be_in_group
+from webhook.model.owner_chain import Lineage, lineage_of
 from webhook.model.pod import Owner, Pod
-from webhook.model.review import Denied, Patched
-from webhook.model.workload.read import ASKED_ABOUT, read_workload
+from webhook.model.workload.readers import ASKED_ABOUT, read_workload
 from webhook.model.workload.record import Workload
 
 # Its pods run on every node that matches: there is nothing to choose.

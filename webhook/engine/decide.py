@@ -1,11 +1,12 @@
 """Every node's answer to one pod: whether it fits and how well, or the one reason why it does not.
 
-1. The node as a whole: selectors, taints, readiness, resources (webhook.engine.nodefit).
+1. The node as a whole: selectors, taints, readiness, resources (webhook.engine.filter.node_fit).
 2. The node's NUMA policy and what is known of its NUMA nodes (webhook.engine.koordinator).
 3. Its NUMA nodes: the kubelet's admission predicted, or the scheduler plugin's filter.
 4. Exclusivity. Where the NUMA nodes are ours to choose, others are looked for first. What then still intrudes is
    excluded (Required) or comes last (Preferred).
-5. Score, and from it the rank; equal scores by what the pod prefers (webhook.engine.preference), then by name.
+5. Score, and from it the rank; equal scores by what the pod prefers (webhook.engine.filter.node_preference), then by
+   name.
 
 A node's reason is the first that applies. Allocations and explanations are worked out when asked for.
 """
@@ -20,7 +21,8 @@ import numpy as np
 
 from webhook.engine import kubelet, plugin
 from webhook.engine.arrays import Bools, Bytes, Nodes
-from webhook.engine.explain import explain
+from webhook.engine.filter.node_fit import node_fit
+from webhook.engine.filter.node_preference import PER_POINT, Preference
 from webhook.engine.koordinator import (
     WIDE_BEST,
     best_packing_score,
@@ -30,15 +32,14 @@ from webhook.engine.koordinator import (
     policy_fit,
     shut_out,
 )
-from webhook.engine.nodefit import node_fit
-from webhook.engine.numafit import Allocation, NUMAFit, Wide
-from webhook.engine.options import Fidelity, Options, ScoreStrategy
-from webhook.engine.preference import PER_POINT, Preference
+from webhook.engine.node_explanation import explain
+from webhook.engine.numa_fit import Allocation, NUMAFit, Wide
 from webhook.engine.ranking import Late, Liking, Ranking
 from webhook.engine.reason import FITS, REASONS, Reason, count
 from webhook.engine.request import PodRequest, named_resources
-from webhook.engine.view import View
+from webhook.engine.snapshot.snapshot import View
 from webhook.model.intent import NUMAIntent
+from webhook.model.options import Fidelity, Options, ScoreStrategy
 from webhook.model.pod import Pod
 from webhook.model.policy import Exclusive
 

@@ -10,13 +10,13 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from webhook.engine import node_kind
 from webhook.engine.arrays import Amounts, Bools, Bytes, Nodes, Picker, every
-from webhook.engine.masks import as_mask
+from webhook.engine.kubelet.bitmask import as_mask
 from webhook.engine.reason import FITS, Reason
 from webhook.engine.request import PodRequest
-from webhook.engine.snapshot import Snapshot
-from webhook.engine.view import View
+from webhook.engine.snapshot import node_kind
+from webhook.engine.snapshot.node_arrays import Snapshot
+from webhook.engine.snapshot.snapshot import View
 from webhook.model.policy import NUMAPolicy, compatible
 
 Masks = npt.NDArray[np.int64]

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from webhook.engine.arrays import Bytes, Counts, Nodes
-from webhook.engine.preference import MOST, PER_POINT
+from webhook.engine.filter.node_preference import MOST, PER_POINT
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from webhook.engine.arrays import UNLISTED
-from webhook.engine.resource_index import ResourceIndex
+from webhook.engine.snapshot.resource_index import ResourceIndex
 from webhook.model.intent import NUMAIntent
 from webhook.model.pod import ContainerKind, Pod, QoS
 from webhook.model.policy import Exclusive, NUMAPolicy

@@ -2,7 +2,7 @@
 
 A kubelet pins CPUs, and with the memory manager memory, of Guaranteed pods only, and CPUs only of containers that ask
 for whole ones. For any other pod these managers give no hints, so that every topology manager policy admits it as it
-comes. Devices are aligned for every pod (see webhook.admission.not_aligned).
+comes. Devices are aligned for every pod (see webhook.admission.pod.not_aligned).
 
 1. Resources of the pod as a whole: its containers get none of their own.
 2. QoS class: each container, init containers included, has limits for cpu and memory, and requests equal to them.

@@ -44,7 +44,7 @@ GROUP_ANNOTATIONS: Final = frozenset(
 )
 """Each of them, on the workload, a pod template or a pod, makes its pods a group."""
 
-# No cluster runs more pods (see webhook.model.workload.fields): a rank from there on is not a place in an order.
+# No cluster runs more pods (see webhook.model.workload.common_fields): a rank from there on is not a place in an order.
 _RANKS: Final = 150_000
 
 # Of an object, in Kubernetes.

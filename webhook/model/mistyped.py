@@ -11,8 +11,8 @@ from functools import lru_cache
 from typing import Final
 
 from webhook.model import names
-from webhook.model.lineage import INHERITED
 from webhook.model.names import DOMAIN_OF_LEVEL, INHERIT, INJECT_ENV, OUR_DOMAIN
+from webhook.model.owner_chain import INHERITED
 
 READ: Final = INHERITED | {INHERIT, INJECT_ENV}
 """What users write on pods and workloads."""

@@ -2,7 +2,7 @@
 
 1. The label `topology-webhook.dev/manage` wins over the setting `manage`. An unknown value counts as no label.
 2. The NUMA annotations, named and written as on a pod, are defaults for the pods that are managed. What is wrong with
-   them is a fault of those pods that need them: see `webhook.admission.manage`.
+   them is a fault of those pods that need them: see `webhook.cache.management`.
 
 Both are read when a pod is created. What held then is written into the pod, so a later change is for new pods.
 """

@@ -16,8 +16,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from webhook.model.errors import UserError
-from webhook.model.lineage import owner_above
 from webhook.model.membership import may_be_in_group
+from webhook.model.owner_chain import owner_above
 from webhook.model.pod import Owner
 
 _PATH: Final = "metadata.ownerReferences"

@@ -18,7 +18,7 @@ from aiohttp import web
 from webhook.internal_errors import Where, internal_error
 from webhook.log_limit import LogLimit
 from webhook.server.connections import Closed, Connections, Limits
-from webhook.server.served import ServedConnection
+from webhook.server.protocol import ServedConnection
 
 log = structlog.get_logger(__name__)
 

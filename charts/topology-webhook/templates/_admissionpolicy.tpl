@@ -1,5 +1,5 @@
 {{/*
-CEL. The annotations and labels that only the service writes (OUTPUTS in webhook/admission/forgery.py), each by its name:
+CEL. The annotations and labels that only the service writes (OUTPUTS in webhook/admission/reserved_fields.py), each by its name:
 a loop over the keys of a pod with thousands of annotations would cost the API server seconds.
 */}}
 {{- define "topology-webhook.outputs" -}}

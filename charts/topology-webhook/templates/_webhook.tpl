@@ -100,7 +100,7 @@ object.?spec.schedulerName.orValue('default-scheduler') in {{ toJson .Values.set
 
 {{/*
 CEL. Whether a kubelet may align the pod: CPUs, memory and huge pages of a Guaranteed pod, and devices of any pod. The service
-knows which of them the cluster's NUMA nodes have (webhook/engine/aligned.py). Pods larger than any in use are not examined,
+knows which of them the cluster's NUMA nodes have (webhook/engine/kubelet/alignable.py). Pods larger than any in use are not examined,
 because that would cost the API server time.
 */}}
 {{- define "topology-webhook.mayBeAligned" -}}
@@ -113,7 +113,7 @@ containers.exists(container, container.?resources.limits.orValue({}).size() > 16
 container.?resources.limits.orValue({}).exists(name, name.contains('/') && !name.contains('kubernetes.io/'))))
 {{- end }}
 
-{{/* CEL. Takes object or oldObject: whether that pod asks for anything (is_annotated in webhook/admission/left_alone.py). */}}
+{{/* CEL. Takes object or oldObject: whether that pod asks for anything (is_annotated in webhook/cache/unmanaged.py). */}}
 {{- define "topology-webhook.isAnnotated" -}}
 ([
 'scheduling.koordinator.sh/numa-topology-spec', 'scheduling.koordinator.sh/resource-spec', 'topology-webhook.dev/managed',

@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self
 
-from tests.cli.conftest import run_review
+from tests.unit.cli.conftest import run_review
 
 GPU = "nvidia.com/gpu"
 TOPOLOGY = "cluster-topology"

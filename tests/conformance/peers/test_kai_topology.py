@@ -168,7 +168,7 @@ def test_bare_pods_of_one_group_ask_for_a_rack_each_kind() -> None:
 
 
 def test_subgroups_have_a_rack_each_within_one_zone() -> None:
-    """The spine that two of them share in KAI's example has no annotation: see tests.engine.group.test_nested."""
+    """The spine that two of them share in KAI's example has no annotation: see tests.unit.engine.gang.test_nested."""
     below = template(required("rack"))
     jobs = {"a": (1, 1, below), "b": (1, 2, below), "c": (1, 3, below)}
     answer = Bed(SPINES, "zone", "spine", "rack").review(job_set(jobs, required("zone")))

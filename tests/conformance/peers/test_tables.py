@@ -12,7 +12,6 @@ from typing import Final
 
 import pytest
 
-from tests.cli.conftest import run_review
 from tests.conformance.peers.tables import (
     Raw,
     Row,
@@ -27,11 +26,12 @@ from tests.conformance.peers.tables import (
     sets_of,
     spread,
 )
-from tests.engine.group.clusters import topology_of
-from webhook.engine.group import Constraint, Member, PodGroup, PodSet, place_group
-from webhook.engine.state import ClusterState
-from webhook.engine.trees import TopologyTrees
-from webhook.engine.view import View
+from tests.unit.cli.conftest import run_review
+from tests.unit.engine.gang.clusters import topology_of
+from webhook.engine.gang import Constraint, Member, PodGroup, PodSet, place_group
+from webhook.engine.snapshot.cluster_state import ClusterState
+from webhook.engine.snapshot.snapshot import View
+from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.intent import parse_numa_intent
 from webhook.model.node import Node
 from webhook.model.pod import Pod

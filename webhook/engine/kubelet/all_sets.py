@@ -1,6 +1,6 @@
 """The verdict of kubelets by all sets of NUMA nodes: what no shorter way decides, in batches and within a budget.
 
-1. Nodes with as many NUMA nodes are admitted together (webhook.engine.kubelet.masks).
+1. Nodes with as many NUMA nodes are admitted together (webhook.engine.kubelet.admission).
 2. What the budget of a decision does not reach is judged by its totals: the benefit of the doubt.
 3. A refusal that hangs on what an NRT hides is lifted where some state could admit the pod.
 """
@@ -12,16 +12,16 @@ import numpy as np
 import numpy.typing as npt
 
 from webhook.engine.arrays import NO_ZONE, Bools, Bytes, amounts_at
+from webhook.engine.kubelet.admission import Admission
 from webhook.engine.kubelet.demand import Demand
-from webhook.engine.kubelet.history import remembered_groups
-from webhook.engine.kubelet.machines import machines_of
-from webhook.engine.kubelet.masks import Admission, Machines
-from webhook.engine.kubelet.parts import Part, parts
+from webhook.engine.kubelet.machine_state import Machines, machines_of
+from webhook.engine.kubelet.memory_replay import remembered_groups
+from webhook.engine.kubelet.policy_groups import Part, parts
 from webhook.engine.kubelet.totals import pieces_suffice
-from webhook.engine.numafit import Allocation, by_numa_id
+from webhook.engine.numa_fit import Allocation, by_numa_id
 from webhook.engine.reason import FITS, Reason
 from webhook.engine.request import PodRequest
-from webhook.engine.view import View
+from webhook.engine.snapshot.snapshot import View
 from webhook.model.policy import NUMAPolicy, Scope
 
 # Tables of 2^z masks by nodes: 256 Ki entries are 2 MiB of int64 and stay in the cache.

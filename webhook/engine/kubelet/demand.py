@@ -12,7 +12,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from webhook.engine.request import PodRequest
-from webhook.engine.resource_index import ResourceIndex
+from webhook.engine.snapshot.resource_index import ResourceIndex
 from webhook.model.pod import ContainerKind, QoS
 from webhook.model.resident import ResidentPod
 from webhook.model.resources import CPU, MEMORY, is_device, is_hugepages

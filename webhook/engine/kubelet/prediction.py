@@ -1,12 +1,13 @@
 """Whether a node's kubelet will admit a pod, predicted for all nodes at once from what their NRTs publish.
 
 1. Who places the pod on each node: the kubelet, by its policy and scope; or, where the kubelet does not and the pod or
-   the node's label has a policy, Koordinator's agent, by what is promised here (webhook.engine.joint).
-2. The short way for all nodes: every container within one NUMA node (webhook.engine.kubelet.zones).
+   the node's label has a policy, Koordinator's agent, by what is promised here
+   (webhook.engine.kubelet.numa_assignment).
+2. The short way for all nodes: every container within one NUMA node (webhook.engine.kubelet.policy_single_numa_node).
 3. Where that fails and the policy allows more: all sets of NUMA nodes (webhook.engine.kubelet.all_sets), in batches. A
    best-effort kubelet takes what is there at all: which sets is then worked out only when asked for.
 4. For one node whose pods are told, all sets at once: its pods may show what its NRT hides
-   (webhook.engine.kubelet.history).
+   (webhook.engine.kubelet.memory_replay).
 
 Source: kubernetes pkg/kubelet/cm (topology, cpu, memory and device managers with policy static).
 """
@@ -17,22 +18,22 @@ import numpy as np
 import numpy.typing as npt
 
 from webhook.engine.arrays import NO_ZONE, Amounts, Bools, Bytes, Nodes, all_nodes, every
-from webhook.engine.joint import joint_sets, share_out
 from webhook.engine.kubelet.all_sets import AllSets
+from webhook.engine.kubelet.allocation import split_inside, split_over_several
+from webhook.engine.kubelet.bitmask import as_mask
 from webhook.engine.kubelet.demand import Demand, Share
-from webhook.engine.kubelet.groups import grouped_by_hints
-from webhook.engine.kubelet.late import wide
-from webhook.engine.kubelet.machines import devices_shared
-from webhook.engine.kubelet.parts import Part, parts
-from webhook.engine.kubelet.preferred import preferred_sets
-from webhook.engine.kubelet.split import split_inside, split_over_several
+from webhook.engine.kubelet.lazy_masks import wide
+from webhook.engine.kubelet.machine_state import devices_shared
+from webhook.engine.kubelet.memory_manager import grouped_by_hints
+from webhook.engine.kubelet.numa_assignment import joint_sets, share_out
+from webhook.engine.kubelet.policy_groups import Part, parts
+from webhook.engine.kubelet.policy_restricted import preferred_sets
+from webhook.engine.kubelet.policy_single_numa_node import ZoneFit, fit_zones
 from webhook.engine.kubelet.totals import pieces_suffice, totals
-from webhook.engine.kubelet.zones import ZoneFit, fit_zones
-from webhook.engine.masks import as_mask
-from webhook.engine.numafit import Allocation, NUMAFit, Wide
+from webhook.engine.numa_fit import Allocation, NUMAFit, Wide
 from webhook.engine.reason import FITS, Reason
 from webhook.engine.request import PodRequest
-from webhook.engine.view import View
+from webhook.engine.snapshot.snapshot import View
 from webhook.model.policy import NUMAPolicy, Scope
 from webhook.model.resources import MEMORY
 

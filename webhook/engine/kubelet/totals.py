@@ -6,7 +6,7 @@
    container meets no memory group that keeps it from that.
 3. So where no single NUMA node holds everything, but all together do, the pod is admitted, over two or more.
 
-Which NUMA nodes these are takes a search over all sets of them (webhook.engine.kubelet.masks). Without totals a
+Which NUMA nodes these are takes a search over all sets of them (webhook.engine.kubelet.admission). Without totals a
 decision over 5,000 nodes of 8 NUMA nodes takes 12 to 56 times as long (make bench, best-effort).
 """
 
@@ -16,9 +16,9 @@ import numpy as np
 
 from webhook.engine.arrays import UNLISTED, Amounts, Bools, Nodes, amounts_at
 from webhook.engine.kubelet.demand import Demand
-from webhook.engine.kubelet.machines import elsewhere
-from webhook.engine.kubelet.parts import Part
-from webhook.engine.view import View
+from webhook.engine.kubelet.machine_state import elsewhere
+from webhook.engine.kubelet.policy_groups import Part
+from webhook.engine.snapshot.snapshot import View
 from webhook.model.pod import ContainerKind
 from webhook.model.policy import NUMAPolicy
 

@@ -20,12 +20,12 @@ import numpy as np
 import numpy.typing as npt
 
 from webhook.engine.arrays import NO_ZONE, UNLISTED, Amounts, Bools
-from webhook.engine.masks import lowest
-from webhook.engine.numafit import Allocation, NUMAFit, by_numa_id
-from webhook.engine.plugin.demand import Part, parts
+from webhook.engine.kubelet.bitmask import lowest
+from webhook.engine.numa_fit import Allocation, NUMAFit, by_numa_id
+from webhook.engine.plugin.pod_requests import Part, parts
 from webhook.engine.reason import Reason
 from webhook.engine.request import PodRequest
-from webhook.engine.view import View
+from webhook.engine.snapshot.snapshot import View
 from webhook.model.pod import ContainerKind, QoS
 from webhook.model.policy import NUMAPolicy, Scope
 from webhook.model.resources import (

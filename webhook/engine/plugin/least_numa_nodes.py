@@ -23,10 +23,10 @@ import numpy as np
 import numpy.typing as npt
 
 from webhook.engine.arrays import NO_ZONE, UNKNOWN_DISTANCE, UNLISTED, Amounts, Bools
-from webhook.engine.masks import lowest
-from webhook.engine.plugin.demand import Part
+from webhook.engine.kubelet.bitmask import lowest
+from webhook.engine.plugin.pod_requests import Part
 from webhook.engine.request import PodRequest
-from webhook.engine.view import View
+from webhook.engine.snapshot.snapshot import View
 
 _MAX_SCORE: Final = 100
 # More than any request, and sums over 64 NUMA nodes stay in int64.

@@ -22,10 +22,10 @@ import numpy as np
 import numpy.typing as npt
 
 from webhook.engine.arrays import NO_ZONE, UNLISTED, Amounts, Bools
-from webhook.engine.plugin.demand import Part, parts
 from webhook.engine.plugin.least_numa_nodes import least_numa_nodes
+from webhook.engine.plugin.pod_requests import Part, parts
 from webhook.engine.request import PodRequest
-from webhook.engine.view import View
+from webhook.engine.snapshot.snapshot import View
 from webhook.model.pod import QoS
 from webhook.model.policy import NUMAPolicy, Scope
 from webhook.model.resources import CPU

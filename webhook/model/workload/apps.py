@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from webhook.model.workload.fields import (
+from webhook.model.workload.common_fields import (
     annotations_of,
     annotations_path,
     count,

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from webhook.model.fields import mapping
-from webhook.model.workload.fields import (
+from webhook.model.workload.common_fields import (
     annotations_at,
     annotations_on,
     at_most_a_cluster,

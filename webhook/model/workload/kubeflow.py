@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from webhook.model.errors import UserError
 from webhook.model.fields import mapping
-from webhook.model.workload.fields import (
+from webhook.model.workload.common_fields import (
     at_most_a_cluster,
     at_most_roles,
     count,

@@ -19,7 +19,7 @@ from webhook.model.names import (
     KAI_SEGMENT_REQUIRED_PLACEMENT,
     KAI_SEGMENT_SIZE,
 )
-from webhook.model.workload.fields import (
+from webhook.model.workload.common_fields import (
     annotations_of,
     at_most_a_cluster,
     count,
@@ -30,7 +30,7 @@ from webhook.model.workload.fields import (
 )
 from webhook.model.workload.pod_names import PodNames
 from webhook.model.workload.record import Gang, Replicas, Role
-from webhook.model.workload.topology import SegmentRequest, segment_request, topology_request
+from webhook.model.workload.topology_request import SegmentRequest, segment_request, topology_request
 
 
 def leader_worker_set(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> Sequence[Gang]:

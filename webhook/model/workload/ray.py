@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from webhook.model.fields import mapping
-from webhook.model.workload.fields import (
+from webhook.model.workload.common_fields import (
     at_most_a_cluster,
     count,
     gang_of_roles,

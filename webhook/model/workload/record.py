@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, overload
 
-from webhook.model.workload.topology import NO_REQUEST, SegmentRequest, TopologyRequest
+from webhook.model.workload.topology_request import NO_REQUEST, SegmentRequest, TopologyRequest
 
 _REMEMBERED: Final = 128
 

@@ -1,0 +1,51 @@
+from typing import Any
+
+import pytest
+
+from webhook.admission.node.validate import validate_node
+from webhook.model.admission_review import AdmissionRequest, AdmissionResponse, Allowed, Denied
+from webhook.model.names import KOORDINATOR_NODE_POLICY_LABEL
+
+
+def labelled(value: str | None) -> dict[str, Any]:
+    labels = {} if value is None else {KOORDINATOR_NODE_POLICY_LABEL: value}
+    return {"kind": "Node", "metadata": {"name": "n1", "labels": labels}}
+
+
+def judged(
+    value: str | None, before: str | None = None, operation: str = "UPDATE", sub_resource: str = ""
+) -> AdmissionResponse:
+    request = {
+        "uid": "u1",
+        "kind": {"group": "", "version": "v1", "kind": "Node"},
+        "operation": operation,
+        "subResource": sub_resource,
+        "object": labelled(value),
+        "oldObject": None if operation == "CREATE" else labelled(before),
+    }
+    review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    return validate_node(AdmissionRequest.from_object(review))
+
+
+@pytest.mark.parametrize("value", [None, "", "SingleNUMANode", "Restricted", "BestEffort", "None"])
+def test_known_policies_pass(value: str | None) -> None:
+    assert judged(value) == Allowed()
+    assert judged(value, operation="CREATE") == Allowed()
+
+
+@pytest.mark.parametrize("operation", ["CREATE", "UPDATE"])
+def test_anything_else_is_refused_with_the_values_there_are(operation: str) -> None:
+    verdict = judged("single-numa-node", operation=operation)
+    assert isinstance(verdict, Denied)
+    assert verdict.message == (
+        "metadata.labels[node.koordinator.sh/numa-topology-policy]: 'single-numa-node' is not a NUMA policy; the "
+        "values are SingleNUMANode, Restricted, BestEffort, None. Did you mean SingleNUMANode?"
+    )
+
+
+def test_a_value_that_is_there_already_does_not_stop_a_nodes_updates() -> None:
+    assert judged("sometimes", before="sometimes") == Allowed()
+
+
+def test_a_write_to_the_status_can_change_labels_and_is_judged_alike() -> None:
+    assert isinstance(judged("sometimes", sub_resource="status"), Denied)

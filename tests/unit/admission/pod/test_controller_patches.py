@@ -1,0 +1,119 @@
+"""What is written into a gated pod: what the API server allows behind a gate, and nothing of the user's changed."""
+
+from typing import Any
+
+import jsonpatch
+from hypothesis import given
+
+from tests.unit.admission.clusters import pod
+from tests.unit.admission.node_affinity import admits
+from tests.unit.admission.strategies import pods
+from webhook.admission.pod.affinity_patch import Constraint, NodeRef, none_of, one_of, required_terms
+from webhook.admission.pod.controller_patches import giving_back, placing, releasing, telling
+from webhook.admission.pod.managed_fields import Marker, without_ours
+from webhook.model.hint import NUMAHint
+from webhook.model.names import (
+    NUMA_HINT,
+    NUMA_SIGNATURE,
+    PLACEMENT,
+    PLACEMENT_GATE,
+    POD_GROUP_NAME,
+    RESOURCE_STATUS,
+    STEERED,
+)
+
+HINT = NUMAHint("b", ((1, {"cpu": 8000, "memory": 1 << 30}),))
+GATES = [{"name": PLACEMENT_GATE}]
+
+
+def gated(raw: dict[str, Any] | None = None) -> dict[str, Any]:
+    raw = raw or pod()
+    metadata = {**raw["metadata"], "resourceVersion": "7"}
+    metadata["annotations"] = metadata.get("annotations") or {}
+    return {**raw, "metadata": metadata, "spec": {**raw["spec"], "schedulingGates": GATES}}
+
+
+def applied(raw: dict[str, Any], operations: Any) -> dict[str, Any]:
+    patched: dict[str, Any] = jsonpatch.apply_patch(raw, list(operations))
+    return patched
+
+
+def test_a_place_is_one_node_and_its_numa_nodes_and_takes_the_gate_away() -> None:
+    placed = applied(gated(), placing(gated(), HINT, "placed on b, NUMA 1", {"example.com/rank": "3"}))
+    assert placed["spec"]["schedulingGates"] == []
+    assert admits(placed, "b", {})
+    assert not admits(placed, "a", {})
+    annotations = placed["metadata"]["annotations"]
+    zones = '[{"node":1,"resources":{"cpu":"8","memory":"1Gi"}}]'
+    assert annotations[NUMA_HINT] == f'{{"node":"b","numaNodeResources":{zones}}}'
+    assert annotations[RESOURCE_STATUS] == f'{{"numaNodeResources":{zones}}}'
+    assert (annotations[PLACEMENT], annotations["example.com/rank"]) == ("placed on b, NUMA 1", "3")
+
+
+def test_a_pod_that_is_bound_to_no_numa_node_is_placed_on_its_node_all_the_same() -> None:
+    placed = applied(gated(), placing(gated(), NUMAHint("b", ()), "placed on b"))
+    assert placed["metadata"]["annotations"][NUMA_HINT] == '{"node":"b","numaNodeResources":[]}'
+    assert RESOURCE_STATUS not in placed["metadata"]["annotations"]
+
+
+def test_every_patch_names_the_version_it_was_made_from() -> None:
+    version = {"op": "replace", "path": "/metadata/resourceVersion", "value": "7"}
+    for patch in (placing(gated(), HINT, "x"), releasing(gated(), Constraint(), "x"), telling(gated(), "x")):
+        assert patch[0] == version
+
+
+@given(pods)
+def test_terms_stay_as_many_and_in_their_place_and_what_is_ours_can_be_told(raw: dict[str, Any]) -> None:
+    raw = gated(raw)
+    placed = applied(raw, placing(raw, HINT, "x"))
+    before, after = required_terms(raw), required_terms(placed)
+    assert after is not None
+    assert len(after) == (1 if before is None else len(before))
+    marker = Marker.parse(placed["metadata"]["annotations"].get(STEERED))
+    assert without_nulls(required_terms(without_ours(placed, marker))) == without_nulls(before)
+
+
+def without_nulls(terms: list[Any] | None) -> list[dict[str, Any]] | None:
+    """A list of requirements that is null or empty is none."""
+    if terms is None:
+        return None
+    return [{name: held for name, held in (term or {}).items() if held} for term in terms]
+
+
+def test_a_released_pod_is_kept_off_nodes_by_as_many_terms_as_it_has() -> None:
+    off = Constraint(none_of([NodeRef("a", "a")]))
+    required = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "x", "operator": "In", "values": ["y"]}]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    raw = gated(pod(metadata={"ownerReferences": [{"controller": True}]}, affinity=affinity))
+    released = applied(raw, releasing(raw, off, "released"))
+    assert not admits(released, "a", {"x": "y", "kubernetes.io/hostname": "a"})
+    assert admits(released, "b", {"x": "y", "kubernetes.io/hostname": "b"})
+    several = Constraint(one_of([NodeRef("a", None), NodeRef("b", None)]))
+    assert required_terms(applied(raw, releasing(raw, several, "released"))) == required["nodeSelectorTerms"]
+
+
+def test_what_the_pod_says_already_is_not_written_again() -> None:
+    told = applied(gated(), telling(gated(), "waiting: a; b"))
+    assert told["metadata"]["annotations"][PLACEMENT] == "waiting: a\nb"
+    assert telling(told, "waiting: a; b") == ()
+
+
+def test_a_member_that_waits_says_in_which_group() -> None:
+    told = applied(gated(), telling(gated(), "waiting: a"))
+    named = applied(told, telling(told, "waiting: a", "pg-w"))
+    assert named["metadata"]["annotations"][POD_GROUP_NAME] == "pg-w"
+    assert telling(named, "waiting: a", "pg-w") == ()
+
+
+def test_what_was_promised_is_taken_back_and_the_pod_stays_held_to_its_node() -> None:
+    for hint in (HINT, NUMAHint("b", ())):
+        placed = applied(gated(), placing(gated(), hint, "placed on b"))
+        empty = NUMAHint.without_reservation("b")
+        patch = giving_back(placed, empty, "signed", "placed on b, where nothing is reserved for it any more")
+        assert patch[0] == {"op": "replace", "path": "/metadata/resourceVersion", "value": "7"}
+        after = applied(placed, patch)
+        assert after["spec"] == placed["spec"]
+        annotations = after["metadata"]["annotations"]
+        assert (annotations[NUMA_HINT], annotations[NUMA_SIGNATURE]) == ('{"node":"b","reserved":false}', "signed")
+        assert annotations[PLACEMENT] == "placed on b, where nothing is reserved for it any more"
+        assert RESOURCE_STATUS not in annotations

@@ -1,0 +1,200 @@
+"""A pod that asks for a policy and that no kubelet aligns is told so, with the container and the field to add."""
+
+from typing import Any
+
+import jsonpatch
+import pytest
+
+from tests.unit.admission.clusters import node, pod, topology, world
+from webhook.admission.pod.mutate import steered
+from webhook.admission.pod.mutation import Steering, Verdict, steer
+from webhook.admission.pod.plan import Plans
+from webhook.model.admission_review import AdmissionRequest, Denied, Patched
+from webhook.model.names import PLACEMENT
+from webhook.model.node import Node
+from webhook.model.nrt import NodeTopology
+from webhook.model.rules import Rules
+
+NO_LIMIT = 'container "main" has no limits.memory; set spec.containers[0].resources.limits.memory to 1Gi'
+DENY = Rules(not_alignable="Deny")
+
+# a [16 16]  b [16 16]   single-numa-node, by their kubelets        [free cpus per NUMA node]
+KUBELETS = world(node("a"), node("b"), topology("a", [16, 16]), topology("b", [16, 16]))
+
+
+def koordlet(name: str) -> NodeTopology:
+    raw = {
+        "metadata": {"name": name, "labels": {"app.kubernetes.io/managed-by": "Koordinator"}},
+        "topologyPolicies": ["SingleNUMANodePodLevel"],
+        "zones": [
+            {
+                "name": f"node-{numa_id}",
+                "type": "Node",
+                "resources": [
+                    {"name": "cpu", "capacity": "16", "allocatable": "16", "available": "16"},
+                    {"name": "memory", "capacity": "64Gi", "allocatable": "64Gi", "available": "64Gi"},
+                ],
+            }
+            for numa_id in range(2)
+        ],
+    }
+    return NodeTopology.from_object(raw)
+
+
+def with_gpus(name: str, listed: bool = True) -> tuple[Node, NodeTopology]:
+    """A node of two GPUs a NUMA node; listed: its exporter says which NUMA node each is near."""
+    status = {"allocatable": {"cpu": "32", "memory": "128Gi", "pods": "110", "nvidia.com/gpu": "4"}}
+    labels = {"kubernetes.io/hostname": name}
+    machine = Node.from_object({"metadata": {"name": name, "labels": labels}, "status": status})
+    gpus = [{"name": "nvidia.com/gpu", "capacity": "2", "allocatable": "2", "available": "2"}] if listed else []
+    cpus = {"name": "cpu", "capacity": "16", "allocatable": "16", "available": "16"}
+    zones = [{"name": f"node-{numa_id}", "type": "Node", "resources": [cpus, *gpus]} for numa_id in range(2)]
+    attributes = [{"name": "topologyManagerPolicy", "value": "single-numa-node"}]
+    return machine, NodeTopology.from_object({"metadata": {"name": name}, "attributes": attributes, "zones": zones})
+
+
+def burstable(policy: str = "SingleNUMANode", devices: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
+    """A pod that lacks a memory limit."""
+    raw = pod(spec=f'{{"numaTopologyPolicy": "{policy}"}}', **spec)
+    raw["spec"]["containers"][0]["resources"] = {
+        "requests": {"cpu": "4", "memory": "1Gi", **(devices or {})},
+        "limits": {"cpu": "4", **(devices or {})},
+    }
+    return raw
+
+
+def placement(raw: dict[str, Any], steering: Steering) -> list[str]:
+    written = jsonpatch.apply_patch(raw, list(steering.operations))
+    return str(written["metadata"]["annotations"][PLACEMENT]).splitlines()
+
+
+@pytest.mark.parametrize("gate", ["always", "when-needed", "never"])
+def test_it_is_admitted_with_a_warning_and_a_clause_that_name_container_and_field(gate: Any) -> None:
+    raw = burstable()
+    steering = steer(raw, KUBELETS, Rules(gate=gate))
+    assert steering.verdict is Verdict.ALLOW
+    assert steering.warnings == (f"SingleNUMANode is asked for, but no kubelet aligns this pod: {NO_LIMIT}",)
+    assert "; ".join(placement(raw, steering)[1:3]) == f"no kubelet aligns this pod: {NO_LIMIT}"
+
+
+@pytest.mark.parametrize("gate", ["always", "never"])
+def test_a_pod_that_fits_nowhere_now_is_told_the_same(gate: Any) -> None:
+    full = world(node("a", cpus=2), topology("a", [1, 1]))
+    raw = burstable()
+    steering = steer(raw, full, Rules(gate=gate))
+    assert steering.verdict is Verdict.WAIT
+    assert steering.warnings[0] == f"SingleNUMANode is asked for, but no kubelet aligns this pod: {NO_LIMIT}"
+    assert f"no kubelet aligns this pod: {NO_LIMIT}" in steering.message
+
+
+@pytest.mark.parametrize("policy", ["SingleNUMANode", "Restricted", "BestEffort"])
+def test_every_policy_that_is_asked_for_is_taken_at_its_word(policy: str) -> None:
+    kubelet = {"SingleNUMANode": "single-numa-node", "Restricted": "restricted", "BestEffort": "best-effort"}[policy]
+    steering = steer(burstable(policy), world(node("a"), topology("a", [16, 16], policy=kubelet)), Rules())
+    assert steering.warnings == (f"{policy} is asked for, but no kubelet aligns this pod: {NO_LIMIT}",)
+
+
+@pytest.mark.parametrize("spec", ["{}", '{"numaTopologyPolicy": ""}'])
+def test_a_pod_that_asks_for_no_policy_is_told_nothing(spec: str) -> None:
+    raw = burstable()
+    raw["metadata"]["annotations"] = pod(spec=spec)["metadata"]["annotations"]
+    assert steer(raw, KUBELETS, DENY).warnings == ()
+
+
+def test_a_guaranteed_pod_of_whole_cpus_is_told_nothing() -> None:
+    steering = steer(pod(), KUBELETS, DENY)
+    assert (steering.verdict, steering.warnings) == (Verdict.ALLOW, ())
+    assert "kubelet" not in steering.message
+
+
+def test_of_fractional_cpus_the_cpus_are_named_for_memory_is_aligned() -> None:
+    (warning,) = steer(pod(cpu="1500m"), KUBELETS, Rules()).warnings
+    assert warning == (
+        'SingleNUMANode is asked for, but no kubelet aligns the CPUs of this pod: container "main" asks for 1500m cpu, '
+        "not for whole CPUs; set spec.containers[0].resources.requests.cpu to 2 and "
+        "spec.containers[0].resources.limits.cpu to 2"
+    )
+
+
+@pytest.mark.parametrize("publisher", ["koordlet", "policy none"])
+def test_where_the_numa_nodes_are_ours_to_choose_nothing_is_wrong(publisher: str) -> None:
+    published = koordlet("k") if publisher == "koordlet" else topology("k", [16, 16], policy="none")
+    steering = steer(burstable(), world(node("k"), published), DENY)
+    assert (steering.verdict, steering.warnings) == (Verdict.ALLOW, ())
+    assert "kubelet" not in steering.message
+
+
+def test_where_only_some_nodes_do_not_align_it_their_number_is_said_and_it_is_not_denied() -> None:
+    mixed = world(node("a"), topology("a", [16, 16]), node("k"), koordlet("k"))
+    for rules in (Rules(), DENY):
+        steering = steer(burstable(), mixed, rules)
+        assert steering.verdict is Verdict.ALLOW
+        assert steering.warnings == (
+            f"SingleNUMANode is asked for, but the kubelets of 1 of 2 nodes do not align this pod: {NO_LIMIT}",
+        )
+
+
+def test_only_nodes_that_the_pod_may_go_to_count() -> None:
+    mixed = world(node("a"), topology("a", [16, 16]), node("k"), koordlet("k"))
+    on_koordlets = burstable(nodeSelector={"kubernetes.io/hostname": "k"})
+    assert steer(on_koordlets, mixed, DENY).warnings == ()
+    on_kubelets = burstable(nodeSelector={"kubernetes.io/hostname": "a"})
+    assert steer(on_kubelets, mixed, DENY).verdict is Verdict.DENY
+
+
+def test_a_device_near_a_numa_node_is_aligned_for_any_pod_and_only_the_placement_says_what_is_not() -> None:
+    raw = burstable(devices={"nvidia.com/gpu": "1"})
+    steering = steer(raw, world(*with_gpus("g")), DENY)
+    assert (steering.verdict, steering.warnings) == (Verdict.ALLOW, ())
+    assert f"; kubelets align only nvidia.com/gpu for this pod: {NO_LIMIT}; " in steering.message
+
+
+def test_a_device_that_is_near_no_numa_node_aligns_nothing() -> None:
+    raw = burstable(devices={"nvidia.com/gpu": "1"})
+    (warning,) = steer(raw, world(*with_gpus("g", listed=False)), Rules()).warnings
+    assert warning == f"SingleNUMANode is asked for, but no kubelet aligns this pod: {NO_LIMIT}"
+
+
+def test_while_no_numa_node_is_known_it_is_warned_about_and_not_denied() -> None:
+    unknown_policy = world(node("a"), topology("a", [16, 16], policy="tomorrow"))
+    for cluster in (world(node("a")), world(), unknown_policy):
+        steering = steer(burstable(), cluster, DENY)
+        assert steering.verdict is Verdict.WAIT
+        assert steering.warnings[0] == f"SingleNUMANode is asked for, but no kubelet aligns this pod: {NO_LIMIT}"
+
+
+def test_deny_refuses_it_in_the_same_words() -> None:
+    steering = steer(burstable(), KUBELETS, DENY)
+    assert (steering.verdict, steering.reason) == (Verdict.DENY, "NotAlignable")
+    assert steering.message == f"SingleNUMANode is asked for, but no kubelet aligns this pod: {NO_LIMIT}"
+    assert steering.operations == ()
+
+
+def test_the_place_of_a_template_in_its_workload_stands_in_the_warning_and_the_denial() -> None:
+    told = NO_LIMIT.replace("spec.containers", "spec.template.spec.containers")
+    assert steer(burstable(), KUBELETS, Rules(), "spec.template.").warnings[0].endswith(told)
+    assert steer(burstable(), KUBELETS, DENY, "spec.template.").message.endswith(told)
+
+
+def test_the_api_server_gets_the_warning_with_the_patch_and_the_reason_with_the_denial() -> None:
+    review = {"uid": "1", "kind": {"kind": "Pod"}, "operation": "CREATE", "userInfo": {"username": "u"}}
+    request = AdmissionRequest.from_object(
+        {
+            "apiVersion": "admission.k8s.io/v1",
+            "kind": "AdmissionReview",
+            "request": {**review, "object": burstable()},
+        }
+    )
+    patched, denied = (steered(request, KUBELETS, rules)[0] for rules in (Rules(), DENY))
+    assert isinstance(patched, Patched)
+    assert patched.warnings == (f"SingleNUMANode is asked for, but no kubelet aligns this pod: {NO_LIMIT}",)
+    assert isinstance(denied, Denied)
+    assert denied.reason == "NotAlignable"
+
+
+def test_pods_that_ask_for_the_same_share_a_plan_with_its_warning() -> None:
+    plans = Plans()
+    first, second = (steer(burstable(), KUBELETS, Rules(), plans=plans) for _ in range(2))
+    assert first.decision is not None
+    assert second.decision is None
+    assert second.warnings == first.warnings

@@ -1,0 +1,82 @@
+"""A plan is taken over by pods that ask for the same while the cluster stays as it is, and by no others."""
+
+from typing import Any
+
+import pytest
+
+from tests.unit.admission.clusters import SINGLE, node, pod, topology, world
+from webhook.admission.pod.mutation import steer
+from webhook.admission.pod.plan import Plans
+from webhook.cache.cluster_snapshot import World
+from webhook.engine.snapshot.cluster_state import ClusterState
+from webhook.engine.snapshot.ledger import Ledger, Reservation
+from webhook.engine.snapshot.snapshot import View
+from webhook.model.names import NUMA_TOPOLOGY_SPEC, POD_GROUP_NAME
+from webhook.model.rules import GateMode, Rules
+
+CLUSTER = world(node("a"), node("b"), node("c"), topology("a", [16, 2]), topology("b", [16, 16]), topology("c", [2, 2]))
+TERM = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["b"]}]}
+PREFERRED = {"weight": 7, "preference": TERM}
+INIT = {"name": "init", "resources": {"requests": {"cpu": "12", "memory": "1Gi"}, "limits": {"cpu": "12"}}}
+PODS: list[dict[str, Any]] = [
+    pod(),
+    pod(cpu="12"),
+    pod(cpu="40"),
+    pod(spec='{"numaTopologyPolicy": "Restricted"}'),
+    pod(spec='{"numaTopologyPolicy": "SingleNUMANode", "singleNUMANodeExclusive": "Preferred"}'),
+    pod(spec="{}"),
+    pod(metadata={"annotations": {NUMA_TOPOLOGY_SPEC: SINGLE, POD_GROUP_NAME: "g"}}),
+    pod(nodeSelector={"kubernetes.io/hostname": "a"}),
+    pod(tolerations=[{"operator": "Exists"}]),
+    pod(affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [TERM]}}}),
+    pod(affinity={"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [PREFERRED]}}),
+    pod(affinity={"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [PREFERRED, PREFERRED]}}),
+    pod(overhead={"cpu": "1"}),
+    pod(initContainers=[INIT]),
+    pod(initContainers=[{**INIT, "restartPolicy": "Always"}]),
+    pod(resources={"requests": {"cpu": "9"}, "limits": {"cpu": "9"}}),
+]
+
+
+@pytest.mark.parametrize("gate", ["never", "when-needed", "always"])
+def test_a_pod_gets_what_it_would_get_had_there_been_no_other(gate: GateMode) -> None:
+    rules, plans = Rules(gate=gate), Plans()
+    for raw in [*PODS, *PODS]:
+        shared, alone = steer(raw, CLUSTER, rules, plans=plans), steer(raw, CLUSTER, rules)
+        assert shared.mutated == alone.mutated
+        assert (shared.verdict, shared.warnings, shared.plan) == (alone.verdict, alone.warnings, alone.plan)
+
+
+def test_each_question_is_put_to_the_engine_once() -> None:
+    plans = Plans()
+    first = [steer(raw, CLUSTER, Rules(), plans=plans).decision for raw in PODS]
+    second = [steer(raw, CLUSTER, Rules(), plans=plans).decision for raw in PODS]
+    assert all(first)
+    assert not any(second)
+
+
+def test_other_names_labels_and_images_ask_for_the_same() -> None:
+    plans, raw = Plans(), pod()
+    steer(raw, CLUSTER, Rules(), plans=plans)
+    other = pod(volumes=[{"name": "kube-api-access-x"}])
+    other["metadata"] |= {"name": "other", "labels": {"a": "b"}}
+    other["spec"]["containers"][0]["image"] = "another"
+    assert steer(other, CLUSTER, Rules(), plans=plans).decision is None
+
+
+def test_a_plan_ends_with_the_state_of_the_cluster_it_was_made_in() -> None:
+    state, ledger, plans, rules = ClusterState(), Ledger(), Plans(), Rules(gate="never")
+
+    def text() -> str:
+        return steer(pod(), World(View(state.snapshot(), ledger)), rules, plans=plans).message
+
+    state.upsert_node(node("a"))
+    state.upsert_topology(topology("a", [16, 2]))
+    assert "1 of 1 nodes fits; best a" in text()
+    state.upsert_node(node("b"))
+    state.upsert_topology(topology("b", [16, 2]))
+    assert "2 of 2 nodes fit" in text()
+    ledger.put(Reservation.of("default/other", "a", {0: {"cpu": 10_000}}, {"cpu": 10_000}))
+    assert "1 of 2 nodes fits; best b" in text()
+    ledger.release("default/other")
+    assert "2 of 2 nodes fit" in text()

@@ -1,0 +1,246 @@
+"""Annotations that mean less than their user thinks: a warning each, at the creation of a workload or a bare pod."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.unit.admission.clusters import node, pod, topology, world
+from tests.unit.admission.workloads import RACK, SPEC, deployment, job, template, workload, written
+from webhook.admission.annotation_warnings import annotation_warnings
+from webhook.admission.pod.mutate import steered
+from webhook.admission.workload.validate import validate_workload
+from webhook.model.admission_review import AdmissionRequest, Allowed, Denied, Patched
+from webhook.model.names import (
+    KAI_PREFERRED_PLACEMENT,
+    KAI_REQUIRED_PLACEMENT,
+    KAI_SEGMENT_PREFERRED_PLACEMENT,
+    KAI_SEGMENT_REQUIRED_PLACEMENT,
+    KAI_SEGMENT_SIZE,
+    KAI_TOPOLOGY,
+    NUMA_TOPOLOGY_SPEC,
+)
+from webhook.model.rules import Rules
+from webhook.model.topology import Level, Topology, TopologySource
+
+LEVELS = (Level("topology.kubernetes.io/zone"), Level("example.com/block"), Level("example.com/rack"))
+TOPOLOGIES = {"network": Topology("network", TopologySource.KAI, LEVELS)}
+CLUSTER = replace(world(node("a"), topology("a", [16])), topologies=TOPOLOGIES)
+MISTYPED = "kai.scheduler/topology-requierd-placement"
+NAMED = {KAI_TOPOLOGY: "network"}
+SEGMENTS = {KAI_SEGMENT_SIZE: "2"}
+NEVER = Rules(gate="never")
+
+
+def told(raw: dict[str, Any], rules: Rules = NEVER, before: dict[str, Any] | None = None) -> list[str]:
+    """What the API server prints of a workload, without what is said of gate=never unless that is the rule."""
+    response = validate_workload(written(raw, before), CLUSTER, rules)
+    assert isinstance(response, Allowed), response
+    return list(response.warnings)
+
+
+def of(raw: dict[str, Any], before: dict[str, Any] | None = None) -> list[str]:
+    return told(raw, Rules(), before)
+
+
+@pytest.mark.parametrize(
+    ("raw", "path"),
+    [
+        (job({**RACK, MISTYPED: "rack"}), "metadata.annotations"),
+        (job({MISTYPED: "rack"}), "metadata.annotations"),
+        (job(RACK, {MISTYPED: "rack"}), "spec.template.metadata.annotations"),
+        (
+            workload("CronJob", "batch/v1", {"jobTemplate": {"spec": {"template": template({MISTYPED: "rack"})}}}),
+            "spec.jobTemplate.spec.template.metadata.annotations",
+        ),
+    ],
+    ids=["beside others", "alone", "template", "CronJob"],
+)
+def test_a_mistyped_name_is_told_with_the_right_one(raw: dict[str, Any], path: str) -> None:
+    assert of(raw) == [f"{path}[{MISTYPED}] is not read. Did you mean {KAI_REQUIRED_PLACEMENT}?"]
+
+
+def test_of_many_mistyped_names_the_first_are_told() -> None:
+    raw = job({f"kai.scheduler/topology-required-{number}": "x" for number in range(10_000)})
+    assert 0 < len(of(raw)) <= 10
+
+
+@pytest.mark.parametrize(
+    ("raw", "path"),
+    [
+        (job(NAMED), "metadata.annotations"),
+        (job(None, NAMED), "spec.template.metadata.annotations"),
+        (job({**NAMED, KAI_REQUIRED_PLACEMENT: ""}), "metadata.annotations"),
+    ],
+    ids=["workload", "template", "empty level"],
+)
+def test_a_topology_without_a_level_is_told(raw: dict[str, Any], path: str) -> None:
+    assert of(raw) == [
+        (
+            f"{path}[{KAI_TOPOLOGY}] names a topology and no level, so that nothing of it is required or preferred. "
+            f"Name a level in {KAI_REQUIRED_PLACEMENT} or {KAI_PREFERRED_PLACEMENT}."
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        job(RACK),
+        job(NAMED, {KAI_REQUIRED_PLACEMENT: "rack"}),
+        job(NAMED, {KAI_PREFERRED_PLACEMENT: "rack"}),
+        job({**NAMED, **SEGMENTS, KAI_SEGMENT_REQUIRED_PLACEMENT: "rack"}),
+        job(RACK, NAMED),
+    ],
+)
+def test_a_level_anywhere_in_the_workload_is_one(raw: dict[str, Any]) -> None:
+    assert of(raw) == []
+
+
+def test_segments_without_a_level_are_told() -> None:
+    assert of(job({**RACK, **SEGMENTS})) == [
+        (
+            f"metadata.annotations[{KAI_SEGMENT_SIZE}] has no level, so that no segments are made. Name one in "
+            f"{KAI_SEGMENT_REQUIRED_PLACEMENT} or {KAI_SEGMENT_PREFERRED_PLACEMENT}."
+        )
+    ]
+
+
+@pytest.mark.parametrize("key", [KAI_SEGMENT_REQUIRED_PLACEMENT, KAI_SEGMENT_PREFERRED_PLACEMENT])
+def test_a_segment_level_above_the_required_level_is_told(key: str) -> None:
+    assert of(job({**RACK, **SEGMENTS, key: "zone"})) == [
+        (
+            f'metadata.annotations[{key}]: "zone" is coarser than the required level "rack" of topology network, '
+            "and adds nothing to it. Name a finer level."
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        {**NAMED, KAI_REQUIRED_PLACEMENT: "zone", **SEGMENTS, KAI_SEGMENT_REQUIRED_PLACEMENT: "rack"},
+        {**NAMED, KAI_PREFERRED_PLACEMENT: "rack", **SEGMENTS, KAI_SEGMENT_REQUIRED_PLACEMENT: "zone"},
+        {**RACK, **SEGMENTS, KAI_SEGMENT_REQUIRED_PLACEMENT: "rack"},
+    ],
+    ids=["finer", "nothing required", "the same"],
+)
+def test_other_segment_levels_are_not(annotations: dict[str, str]) -> None:
+    assert of(job(annotations)) == []
+
+
+def test_segments_of_a_role_are_held_against_what_the_workload_requires() -> None:
+    worker = template({**NAMED, **SEGMENTS, KAI_SEGMENT_REQUIRED_PLACEMENT: "zone"})
+    roles = {"Master": {"template": template()}, "Worker": {"replicas": 4, "template": worker}}
+    raw = workload("PyTorchJob", "kubeflow.org/v1", {"pytorchReplicaSpecs": roles}, RACK)
+    (warning,) = of(raw)
+    assert warning.startswith(
+        f"spec.pytorchReplicaSpecs.Worker.template.metadata.annotations[{KAI_SEGMENT_REQUIRED_PLACEMENT}]: "
+    )
+
+
+def test_a_role_that_requires_a_coarser_level_than_the_workload_is_told() -> None:
+    worker = template({**NAMED, KAI_REQUIRED_PLACEMENT: "zone"})
+    roles = {"Master": {"template": template()}, "Worker": {"replicas": 4, "template": worker}}
+    raw = workload("PyTorchJob", "kubeflow.org/v1", {"pytorchReplicaSpecs": roles}, RACK)
+    assert of(raw) == [
+        (
+            f"spec.pytorchReplicaSpecs.Worker.template.metadata.annotations[{KAI_REQUIRED_PLACEMENT}]: "
+            '"zone" is coarser than the required level "rack" of topology network, and adds nothing to it. '
+            "Name a finer level."
+        )
+    ]
+
+
+def test_the_segments_of_a_leader_worker_set_are_told_once_and_by_their_own_annotation() -> None:
+    worker = template({KAI_SEGMENT_REQUIRED_PLACEMENT: "zone"})
+    groups = {"size": 4, "subGroupPolicy": {"subGroupSize": 2}, "workerTemplate": worker}
+    raw = workload("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1", {"leaderWorkerTemplate": groups}, RACK)
+    assert of(raw) == [
+        (
+            f"spec.leaderWorkerTemplate.workerTemplate.metadata.annotations[{KAI_SEGMENT_REQUIRED_PLACEMENT}]: "
+            '"zone" is coarser than the required level "rack" of topology network, and adds nothing to it. '
+            "Name a finer level."
+        )
+    ]
+
+
+def test_with_gate_never_what_a_group_asks_has_no_effect() -> None:
+    assert told(job(RACK)) == [
+        (
+            "With the setting gate=never pods are placed one by one, and these have no effect: "
+            f"metadata.annotations[{KAI_TOPOLOGY}], metadata.annotations[{KAI_REQUIRED_PLACEMENT}]. "
+            "Only gate=always and gate=when-needed place groups."
+        )
+    ]
+
+
+def test_nor_has_a_policy_that_pods_would_take_from_the_workload() -> None:
+    numa = {NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": "Restricted"}'}
+    (warning,) = told(deployment(numa))
+    assert warning == (
+        "With the setting gate=never pods are placed one by one, and these have no effect: "
+        f"metadata.annotations[{NUMA_TOPOLOGY_SPEC}]. "
+        "Write the policy on the pod template: without one there, that of the namespace or of the settings counts."
+    )
+    assert told(deployment(None, numa | {"note": "x"})) != [warning]
+    assert all("gate=never" not in one for one in told(deployment(None, numa)))
+
+
+def test_an_update_is_told_of_what_is_new_only() -> None:
+    assert of(job({**RACK, MISTYPED: "rack", "note": "x"}), before=job({**RACK, MISTYPED: "rack"})) == []
+    assert len(of(job({**RACK, MISTYPED: "rack"}), before=job(RACK))) == 1
+    scaled = job(NAMED)
+    scaled["spec"]["parallelism"] = 9
+    assert of(scaled, before=job(NAMED)) == []
+
+
+def test_workloads_of_other_schedulers_are_left_to_them() -> None:
+    for raw in (job({**NAMED, MISTYPED: "rack"}), workload("Odd", "example.com/v1", {"template": template()}, NAMED)):
+        raw["spec"]["template"] = {"spec": {**SPEC, "schedulerName": "kai-scheduler"}}
+        assert of(raw) == []
+
+
+def created(raw: dict[str, Any], rules: Rules | None = None) -> Patched | Denied:
+    review = {"uid": "1", "kind": {"version": "v1", "kind": "Pod"}, "operation": "CREATE", "object": raw}
+    response = steered(
+        AdmissionRequest.from_object(
+            {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": review}
+        ),
+        CLUSTER,
+        rules or Rules(),
+    )[0]
+    assert isinstance(response, Patched | Denied)
+    return response
+
+
+def test_a_bare_pod_is_told_the_same() -> None:
+    raw = pod()
+    raw["metadata"]["annotations"] |= {**NAMED, MISTYPED: "rack"}
+    first, second = created(raw).warnings
+    assert first == f"metadata.annotations[{MISTYPED}] is not read. Did you mean {KAI_REQUIRED_PLACEMENT}?"
+    assert second.startswith(f"metadata.annotations[{KAI_TOPOLOGY}] names a topology and no level")
+    raw["metadata"]["annotations"] |= {KAI_REQUIRED_PLACEMENT: "rack"}
+    del raw["metadata"]["annotations"][MISTYPED]
+    assert created(raw).warnings == ()
+    (never,) = created(raw, NEVER).warnings
+    assert never.startswith("With the setting gate=never")
+
+
+def test_a_pod_of_a_controller_is_not_for_that_one_was_told() -> None:
+    raw = pod()
+    raw["metadata"]["annotations"] |= {**NAMED, MISTYPED: "rack"}
+    raw["metadata"]["ownerReferences"] = [
+        {"apiVersion": "batch/v1", "kind": "Job", "name": "w", "uid": "w", "controller": True}
+    ]
+    assert created(raw).warnings == ()
+
+
+@pytest.mark.parametrize("value", [3, None, ["rack"], {"a": "b"}])
+def test_values_and_objects_that_no_schema_has_looked_at_do_no_harm(value: Any) -> None:
+    for raw in (
+        workload("Odd", "example.com/v1", {"template": {"metadata": {"annotations": {MISTYPED: value}}}}),
+        workload("Odd", "example.com/v1", {"template": {"metadata": {"annotations": value}}}, NAMED),
+        workload("Odd", "example.com/v1", {"template": {"metadata": {"annotations": {KAI_TOPOLOGY: value}}}}),
+    ):
+        assert all(isinstance(one, str) for one in annotation_warnings(raw, TOPOLOGIES, NEVER))

@@ -1,0 +1,146 @@
+"""Who may write what is ours."""
+
+from typing import Any
+
+import pytest
+
+from tests.unit.admission.clusters import node, pod, topology, world
+from webhook.admission.patch import apply
+from webhook.admission.pod.mutate import steered
+from webhook.admission.pod.validate import validate
+from webhook.admission.reserved_fields import forgery
+from webhook.model.admission_review import AdmissionRequest, Allowed, Denied, Patched
+from webhook.model.names import (
+    MIN_MEMBER,
+    NUMA_HINT,
+    NUMA_TOPOLOGY_SPEC,
+    PLACEMENT,
+    PLACEMENT_GATE,
+    RESOURCE_STATUS,
+    STEERED,
+)
+from webhook.model.rules import Rules
+
+US = "system:serviceaccount:topology-webhook:topology-webhook"
+RULES = Rules(trusted_users=frozenset({US}))
+
+
+def request(
+    raw: dict[str, Any], old: dict[str, Any] | None = None, user: str = "alice", kind: str = "Pod"
+) -> AdmissionRequest:
+    return AdmissionRequest.from_object(
+        {
+            "apiVersion": "admission.k8s.io/v1",
+            "kind": "AdmissionReview",
+            "request": {
+                "uid": "u1",
+                "kind": {"group": "", "version": "v1", "kind": kind},
+                "resource": {"group": "", "version": "v1", "resource": "pods"},
+                "subResource": "binding" if kind == "Binding" else "",
+                "operation": "CREATE" if old is None else "UPDATE",
+                "namespace": "default",
+                "name": "p",
+                "object": raw,
+                "oldObject": old,
+                "userInfo": {"username": user, "groups": ["system:authenticated"]},
+            },
+        }
+    )
+
+
+def annotated(annotations: dict[str, str], managed: bool = True, **more: Any) -> dict[str, Any]:
+    own = {NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": "SingleNUMANode"}'} if managed else {}
+    return pod(metadata={"annotations": {**own, **annotations}}, **more)
+
+
+def faults(review: AdmissionRequest) -> list[str]:
+    found = forgery(review, RULES)
+    return [] if found is None else [fault.path for fault in found.faults]
+
+
+@pytest.mark.parametrize("managed", [True, False])
+@pytest.mark.parametrize("name", [NUMA_HINT, RESOURCE_STATUS, "topology-webhook.dev/rank"])
+def test_nobody_creates_a_pod_with_what_node_agents_and_reservations_obey(name: str, managed: bool) -> None:
+    assert faults(request(annotated({name: "{}"}, managed))) == [f"metadata.annotations[{name}]"]
+    assert faults(request(annotated({name: "{}"}, managed), user=US)) == []
+
+
+def test_a_label_of_ours_is_refused_like_an_annotation() -> None:
+    raw = pod()
+    raw["metadata"]["labels"] = {"topology-webhook.dev/role": "leader", "app": "web"}
+    assert faults(request(raw)) == ["metadata.labels[topology-webhook.dev/role]"]
+
+
+def test_all_forgeries_are_told_at_once_with_who_and_what_to_do() -> None:
+    verdict = validate(request(annotated({NUMA_HINT: "{}", RESOURCE_STATUS: "{}"})), {}, RULES)
+    assert isinstance(verdict, Denied)
+    assert verdict.message == (
+        "metadata.annotations[scheduling.koordinator.sh/resource-status]: Only topology-webhook writes this, and alice "
+        "may not set it. Leave it out. metadata.annotations[topology-webhook.dev/numa]: Only topology-webhook writes "
+        "this, and alice may not set it. Leave it out."
+    )
+
+
+def test_a_reviewed_pod_is_created_with_what_steering_wrote_and_is_steered_anew() -> None:
+    # n1 ── NUMA 0 [16]  NUMA 1 [16]      [free cpus]
+    cluster = world(node("n1"), topology("n1", (16, 16)))
+    review = steered(request(pod()), cluster, RULES)[0]
+    assert isinstance(review, Patched)
+    reviewed = apply(pod(), map(dict, review.patch))
+    assert PLACEMENT in reviewed["metadata"]["annotations"]
+    assert validate(request(reviewed), {}, RULES) == Allowed()
+    forged = apply(
+        reviewed, [{"op": "add", "path": "/metadata/annotations/topology-webhook.dev~1placement", "value": "x"}]
+    )
+    again = steered(request(forged), cluster, RULES)[0]
+    assert isinstance(again, Patched)
+    assert apply(forged, map(dict, again.patch)) == reviewed
+
+
+@pytest.mark.parametrize("name", [PLACEMENT, STEERED])
+def test_where_steering_does_not_write_anew_nobody_else_writes_either(name: str) -> None:
+    assert faults(request(annotated({name: "x"}, managed=False))) == [f"metadata.annotations[{name}]"]
+    assert faults(request(annotated({name: "x"}, nodeName="n1"))) == [f"metadata.annotations[{name}]"]
+
+
+@pytest.mark.parametrize("name", [PLACEMENT, STEERED, NUMA_HINT, RESOURCE_STATUS])
+def test_an_update_neither_sets_nor_changes_nor_removes_what_is_ours(name: str) -> None:
+    with_it, other, without = annotated({name: "a"}), annotated({name: "b"}), annotated({})
+    for old, new in ((without, with_it), (with_it, other), (with_it, without)):
+        assert faults(request(new, old)) == [f"metadata.annotations[{name}]"]
+        assert faults(request(new, old, user=US)) == []
+    assert faults(request(with_it, with_it)) == []
+
+
+def test_what_users_ask_for_under_our_name_is_theirs() -> None:
+    assert faults(request(annotated({MIN_MEMBER: "4"}), annotated({MIN_MEMBER: "2"}))) == []
+    assert faults(request(annotated({MIN_MEMBER: "4"}))) == []
+
+
+def test_others_annotations_change_freely() -> None:
+    assert faults(request(annotated({NUMA_HINT: "a", "team": "x"}), annotated({NUMA_HINT: "a", "team": "y"}))) == []
+
+
+def test_only_we_remove_our_gate() -> None:
+    gate, other = {"name": PLACEMENT_GATE}, {"name": "example.com/quota"}
+    old = annotated({}, schedulingGates=[gate, other])
+    assert faults(request(annotated({}, schedulingGates=[other]), old)) == ["spec.schedulingGates"]
+    assert faults(request(annotated({}, schedulingGates=[gate]), old)) == []
+    assert faults(request(annotated({}, schedulingGates=[other]), old, user=US)) == []
+    assert faults(request(old)) == []
+
+
+def test_a_binding_cannot_smuggle_annotations_into_its_pod() -> None:
+    binding = {"kind": "Binding", "metadata": {"name": "p", "annotations": {RESOURCE_STATUS: "{}"}}}
+    assert faults(request(binding, kind="Binding")) == [f"metadata.annotations[{RESOURCE_STATUS}]"]
+
+
+def test_switches_are_the_users_and_labels_of_domains_are_not() -> None:
+    switches = {"topology-webhook.dev/inherit": "true", "topology-webhook.dev/inject-env": "true"}
+    assert faults(request(annotated(switches))) == []
+    raw = annotated({})
+    raw["metadata"]["labels"] = {"topology-webhook.dev/domain-rack": "r1", "topology-webhook.dev/rank": "0"}
+    assert faults(request(raw)) == [
+        "metadata.labels[topology-webhook.dev/domain-rack]",
+        "metadata.labels[topology-webhook.dev/rank]",
+    ]

@@ -1,0 +1,178 @@
+"""The mutating and the validating webhook on pods, called without a socket."""
+
+import base64
+import json
+from dataclasses import replace
+from typing import Any
+
+import jsonpatch
+import pytest
+
+from tests.unit.admission.clusters import SINGLE, node, pod, topology, world
+from webhook.admission.pod.mutate import steered
+from webhook.admission.pod.validate import validate
+from webhook.model.admission_review import AdmissionRequest, Allowed, Denied, Patched
+from webhook.model.names import (
+    KAI_REQUIRED_PLACEMENT,
+    KAI_SEGMENT_SIZE,
+    KAI_TOPOLOGY,
+    MIN_MEMBER,
+    NUMA_HINT,
+    NUMA_TOPOLOGY_SPEC,
+    POD_GROUP_NAME,
+)
+from webhook.model.rules import Rules
+from webhook.model.topology import Topology
+
+CLUSTER = world(node("a"), node("b"), topology("a", [16, 2]), topology("b", [2, 2]))
+BAD = '{"numaTopologyPolicy": "Best"}'
+
+
+def _request(raw: Any, old: Any = None, operation: str = "CREATE", **more: Any) -> AdmissionRequest:
+    request = {
+        "uid": "7",
+        "kind": {"group": "", "version": "v1", "kind": "Pod"},
+        "operation": operation,
+        "object": raw,
+        "oldObject": raw if operation == "UPDATE" and old is None else old,
+        **more,
+    }
+    review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    return AdmissionRequest.from_object(review)
+
+
+def test_a_created_pod_is_patched() -> None:
+    raw = pod()
+    response = steered(_request(raw), CLUSTER, Rules())[0].to_object("7")["response"]
+    patched = jsonpatch.apply_patch(raw, json.loads(base64.b64decode(response["patch"])))
+    assert (response["uid"], response["allowed"]) == ("7", True)
+    assert patched["metadata"]["annotations"]["topology-webhook.dev/placement"].startswith(
+        "to be placed: SingleNUMANode: 1 of 2 "
+    )
+
+
+def test_a_dry_run_gets_the_same_answer() -> None:
+    assert steered(_request(pod(), dryRun=True), CLUSTER, Rules())[0] == steered(_request(pod()), CLUSTER, Rules())[0]
+
+
+def test_a_pod_whose_name_is_to_be_generated_is_patched() -> None:
+    raw = pod()
+    raw["metadata"] |= {"name": "", "generateName": "p-"}
+    assert isinstance(steered(_request(raw), CLUSTER, Rules())[0], Patched)
+
+
+@pytest.mark.parametrize("more", [{"operation": "UPDATE"}, {"operation": "DELETE"}, {"subResource": "status"}])
+def test_only_creations_of_pods_are_mutated(more: dict[str, Any]) -> None:
+    assert steered(_request(pod(), **more), CLUSTER, Rules())[0] == Allowed()
+    assert steered(_request(pod(), kind={"kind": "Service"}), CLUSTER, Rules())[0] == Allowed()
+
+
+def test_an_unmanaged_pod_is_let_through_even_if_it_is_unreadable() -> None:
+    raw = pod(cpu="abc", metadata={"annotations": {}})
+    assert steered(_request(raw), CLUSTER, Rules())[0] == Allowed()
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        (pod(spec=BAD), "InvalidAnnotation"),
+        (pod(spec=BAD, nodeName="a"), "InvalidAnnotation"),
+        (pod(metadata={"annotations": {NUMA_HINT: "{}"}}), "Forged"),
+        (pod(cpu="abc"), "Invalid"),
+        (pod(cpu="17"), "NeverAligned"),
+    ],
+)
+def test_what_cannot_be_placed_is_denied_with_a_reason(raw: Any, reason: str) -> None:
+    response = steered(_request(raw), CLUSTER, Rules())[0]
+    assert isinstance(response, Denied)
+    assert response.reason == reason
+
+
+RACK: dict[str, str] = {KAI_TOPOLOGY: "racks", KAI_REQUIRED_PLACEMENT: "rack"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "fault"),
+    [
+        ({MIN_MEMBER: "many"}, f'[{MIN_MEMBER}]: "many" is not a number of pods. Write a whole number from 1.'),
+        ({KAI_REQUIRED_PLACEMENT: "rack"}, f"[{KAI_REQUIRED_PLACEMENT}]: A level needs a topology."),
+        ({**RACK, KAI_SEGMENT_SIZE: "0"}, f'[{KAI_SEGMENT_SIZE}]: "0" is no size.'),
+        ({**RACK, KAI_REQUIRED_PLACEMENT: "rak"}, "Did you mean"),
+    ],
+)
+def test_a_pod_that_nobody_owns_is_refused_for_what_it_asks_wrongly_of_its_group(
+    asked: dict[str, str], fault: str
+) -> None:
+    racks = Topology.from_object(
+        {
+            "apiVersion": "kai.scheduler/v1alpha1",
+            "metadata": {"name": "racks"},
+            "spec": {"levels": [{"nodeLabel": "example.com/rack"}]},
+        }
+    )
+    cluster = replace(CLUSTER, topologies={"racks": racks})
+    raw = pod(metadata={"annotations": {NUMA_TOPOLOGY_SPEC: SINGLE, POD_GROUP_NAME: "g", **asked}})
+    response = steered(_request(raw), cluster, Rules())[0]
+    assert isinstance(response, Denied)
+    assert fault in response.message
+    assert validate(_request(raw, pod(), "UPDATE"), cluster.topologies, Rules()) == response
+    assert validate(_request(raw, raw, "UPDATE"), cluster.topologies, Rules()) == Allowed()
+    owned = {**raw, "metadata": {**raw["metadata"], "ownerReferences": [{"kind": "Job", "controller": True}]}}
+    assert isinstance(steered(_request(owned), cluster, Rules())[0], Patched)
+
+
+def test_a_topology_that_is_not_there_yet_may_come() -> None:
+    raw = pod(metadata={"annotations": {NUMA_TOPOLOGY_SPEC: SINGLE, **RACK}})
+    assert isinstance(steered(_request(raw), CLUSTER, Rules())[0], Patched)
+
+
+def test_a_created_pod_with_broken_annotations_is_refused() -> None:
+    response = steered(_request(pod(spec=BAD)), CLUSTER, Rules())[0]
+    assert isinstance(response, Denied)
+    assert "Allowed are BestEffort, Restricted, SingleNUMANode" in response.message
+
+
+@pytest.mark.parametrize(("bound", "response"), [({}, Patched), ({"nodeName": "a"}, Allowed)])
+def test_warnings_reach_the_user(bound: dict[str, Any], response: type[Patched | Allowed]) -> None:
+    given = steered(_request(pod(spec='{"numaTopologyPolicies": "SingleNUMANode"}', **bound)), CLUSTER, Rules())[0]
+    assert isinstance(given, response)
+    assert "numaTopologyPolicies" in given.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "allowed"),
+    [
+        (BAD, BAD, True),  # it was let in once, by whatever way
+        (SINGLE, BAD, False),
+        (None, BAD, False),
+        (BAD, SINGLE, True),
+        (BAD, None, True),
+        (None, None, True),
+    ],
+)
+@pytest.mark.parametrize("bound", [{}, {"nodeName": "a"}])
+def test_an_update_is_judged_only_when_it_changes_the_annotations(
+    before: str | None, after: str | None, allowed: bool, bound: dict[str, str]
+) -> None:
+    old, new = (
+        pod(metadata={"annotations": {} if spec is None else {NUMA_TOPOLOGY_SPEC: spec}}, **bound)
+        for spec in (before, after)
+    )
+    new["metadata"]["labels"] = {"touched": "yes"}
+    assert isinstance(validate(_request(new, old, "UPDATE"), {}, Rules()), Allowed) == allowed
+
+
+@pytest.mark.parametrize(
+    "more", [{"operation": "DELETE"}, {"subResource": "ephemeralcontainers"}, {"kind": {"kind": "Job"}}]
+)
+def test_nothing_else_is_validated(more: dict[str, Any]) -> None:
+    assert validate(_request(pod(spec=BAD), **more), {}, Rules()) == Allowed()
+
+
+def test_a_write_to_a_pods_status_is_judged_for_the_annotations_it_may_bring() -> None:
+    review = _request(pod(metadata={"annotations": {NUMA_HINT: "{}"}}), pod(), "UPDATE", subResource="status")
+    assert isinstance(validate(review, {}, Rules()), Denied)
+
+
+def test_pods_of_other_schedulers_are_not_validated() -> None:
+    assert validate(_request(pod(spec=BAD, schedulerName="koord-scheduler")), {}, Rules()) == Allowed()

@@ -1,0 +1,98 @@
+"""A pod that comes with its namespace: what that says counts, and one that is not there holds up no review for long."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from webhook.admission.handler import Answer
+from webhook.app.namespace_lag import MOST_WAITING, NamespaceLag
+from webhook.model.admission_review import AdmissionRequest, Allowed, Denied
+
+KNOWN = Allowed(("known: True",))
+
+
+def request(namespace: str = "new") -> AdmissionRequest:
+    body = {"uid": "1", "kind": {"kind": "Pod"}, "operation": "CREATE", "namespace": namespace, "object": {}}
+    return AdmissionRequest.from_object(
+        {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {**body, "userInfo": {}}}
+    )
+
+
+class Namespaces:
+    """Those that are known, and reviews that wait for others."""
+
+    def __init__(self, *known: str, seconds: float = 60.0) -> None:
+        self.known = set(known)
+        self.lag = NamespaceLag(self.known.__contains__, seconds)
+
+    def arrive(self, name: str) -> None:
+        self.known.add(name)
+        self.lag.arrived()
+
+    def ask(self, name: str = "new", response: Any = None, deadline: float = 60.0) -> asyncio.Future[Answer]:
+        """The answer to a review in this namespace, which says whether it was known."""
+
+        async def answered() -> Answer:
+            asked = self.lag.answer(request(name), self._judge(name, response), _now() + deadline)
+            return asked if isinstance(asked, Answer) else await asked
+
+        return asyncio.ensure_future(answered())
+
+    def _judge(self, name: str, response: Any) -> Callable[[], Answer]:
+        return lambda: Answer(response or Allowed((f"known: {name in self.known}",)), "allow")
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def _turn() -> None:
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+async def test_a_known_namespace_is_decided_on_at_once() -> None:
+    namespaces = Namespaces("new")
+    answer = namespaces.lag.answer(request(), namespaces._judge("new", None), _now() + 60)
+    assert isinstance(answer, Answer)
+    assert answer.response == KNOWN
+
+
+async def test_a_pod_waits_for_its_namespace_and_for_no_other() -> None:
+    namespaces = Namespaces()
+    answer = namespaces.ask()
+    await _turn()
+    namespaces.arrive("other")
+    await _turn()
+    assert not answer.done()
+    namespaces.arrive("new")
+    assert (await answer).response == KNOWN
+
+
+@pytest.mark.parametrize(("seconds", "deadline"), [(0.01, 60.0), (60.0, 0.51)])
+async def test_one_that_does_not_come_is_told_in_time(seconds: float, deadline: float) -> None:
+    response = (await Namespaces(seconds=seconds).ask(deadline=deadline)).response
+    assert isinstance(response, Allowed)
+    said, warning = response.warnings
+    assert said == "known: False"
+    assert warning.startswith("topology-webhook does not know namespace new yet: ")
+
+
+async def test_a_denial_stays_as_it_is() -> None:
+    denied = Denied("no")
+    assert (await Namespaces(seconds=0.01).ask(response=denied)).response == denied
+
+
+async def test_few_wait_at_a_time() -> None:
+    namespaces = Namespaces()
+    waiting = [namespaces.ask() for _ in range(MOST_WAITING)]
+    await _turn()
+    another = namespaces.ask("other")
+    await _turn()
+    assert another.done()
+    assert not any(one.done() for one in waiting)
+    namespaces.arrive("new")
+    for one in waiting:
+        assert (await one).response == KNOWN

@@ -1,0 +1,97 @@
+"""What a review waits for: a Topology that was created just before the workload that names it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any
+
+import pytest
+
+from webhook.admission.handler import Answer, Reviewer
+from webhook.admission.workload.validate import validate_workload
+from webhook.app.topology_lag import TopologyLag
+from webhook.app.webhooks import reviewers_of
+from webhook.cache.cluster_cache import ClusterWorld
+from webhook.model.admission_review import AdmissionRequest, Allowed, Denied, Operation, User
+from webhook.model.rules import Rules
+from webhook.model.topology import TopologySource
+
+RACK = {"kai.scheduler/topology": "network", "kai.scheduler/topology-required-placement": "rack"}
+NETWORK = {
+    "apiVersion": "kai.scheduler/v1alpha1",
+    "kind": "Topology",
+    "metadata": {"name": "network"},
+    "spec": {"levels": [{"nodeLabel": "example.com/rack"}]},
+}
+
+
+def creation(annotations: dict[str, str]) -> AdmissionRequest:
+    template = {"metadata": {"annotations": {}}, "spec": {"containers": [{"name": "main"}]}}
+    raw = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "train", "annotations": annotations},
+        "spec": {"template": template},
+    }
+    names = ("u", "batch", "v1", "Job", "jobs", "")
+    return AdmissionRequest(*names, Operation.CREATE, "team", "train", raw, {}, User("someone", ()), False)
+
+
+async def no_guard(request: AdmissionRequest, deadline: float) -> Answer:
+    raise NotImplementedError
+
+
+def reviewer_of(world: ClusterWorld, seconds: float = 60.0) -> Reviewer:
+    lag = TopologyLag(world.topologies_by_name, seconds)
+    world.on_topology = lag.arrived
+    return reviewers_of(Rules(), world.view, no_guard, lag)["/validate/workloads"]
+
+
+def asked(reviewer: Reviewer, annotations: dict[str, str]) -> Answer | Awaitable[Answer]:
+    return reviewer(creation(annotations), asyncio.get_running_loop().time() + 60.0)
+
+
+async def test_a_workload_waits_for_the_topology_that_it_names() -> None:
+    world = ClusterWorld()
+    answer = asked(reviewer_of(world), RACK)
+    assert isinstance(answer, Awaitable)
+    review = asyncio.ensure_future(answer)
+    await asyncio.sleep(0)
+    assert not review.done()
+    world.topologies[TopologySource.KAI].upsert("network", NETWORK)
+    assert (await review).response == Allowed()
+
+
+async def test_and_is_denied_when_that_does_not_come() -> None:
+    answer = asked(reviewer_of(ClusterWorld(), 0.1), RACK)
+    assert isinstance(answer, Awaitable)
+    response = (await answer).response
+    assert isinstance(response, Denied)
+    assert 'There is no topology "network"' in response.message
+
+
+async def test_only_a_few_wait_at_a_time() -> None:
+    world = ClusterWorld()
+    reviewer = reviewer_of(world)
+    waiting = []
+    while not isinstance(answer := asked(reviewer, RACK), Answer):
+        waiting.append(asyncio.ensure_future(answer))
+        await asyncio.sleep(0)
+        assert len(waiting) <= 16
+    assert isinstance(answer.response, Denied)
+    world.topologies[TopologySource.KAI].upsert("network", NETWORK)
+    assert {(await review).response for review in waiting} == {Allowed()}
+
+
+@pytest.mark.parametrize(
+    "annotations", [{}, {**RACK, "kai.scheduler/topology": "other"}, {**RACK, "kai.scheduler/segment-size": "x"}]
+)
+async def test_any_other_workload_is_answered_at_once(annotations: dict[str, Any]) -> None:
+    world = ClusterWorld()
+    for name in ("network", "other"):
+        raw = {**NETWORK, "metadata": {"name": name}}
+        world.topologies[TopologySource.KAI].upsert(name, raw)
+    answer = asked(reviewer_of(world), annotations)
+    assert isinstance(answer, Answer)
+    assert answer.response == validate_workload(creation(annotations), world.view(), Rules())

@@ -1,0 +1,165 @@
+"""Pods that are managed though no replica saw their creation: guarded at their binding, hinted afterwards."""
+
+from typing import Any
+
+from tests.unit.app.test_unguarded import EMPTY, HINT, SECOND, stamp
+from webhook.cache.cluster_cache import ClusterWorld
+from webhook.cache.unmanaged import why_not_ours
+from webhook.engine.assumed.unreported import CountingTimes
+from webhook.model.intent import NUMASpec, parse_numa_intent
+from webhook.model.manage import Manage
+from webhook.model.names import MANAGE_LABEL, MANAGED, NUMA_HINT, NUMA_TOPOLOGY_SPEC
+from webhook.model.policy import NUMAPolicy
+from webhook.model.rules import Rules
+
+# The defaults: twice what an exporter takes to count a pod.
+RECENT = int(2 * (CountingTimes().age + CountingTimes().settle))
+ALIGNED = Rules(manage=Manage.ALIGNED, excluded_namespaces=frozenset({"kube-system"}))
+
+
+class World(ClusterWorld):
+    """n0 ── NUMA 0 [16]  NUMA 1 [16]      [free cpus, by an NRT of second 0 that has seen no pod]"""
+
+    def __init__(self, rules: Rules = ALIGNED) -> None:
+        super().__init__(clock=lambda: float(SECOND + self.now), rules=rules)
+        self.now = 20
+        ready = [{"type": "Ready", "status": "True"}]
+        allocatable = {"cpu": "32", "memory": "64Gi", "pods": "110"}
+        self.nodes.upsert(
+            "n0", {"metadata": {"name": "n0"}, "status": {"allocatable": allocatable, "conditions": ready}}
+        )
+        zones = [
+            {"name": f"node-{numa}", "type": "Node", "resources": [{"name": "cpu", "capacity": 16, "available": 16}]}
+            for numa in range(2)
+        ]
+        attributes = {"topologyManagerPolicy": "single-numa-node", "nodeTopologyPodsFingerprint": EMPTY}
+        raw = {
+            "metadata": {"name": "n0", "managedFields": [{"time": stamp(0), "fieldsV1": {"f:zones": {}}}]},
+            "attributes": [{"name": name, "value": value} for name, value in attributes.items()],
+            "zones": zones,
+        }
+        self.node_topologies.upsert("n0", raw)
+
+    def label(self, value: str, **annotations: str) -> None:
+        named = {name.replace("_", "-"): text for name, text in annotations.items()}
+        metadata = {"name": "ns", "labels": {MANAGE_LABEL: value} if value else {}, "annotations": named}
+        self.namespaces.upsert("ns", {"metadata": metadata})
+
+    def see(self, raw: dict[str, Any]) -> None:
+        metadata = raw["metadata"]
+        self.pods.upsert(f"{metadata['namespace']}/{metadata['name']}", raw)
+
+    def is_managed(self, raw: dict[str, Any]) -> bool:
+        """Whether the pod, which waits, is managed at its binding."""
+        self.see(raw)
+        metadata = raw["metadata"]
+        found = self.waiting_pod(f"{metadata['namespace']}/{metadata['name']}", metadata["uid"])
+        assert found is not None
+        return why_not_ours(found, ALIGNED) is None
+
+    def hints(self) -> dict[str, str | None]:
+        return {late.pod: None if late.hint is None else late.hint.to_json() for late in self.late_hints()}
+
+
+def pod(name: str = "p", *, limits: bool = True, namespace: str = "ns", **spec: Any) -> dict[str, Any]:
+    """A pod without any annotation; Guaranteed with limits."""
+    amounts = {"cpu": "9", "memory": "1Gi"}
+    resources = {"requests": amounts, **({"limits": amounts} if limits else {})}
+    return {
+        "metadata": {"name": name, "namespace": namespace, "uid": name},
+        "spec": {"containers": [{"name": "main", "resources": resources}], **spec},
+        "status": {"phase": "Pending"},
+    }
+
+
+def bound(name: str = "p", second: int = 1, **more: Any) -> dict[str, Any]:
+    """The same, bound to n0 at that second and started."""
+    raw = pod(name, nodeName="n0", **more)
+    condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": stamp(second)}
+    raw["status"] |= {"conditions": [condition], "containerStatuses": [{"name": "main"}]}
+    return raw
+
+
+def test_a_pod_without_marks_is_managed_at_its_binding_if_its_mode_covers_it() -> None:
+    world = World()
+    assert world.is_managed(pod())
+    assert not world.is_managed(pod("burstable", limits=False))
+    assert not world.is_managed(pod("other", schedulerName="other"))
+    assert not world.is_managed(pod("system", namespace="kube-system"))
+    world.label("annotated")
+    assert not world.is_managed(pod("annotated"))
+    world.label("all")
+    assert world.is_managed(pod("all", limits=False))
+    assert not World(Rules(manage=Manage.ALL, manage_missed=False)).is_managed(pod())
+    assert not World(Rules()).is_managed(pod())
+
+
+def test_it_carries_the_defaults_of_its_namespace_then() -> None:
+    world = World()
+    spec = NUMASpec(NUMAPolicy.SINGLE_NUMA_NODE).to_json()
+    world.namespaces.upsert("ns", {"metadata": {"name": "ns", "annotations": {NUMA_TOPOLOGY_SPEC: spec}}})
+    assert world.is_managed(pod())
+    found = world.waiting_pod("ns/p", "p")
+    assert found is not None
+    assert parse_numa_intent(found["metadata"]["annotations"])[0].policy is NUMAPolicy.SINGLE_NUMA_NODE
+    world.namespaces.upsert("ns", {"metadata": {"name": "ns", "annotations": {NUMA_TOPOLOGY_SPEC: "wrong"}}})
+    found = world.waiting_pod("ns/p", "p")
+    assert found is not None
+    assert found["metadata"]["annotations"] == {MANAGED: "aligned"}
+
+
+def test_it_is_not_looked_after_as_a_pod_that_was_placed() -> None:
+    world = World()
+    world.see(pod())
+    assert world.ungated_pods() == {}
+    assert world.gated_pods() == {}
+
+
+def test_a_label_that_comes_later_is_for_pods_that_come_later() -> None:
+    world = World(Rules())
+    world.see(pod("before"))
+    world.label("all")
+    found = world.waiting_pod("ns/before", "before")
+    assert found is not None
+    assert why_not_ours(found, ALIGNED) is not None
+    assert world.is_managed(pod("after"))
+
+
+def test_bound_without_a_hint_it_keeps_its_place_and_gets_its_hint() -> None:
+    world = World()
+    world.see(bound())
+    view = world.view().view
+    assert (view.free(view.snapshot.resources.find("cpu"))[:, 0] // 1000).tolist() == [7, 16]
+    assert world.hints() == {"ns/p": HINT}
+    # As it is once the hint is written.
+    raw = bound()
+    raw["metadata"]["annotations"] = {NUMA_HINT: HINT}
+    world.see(raw)
+    assert world.hints() == {}
+
+
+def test_pods_that_others_place_and_those_that_are_not_covered_get_none() -> None:
+    world = World(Rules(manage=Manage.ALL, excluded_namespaces=frozenset({"kube-system"})))
+    world.see(bound(namespace="kube-system"))
+    of_a_daemon_set = bound("d", second=2)
+    of_a_daemon_set["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "name": "d", "controller": True}]
+    world.see(of_a_daemon_set)
+    assert world.hints() == {}
+    world = World(Rules())
+    world.see(bound())
+    assert world.hints() == {}
+
+
+def test_what_was_bound_long_ago_was_there_before_and_what_was_noted_stays_noted() -> None:
+    world = World()
+    world.now = RECENT + 2
+    world.see(bound("old", second=1))
+    assert world.hints() == {}
+    world.see(bound("new", second=2))
+    assert world.hints().keys() == {"ns/new"}
+    world.now += 1000
+    world.see(bound("new", second=2))
+    assert world.hints().keys() == {"ns/new"}
+    world.pods.delete("ns/new")
+    world.see(bound("new", second=2))
+    assert world.hints() == {}

@@ -1,0 +1,49 @@
+"""Running `topology-webhook review` within the test's own process."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from webhook.cli.app import app
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+CLUSTER = EXAMPLES / "snapshots" / "cluster.yaml"
+MISTAKES = EXAMPLES / "mistakes"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run printed, and how it ended."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.stdout)
+
+
+Review = Callable[..., Outcome]
+
+
+def run_review(*arguments: object, stdin: str | bytes | None = None, cluster: object = CLUSTER) -> Outcome:
+    """Run it with the example cluster, unless the arguments name another."""
+    snapshot = () if cluster is None else ("--cluster", cluster)
+    command = ["review", *map(str, (*arguments, *snapshot))]
+    result = CliRunner().invoke(app, command, input=stdin, env={"KUBECONFIG": None})
+    # A traceback is never an answer.
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return Outcome(result.exit_code, result.stdout, result.stderr)
+
+
+@pytest.fixture
+def review() -> Review:
+    """`review("-f", ...)`."""
+    return run_review

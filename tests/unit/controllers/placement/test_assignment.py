@@ -1,0 +1,122 @@
+"""A place for one pod: one node, or, where only the scheduler can choose, all that may come to fit."""
+
+from typing import Any
+
+import jsonpatch
+
+from tests.unit.admission.clusters import node, topology, world
+from tests.unit.admission.node_affinity import admits
+from tests.unit.controllers.placement.test_gated_pods import gated
+from webhook.controllers.placement.assignment import NoPlace, Place, find_place
+from webhook.controllers.placement.gated_pods import GatedPod
+from webhook.engine.decide import Decision
+from webhook.engine.snapshot.ledger import Reservation
+from webhook.model.names import NUMA_HINT, PLACEMENT, PLACEMENT_GATE
+from webhook.model.rules import Rules
+
+# a [9]  b [16]  c [2]  of 16,  d [2] of 4       [free cpus]
+CLUSTER = world(
+    *map(node, "abcd"), topology("a", [9]), topology("b", [16]), topology("c", [2]), topology("d", [2], cpus=4)
+)
+TERM = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}
+APART: dict[str, Any] = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [TERM]}}}
+
+
+def nobody(node: str) -> tuple[Reservation, ...]:
+    """No pod is placed and waits to be bound."""
+    del node
+    return ()
+
+
+def let_go(**spec: Any) -> tuple[Place, dict[str, Any]]:
+    """The place of a pod, and the pod with it."""
+    raw = gated("p", schedulingGates=[{"name": PLACEMENT_GATE}], **spec)
+    raw["metadata"]["resourceVersion"] = "1"
+    place = find_place(CLUSTER.view, GatedPod.from_object(raw), Rules(), nobody)
+    assert isinstance(place, Place)
+    return place, jsonpatch.apply_patch(raw, list(place.patch(raw)))
+
+
+def allowed(raw: dict[str, Any]) -> str:
+    return "".join(name for name in "abcd" if admits(raw, name, {"kubernetes.io/hostname": name}))
+
+
+def test_a_pod_is_held_to_the_best_node_and_told_its_numa_node() -> None:
+    place, raw = let_go()
+    assert (place.hint.node, allowed(raw)) == ("a", "a")
+    assert NUMA_HINT in raw["metadata"]["annotations"]
+
+
+def test_a_pod_that_must_be_apart_from_others_is_kept_off_nodes_that_never_fit_and_prefers_those_that_do() -> None:
+    place, raw = let_go(**APART)
+    assert (place.hint.node, allowed(raw), raw["spec"]["schedulingGates"]) == ("a", "abc", [])
+    preferred = raw["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert [term["preference"]["matchExpressions"][0]["values"] for term in preferred] == [["a"], ["b"]]
+    annotations = raw["metadata"]["annotations"]
+    assert NUMA_HINT not in annotations
+    assert annotations[PLACEMENT].splitlines()[0] == "the scheduler chooses the node, for its pod anti-affinity"
+
+
+def test_alternatives_that_cannot_be_added_behind_a_gate_leave_the_pod_as_its_user_wrote_it() -> None:
+    nameless = world(
+        *(node(name, hostname=None) for name in "abcde"),
+        *(topology(name, [9]) for name in "ab"),
+        *(topology(name, [4], cpus=4) for name in "cde"),
+    )
+    terms = [{"matchExpressions": [{"key": "zone", "operator": "DoesNotExist"}]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    raw = gated(
+        "p", schedulingGates=[{"name": PLACEMENT_GATE}], affinity={**APART["affinity"], "nodeAffinity": required}
+    )
+    raw["metadata"]["resourceVersion"] = "1"
+    place = find_place(nameless.view, GatedPod.from_object(raw), Rules(max_affinity_values=2), nobody)
+    assert isinstance(place, Place)
+    held = jsonpatch.apply_patch(raw, list(place.patch(raw)))["spec"]["affinity"]["nodeAffinity"]
+    assert held["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"] == terms
+    assert len(held["preferredDuringSchedulingIgnoredDuringExecution"]) == 2
+
+
+def test_a_pod_that_fits_nowhere_has_no_place_whoever_chooses() -> None:
+    raw = gated("p", cpu="17", affinity=APART["affinity"])
+    assert isinstance(find_place(CLUSTER.view, GatedPod.from_object(raw), Rules(), nobody), Decision)
+
+
+def beside(spec: dict[str, Any] | None = None, **cpus: int) -> str:
+    """The node for a pod of 8 cpus where others of so many cpus are placed and wait to be bound, by node.
+
+    Or what it waits for.
+    """
+    raw = gated("p", **(spec or {}))
+    amounts = GatedPod.from_object(raw).pod.requests
+
+    def placed(name: str) -> tuple[Reservation, ...]:
+        own = GatedPod.from_object(raw).intent.policy
+        cpu = cpus.get(name)
+        return () if cpu is None else (Reservation.of("q", name, {}, {**amounts, "cpu": cpu * 1000}, policy=own),)
+
+    place = find_place(CLUSTER.view, GatedPod.from_object(raw), Rules(), placed)
+    assert not isinstance(place, Decision)
+    return place.text if isinstance(place, NoPlace) else place.hint.node
+
+
+def test_a_pod_is_placed_beside_its_equals_only_while_those_placed_before_are_not_bound() -> None:
+    own = GatedPod.from_object(gated("p")).pod.requests["cpu"] // 1000
+    assert beside(a=own) == "a"
+    assert beside(a=own + 1) == "b"
+    assert beside(a=own + 1, b=own - 1) == (
+        "waiting: it fits on a, but another pod must be bound there first: the kubelet admits pods in order of arrival"
+    )
+
+
+def test_a_pod_that_is_left_to_the_scheduler_waits_for_nobody_to_be_bound() -> None:
+    assert beside(APART, a=1) == "b"
+    assert beside(APART, a=1, b=1) == "a"
+
+
+def test_what_is_reserved_for_it_is_tentative() -> None:
+    raw = gated("p")
+    for spec, tentative in (({}, False), (APART, True)):
+        pod = GatedPod.from_object({**raw, "spec": {**raw["spec"], **spec}})
+        place = find_place(CLUSTER.view, pod, Rules(), nobody)
+        assert isinstance(place, Place)
+        assert place.grant(pod, 1.0).tentative is tentative

@@ -1,0 +1,86 @@
+"""What a group that waits is told of ever having a place, and that this is worked out only when it may have changed."""
+
+from typing import Any
+
+import pytest
+
+from tests.unit.engine.gang.clusters import GPU, RACK, TOPOLOGY, gpus, group, podset, racks, whole_nodes
+from tests.unit.engine.machines import node, resident, tell
+from webhook.controllers.placement.gang_schedulability import GangProspects
+from webhook.engine.gang.gang_assignment import place_group
+from webhook.engine.gang.gang_spec import Constraint, PodGroup
+from webhook.engine.gang.resolvable import place_when_empty
+from webhook.engine.gang.result import GroupPlacement
+from webhook.engine.snapshot.snapshot import View
+from webhook.engine.topology.tree_cache import TopologyTrees
+from webhook.model.options import GroupStrategy
+
+# zone-a ── rack-1 ── n0 [4]  n1 [4]        [GPUs]
+PLACES = racks(n0="zone-a/rack-1", n1="zone-a/rack-1")
+
+
+def gang(count: int) -> PodGroup:
+    return group(podset("w", gpus(), count), constraint=Constraint(RACK))
+
+
+class Site:
+    """A cluster whose groups wait; `asked` counts the placements on the empty one."""
+
+    def __init__(self) -> None:
+        self.cluster = whole_nodes(PLACES, {name: {GPU: 4} for name in PLACES})
+        self.trees = TopologyTrees()
+        self.prospects = GangProspects(GroupStrategy.BIN_PACK, self.place)
+        self.asked = 0
+
+    def place(self, *asked: Any) -> GroupPlacement:
+        self.asked += 1
+        return place_when_empty(*asked)
+
+    def text(self, asked: PodGroup) -> str:
+        view = View(self.cluster.snapshot())
+        placement = place_group(view, self.trees.tree(TOPOLOGY, view.snapshot), asked)
+        assert not placement.placed
+        return self.prospects.text("g", placement, asked, None)
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site()
+
+
+def test_a_group_that_is_too_large_is_told_what_it_needs_and_one_that_waits_for_others_nothing(site: Site) -> None:
+    assert site.text(gang(9)) == (
+        "not even an empty cluster has a place for it: the best rack, rack-1, would hold 8 of 9 pods; "
+        f"needed: at least 1 more {GPU} there"
+    )
+    tell(site.cluster, resident("other", "n0", {GPU: 4}))
+    assert site.text(gang(8)) == ""
+
+
+def test_pods_that_come_and_go_do_not_have_it_worked_out_again(site: Site) -> None:
+    first = site.text(gang(9))
+    tell(site.cluster, resident("other", "n0", {GPU: 4}))
+    assert site.text(gang(9)) == first
+    assert site.asked == 1
+
+
+def test_a_node_that_comes_or_grows_and_a_group_that_changes_do(site: Site) -> None:
+    site.text(gang(9))
+    site.text(gang(10))
+    assert site.asked == 2
+    labels = {"example.com/zone": "zone-a", "example.com/rack": "rack-1"}
+    tell(site.cluster, node("n0", {"cpu": 10**6, "memory": 1 << 40, "pods": 110, GPU: 5}, labels=labels))
+    assert "would hold 9 of 10 pods" in site.text(gang(10))
+    tell(site.cluster, node("n2", {"cpu": 10**6, "memory": 1 << 40, "pods": 110, GPU: 0}, labels=labels))
+    site.text(gang(10))
+    assert site.asked == 4
+
+
+def test_of_groups_that_wait_no_more_nothing_is_kept(site: Site) -> None:
+    site.text(gang(9))
+    site.prospects.keep({"g"})
+    site.text(gang(9))
+    assert site.asked == 1
+    site.prospects.keep(())
+    site.text(gang(9))
+    assert site.asked == 2

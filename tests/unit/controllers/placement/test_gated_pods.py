@@ -1,0 +1,200 @@
+"""Gated pods: read, told apart, put in order, put together."""
+
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tests.unit.admission.clusters import pod
+from tests.unit.model.test_owner_chain import job, of
+from webhook.admission.pod.affinity_patch import Constraint
+from webhook.admission.pod.managed_fields import Marker
+from webhook.controllers.placement.gated_gang import Gang, units_of
+from webhook.controllers.placement.gated_pods import GatedPod, GatedPods
+from webhook.controllers.placement.retry_delays import RetryDelays
+from webhook.model.names import (
+    INHERIT,
+    KAI_TOPOLOGY,
+    MANAGED,
+    NUMA_DEFAULTS,
+    NUMA_TOPOLOGY_SPEC,
+    POD_GROUP_NAME,
+    STEERED,
+)
+from webhook.model.owner_chain import Lineage
+from webhook.model.policy import Exclusive, NUMAPolicy
+from webhook.model.rules import Rules
+
+
+def gated(name: str, created: int = 0, cpu: str = "8", group: str = "", **spec: Any) -> dict[str, Any]:
+    raw = pod(cpu=cpu, **spec)
+    stamp = f"2030-01-01T00:00:{created:02}Z"
+    annotations = {**raw["metadata"]["annotations"], **({POD_GROUP_NAME: group} if group else {})}
+    own = {"name": name, "uid": name, "creationTimestamp": stamp, "annotations": annotations}
+    return {**raw, "metadata": {**raw["metadata"], **own}}
+
+
+def all_pods() -> GatedPods:
+    return GatedPods(Rules(), RetryDelays(lambda _: None))
+
+
+def by_key(*raws: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {f"default/{raw['metadata']['name']}": raw for raw in raws}
+
+
+def _first(lineage: Lineage, *_: object) -> Lineage:
+    return lineage
+
+
+def names(pods: GatedPods) -> list[str]:
+    return [one.pod.name for one in pods.in_order()]
+
+
+def test_higher_priority_comes_first_then_age_then_name() -> None:
+    pods = all_pods()
+    raws = gated("c", 1), gated("b", 1), gated("old", 0), gated("high", 9, priority=100)
+    pods.update(by_key(*raws))
+    assert names(pods) == ["high", "old", "b", "c"]
+
+
+def test_what_is_gone_is_forgotten_and_what_changed_is_read_again() -> None:
+    pods = all_pods()
+    pods.update(by_key(gated("a"), gated("b")))
+    pods.update(by_key(gated("a", priority=7)))
+    assert [one.pod.priority for one in pods.in_order()] == [7]
+
+
+def test_pods_that_end_or_that_others_place_are_not_ours_and_one_that_cannot_be_read_is_a_fault() -> None:
+    pods = all_pods()
+    ending = gated("ending")
+    ending["metadata"]["deletionTimestamp"] = "2030-01-01T00:00:00Z"
+    broken = gated("broken")
+    broken["metadata"]["annotations"][NUMA_TOPOLOGY_SPEC] = "{"
+    pods.update(by_key(ending, gated("other", schedulerName="other"), broken))
+    assert names(pods) == []
+    assert list(pods.faults) == ["default/broken"]
+
+
+SOME = {"weight": 1, "preference": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}
+
+
+@pytest.mark.parametrize(
+    ("other", "equal"),
+    [
+        (gated("b", 5, priority=3), True),
+        (gated("b", cpu="4"), False),
+        (gated("b", nodeSelector={"a": "b"}), False),
+        (gated("b", tolerations=[{"operator": "Exists"}]), False),
+        (gated("b", affinity={"podAffinity": {}}), True),
+        (gated("b", affinity={"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [SOME]}}), True),
+    ],
+)
+def test_pods_have_the_same_shape_if_they_fit_on_the_same_nodes(other: dict[str, Any], *, equal: bool) -> None:
+    assert (GatedPod.from_object(gated("a")).shape == GatedPod.from_object(other).shape) is equal
+
+
+PREFERS_A, PREFERS_B = (
+    {"weight": 5, "preference": {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}}
+    for name in "ab"
+)
+
+
+# Its manifest may be what `review -o yaml` made, applied while no replica answered.
+def test_what_an_earlier_pass_preferred_is_not_its_users_wish() -> None:
+    preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [PREFERS_A, PREFERS_B]}
+    raw = gated("p", affinity={"nodeAffinity": preferred})
+    assert len(GatedPod.from_object(raw).pod.preferred_terms) == 2
+    raw["metadata"]["annotations"][STEERED] = Marker.of(Constraint((), (PREFERS_B,)), 0).text()
+    assert [term for _, term in GatedPod.from_object(raw).pod.preferred_terms] == [PREFERS_A["preference"]]
+
+
+def test_members_of_a_group_have_the_turn_of_their_first() -> None:
+    pods = all_pods()
+    raws = (
+        gated("a", 1),
+        gated("g-1", 2, group="g"),
+        gated("b", 3),
+        gated("g-2", 4, group="g"),
+        gated("h", 0, group="h"),
+    )
+    pods.update(by_key(*raws))
+    units = units_of(pods.in_order())
+    assert [[one.pod.name for one in unit.members] if isinstance(unit, Gang) else unit.pod.name for unit in units] == [
+        ["h"],
+        "a",
+        ["g-1", "g-2"],
+        "b",
+    ]
+
+
+def test_what_owners_say_is_taken_in_and_a_pod_without_a_wish_asks_for_nothing() -> None:
+    raw = gated("a")
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "w", "uid": "uid-Job", "controller": True}
+    raw["metadata"] |= {"ownerReferences": [owner], "annotations": {INHERIT: "true"}}
+    pods = all_pods()
+    pods.update(by_key(raw))
+    assert [(namespace, owner.uid) for namespace, owner in pods.owners()] == [("default", "uid-Job")]
+    for annotations, asks in (({}, False), ({KAI_TOPOLOGY: "t"}, True), ({NUMA_TOPOLOGY_SPEC: "{}"}, True)):
+        lineage = of(job(**annotations))
+        pods.take(partial(_first, lineage))
+        (pod,) = pods.in_order()
+        assert pod.asks is asks
+        assert (pod.membership is not None) is (KAI_TOPOLOGY in annotations)
+        assert pod.taken.items() >= annotations.items()
+
+
+def test_owners_that_say_something_wrong_are_a_fault_of_the_pod_until_they_do_no_more() -> None:
+    raw = gated("a")
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "w", "uid": "uid-Job", "controller": True}
+    raw["metadata"] |= {"ownerReferences": [owner], "annotations": {INHERIT: "true"}}
+    pods = all_pods()
+    pods.update(by_key(raw))
+    pods.take(lambda *_: of(job(**{NUMA_TOPOLOGY_SPEC: "{"})))
+    assert list(pods.faults) == ["default/a"]
+    pods.take(lambda *_: of(job(**{NUMA_TOPOLOGY_SPEC: "{}"})))
+    assert pods.faults == {}
+
+
+def test_a_gate_on_a_pod_that_is_not_ours_is_told_with_the_reason() -> None:
+    pods = all_pods()
+    unasked = gated("unasked")
+    del unasked["metadata"]["annotations"]
+    pods.update(by_key(unasked, gated("other", schedulerName="other")))
+    assert {key: why for key, (_, why) in pods.not_ours.items()} == {
+        "default/unasked": "no annotation scheduling.koordinator.sh/numa-topology-spec or "
+        "scheduling.koordinator.sh/resource-spec, and none of a group",
+        "default/other": "the scheduler other places it",
+    }
+    pods.update({})
+    assert pods.not_ours == {}
+
+
+RESTRICTED = '{"numaTopologyPolicy":"Restricted","singleNUMANodeExclusive":"Preferred"}'
+
+
+def marked(**annotations: str) -> GatedPod:
+    """A pod that asks for nothing itself, with marks of its creation."""
+    raw = gated("p")
+    raw["metadata"]["annotations"] = annotations
+    return GatedPod.from_object(raw)
+
+
+def test_a_pod_that_is_managed_by_its_mode_is_placed_and_one_whose_owners_ask_for_nothing_is_not() -> None:
+    assert marked(**{MANAGED: "aligned"}).asks
+    assert marked(**{MANAGED: "all", INHERIT: "true"}).asks
+    assert not marked(**{NUMA_DEFAULTS: RESTRICTED, INHERIT: "true"}).asks
+
+
+def test_the_owners_annotation_comes_before_the_defaults_and_they_before_none() -> None:
+    raw = gated("p")
+    raw["metadata"]["annotations"] = {NUMA_DEFAULTS: RESTRICTED, INHERIT: "true"}
+    single = '{"numaTopologyPolicy": "SingleNUMANode"}'
+    asking = GatedPod.from_object(raw, of(job(**{NUMA_TOPOLOGY_SPEC: single})))
+    assert (asking.intent.policy, asking.intent.exclusive) == (NUMAPolicy.SINGLE_NUMA_NODE, Exclusive.PREFERRED)
+    silent = GatedPod.from_object(raw, of(job(**{KAI_TOPOLOGY: "t"})))
+    assert (silent.intent.policy, silent.intent.exclusive) == (NUMAPolicy.RESTRICTED, Exclusive.PREFERRED)
+
+
+def test_pods_of_other_defaults_do_not_have_the_same_answer() -> None:
+    assert marked(**{MANAGED: "all"}).shape != marked(**{MANAGED: "all", NUMA_DEFAULTS: RESTRICTED}).shape
+    assert marked(**{MANAGED: "all"}).shape == marked(**{MANAGED: "aligned"}).shape

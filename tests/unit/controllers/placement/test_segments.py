@@ -1,0 +1,143 @@
+"""Which segment a member is in, as its workload says, and where that goes on when the group has begun."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.unit.controllers.placement.test_gated_pods import gated
+from tests.unit.engine.gang.clusters import LEVELS, TOPOLOGY, racks, whole_nodes
+from tests.unit.model.test_owner_chain import of, owned
+from webhook.controllers.placement.gang_agreement import agree
+from webhook.controllers.placement.gated_gang import Gang, units_of
+from webhook.controllers.placement.gated_pods import GatedPod
+from webhook.controllers.placement.pod_sets import Assembled, Assembly
+from webhook.engine.gang.gang_assignment import place_group
+from webhook.engine.snapshot.snapshot import View
+from webhook.engine.topology.tree_cache import TopologyTrees
+from webhook.model.membership import Seated, wishes_of
+from webhook.model.names import (
+    KAI_SEGMENT_REQUIRED_PLACEMENT,
+    KAI_SEGMENT_SIZE,
+    KAI_TOPOLOGY,
+    LWS_GROUP_INDEX,
+    LWS_WORKER_INDEX,
+)
+from webhook.model.owner_chain import Lineage
+
+CONTAINER = {"containers": [{"name": "main"}]}
+TOPOLOGIES = {TOPOLOGY.name: TOPOLOGY}
+IN_RACK = {KAI_TOPOLOGY: TOPOLOGY.name, KAI_SEGMENT_REQUIRED_PLACEMENT: LEVELS[1]}
+PAIRS = {**IN_RACK, KAI_SEGMENT_SIZE: "2"}
+NONE: Mapping[str, Seated] = {}
+
+
+def template(**annotations: str) -> dict[str, Any]:
+    return {"metadata": {"annotations": annotations}, "spec": CONTAINER}
+
+
+def leader_worker_set(size: int, policy: str, **annotations: str) -> Lineage:
+    """A LeaderWorkerSet as KAI-Scheduler documents it: the segments' size in its spec, their level on a template."""
+    sub_groups = {"subGroupSize": 2, "subGroupPolicyType": policy}
+    below = {"size": size, "workerTemplate": template(**IN_RACK), "subGroupPolicy": sub_groups}
+    spec = {"replicas": 1, "leaderWorkerTemplate": below}
+    return of(owned("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1", spec, **annotations))
+
+
+def worker_of_set(index: int, lineage: Lineage) -> GatedPod:
+    raw = gated("w-0" if index == 0 else f"w-0-{index}", cpu="1")
+    raw["metadata"]["annotations"] = dict(IN_RACK)
+    raw["metadata"]["labels"] = {LWS_GROUP_INDEX: "0", LWS_WORKER_INDEX: str(index)}
+    return GatedPod.from_object(raw, lineage)
+
+
+def training() -> Lineage:
+    """A master, and workers in segments of two."""
+    replicas = {
+        "Master": {"replicas": 1, "template": template(**{KAI_TOPOLOGY: TOPOLOGY.name})},
+        "Worker": {"replicas": 4, "template": template(**PAIRS)},
+    }
+    return of(owned("PyTorchJob", "kubeflow.org/v1", {"pytorchReplicaSpecs": replicas}))
+
+
+def of_training(name: str, lineage: Lineage) -> GatedPod:
+    raw = gated(f"w-{name}", cpu="1")
+    raw["metadata"]["annotations"] = dict(PAIRS) if name.startswith("worker") else {KAI_TOPOLOGY: TOPOLOGY.name}
+    return GatedPod.from_object(raw, lineage)
+
+
+def rack_of_each(members: list[GatedPod], rooms: list[int], seated: Mapping[str, Seated] = NONE) -> dict[str, str]:
+    """Where members go in a zone of racks of one node each, rack-0 with so much room and so on."""
+    places = racks(**{f"n{number}": f"zone-a/rack-{number}" for number in range(len(rooms))})
+    view = View(
+        whole_nodes(places, {f"n{number}": {"cpu": 1000 * room} for number, room in enumerate(rooms)}).snapshot()
+    )
+    (gang,) = units_of(members)
+    assert isinstance(gang, Gang)
+    agreement = agree(gang, seated, TOPOLOGIES)
+    assert not agreement.odd
+    tree = TopologyTrees().tree(TOPOLOGY, view.snapshot)
+    minimum = max(1, min(agreement.minimum - len(seated), len(members)))
+    assembled = Assembly(agreement.gang.members, TOPOLOGY, seated).run(minimum, view, tree)
+    assert isinstance(assembled, Assembled)
+    placement = place_group(view, tree, assembled.group)
+    return {pod.name: pod.domain[1][1] for pod in placement.pods()} if placement.placed else {}
+
+
+@pytest.mark.parametrize(
+    ("size", "policy", "rooms", "together"),
+    [
+        # The leader beside two workers, two workers.
+        (5, "LeaderWorker", [3, 2], [{0, 1, 2}, {3, 4}]),
+        # The leader beside one worker, two workers.
+        (4, "LeaderWorker", [2, 2], [{0, 1}, {2, 3}]),
+        # The leader alone, two workers, two workers.
+        (5, "LeaderExcluded", [2, 1, 2], [{0}, {1, 2}, {3, 4}]),
+    ],
+)
+def test_the_segments_of_a_leader_worker_set_are_those_of_its_spec(
+    size: int, policy: str, rooms: list[int], together: list[set[int]]
+) -> None:
+    lineage = leader_worker_set(size, policy)
+    members = [worker_of_set(index, lineage) for index in range(size)]
+    found = rack_of_each(members, rooms)
+    parts: dict[str, set[int]] = {}
+    for index, gated_pod in enumerate(members):
+        parts.setdefault(found[gated_pod.pod.name], set()).add(index)
+    assert sorted(parts.values(), key=min) == together
+    assert rack_of_each(members, [size - 1, 1, 0]) == {} or policy == "LeaderExcluded"
+
+
+def test_ranks_of_a_leader_worker_set_are_its_indexes() -> None:
+    lineage = leader_worker_set(5, "LeaderWorker")
+    memberships = [worker_of_set(index, lineage).membership for index in range(5)]
+    assert [membership and membership.rank for membership in memberships] == [0, 1, 2, 3, 4]
+
+
+def seat(node: str, gated_pod: GatedPod) -> Seated:
+    assert gated_pod.membership is not None
+    return Seated(node, gated_pod.membership.rank, wishes_of(gated_pod.pod.annotations), owner="u", placed=True)
+
+
+def test_a_worker_that_is_made_anew_joins_its_own_segment() -> None:
+    """Master and workers have ranks in one row: the segments of the workers begin with the first of these."""
+    lineage = training()
+    names = ["master-0", *(f"worker-{index}" for index in range(4))]
+    pods = {name: of_training(name, lineage) for name in names}
+    # rack-0 ── master, worker 0, worker 1      rack-1 ── worker 2, worker 3
+    racks_of = {"master-0": "n0", "worker-0": "n0", "worker-1": "n0", "worker-2": "n1", "worker-3": "n1"}
+    for anew, at in (("worker-1", "rack-0"), ("worker-2", "rack-1"), ("worker-0", "rack-0"), ("worker-3", "rack-1")):
+        others = {f"default/w-{name}": seat(racks_of[name], pods[name]) for name in names if name != anew}
+        assert rack_of_each([pods[anew]], [1, 1, 1], others) == {f"w-{anew}": at}
+
+
+def test_and_so_does_a_leader_or_worker_of_a_set() -> None:
+    lineage = leader_worker_set(5, "LeaderWorker")
+    pods = [worker_of_set(index, lineage) for index in range(5)]
+    nodes = ["n0", "n0", "n0", "n1", "n1"]
+    for anew in range(5):
+        others = {
+            f"default/{pods[index].pod.name}": seat(nodes[index], pods[index]) for index in range(5) if index != anew
+        }
+        found = rack_of_each([pods[anew]], [1, 1, 9], others)
+        assert found == {pods[anew].pod.name: nodes[anew].replace("n", "rack-")}

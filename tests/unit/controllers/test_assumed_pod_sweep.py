@@ -1,0 +1,107 @@
+"""Grants that came to nothing are given back, and only those."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from webhook.controllers.assumed_pod_sweep import GrantSweep
+from webhook.engine.assumed.assumed_pod import Grant
+from webhook.engine.assumed.assumed_pods import ReservationKeeper
+from webhook.engine.snapshot.ledger import Ledger
+from webhook.kube.api_errors import UnreachableError
+
+GRANT = Grant("ns/p", "u", "n", {0: {"cpu": 1000}}, {"cpu": 1000}, None, expires=70)
+
+
+class Kept:
+    """A keeper with one grant."""
+
+    def __init__(self) -> None:
+        self.keeper = ReservationKeeper(Ledger())
+        self.keeper.grant(GRANT)
+        self.changes: list[bool] = []
+        self.on_change: Callable[[], None] = lambda: self.changes.append(True)
+
+    def overdue_grants(self, now: float) -> tuple[Grant, ...]:
+        return self.keeper.overdue(now)
+
+    def granted(self, pod: str) -> Grant | None:
+        return self.keeper.granted(pod)
+
+    def withdraw(self, grant: Grant) -> None:
+        self.keeper.withdraw(grant.pod)
+
+    @property
+    def open_grants(self) -> int:
+        return self.keeper.open_grants
+
+
+def pod(uid: str = "u", node: str = "") -> dict[str, Any]:
+    return {"metadata": {"name": "p", "uid": uid}, "spec": {"nodeName": node} if node else {}}
+
+
+async def left_after(now: float, found: Mapping[str, Any] | None) -> int:
+    """How many grants are left; what is given back may be what somebody waits for."""
+
+    async def fetch(namespace: str, name: str) -> Mapping[str, Any] | None:
+        assert (namespace, name) == ("ns", "p")
+        return found
+
+    kept = Kept()
+    await GrantSweep(kept, fetch).sweep(now)
+    assert len(kept.changes) == 1 - kept.open_grants
+    return kept.open_grants
+
+
+@pytest.mark.parametrize(
+    "found", [None, pod(), pod(node="m"), pod(uid="another", node="n")], ids=["gone", "waiting", "elsewhere", "another"]
+)
+async def test_a_grant_that_came_to_nothing_is_given_back_after_its_time(found: Mapping[str, Any] | None) -> None:
+    assert await left_after(69, found) == 1
+    assert await left_after(70, found) == 0
+
+
+async def test_a_grant_that_was_taken_stays_until_the_pod_is_seen() -> None:
+    assert await left_after(70, pod(node="n")) == 1
+
+
+async def test_an_api_server_that_does_not_answer_settles_nothing() -> None:
+    async def fetch(_: str, __: str) -> Mapping[str, Any] | None:
+        raise UnreachableError("no route")
+
+    kept = Kept()
+    await GrantSweep(kept, fetch).sweep(70)
+    assert kept.open_grants == 1
+
+
+async def test_all_is_settled_when_no_grant_is_open() -> None:
+    async def fetch(_: str, __: str) -> Mapping[str, Any] | None:
+        return None
+
+    kept = Kept()
+    sweep = GrantSweep(kept, fetch)
+    settled = asyncio.create_task(sweep.settle())
+    await asyncio.sleep(0)
+    assert not settled.done()
+    await sweep.sweep(70)
+    await settled
+
+
+@pytest.mark.parametrize(
+    ("found", "told"), [(pod(), [("ns/p", "u", 70)]), (pod(node="n"), [])], ids=["waiting", "bound"]
+)
+async def test_of_a_binding_that_did_not_come_the_guard_is_told(
+    found: Mapping[str, Any], told: list[tuple[str, str, float]]
+) -> None:
+    async def fetch(*_: str) -> Mapping[str, Any]:
+        # Meanwhile the pod is reviewed once more.
+        kept.keeper.grant(replace(GRANT, arrives=True, node="n"))
+        return found
+
+    kept, heard = Kept(), list[tuple[str, str, float]]()
+    kept.keeper.grant(replace(GRANT, arrives=True))
+    await GrantSweep(kept, fetch, lambda *about: heard.append(about)).sweep(70)
+    assert (heard, kept.open_grants) == (told, 0 if told else 1)

@@ -1,0 +1,329 @@
+"""A round of the leader on a cluster in memory: faults at each of its boundaries, and no waiting for anything."""
+
+import asyncio
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
+from itertools import pairwise
+from types import ModuleType
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from tests.unit.admission.clusters import node, topology
+from tests.unit.controllers.placement.test_gated_pods import gated
+from webhook.cache.cluster_cache import ClusterWorld
+from webhook.controllers.metric_recorder import Correction, LetGo
+from webhook.controllers.placement import controller as controlling
+from webhook.controllers.placement import fence, gated_gang
+from webhook.controllers.placement.controller import PlacementController
+from webhook.controllers.placement.dependencies import Limits
+from webhook.controllers.placement.gated_pods import GatedPod
+from webhook.controllers.status_reporter import Teller
+from webhook.internal_errors import Where, internal_error_counts
+from webhook.kube.backoff import Backoff
+from webhook.kube.election import Term
+from webhook.kube.events import PodEvent
+from webhook.kube.pod_writes import Outcome
+from webhook.model.names import MIN_MEMBER, PLACEMENT_GATE
+from webhook.model.pod import Owner
+from webhook.model.rules import Rules
+
+TERM = Term(1, "1-a", 0.0, 0.0)
+
+
+class InjectedError(Exception):
+    """No caller knows it."""
+
+
+class Figures:
+    """Counts nothing."""
+
+    def round(self) -> None: ...
+
+    def decided(self, unit: str, seconds: float) -> None: ...
+
+    def let_go(self, how: LetGo, waited: float) -> None: ...
+
+    def not_aligned(self) -> None: ...
+
+    def evicted(self) -> None: ...
+
+    def hinted_late(self) -> None: ...
+
+    def corrected(self, how: Correction) -> None: ...
+
+
+class Site:
+    """The leader of a cluster of pods that wait; its API server keeps every write unanswered until `answers` is set."""
+
+    def __init__(self, *raws: dict[str, Any]) -> None:
+        self.world = ClusterWorld()
+        for number in range(4):
+            self.world._put_node(node(f"n{number}"))
+            self.world._put_node_topology(topology(f"n{number}", (16, 16)))
+        for raw in raws:
+            self.see(raw)
+        self.events: list[PodEvent] = []
+        self.patched: list[str] = []
+        self.answers = asyncio.Event()
+        self.refused: frozenset[str] = frozenset()
+        self.error = ""
+        events: Any = self
+        writes: Any = self
+        self.teller = Teller(writes, events, self.world.gated_pods, Figures())
+        # No pod has waited so long, but each is asked.
+        limits = Limits(horizon=60.0, concurrency=2, release_after=1e9)
+        self.controller = PlacementController(
+            self.world, writes, self.teller, Rules(), limits, lambda: self, self.read_owner
+        )
+        # However slow the machine: what is put off stays so, and a round has time for all.
+        self.controller._delays._clock = self.controller.clock = lambda: 0.0
+        self.controller.started(TERM)
+
+    def see(self, raw: dict[str, Any]) -> None:
+        self.world.pods.upsert(f"default/{raw['metadata']['name']}", raw)
+
+    def is_leader(self) -> bool:
+        return True
+
+    def seconds_until_settled(self) -> float:
+        return 0.0
+
+    async def read_owner(self, namespace: str, owner: Owner) -> Mapping[str, Any] | None:
+        await asyncio.Event().wait()
+        raise AssertionError((namespace, owner))
+
+    def tell(self, event: PodEvent) -> None:
+        self.events.append(event)
+
+    async def patch(self, key: str, operations: Sequence[dict[str, Any]]) -> Outcome:
+        del operations
+        self.patched.append(key)
+        await self.answers.wait()
+        if key in self.refused:
+            self.error = "422 Invalid: metadata.annotations: Too long" + "x" * 10_000
+            return Outcome.REFUSED
+        return Outcome.WRITTEN
+
+    def waiting_because(self) -> dict[str, str]:
+        to_tell = self.teller._to_tell._namespaces.get("default", {})
+        return {key: one.why.text for key, one in to_tell.items()}
+
+    def round(self) -> None:
+        """One round, driven by hand: it may give others their turn, and waits for nothing."""
+        running = self.controller._round()
+        try:
+            while True:
+                assert running.send(None) is None, "a round waits for something"
+        except StopIteration:
+            pass
+
+
+def waiting(name: str, *, group: str = "", members: int = 0, owner: str = "") -> dict[str, Any]:
+    raw = gated(name, group=group, schedulingGates=[{"name": PLACEMENT_GATE}])
+    raw["metadata"]["resourceVersion"] = "1"
+    if members:
+        raw["metadata"]["annotations"][MIN_MEMBER] = str(members)
+    if owner:
+        reference = {"apiVersion": "batch/v1", "kind": "Job", "name": owner, "uid": owner, "controller": True}
+        raw["metadata"]["ownerReferences"] = [reference]
+    return raw
+
+
+async def test_a_round_waits_for_nothing_whatever_hangs() -> None:
+    pods = [waiting(f"p{number:03}") for number in range(100)]
+    site = Site(*pods, waiting("owned", members=1, owner="w"), waiting("g-0", group="g"), waiting("g-1", group="g"))
+    for _ in range(3):
+        site.round()
+        await asyncio.sleep(0)
+    assert site.waiting_because()["default/owned"] == "waiting: its owners: they are being read"
+    # Of the writes that hang only so many were begun.
+    assert len(site.patched) == 2
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """A traceback takes half a second to be made readable for a terminal."""
+    with capture_logs():
+        yield
+
+
+def faulty_for(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, marked: str) -> None:
+    attribute = inspect.getattr_static(owner, name)
+    function: Any = getattr(owner, name)
+    if is_property(attribute):
+        function = attribute.fget if isinstance(attribute, property) else attribute.func
+
+    def raises(*arguments: Any, **named: Any) -> Any:
+        if any(marked in repr(argument) for argument in arguments):
+            raise InjectedError(name)
+        return function(*arguments, **named)
+
+    monkeypatch.setattr(owner, name, property(raises) if is_property(attribute) else raises)
+
+
+def rooms(module: ModuleType, found: dict[str, ModuleType]) -> dict[str, ModuleType]:
+    """The modules of this package that a module uses, itself among them."""
+    if module.__name__ not in found:
+        found[module.__name__] = module
+        for one in vars(module).values():
+            home = getattr(one, "__module__", "") or ""
+            if home.startswith("webhook.controllers."):
+                rooms(sys.modules[home], found)
+    return found
+
+
+def of_a_pod() -> list[tuple[Any, str]]:
+    """Whatever a round calls with a pod: functions in the rooms it uses, and a pod's own properties."""
+    functions = [
+        (room, name)
+        for room in rooms(controlling, {}).values()
+        for name, function in vars(room).items()
+        if inspect.isfunction(function) and function.__module__.startswith("webhook.") and takes_a_pod(function)
+    ]
+    # By its key a pod is named in the log; nothing is made up for it.
+    properties = [(GatedPod, name) for name, one in vars(GatedPod).items() if is_property(one) and name != "key"]
+    return [*functions, *properties, (GatedPod, "from_object"), (Teller, "news"), (Teller, "waits")]
+
+
+def is_property(attribute: object) -> bool:
+    return isinstance(attribute, property | cached_property)
+
+
+def takes_a_pod(function: Callable[..., Any]) -> bool:
+    names = {"raw", "gated", "pod", "annotations"}
+    return not names.isdisjoint(inspect.signature(function).parameters)
+
+
+@pytest.mark.parametrize(("room", "name"), of_a_pod(), ids=lambda one: getattr(one, "__name__", one))
+async def test_a_fault_with_one_pod_wherever_it_comes_from_is_that_pods(
+    monkeypatch: pytest.MonkeyPatch, room: Any, name: str
+) -> None:
+    # One that fits, one that fits nowhere, one that nobody here places, one with an owner, one that asks for nothing.
+    faulty = {name: waiting(f"faulty-{name}") for name in ("fits", "large", "foreign", "unasked")}
+    faulty["owned"] = waiting("faulty-owned", members=1, owner="w")
+    faulty["member"] = waiting("faulty-member", group="g", members=1)
+    faulty["large"]["spec"]["nodeSelector"] = {"no": "where"}
+    faulty["foreign"]["spec"]["schedulerName"] = "another"
+    faulty["unasked"]["metadata"]["annotations"] = {"topology-webhook.dev/inherit": "true"}
+    for raw in faulty.values():
+        raw["metadata"]["annotations"]["note"] = "faulty"
+        raw["spec"]["priority"] = 100
+    site = Site(*faulty.values(), waiting("a"), waiting("b"))
+    faulty_for(monkeypatch, room, name, "faulty")
+    site.answers.set()
+    for _ in range(3):
+        site.round()
+        await site.controller.settle()
+        if {"default/a", "default/b"} <= set(site.patched):
+            return
+    raise AssertionError(site.patched)
+
+
+async def test_a_pod_that_fails_waits_says_so_and_is_tried_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site(waiting("faulty"), waiting("a"))
+    faulty_for(monkeypatch, controlling, "find_place", "faulty")
+    before = internal_error_counts().get(Where.POD, 0)
+    for _ in range(10):
+        site.round()
+    assert internal_error_counts()[Where.POD] == before + 1
+    assert site.waiting_because()["default/faulty"].startswith("waiting: internal error: InjectedError")
+
+
+async def test_a_pod_that_is_recreated_under_the_name_does_not_inherit_the_delay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site = Site(waiting("p"))
+    with monkeypatch.context() as broken:
+        faulty_for(broken, controlling, "find_place", "p")
+        site.round()
+    site.round()
+    assert site.world.promised_node("default/p") is None
+    again = waiting("p")
+    again["metadata"]["uid"] = "another"
+    site.see(again)
+    site.round()
+    assert site.world.promised_node("default/p") is not None
+
+
+async def test_a_gang_that_fails_gives_back_what_it_was_promised_and_the_others_are_placed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    members = [waiting(f"g-{number}", group="g", members=3) for number in range(3)]
+    site = Site(*members, waiting("z"))
+    faulty_for(monkeypatch, gated_gang.GangPlacer, "_exact", "'g-2'")
+    before = internal_error_counts().get(Where.GANG, 0)
+    for _ in range(5):
+        site.round()
+    assert internal_error_counts()[Where.GANG] == before + 1
+    assert [site.world.promised_node(f"default/g-{number}") for number in range(3)] == [None] * 3
+    assert site.world.promised_node("default/z") is not None
+    assert set(site.waiting_because()) == {f"default/g-{number}" for number in range(3)}
+
+
+async def test_a_pod_that_cannot_be_fenced_holds_up_the_others_no_longer_than_it_must(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site = Site(waiting("refused"), waiting("a"))
+    left = iter(range(5, -1, -1))
+    monkeypatch.setattr(site, "seconds_until_settled", lambda: float(next(left, 0)))
+    monkeypatch.setattr(fence, "Backoff", partial(Backoff, base=0.0))
+
+    async def annotate(key: str, *_: str) -> Outcome:
+        return Outcome.REFUSED if key == "default/refused" else Outcome.WRITTEN
+
+    monkeypatch.setattr(site, "annotate", annotate, raising=False)
+    async with asyncio.timeout(60):
+        assert await site.controller._fence(TERM)
+
+
+async def test_a_write_that_fails_ends_nothing_but_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site(waiting("faulty"), waiting("a"))
+    site.answers.set()
+    faulty_for(monkeypatch, site.controller._writer, "write", "faulty")
+    site.round()
+    await site.controller.settle()
+    assert site.patched == ["default/a"]
+    assert site.waiting_because()["default/faulty"].startswith("waiting: internal error")
+
+
+async def test_a_pod_whose_placement_is_refused_says_so_once_and_is_tried_again_later_each_time() -> None:
+    site = Site(waiting("full"), waiting("a"))
+    site.answers.set()
+    site.refused = frozenset({"default/full"})
+    now = 0.0
+    site.controller._delays._clock = lambda: now
+    tried = []
+    for _ in range(200):
+        now += 1.0
+        before = site.patched.count("default/full")
+        site.round()
+        await site.controller.settle()
+        if site.patched.count("default/full") > before:
+            tried.append(now)
+    assert site.patched.count("default/a") == 1
+    assert [later - earlier for earlier, later in pairwise(tried)] == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
+    assert site.world.promised_node("default/full") is None
+    told = site.waiting_because()["default/full"]
+    assert told.startswith("waiting: it fits, but its placement cannot be written: 422 Invalid")
+    assert len(told) <= 1000
+    site.teller._to_tell.discard("default", "default/full")
+    now += 60.0
+    site.round()
+    await site.controller.settle()
+    assert "default/full" not in site.waiting_because()
+
+
+async def test_a_pod_whose_annotations_leave_no_room_for_a_placement_is_given_none() -> None:
+    full = [waiting(f"full-{number}") for number in range(20)]
+    for raw in full:
+        raw["metadata"]["annotations"]["x"] = "x" * 250_000
+    site = Site(*full, waiting("z"))
+    site.answers.set()
+    site.round()
+    await site.controller.settle()
+    assert site.patched == ["default/z"]
+    assert all("metadata.annotations" in site.waiting_because()[f"default/full-{number}"] for number in range(20))

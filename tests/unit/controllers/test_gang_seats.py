@@ -1,0 +1,65 @@
+"""Members of a gang get the NUMA nodes that were planned for them where these are ours to choose."""
+
+import asyncio
+from functools import partial
+from typing import Any
+
+from tests.unit.controllers.placement.test_gated_pods import gated
+from tests.unit.engine.machines import GI, node, state, topology
+from webhook.cache.cluster_snapshot import World
+from webhook.controllers.placement.assignment_writer import PlacementWriter
+from webhook.controllers.placement.gated_gang import Gang, GangPlacer, units_of
+from webhook.controllers.placement.gated_pods import GatedPod
+from webhook.engine.assumed.assumed_pod import Grant
+from webhook.engine.snapshot.ledger import Ledger, Reservation
+from webhook.engine.snapshot.single_node import chosen_node
+from webhook.engine.snapshot.snapshot import View
+from webhook.model.policy import NUMAPolicy
+from webhook.model.rules import Rules
+
+# n0: NUMA 0 with 8 cpus and 4Gi, NUMA 1 with 4 cpus and 12Gi; no kubelet aligns there.
+NODE = state(
+    node("n0", {"cpu": 16_000, "memory": 128 * GI, "pods": 9}),
+    topology(
+        "n0",
+        [{"cpu": 8000, "memory": 4 * GI}, {"cpu": 4000, "memory": 12 * GI}],
+        {"cpu": 8000, "memory": 64 * GI},
+        policy=NUMAPolicy.NONE,
+    ),
+)
+
+
+class Cluster:
+    """One node, and what is promised on it."""
+
+    def __init__(self) -> None:
+        self._snapshot, self._ledger = NODE.snapshot(), Ledger()
+
+    def view(self) -> World:
+        return World(View(self._snapshot, self._ledger), {})
+
+    def chosen_node(self, name: str, pod: str) -> View | None:
+        return chosen_node(self._snapshot, self._ledger, name, pod)
+
+    def grant(self, grant: Grant) -> None:
+        self._ledger.put(Reservation.of(grant.pod, grant.node, grant.numa, grant.requests, policy=grant.policy))
+
+
+def member(name: str, cpu: str, memory: str) -> GatedPod:
+    raw = gated(name, group="g")
+    amounts = {"cpu": cpu, "memory": memory}
+    raw["spec"]["containers"][0]["resources"] = {"requests": amounts, "limits": amounts}
+    return GatedPod.from_object(raw)
+
+
+async def test_a_small_member_leaves_the_numa_node_that_only_suits_another() -> None:
+    (gang,) = units_of([member("first", "4", "1Gi"), member("second", "2", "10Gi")])
+    assert isinstance(gang, Gang)
+    cluster: Any = Cluster()
+    placer = GangPlacer(cluster, PlacementWriter(cluster, cluster, lambda: True, 60.0), Rules(), 0)
+    found = await placer.place(gang, 2, {}, (), partial(asyncio.sleep, 0))
+    assert isinstance(found, list), found
+    assert {one.pod.name: [numa for numa, _ in place.hint.numa_nodes] for one, place, _ in found} == {
+        "first": [0],
+        "second": [1],
+    }

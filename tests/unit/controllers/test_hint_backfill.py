@@ -1,0 +1,113 @@
+"""Hints on their way into pods that were bound without one, against an API server that answers as the test says."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from tests.unit.controllers.placement.test_assignment_writer import Server
+from tests.unit.controllers.placement.test_gated_pods import gated
+from webhook.admission.patch import apply
+from webhook.cache.missing_hint import LateHint
+from webhook.controllers.hint_backfill import LateHints
+from webhook.kube.client import Client
+from webhook.kube.events import EventRecorder, PodEvent
+from webhook.kube.pod_writes import Outcome
+from webhook.metrics.controller_metrics import PlacementMetrics
+from webhook.model.hint import NUMAHint
+from webhook.model.names import NUMA_HINT, RESOURCE_STATUS
+
+HINT = NUMAHint("n0", ((1, {"cpu": 8000}),))
+LATE = LateHint("default/p", "u", HINT)
+COUNTED = "topology_webhook_late_hints_total"
+
+
+class Unguarded:
+    def __init__(self, *late: LateHint) -> None:
+        self._late = late
+
+    def late_hints(self) -> Sequence[LateHint]:
+        return self._late
+
+
+class Told(EventRecorder):
+    def __init__(self, client: Client) -> None:
+        super().__init__(client, "test")
+        self.events: list[PodEvent] = []
+
+    def tell(self, event: PodEvent) -> None:
+        self.events.append(event)
+
+
+def bound(uid: str = "u", node: str = "n0", **annotations: str) -> dict[str, Any]:
+    raw = gated("p", nodeName=node)
+    annotations = raw["metadata"]["annotations"] | annotations
+    raw["metadata"] |= {"uid": uid, "resourceVersion": "7", "annotations": annotations}
+    return raw
+
+
+def sweep(server: Server, late: LateHint = LATE) -> tuple[Sequence[PodEvent], float | None]:
+    """What was told, and how many hints were counted."""
+    registry, told = CollectorRegistry(), Told(None)  # type: ignore[arg-type] # nothing is written
+    figures = PlacementMetrics(registry, "topology_webhook")
+    hints = LateHints(Unguarded(late), server, told, lambda: True, figures, concurrency=2)
+    asyncio.run(hints.sweep())
+    return told.events, registry.get_sample_value(COUNTED)
+
+
+def test_a_hint_goes_into_the_pod_as_it_was_just_read_and_is_counted() -> None:
+    server = Server(Outcome.WRITTEN, now=bound())
+    assert sweep(server) == ([], 1.0)
+    (patch,) = server.sent
+    assert patch[0] == {"op": "replace", "path": "/metadata/resourceVersion", "value": "7"}
+    annotations = apply(bound(), patch)["metadata"]["annotations"]
+    assert annotations[NUMA_HINT] == HINT.to_json()
+    assert RESOURCE_STATUS in annotations
+
+
+def test_a_cpuset_that_koordinator_wrote_stays() -> None:
+    raw = bound(**{RESOURCE_STATUS: '{"cpuset": "0-3"}'})
+    server = Server(Outcome.WRITTEN, now=raw)
+    sweep(server)
+    (patch,) = server.sent
+    assert apply(raw, patch)["metadata"]["annotations"][RESOURCE_STATUS] == '{"cpuset": "0-3"}'
+
+
+@pytest.mark.parametrize("forged", [{NUMA_HINT: "{"}, {NUMA_HINT: '{"node": "n9"}'}, {RESOURCE_STATUS: "["}])
+def test_what_nobody_believes_is_written_over(forged: dict[str, str]) -> None:
+    server = Server(Outcome.WRITTEN, now=bound(**forged))
+    sweep(server)
+    (patch,) = server.sent
+    annotations = apply(bound(**forged), patch)["metadata"]["annotations"]
+    assert annotations[NUMA_HINT] == HINT.to_json()
+    assert json.loads(annotations[RESOURCE_STATUS])["numaNodeResources"][0]["node"] == 1
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        None,
+        bound(uid="the next"),
+        bound(node="n1"),
+        bound(**{NUMA_HINT: HINT.to_json(), RESOURCE_STATUS: "{}"}),
+    ],
+)
+def test_another_pod_and_one_that_has_a_hint_are_left_as_they_are(now: dict[str, Any] | None) -> None:
+    server = Server(now=now)
+    assert sweep(server) == ([], 0.0)
+    assert server.sent == []
+
+
+def test_a_hint_that_was_not_written_is_not_counted() -> None:
+    assert sweep(Server(Outcome.STALE, now=bound())) == ([], 0.0)
+
+
+def test_where_there_is_none_an_event_says_why() -> None:
+    server = Server()
+    (event,), _ = sweep(server, replace(LATE, hint=None, why_none="because"))
+    assert (event.key, event.uid, event.reason, event.note) == ("default/p", "u", "NoHint", "because")
+    assert server.sent == []

@@ -1,0 +1,176 @@
+"""Hints of bound pods on their way to what they should be, against an API server that answers as the test says."""
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from tests.unit.controllers.placement.test_assignment_writer import Server
+from tests.unit.controllers.test_hint_backfill import Told, bound
+from webhook.admission.patch import apply
+from webhook.controllers.hint_corrections import HintCorrections
+from webhook.engine.assumed.known_placements import HintChange
+from webhook.kube.pod_writes import Outcome
+from webhook.metrics.controller_metrics import PlacementMetrics
+from webhook.model.hint import NUMAHint, NUMANodeAmounts, resource_status_to_json
+from webhook.model.names import NUMA_HINT, PLACEMENT, RESOURCE_STATUS
+
+ON_0: NUMANodeAmounts = ((0, {"cpu": 8000}),)
+ON_1: NUMANodeAmounts = ((1, {"cpu": 8000}),)
+
+
+def hinted(numa_nodes: NUMANodeAmounts, **more: str) -> dict[str, Any]:
+    """A bound pod with a hint of ours."""
+    hint = NUMAHint("n0", numa_nodes).to_json()
+    return bound(**{NUMA_HINT: hint, RESOURCE_STATUS: resource_status_to_json(numa_nodes), **more})
+
+
+BLANK = bound(**{NUMA_HINT: NUMAHint.without_numa_nodes("n0").to_json(), RESOURCE_STATUS: resource_status_to_json(())})
+
+
+def change(hint: NUMANodeAmounts | None) -> HintChange:
+    return HintChange("default/p", "u", "n0", hint)
+
+
+class Hinted:
+    """A cluster in which some hints are not what they should be."""
+
+    def __init__(self, *changes: HintChange) -> None:
+        self.changes = list(changes)
+        self.on_hint_change: Callable[[], None] = lambda: None
+
+    def hint_changes(self) -> Sequence[HintChange]:
+        return tuple(self.changes)
+
+    def hint_written(self, change: HintChange) -> None:
+        self.changes.remove(change)
+
+
+class Corrected:
+    """What became of one change."""
+
+    def __init__(self, server: Server, change: HintChange, *, leads: bool = True) -> None:
+        self.registry, self.told = CollectorRegistry(), Told(None)  # type: ignore[arg-type] # nothing is written
+        self._world, self._leads = Hinted(change), leads
+        self._figures = PlacementMetrics(self.registry, "topology_webhook")
+        asyncio.run(self._sweep(server))
+        self.open = self._world.changes
+        self.annotations = None
+        if server.sent:
+            before = hinted(()) if server._now is None else server._now
+            self.annotations = apply(before, server.sent[-1])["metadata"]["annotations"]
+
+    async def _sweep(self, server: Server) -> None:
+        corrections = HintCorrections(self._world, server, self.told, lambda: self._leads, self._figures, 2)
+        corrections.sweep()
+        await corrections.settle()
+
+    def counted(self, how: str) -> float | None:
+        return self.registry.get_sample_value("topology_webhook_hints_corrected_total", {"how": how})
+
+
+def corrected(
+    raw: dict[str, Any] | None, hint: NUMANodeAmounts | None, outcome: Outcome = Outcome.WRITTEN
+) -> Corrected:
+    return Corrected(Server(outcome, now=raw), change(hint))
+
+
+def test_a_hint_in_doubt_is_taken_away_from_agents_too() -> None:
+    done = corrected(hinted(ON_0, other="stays"), None)
+    assert done.annotations is not None
+    assert not done.annotations.keys() & {NUMA_HINT, RESOURCE_STATUS}
+    assert done.annotations["other"] == "stays"
+    assert (done.open, done.counted("removed"), done.told.events) == ([], 1.0, [])
+
+
+def test_a_blank_one_is_taken_away() -> None:
+    done = corrected(BLANK, None)
+    assert done.annotations is not None
+    assert not done.annotations.keys() & {NUMA_HINT, RESOURCE_STATUS}
+
+
+def test_what_is_known_in_the_end_is_written() -> None:
+    done = corrected(bound(), ON_1)
+    assert done.annotations is not None
+    assert done.annotations[NUMA_HINT] == NUMAHint("n0", ON_1).to_json()
+    assert done.annotations[RESOURCE_STATUS] == resource_status_to_json(ON_1)
+    assert done.counted("written") == 1.0
+
+
+def test_a_wrong_hint_is_changed_and_an_event_says_so() -> None:
+    done = corrected(hinted(ON_0), ON_1)
+    assert done.annotations is not None
+    assert json.loads(done.annotations[NUMA_HINT])["numaNodeResources"][0]["node"] == 1
+    assert done.counted("changed") == 1.0
+    (event,) = done.told.events
+    assert (event.reason, event.uid) == ("HintCorrected", "u")
+    assert event.note == "n0, NUMA 1, not n0, NUMA 0 as its hint said; the hint is corrected"
+
+
+@pytest.mark.parametrize(
+    ("hint", "line"), [(ON_1, "placed on n0, NUMA 1"), (None, "placed on n0, NUMA nodes not certain yet")]
+)
+def test_what_people_read_is_corrected_as_well(hint: NUMANodeAmounts | None, line: str) -> None:
+    done = corrected(hinted(ON_0, **{PLACEMENT: "placed on n0, NUMA 0\nbest n0"}), hint)
+    assert done.annotations is not None
+    assert done.annotations[PLACEMENT] == f"{line}\nbest n0"
+
+
+def test_the_patch_is_of_this_pod_whatever_its_kubelet_writes_meanwhile() -> None:
+    server = Server(Outcome.WRITTEN, now=hinted(ON_0))
+    Corrected(server, change(None))
+    assert server.sent[0][0] == {"op": "replace", "path": "/metadata/uid", "value": "u"}
+
+
+def test_a_pod_that_is_as_it_should_be_is_left_as_it_is() -> None:
+    for raw, hint in ((hinted(ON_1), ON_1), (bound(), None)):
+        server = Server(now=raw)
+        assert Corrected(server, change(hint)).open == []
+        assert server.sent == []
+
+
+def test_what_koordinator_wrote_stays() -> None:
+    status = '{"cpuset":"0-3","numaNodeResources":[{"node":0}]}'
+    server = Server(now=bound(**{RESOURCE_STATUS: status}))
+    assert Corrected(server, change(ON_1)).open == []
+    assert server.sent == []
+    done = corrected(hinted(ON_0, **{RESOURCE_STATUS: status}), ON_1)
+    assert done.annotations is not None
+    assert done.annotations[RESOURCE_STATUS] == status
+
+
+@pytest.mark.parametrize(
+    "now", [None, bound(uid="the next"), bound(node="n1"), hinted(ON_0) | {"status": {"phase": "Failed"}}]
+)
+def test_another_pod_and_one_that_has_ended_are_left_as_they_are(now: dict[str, Any] | None) -> None:
+    server = Server(now=now)
+    Corrected(server, change(ON_1))
+    assert server.sent == []
+
+
+@pytest.mark.parametrize("outcome", [Outcome.STALE, Outcome.UNKNOWN, Outcome.NOT_NOW, Outcome.GONE])
+def test_what_was_not_written_is_tried_again(outcome: Outcome) -> None:
+    done = corrected(hinted(ON_0), ON_1, outcome)
+    assert (done.open, done.counted("changed"), done.told.events) == ([change(ON_1)], None, [])
+
+
+def test_a_replica_that_does_not_lead_writes_nothing() -> None:
+    server = Server(now=hinted(ON_0))
+    Corrected(server, change(ON_1), leads=False)
+    assert server.sent == []
+
+
+async def test_changes_are_written_when_they_are_told() -> None:
+    world, server = Hinted(), Server(Outcome.WRITTEN, now=hinted(ON_0))
+    figures = PlacementMetrics(CollectorRegistry(), "topology_webhook")
+    corrections = HintCorrections(world, server, Told(None), lambda: True, figures, 2)  # type: ignore[arg-type]
+    running = asyncio.create_task(corrections.run())
+    world.changes.append(change(None))
+    world.on_hint_change()
+    while world.changes:  # noqa: ASYNC110 # the loop has its own pace
+        await asyncio.sleep(0.001)
+    running.cancel()
+    assert len(server.sent) == 1

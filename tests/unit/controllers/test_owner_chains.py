@@ -1,0 +1,173 @@
+"""The owners of waiting pods, against an API server that answers as the test says."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+
+from tests.unit.model.test_owner_chain import job, owned
+from webhook.controllers import owner_chains
+from webhook.controllers.owner_chains import Lineages
+from webhook.internal_errors import Where, internal_error_counts
+from webhook.kube.api_errors import UnreachableError
+from webhook.model.names import KAI_TOPOLOGY
+from webhook.model.pod import Owner
+
+JOB = Owner("batch/v1", "Job", "w", "uid-Job", True)
+
+
+class Server:
+    """Objects by kind; a kind that is not there is gone, and an exception is what the call meets with."""
+
+    def __init__(self, **objects: dict[str, Any] | Exception) -> None:
+        self.objects = objects
+        self.asked: list[str] = []
+        self.answers = asyncio.Event()
+        self.answers.set()
+        self.hanging: set[str] = set()
+        """Namespaces in which no call is answered."""
+
+    async def read(self, namespace: str, owner: Owner) -> Mapping[str, Any] | None:
+        self.asked.append(f"{owner.kind}/{owner.name}")
+        await asyncio.sleep(0)
+        if namespace in self.hanging:
+            await asyncio.Event().wait()
+        found = self.objects.get(owner.kind)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+
+def nothing() -> None:
+    """Nobody is woken."""
+
+
+@asynccontextmanager
+async def reading(server: Server, changed: Callable[[], None] = nothing) -> AsyncIterator[Lineages]:
+    known = Lineages(server.read, changed)
+    task = asyncio.create_task(known.run())
+    try:
+        async with asyncio.timeout(60):
+            yield known
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def until(condition: Callable[[], object]) -> None:
+    while not condition():  # noqa: ASYNC110 # what is waited for is no event
+        await asyncio.sleep(0.001)
+
+
+async def test_an_owner_is_read_once_for_all_its_pods_and_those_above_it() -> None:
+    server = Server(Job=job("JobSet"), JobSet=owned("JobSet", "jobset.x-k8s.io/v1alpha2", {"replicatedJobs": []}))
+    async with reading(server) as known:
+        for _ in range(3):
+            known.want([("ns", JOB)] * 5)
+            await until(lambda: known.get("ns", JOB))
+        lineage = known.get("ns", JOB)
+        assert lineage is not None
+        assert (lineage.top.kind, server.asked) == ("JobSet", ["Job/w", "JobSet/above"])
+
+
+async def test_who_asks_never_waits_and_is_told_that_owners_are_being_read() -> None:
+    async with reading(Server(Job=job())) as known:
+        known.want([("ns", JOB)])
+        assert known.get("ns", JOB) is None
+        assert known.why_not("ns", JOB) == "they are being read"
+        await until(lambda: known.get("ns", JOB))
+        assert known.why_not("ns", JOB) == ""
+
+
+async def test_a_ring_of_owners_ends() -> None:
+    server = Server(Job=job("Job"))
+    async with reading(server) as known:
+        known.want([("ns", JOB)])
+        await until(lambda: known.get("ns", JOB))
+    assert len(server.asked) == 8
+
+
+async def test_a_call_that_fails_is_told_and_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(owner_chains, "_FAILED_BASE", 0.001)
+    server = Server(Job=UnreachableError("down"))
+    async with reading(server) as known:
+        known.want([("ns", JOB)])
+        await until(lambda: known.why_not("ns", JOB) == "down; they are read again")
+        server.objects["Job"] = job()
+        await until(lambda: known.get("ns", JOB))
+
+
+async def test_an_owner_that_hangs_is_given_up_and_holds_up_no_other_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(owner_chains, "_ANSWER_SECONDS", 0.5)
+    server = Server(Job=job())
+    server.hanging.add("slow")
+    hanging = [("slow", Owner("example.com/v1", "Thing", f"t{number}", f"uid-{number}", True)) for number in range(500)]
+    async with reading(server) as known:
+        known.want([*hanging, ("ns", JOB)])
+        await until(lambda: known.get("ns", JOB))
+        # Of 500 that hang only a few were begun before the honest one was done.
+        assert len(server.asked) <= 8
+        await until(lambda: any("no answer within" in known.why_not(*key) for key in hanging))
+
+
+async def test_a_reference_that_names_no_object_is_never_read_and_says_why() -> None:
+    server = Server(Job=job())
+    bad = Owner("batch/v1", "Pods?watch=1&x=", "w", "uid", True)
+    async with reading(server) as known:
+        known.want([("ns", bad), ("ns", JOB)])
+        await until(lambda: known.get("ns", JOB))
+        assert "kind: 'Pods?watch=1&x=' names no object" in known.why_not("ns", bad)
+    assert server.asked == ["Job/w"]
+
+
+async def test_a_fault_of_ours_with_one_owner_is_counted_and_that_of_its_pods() -> None:
+    before = internal_error_counts().get(Where.OWNER, 0)
+    server = Server(Job=job(), Broken={"kind": "Broken"})
+    broken = Owner("batch/v1", "Broken", "w", "uid", True)
+    async with reading(server) as known:
+        known.want([("ns", broken), ("ns", JOB)])
+        await until(lambda: known.get("ns", JOB) and "internal error: KeyError" in known.why_not("ns", broken))
+    assert internal_error_counts()[Where.OWNER] > before
+
+
+async def test_a_change_that_matters_is_followed_while_pods_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(owner_chains, "_READ_AGAIN_SECONDS", 0.001)
+    server = Server(Job=job())
+    woken = asyncio.Event()
+    async with reading(server, woken.set) as known:
+        known.want([("ns", JOB)])
+        await woken.wait()
+        woken.clear()
+        server.objects["Job"] = {**job(), "status": {"active": 1}}
+        asked = len(server.asked)
+        await until(lambda: len(server.asked) > asked + 2)
+        assert not woken.is_set()
+        server.objects["Job"] = job(**{KAI_TOPOLOGY: "t"})
+        await woken.wait()
+        lineage = known.get("ns", JOB)
+        assert lineage is not None
+        assert lineage.annotations == {KAI_TOPOLOGY: "t"}
+
+
+async def test_what_is_known_stays_when_it_cannot_be_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(owner_chains, "_READ_AGAIN_SECONDS", 0.001)
+    monkeypatch.setattr(owner_chains, "_FAILED_BASE", 0.001)
+    server = Server(Job=job())
+    async with reading(server) as known:
+        known.want([("ns", JOB)])
+        await until(lambda: known.get("ns", JOB))
+        server.objects["Job"] = UnreachableError("down")
+        asked = len(server.asked)
+        await until(lambda: len(server.asked) > asked + 2)
+        assert known.get("ns", JOB) is not None
+
+
+async def test_what_nobody_waits_for_is_forgotten() -> None:
+    async with reading(Server(Job=job())) as known:
+        known.want([("ns", JOB)])
+        await until(lambda: known.get("ns", JOB))
+        known.want([])
+        assert known.get("ns", JOB) is None

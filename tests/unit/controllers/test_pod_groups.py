@@ -1,0 +1,153 @@
+"""PodGroups in step with groups, against a cluster that is as the test says."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from tests.unit.admission.clusters import node, world
+from tests.unit.controllers.placement.test_gated_pods import gated
+from tests.unit.model.test_owner_chain import job
+from webhook.cache.cluster_snapshot import World
+from webhook.controllers import pod_groups
+from webhook.controllers.placement.gated_gang import Gang, units_of
+from webhook.controllers.placement.gated_pods import GatedPod
+from webhook.controllers.pod_groups import PodGroupKeeper
+from webhook.model.membership import Seated
+from webhook.model.names import KAI_PREFERRED_PLACEMENT, KAI_TOPOLOGY, PLACEMENT
+from webhook.model.topology import Level, Topology, TopologySource
+
+NAME = "default/pg-w-uid-Job"
+GROUP = "default/name/pg-w-uid-Job"
+OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "w", "uid": "uid-Job", "controller": True}
+
+
+def member(**annotations: str) -> dict[str, Any]:
+    raw = gated("w-0-abcde")
+    raw["metadata"] |= {"namespace": "default", "ownerReferences": [OWNER], "annotations": annotations}
+    return raw
+
+
+class Cluster:
+    """Groups and pods that wait, and the PodGroups that were applied."""
+
+    def __init__(self) -> None:
+        self.seats: dict[str, dict[str, Seated]] = {}
+        self.gated: dict[str, dict[str, Any]] = {}
+        self.known: dict[str, dict[str, Any]] = {}
+        self.owner = job(**{KAI_TOPOLOGY: "t"})
+        self.topologies: Mapping[str, Topology] = {}
+        self.takes = True
+        self.applied = 0
+        self.leads = self.serves = True
+
+    def view(self) -> World:
+        return replace(world(node("n0")), topologies=self.topologies)
+
+    def groups(self) -> Mapping[str, Mapping[str, Seated]]:
+        return self.seats
+
+    def gated_pods(self) -> Mapping[str, Mapping[str, Any]]:
+        return self.gated
+
+    async def apply(self, body: dict[str, Any]) -> bool:
+        self.applied += 1
+        if self.takes:
+            self.known[f"{body['metadata']['namespace']}/{body['metadata']['name']}"] = body
+        return self.takes
+
+    async def read_owner(self, *_: object) -> Mapping[str, Any] | None:
+        return self.owner
+
+    async def read_pod(self, key: str) -> Mapping[str, Any] | None:
+        assert key == "default/w-0-abcde"
+        return member(**{"pod-group-name": "pg-w-uid-Job"})
+
+    def keeper(self) -> PodGroupKeeper:
+        return PodGroupKeeper(self, self, self.read_owner, self.read_pod, lambda: self.leads, lambda: self.serves)
+
+    def status(self) -> str:
+        return str(self.known[NAME]["metadata"]["annotations"][PLACEMENT])
+
+    def place(self) -> None:
+        self.seats[GROUP] = {"default/w-0-abcde": Seated("n0", 0)}
+
+
+def gang_of(cluster: Cluster) -> Gang:
+    raw = member(**{"pod-group-name": "pg-w-uid-Job"})
+    cluster.gated["default/w-0-abcde"] = raw
+    (gang,) = units_of([GatedPod.from_object(raw)])
+    assert isinstance(gang, Gang)
+    return gang
+
+
+async def settle(keeper: PodGroupKeeper) -> None:
+    """One comparison, and another one when the owners are read."""
+    await keeper._settle()
+    reading = asyncio.create_task(keeper._lineages.run())
+    while any(not entry.lineage for entry in keeper._lineages._entries.values()):  # noqa: ASYNC110 # no event tells
+        await asyncio.sleep(0)
+    reading.cancel()
+    await keeper._settle()
+
+
+async def test_a_group_that_was_placed_before_we_led_gets_its_pod_group() -> None:
+    cluster = Cluster()
+    cluster.place()
+    await settle(cluster.keeper())
+    assert cluster.status() == "placed: pods 1, nodes 1"
+
+
+async def test_a_preferred_level_that_it_misses_is_said_with_the_place() -> None:
+    cluster = Cluster()
+    wishes = ((KAI_TOPOLOGY, "t"), (KAI_PREFERRED_PLACEMENT, "rack"))
+    cluster.topologies = {"t": Topology("t", TopologySource.KAI, (Level("example.com/rack"),))}
+    cluster.seats[GROUP] = {
+        f"default/w-{rank}-abcde": Seated(f"n{rank}", rank, wishes, f'{{"example.com/rack": "r{rank}"}}', "uid-Job")
+        for rank in range(2)
+    }
+    await settle(cluster.keeper())
+    assert cluster.status() == "placed: pods 2, nodes 2\npreferred rack missed: in 2 racks (r0, r1)"
+
+
+async def test_why_a_group_waits_is_said_until_it_does_no_more(monkeypatch: Any) -> None:
+    monkeypatch.setattr(pod_groups, "_WRITTEN_SECONDS", 0.0)
+    cluster = Cluster()
+    keeper = cluster.keeper()
+    gang = gang_of(cluster)
+    keeper.saw(gang, "waiting: no room")
+    for _ in range(3):
+        await settle(keeper)
+    assert (cluster.status(), cluster.applied) == ("waiting: no room", 1)
+    cluster.gated.clear()
+    cluster.place()
+    keeper.saw(gang, "")
+    await settle(keeper)
+    assert cluster.status() == "placed: pods 1, nodes 1"
+    cluster.seats.clear()
+    await settle(keeper)
+    assert (cluster.status(), cluster.applied) == ("no pods", 3)
+
+
+async def test_what_somebody_takes_away_comes_back_and_what_is_refused_is_left_for_a_while(monkeypatch: Any) -> None:
+    monkeypatch.setattr(pod_groups, "_WRITTEN_SECONDS", 0.0)
+    cluster = Cluster()
+    cluster.place()
+    keeper = cluster.keeper()
+    await settle(keeper)
+    cluster.known[NAME] = {**cluster.known[NAME], "spec": {}}
+    await settle(keeper)
+    assert (cluster.applied, cluster.known[NAME]["spec"]["minMember"]) == (2, 1)
+    cluster.known.clear()
+    cluster.takes = False
+    for _ in range(3):
+        await settle(keeper)
+    assert cluster.applied == 3
+
+
+async def test_who_does_not_lead_writes_nothing() -> None:
+    cluster = Cluster()
+    cluster.place()
+    cluster.leads = False
+    await settle(cluster.keeper())
+    assert cluster.applied == 0

@@ -1,0 +1,146 @@
+"""Placed pods that the scheduler cannot bind lose what is reserved for them; those that wait their turn do not."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.unit.admission.clusters import pod
+from webhook.admission.patch import apply
+from webhook.controllers.unbindable_pods import UnbindablePods
+from webhook.kube.pod_writes import Outcome
+from webhook.model.hint_key import HintKey
+from webhook.model.names import NUMA_HINT, NUMA_SIGNATURE, NUMA_TOPOLOGY_SPEC, PLACEMENT
+from webhook.model.rules import Rules
+
+ON_N0 = json.dumps({"node": "n0", "numaNodeResources": [{"node": 0, "resources": {"cpu": "8"}}]})
+UNRESERVED = json.dumps({"node": "n0", "reserved": False}, separators=(",", ":"))
+
+
+def placed(name: str = "p", reason: str = "Unschedulable", hint: str = ON_N0, **more: Any) -> dict[str, Any]:
+    annotations = {NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": "SingleNUMANode"}', NUMA_HINT: hint}
+    metadata = {"name": name, "uid": name, "resourceVersion": "1", "annotations": annotations, **more.get("also", {})}
+    condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": "no volume"}
+    return pod(metadata=metadata) | {"status": {"conditions": [condition], **more.get("status", {})}}
+
+
+class Cluster:
+    """The pods, and what is written and told of them."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, dict[str, Any]] = {}
+        self.key = HintKey.create()
+        self.outcome = Outcome.WRITTEN
+        self.tries: list[str] = []
+        self.told: list[tuple[str, str]] = []
+        self.told_text = ""
+        self.leads = True
+        self.error = ""
+        looking: Any = self
+        self.unbindable = UnbindablePods(looking, looking, looking, Rules(), lambda: self.leads, 2)
+
+    def ungated_pods(self) -> dict[str, dict[str, Any]]:
+        return self.pods
+
+    def sign(self, uid: str, hint: str) -> str:
+        return self.key.sign(uid, hint)
+
+    async def patch(self, key: str, operations: Any) -> Outcome:
+        self.tries.append(key)
+        if self.outcome is Outcome.WRITTEN:
+            self.pods[key] = apply(self.pods[key], map(dict, operations))
+        return self.outcome
+
+    def tell(self, event: Any) -> None:
+        self.told.append((event.key, event.reason))
+        self.told_text = event.note
+
+    async def sweeps(self, *times: float) -> None:
+        for now in times:
+            await self.unbindable.sweep(now)
+
+
+async def test_what_is_reserved_goes_back_once_the_second_attempt_is_due_and_the_pod_says_so() -> None:
+    cluster = Cluster()
+    cluster.pods = {"default/p": placed()}
+    await cluster.sweeps(0, 0.5, 1.5)
+    assert cluster.tries == []
+    await cluster.sweeps(2, 3, 9)
+    assert cluster.tries == ["default/p"]
+    annotations = cluster.pods["default/p"]["metadata"]["annotations"]
+    assert annotations[NUMA_HINT] == UNRESERVED
+    assert annotations[NUMA_SIGNATURE] == cluster.key.sign("p", UNRESERVED)
+    assert annotations[PLACEMENT].splitlines() == [
+        "placed on n0, where nothing is reserved for it any more",
+        "not bound yet: no volume",
+    ]
+    assert cluster.told == [("default/p", "WaitingForScheduler")]
+
+
+@pytest.mark.parametrize(
+    "waits",
+    [
+        placed(reason="SchedulingGated"),  # before the scheduler's first attempt
+        placed(reason="SchedulerError"),  # its binding was refused, by us for one
+        placed(status={"nominatedNodeName": "n0"}),  # others make room for it
+        placed(status={"conditions": []}),
+        placed(also={"deletionTimestamp": "2026-01-01T00:00:00Z"}),
+        placed(hint=UNRESERVED),
+        placed(hint="not JSON"),
+    ],
+)
+async def test_who_waits_its_turn_or_has_nothing_keeps_what_it_has(waits: dict[str, Any]) -> None:
+    cluster = Cluster()
+    cluster.pods = {"default/p": waits}
+    await cluster.sweeps(0, 3, 600)
+    assert cluster.tries == []
+
+
+async def test_one_that_the_scheduler_may_never_try_without_saying_so_has_time_to_be_tried() -> None:
+    cluster = Cluster()
+    claims: Any = [{"name": "gpu", "resourceClaimName": "none"}]
+    tried, untried = placed("tried", reason="SchedulerError"), placed("untried", reason="SchedulingGated")
+    for raw in (tried, untried):
+        raw["spec"]["resourceClaims"] = claims
+    cluster.pods = {"default/tried": tried, "default/untried": untried}
+    await cluster.sweeps(0, 29)
+    assert cluster.tries == []
+    await cluster.sweeps(30)
+    assert cluster.tries == ["default/untried"]
+    assert "one of its resource claims may not exist" in cluster.told_text
+
+
+async def test_an_attempt_that_failed_for_another_reason_in_between_begins_the_time_anew() -> None:
+    cluster = Cluster()
+    for now, reason in ((0, "Unschedulable"), (1, "SchedulerError"), (2, "Unschedulable"), (3, "Unschedulable")):
+        cluster.pods = {"default/p": placed(reason=reason)}
+        await cluster.sweeps(now)
+    assert cluster.tries == []
+    await cluster.sweeps(4)
+    assert cluster.tries == ["default/p"]
+
+
+async def test_what_was_not_written_is_tried_again_and_nothing_is_told_before() -> None:
+    cluster = Cluster()
+    cluster.pods = {f"default/{name}": placed(name) for name in "abc"}
+    cluster.outcome = Outcome.UNKNOWN
+    await cluster.sweeps(0, 2)
+    assert (sorted(cluster.tries), cluster.told) == ([f"default/{name}" for name in "abc"], [])
+    cluster.outcome = Outcome.WRITTEN
+    await cluster.sweeps(2.5)
+    assert len(cluster.tries) == 6
+    assert len(cluster.told) == 3
+
+
+async def test_a_pod_of_an_impossible_shape_costs_the_others_nothing() -> None:
+    cluster = Cluster()
+    cluster.pods = {"default/odd": {**placed("odd"), "status": {"conditions": "none"}}, "default/p": placed()}
+    await cluster.sweeps(0, 2)
+    assert cluster.tries == ["default/p"]
+
+
+async def test_only_the_leader_takes_anything_back() -> None:
+    cluster = Cluster()
+    cluster.pods, cluster.leads = {"default/p": placed()}, False
+    await cluster.sweeps(0, 3)
+    assert cluster.tries == []

@@ -1,0 +1,289 @@
+"""The ledger in step with the cluster: promises, grants on the wire, and when each of them ends."""
+
+from dataclasses import replace
+
+from tests.fingerprints import pod_fingerprint
+from tests.unit.engine.machines import cpus, resident, topology
+from webhook.engine.assumed.assumed_pod import Grant
+from webhook.engine.assumed.assumed_pods import ReservationKeeper
+from webhook.engine.snapshot.ledger import Ledger
+from webhook.engine.snapshot.node_sums import NumaAmounts
+from webhook.model.nrt import NodeTopology, Publisher
+from webhook.model.resident import ResidentPod
+
+NUMA = {0: {"cpu": 2000}}
+ALL_OF_IT = {"cpu": 2000, "pods": 1}
+
+
+def waiting(name: str = "p") -> ResidentPod:
+    return resident(name, "", {"cpu": 2000})
+
+
+def placed(name: str = "p", node: str = "n") -> ResidentPod:
+    return replace(resident(name, "", {"cpu": 2000}, NUMA), placed_on=node)
+
+
+def bound(name: str = "p", node: str = "n") -> ResidentPod:
+    return replace(resident(name, node, {"cpu": 2000}, NUMA), bound_at=50)
+
+
+def scanned(*pods: ResidentPod, written: int = 100) -> NodeTopology:
+    """The NRT of "n" by an exporter that saw these pods, all on the first of two NUMA nodes of 8 CPUs."""
+    seen = pod_fingerprint((pod.namespace, pod.name) for pod in pods)
+    free = topology("n", cpus(8 - 2 * len(pods), 8), {"cpu": 8000})
+    return replace(free, fingerprint=seen, written_at=written)
+
+
+def grant(pod: ResidentPod, node: str = "n", expires: float = 70) -> Grant:
+    return Grant(pod.key, pod.uid, node, NUMA, {"cpu": 2000}, None, expires)
+
+
+class Keeping:
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+        self.keeper = ReservationKeeper(self.ledger)
+
+    def tell(self, *items: ResidentPod | NodeTopology) -> None:
+        for item in items:
+            if isinstance(item, ResidentPod):
+                self.keeper.put_pod(item)
+            else:
+                self.keeper.put_topology(item)
+
+    def reserved(self, node: str = "n", now: float = 1000) -> tuple[dict[int, dict[str, int]], dict[str, int]]:
+        """What the ledger holds on the node, after settling."""
+        self.keeper.settle(now)
+        sums = self.ledger.sums(node)
+        return sums.numa, sums.requests
+
+    def given_back(self) -> NumaAmounts:
+        """What is free before the NRT says so, after settling."""
+        self.keeper.settle(1000)
+        return self.ledger.sums("n").ended
+
+    def held(self, name: str) -> NumaAmounts:
+        """What is reserved for one pod."""
+        reservation = self.ledger.get(f"default/{name}")
+        assert reservation is not None
+        return reservation.numa
+
+
+def test_a_placed_pod_is_promised_all_it_asks_for() -> None:
+    keeping = Keeping()
+    keeping.tell(waiting(), scanned())
+    assert keeping.reserved() == ({}, {})
+    keeping.tell(placed())
+    assert keeping.reserved() == (NUMA, ALL_OF_IT)
+
+
+def test_a_bound_pod_is_promised_its_numa_nodes_until_its_nrt_counts_it() -> None:
+    keeping = Keeping()
+    keeping.tell(placed(), scanned(), bound())
+    assert keeping.reserved() == (NUMA, {})
+    keeping.tell(scanned(bound(), written=101))
+    assert keeping.reserved() == ({}, {})
+    # What the fingerprint stands for is known; another pod does not unsettle it.
+    keeping.tell(bound("q"))
+    assert keeping.reserved() == (NUMA, {})
+
+
+def test_where_totals_are_published_only_the_state_counts_bound_pods() -> None:
+    keeping = Keeping()
+    keeping.tell(replace(scanned(), publisher=Publisher.TOTAL), placed())
+    assert keeping.reserved() == (NUMA, ALL_OF_IT)
+    keeping.tell(bound())
+    assert keeping.reserved() == ({}, {})
+
+
+def test_a_pod_that_ends_or_goes_gives_back_what_it_was_promised() -> None:
+    for end in (replace(bound(), terminal=True), None):
+        keeping = Keeping()
+        keeping.tell(scanned(), bound())
+        keeping.keeper.settle(1000)
+        if end is None:
+            keeping.keeper.drop_pod("default/p")
+        else:
+            keeping.tell(end)
+        assert keeping.reserved() == ({}, {})
+
+
+def test_a_grant_holds_until_its_pod_is_seen_bound() -> None:
+    keeping = Keeping()
+    keeping.tell(scanned(), waiting())
+    keeping.keeper.grant(grant(waiting()))
+    assert keeping.reserved() == (NUMA, ALL_OF_IT)
+    keeping.tell(waiting())
+    assert keeping.reserved() == (NUMA, ALL_OF_IT)
+    keeping.tell(bound())
+    assert keeping.reserved() == (NUMA, {})
+    assert keeping.keeper.overdue(1e9) == ()
+
+
+def test_a_grant_whose_pod_came_to_another_node_is_released() -> None:
+    keeping = Keeping()
+    keeping.keeper.grant(grant(waiting()))
+    keeping.tell(bound(node="m"))
+    assert keeping.reserved("n") == ({}, {})
+    assert keeping.reserved("m") == (NUMA, {})
+
+
+def test_a_grant_is_released_with_its_pod_and_with_that_incarnation_of_it() -> None:
+    for gone in (None, replace(waiting(), uid="the next")):
+        keeping = Keeping()
+        keeping.tell(waiting())
+        keeping.keeper.grant(grant(waiting()))
+        if gone is None:
+            keeping.keeper.drop_pod("default/p")
+        else:
+            keeping.tell(gone)
+        assert keeping.reserved() == ({}, {})
+
+
+def test_a_second_grant_takes_the_place_of_the_first() -> None:
+    keeping = Keeping()
+    keeping.keeper.grant(grant(waiting()))
+    keeping.keeper.grant(grant(waiting(), node="m"))
+    assert keeping.reserved("n") == ({}, {})
+    assert keeping.reserved("m") == (NUMA, ALL_OF_IT)
+
+
+def test_a_grant_is_overdue_after_its_time_and_given_back_on_request() -> None:
+    keeping = Keeping()
+    keeping.tell(waiting())
+    keeping.keeper.grant(grant(waiting(), expires=70))
+    assert keeping.keeper.overdue(69.9) == ()
+    (overdue,) = keeping.keeper.overdue(70)
+    assert keeping.reserved() == (NUMA, ALL_OF_IT)
+    keeping.keeper.withdraw(overdue.pod)
+    assert keeping.reserved() == ({}, {})
+
+
+def test_a_grant_that_is_withdrawn_leaves_the_placement_before_it() -> None:
+    keeping = Keeping()
+    keeping.tell(placed())
+    keeping.keeper.grant(replace(grant(waiting()), numa={1: {"cpu": 2000}}))
+    assert keeping.reserved() == ({1: {"cpu": 2000}}, ALL_OF_IT)
+    keeping.keeper.withdraw("default/p")
+    assert keeping.reserved() == (NUMA, ALL_OF_IT)
+
+
+def test_a_pod_that_shows_what_it_was_granted_needs_no_grant_any_more() -> None:
+    keeping = Keeping()
+    keeping.tell(waiting())
+    keeping.keeper.grant(grant(waiting()))
+    keeping.tell(placed())
+    assert keeping.keeper.granted("default/p") is None
+    assert keeping.reserved() == (NUMA, ALL_OF_IT)
+
+
+def test_a_name_that_comes_again_is_another_pod() -> None:
+    keeping = Keeping()
+    keeping.tell(scanned(bound()), bound())
+    assert keeping.reserved() == ({}, {})
+    keeping.tell(replace(bound(), uid="the next", bound_at=101))
+    assert keeping.reserved() == (NUMA, {})
+
+
+def test_time_alone_settles_what_has_no_fingerprint() -> None:
+    keeping = Keeping()
+    keeping.tell(replace(scanned(bound(), written=55), fingerprint=None), bound())
+    keeping.keeper.settle(100)
+    assert keeping.ledger.sums("n").numa == NUMA
+    keeping.keeper.settle(169)
+    assert keeping.ledger.sums("n").numa == NUMA
+    keeping.keeper.settle(170)
+    assert not keeping.ledger.sums("n")
+
+
+def test_nothing_is_reserved_anew_while_nothing_changes() -> None:
+    keeping = Keeping()
+    keeping.tell(scanned(), bound())
+    keeping.keeper.settle(1000)
+    before = keeping.ledger.get("default/p")
+    keeping.tell(scanned(written=101))
+    keeping.keeper.settle(1000)
+    assert keeping.ledger.get("default/p") is before
+
+
+def ended(name: str = "p", at: int = 99) -> ResidentPod:
+    return replace(bound(name), terminal=True, ended_at=at)
+
+
+def test_what_a_pod_held_that_ended_is_free_before_its_nrt_says_so() -> None:
+    keeping = Keeping()
+    keeping.tell(bound(), bound("q"), scanned(bound(), bound("q")))
+    assert keeping.given_back() == {}
+    keeping.tell(ended())
+    assert keeping.given_back() == NUMA
+    keeping.tell(scanned(bound("q"), written=101))
+    assert keeping.given_back() == {}
+
+
+def test_a_replica_that_starts_learns_of_it_from_the_ended_pod() -> None:
+    keeping = Keeping()
+    keeping.tell(scanned(bound(), bound("q")), ended(), bound("q"))
+    assert keeping.given_back() == NUMA
+
+
+# n ── NUMA 0 [2]  NUMA 1 [8]      [cpus]: p, of 2, is on NUMA 0; q, of 2, comes and is given NUMA 1.
+ON_1 = {1: {"cpu": 2000}}
+
+
+def on_the_way(name: str = "q") -> ResidentPod:
+    return replace(resident(name, "n", {"cpu": 2000}, ON_1), bound_at=990, started=False)
+
+
+def test_a_pod_on_its_way_to_a_node_where_another_one_ends_may_be_on_either_numa_node() -> None:
+    keeping = Keeping()
+    keeping.tell(scanned(bound()), bound(), on_the_way())
+    assert keeping.reserved()[0] == ON_1
+    keeping.tell(ended())
+    assert keeping.reserved()[0] == {**NUMA, **ON_1}
+    keeping.tell(scanned(on_the_way(), written=991))
+    assert keeping.reserved()[0] == {}
+
+
+def test_what_nobody_answers_in_time_is_no_doubt_any_more() -> None:
+    for started, end in ((False, 990 + 30), (True, 990 + 120)):
+        keeping = Keeping()
+        keeping.tell(scanned(bound()), bound(), on_the_way(), ended())
+        keeping.tell(replace(on_the_way(), started=started))
+        assert keeping.reserved(now=end - 1)[0] == {**NUMA, **ON_1}
+        assert keeping.reserved(now=end)[0] == ON_1
+
+
+def test_so_may_one_whose_binding_is_under_way() -> None:
+    keeping = Keeping()
+    keeping.tell(scanned(bound()), bound(), waiting("q"))
+    keeping.keeper.grant(replace(grant(waiting("q")), numa=ON_1, arrives=True))
+    keeping.tell(ended())
+    assert keeping.reserved()[0] == {**NUMA, **ON_1}
+    keeping.tell(on_the_way())
+    assert keeping.reserved()[0] == {**NUMA, **ON_1}
+
+
+def test_one_that_has_started_is_where_its_hint_says() -> None:
+    keeping = Keeping()
+    keeping.tell(scanned(bound()), bound(), replace(on_the_way(), started=True), ended())
+    assert keeping.reserved()[0] == ON_1
+
+
+def test_a_pod_for_which_its_kubelet_may_choose_otherwise_is_kept_all_of_it_everywhere() -> None:
+    keeping = Keeping()
+    keeping.tell(scanned(), waiting())
+    unsure = replace(grant(waiting()), numa=ON_1, arrives=True, sure=False, alternatives=frozenset({0}))
+    keeping.keeper.grant(unsure)
+    assert keeping.held("p") == {**NUMA, **ON_1}
+    # The same when it is seen bound, without a hint.
+    keeping.tell(replace(resident("p", "n", {"cpu": 2000}), bound_at=990, unguarded=True))
+    assert keeping.reserved()[0] == {**NUMA, **ON_1}
+
+
+def test_bindings_under_way_and_placed_pods_are_told_apart() -> None:
+    keeping = Keeping()
+    keeping.tell(placed(), waiting("q"), waiting("r"))
+    keeping.keeper.grant(grant(waiting("q")))
+    keeping.keeper.grant(replace(grant(waiting("r")), arrives=True))
+    keeping.keeper.settle(1000)
+    assert [promised.pod for promised in keeping.keeper.placed("n")] == ["default/p", "default/q"]
+    assert [arriving.pod for arriving in keeping.keeper.arriving("n")] == ["default/r"]

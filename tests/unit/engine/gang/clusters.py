@@ -1,0 +1,124 @@
+"""Clusters, trees and groups for tests, in the fewest words."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from tests.unit.engine.machines import GI, cpus, node, pod, state, topology
+from webhook.engine.gang.assignment_request import Effort
+from webhook.engine.gang.gang_assignment import DEFAULT_EFFORT, place_group
+from webhook.engine.gang.gang_spec import ANYWHERE, Constraint, Member, PodGroup, PodSet, Segments
+from webhook.engine.gang.result import GroupPlacement
+from webhook.engine.snapshot.cluster_state import ClusterState
+from webhook.engine.snapshot.snapshot import View
+from webhook.engine.topology.tree import TopologyTree
+from webhook.engine.topology.tree_cache import TopologyTrees
+from webhook.model.intent import parse_numa_intent
+from webhook.model.node import Node
+from webhook.model.options import GroupStrategy
+from webhook.model.pod import Pod
+from webhook.model.policy import NUMAPolicy
+from webhook.model.topology import Level, Topology, TopologySource
+
+ZONE, RACK = 1, 2
+GPU = "nvidia.com/gpu"
+LEVELS = ("example.com/zone", "example.com/rack")
+TOPOLOGY = Topology("network", TopologySource.KAI, tuple(map(Level, LEVELS)))
+
+Places = Mapping[str, tuple[str | None, str | None]]
+"""Node name -> zone and rack, None where it lacks the label."""
+
+
+def topology_of(*labels: str) -> Topology:
+    """A topology with these labels as levels."""
+    return Topology("network", TopologySource.KAI, tuple(map(Level, labels)))
+
+
+def tree_of(paths: Sequence[Sequence[str | None]], topology: Topology = TOPOLOGY) -> TopologyTree:
+    """The tree of nodes 0, 1, .. with these label values."""
+    columns = []
+    for level in range(len(topology.levels)):
+        values: dict[str, int] = {}
+        codes = [-1 if (value := path[level]) is None else values.setdefault(value, len(values)) for path in paths]
+        columns.append((np.array(codes, dtype=np.int32), list(values)))
+    return TopologyTree.build(topology, columns, len(paths))
+
+
+def racks(**nodes: str) -> dict[str, tuple[str | None, str | None]]:
+    """Where nodes are: n0="zone-a/rack-1"; an empty part is a missing label."""
+    places = {}
+    for name, path in nodes.items():
+        zone, _, rack = path.partition("/")
+        places[name] = (zone or None, rack or None)
+    return places
+
+
+def whole_nodes(places: Places, free: Mapping[str, Mapping[str, int]]) -> ClusterState:
+    """A cluster without NUMA knowledge. free: per node GPUs, cpus (whole) and so on."""
+    return state(*(_node(name, places[name], free[name]) for name in places))
+
+
+def numa_nodes(
+    places: Places, free: Mapping[str, Sequence[int]], policy: NUMAPolicy = NUMAPolicy.SINGLE_NUMA_NODE
+) -> ClusterState:
+    """A cluster of nodes with so many free CPUs per NUMA node."""
+    nodes = [_node(name, places[name], {"cpu": 1000 * sum(free[name])}) for name in places]
+    return state(*nodes, *(topology(name, cpus(*free[name]), policy=policy) for name in places))
+
+
+def _node(name: str, place: tuple[str | None, str | None], free: Mapping[str, int]) -> Node:
+    labels = {label: value for label, value in zip(LEVELS, place, strict=True) if value is not None}
+    return node(name, {"cpu": 10**6, "memory": 1000 * GI, "pods": 110, **free}, labels=labels)
+
+
+def gpus(amount: int = 1, **others: str) -> Pod:
+    """A pod that asks for GPUs."""
+    return pod({"cpu": "1", "memory": "1Gi", GPU: str(amount), **others})
+
+
+def podset(
+    name: str,
+    of: Pod,
+    count: int,
+    minimum: int | None = None,
+    segments: Segments | None = None,
+    running: Sequence[tuple[int, str]] = (),
+    preferring: tuple[tuple[Pod, int], ...] = (),
+) -> PodSet:
+    """A set of pods name-0, name-1, .. of one template; ranks that run already are left out."""
+    intent, _ = parse_numa_intent(of.annotations)
+    begun = {rank for rank, _ in running}
+    members = tuple(Member(f"{name}-{rank}", rank) for rank in range(count + len(begun)) if rank not in begun)
+    needed = len(members) if minimum is None else minimum
+    return PodSet(name, of, intent, members, needed, segments, tuple(running), preferring)
+
+
+def group(*parts: PodSet | PodGroup, constraint: Constraint = ANYWHERE, name: str = "group") -> PodGroup:
+    """A group of sets and subgroups."""
+    sets = tuple(part for part in parts if isinstance(part, PodSet))
+    subgroups = tuple(part for part in parts if isinstance(part, PodGroup))
+    return PodGroup(name, constraint, sets, subgroups)
+
+
+def placed(
+    cluster: ClusterState,
+    asked: PodGroup,
+    strategy: GroupStrategy = GroupStrategy.BIN_PACK,
+    effort: Effort = DEFAULT_EFFORT,
+) -> GroupPlacement:
+    """The placement of a group on a cluster."""
+    view = View(cluster.snapshot())
+    return place_group(view, TopologyTrees().tree(TOPOLOGY, view.snapshot), asked, strategy, effort)
+
+
+def nodes_of(placement: GroupPlacement) -> dict[str, list[str]]:
+    """Node -> names of the pods on it."""
+    found: dict[str, list[str]] = {}
+    for each in placement.pods():
+        found.setdefault(each.node, []).append(each.name)
+    return found
+
+
+def values_of(placement: GroupPlacement) -> list[str]:
+    """The values of the domain that holds the group, coarse to fine."""
+    return [] if placement.domain is None else [value for _, value in placement.tree.path(placement.domain)]

@@ -1,0 +1,315 @@
+"""Which hints bound pods should have: none while it is in doubt where they are, the right one once it is known."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+
+from tests.fingerprints import pod_fingerprint
+from tests.unit.engine.machines import cpus, resident, topology
+from webhook.engine.assumed.assumed_pod import Grant
+from webhook.engine.assumed.assumed_pods import ReservationKeeper
+from webhook.engine.assumed.free_bounds import Leeway
+from webhook.engine.snapshot.ledger import Ledger
+from webhook.engine.snapshot.node_sums import NumaAmounts
+from webhook.model.containers import Container, ContainerKind
+from webhook.model.nrt import NodeTopology, Publisher
+from webhook.model.policy import NUMAPolicy
+from webhook.model.resident import ResidentPod
+
+# n ── NUMA 0 [16]  NUMA 1 [16]      [cpus]
+CPUS = 16
+NOW = 30
+
+
+def on(numa_id: int, cpu: int) -> NumaAmounts:
+    return {numa_id: {"cpu": 1000 * cpu}}
+
+
+def pod(name: str, cpu: int, numa_id: int | None = None, *, at: int = 10, started: bool = True) -> ResidentPod:
+    """A pod bound to "n" with a hint that names one NUMA node, or with none."""
+    amounts = {"cpu": 1000 * cpu}
+    made = resident(name, "n", amounts, None if numa_id is None else on(numa_id, cpu))
+    container = Container("main", ContainerKind.APP, amounts, amounts)
+    return replace(made, uid=name, bound_at=at, started=started, started_at=at + 1, containers=(container,))
+
+
+def grant(pod: ResidentPod, numa_id: int, *alternatives: int, sure: bool = True) -> Grant:
+    """Its binding is under way."""
+    numa = on(numa_id, pod.requests["cpu"] // 1000)
+    others = frozenset(alternatives)
+    return Grant(
+        pod.key,
+        pod.uid,
+        "n",
+        numa,
+        pod.requests,
+        None,
+        1e9,
+        arrives=True,
+        sure=sure and not others,
+        alternatives=others,
+    )
+
+
+class Node:
+    """What a keeper makes of what it is told of one node."""
+
+    def __init__(self, **changes: object) -> None:
+        self.keeper = ReservationKeeper(Ledger())
+        self.written = 0
+        self._changes = changes
+        self.scan((0, 0))
+
+    def scan(self, taken: Sequence[int], *counted: str) -> None:
+        """An NRT with so many CPUs taken, by these pods."""
+        self.written += 1000
+        machine = topology("n", cpus(*(CPUS - cpu for cpu in taken)), {"cpu": 1000 * CPUS})
+        seen = pod_fingerprint(("default", name) for name in counted)
+        self.tell(replace(machine, fingerprint=seen, written_at=self.written, **self._changes))  # type: ignore[arg-type]
+
+    def tell(self, *items: ResidentPod | NodeTopology | Grant, now: float = NOW) -> None:
+        for item in items:
+            match item:
+                case ResidentPod():
+                    self.keeper.put_pod(item, now=now)
+                case NodeTopology():
+                    self.keeper.put_topology(item)
+                case Grant():
+                    self.keeper.grant(item)
+            self.keeper.settle(now)
+
+    def end(self, pod: ResidentPod, at: int) -> None:
+        self.tell(replace(pod, terminal=True, ended_at=at))
+
+    def bind(
+        self, name: str, cpu: int, numa_id: int, *alternatives: int, at: int = 10, started: bool = True
+    ) -> ResidentPod:
+        """A pod is bound here, with a hint if it is certain."""
+        waiting = pod(name, cpu, at=at)
+        self.tell(grant(waiting, numa_id, *alternatives))
+        bound = pod(name, cpu, None if alternatives else numa_id, at=at, started=started)
+        self.tell(bound)
+        return bound
+
+    def changes(self) -> Mapping[str, list[int] | None]:
+        """The NUMA nodes that hints are to name, or None: there is to be none; each is written at once."""
+        found = {}
+        for change in tuple(self.keeper.hints.changes()):
+            found[change.pod.partition("/")[2]] = None if change.hint is None else [numa for numa, _ in change.hint]
+            self.keeper.hints.written(change)
+        return found
+
+    def leeway(self) -> Leeway:
+        """For another pod."""
+        return self.keeper.leeway("n", "default/other", NOW)
+
+
+def test_a_hint_that_was_foreseen_for_certain_stays() -> None:
+    node = Node()
+    node.bind("a", 5, 0)
+    assert node.changes() == {}
+    assert not node.leeway()
+
+
+def test_a_pod_that_is_bound_without_a_hint_gets_it_when_the_nrt_shows_where_it_is() -> None:
+    node = Node()
+    node.bind("a", 5, 1, 0)
+    assert node.leeway().kept == [{**on(0, 5), **on(1, 5)}]
+    node.scan((5, 0), "a")
+    assert node.changes() == {"a": [0]}
+    assert node.changes() == {}
+    assert not node.leeway()
+
+
+def test_a_hint_is_taken_away_when_a_pod_ends_whose_room_it_may_have_found() -> None:
+    node = Node()
+    ending = node.bind("ending", 10, 0, at=5)
+    node.bind("a", 10, 1, started=False)
+    node.end(ending, at=11)
+    assert node.changes() == {"a": None}
+    node.scan((0, 10), "a")
+    assert node.changes() == {"a": [1]}
+
+
+def test_and_put_right_when_it_did() -> None:
+    node = Node()
+    ending = node.bind("ending", 10, 0, at=5)
+    node.bind("a", 10, 1, started=False)
+    node.end(ending, at=11)
+    node.scan((10, 0), "a")
+    assert node.changes() == {"a": [0]}
+
+
+@pytest.mark.parametrize(("ended_at", "doubted"), [(11, True), (12, False)])
+def test_one_that_had_started_before_another_ended_has_not_found_its_room(ended_at: int, doubted: bool) -> None:
+    # Started in second 11. Within one second nobody knows what was first.
+    node = Node()
+    ending = node.bind("ending", 10, 0, at=5)
+    node.bind("a", 10, 1)
+    node.end(ending, at=ended_at)
+    assert node.changes() == ({"a": None} if doubted else {})
+
+
+def test_a_rejected_pod_was_never_there_for_those_that_came_after_it() -> None:
+    node = Node()
+    node.bind("before", 4, 1, at=4)
+    rejected = node.bind("rejected", 10, 0, at=5)
+    node.bind("a", 10, 1)
+    node.tell(replace(rejected, terminal=True))
+    assert node.changes() == {"a": None}
+
+
+def test_those_that_came_after_a_displaced_pod_are_in_doubt_with_it() -> None:
+    node = Node()
+    ending = node.bind("ending", 9, 0, at=5)
+    node.bind("a", 9, 1, at=10, started=False)
+    node.bind("b", 9, 0, at=20)
+    node.end(ending, at=11)
+    # If a found the room of NUMA 0, b found that of NUMA 1.
+    assert node.changes() == {"a": None, "b": None}
+    node.scan((9, 9), "a", "b")
+    assert node.changes() == {}  # nobody can tell which is which
+
+
+def test_what_an_nrt_has_counted_is_in_doubt_no_more() -> None:
+    node = Node()
+    ending = node.bind("ending", 10, 0, at=5)
+    node.bind("a", 10, 1)
+    node.scan((10, 10), "ending", "a")
+    node.end(ending, at=11)
+    assert node.changes() == {}
+
+
+def test_a_pod_whose_gift_is_not_known_puts_the_next_one_in_doubt() -> None:
+    node = Node()
+    next_one = pod("a", 10, at=11)
+    node.tell(grant(next_one, 0))
+    node.tell(pod("unhinted", 10))
+    node.tell(pod("a", 10, 0, at=11))
+    assert node.changes() == {"a": None}
+    node.scan((10, 10), "unhinted", "a")
+    assert node.changes() == {}
+    node.end(pod("unhinted", 10), at=1500)
+    node.scan((0, 10), "a")
+    assert node.changes() == {"a": [1]}
+
+
+def test_where_a_pod_is_of_which_nothing_is_known_follows_from_the_others() -> None:
+    node = Node()
+    node.tell(pod("unhinted", 7))
+    node.bind("a", 10, 0, 1, at=11)
+    node.scan((7, 10), "unhinted", "a")
+    assert node.changes() == {"a": [1]}
+
+
+def test_an_nrt_that_shows_a_pod_elsewhere_corrects_its_hint() -> None:
+    node = Node()
+    node.bind("a", 5, 0)
+    node.bind("b", 7, 0)
+    node.scan((7, 5), "a", "b")
+    assert node.changes() == {"a": [1]}
+
+
+def test_and_puts_those_in_doubt_that_were_foreseen_with_it() -> None:
+    node = Node()
+    node.bind("a", 5, 0)
+    node.bind("b", 11, 0, at=20)
+    node.scan((0, 5), "a")
+    assert node.changes() == {"a": [1], "b": None}
+
+
+def test_a_contradiction_that_nothing_explains_leaves_no_hint() -> None:
+    node = Node()
+    node.bind("a", 5, 0)
+    node.bind("b", 5, 0)
+    node.scan((4, 6), "a", "b")
+    assert node.changes() == {"a": None, "b": None}
+
+
+def test_an_nrt_in_which_something_else_is_taken_contradicts_no_hint() -> None:
+    node = Node()
+    node.bind("a", 5, 0)
+    node.scan((1, 6), "a")
+    assert node.changes() == {}
+
+
+@pytest.mark.parametrize("changes", [{"publisher": Publisher.TOTAL}, {"policy": NUMAPolicy.NONE}])
+def test_where_an_agent_does_as_it_is_told_no_hint_is_in_doubt(changes: Mapping[str, object]) -> None:
+    node = Node(**changes)
+    ending = node.bind("ending", 10, 0, at=5)
+    node.bind("a", 10, 1, started=False)
+    node.end(ending, at=11)
+    assert node.changes() == {}
+
+
+def test_a_placed_pod_whose_binding_nobody_judged_has_no_hint_until_it_is_counted() -> None:
+    node = Node()
+    placed = replace(pod("a", 5, 1), node="", placed_on="n")
+    node.tell(placed, pod("a", 5, 1))
+    assert node.changes() == {"a": None}
+    node.scan((0, 5), "a")
+    assert node.changes() == {"a": [1]}
+
+
+def test_a_follower_goes_by_what_the_pod_shows() -> None:
+    node = Node()
+    node.tell(pod("a", 5, 1))
+    node.tell(pod("a", 5, 0))  # the leader has corrected it
+    node.scan((5, 0), "a")
+    assert node.changes() == {}
+
+
+def test_a_name_that_comes_again_is_another_pod() -> None:
+    node = Node()
+    node.bind("a", 5, 1, 0)
+    node.tell(replace(pod("a", 5, 0), uid="the next"))
+    assert node.changes() == {}
+
+
+def test_a_binding_that_does_not_come_leaves_nothing() -> None:
+    node = Node()
+    node.tell(grant(pod("a", 5), 1, 0))
+    node.keeper.withdraw("default/a")
+    node.tell(pod("a", 5, 1))
+    assert node.changes() == {}
+
+
+def test_of_a_doubt_that_no_nrt_ends_it_is_told() -> None:
+    node = Node()
+    node.bind("a", 5, 1, 0)
+    assert [uncertain.key for uncertain in node.keeper.uncertain(10 + 119)] == []
+    assert [uncertain.key for uncertain in node.keeper.uncertain(10 + 120)] == ["default/a"]
+
+
+def test_a_hint_over_a_blank_one_is_taken_away_altogether() -> None:
+    node = Node()
+    waiting = pod("a", 5)
+    node.tell(grant(waiting, 1, 0), pod("a", 5))
+    assert node.changes() == {"a": None}
+    assert node.changes() == {}
+
+
+def test_it_may_be_forgotten_which_pods_ended() -> None:
+    # Of the pods that ended on a node the last eight are remembered. The NRT has counted more.
+    node = Node()
+    many = [node.bind(f"p{n}", 1, 0, at=5) for n in range(10)]
+    node.scan((10, 0), *(f"p{n}" for n in range(10)))
+    for bound in many:
+        node.end(bound, at=node.written)
+    assert node.leeway().maybe_free == [{0: {"cpu": 10_000}, 1: {"cpu": 0}}]
+
+
+def test_what_an_unmanaged_pod_was_given_is_kept_and_never_hinted() -> None:
+    node = Node()
+    unmanaged = pod("unmanaged", 10)
+    node.tell(unmanaged)
+    assert [newcomer.key for newcomer in node.keeper.hints.newcomers()] == ["default/unmanaged"]
+    assert not node.keeper.is_counted(unmanaged)
+    node.keeper.keep_for(unmanaged, on(0, 10), frozenset(), sure=True)
+    node.keeper.settle(NOW)
+    assert not node.leeway()
+    node.bind("a", 10, 1, 0, at=11)
+    # Where one is, the other is not: equal as they are, they can be told apart.
+    node.scan((10, 10), "unmanaged", "a")
+    assert node.changes() == {"a": [1]}

@@ -1,0 +1,167 @@
+"""The decision as a whole: reasons in order, rank, explanations with numbers, both fidelities."""
+
+import pytest
+
+from tests.unit.engine.machines import GI, SINGLE, cpus, decision, node, pod, reasons, state, topology
+from webhook.engine.decide import ScoreStrategy
+from webhook.engine.reason import REASONS, Reason
+from webhook.engine.snapshot.cluster_state import ClusterState
+from webhook.model.node import Taint
+from webhook.model.options import Options
+from webhook.model.policy import NUMAPolicy, Scope
+
+FIVE = {"cpu": "5", "memory": "1Gi"}
+
+
+def zones(*free: int) -> list[dict[str, int]]:
+    """NUMA nodes with so many free CPUs each, and 4Gi."""
+    return [{**amounts, "memory": 4 * GI} for amounts in cpus(*free)]
+
+
+WHOLE = {"cpu": 8000, "memory": 4 * GI}
+
+
+def fleet(*free: tuple[int, ...]) -> ClusterState:
+    """Nodes n0, n1, .. with so many free CPUs of 8 in each NUMA node, under single-numa-node."""
+    names = [f"n{number}" for number in range(len(free))]
+    nodes = [node(name) for name in names]
+    return state(*nodes, *(topology(name, zones(*each), WHOLE) for name, each in zip(names, free, strict=True)))
+
+
+def test_an_empty_cluster_is_an_answer_too() -> None:
+    decided = decision(ClusterState(), pod(FIVE, policy="SingleNUMANode"))
+    assert (decided.fit_count, decided.best(3), decided.excluded) == (0, (), {})
+
+
+def test_every_excluded_node_has_one_reason_and_they_are_counted() -> None:
+    cluster = fleet((8, 8), (4, 4), (4, 4), (2, 8))
+    cluster.upsert_node(node("cordoned", cordoned=True))
+    decided = decision(cluster, pod(FIVE))
+    assert decided.fit_count == 2
+    assert decided.excluded == {Reason.UNSCHEDULABLE: 1, Reason.NO_SINGLE_NUMA_NODE: 2}
+    assert sum(decided.excluded.values()) + decided.fit_count == len(decided.fits)
+
+
+def test_the_codes_of_reasons_are_camel_case_and_every_phrase_is_told_apart() -> None:
+    assert [reason.code for reason in REASONS][:3] == ["Fits", "NotReady", "Unschedulable"]
+    assert all(reason.code.replace("NUMA", "Numa").lower() == reason.name.replace("_", "").lower() for reason in Reason)
+    assert len({reason.phrase for reason in Reason}) == len(REASONS)
+
+
+def test_the_best_come_first_and_equals_by_name() -> None:
+    # fuller is better: n1 and n3 have one NUMA node with exactly what is asked for
+    decided = decision(fleet((8,), (5,), (8,), (5,), (4,)), pod(FIVE, policy="SingleNUMANode"))
+    assert [candidate.node for candidate in decided.best(9)] == ["n1", "n3", "n0", "n2"]
+    assert [candidate.node for candidate in decided.best(3)] == ["n1", "n3", "n0"]
+    assert [candidate.node for candidate in decided.best(1)] == ["n1"]
+    assert decided.best(0) == ()
+
+
+def test_rank_does_not_depend_on_the_order_of_arrival() -> None:
+    names = [f"n{number}" for number in range(20)]
+    ranks = set()
+    for order in (names, names[::-1], sorted(names, key=hash)):
+        cluster = state(*map(node, order), *(topology(name, zones(8), WHOLE) for name in order))
+        ranks.add(tuple(candidate.node for candidate in decision(cluster, pod(FIVE)).best(7)))
+    assert ranks == {tuple(sorted(names)[:7])}
+
+
+def test_the_numa_nodes_are_named_by_id() -> None:
+    cluster = state(node("a"), topology("a", zones(2, 8), WHOLE, ids=[4, 9]))
+    decided = decision(cluster, pod(FIVE))
+    assert decided.best(1)[0].numa_nodes == (9,)
+    assert decided.numa_nodes(0) == (9,)
+    assert decided.allocation(0) == ((9, {"cpu": 5000, "memory": GI}),)
+
+
+EXPLAINED = [
+    (node("a", ready=False), {}, "not ready"),
+    (node("a", cordoned=True), {}, "cordoned"),
+    (node("a", labels={"disk": "hdd"}), {"nodeSelector": {"disk": "ssd"}}, "node selector mismatch: disk=ssd"),
+    (node("a", taints=[Taint("gpu", "yes", "NoSchedule")]), {}, "untolerated taint gpu=yes:NoSchedule"),
+    (node("a", {"cpu": 8000, "memory": 8 * GI, "pods": 0}), {}, "too many pods: all 0 places are taken"),
+    (node("a", {"cpu": 4000, "memory": 8 * GI, "pods": 9}), {}, "insufficient cpu: 5 requested, 4 free"),
+]
+
+
+@pytest.mark.parametrize(("unfit", "spec", "sentence"), EXPLAINED)
+def test_an_excluded_node_is_explained_with_numbers(unfit, spec, sentence) -> None:  # type: ignore[no-untyped-def]
+    assert decision(state(unfit), pod(FIVE, spec=spec)).explain(0)[1] == sentence
+
+
+def test_an_alignment_that_fails_is_explained_by_numa_node() -> None:
+    decided = decision(fleet((4, 2)), pod(FIVE))
+    assert decided.explain(0) == (
+        Reason.NO_SINGLE_NUMA_NODE,
+        "no single NUMA node with 5 cpu, 1Gi memory (NUMA 0: 4 cpu, 4Gi memory free; NUMA 1: 2 cpu, 4Gi memory free)",
+    )
+
+
+def test_a_policy_mismatch_names_both_sides() -> None:
+    decided = decision(fleet((8,)), pod(FIVE, policy="Restricted"))
+    expected = "NUMA policy mismatch: the pod asks for Restricted, the node's policy is single-numa-node"
+    assert decided.explain(0) == (Reason.POLICY_MISMATCH, expected)
+
+
+def test_more_numa_nodes_than_the_kubelet_takes() -> None:
+    cluster = state(node("a"), topology("a", zones(8, 8, 8), WHOLE, max_numa_nodes=2))
+    decided = decision(cluster, pod(FIVE))
+    assert decided.explain(0) == (
+        Reason.TOO_MANY_NUMA_NODES,
+        "3 NUMA nodes, the kubelet's topology manager takes 2",
+    )
+
+
+def test_every_reason_has_an_explanation() -> None:
+    decided = decision(fleet((4, 2)), pod(FIVE))
+    for reason in set(Reason) - {Reason.UNKNOWN_POLICY}:  # its sentence is the node's own (see test_unknown_policy)
+        decided.reason[0] = reason
+        found, sentence = decided.explain(0)
+        assert found is reason
+        assert sentence
+
+
+@pytest.mark.parametrize(
+    "strategy", ["Packing", "LeastAllocated", "MostAllocated", "BalancedAllocation", "LeastNUMANodes"]
+)
+@pytest.mark.parametrize("fidelity", ["kubelet", "plugin"])
+def test_either_fidelity_ranks_by_any_score(fidelity: str, strategy: ScoreStrategy) -> None:
+    options = Options(fidelity="plugin" if fidelity == "plugin" else "kubelet", score_strategy=strategy)
+    decided = decision(fleet((8, 2), (2, 8), (4, 4)), pod(FIVE), options=options)
+    assert reasons(decided) == {"n0": "Fits", "n1": "Fits", "n2": "NoSingleNUMANode"}
+    assert {candidate.numa_nodes for candidate in decided.best(2)} == {(0,), (1,)}
+    assert all(0 <= candidate.score <= 100 for candidate in decided.best(2))
+
+
+# n0 [8 8]  n1 [4 4]      [free cpus per NUMA node, memory not published]
+def test_what_no_numa_node_lists_does_not_spoil_the_number_of_numa_nodes_but_as_shipped() -> None:
+    whole, policy = {"cpu": 8000}, NUMAPolicy.BEST_EFFORT
+    cluster = state(
+        node("n0"),
+        node("n1"),
+        topology("n0", cpus(8, 8), whole, policy=policy),
+        topology("n1", cpus(4, 4), whole, policy=policy),
+    )
+    unit = 100 // 8
+    ours = decision(cluster, pod(FIVE), options=Options(score_strategy="LeastNUMANodes")).best(2)
+    assert [each.score for each in ours] == [100 - unit + unit // 2, 100 - 2 * unit + unit // 2]
+    shipped = decision(cluster, pod(FIVE), options=Options(fidelity="plugin", score_strategy="LeastNUMANodes")).best(2)
+    assert [each.score for each in shipped] == [0, 0]
+
+
+def test_the_fidelities_differ_where_upstream_looks_no_further() -> None:
+    # Restricted: the kubelet refuses what is spread although one NUMA node could hold it; the plugin lets it pass.
+    cluster = state(node("a"), topology("a", zones(4, 4), WHOLE, policy=NUMAPolicy.RESTRICTED, scope=Scope.POD))
+    assert reasons(decision(cluster, pod(FIVE))) == {"a": "NotAligned"}
+    assert reasons(decision(cluster, pod(FIVE), options=Options(fidelity="plugin"))) == {"a": "Fits"}
+
+
+def test_numa_nodes_that_list_no_resource_are_no_known_topology() -> None:
+    cluster = state(node("a"), topology("a", [{}, {}], {}), node("b"), topology("b", zones(8, 8), WHOLE))
+    assert reasons(decision(cluster, pod(FIVE, policy="SingleNUMANode"))) == {"a": "NoTopology", "b": "Fits"}
+    assert reasons(decision(cluster, pod(FIVE))) == {"a": "Fits", "b": "Fits"}
+
+
+def test_a_node_label_beats_the_nrt_in_the_decision_as_well() -> None:
+    cluster = state(node("a", policy_label=SINGLE), topology("a", zones(4, 4), WHOLE, policy=NUMAPolicy.NONE))
+    assert reasons(decision(cluster, pod(FIVE))) == {"a": "NoSingleNUMANode"}

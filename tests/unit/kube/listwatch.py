@@ -1,0 +1,123 @@
+"""A server that speaks the list/watch protocol exactly, and on demand does what a real API server does only by luck.
+
+`objects` is what a LIST shows, in pages. A WATCH plays the next script of `watches`: lines are sent as chunks, `HOLD`
+keeps the stream open until the test ends, `BREAK` cuts the connection; a script that ends closes the watch in order.
+`refusals` are answers that come before anything else, each once.
+"""
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from kubernetes.aio.client import Configuration
+
+from webhook.kube.client import Client
+from webhook.kube.credentials import Credentials
+
+HOLD = object()
+BREAK = object()
+
+
+@dataclass
+class Refusal:
+    """An error answer to the next request of its kind: "list" (its first page), "page" (a further one) or "watch"."""
+
+    to: Literal["list", "page", "watch"]
+    status: int
+    body: dict[str, Any]
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class ListWatch:
+    objects: dict[str, dict[str, Any]] = field(default_factory=dict)
+    version: int = 100
+    watches: deque[list[object]] = field(default_factory=deque)
+    refusals: deque[Refusal] = field(default_factory=deque)
+    requests: list[dict[str, str]] = field(default_factory=list)
+
+    def put(self, name: str, **labels: str) -> dict[str, Any]:
+        """Create or change an object, as of a new version."""
+        self.version += 1
+        self.objects[name] = {
+            "kind": "Node",
+            "metadata": {"name": name, "labels": labels, "resourceVersion": str(self.version), "managedFields": [{}]},
+        }
+        return self.objects[name]
+
+    @property
+    def lists(self) -> list[dict[str, str]]:
+        return [query for query in self.requests if "watch" not in query]
+
+    @property
+    def watch_versions(self) -> list[str]:
+        return [query["resourceVersion"] for query in self.requests if "watch" in query]
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        query = dict(request.query)
+        self.requests.append(query)
+        kind = "watch" if "watch" in query else "page" if "continue" in query else "list"
+        if self.refusals and self.refusals[0].to == kind:
+            refusal = self.refusals.popleft()
+            return web.json_response(refusal.body, status=refusal.status, headers=refusal.headers)
+        return await self._watch(request) if kind == "watch" else self._list(query)
+
+    def _list(self, query: dict[str, str]) -> web.Response:
+        names = sorted(self.objects)
+        begin = int(query.get("continue", 0))
+        end = begin + int(query["limit"])
+        metadata = {"resourceVersion": str(self.version)}
+        if end < len(names):
+            metadata["continue"] = str(end)
+        return web.json_response({"metadata": metadata, "items": [self.objects[name] for name in names[begin:end]]})
+
+    async def _watch(self, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for step in self.watches.popleft() if self.watches else [HOLD]:
+            if step is HOLD:
+                await asyncio.Event().wait()
+            elif step is BREAK:
+                assert request.transport is not None
+                request.transport.abort()
+            else:
+                assert isinstance(step, bytes)
+                await response.write(step)
+                await asyncio.sleep(0.01)  # so that the next step is a chunk of its own
+        await response.write_eof()
+        return response
+
+
+def event(kind: str, raw: dict[str, Any]) -> bytes:
+    """One line of a watch."""
+    return json.dumps({"type": kind, "object": raw}, ensure_ascii=False).encode() + b"\n"
+
+
+def bookmark(version: int) -> bytes:
+    return event("BOOKMARK", {"kind": "Node", "metadata": {"resourceVersion": str(version)}})
+
+
+def status(code: int, reason: str, message: str = "as scripted", causes: Iterable[str] = ()) -> dict[str, Any]:
+    details = {"causes": [{"reason": cause} for cause in causes]}
+    return {"kind": "Status", "code": code, "reason": reason, "message": message, "details": details}
+
+
+@asynccontextmanager
+async def serving(script: ListWatch) -> AsyncIterator[Client]:
+    """The script behind a socket, and a client for it."""
+    app = web.Application()
+    app.router.add_get("/api/v1/nodes", script.handle)
+    server = TestServer(app, host="127.0.0.1")
+    await server.start_server()
+    client = Client(Credentials(Configuration(host=str(server.make_url("")).rstrip("/")), "test"))
+    try:
+        yield client
+    finally:
+        await client.close()
+        await server.close()

@@ -1,0 +1,285 @@
+"""The rules of the Lease, one by one: no clock, no socket."""
+
+from math import inf
+from typing import Any
+
+import pytest
+
+from webhook.kube.api_errors import MalformedAnswerError
+from webhook.kube.election import Action, Election, Read, Rest, Timing
+from webhook.kube.lease_record import RELEASED_ANNOTATION, Claim, LeaseRecord, Release
+
+TIMING = Timing(lease_duration=15, renew_deadline=10, retry_period=2)
+HELD = LeaseRecord("7", "other", transitions=4, duration=15, renewed="t0")
+
+
+def candidate(lease: LeaseRecord | None, now: float = 0.0) -> Election:
+    election = Election("me", TIMING)
+    election.read(lease, now)
+    return election
+
+
+def leader(lease: LeaseRecord | None = None, asked: float = 0.0, now: float = 1.0) -> Election:
+    """Claims at `asked` what it has read before; the answer comes `now`."""
+    election = candidate(lease, asked)
+    answer(election, asked, now, "8")
+    return election
+
+
+def answer(election: Election, asked: float, now: float, version: str) -> Claim:
+    """Let the write that is due at `asked` go through."""
+    claim = election.next(asked)
+    assert isinstance(claim, Claim)
+    written = LeaseRecord(version, claim.holder, claim.transitions, claim.duration, f"t{asked}", claim.release)
+    election.wrote(claim, written, asked, now)
+    return claim
+
+
+def claims(action: Action) -> bool:
+    return isinstance(action, Claim)
+
+
+@pytest.mark.parametrize(
+    ("lease", "at_once"),
+    [
+        pytest.param(None, True, id="there is none"),
+        pytest.param(LeaseRecord("1"), True, id="nobody has held it"),
+        pytest.param(LeaseRecord("1", "", 4, 15, "t0", Release.SETTLED), True, id="given back"),
+        pytest.param(LeaseRecord("1", "", 4, 15, "t0", Release.UNSETTLED), True, id="given back in a hurry"),
+        pytest.param(LeaseRecord("1", "me", 4, 15, "t0"), True, id="ours: the answer to a claim got lost"),
+        pytest.param(LeaseRecord("1", "", 4, 15, "t0"), False, id="emptied by hand"),
+        pytest.param(LeaseRecord("1", "", 4, 1, "t0"), False, id="given back by other rules"),
+        pytest.param(HELD, False, id="held"),
+        pytest.param(LeaseRecord("1", "other"), False, id="held by one that does not say for how long"),
+    ],
+)
+def test_a_lease_is_claimed_at_once_only_when_nobody_can_be_leading(lease: LeaseRecord | None, at_once: bool) -> None:
+    assert claims(candidate(lease).next(0)) == at_once
+    assert claims(candidate(lease).next(15))
+
+
+@pytest.mark.parametrize(
+    ("says", "believed"),
+    [
+        pytest.param(40, 40, id="longer settings"),
+        pytest.param(60, 60, id="the longest that is believed"),
+        pytest.param(61, 60, id="a little longer"),
+        pytest.param(2**31 - 1, 60, id="the longest that a Lease can say"),
+        pytest.param(3, 15, id="shorter settings: nobody knows that they are not written by somebody else"),
+        pytest.param(0, 15, id="nothing"),
+    ],
+)
+@pytest.mark.parametrize("holder", ["other", ""], ids=["held", "emptied"])
+def test_a_holder_is_believed_no_shorter_than_we_would_be_and_no_longer_than_a_multiple(
+    holder: str, says: float, believed: float
+) -> None:
+    election = candidate(LeaseRecord("1", holder, 1, says, "t0"))
+    assert not claims(election.next(believed - 0.1))
+    assert claims(election.next(believed))
+    assert election.overlong == says - believed if says > believed else election.overlong == 0
+
+
+@pytest.mark.parametrize("terms", [2**31 - 1, 2**30 + 1])
+def test_terms_are_counted_anew_when_the_lease_names_more_than_there_can_have_been(terms: int) -> None:
+    election = candidate(LeaseRecord("1", "other", terms, 15, "t0"))
+    assert answer(election, 15, 16, "2").transitions == 1
+    election.read(LeaseRecord("3", "other", terms, 15, "t1"), 17)
+    assert answer(election, 32, 33, "4").transitions == 2
+
+
+@pytest.mark.parametrize("number", [-1, 2**31, 1.5, True, "15", None, [], {}, float("nan")], ids=repr)
+def test_a_number_that_is_none_counts_as_absent(number: object) -> None:
+    lease = LeaseRecord.from_object(
+        {"metadata": {"resourceVersion": "1"}, "spec": {"leaseDurationSeconds": number, "leaseTransitions": number}}
+    )
+    assert (lease.duration, lease.transitions) == (0, 0)
+
+
+@pytest.mark.parametrize("odd", [1, True, ["x"], {"x": 1}, None], ids=repr)
+def test_a_text_that_is_none_counts_as_absent(odd: object) -> None:
+    lease = LeaseRecord.from_object(
+        {
+            "metadata": {"resourceVersion": "1", "annotations": {RELEASED_ANNOTATION: odd}},
+            "spec": {"holderIdentity": odd, "renewTime": odd},
+        }
+    )
+    assert lease == LeaseRecord("1")
+
+
+@pytest.mark.parametrize(
+    "raw", [{}, {"metadata": None}, {"metadata": {}}, {"metadata": {"resourceVersion": 7}}, {"metadata": []}], ids=repr
+)
+def test_an_answer_without_a_version_is_no_lease(raw: dict[str, Any]) -> None:
+    with pytest.raises(MalformedAnswerError, match=r"no metadata\.resourceVersion"):
+        LeaseRecord.from_object(raw)
+
+
+@pytest.mark.parametrize("raw", [{"annotations": []}, {"annotations": "x"}], ids=repr)
+def test_odd_annotations_and_spec_give_nothing_back(raw: dict[str, Any]) -> None:
+    assert LeaseRecord.from_object({"metadata": {"resourceVersion": "1", **raw}, "spec": []}) == LeaseRecord("1")
+
+
+@pytest.mark.parametrize("moment", ["9999-12-31T23:59:59.999999Z", "0001-01-01T00:00:00.000000Z", "no time"])
+def test_a_renewal_that_lies_in_the_future_or_in_no_time_is_a_renewal_like_any_other(moment: str) -> None:
+    election = candidate(HELD, now=0)
+    election.read(LeaseRecord("8", "other", 4, 15, moment), 5)
+    assert not claims(election.next(19.9))
+    assert claims(election.next(20))
+
+
+def test_a_candidate_reads_every_retry_period_and_waits_from_the_last_change() -> None:
+    election = candidate(HELD, now=0)
+    assert election.next(0) == Rest(2)
+    assert election.next(2) == Read()
+    election.read(LeaseRecord("9", "other", 4, 15, "t2"), 2)
+    election.read(LeaseRecord("9", "other", 4, 15, "t2"), 14)
+    assert election.next(16.9) == Read()
+    assert claims(election.next(17))
+
+
+def test_somebody_who_writes_a_label_does_not_prolong_a_dead_holders_lease() -> None:
+    election = candidate(HELD, now=0)
+    election.read(LeaseRecord("99", "other", transitions=4, duration=15, renewed="t0"), 14)
+    claim = election.next(15)
+    assert isinstance(claim, Claim)
+    assert claim.replaces is not None
+    assert claim.replaces.version == "99"
+
+
+@pytest.mark.parametrize("gone", [None, LeaseRecord("1")], ids=["deleted", "emptied"])
+def test_a_lease_that_was_held_and_is_gone_may_still_have_a_leader(gone: LeaseRecord | None) -> None:
+    election = candidate(HELD, now=0)
+    election.read(gone, 5)
+    assert not claims(election.next(19.9))
+    assert claims(election.next(20))
+
+
+def test_a_leader_leads_until_its_deadline_counted_from_the_request() -> None:
+    election = leader(asked=0, now=3)
+    assert election.leads(3)
+    assert election.leads(9.9)
+    assert not election.leads(10)
+
+
+def test_an_answer_that_comes_after_the_deadline_makes_no_leader() -> None:
+    assert not leader(asked=0, now=10).leads(10)
+
+
+def test_a_leader_renews_every_retry_period() -> None:
+    election = leader(asked=0, now=1)
+    assert election.next(1) == Rest(2)
+    assert answer(election, 2, 2.5, "9").renews
+    assert election.leads(11.9)
+    assert not election.leads(12)
+
+
+def test_a_renewal_that_is_answered_after_the_deadline_does_not_prolong_the_term() -> None:
+    election = leader(asked=0, now=1)
+    answer(election, asked=5, now=12, version="9")
+    assert not election.leads(12)
+    again = answer(election, asked=12, now=12.5, version="10")
+    assert (again.renews, again.transitions) == (False, 2)
+    assert election.leads(12.5)
+
+
+def test_a_leader_that_reads_anothers_name_stops_at_once() -> None:
+    election = leader(asked=0, now=1)
+    election.look_again()
+    election.read(HELD, 3)
+    assert not election.leads(3)
+
+
+def test_a_leader_whose_lease_is_deleted_writes_it_again() -> None:
+    election = leader(LeaseRecord("7", "", 4, 15, "t", Release.SETTLED), asked=0, now=1)
+    election.look_again()
+    assert election.next(2) == Read()
+    election.read(None, 2)
+    assert election.leads(2)
+    claim = answer(election, 2, 3, "1")
+    assert (claim.replaces, claim.transitions, claim.renews) == (None, 5, True)
+    assert election.leads(11)
+
+
+def test_while_it_leads_a_call_is_waited_for_no_longer_than_its_term_lasts() -> None:
+    election = leader(asked=0, now=1)
+    assert election.patience(1) == 5
+    assert election.patience(7) == 3
+    assert election.patience(10) == 5
+
+
+def test_epochs_grow_even_when_the_lease_is_made_anew() -> None:
+    election = leader(LeaseRecord("7", "", 4, 15, "t", Release.SETTLED), asked=0, now=1)
+    first = election.term(1)
+    election.look_again()
+    election.read(None, 11)
+    answer(election, 30, 31, "1")
+    second = election.term(31)
+    assert first is not None
+    assert second is not None
+    assert (first.epoch, second.epoch) == (5, 6)
+    assert first.name != second.name
+
+
+@pytest.mark.parametrize(
+    ("lease", "asked", "alone_since"),
+    [
+        pytest.param(None, 0, -inf, id="the first leader of all"),
+        pytest.param(LeaseRecord("1", "", 4, 15, "t", Release.SETTLED), 5, -inf, id="after one that left all settled"),
+        pytest.param(LeaseRecord("1", "", 4, 15, "t", Release.UNSETTLED), 5, 5, id="after one that left in a hurry"),
+        pytest.param(HELD, 20, 21, id="after one that died"),
+    ],
+)
+def test_it_is_told_since_when_nobody_else_can_have_promised_anything(
+    lease: LeaseRecord | None, asked: float, alone_since: float
+) -> None:
+    election = candidate(lease, 5)
+    answer(election, asked, asked + 1, "8")
+    term = election.term(asked + 1)
+    assert term is not None
+    assert (term.since, term.alone_since) == (asked + 1, alone_since)
+
+
+def test_a_leader_that_lost_its_term_and_got_it_back_is_alone_since_it_first_was() -> None:
+    election = candidate(HELD, 5)
+    answer(election, 20, 21, "8")
+    answer(election, 40, 41, "9")
+    term = election.term(41)
+    assert term is not None
+    assert (term.epoch, term.since, term.alone_since) == (6, 41, 21)
+
+
+def test_with_another_leader_in_between_it_is_alone_only_since_it_leads_again() -> None:
+    election = leader(asked=0, now=1)
+    election.read(HELD, 30)
+    answer(election, 50, 51, "9")
+    term = election.term(51)
+    assert term is not None
+    assert term.alone_since == 51
+
+
+def test_resigning_ends_the_term_at_once_and_no_other_follows() -> None:
+    election = leader(asked=0, now=1)
+    election.resign()
+    assert election.term(1) is None
+    assert election.next(100) == Rest(inf)
+
+
+def test_a_claim_that_goes_through_after_resigning_makes_no_leader_and_is_given_back() -> None:
+    election = candidate(None)
+    claim = election.next(0)
+    assert isinstance(claim, Claim)
+    election.resign()
+    election.wrote(claim, LeaseRecord("1", "me", 1, 15, "t0"), 0, 1)
+    assert not election.leads(1)
+    election.release(Release.SETTLED)
+    back = answer(election, 1, 2, "2")
+    assert back == Claim("", 1, 15, LeaseRecord("1", "me", 1, 15, "t0"), Release.SETTLED)
+    assert election.released
+    assert election.next(2) == Rest(inf)
+
+
+def test_what_is_not_ours_is_not_given_back() -> None:
+    election = candidate(HELD)
+    election.release(Release.SETTLED)
+    assert election.released
+    assert election.next(0) == Rest(inf)

@@ -1,0 +1,68 @@
+"""docs/metrics.md and the registry say the same."""
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+from prometheus_client import Metric
+
+from webhook.metrics.service_metrics import NAMESPACE, InformerSample, Metrics, Sample
+
+DOCS = Path(__file__).parents[3] / "docs" / "metrics.md"
+ROW = re.compile(r"^\| `(?P<name>\w+)` \| (?P<kind>\w+) \|(?P<labels>[^|]*)\| .+ \|$", re.MULTILINE)
+
+SAMPLE = Sample(
+    ready=True,
+    informers=(
+        InformerSample("nodes", synced=True, objects=3, lists=2, silence_seconds=1.5, faulty_objects=1),
+        InformerSample("pods", synced=False, objects=0, lists=0, silence_seconds=9.0, faulty_objects=0),
+    ),
+    generation=7,
+    policy_disagreements=2,
+    unknown_policies=3,
+    certificate_end=datetime(2030, 1, 1, tzinfo=UTC),
+    leading=True,
+    gated_pods=5,
+    stuck_pods=1,
+    open_grants=4,
+)
+
+
+def families() -> dict[str, Metric]:
+    metrics = Metrics(lambda: SAMPLE)
+    metrics.reviews.labels("mutate-pods", "CREATE", "allow").inc()
+    metrics.review_seconds.labels("mutate-pods").observe(0.001)
+    metrics.connections_closed.labels("reviews", "handshake").inc()
+    metrics.unreserved.labels("user").inc()
+    metrics.placement.not_aligned()
+    metrics.excluded.labels("NotReady").inc(4)
+    metrics.placement.round()
+    metrics.placement.decided("pod", 0.001)
+    metrics.placement.let_go("placed", 3.0)
+    metrics.placement.evicted()
+    metrics.placement.corrected("changed")
+    found = {}
+    for family in metrics.registry.collect():
+        if family.name.startswith(NAMESPACE):
+            found[f"{family.name}_total" if family.type == "counter" else family.name] = family
+    return found
+
+
+def test_every_metric_is_documented_with_its_type_and_labels_and_nothing_else_is() -> None:
+    documented = {
+        row["name"]: (row["kind"], set(re.findall(r"`(\w+)`", row["labels"]))) for row in ROW.finditer(DOCS.read_text())
+    }
+    served = {
+        name: (family.type, {label for sample in family.samples for label in sample.labels} - {"le"})
+        for name, family in families().items()
+    }
+    assert served == documented
+
+
+def test_states_are_read_at_the_scrape() -> None:
+    found = families()
+    objects = {sample.labels["resource"]: sample.value for sample in found["topology_webhook_informer_objects"].samples}
+    assert objects == {"nodes": 3.0, "pods": 0.0}
+    assert found["topology_webhook_gated_pods"].samples[0].value == 5.0
+    assert found["topology_webhook_snapshot_generation"].samples[0].value == 7.0
+    assert found["topology_webhook_certificate_end_timestamp_seconds"].samples[0].value == 1893456000.0

@@ -1,0 +1,55 @@
+"""Pods without the object that made them: who belongs together, in what order, and how many must start."""
+
+from typing import Any
+
+import pytest
+
+from webhook.model.workload.plain_pods import PodsTogether, workloads_of_pods
+
+
+def pod(
+    name: str, *, group: str = "", owner: str = "", cpu: str = "1", node: str = "", **annotations: str
+) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"name": name, "namespace": "ml", "annotations": dict(annotations)}
+    if group:
+        metadata["annotations"]["pod-group-name"] = group
+    if owner:
+        metadata["ownerReferences"] = [{"kind": "Workflow", "name": owner, "uid": owner, "controller": True}]
+    container = {"name": "main", "resources": {"requests": {"cpu": cpu}}}
+    return {"metadata": metadata, "spec": {"containers": [container], **({"nodeName": node} if node else {})}}
+
+
+def seen(found: PodsTogether) -> tuple[str, list[tuple[tuple[str, ...], int]]]:
+    (gang,) = found.workload.gangs
+    return found.workload.name, [(tuple(role.pods), role.minimum) for role in gang.all_roles()]
+
+
+def test_a_group_by_hand_starts_whole_in_order_of_rank() -> None:
+    found = workloads_of_pods([pod(f"w-{rank}", group="train") for rank in (10, 9, 0)])
+    assert list(map(seen, found)) == [("train", [(("w-0", "w-9", "w-10"), 3)])]
+
+
+def test_pods_that_differ_are_roles() -> None:
+    found = workloads_of_pods([pod("a-0", group="g", cpu="8"), pod("b-1", group="g"), pod("b-2", group="g")])
+    assert list(map(seen, found)) == [("g", [(("a-0",), 1), (("b-1", "b-2"), 2)])]
+
+
+def test_pods_of_an_owner_of_any_kind_start_one_by_one_unless_they_say_otherwise() -> None:
+    assert list(map(seen, workloads_of_pods([pod("x", owner="flow"), pod("y", owner="flow")]))) == [
+        ("flow", [(("x", "y"), 1)])
+    ]
+    least = {"topology-webhook.dev/min-member": "2"}
+    assert list(map(seen, workloads_of_pods([pod("x", owner="flow", **least), pod("y", owner="flow", **least)]))) == [
+        ("flow", [(("x", "y"), 2)])
+    ]
+
+
+@pytest.mark.parametrize("names", [["a"], ["a", "b"]])
+def test_other_pods_are_alone(names: list[str]) -> None:
+    assert [seen(found) for found in workloads_of_pods(map(pod, names))] == [(name, [((name,), 1)]) for name in names]
+
+
+def test_pods_that_run_are_told_apart_but_keep_their_rank() -> None:
+    (found,) = workloads_of_pods([pod("w-0", group="g", node="n7"), pod("w-1", group="g")])
+    assert seen(found) == ("g", [(("w-0", "w-1"), 2)])
+    assert found.running == {"w-0": "n7"}

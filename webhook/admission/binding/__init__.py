@@ -1,0 +1,1 @@
+"""The binding guard: the webhook on pods/binding."""

@@ -1,0 +1,253 @@
+"""The guard at work: a Binding comes in, its pod is looked up, the decision is made and what it gives is kept.
+
+1. The pod: from the informers' copy, else by one GET (see `pod_lookup`). What is no affair of ours passes on any
+   replica, and so does a Binding that the API server itself will refuse: of a pod that is bound, gated or not there.
+2. Leadership, asked for after the last wait: from here to the answer nothing else runs.
+   - Not the leader: only a placed pod going to its node, where something is still reserved for it, passes, for that
+     needs no new promise. Anything else is refused
+     as long as another replica leads, or is about to: the call took an old way, and the next one will find it. With no
+     leader it is an HTTP 503: the webhook's failurePolicy decides, as it does while no replica answers at all. Ignore
+     binds the pod unguarded, Fail has the scheduler try again.
+   - A new leader does not know what the last one promised in answers that are still on their way into pods. It gives
+     out nothing new until they must be visible; it refuses, so that the scheduler tries again.
+3. What is given is kept as a grant before the answer leaves, so that the next Binding finds it taken.
+4. One Binding at a time is on its way to a node's kubelet, which goes by the order of arrival: two that are answered
+   one after the other may be written the other way round. The next one waits until the first is seen written.
+5. So does one that would take the NUMA nodes of a pod that was placed there before: until that one is bound.
+   Only schedulers are given anything: another user's binding is judged, and its pod has its hint once it is bound.
+6. Where the node cannot hold the pod another one may: the scheduler is told of it (see `controllers.nominator`).
+
+Who may call the API server's webhooks is known only where client certificates are asked for. Elsewhere a review may be
+forged: it is answered, and what it gives is kept for a moment only (see `review_trust`).
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from enum import Enum
+from time import monotonic
+from typing import Any, Final, Protocol
+
+from webhook.admission.binding.decision import Given, Pass, Refusal, guard, into_binding, placed_on
+from webhook.admission.binding.pod_lookup import Fetch, PodLookup, is_gated
+from webhook.admission.binding.review_trust import FIRST_SECONDS, Doubts
+from webhook.admission.binding.waiting_reviews import WaitingReviews
+from webhook.admission.handler import Answer, NotNowError, Unreserved
+from webhook.admission.reserved_fields import forgery
+from webhook.cache.kubelet_admission import Arrival
+from webhook.cache.unmanaged import why_not_ours
+from webhook.engine.assumed.assumed_pod import Grant
+from webhook.model.admission_review import AdmissionRequest, Allowed, Denied, Patched
+from webhook.model.hint import NUMANodeAmounts
+from webhook.model.rules import Rules
+
+_LEADER_CHANGED: Final = Refusal(
+    "the leader has just changed, and NUMA nodes given out before may not be visible yet; they can be soon",
+    "LeaderChanged",
+)
+
+_MISROUTED: Final = Refusal("another replica of topology-webhook leads now; it is asked next time", "LeaderElsewhere")
+
+_NOT_NEXT: Final = Refusal(
+    "another pod was bound to this node a moment ago and is not visible yet; its kubelet goes by the order of arrival",
+    "NotNext",
+)
+
+# A Binding is written within some 10 ms of its answer, and seen as soon. Half of the time to the deadline is ample
+# for that, and the rest is for the answer: one that came too late would be worse than a refusal, for the API server
+# would have let the Binding pass as it was.
+_WAITED_SHARE: Final = 0.5
+_POLL_SECONDS: Final = 0.005
+
+
+# A Binding that is not seen by then was refused after us, or the API server stands still: waiting keeps no order any
+# more. What the pod was given stays its own until the grant expires.
+_ON_ITS_WAY_SECONDS: Final = 5.0
+
+
+class Duty(Enum):
+    """What this replica may answer."""
+
+    NONE = "not the leader, and no other is known to be"
+    ELSEWHERE = "not the leader: another one is, or is about to be"
+    PLACED_ONLY = "the leader, while promises of the last one may be on their way"
+    ALL = "the leader"
+
+
+class BindingWorld(Protocol):
+    """What the guard needs of the cluster."""
+
+    def waiting_pod(self, key: str, uid: str) -> Mapping[str, Any] | None:
+        """The pod namespace/name that is not bound yet, as last seen; None when that incarnation was not."""
+
+    def arrival(self, node: str, pod: str) -> Arrival | None:
+        """The node as the pod will find it; None when it is not known."""
+
+    def is_approached(self, node: str, pod: str, expiring_after: float) -> bool:
+        """Whether another pod was bound to the node, by a grant that expires later, and is not seen there yet."""
+
+    def promised(self, pod: str, uid: str, node: str) -> NUMANodeAmounts | None:
+        """What the pod was granted on the node in an answer or patch that it does not show yet."""
+
+    def granted(self, pod: str) -> Grant | None:
+        """What was given to the pod and no object shows yet."""
+
+    def grant(self, grant: Grant) -> None:
+        """Keep what was given."""
+
+
+_NOT_SEEN: Final = Refusal("the pod is not in the cache yet, and lookups of other pods go first", "NotNext")
+
+# However long the API server would wait: real ones wait for half of the webhook's timeout, 5 s as a rule.
+_LONGEST_WAIT: Final = 5.0
+
+
+class BindingGuard:
+    """Reviews of Bindings.
+
+    horizon: seconds after which an answer that is not in the pod never will be; on_refused: told of the pod
+    (namespace/name), its uid and the node that cannot hold it; doubts: None where every caller is the API server.
+    """
+
+    def __init__(
+        self,
+        world: BindingWorld,
+        fetch: Fetch,
+        duty: Callable[[], Duty],
+        rules: Rules,
+        horizon: float,
+        on_refused: Callable[[str, str, str], None],
+        doubts: Doubts | None = None,
+    ) -> None:
+        self._world = world
+        self._lookup = PodLookup(world, fetch)
+        self._duty = duty
+        self._rules = rules
+        self._doubts = doubts
+        self._horizon = horizon if doubts is None else FIRST_SECONDS
+        self._on_refused = on_refused
+        self._waiting = WaitingReviews()
+
+    async def review(self, request: AdmissionRequest, deadline: float) -> Answer:
+        """Answer one; `deadline` by the event loop's clock. Raises NotNowError."""
+        binding = request.object
+        if forged := forgery(request, self._rules):
+            message = " ".join(map(str, forged.faults))
+            return Answer(Denied(message, "Forged"), "deny", decided=True, message=message)
+        metadata = binding.get("metadata") or {}
+        name, uid = request.name or metadata.get("name", ""), metadata.get("uid") or ""
+        node = (binding.get("target") or {}).get("name", "")
+        key, clock = f"{request.namespace}/{name}", asyncio.get_running_loop().time
+        give_up = clock() + min(_LONGEST_WAIT, (deadline - clock()) * _WAITED_SHARE)
+        while True:
+            try:
+                pod = await self._lookup.find(request.namespace, name, uid, give_up)
+            except TimeoutError:
+                return _refused(_NOT_SEEN)
+            if pod is None:
+                return Answer(
+                    Allowed(), "allow", message="the pod does not exist; the API server will reject the binding"
+                )
+            if reason := why_not_ours(pod, self._rules):
+                return Answer(Allowed(), "allow", message=f"left alone: {reason}")
+            if pod["spec"].get("nodeName"):
+                return Answer(
+                    Allowed(), "allow", message="the pod is bound already; the API server will reject the binding"
+                )
+            if is_gated(pod):
+                return Answer(Allowed(), "allow", message="the pod is gated; the API server will reject the binding")
+            verdict = _NOT_NEXT if self._is_approached(node, key) else self._judge(request, pod, node)
+            if isinstance(verdict, Answer):
+                return verdict
+            if not await self._has_moved(node, key, verdict.after, give_up):
+                return _refused(verdict)
+            # The pod may be gone by now: what it was given would be in the way of those that come.
+
+    async def _has_moved(self, node: str, pod: str, after: frozenset[str], give_up: float) -> bool:
+        """Wait until no other pod is on its way to the node, and one of these has come; False if that takes long."""
+        with self._waiting.one(pod.partition("/")[0], pod) as waiting:
+            while self._is_approached(node, pod) or (after and all(map(self._waits, after))):
+                if waiting.displaced or asyncio.get_running_loop().time() > give_up:
+                    return False
+                await asyncio.sleep(_POLL_SECONDS)
+        return True
+
+    def _is_approached(self, node: str, pod: str) -> bool:
+        return self._world.is_approached(node, pod, monotonic() + self._horizon - _ON_ITS_WAY_SECONDS)
+
+    def _waits(self, key: str) -> bool:
+        return self._world.waiting_pod(key, "") is not None
+
+    def _judge(self, request: AdmissionRequest, pod: Mapping[str, Any], node: str) -> Answer | Refusal:
+        """The answer, or why the pod is to wait for others."""
+        duty = self._duty()
+        hint = placed_on(pod)
+        if duty is not Duty.ALL and (hint is None or hint.node != node or not hint.reserved):
+            if duty is Duty.NONE:
+                raise NotNowError("this replica is not the leader, who alone gives out NUMA nodes")
+            return _refused(_MISROUTED) if duty is Duty.ELSEWHERE else _refused(_LEADER_CHANGED)
+        if duty in {Duty.NONE, Duty.ELSEWHERE}:
+            return Answer(Allowed(), "allow", decided=True, message=f"placed on {node} before")
+        key, uid = f"{request.namespace}/{pod['metadata']['name']}", pod["metadata"].get("uid", "")
+        arrival = self._world.arrival(node, key)
+        verdict = guard(pod, node, arrival, self._rules, self._world.promised(key, uid, node))
+        by_scheduler = request.user.username in self._rules.scheduler_users | self._rules.trusted_users
+        match verdict:
+            case Pass():
+                return Answer(Allowed(), "allow", message=verdict.message)
+            case Refusal():
+                if verdict.after:
+                    return verdict
+                if by_scheduler and not request.dry_run:
+                    self._on_refused(key, uid, node)
+                return _refused(verdict)
+        given = verdict if duty is Duty.ALL else verdict.as_promised()
+        if given is None:
+            return _refused(_LEADER_CHANGED)
+        if not by_scheduler:
+            # The admission policy denies what we would add to this user's binding.
+            message = (
+                f"bound to {node} by {request.user.username}, who is none of --scheduler-users: "
+                "no NUMA nodes are reserved"
+            )
+            return Answer(Allowed((message,)), "allow", decided=True, message=message, unreserved=Unreserved.USER)
+        unreserved = None if request.dry_run else self._reserve(given, key, uid)
+        message = given.message if unreserved is None else f"{given.message}; {unreserved.sentence}"
+        operations = into_binding(request.object, given)
+        return Answer(Patched(operations), "allow", decided=True, message=message, unreserved=unreserved)
+
+    def _reserve(self, given: Given, key: str, uid: str) -> Unreserved | None:
+        """Keep what is given until the pod is seen with it; why not."""
+        now = monotonic()
+        seconds = self._horizon if self._doubts is None else self._doubts.believed_seconds(key, uid, now)
+        if not seconds:
+            return Unreserved.DOUBTED
+        grant = grant_of(given, key, uid, now + seconds)
+        before = self._world.granted(key)
+        if self._doubts is not None and before is not None and before.arrives and before.uid == uid:
+            # A repeated review does not prolong this: a binding that never comes would be awaited without limit.
+            grant = replace(grant, expires=min(grant.expires, before.expires))
+        self._world.grant(grant)
+        return None
+
+
+def _refused(refusal: Refusal) -> Answer:
+    denied = Denied(refusal.message, refusal.reason)
+    return Answer(denied, "deny", decided=True, message=refusal.message, misrouted=refusal is _MISROUTED)
+
+
+def grant_of(given: Given, key: str, uid: str, expires: float) -> Grant:
+    """What is kept of an answer until the pod (namespace/name) is seen bound with it."""
+    return Grant(
+        key,
+        uid,
+        given.node,
+        dict(given.numa_nodes),
+        given.requests,
+        given.policy,
+        expires,
+        arrives=True,
+        sure=given.foresight.sure,
+        chosen=given.chosen,
+        alternatives=given.foresight.alternatives,
+    )

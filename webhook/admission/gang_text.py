@@ -1,0 +1,53 @@
+"""What is said of a group beside its place: what it would need to ever have one, and what it prefers and misses."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from webhook.engine.gang.result import GroupPlacement, Shortfall
+from webhook.engine.gang.unmet_levels import Missed
+from webhook.model.resources import PODS, format_amount
+
+_MOST_NAMED: Final = 5
+
+
+def never_held(when_empty: GroupPlacement) -> str:
+    """That the group has no place even where no other pod runs, and what it needs; empty if it has, or may have one.
+
+    when_empty: its placement there.
+    """
+    if when_empty.placed or not when_empty.exhaustive or not when_empty.why:
+        return ""
+    # Coarse to fine: the coarsest level that has to hold the group is what nothing finer can make up for.
+    short = when_empty.why[0]
+    kind = short.level.rpartition("/")[2]
+    no_place = "not even an empty cluster has a place for it"
+    if kind and not short.domain:
+        return f"{no_place}: no node is in any {kind}; needed: the label {short.level}"
+    where = f"the best {kind}, {short.domain[-1][1]}," if short.domain else "the cluster"
+    return f"{no_place}: {where} would hold {short.holds} of {short.needed} pods; needed: {_needed(short)}"
+
+
+def _needed(short: Shortfall) -> str:
+    missing = (short.needed - short.holds) * short.amount
+    if not short.resource:
+        return "nodes that its node selectors, tolerations and NUMA policies allow"
+    if short.resource == PODS:
+        return f"room for {missing} more pod{'' if missing == 1 else 's'} there"
+    return f"at least {format_amount(short.resource, missing)} more {short.resource} there"
+
+
+def missed_text(missed: Iterable[Missed]) -> str:
+    """The preferred levels that were missed, a clause each; empty if none was."""
+    return "; ".join(map(_missed, missed))
+
+
+def _missed(one: Missed) -> str:
+    kind = one.label.rpartition("/")[2]
+    of = f" of {one.part}" if one.part else ""
+    if one.segments:
+        return f"preferred {kind}{of} missed by {one.segments} of {one.of} segments"
+    names = [path[-1][1] if path else "none" for path in one.domains]
+    if len(set(names)) < len(names):
+        names = ["/".join(value for _, value in path) or "none" for path in one.domains]
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return f"preferred {kind}{of} missed: in {len(names)} {kind}s ({', '.join(names[:_MOST_NAMED])}{more})"

@@ -1,0 +1,1 @@
+"""The webhooks on pods: mutation at CREATE, validation."""

@@ -1,0 +1,185 @@
+"""What the placement controller writes into a gated pod, as one JSON patch each.
+
+- `placing`: its node, exactly, its NUMA nodes, what people read, and the gate away. How it is held to the node:
+  `repeatable`.
+- `releasing`: the gate away without a place, held to a set of nodes.
+- `telling`: why it still waits, and in which group.
+Of a placed pod that the scheduler cannot bind `giving_back` takes what was reserved, and says so.
+And one that was bound without a hint gets it afterwards: `hinting`. A hint that was wrong, or became doubtful after the
+binding, is put right: `correcting`.
+
+Each patch but the last holds the resource version it was made from, so what was decided on an old pod is refused (409)
+and decided anew. What the API server allows behind a gate: required terms that are there are only added to, each, and
+stay as many.
+Source: kubernetes pkg/apis/core/validation (validateNodeAffinityMutation); KEP-3838.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from webhook.admission.patch import Operation, Patch
+from webhook.admission.pod import placement_text
+from webhook.admission.pod.affinity_patch import (
+    Constraint,
+    NodeRef,
+    check_only_appended,
+    constrain,
+    one_of,
+    required_terms,
+    within_bounds,
+)
+from webhook.admission.pod.gate import set_gate
+from webhook.admission.pod.managed_fields import Marker
+from webhook.admission.pod.placement_text import annotated
+from webhook.admission.pod.reapply import kept_by_a_merge, select, terms_are_fixed
+from webhook.model.errors import UserError
+from webhook.model.hint import (
+    NUMAHint,
+    NUMANodeAmounts,
+    names_numa_nodes_only,
+    parse_resource_status,
+    resource_status_to_json,
+)
+from webhook.model.names import NUMA_HINT, NUMA_SIGNATURE, PLACEMENT, POD_GROUP_NAME, RESOURCE_STATUS, STEERED
+from webhook.model.resident import ResidentPod
+
+
+def placing(
+    raw: Mapping[str, Any],
+    hint: NUMAHint,
+    text: str,
+    annotations: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
+    hostname: str | None = None,
+) -> tuple[Operation, ...]:
+    """The patch that places a gated pod.
+
+    annotations, labels: those of its group. hostname: the node's hostname label; None when missing or shared.
+    """
+    patch = Patch(raw)
+    if terms_are_fixed(raw) and hostname is not None and select(patch, hostname):
+        if patch.operations:
+            patch.put(("metadata", "annotations", STEERED), Marker.of_hostname(hostname).text())
+    else:
+        # By name, which the scheduler looks up instead of filtering all nodes.
+        _constrain(patch, Constraint(one_of([NodeRef(hint.node, None)])))
+    for name, value in {**_outputs(hint), PLACEMENT: annotated(text), **(annotations or {})}.items():
+        patch.put(("metadata", "annotations", name), value)
+    for name, value in (labels or {}).items():
+        patch.put(("metadata", "labels", name), value)
+    set_gate(patch, wanted=False)
+    return _at_version(raw, patch)
+
+
+def releasing(
+    raw: Mapping[str, Any], constraint: Constraint, text: str, annotations: Mapping[str, str] | None = None
+) -> tuple[Operation, ...]:
+    """The patch that lets a gated pod go; alternatives are not written if there are terms, which must stay as many."""
+    patch = Patch(raw)
+    constraint = kept_by_a_merge(raw, constraint)
+    if len(constraint.alternatives) > 1 and required_terms(raw) is not None:
+        constraint = replace(constraint, alternatives=())
+    _constrain(patch, constraint)
+    for name, value in {PLACEMENT: annotated(text), **(annotations or {})}.items():
+        patch.put(("metadata", "annotations", name), value)
+    set_gate(patch, wanted=False)
+    return _at_version(raw, patch)
+
+
+def telling(raw: Mapping[str, Any], text: str, group: str | None = None) -> tuple[Operation, ...]:
+    """The patch that says why the pod waits, and the name of its group; empty when it says so already."""
+    wanted = {PLACEMENT: annotated(text), **({POD_GROUP_NAME: group} if group else {})}
+    if wanted.items() <= (raw["metadata"].get("annotations") or {}).items():
+        return ()
+    patch = Patch(raw)
+    for name, value in wanted.items():
+        patch.put(("metadata", "annotations", name), value)
+    return _at_version(raw, patch)
+
+
+def giving_back(raw: Mapping[str, Any], hint: NUMAHint, signature: str, text: str) -> tuple[Operation, ...]:
+    """The patch that takes back what a placed pod was promised; hint: that without a reservation."""
+    patch = Patch(raw)
+    for name, value in {NUMA_HINT: hint.to_json(), NUMA_SIGNATURE: signature, PLACEMENT: annotated(text)}.items():
+        patch.put(("metadata", "annotations", name), value)
+    if RESOURCE_STATUS in raw["metadata"]["annotations"]:
+        patch.remove(("metadata", "annotations", RESOURCE_STATUS))
+    return _at_version(raw, patch)
+
+
+def hinting(raw: Mapping[str, Any], hint: NUMAHint) -> tuple[Operation, ...]:
+    """The patch that gives a bound pod the hint it lacks; empty when it has one. One that cannot be so is none.
+
+    A resource status without NUMA nodes (Koordinator's cpuset) stays.
+    """
+    try:
+        if ResidentPod.from_object(raw).hint is not None:
+            return ()
+    except UserError:
+        return ()  # nothing is known any more of what it holds
+    patch = Patch(raw)
+    status = (raw["metadata"].get("annotations") or {}).get(RESOURCE_STATUS)
+    for name, value in _outputs(hint).items():
+        if name != RESOURCE_STATUS or status is None or _names_numa_nodes(status):
+            patch.put(("metadata", "annotations", name), value)
+    return _at_version(raw, patch)
+
+
+def correcting(raw: Mapping[str, Any], node: str, numa_nodes: NUMANodeAmounts | None) -> tuple[Operation, ...]:
+    """The patch that gives a bound pod this hint, or none; empty when it has that, or its hint is not ours.
+
+    A resource status with more than NUMA nodes (Koordinator's cpuset) stays.
+    """
+    annotations: Mapping[str, str] = raw["metadata"].get("annotations") or {}
+    held = annotations.get(NUMA_HINT)
+    status = annotations.get(RESOURCE_STATUS)
+    if held is None and (numa_nodes is None or status is not None):
+        return ()
+    patch = Patch(raw)
+    wanted: dict[str, str | None] = {NUMA_HINT: None, RESOURCE_STATUS: None}
+    if numa_nodes is not None:
+        wanted |= _outputs(NUMAHint(node, numa_nodes))
+    if status is not None and not names_numa_nodes_only(status):
+        del wanted[RESOURCE_STATUS]
+    numa_ids = None if numa_nodes is None else [numa_id for numa_id, _ in numa_nodes]
+    said = placement_text.located(annotations.get(PLACEMENT, ""), node, numa_ids)
+    if said is not None:
+        wanted[PLACEMENT] = said
+    for name, value in wanted.items():
+        if value is None and name in annotations:
+            patch.remove(("metadata", "annotations", name))
+        elif value is not None and value != annotations.get(name):
+            patch.put(("metadata", "annotations", name), value)
+    # These annotations are ours alone, and the kubelet is about to write the pod's status: that is no conflict.
+    same = {"op": "replace", "path": "/metadata/uid", "value": raw["metadata"].get("uid", "")}
+    return (same, *patch.operations) if patch.operations else ()
+
+
+def _names_numa_nodes(status: str) -> bool:
+    try:
+        return bool(parse_resource_status(status))
+    except UserError:
+        return True
+
+
+def _outputs(hint: NUMAHint) -> dict[str, str]:
+    """For node agents and for us: which NUMA nodes, and what of each."""
+    held: NUMANodeAmounts = hint.numa_nodes
+    return {NUMA_HINT: hint.to_json(), **({RESOURCE_STATUS: resource_status_to_json(held)} if held else {})}
+
+
+def _constrain(patch: Patch, constraint: Constraint) -> None:
+    before = patch.document
+    terms = required_terms(before)
+    constraint = within_bounds(constraint, terms)
+    marker = Marker.of(constraint, len(terms or ()))
+    constrain(patch, constraint)
+    check_only_appended(before, patch.document)
+    if marker:
+        patch.put(("metadata", "annotations", STEERED), marker.text())
+
+
+def _at_version(raw: Mapping[str, Any], patch: Patch) -> tuple[Operation, ...]:
+    version = {"op": "replace", "path": "/metadata/resourceVersion", "value": raw["metadata"]["resourceVersion"]}
+    return (version, *patch.operations)

@@ -1,0 +1,63 @@
+"""Node affinity that keeps the pods of a placed group in its domains where nobody pins them to their nodes.
+
+1. The labels of the levels, coarse to fine: the rack, and what is above it.
+2. In them, only the nodes that fit now, named as in `node_set`.
+
+Pods of one template that belong into several domains (each segment, each replica) are held to all of those together.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from webhook.admission.pod.affinity_patch import EXPRESSIONS, Constraint, Term, none_of, one_of, preference
+from webhook.admission.pod.node_names import NodeNames
+from webhook.engine.arrays import Bools
+from webhook.engine.decide import Decision, decide
+from webhook.engine.snapshot.snapshot import View
+from webhook.engine.topology.tree import Domain, TopologyTree
+from webhook.model.intent import NUMAIntent
+from webhook.model.pod import Pod
+from webhook.model.rules import Rules
+
+
+def hold_to_domains(
+    view: View, domains: Sequence[tuple[TopologyTree, Domain]], pod: Pod, intent: NUMAIntent, rules: Rules
+) -> Constraint:
+    """The constraint of a pod that belongs into any of these domains."""
+    inside = np.zeros(view.snapshot.n, dtype=np.bool_)
+    for tree, domain in domains:
+        inside[tree.order[tree.span(domain)]] = True
+    decision = decide(view.closed(~inside), pod, intent, rules.engine)
+    nodes = NodeNames(view.snapshot)
+    labels = _labels(domains)
+    terms = _named(nodes, decision, inside, rules.max_affinity_values)
+    alternatives = tuple({**term, EXPRESSIONS: [*labels, *term.get(EXPRESSIONS, ())]} for term in terms or ({},))
+    preferred = decision.best(rules.preferred_nodes) if decision.fit_count > 1 else ()
+    return Constraint(
+        alternatives if labels else terms, tuple(preference(nodes.named(one.node), one.score) for one in preferred)
+    )
+
+
+def _labels(domains: Sequence[tuple[TopologyTree, Domain]]) -> list[dict[str, Any]]:
+    """A requirement for each level that all of the domains have."""
+    values: dict[str, list[str]] = {}
+    for tree, domain in domains:
+        for label, value in tree.path(domain):
+            values.setdefault(label, []).append(value)
+    return [
+        {"key": label, "operator": "In", "values": sorted(set(found))}
+        for label, found in values.items()
+        if len(found) == len(domains)
+    ]
+
+
+def _named(nodes: NodeNames, decision: Decision, inside: Bools, most: int) -> tuple[Term, ...]:
+    """The nodes that fit, or those inside that do not, or the best."""
+    if decision.fit_count <= most:
+        return one_of(nodes.refs(np.flatnonzero(decision.fits).tolist()))
+    others = np.flatnonzero(inside & ~decision.fits)
+    if len(others) <= most:
+        return none_of(nodes.refs(others.tolist()))
+    return one_of([nodes.named(one.node) for one in decision.best(most)])

@@ -1,0 +1,204 @@
+"""What is ours in a pod's node affinity and nodeSelector: written down as digests, recognised and taken out again.
+
+A pod can come by a second time: another webhook changed it and the API server calls again, or its mutated YAML is
+applied anew, perhaps months later and to another cluster. Steering then starts from what the user wrote. So the
+annotation `topology-webhook.dev/steered` holds a digest of every requirement and preference that was added, and how
+many required terms the pod had before. What the digests do not cover is the user's or another webhook's: never touched.
+
+    taking out what is ours from a steered pod gives the pod as it was before; steering that again gives the steered pod
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import islice
+from typing import Any, Self
+
+from webhook.admission.pod.affinity_patch import (
+    EXPRESSIONS,
+    FIELDS,
+    PREFERRED,
+    REQUIRED,
+    Constraint,
+    Term,
+    is_empty,
+    node_affinity,
+    required_terms,
+)
+from webhook.model.limits import MAX_ADDED, MAX_TERMS
+from webhook.model.names import HOSTNAME_LABEL, STEERED
+
+# 32 bits: a requirement of the user's is taken for one of ours by chance once in 2**32 / 74 pods, and the digests of as
+# many as there can be (64 nodes, 10 preferences) still make less than 1 KiB.
+_DIGEST_BYTES = 4
+
+
+# Digests of 1,000 alternatives, the most that can be set, and of 10 preferences: what is longer is none of ours.
+_LONGEST = 32 * 1024
+_MOST_ALTERNATIVES = 1_000
+# What can stand in a pod of ours: longer lists are denied as they are.
+_MOST_TERMS = MAX_TERMS + MAX_ADDED
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """Digests of what was added to a pod: per alternative its requirements, the preferences, a hostname it selects.
+
+    `terms` is the number of required terms before: those that follow are copies, made for the further alternatives.
+    """
+
+    terms: int = 0
+    alternatives: tuple[tuple[str, ...], ...] = ()
+    preferred: tuple[str, ...] = ()
+    hostname: str = ""
+
+    @classmethod
+    def of_hostname(cls, hostname: str) -> Self:
+        """The marker of a hostname that is added to a pod's nodeSelector."""
+        return cls(hostname=_digest(hostname))
+
+    @classmethod
+    def of(cls, constraint: Constraint, terms: int) -> Self:
+        """The marker of a constraint that is added to a pod with so many required terms."""
+        return cls(
+            terms=terms if constraint.alternatives else 0,
+            alternatives=tuple(
+                tuple(_digest(requirement) for requirements in term.values() for requirement in requirements)
+                for term in constraint.alternatives
+            ),
+            preferred=tuple(map(_digest, constraint.preferred)),
+        )
+
+    @classmethod
+    def parse(cls, text: str | None) -> Self:
+        """The marker as it stands in the annotation. What is no marker of ours marks nothing."""
+        try:
+            if len(text or "") > _LONGEST:
+                return cls()
+            raw = json.loads(text or "{}")
+            return cls(
+                terms=int(raw.get("terms", 0)),
+                alternatives=tuple(
+                    tuple(map(str, digests)) for digests in islice(raw.get("required", ()), _MOST_ALTERNATIVES)
+                ),
+                preferred=tuple(map(str, raw.get("preferred", ()))),
+                hostname=str(raw.get("hostname", "")),
+            )
+        except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
+            return cls()
+
+    def __bool__(self) -> bool:
+        return bool(self.alternatives or self.preferred or self.hostname)
+
+    def text(self) -> str:
+        """The annotation's value: JSON in one line."""
+        raw = {"terms": self.terms, "required": self.alternatives, "preferred": self.preferred}
+        raw["hostname"] = self.hostname
+        return json.dumps({key: value for key, value in raw.items() if value}, separators=(",", ":"))
+
+
+def without_ours(pod: Mapping[str, Any], marker: Marker) -> Mapping[str, Any]:
+    """The pod without what the marker says is ours; what that leaves empty goes with it.
+
+    The argument is not altered.
+    """
+    return _without_hostname(_without_terms(pod, marker), marker)
+
+
+def without_our_preferences(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The pod without the preferred terms that its annotation says are ours: they say nothing of its user's wishes.
+
+    What is required of it holds, whoever wrote it.
+    """
+    annotations: Mapping[str, str] = (pod.get("metadata") or {}).get("annotations") or {}
+    text = annotations.get(STEERED)
+    preferred = Marker.parse(text).preferred if text else ()
+    return without_ours(pod, Marker(preferred=preferred)) if preferred else pod
+
+
+def _without_hostname(pod: Mapping[str, Any], marker: Marker) -> Mapping[str, Any]:
+    selector: Mapping[str, str] = (pod.get("spec") or {}).get("nodeSelector") or {}
+    hostname = selector.get(HOSTNAME_LABEL)
+    if not marker.hostname or hostname is None or _digest(hostname) != marker.hostname:
+        return pod
+    spec = dict(pod["spec"])
+    _keep(spec, "nodeSelector", {key: value for key, value in selector.items() if key != HOSTNAME_LABEL})
+    return {**pod, "spec": spec}
+
+
+def _without_terms(pod: Mapping[str, Any], marker: Marker) -> Mapping[str, Any]:
+    held = node_affinity(pod)
+    if not marker or max(len(required_terms(pod) or ()), len(held.get(PREFERRED) or ())) > _MOST_TERMS:
+        return pod
+    kept = dict(held)
+    if marker.alternatives and (terms := required_terms(pod)):
+        left = list(_users(terms, marker))
+        _keep(kept, REQUIRED, {**held[REQUIRED], "nodeSelectorTerms": left} if left else None)
+    if preferred := held.get(PREFERRED):
+        _keep(kept, PREFERRED, _without(preferred, marker.preferred))
+    if kept == held:
+        return pod
+    affinity = dict(pod["spec"]["affinity"])
+    _keep(affinity, "nodeAffinity", kept)
+    spec = dict(pod["spec"])
+    _keep(spec, "affinity", affinity)
+    return {**pod, "spec": spec}
+
+
+def _keep(held: dict[str, Any], key: str, value: Any) -> None:
+    if value:
+        held[key] = value
+    else:
+        del held[key]
+
+
+def _users(terms: Sequence[Term | None], marker: Marker) -> Iterator[Term | None]:
+    """The required terms without our requirements, without the copies, and without terms that were ours alone."""
+    alternatives = [(frozenset(digests), digests) for digests in dict.fromkeys(marker.alternatives)]
+    for position, term in enumerate(terms):
+        if term is None or is_empty(term):
+            yield term
+            continue
+        is_users = position < marker.terms
+        if is_users:
+            ours = next(iter(marker.alternatives), None)
+        else:
+            there = _digests_in(term)
+            ours = next((digests for needed, digests in alternatives if needed <= there), None)
+        if ours is None:
+            yield term
+        elif is_users or not marker.terms:
+            left = {where: _without(held, ours) if where in _LISTS and held else held for where, held in term.items()}
+            left = {where: held for where, held in left.items() if held or not term[where]}
+            if not is_empty(left):
+                yield left
+
+
+_LISTS = (EXPRESSIONS, FIELDS)
+
+
+def _digests_in(term: Term) -> set[str]:
+    return {_digest(requirement) for where in _LISTS for requirement in term.get(where) or ()}
+
+
+def _without(held: Sequence[Any], digests: Iterable[str]) -> list[Any]:
+    """The list without one item per digest: the last such item, since ours were appended."""
+    ours = Counter(digests)
+    left = []
+    for item in reversed(held):
+        digest = _digest(item)
+        if ours[digest]:
+            ours[digest] -= 1
+        else:
+            left.append(item)
+    return left[::-1]
+
+
+# Made once: json.dumps would make an encoder for each call.
+_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+
+
+def _digest(item: object) -> str:
+    return blake2b(_canonical(item).encode(), digest_size=_DIGEST_BYTES).hexdigest()

@@ -1,0 +1,115 @@
+"""The nodes that a decision allows, named with as few words as possible.
+
+1. One node is named alone.
+2. Otherwise whichever is shorter: the nodes that fit, or the nodes that do not.
+3. When both lists are too long, only the best of the nodes that fit are allowed.
+
+A pod that waits is kept off the nodes that can never take it, the same way.
+
+The best nodes are preferred. The scheduler adds our weights to those of the user's own preferred terms, and divides by
+the highest sum: what the user prefers would shrink beside ours. So ours tell more and less preferred nodes apart, too.
+
+A node goes by its hostname label; where that is missing or shared with another node, by its name.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from webhook.admission.pod.affinity_patch import Constraint, NodeRef, Term, none_of, one_of, preference
+from webhook.admission.pod.schedulability import Outlook, Prospect
+from webhook.engine.decide import Candidate, Decision
+from webhook.engine.snapshot.label_columns import ABSENT
+from webhook.engine.snapshot.node_arrays import Snapshot
+from webhook.model.names import HOSTNAME_LABEL
+
+
+def hold_to_fitting(
+    snapshot: Snapshot, decision: Decision, preferred: Sequence[Candidate], most_names: int
+) -> Constraint:
+    """Only nodes that fit, some of them preferred. At least one must fit."""
+    nodes = NodeNames(snapshot)
+    required = _required(nodes, decision, most_names)
+    if decision.fit_count == 1:
+        return Constraint(required)
+    return Constraint(required, _preferring(nodes, preferred))
+
+
+def keep_off_others(
+    snapshot: Snapshot, outlook: Outlook, most_names: int, preferred: Sequence[Candidate] = ()
+) -> Constraint:
+    """Only nodes where there is hope, some preferred. The others are named if they can be: nodes to come stay open."""
+    nodes, hopeful = NodeNames(snapshot), outlook.hopeful
+    return Constraint(
+        _where_hope_is(nodes, outlook, np.flatnonzero(hopeful), np.flatnonzero(~hopeful), most_names),
+        _preferring(nodes, preferred),
+    )
+
+
+def weights(best: Sequence[Candidate]) -> list[int]:
+    """1..100, of the best nodes in their order: the score, less for what is preferred less.
+
+    It is lowered no further than to above the next lower score.
+    """
+    scores = sorted({0, *(one.score for one in best)})
+    below = dict(zip(scores[1:], scores, strict=False))
+    found = []
+    for one in best:
+        room = max(one.score - below.get(one.score, 0) - 1, 0)
+        missing = 0 if one.preference is None else 100 - one.preference
+        found.append(max(one.score - room * missing // 100, 1))
+    return found
+
+
+def _preferring(nodes: "NodeNames", best: Sequence[Candidate]) -> tuple[Term, ...]:
+    weighed = zip(best, weights(best), strict=True)
+    return tuple(preference(nodes.named(one.node), weight) for one, weight in weighed)
+
+
+def _where_hope_is(
+    nodes: "NodeNames", outlook: Outlook, hopeful: npt.NDArray[np.intp], others: npt.NDArray[np.intp], most: int
+) -> tuple[Term, ...]:
+    if len(others) <= most:
+        return none_of(nodes.refs(others.tolist()))
+    if outlook.prospect is Prospect.NO_NODE:
+        return ()  # it waits for a node that no list of today's could name, and the others do not take it anyway
+    if len(hopeful) <= most:
+        return one_of(nodes.refs(hopeful.tolist()))
+    best = outlook.when_empty.best(most)
+    return one_of([nodes.named(one.node) for one in best]) if best else ()
+
+
+def _required(nodes: "NodeNames", decision: Decision, most: int) -> tuple[Term, ...]:
+    fits = decision.fits
+    others = len(fits) - decision.fit_count
+    if decision.fit_count == 1 or decision.fit_count <= min(others, most):
+        return one_of(nodes.refs(np.flatnonzero(fits).tolist()))
+    if others <= min(decision.fit_count, most):
+        return none_of(nodes.refs(np.flatnonzero(~fits).tolist()))
+    return one_of([nodes.named(one.node) for one in decision.best(most)])
+
+
+class NodeNames:
+    """How each node of a snapshot is named."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        codes, self._hostnames = snapshot.labels.column(HOSTNAME_LABEL)
+        self._codes = codes
+        # A value per code; the slot of the nodes without the label comes first.
+        self._nodes_with = np.bincount(codes - ABSENT, minlength=1)
+
+    def refs(self, indices: Iterable[int]) -> list[NodeRef]:
+        """By their indices."""
+        return [self.ref(i) for i in indices]
+
+    def named(self, name: str) -> NodeRef:
+        """By its name, which must be in the snapshot."""
+        return self.ref(self._snapshot.index[name])
+
+    def ref(self, i: int) -> NodeRef:
+        """By its index."""
+        code = int(self._codes[i])
+        alone = code != ABSENT and self._nodes_with[code - ABSENT] == 1
+        return NodeRef(self._snapshot.names[i], self._hostnames.values[code] if alone else None)

@@ -1,0 +1,142 @@
+"""A decision in words: one sentence in messages, a clause a line in the annotation `topology-webhook.dev/placement`.
+
+SingleNUMANode: 812 of 5000 nodes fit; best n17 (score 95, NUMA 1), n3 (score 92, NUMA 0), n9 (score 92, NUMA 1);
+excluded: 4100 no single NUMA node with 8 cpu, 88 NUMA policy mismatch
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from textwrap import wrap
+
+from webhook.engine.arrays import Bools
+from webhook.engine.decide import Candidate, Decision
+from webhook.engine.reason import Reason
+from webhook.engine.snapshot.node_arrays import Snapshot
+from webhook.model.intent import NUMAIntent
+from webhook.model.pod import Pod
+from webhook.model.resources import EPHEMERAL_STORAGE, STORAGE, format_list
+
+# How the placement of a pod begins that no node which is there could take.
+FOR_A_NODE = "waiting for a node:"
+
+# Node names have up to 253 characters: three of them leave room for the rest in 1 KiB.
+_LONGEST = 1000
+
+# How many of the best nodes are named.
+BEST = 3
+
+# The first clause of a pod that has a node.
+_PLACE = re.compile(
+    r"(?P<how>placed on|bound to) (?P<node>[^\s,;]+)(?:, NUMA (?:[0-9+]+|nodes not certain yet))?(?=[;\n]|$)"
+)
+
+# `kubectl describe` cuts each line of an annotation after 138 characters (maxAnnotationLen in kubectl's pkg/describe).
+_DESCRIBED = 138
+
+
+def fitting(pod: Pod, intent: NUMAIntent, decision: Decision, best: Sequence[Candidate], note: str = "") -> str:
+    """How many nodes fit, which are best, why the others do not. note: what else is to be said of the pod."""
+    named = ", ".join(map(_candidate, best))
+    fit = "fits" if decision.fit_count == 1 else "fit"
+    text = f"{subject(intent)}: {decision.fit_count} of {len(decision.fits)} nodes {fit}{_noted(note)}; best {named}"
+    return shortened(text + excluded(pod, decision, "; excluded: "))
+
+
+def nowhere(pod: Pod, intent: NUMAIntent, decision: Decision, outlook: str, note: str = "") -> str:
+    """That no node fits now, what the outlook is, and why each node does not. note: as for `fitting`."""
+    text = f"{subject(intent)}: none of {len(decision.fits)} nodes fits now; {outlook}{_noted(note)}"
+    return shortened(text + excluded(pod, decision, "; excluded: "))
+
+
+def waiting(text: str) -> str:
+    """The text of a pod behind the gate for which there is no room now."""
+    return f"waiting: {text}"
+
+
+def waiting_for_node(text: str) -> str:
+    """The text of a pod for which no node is there: it has no gate, so that a cluster autoscaler sees it."""
+    return f"{FOR_A_NODE} {text}"
+
+
+def to_be_placed(text: str) -> str:
+    """The text of a pod behind the gate that fits somewhere: where, is decided when its turn has come."""
+    return f"to be placed: {text}"
+
+
+def where(numa_ids: Iterable[int] | None) -> str:
+    """`, NUMA 0+1`, to follow a node's name; empty where there are none, None: they are not certain."""
+    if numa_ids is None:
+        return ", NUMA nodes not certain yet"
+    ids = "+".join(map(str, numa_ids))
+    return f", NUMA {ids}" if ids else ""
+
+
+def located(text: str, node: str, numa_ids: Iterable[int] | None) -> str | None:
+    """The text of a placed or bound pod with these NUMA nodes instead of others; None where it says nothing of them."""
+    match = _PLACE.match(text)
+    if match is None or match["node"] != node:
+        return None
+    return f"{match['how']} {node}{where(numa_ids)}{text[match.end() :]}"
+
+
+def subject(intent: NUMAIntent) -> str:
+    """The policy that the pod asks for, or whose policy it takes."""
+    return intent.policy.koordinator if intent.policy else "each node's own NUMA policy"
+
+
+def excluded(pod: Pod, decision: Decision, prefix: str = "") -> str:
+    """The reasons with their number of nodes, most frequent first; empty when there is none."""
+    ordered = sorted(decision.excluded.items(), key=lambda item: (-item[1], item[0]))
+    reasons = ", ".join(f"{count} {phrase(reason, pod)}{_example(reason, decision)}" for reason, count in ordered)
+    return prefix + reasons if reasons else ""
+
+
+def _example(reason: Reason, decision: Decision) -> str:
+    """Of a fault that an operator has to correct, a node that has it and what it says."""
+    if reason is not Reason.UNKNOWN_POLICY:
+        return ""
+    return f" ({unknown_policy(decision.view.snapshot, decision.reason == reason)})"
+
+
+def unknown_policy(snapshot: Snapshot, where: Bools) -> str:
+    """The first by name of these nodes (bool [node]), whose policies are unknown, and what it says."""
+    first = snapshot.names[int(snapshot.order[where[snapshot.order].argmax()])]
+    return f"{first}: {snapshot.unknown_policies[first]}"
+
+
+def phrase(reason: Reason, pod: Pod) -> str:
+    """The reason in words, with the pod's own amounts where one container asks for them all."""
+    if reason is Reason.NO_SINGLE_NUMA_NODE and len(pod.containers) == 1:
+        return f"no single NUMA node with {format_list(on_numa_nodes(pod.containers[0].requests))}"
+    return reason.phrase
+
+
+def on_numa_nodes(amounts: Mapping[str, int]) -> dict[str, int]:
+    """Those amounts that a NUMA node can hold; storage belongs to the machine as a whole."""
+    return {name: amount for name, amount in amounts.items() if name not in {EPHEMERAL_STORAGE, STORAGE}}
+
+
+def shortened(text: str) -> str:
+    """The text, cut to what fits beside the other annotations."""
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+
+
+def annotated(text: str) -> str:
+    """The text with a clause a line, none longer than `kubectl describe` shows: there, people read the whole of it."""
+    return "\n".join(map(_wrapped, text.split("; ")))
+
+
+def _wrapped(clause: str) -> str:
+    # textwrap costs 50 us even where there is nothing to wrap.
+    if len(clause) <= _DESCRIBED:
+        return clause
+    return "\n".join(wrap(clause, _DESCRIBED, subsequent_indent="  ", break_on_hyphens=False))
+
+
+def _noted(note: str) -> str:
+    return f"; {note}" if note else ""
+
+
+def _candidate(candidate: Candidate) -> str:
+    liked = "" if candidate.preference is None else f", preference {candidate.preference}"
+    return f"{candidate.node} (score {candidate.score}{liked}{where(candidate.numa_nodes)})"

@@ -1,0 +1,187 @@
+"""What a pod that fits nowhere now can hope for.
+
+1. Every node is thought empty, ready and not cordoned, and the pod is decided on once more.
+2. Some node fits: the pod can wait for it.
+3. A node of a compatible policy, large enough as a whole, could never align it: the scheduler would bind it there some
+   day, and the kubelet reject it again and again. There is nothing to wait for.
+4. Of some node that it may go to the NUMA nodes or the policy are not known: it waits. What is not known may become
+   known; only what contradicts is denied.
+5. All nodes that are left have policies that contradict the pod's: nothing to wait for, either.
+6. No node is left: none has the labels and the size for it, or there is none at all. It waits for one to be added, as
+   it would without us. What nodes it would not go to anyway are like says nothing about those to come.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+import numpy.typing as npt
+
+from webhook.admission.pod.placement_text import excluded, on_numa_nodes, subject, unknown_policy
+from webhook.engine.arrays import Bools
+from webhook.engine.decide import Decision, decide
+from webhook.engine.filter.node_fit import node_fit
+from webhook.engine.koordinator import policy_fit
+from webhook.engine.reason import Reason
+from webhook.engine.request import named_resources
+from webhook.engine.snapshot.empty_cluster import emptied
+from webhook.engine.snapshot.node_arrays import Snapshot
+from webhook.engine.snapshot.rare_resources import with_rows
+from webhook.engine.snapshot.snapshot import View
+from webhook.model.intent import NUMAIntent
+from webhook.model.options import Options
+from webhook.model.pod import Pod
+from webhook.model.policy import NUMAPolicy, Scope
+from webhook.model.resources import format_amount
+
+_PODS_OWN = frozenset({Reason.NODE_SELECTOR_MISMATCH, Reason.NODE_AFFINITY_MISMATCH, Reason.UNTOLERATED_TAINT})
+_AS_A_WHOLE = _PODS_OWN | {
+    *(Reason.NOT_READY, Reason.UNSCHEDULABLE, Reason.TOO_MANY_PODS, Reason.INSUFFICIENT_RESOURCES)
+}
+_UNKNOWN = frozenset({Reason.NO_TOPOLOGY, Reason.UNKNOWN_POLICY})
+_NOT_ALIGNED = frozenset(
+    {
+        Reason.NO_SINGLE_NUMA_NODE,
+        Reason.NOT_ALIGNED,
+        Reason.ALLOCATION_FAILS,
+        Reason.TOO_MANY_NUMA_NODES,
+        Reason.NUMA_NODE_EXCLUSIVE,
+    }
+)
+
+
+class Prospect(Enum):
+    """What can become of a pod that fits nowhere now; the value is the reason of a denial, for programs."""
+
+    LATER = "NoRoomNow"
+    UNKNOWN = "TopologyUnknown"
+    NO_COMPATIBLE_NODE = "NoCompatibleNode"
+    NEVER_ALIGNED = "NeverAligned"
+    NO_NODE = "NoNode"
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """The prospect, and why, in words."""
+
+    prospect: Prospect
+    message: str
+    when_empty: Decision
+    """The decision on the emptied cluster."""
+    hopeful: Bools
+    """bool [node]: where the pod may go once it can: nodes that fit when empty, else those of a compatible policy."""
+
+
+def look_ahead(snapshot: Snapshot, pod: Pod, intent: NUMAIntent, options: Options) -> Outlook:
+    """The outlook of a pod that fits nowhere now."""
+    empty = emptied(with_rows(snapshot, named_resources(pod)))
+    decision = decide(View(empty), pod, intent, options)
+    reasons = decision.excluded.keys()
+    if decision.fit_count:
+        nodes = "1 node" if decision.fit_count == 1 else f"{decision.fit_count} nodes"
+        message = f"{nodes} could take it once other pods leave"
+        return Outlook(Prospect.LATER, message, decision, decision.fits)
+    eligible = ~_any_of(decision, _PODS_OWN)
+    compatible = _compatible(empty, decision)
+    if reasons & _NOT_ALIGNED:
+        why = _too_large_for_one(empty, pod, intent, _any_of(decision, _NOT_ALIGNED))
+        message = f"none could align it even if it were empty: {why or excluded(pod, decision)}"
+        return Outlook(Prospect.NEVER_ALIGNED, message, decision, compatible)
+    if reasons & _UNKNOWN:
+        return Outlook(Prospect.UNKNOWN, _what_is_unknown(decision, eligible), decision, _any_of(decision, _UNKNOWN))
+    if Reason.POLICY_MISMATCH in reasons:
+        message = _why_incompatible(empty, intent, _any_of(decision, frozenset({Reason.POLICY_MISMATCH})))
+        return Outlook(Prospect.NO_COMPATIBLE_NODE, message, decision, compatible)
+    return Outlook(Prospect.NO_NODE, _why_no_node(decision, pod, eligible), decision, compatible)
+
+
+def awaits_node(decision: Decision) -> bool:
+    """Whether the prospect is NO_NODE, found without the other steps: no node as a whole would do, even if empty."""
+    if not decision.excluded.keys() <= _AS_A_WHOLE:
+        return False
+    empty = View(emptied(decision.view.snapshot))
+    return not (node_fit(empty, decision.pod, decision.request) == Reason.FITS).any()
+
+
+def _compatible(snapshot: Snapshot, decision: Decision) -> Bools:
+    """Where the node's NUMA policy goes with the pod's, bool [node]."""
+    unfit = policy_fit(snapshot, decision.request)
+    return np.ones(snapshot.n, dtype=np.bool_) if unfit is None else unfit == Reason.FITS
+
+
+def _any_of(decision: Decision, reasons: frozenset[Reason]) -> Bools:
+    """Where the reason is one of these, bool [node]."""
+    where: Bools = np.isin(decision.reason, list(reasons))
+    return where
+
+
+def _what_is_unknown(decision: Decision, eligible: Bools) -> str:
+    """eligible: bool [node], where the pod may go by its own selectors."""
+    count = int(np.count_nonzero(eligible))
+    clauses = []
+    if nodes := decision.excluded.get(Reason.NO_TOPOLOGY):
+        if nodes < count:
+            which = f"{nodes} of the {count} nodes"
+        else:
+            which = "the one node" if count == 1 else f"any of the {count} nodes"
+        clauses.append(f"no NUMA topology is known for {which} it may go to")
+    if nodes := decision.excluded.get(Reason.UNKNOWN_POLICY):
+        which = "the one node" if nodes == count == 1 else f"{nodes} of the {count} nodes"
+        example = unknown_policy(decision.view.snapshot, decision.reason == Reason.UNKNOWN_POLICY)
+        clauses.append(f"the NUMA policy of {which} it may go to is unknown ({example})")
+    return ", and ".join(clauses)
+
+
+def _why_no_node(decision: Decision, pod: Pod, eligible: Bools) -> str:
+    """Why no node could take the pod as a whole. eligible: bool [node], where it may go by its own selectors."""
+    if not eligible.size:
+        return "the cluster has no nodes"
+    if not eligible.any():
+        return "its own node selector, affinity and tolerations let it onto none"
+    why = _too_large(decision.view.snapshot, pod, eligible)
+    return f"none could take it even if it were empty: {why or excluded(pod, decision)}"
+
+
+def _why_incompatible(snapshot: Snapshot, intent: NUMAIntent, nodes: Bools) -> str:
+    """Which policies the nodes have. nodes: bool [node], those with a policy that does not go with the pod's."""
+    counts = np.bincount(snapshot.policy[nodes], minlength=len(NUMAPolicy)).tolist()
+    policies = [f"{count} with {NUMAPolicy(policy).kubelet}" for policy, count in enumerate(counts) if count]
+    return f"no node has a NUMA policy that goes with {subject(intent)}: there are {', '.join(policies)}"
+
+
+def _too_large(empty: Snapshot, pod: Pod, eligible: Bools) -> str | None:
+    """The resource that no node has enough of; None when it is not a matter of one resource."""
+    nodes = np.flatnonzero(eligible)
+    for resource, amount in pod.requests.items():
+        row = empty.resources.find(resource)
+        if row < 0:
+            return f"no node has {resource}"
+        largest = int(nodes[empty.node_free[row, nodes].argmax()])
+        free = int(empty.node_free[row, largest])
+        if amount > free:
+            asks, has = format_amount(resource, amount), format_amount(resource, free)
+            return f"it asks for {asks} {resource}, the largest node has {has} ({empty.names[largest]})"
+    return None
+
+
+def _too_large_for_one(empty: Snapshot, pod: Pod, intent: NUMAIntent, eligible: Bools) -> str | None:
+    """The resource that no single NUMA node has enough of; None when it is not a matter of one resource and NUMA node.
+
+    A resource that no NUMA node lists is not looked for in one.
+    """
+    nodes: npt.NDArray[np.intp] = np.flatnonzero(eligible)
+    policies = {intent.policy} if intent.policy else set(empty.policy[nodes].tolist())
+    if policies != {NUMAPolicy.SINGLE_NUMA_NODE}:
+        return None
+    for resource in on_numa_nodes(pod.requests):
+        zones = empty.zone_allocatable[empty.resources.find(resource)][:, nodes]
+        position, column = np.unravel_index(zones.argmax(), zones.shape)
+        node, largest = int(nodes[column]), int(zones[position, column])
+        # What must come from one NUMA node: the whole pod, or each container for itself.
+        whole = empty.scope[node] == Scope.POD
+        amount = pod.requests[resource] if whole else max(one.requests.get(resource, 0) for one in pod.containers)
+        if amount > largest >= 0:
+            asks, has = format_amount(resource, amount), format_amount(resource, largest)
+            where = f"{empty.names[node]}, NUMA {empty.zone_ids[position, node]}"
+            return f"it asks for {asks} {resource} in one NUMA node, the largest has {has} ({where})"
+    return None

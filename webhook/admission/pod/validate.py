@@ -1,0 +1,46 @@
+"""What pods ask for is understood and nothing in them forged, or they are refused.
+
+The validating webhook judges updates so, the mutating one creations.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from webhook.admission.gang import check_bare_pod
+from webhook.admission.reserved_fields import forgery
+from webhook.cache.unmanaged import why_not_ours
+from webhook.model.admission_review import AdmissionRequest, AdmissionResponse, Allowed, Denied
+from webhook.model.errors import UserError
+from webhook.model.intent import parse_numa_intent
+from webhook.model.membership import GROUP_ANNOTATIONS
+from webhook.model.names import NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
+from webhook.model.rules import Rules
+from webhook.model.topology import Topology
+
+_ASKS: Final = (NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC, *GROUP_ANNOTATIONS)
+
+
+def validate(request: AdmissionRequest, topologies: Mapping[str, Topology], rules: Rules) -> AdmissionResponse:
+    """Judge the annotations of a pod that is created, or of one whose annotations, labels or gates change.
+
+    What was once let in may stay: an update of anything else in the pod must not fail over its annotations.
+    """
+    if not request.may_change_metadata_of("Pod"):
+        return Allowed()
+    if forged := forgery(request, rules):
+        return Denied(" ".join(map(str, forged.faults)), "Forged")
+    asked = _asked(request.object)
+    if why_not_ours(request.object, rules) or asked == _asked(request.old_object):
+        return Allowed()
+    try:
+        _, warnings = parse_numa_intent(asked)
+        check_bare_pod(request.object, topologies)
+    except UserError as error:
+        return Denied(" ".join(map(str, error.faults)), "InvalidAnnotation")
+    return Allowed(warnings)
+
+
+def _asked(pod: Mapping[str, Any]) -> dict[str, Any]:
+    """The annotations by which a pod asks for something."""
+    annotations = (pod.get("metadata") or {}).get("annotations") or {}
+    return {name: annotations[name] for name in _ASKS if name in annotations}

@@ -1,0 +1,126 @@
+"""Nobody but us, and whom the operator trusts, writes what we write: node agents and our own reservations obey it.
+
+- Annotations and labels under `topology-webhook.dev/`, but for those that ask for something, and
+  `scheduling.koordinator.sh/resource-status`, by which koordlet moves a pod into a NUMA node's CPUs: neither set, nor
+  changed, nor removed by anybody else.
+- Our scheduling gate: not removed by anybody else. Whoever adds it makes a pod wait, and only his own.
+- What steering itself writes at a pod's creation may come with the pod (`review -o yaml | kubectl apply -f -` sends
+  it): steering writes it anew from the cluster as it is, so nothing of what came remains.
+- A Binding's annotations become the pod's, so they are judged alike.
+
+The API server judges the same by itself where the chart's ValidatingAdmissionPolicies are installed.
+
+Source: kubernetes pkg/registry/core/pod/storage (assignPod merges a Binding's annotations and labels into the pod).
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from webhook.cache.unmanaged import why_left_alone
+from webhook.model.admission_review import AdmissionRequest, Operation
+from webhook.model.errors import UserError, UserErrors
+from webhook.model.names import (
+    DOMAIN,
+    EPOCH,
+    INHERIT,
+    INJECT_ENV,
+    MANAGED,
+    MIN_MEMBER,
+    NUMA_DEFAULTS,
+    NUMA_HINT,
+    NUMA_SIGNATURE,
+    OUR_DOMAIN,
+    PLACEMENT,
+    PLACEMENT_GATE,
+    RANK,
+    RESOURCE_STATUS,
+    ROLE_LABEL,
+    STEERED,
+)
+from webhook.model.rules import Rules
+
+_BY_STEERING: Final = frozenset({MANAGED, NUMA_DEFAULTS, PLACEMENT, STEERED})
+# Under our name, but what users ask for.
+_BY_USERS: Final = frozenset({INHERIT, INJECT_ENV, MIN_MEMBER})
+
+OUTPUTS: Final = frozenset(
+    {
+        DOMAIN,
+        EPOCH,
+        MANAGED,
+        NUMA_DEFAULTS,
+        NUMA_HINT,
+        NUMA_SIGNATURE,
+        PLACEMENT,
+        RANK,
+        RESOURCE_STATUS,
+        ROLE_LABEL,
+        STEERED,
+    }
+)
+"""What we write under names that are known beforehand. The chart's policies and match conditions go by these; further
+names under our domain, such as those of levels, are only looked at where the webhook is called for another reason."""
+
+
+# An object has room for tens of thousands.
+_MOST_TOLD: Final = 5
+
+
+def forgery(request: AdmissionRequest, rules: Rules) -> UserError | None:
+    """What the request's user writes of ours without the right to, in a pod or a Binding; None when it is honest."""
+    user = request.user.username
+    if user in rules.trusted_users:
+        return None
+    faults = [*_changes(request, rules, user), *_removed_gate(request, user)]
+    if len(faults) > 1:
+        return UserErrors(faults)
+    return faults[0] if faults else None
+
+
+def is_output(name: str) -> bool:
+    """Whether an annotation of this name is ours alone to write, also where a pod is created from a template."""
+    return _is_ours(name) and name not in _BY_STEERING
+
+
+def _changes(request: AdmissionRequest, rules: Rules, user: str) -> Iterator[UserError]:
+    creates = request.operation is Operation.CREATE
+    rewritten = creates and request.kind == "Pod" and why_left_alone(request.object, rules) is None
+    for field in ("annotations", "labels"):
+        before, after = _metadata(request.old_object, field), _metadata(request.object, field)
+        ours = sorted(filter(_is_ours, before.keys() | after.keys()))
+        changed = [name for name in ours if before.get(name) != after.get(name)]
+        forged = [name for name in changed if not (rewritten and name in _BY_STEERING)]
+        if more := len(forged[_MOST_TOLD:]):
+            yield UserError(
+                f"metadata.{field}",
+                f"{len(forged)} names here are topology-webhook's alone to write: {more} beside the following.",
+            )
+        for name in forged[:_MOST_TOLD]:
+            place = f"metadata.{field}[{name}]"
+            if name not in after:
+                yield UserError(place, f"topology-webhook wrote this, and {user} may not remove it. Leave it as it is.")
+            elif name in before:
+                yield UserError(place, f"topology-webhook wrote this, and {user} may not change it. Leave it as it is.")
+            else:
+                yield UserError(place, f"Only topology-webhook writes this, and {user} may not set it. Leave it out.")
+
+
+def _removed_gate(request: AdmissionRequest, user: str) -> Iterator[UserError]:
+    if request.operation is Operation.UPDATE and PLACEMENT_GATE in _gates(request.old_object) - _gates(request.object):
+        yield UserError(
+            "spec.schedulingGates",
+            f"topology-webhook removes the gate {PLACEMENT_GATE} when it has placed the pod, and {user} may not. "
+            "To stop it from waiting, delete the pod.",
+        )
+
+
+def _is_ours(name: str) -> bool:
+    return (name.startswith(OUR_DOMAIN) and name not in _BY_USERS) or name == RESOURCE_STATUS
+
+
+def _metadata(raw: Mapping[str, Any], field: str) -> Mapping[str, str]:
+    return (raw.get("metadata") or {}).get(field) or {}
+
+
+def _gates(raw: Mapping[str, Any]) -> set[str]:
+    return {gate.get("name", "") for gate in (raw.get("spec") or {}).get("schedulingGates") or ()}

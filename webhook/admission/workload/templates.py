@@ -1,0 +1,79 @@
+"""The pod templates of a workload of any kind: whatever has a spec with containers, and what is asked above it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+from webhook.admission.gang import MAX_DEPTH, MAX_FIELD_NAME
+from webhook.admission.patch import Tokens
+from webhook.model.owner_chain import INHERITED, LEADER_TEMPLATE, grouped_beside
+
+# What submits a RayJob's work is no part of its cluster.
+_NOT_SEARCHED: Final = frozenset({"metadata", "status", "submitterPodTemplate"})
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A pod template in its workload."""
+
+    path: Tokens
+    raw: Mapping[str, Any]
+    annotations: Mapping[str, Any]
+    above: Mapping[str, Any]
+    """What the objects above ask for, the nearest first: annotations that pods take from their owners."""
+
+    @property
+    def scheduler(self) -> str:
+        """Who places its pods."""
+        return str(self.raw["spec"].get("schedulerName") or "default-scheduler")
+
+    @property
+    def prefix(self) -> str:
+        """Before the path of a pod's field: `spec.template.`."""
+        steps = (f"[{token}]" if isinstance(token, int) else f".{token}" for token in self.path)
+        return "".join(steps).removeprefix(".") + ("." if self.path else "")
+
+
+def templates_in(raw: Any, path: Tokens = (), above: Mapping[str, Any] = _NOTHING) -> Iterator[Template]:
+    """The pod templates below an object; what is nested too deeply is none."""
+    if len(path) >= MAX_DEPTH:
+        return
+    if isinstance(raw, list):
+        for index, each in enumerate(raw):
+            yield from templates_in(each, (*path, index), above)
+    if not isinstance(raw, Mapping):
+        return
+    annotations = annotations_on(raw)
+    spec = raw.get("spec")
+    if isinstance(spec, Mapping) and isinstance(spec.get("containers"), list):
+        # A CRD may leave its templates without a schema; what is no pod's the pods' creation shows.
+        if _may_be_annotated(raw):
+            yield Template(path, raw, annotations, above)
+        return
+    above = {**above, **asked_in(annotations)}
+    for key, below in raw.items():
+        if isinstance(below, Mapping | list) and key not in _NOT_SEARCHED and len(key) <= MAX_FIELD_NAME:
+            # A leader is in the group of its workers.
+            beside = grouped_beside(raw) if key == LEADER_TEMPLATE else {}
+            yield from templates_in(below, (*path, key), {**beside, **above})
+
+
+def asked_in(annotations: Mapping[str, Any]) -> dict[str, Any]:
+    """Those that pods take from their owners."""
+    return {key: text for key, text in annotations.items() if key in INHERITED}
+
+
+def annotations_on(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The annotations of an object, of whatever shape it is."""
+    metadata = raw.get("metadata")
+    annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
+    return annotations if isinstance(annotations, Mapping) else {}
+
+
+def _may_be_annotated(raw: Mapping[str, Any]) -> bool:
+    metadata = raw.get("metadata")
+    return metadata is None or (
+        isinstance(metadata, Mapping) and isinstance(metadata.get("annotations"), Mapping | None)
+    )

@@ -1,0 +1,66 @@
+"""The pod templates of a workload that ask for a NUMA policy, and whose pods kubelets do not align.
+
+What asks may stand on the template or above it. A template that was there before with the same fault is left out: a
+workload that is scaled is not told again, and what was once let in may stay.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from webhook.admission.pod.not_aligned import NotAligned, not_aligned
+from webhook.admission.workload.templates import Template, templates_in
+from webhook.engine.snapshot.snapshot import View
+from webhook.model.alignment import obstacles
+from webhook.model.errors import UserError
+from webhook.model.intent import NUMAIntent, parse_numa_intent
+from webhook.model.limits import check_size
+from webhook.model.membership import is_in_group
+from webhook.model.names import INHERIT, NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
+from webhook.model.pod import Pod
+from webhook.model.rules import Rules
+
+_NUMA: Final = (NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC)
+# Each takes a decision on all nodes, a millisecond or so. A workload's templates as a rule have the same fault.
+_MOST_TEMPLATES: Final = 20
+
+
+def unaligned_templates(
+    raw: Mapping[str, Any], before: Mapping[str, Any], view: View, rules: Rules
+) -> Iterator[tuple[NotAligned, str]]:
+    """What kubelets do not align of a template's pods, and the template's path; of an update only what is new."""
+    old = {template.path: template for template in templates_in(before)} if before else {}
+    looked_at = 0
+    for template in templates_in(raw):
+        known = old.get(template.path)
+        if known == template or template.scheduler not in rules.scheduler_names:
+            continue
+        asked = _asked(template, rules)
+        if asked is None or looked_at == _MOST_TEMPLATES:
+            continue
+        looked_at += 1
+        found = not_aligned(view, *asked, rules.engine)
+        if found is not None and found.warns and not (known and _has_the_same(known, found, rules)):
+            yield found, template.prefix
+
+
+def _asked(template: Template, rules: Rules) -> tuple[Pod, NUMAIntent] | None:
+    """A pod of the template and its policy, if it asks for one and some of it may not be aligned."""
+    own = {key: template.annotations[key] for key in _NUMA if key in template.annotations}
+    # Without a gate nothing is taken from owners.
+    takes = template.annotations.get(INHERIT) != "false" or is_in_group(dict(template.annotations))
+    above = template.above if takes and rules.gate != "never" else {}
+    annotations = own or {key: above[key] for key in _NUMA if key in above}
+    try:
+        intent, _ = parse_numa_intent(annotations)
+        if not intent.policy:
+            return None
+        check_size(template.raw["spec"])
+        pod = Pod.from_object({"metadata": {}, "spec": template.raw["spec"]})
+    except UserError:
+        return None  # it is denied for that, here or by its kind's own validation
+    return (pod, intent) if obstacles(pod) else None
+
+
+def _has_the_same(known: Template, found: NotAligned, rules: Rules) -> bool:
+    asked = _asked(known, rules)
+    return asked is not None and obstacles(asked[0]) == found.obstacles

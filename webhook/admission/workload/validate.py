@@ -1,0 +1,144 @@
+"""The validating webhook on workloads: what would fail in their pods, hours later, is refused as they are written.
+
+1. Annotations about placement that did not change are not judged again: what was once let in may stay. Objects that a
+   controller makes for another workload (the Jobs of a JobSet) are let in: that one was judged.
+2. What stands in each set of annotations is read: on the workload, its templates and theirs.
+3. In a template stands nothing that only we write into pods: none of them could be created.
+4. The workload is read by its kind, and what it asks is held against the topologies there are.
+5. Faults in fields other than annotations are not ours to judge: the kind's own validation tells of them. But where
+   a policy is asked for and no kubelet would align the pods, that is a warning, or a denial by `--not-alignable`.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from webhook.admission.annotation_warnings import annotation_warnings
+from webhook.admission.gang import annotations_in, check_gangs, is_made_by_another, why_not_ours
+from webhook.admission.pod.plan import NOT_ALIGNABLE
+from webhook.admission.reserved_fields import is_output
+from webhook.admission.workload.unaligned_templates import unaligned_templates
+from webhook.cache.cluster_snapshot import World
+from webhook.model.admission_review import AdmissionRequest, AdmissionResponse, Allowed, Denied, Operation
+from webhook.model.errors import UserError, sentences
+from webhook.model.flag import is_on
+from webhook.model.intent import parse_numa_intent
+from webhook.model.limits import TooLarge
+from webhook.model.membership import GROUP_ANNOTATIONS
+from webhook.model.names import INHERIT, INJECT_ENV, NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
+from webhook.model.quoted import quoted
+from webhook.model.rules import Rules
+from webhook.model.topology import Topology
+from webhook.model.workload.common_fields import MAX_ROLES
+from webhook.model.workload.readers import read_workload
+
+_NUMA: Final = (NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC)
+_SWITCHES: Final = (INHERIT, INJECT_ENV)
+_OWN: Final = "metadata.annotations"
+# Each repeats some text of the user's, and people read a few.
+_MOST_WARNINGS: Final = 20
+_JUDGED: Final = GROUP_ANNOTATIONS.union(_NUMA, _SWITCHES)
+
+
+def validate_workload(request: AdmissionRequest, world: World, rules: Rules) -> AdmissionResponse:
+    """Judge a workload that is created, or one whose annotations about placement or whose templates change."""
+    is_written = request.operation in {Operation.CREATE, Operation.UPDATE}
+    if request.sub_resource or not is_written or is_made_by_another(request.object):
+        return Allowed()
+    judged = _annotations(request.object, request.old_object, world.topologies, rules)
+    if isinstance(judged, Denied):
+        return judged
+    warnings = (*judged.warnings, *_new_warnings(request.object, request.old_object, world.topologies, rules))
+    unaligned = list(unaligned_templates(request.object, request.old_object, world.view, rules))
+    told = tuple(found.sentence(path) for found, path in unaligned)
+    if rules.not_alignable == "Deny" and any(found.everywhere for found, _ in unaligned):
+        return Denied(" ".join(told), NOT_ALIGNABLE, warnings[:_MOST_WARNINGS])
+    return Allowed((*warnings, *told)[:_MOST_WARNINGS])
+
+
+def _new_warnings(
+    raw: Mapping[str, Any], before: Mapping[str, Any], topologies: Mapping[str, Topology], rules: Rules
+) -> Iterator[str]:
+    """What its annotations do not do, as far as its last version was not told."""
+    if before and list(annotations_in(raw)) == list(annotations_in(before)):
+        return
+    old = annotation_warnings(before, topologies, rules) if before else ()
+    yield from (warning for warning in annotation_warnings(raw, topologies, rules) if warning not in old)
+
+
+def _annotations(
+    raw: Mapping[str, Any], before: Mapping[str, Any], topologies: Mapping[str, Topology], rules: Rules
+) -> Allowed | Denied:
+    """Judge the annotations, where they are new."""
+    try:
+        asked = _asked(raw)
+    except TooLarge as error:
+        return Denied(str(error), "InvalidAnnotation")
+    if not asked or asked == _asked_before(before):
+        return Allowed()
+    faults = [*_not_text(asked), *_outputs(asked)]
+    warnings: list[str] = []
+    if not faults:
+        try:
+            workload = read_workload(raw)
+            if workload is not None and why_not_ours(workload, rules):
+                return Allowed()
+            if workload is not None:
+                check_gangs(workload, topologies)
+        except UserError as error:
+            # NUMA annotations are read below, where they stand: a template may have them from the workload.
+            faults += [fault for fault in error.faults if _is_ours_to_tell(fault)]
+        for path, annotations in asked.items():
+            try:
+                for switch in _SWITCHES:
+                    is_on(annotations, switch, path)
+                warnings += parse_numa_intent({key: annotations[key] for key in _NUMA if key in annotations}, path)[1]
+            except UserError as error:
+                faults += error.faults
+    if INJECT_ENV in asked.get(_OWN, {}):
+        warnings.append(f"{_OWN}[{INJECT_ENV}] has no effect here. Write it on the pod template.")
+    if faults:
+        return Denied(sentences(faults), "InvalidAnnotation", tuple(warnings[:_MOST_WARNINGS]))
+    return Allowed(tuple(warnings[:_MOST_WARNINGS]))
+
+
+def _is_ours_to_tell(fault: UserError) -> bool:
+    return isinstance(fault, TooLarge) or ("annotations" in fault.path and not _is_numa(fault))
+
+
+def _is_numa(fault: UserError) -> bool:
+    return any(f"[{key}]" in fault.path for key in _NUMA)
+
+
+def _asked(raw: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Path -> annotations about placement, where there are any."""
+    found = {}
+    for path, annotations in annotations_in(raw):
+        if isinstance(annotations, Mapping):
+            ours = {key: text for key, text in annotations.items() if key in _JUDGED or is_output(key)}
+            if ours:
+                found[path] = ours
+            if len(found) > MAX_ROLES:
+                raise TooLarge("", f"More than {MAX_ROLES} templates ask for a placement. At most {MAX_ROLES} may.")
+    return found
+
+
+def _asked_before(raw: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    try:
+        return _asked(raw)
+    except TooLarge:
+        return {}
+
+
+def _not_text(asked: Mapping[str, Mapping[str, Any]]) -> Iterator[UserError]:
+    """Values that a custom resource without a schema let in."""
+    for path, annotations in asked.items():
+        for key, text in annotations.items():
+            if not isinstance(text, str):
+                yield UserError(f"{path}[{key}]", f"This must be text, not {quoted(text)}. Write it in quotes.")
+
+
+def _outputs(asked: Mapping[str, Mapping[str, Any]]) -> Iterator[UserError]:
+    """Ours alone to write. On the workload itself they do no harm."""
+    for path, annotations in asked.items():
+        for key in sorted(filter(is_output, annotations)) if path != _OWN else ():
+            yield UserError(f"{path}[{key}]", "Only topology-webhook writes this, into pods. Leave it out.")

@@ -1,0 +1,1 @@
+"""The process put together: settings, informers, certificate, leadership, what the leader runs."""

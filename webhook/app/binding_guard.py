@@ -1,0 +1,57 @@
+"""What the guard of bindings and the sweep of its grants need of the service around them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from webhook.admission.binding.guard import Duty
+from webhook.admission.binding.pod_lookup import Fetch
+from webhook.admission.handler import NotNowError
+from webhook.app.leadership import Leadership
+from webhook.app.settings import Settings
+from webhook.cache.cluster_cache import ClusterWorld
+from webhook.kube.api_errors import APIError, ClusterError
+from webhook.kube.client import Client
+
+
+def pod_by_get(client: Client, world: ClusterWorld) -> Fetch:
+    """A pod by one GET, without a hint that does not count; None when there is none. Raises ClusterError."""
+
+    async def fetch(namespace: str, name: str) -> Mapping[str, Any] | None:
+        try:
+            raw = await client.get(f"/api/v1/namespaces/{namespace}/pods/{name}")
+            return world.as_managed(world.hint_key.believed(raw))
+        except APIError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    return fetch
+
+
+def for_a_review(fetch: Fetch) -> Fetch:
+    """The same for one that waits: where the API server does not answer us, its failurePolicy is to decide."""
+
+    async def fetch_now(namespace: str, name: str) -> Any:
+        try:
+            return await fetch(namespace, name)
+        except ClusterError as error:
+            msg = f"the pod could not be read: {error}"
+            raise NotNowError(msg) from error
+
+    return fetch_now
+
+
+def duty_of(leadership: Leadership) -> Duty:
+    """What this replica may answer at this moment."""
+    if not leadership.is_leader():
+        return Duty.ELSEWHERE if leadership.is_elsewhere() else Duty.NONE
+    return Duty.PLACED_ONLY if leadership.seconds_until_settled() > 0 else Duty.ALL
+
+
+def answer_lifetime(settings: Settings) -> float:
+    """Seconds after which an answer that is not in its pod never will be.
+
+    `grant_horizon_seconds` is counted from the claim of the next leader, which comes later than any answer by the time
+    between two terms.
+    """
+    return settings.grant_horizon_seconds + settings.lease_duration_seconds - settings.renew_deadline_seconds

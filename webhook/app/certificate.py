@@ -1,0 +1,297 @@
+"""The certificate the HTTPS port shows: obtained, checked, shown, renewed, all without a restart.
+
+Life cycle, every few seconds: ask the source for what should be shown now -> when it changed, check it as an API server
+would -> publish the CA where that is ours to do -> show it from the next handshake on. A source that fails leaves the
+certificate that is shown in place; before the first one there is no HTTPS port.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final, NoReturn, Protocol
+
+import structlog
+
+from certs import (
+    Authority,
+    CABundle,
+    CertificateError,
+    Leaf,
+    ServerNames,
+    Succession,
+    check,
+    pem,
+    read_leaf,
+    server_context,
+)
+from webhook.app.handshake_context import HandshakeContext
+from webhook.app.settings import Settings
+from webhook.kube.api_errors import ClusterError
+from webhook.kube.shared_secret import SharedSecret
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A leaf, the names it must answer to, and the CA that leads to it; None when that is somebody else's affair."""
+
+    leaf: Leaf
+    names: ServerNames
+    trust: CABundle | None
+
+
+class Source(Protocol):
+    """Where certificates come from."""
+
+    poll_seconds: float
+
+    async def current(self, now: datetime) -> Shown:
+        """What to show now; the very object of the last call when nothing changed.
+
+        Raises CertificateError or ClusterError.
+        """
+
+
+class SecretSource:
+    """A CA in a Secret, shared by all replicas, who replace it in time; leaves live in this process only."""
+
+    # A new CA is picked up within this time, which its announcement outlasts by far, and a Secret that was deleted or
+    # spoilt is put right. One read by name, so often, is a hundredth of what the watches cost the API server.
+    poll_seconds = 5.0
+
+    def __init__(self, secret: SharedSecret, name: str, names: ServerNames) -> None:
+        self._secret = secret
+        self._name = name
+        self._names = names
+        self._known: Succession | None = None
+        self._signer: Authority | None = None
+        self._shown: Shown | None = None
+        self._spoilt: tuple[Mapping[str, str], datetime] | None = None
+
+    async def current(self, now: datetime) -> Shown:
+        """A leaf of the CA that signs now, a new one when that changed or two thirds of the leaf's life are over."""
+        known = self._known = await self._succession(now)
+        signer = known.signer(now)
+        leaf = None if self._shown is None else self._shown.leaf
+        if leaf is None or signer != self._signer or now >= leaf.window.renew_at:
+            leaf = signer.issue(self._names, now)
+            self._signer = signer
+        if self._shown is None or leaf is not self._shown.leaf or known.bundle != self._shown.trust:
+            self._shown = Shown(leaf, self._names, known.bundle)
+        return self._shown
+
+    async def _succession(self, now: datetime) -> Succession:
+        """The Secret's CAs, after the step that is due."""
+        # Should the Secret have been deleted, ours goes back: a new CA would lock out the other replicas' leaves.
+        proposal = self._known or Succession(Authority.create(self._name, now))
+        data = await self._secret.read_or_fill(proposal.to_secret_data())
+        try:
+            found = Succession.from_secret_data(data)
+            due = found.advanced(self._name, now)
+            _check_signs(due, now)
+        except CertificateError as error:
+            return await self._heal(data, error, now)
+        self._spoilt = None
+        if due is found:
+            return found
+        found = Succession.from_secret_data(await self._secret.replace(data, due.to_secret_data()))
+        successor = found.successor and found.successor.name
+        log.info("ca.advanced", authority=found.authority.name, successor=successor)
+        return found
+
+    async def _heal(self, data: Mapping[str, str], error: CertificateError, now: datetime) -> Succession:
+        """The CAs that are put in the place of what cannot be used, or that another replica has put there.
+
+        1. A replica that knows the CA puts that back: no leaf changes, and no caBundle.
+        2. A CA that can be used stays, if only its successor cannot.
+        3. Otherwise a new one is made, once others have had time for 1.
+        """
+        healed = self._known or _alone(data, now)
+        if healed is None:
+            since = self._spoilt[1] if self._spoilt is not None and self._spoilt[0] == data else now
+            self._spoilt = data, since
+            if now - since < OTHERS_FIRST:
+                msg = f"{error} A new CA is made unless another replica restores the old one within {OTHERS_FIRST}."
+                raise CertificateError(msg) from error
+            healed = Succession(Authority.create(self._name, now))
+        healed = healed.advanced(self._name, now)
+        wanted = healed.to_secret_data()
+        written = await self._secret.replace(data, wanted)
+        if written == data:
+            msg = f"{error} It cannot be replaced either: delete the Secret {self._secret.key}."
+            raise CertificateError(msg) from error
+        found = Succession.from_secret_data(written)
+        _check_signs(found, now)
+        self._spoilt = None
+        if written is wanted:  # not another replica's that was faster
+            note = f"the CA that it held was unusable and was replaced by {found.authority.name}: {error}"
+            log.warning("ca.healed", secret=self._secret.key, authority=found.authority.name, error=str(error))
+            await self._secret.tell("CAReplaced", note)
+        return found
+
+
+# Two polls: a replica that runs and knows the CA has put it back by then.
+OTHERS_FIRST: Final = timedelta(seconds=2 * SecretSource.poll_seconds)
+
+
+def _check_signs(succession: Succession, now: datetime) -> None:
+    """Raise CertificateError unless the CA whose turn it is can sign now."""
+    signer = succession.signer(now)
+    if not signer.window.contains(now):
+        msg = f"The CA {signer.name!r} is valid {signer.window}, not at {now:%Y-%m-%dT%H:%M:%SZ}."
+        raise CertificateError(msg)
+
+
+def _alone(data: Mapping[str, str], now: datetime) -> Succession | None:
+    """The Secret's CA without its successor; None when it cannot be used."""
+    try:
+        found = Succession(Authority.from_secret_data(data))
+        _check_signs(found, now)
+    except CertificateError:
+        return None
+    return found
+
+
+class FilesSource:
+    """Certificate and key in files that somebody else renews, together with caBundle."""
+
+    # A kubelet writes a changed Secret into its files within a minute or so; the files are a few kilobytes.
+    poll_seconds = 10.0
+
+    def __init__(self, certificate_file: Path, key_file: Path, names: ServerNames) -> None:
+        self._files = certificate_file, key_file
+        self._names = names
+        self._shown: Shown | None = None
+
+    async def current(self, now: datetime) -> Shown:
+        """The files' leaf."""
+        del now
+        leaf = await asyncio.to_thread(read_leaf, *self._files)
+        if self._shown is None or leaf.chain != self._shown.leaf.chain:
+            self._shown = Shown(leaf, self._names, None)
+        return self._shown
+
+
+def source_of(settings: Settings, secret: SharedSecret) -> Source:
+    """The source the settings ask for; raises CertificateError when `tls_names` has what is no name."""
+    service = f"{settings.service_name}.{settings.namespace}.svc"
+    if settings.tls_cert_file is not None and settings.tls_key_file is not None and settings.tls_mode == "files":
+        names = ServerNames.of(settings.tls_names or (service,))
+        return FilesSource(settings.tls_cert_file, settings.tls_key_file, names)
+    others = f"{settings.bind_service_name}.{settings.namespace}.svc", *settings.tls_names
+    names = ServerNames.of_service(settings.service_name, settings.namespace, others)
+    return SecretSource(secret, settings.service_name, names)
+
+
+class ClientCAFile:
+    """The CAs of the clients that may call, in a file that others renew (a mounted Secret or ConfigMap)."""
+
+    # A kubelet writes a changed object into its files within a minute or so.
+    poll_seconds = 10.0
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read: tuple[bytes, CABundle] | None = None
+
+    async def current(self) -> CABundle:
+        """The file's certificates; the very object of the last call when nothing changed. Raises CertificateError."""
+        try:
+            text = await asyncio.to_thread(self._path.read_bytes)
+        except OSError as error:
+            msg = f"The client CA file cannot be read: {error}"
+            raise CertificateError(msg) from error
+        if self._read is None or self._read[0] != text:
+            self._read = text, CABundle.from_pem(text, f"the client CA file {self._path}")
+        return self._read[1]
+
+
+class ServingCertificate:
+    """What the HTTPS port shows, kept valid, and whose certificates it asks for.
+
+    `publish` is given the caBundle (base64) before a leaf of it is shown. Without `clients` no client is asked.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        publish: Callable[[str], None],
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        clients: ClientCAFile | None = None,
+    ) -> None:
+        self.error = "no certificate yet"
+        self.end: datetime | None = None
+        self._source = source
+        self._publish = publish
+        self._clock = clock
+        self._client_file = clients
+        self._clients: CABundle | None = None
+        self._wanted_clients: CABundle | None = None
+        polls = [source.poll_seconds, *([clients.poll_seconds] if clients else [])]
+        self._poll_seconds = min(polls)
+        self._shown: Shown | None = None
+        self._context: HandshakeContext | None = None
+        self._established = asyncio.Event()
+
+    async def context(self) -> HandshakeContext:
+        """The context for the listening socket, once there is a first certificate."""
+        await self._established.wait()
+        assert self._context is not None  # noqa: S101 # set before the event
+        return self._context
+
+    @property
+    def valid(self) -> bool:
+        """Whether a certificate is shown that has not expired."""
+        return self.end is not None and self._clock() < self.end
+
+    async def run(self) -> NoReturn:
+        """Keep the certificate valid for ever."""
+        while True:
+            try:
+                fault = await self._read_clients()
+                self.refresh(await self._source.current(self._clock()), self._wanted_clients)
+            except (CertificateError, ClusterError) as error:
+                fault = str(error)
+            # Every poll of a lasting fault would repeat it; its text is in /readyz all the while.
+            if fault and fault != self.error:
+                log.warning("certificate.retry", error=fault)
+            self.error = fault
+            await asyncio.sleep(min(2.0, self._poll_seconds) if fault else self._poll_seconds)
+
+    async def _read_clients(self) -> str:
+        """Read the client CA file again; why the one of before stays, so that the leaf is renewed all the same.
+
+        Raises CertificateError as long as there is none: no client is asked for nothing.
+        """
+        if self._client_file is None:
+            return ""
+        try:
+            self._wanted_clients = await self._client_file.current()
+        except CertificateError as error:
+            if self._wanted_clients is None:
+                raise
+            return str(error)
+        return ""
+
+    def refresh(self, shown: Shown, clients: CABundle | None = None) -> None:
+        """Check and show `shown`, and ask for certificates of `clients`.
+
+        Raises CertificateError, and then all stays as it was.
+        """
+        if shown is self._shown and clients is self._clients:
+            return
+        check(shown.leaf, shown.names, self._clock(), shown.trust)
+        context = server_context(shown.leaf, clients)
+        if shown.trust is not None:
+            self._publish(shown.trust.ca_bundle)
+        if self._context is None:
+            self._context = HandshakeContext(context)
+        else:
+            self._context.replace(context)
+        if clients is not None and clients is not self._clients:
+            log.info("client_ca.read", certificates=[pem.common_name(ca) for ca in clients.certificates])
+        self._shown, self._clients, self.end = shown, clients, shown.leaf.window.end
+        self._established.set()
+        log.info("certificate.shown", ends=self.end.isoformat(), renew_at=shown.leaf.window.renew_at.isoformat())

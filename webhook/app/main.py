@@ -1,0 +1,309 @@
+"""`serve`, put together: settings, API client, informers, the cluster's view, decisions, certificate, the two ports.
+
+Life cycle:
+1. The observation port opens, so that probes see a live process; informers start, and the certificate is got, and the
+   name by which the API server knows us: what we write is not taken for a forgery.
+2. With both the review port opens; reviews are answered once every informer has synced.
+3. Ready, it takes part in the election of a leader (see `leadership`), who places gated pods (see `placement`).
+4. On SIGTERM: drain (see `app.drain`) while leadership is handed over, then everything is cancelled.
+
+What runs in the background is supervised: a task that fails is started again (see `supervise`), and the others go on.
+The process ends with 1 only where it cannot serve at all: a port cannot be opened, the settings lead to no API server.
+"""
+
+import asyncio
+import gc
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from functools import partial, wraps
+from typing import Any, NoReturn, TypeVar
+
+import structlog
+
+from certs import CertificateError
+from webhook.admission.binding.guard import BindingGuard
+from webhook.admission.binding.review_trust import Doubts
+from webhook.admission.handler import Reviewer
+from webhook.app import logs
+from webhook.app.binding_guard import answer_lifetime, duty_of, for_a_review, pod_by_get
+from webhook.app.certificate import ClientCAFile, ServingCertificate, source_of
+from webhook.app.clients import Clients
+from webhook.app.drain import drain, finish_seconds
+from webhook.app.hint_key_secret import SharedHintKey
+from webhook.app.informers import watch_all
+from webhook.app.leader_runnables import LeadersWork
+from webhook.app.leadership import Leadership
+from webhook.app.namespace_lag import NamespaceLag
+from webhook.app.rules_of_settings import rules_of
+from webhook.app.settings import Settings
+from webhook.app.signals import stop_event
+from webhook.app.topology_lag import TopologyLag
+from webhook.app.webhooks import reviewers_of
+from webhook.cache.cluster_cache import ClusterWorld
+from webhook.codec import CODEC
+from webhook.controllers.assumed_pod_sweep import GrantSweep
+from webhook.controllers.placement.controller import Background
+from webhook.engine.assumed.unreported import CountingTimes
+from webhook.kube.api_errors import ConnectionSettingsError
+from webhook.kube.ca_bundle import CABundleKeeper
+from webhook.kube.client import Client
+from webhook.kube.identity import own_user
+from webhook.kube.pod_group_client import POD_GROUPS, PodGroups
+from webhook.kube.shared_secret import SharedSecret
+from webhook.metrics.service_metrics import Metrics, Sample
+from webhook.server.connections import Closed
+from webhook.server.health import Check, Health
+from webhook.server.listener import OBSERVATION_LIMITS, Listener
+from webhook.server.routes import observation_app, review_app
+from webhook.supervise import supervised
+from webhook.version import VERSION
+
+log = structlog.get_logger(__name__)
+
+Result = TypeVar("Result")
+
+# A decoded page of 500 pods is 40,000 dicts and lists without a cycle among them. By its defaults (700, 10, 10) the
+# collector goes through the young ones 60 times a page and through all there is now and then, which took half of the
+# time to read a cluster of 50,000 pods.
+_GC_THRESHOLDS = (50_000, 20, 100)
+
+
+def run(settings: Settings) -> int:
+    """Serve until a signal; the exit code."""
+    logs.configure(settings.log_level, settings.log_format)
+    gc.set_threshold(*_GC_THRESHOLDS)
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        try:
+            runner.run(_serve(settings))
+        except* (ConnectionSettingsError, CertificateError, OSError) as group:
+            # Faults of the surroundings: a sentence says more than a traceback.
+            for error in _leaves(group):
+                log.critical("serve.failed", error=str(error))
+        except* Exception as group:
+            for error in _leaves(group):
+                log.critical("serve.failed", error=repr(error), exc_info=error)
+        else:
+            return 0
+    return 1
+
+
+async def _serve(settings: Settings) -> None:
+    stop = stop_event()
+    async with Clients.connect(settings) as clients:
+        client = clients.general
+        log.info("serve.starting", version=VERSION, api_server=client.host, credentials=client.source, codec=CODEC)
+        service = Service(settings, clients)
+        async with asyncio.TaskGroup() as tasks:
+            background = [tasks.create_task(supervised(run)) for run in service.background()]
+            await service.serve(stop)
+            for task in background:
+                task.cancel()
+    log.info("serve.ended")
+
+
+class Service:
+    """One replica."""
+
+    def __init__(self, settings: Settings, clients: Clients) -> None:
+        client = clients.general
+        self._settings = settings
+        self._client = client
+        self._user: str | None = None
+        times = CountingTimes(settings.nrt_settle_seconds, settings.nrt_age_seconds)
+        self._world = ClusterWorld(times, rules=rules_of(settings))
+        pod_groups = PodGroups(clients.placement)
+        self._watched = watch_all(client, self._world, pod_groups, settings.list_page_size)
+        self._bundles = _bundle_keeper(settings, client)
+        secret = SharedSecret(client, settings.namespace, settings.tls_secret_name)
+        hint_secret = SharedSecret(client, settings.namespace, settings.hint_key_secret_name)
+        self._hint_key = SharedHintKey(hint_secret, partial(setattr, self._world, "hint_key"))
+        publish = self._bundles.publish if self._bundles is not None else _nobody
+        client_ca = None if settings.client_ca_file is None else ClientCAFile(settings.client_ca_file)
+        self._certificate = ServingCertificate(source_of(settings, secret), publish, clients=client_ca)
+        # Where every caller is the API server, what it asks for comes.
+        self._doubts = None if settings.client_ca_file is not None else Doubts()
+        came_to_nothing = _nobody if self._doubts is None else self._doubts.came_to_nothing
+        self._grants = GrantSweep(self._world, pod_by_get(client, self._world), came_to_nothing)
+        self._metrics = Metrics(self._sample)
+        watched = {each.status.name: each for each in self._watched}
+        self._work = LeadersWork(
+            settings,
+            clients,
+            self._world,
+            self._metrics.placement,
+            pod_groups,
+            watched[POD_GROUPS.name].is_served,
+            lambda: self._leadership,
+        )
+        duties = self._grants, self._work.controller
+        follows = watched["pods"].follows
+        self._leadership = Leadership(settings, clients.leadership, lambda: self._health.ready, follows, duties)
+        self._health = Health(self._checks, self._synced)
+        self._view_is_current = False
+        self._takes_reviews = False
+
+    def background(self) -> Iterator[Background]:
+        """What runs beside the ports, for as long as they are open; each ends by cancellation or an exception."""
+        yield self._hint_key.run
+        # Pods are read with the key of our hints, and by what their namespaces say.
+        namespaces = next(watched.informer.synced for watched in self._watched if watched.status.name == "namespaces")
+        for watched in self._watched:
+            first = [self._hint_key.known, *([namespaces] if watched.status.name == "pods" else [])]
+            yield _after(first, watched.run)
+        yield self._certificate.run
+        if self._bundles is not None:
+            yield self._bundles.run
+        yield self._leadership.run
+        yield self._grants.run
+        yield from self._work.background()
+        yield self._keep_view_current
+
+    async def serve(self, stop: asyncio.Event) -> None:
+        """Open the ports, serve until `stop`, drain."""
+        settings = self._settings
+        observation = Listener(
+            observation_app(self._health, self._metrics),
+            finish_seconds=1.0,
+            name="observation",
+            limits=OBSERVATION_LIMITS,
+            told=partial(self._count_closed, "observation"),
+        )
+        reviews: Listener | None = None
+        try:
+            await observation.open(settings.bind_address, settings.metrics_port)
+            log.info("serve.observation", address=settings.bind_address, port=observation.port)
+            self._user = await _unless(stop, own_user(self._client))
+            context = await _unless(stop, self._certificate.context())
+            if self._user is not None and context is not None:
+                routes = review_app(self._reviewers(self._user), self._health, self._metrics, settings.client_names)
+                told = partial(self._count_closed, "reviews")
+                reviews = Listener(routes, finish_seconds(settings.drain_seconds), told=told)
+                await reviews.open(settings.bind_address, settings.port, context.listening)
+                self._takes_reviews = True
+                log.info("serve.reviews", address=settings.bind_address, port=reviews.port)
+                await stop.wait()
+                async with asyncio.TaskGroup() as ending:
+                    ending.create_task(self._leadership.hand_over(settings.drain_seconds))
+                    ending.create_task(drain(self._health, reviews, settings.drain_seconds))
+        finally:
+            if reviews is not None:
+                await reviews.close()
+            await observation.close()
+
+    def _count_closed(self, port: str, why: Closed) -> None:
+        self._metrics.connections_closed.labels(port, why.code).inc()
+
+    def _reviewers(self, user: str) -> Mapping[str, Reviewer]:
+        """The decisions, by the rules for a service that the API server knows as `user`."""
+        settings = self._settings
+        rules = rules_of(settings, user)
+        fetch = for_a_review(pod_by_get(self._client, self._world))
+        duty = partial(duty_of, self._leadership)
+        refused, horizon = self._work.nominator.refused, answer_lifetime(settings)
+        guard = BindingGuard(self._world, fetch, duty, rules, horizon, refused, self._doubts)
+        topology_lag = TopologyLag(self._world.topologies_by_name)
+        self._world.on_topology = topology_lag.arrived
+        namespace_lag = NamespaceLag(self._world.knows_namespace)
+        self._world.on_namespace = namespace_lag.arrived
+        return reviewers_of(rules, self._world.view, guard.review, topology_lag, namespace_lag)
+
+    async def _keep_view_current(self) -> NoReturn:
+        """Take changes into the engine's arrays between reviews, so that no review pays for those of an hour.
+
+        The first time takes all nodes in, and is part of getting ready. The cluster's records live as long as the
+        process, so they are taken out of the garbage collector's sight: a full collection over 50,000 pods would stop
+        reviews for longer than a hundred of them take.
+        """
+        for watched in self._watched:
+            await watched.informer.synced.wait()
+        self._world.view()
+        gc.collect()
+        gc.freeze()
+        self._view_is_current = True
+        log.info("serve.synced", objects={watched.status.name: watched.status.objects for watched in self._watched})
+        while True:
+            await asyncio.sleep(1.0)
+            self._world.view()
+
+    def _synced(self) -> bool:
+        return self._view_is_current
+
+    def _checks(self) -> Iterator[Check]:
+        yield from (watched.check() for watched in self._watched)
+        yield Check("hint key", self._hint_key.known.is_set(), self._hint_key.error)
+        yield Check("view", self._view_is_current, f"generation {self._world.generation}")
+        end = self._certificate.end
+        ends = f"ends {end.isoformat()}" if end else ""
+        yield Check("certificate", self._certificate.valid, "; ".join(filter(None, (ends, self._certificate.error))))
+        yield Check("identity", self._user is not None, self._user or "")
+        yield Check("reviews", self._takes_reviews, f"port {self._settings.port}")
+        if self._bundles is not None:
+            found = ", ".join(self._bundles.configurations) or "no configuration found"
+            detail = "; ".join(filter(None, (found, self._bundles.error)))
+            yield Check("caBundle", self._bundles.published, detail)
+        yield self._leadership.check()
+
+    def _sample(self) -> Sample:
+        return Sample(
+            ready=self._health.ready,
+            informers=tuple(watched.sample() for watched in self._watched),
+            generation=self._world.generation,
+            policy_disagreements=self._world.policies.disagreements,
+            unknown_policies=self._world.policies.unknown,
+            certificate_end=self._certificate.end,
+            leading=self._leadership.is_leader(),
+            gated_pods=len(self._world.gated_pods()),
+            stuck_pods=self._work.stuck.count,
+            open_grants=self._world.open_grants,
+        )
+
+
+def _after(events: Sequence[asyncio.Event], run: Background) -> Background:
+    @wraps(run)
+    async def run_later() -> NoReturn:
+        for event in events:
+            await event.wait()
+        await run()
+
+    return run_later
+
+
+def _bundle_keeper(settings: Settings, client: Client) -> CABundleKeeper | None:
+    """Who keeps caBundle; None when that is somebody else's affair."""
+    if settings.tls_mode != "secret":
+        return None
+    services = {(settings.namespace, name) for name in (settings.service_name, settings.bind_service_name)}
+    return CABundleKeeper(client, settings.webhook_configurations, services)
+
+
+def _nobody(*_: object) -> None:
+    """Sink for a bundle that is kept elsewhere, and for results without a reader."""
+
+
+async def _unless(stop: asyncio.Event, wanted: Coroutine[Any, Any, Result]) -> Result | None:
+    """What `wanted` gives; None when `stop` comes first."""
+    tasks = asyncio.create_task(wanted), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        return tasks[0].result() if tasks[0].done() else None
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Uvloop's when it is installed; None for asyncio's own."""
+    try:
+        import uvloop  # noqa: PLC0415 # an extra
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    """The exceptions in a group of groups."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error

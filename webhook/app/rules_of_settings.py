@@ -1,0 +1,35 @@
+"""The part of the settings that pure code reads."""
+
+from webhook.app.settings import Settings
+from webhook.model.intent import NUMASpec
+from webhook.model.options import Options
+from webhook.model.policy import NUMAPolicy
+from webhook.model.rules import Rules
+
+
+def rules_of(settings: Settings, own_user: str | None = None) -> Rules:
+    """The rules that the settings ask for; `own_user` is who the API server takes us for, where that matters."""
+    return Rules(
+        manage=settings.manage,
+        defaults=NUMASpec(
+            NUMAPolicy.from_koordinator(settings.default_numa_topology_policy), settings.default_exclusive
+        ),
+        excluded_namespaces=frozenset((settings.namespace, *settings.excluded_namespaces)),
+        manage_missed=settings.manage_missed,
+        no_compatible_node=settings.no_compatible_node,
+        not_alignable=settings.not_alignable,
+        gate=settings.gate,
+        no_room=settings.no_room,
+        max_affinity_values=settings.max_affinity_values,
+        preferred_nodes=settings.preferred_nodes,
+        scheduler_names=frozenset(settings.scheduler_names),
+        trusted_users=frozenset(settings.trusted_users) | ({own_user} if own_user else set()),
+        scheduler_users=frozenset(settings.scheduler_users),
+        engine=Options(
+            fidelity=settings.fidelity,
+            score_strategy=settings.score_strategy,
+            resource_weights=settings.resource_weights,
+            preference_weight=settings.preference_weight,
+            group_strategy=settings.group_strategy,
+        ),
+    )

@@ -1,0 +1,280 @@
+"""Everything an operator can set, once: environment variables and `serve` flags are made from these fields.
+
+`TOPOLOGY_WEBHOOK_<FIELD>` in the environment, `--<field>` with dashes on the command line; the flag wins. Lists are
+comma-separated in both. A wrong value stops the start with the variable, the value and what is allowed.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from webhook.model.manage import Manage
+from webhook.model.options import Fidelity, GroupStrategy, ScoreStrategy
+from webhook.model.policy import Exclusive
+from webhook.model.rules import GateMode, NoRoom, NotAlignable
+
+PREFIX: Final = "TOPOLOGY_WEBHOOK_"
+
+
+def _split(value: object) -> object:
+    """`a, b` -> ("a", "b"); what is not text is left to the validation."""
+    if not isinstance(value, str):
+        return value
+    return tuple(part.strip() for part in value.split(",") if part.strip())
+
+
+def _split_weights(value: object) -> object:
+    """`cpu=1, memory=2` -> {"cpu": "1", "memory": "2"}."""
+    if not isinstance(value, str):
+        return value
+    weights = {}
+    for part in value.split(","):
+        if part.strip():
+            name, equals, weight = part.partition("=")
+            if not equals:
+                msg = f"{part.strip()!r} is not of the form resource=weight"
+                raise ValueError(msg)
+            weights[name.strip()] = weight.strip()
+    return weights
+
+
+# NoDecode: pydantic-settings would otherwise want JSON in the environment for anything that is not a scalar.
+Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
+Weights = Annotated[dict[str, Annotated[int, Field(ge=1)]], NoDecode, BeforeValidator(_split_weights)]
+Port = Annotated[int, Field(ge=0, le=65535)]
+
+
+class SettingsError(Exception):
+    """One or more settings are wrong; the message has a line for each, with what is allowed."""
+
+
+class Settings(BaseSettings):
+    """The settings of `topology-webhook serve`."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, frozen=True, extra="forbid", use_attribute_docstrings=True, env_ignore_empty=True
+    )
+
+    kubeconfig: Path | None = None
+    """Kubeconfig file of the cluster to serve. Unset: the pod's service account; outside of a cluster, $KUBECONFIG
+    or ~/.kube/config."""
+    context: str | None = None
+    """Context in the kubeconfig. Unset: its current context."""
+    namespace: str = "topology-webhook"
+    """Namespace that the service runs in. Its CA Secret, Services and Lease are there."""
+    pod_name: str | None = None
+    """Name of the pod that the process runs in, from the downward API. Unset: it may lead, but no Pod is labelled
+    as the leader's."""
+
+    bind_address: str = "0.0.0.0"  # noqa: S104 # a pod's own network namespace
+    """Address that both ports listen on."""
+    port: Port = 8443
+    """HTTPS port for the API server: /mutate/pods and /validate/pods. 0 picks a free port."""
+    metrics_port: Port = 8080
+    """HTTP port for /healthz, /readyz and /metrics. 0 picks a free port."""
+
+    tls_mode: Literal["secret", "files"] = "secret"
+    """Source of the serving certificate. `secret`: a CA in a Secret; the service writes caBundle. `files`:
+    tls-cert-file and tls-key-file, which another tool (cert-manager) renews together with caBundle."""
+    tls_cert_file: Path | None = None
+    """PEM certificate chain for tls-mode `files`. Reloaded when it changes."""
+    tls_key_file: Path | None = None
+    """PEM private key for tls-mode `files`. Reloaded when it changes."""
+    tls_secret_name: str = "topology-webhook-ca"  # noqa: S105 # a name
+    """Secret with the CA for tls-mode `secret`. Created if absent."""
+    client_ca_file: Path | None = None
+    """PEM certificates of the CAs of the API server's client certificate; reloaded when the file changes. Set:
+    clients without such a certificate fail the TLS handshake. Unset: every client is answered."""
+    client_names: Names = ()
+    """Common or subject alternative names, of which the client certificate must have one, else the answer is HTTP
+    403. Unset: any certificate of the CA is accepted. Needs client-ca-file."""
+    hint_key_secret_name: str = "topology-webhook-hint-key"  # noqa: S105 # a name
+    """Secret with the key that signs the NUMA hints of pods that are not bound yet, against forgery. Created if
+    absent."""
+    service_name: str = "topology-webhook"
+    """Service that the API server calls. Its DNS names are in the certificate."""
+    bind_service_name: str = "topology-webhook-bind"
+    """Service that selects the leader, for calls that only the leader answers. Its DNS names are in the
+    certificate, too."""
+    tls_names: Names = ()
+    """Further DNS names and IP addresses for the certificate, if the API server calls a URL."""
+    webhook_configurations: Names = ("topology-webhook",)
+    """Names of the MutatingWebhookConfigurations and ValidatingWebhookConfigurations whose caBundle is written, for
+    tls-mode `secret`."""
+
+    manage: Manage = Manage.ANNOTATED
+    """Pods to manage: `Annotated` with an annotation on them or their owners; `Aligned` also what a kubelet would
+    align; `All` every pod. A namespace's label `topology-webhook.dev/manage` wins."""
+    default_numa_topology_policy: Literal["", "BestEffort", "Restricted", "SingleNUMANode"] = ""
+    """NUMA policy of managed pods if they, their owners and their namespace set none. Unset: each node's own policy
+    applies."""
+    default_exclusive: Exclusive = Exclusive.REQUIRED
+    """The same for `singleNUMANodeExclusive` of pods with a policy: `Required` or `Preferred`."""
+    excluded_namespaces: Names = ("kube-system",)
+    """Namespaces in which `manage` covers no pod, in addition to --namespace. The chart excludes them from its
+    webhooks."""
+    manage_missed: bool = True
+    """Whether `manage` also covers pods that no replica saw being created. The chart sets it to false if selectors
+    or match conditions limit the calls."""
+    no_compatible_node: Literal["deny", "warn"] = "deny"
+    """What to do with a pod if the NUMA policy of every node contradicts the pod's. If the topology or policy of a
+    node that it may go to is unknown, the pod waits."""
+    not_alignable: NotAlignable = "Warn"
+    """What to do with a pod that asks for a NUMA policy but that no kubelet aligns. `Warn` admits it with a warning
+    that names the field to set. `Deny` denies it, unless some node would align it."""
+    fidelity: Fidelity = "kubelet"
+    """What decides whether a node fits: `kubelet` predicts the node's own admission, `plugin` repeats the scheduler
+    plugin NodeResourceTopologyMatch."""
+    score_strategy: ScoreStrategy = "Packing"
+    """How nodes that fit are ranked: `Packing` as Koordinator does (few NUMA nodes, the fuller ones first), the
+    others as the scheduler plugin NodeResourceTopologyMatch does."""
+    resource_weights: Weights = Field(default_factory=dict)
+    """Weight of each resource in the scores other than `Packing`, as resource=weight. The default weight is 1."""
+    preference_weight: Annotated[int, Field(ge=0, le=100)] = 0
+    """Percentage of a node's score that comes from preferred node affinity and `PreferNoSchedule` taints. 0: they
+    decide only between nodes of equal score. Does not apply to gangs."""
+    group_strategy: GroupStrategy = GroupStrategy.BIN_PACK
+    """How to choose between domains that can hold a gang: `bin-pack` fewest domains and nodes, then preference,
+    then the tightest; `spread` preference, then most room."""
+    gate: GateMode = "always"
+    """Pods that get a scheduling gate at creation and are placed by the leader: `always` all managed pods,
+    `when-needed` members of gangs and pods that fit nowhere at that moment, `never` none."""
+    no_room: NoRoom = "gate"
+    """What to do with a pod that fits nowhere now, but may later: `gate` lets it wait behind the gate, `allow`
+    admits it without a gate, `deny` denies it. Members of gangs always wait for each other."""
+    ungate_concurrency: Annotated[int, Field(ge=1, le=256)] = 16
+    """How many gated pods are written at a time. A write takes the API server 10 to 20 ms, so 16 make about 1,000 a
+    second."""
+    release_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 0.0
+    """Time after which a waiting pod is ungated without a place, so that a cluster autoscaler sees it. It still
+    avoids nodes that can never take it. 0: never."""
+    reserve_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 0.0
+    """Time that a gang's oldest member waits until the domain that will hold the gang soonest is kept for it. Pods
+    and gangs whose turn comes later get no place there. 0: never."""
+    stuck_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 60.0
+    """Time after which a pod without gate and node is checked. If it is pinned to nodes that no longer fit while
+    others do, an event is emitted."""
+    evict_stuck: bool = False
+    """Whether such a pod is evicted if a controller recreates it. The new pod is then placed again."""
+    scheduler_names: Annotated[Names, Field(min_length=1)] = ("default-scheduler",)
+    """Only pods with one of these as `schedulerName` are managed. Add further profiles of your kube-scheduler, but
+    no scheduler that places by NUMA nodes or gangs itself."""
+    max_affinity_values: Annotated[int, Field(ge=1, le=1000)] = 64
+    """Maximum number of node names in a pod's required node affinity."""
+    preferred_nodes: Annotated[int, Field(ge=0, le=100)] = 10
+    """Number of best nodes that are written as preferred, each with a weight."""
+
+    trusted_users: Names = ()
+    """Users who may also write what the service writes into pods: its annotations and labels,
+    `scheduling.koordinator.sh/resource-status`, and the removal of its gate."""
+    scheduler_users: Annotated[Names, Field(min_length=1)] = ("system:kube-scheduler",)
+    """Users who bind pods for kube-scheduler; add the user of each further scheduler. Only their bindings get NUMA
+    nodes. Bindings by other users are checked and pass without a hint."""
+    nrt_settle_seconds: Annotated[float, Field(ge=0, le=3600)] = 10.0
+    """A NodeResourceTopology without a pod fingerprint has counted a pod if it was written this long after the pod
+    was bound."""
+    nrt_age_seconds: Annotated[float, Field(ge=0, le=86_400)] = 120.0
+    """If it was written sooner after that, it has counted the pod once the pod has been bound for this long: two
+    periods of the exporter."""
+
+    lease_name: str = "topology-webhook"
+    """Lease that elects the leader."""
+    lease_duration_seconds: Annotated[int, Field(ge=1, le=3600)] = 15
+    """How long other replicas respect a leader after its last renewal. Shorter: a dead leader is replaced sooner.
+    Longer: a slow or restarted API server does not end its term."""
+    renew_deadline_seconds: Annotated[float, Field(ge=0.1, le=3600)] = 10.0
+    """How long a leader leads after its last successful renewal. It must be less than lease-duration-seconds, at
+    least by the API server's timeout for the webhook."""
+    retry_period_seconds: Annotated[float, Field(ge=0.1, le=3600)] = 2.0
+    """How often a leader renews the Lease and other replicas check it. A call may take half of
+    renew-deadline-seconds, which leaves time for a retry."""
+    grant_horizon_seconds: Annotated[float, Field(ge=0, le=3600)] = 65.0
+    """How long a new leader expects bindings that the previous leader allowed and that it cannot see yet. Until
+    then it only admits bindings of pods that were placed before."""
+
+    drain_seconds: Annotated[float, Field(ge=0, le=600)] = 20.0
+    """Maximum time from SIGTERM to exit. The replica is unready at once, serves while endpoints are removed, then
+    finishes open requests."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Lowest severity of log lines. `info` has one line for each decision."""
+    log_format: Literal["json", "console"] = "json"
+    """Log lines as JSON objects (`json`) or for people (`console`)."""
+    list_page_size: Annotated[int, Field(ge=1, le=10_000)] = 500
+    """Objects per page when listing from the API server."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_service_links(cls, given: dict[str, Any]) -> dict[str, Any]:
+        # NB: for a Service called topology-webhook the kubelet puts TOPOLOGY_WEBHOOK_PORT=tcp://10.0.0.1:443 into every
+        # container of the namespace, for one called topology-webhook-metrics TOPOLOGY_WEBHOOK_METRICS_PORT.
+        links = [field for field in ("port", "metrics_port") if str(given.get(field)).startswith("tcp://")]
+        return {field: value for field, value in given.items() if field not in links}
+
+    @model_validator(mode="after")
+    def _files_come_in_pairs(self) -> Self:
+        given = {"tls_cert_file": self.tls_cert_file, "tls_key_file": self.tls_key_file}
+        missing = [name for name, path in given.items() if path is None]
+        if self.tls_mode == "files" and missing:
+            msg = f"tls_mode is 'files', which needs {' and '.join(missing)}"
+            raise ValueError(msg)
+        return self
+
+    @model_validator(mode="after")
+    def _names_are_verified(self) -> Self:
+        if self.client_names and self.client_ca_file is None:
+            msg = "client_names is set, which needs client_ca_file: without it no client shows a certificate"
+            raise ValueError(msg)
+        return self
+
+    @model_validator(mode="after")
+    def _terms_end_before_leases_run_out(self) -> Self:
+        if self.renew_deadline_seconds >= self.lease_duration_seconds:
+            msg = (
+                f"renew_deadline_seconds is {self.renew_deadline_seconds:g}, which must be less than "
+                f"lease_duration_seconds, {self.lease_duration_seconds}"
+            )
+            raise ValueError(msg)
+        if self.retry_period_seconds > self.renew_deadline_seconds / 2:
+            msg = (
+                f"retry_period_seconds is {self.retry_period_seconds:g}, which must be at most half of "
+                f"renew_deadline_seconds, {self.renew_deadline_seconds:g}"
+            )
+            raise ValueError(msg)
+        return self
+
+    @classmethod
+    def load(cls, flags: Mapping[str, Any] | None = None) -> Self:
+        """Settings from `flags` (by field name; None means not given), then the environment, then the defaults.
+
+        Raises SettingsError.
+        """
+        given = {name: value for name, value in (flags or {}).items() if value is not None}
+        try:
+            return cls(**given)
+        except ValidationError as error:
+            raise SettingsError("\n".join(_sentence(fault, given) for fault in error.errors())) from error
+
+
+def environment_variable(field: str) -> str:
+    """The environment variable of a field."""
+    return PREFIX + field.upper()
+
+
+def flag(field: str) -> str:
+    """The command-line flag of a field."""
+    return "--" + field.replace("_", "-")
+
+
+def _sentence(fault: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+    """`--port: 70000 is wrong: input should be less than or equal to 65535`."""
+    message = str(fault["msg"]).removeprefix("Value error, ")
+    message = message[:1].lower() + message[1:]
+    if not fault["loc"]:
+        return message
+    field, *inner = (str(part) for part in fault["loc"])
+    source = flag(field) if field in given else environment_variable(field)
+    place = f"{source} ({'.'.join(inner)})" if inner else source
+    return f"{place}: {fault['input']!r} is wrong: {message}"

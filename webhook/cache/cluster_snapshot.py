@@ -1,0 +1,21 @@
+"""The cluster as one decision sees it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from webhook.engine.snapshot.snapshot import View
+from webhook.model.namespace import Namespace
+from webhook.model.topology import Topology
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Nothing in it changes while a decision is made."""
+
+    view: View
+    """Nodes, NUMA nodes, what is free."""
+    topologies: Mapping[str, Topology] = field(default_factory=lambda: MappingProxyType({}))
+    """Topologies by name."""
+    namespaces: Mapping[str, Namespace] = field(default_factory=lambda: MappingProxyType({}))
+    """Namespaces by name; of one that is not there nothing is known."""

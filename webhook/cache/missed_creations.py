@@ -1,0 +1,57 @@
+"""Pods that `manage` covers and whose creation no replica saw: they carry no marks, and are managed all the same.
+
+1. One that waits for its node is kept whole, so that its binding is guarded (`cache.management.as_managed`).
+2. One that was bound without a hint a short while ago is held to be on any NUMA node until its node's
+   NodeResourceTopology has counted it, and gets a hint where its place is known (`controllers.hint_backfill`).
+Pods that were bound longer ago were there before they were managed, or are counted by now: nothing changes for them.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from webhook.cache.management import Management, namespace_of
+from webhook.cache.unmanaged import is_annotated, why_placed_by_others
+from webhook.model.manage import Manage
+from webhook.model.namespace import Namespace
+from webhook.model.resident import ResidentPod
+from webhook.model.rules import Rules
+
+
+class MissedPods:
+    """Tells which pods are.
+
+    namespaces: by name, current as of the last event; recent: seconds within which a pod that was bound before this
+    process saw it may not be counted yet.
+    """
+
+    def __init__(self, rules: Rules, namespaces: Mapping[str, Namespace], recent: float) -> None:
+        self._rules = rules
+        self._namespaces = namespaces
+        self._recent = recent
+        self._bound: dict[str, str] = {}
+
+    def is_missed(self, raw: Mapping[str, Any], pod: ResidentPod, now: float) -> bool:
+        """Whether this pod is, as it is seen at `now` by the API server's clock."""
+        if not self._is_covered(raw, pod):
+            self.forget(pod.key)
+            return False
+        if not pod.node:
+            return True
+        if self._bound.get(pod.key) != pod.uid:
+            if pod.hint is not None or pod.bound_at is None or now - pod.bound_at > self._recent:
+                return False
+            self._bound[pod.key] = pod.uid
+        return pod.hint is None
+
+    def forget(self, pod: str) -> None:
+        """The pod (namespace/name) is gone."""
+        self._bound.pop(pod, None)
+
+    def _is_covered(self, raw: Mapping[str, Any], pod: ResidentPod) -> bool:
+        if not self._rules.manage_missed or pod.terminal or is_annotated(raw):
+            return False
+        name = namespace_of(raw)
+        mode = Management.of(self._namespaces.get(name), self._rules).mode
+        # A pod that has nothing of its own from a kubelet has no NUMA nodes, whatever the policies of the cluster.
+        covered = mode is Manage.ALL or (mode is Manage.ALIGNED and pod.exclusive_resources)
+        return covered and name not in self._rules.excluded_namespaces and not why_placed_by_others(raw, self._rules)

@@ -1,0 +1,58 @@
+"""A pod as the service keeps it: little of one that runs, all of one that waits and concerns us."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from webhook.cache.unmanaged import is_annotated, why_not_ours
+from webhook.model.gates import waits_for_us_alone
+from webhook.model.hint_key import HintKey
+from webhook.model.membership import Seated, membership_of, unasked_membership_of
+from webhook.model.resident import ResidentPod
+from webhook.model.rules import Rules
+
+Raw = dict[str, Any]
+IsMissed = Callable[[Mapping[str, Any], ResidentPod], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class SeenPod:
+    """A pod as it is kept: the record, and while it waits for its node the object itself if it concerns us."""
+
+    record: ResidentPod
+    waiting: Raw | None
+    seat: Seated | None = None
+    """Its place in a group, while it has one and has not ended."""
+    group: str = ""
+    """That group."""
+    unasked: bool = False
+    """Whether it was bound before it could take its group from its owners: `group` is that of its controller's pods."""
+
+    @classmethod
+    def from_object(
+        cls, raw: Mapping[str, Any], rules: Rules, key: HintKey, is_missed: IsMissed | None = None
+    ) -> "SeenPod":
+        """Read a pod object; raises UserError. `key` is that of our hints: others are as good as not there.
+
+        is_missed: whether the pod is managed though no replica saw its creation.
+        """
+        raw = key.believed(raw)
+        record = ResidentPod.from_object(raw)
+        missed = is_missed is not None and is_missed(raw, record)
+        if record.node or record.terminal:
+            if record.hint is None and not record.terminal and (missed or why_not_ours(raw, rules) is None):
+                record = replace(record, unguarded=True)
+            return cls(record, None, *_seat(raw, record))
+        if missed or is_annotated(raw) or waits_for_us_alone(raw):
+            return cls(record, dict(raw), *_seat(raw, record))
+        metadata = raw["metadata"]
+        return cls(record, {"metadata": {"name": metadata["name"], "uid": metadata.get("uid", "")}, "spec": {}})
+
+
+def _seat(raw: Mapping[str, Any], record: ResidentPod) -> tuple[Seated | None, str, bool]:
+    node, membership, unasked = record.node or record.placed_on, membership_of(raw), False
+    if membership is None and record.node:
+        membership, unasked = unasked_membership_of(raw), True
+    if membership is None or not node or record.terminal or record.deleting:
+        return None, "", False
+    return Seated.of(raw, node, membership), membership.group, unasked

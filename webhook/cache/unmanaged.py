@@ -1,0 +1,59 @@
+"""Pods that are not ours to place."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from webhook.model.membership import is_in_group, may_be_in_group
+from webhook.model.names import MANAGED, MIRROR_POD, NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
+from webhook.model.rules import Rules
+
+# Set by a kubelet on the pods it runs from files ("file", "http"), and on those from the API server ("api").
+_CONFIG_SOURCE = "kubernetes.io/config.source"
+
+NOT_ANNOTATED: Final = f"no annotation {NUMA_TOPOLOGY_SPEC} or {RESOURCE_SPEC}, and none of a group"
+
+
+def asks(annotations: Mapping[str, str]) -> bool:
+    """Whether a pod with these annotations asks for anything that is decided here, itself."""
+    return NUMA_TOPOLOGY_SPEC in annotations or RESOURCE_SPEC in annotations or is_in_group(annotations)
+
+
+def is_annotated(raw: Mapping[str, Any]) -> bool:
+    """Whether a pod asks, may take it from its owners, or was found at its creation to be managed by `manage`."""
+    annotations = (raw.get("metadata") or {}).get("annotations") or {}
+    return asks(annotations) or may_be_in_group(annotations) or MANAGED in annotations
+
+
+def why_left_alone(raw: Mapping[str, Any], rules: Rules) -> str | None:
+    """Why a pod is not steered; None when it is ours to steer."""
+    return why_not_ours(raw, rules) or why_node_is_chosen(raw, rules)
+
+
+def why_node_is_chosen(raw: Mapping[str, Any], rules: Rules) -> str | None:
+    """Why a pod's node is not open, whatever it asks for; None when it is."""
+    node = (raw.get("spec") or {}).get("nodeName")
+    return why_placed_by_others(raw, rules) or (f"its node is chosen already: {node}" if node else None)
+
+
+def why_not_ours(raw: Mapping[str, Any], rules: Rules) -> str | None:
+    """Why a pod is not even judged, bound or not; None when it is ours: annotated, and not placed by others."""
+    return why_placed_by_others(raw, rules) if is_annotated(raw) else NOT_ANNOTATED
+
+
+def why_placed_by_others(raw: Mapping[str, Any], rules: Rules) -> str | None:
+    """Why a pod's node is not the scheduler's to choose whom we steer; None when it is.
+
+    Of another scheduler; a DaemonSet's; or run by a kubelet from a file (static pods and the mirror pods that show
+    them).
+    """
+    metadata: Mapping[str, Any] = raw.get("metadata") or {}
+    annotations = metadata.get("annotations") or {}
+    if MIRROR_POD in annotations or annotations.get(_CONFIG_SOURCE, "api") != "api":
+        return "a kubelet runs it from a file (static pod)"
+    scheduler = (raw.get("spec") or {}).get("schedulerName") or "default-scheduler"
+    if scheduler not in rules.scheduler_names:
+        return f"the scheduler {scheduler} places it"
+    owners = metadata.get("ownerReferences") or ()
+    if any(owner.get("controller") and owner.get("kind") == "DaemonSet" for owner in owners):
+        return "its DaemonSet chooses its node"
+    return None

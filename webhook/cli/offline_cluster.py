@@ -1,0 +1,150 @@
+"""A cluster from objects: Nodes, their topologies, Pods, Topologies, Namespaces, as `kubectl get -o yaml` prints them.
+
+Objects of other kinds are passed over. What an API server would not store (a wrong type, an amount that is none, two
+objects of one name) is an InputError; what the service merely logs about a live cluster (an odd zone name, say) is a
+warning.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from webhook.cache.cluster_snapshot import World
+from webhook.cache.management import DEFAULT_NAMESPACE
+from webhook.cli.documents import Item
+from webhook.cli.gang_members import RunningPod
+from webhook.cli.object_schema import NAMESPACE, NODE, NODE_RESOURCE_TOPOLOGY, POD, TOPOLOGY, Shape
+from webhook.engine.snapshot.cluster_state import ClusterState
+from webhook.engine.snapshot.snapshot import View
+from webhook.model.errors import UserError
+from webhook.model.gates import waits_for_us_alone
+from webhook.model.membership import Seated, membership_of
+from webhook.model.names import KAI_TOPOLOGIES, KUEUE_TOPOLOGIES, NODE_RESOURCE_TOPOLOGIES
+from webhook.model.namespace import Namespace
+from webhook.model.node import Node
+from webhook.model.nrt import NodeTopology
+from webhook.model.resident import ResidentPod
+from webhook.model.topology import Topology, TopologySource
+
+
+@dataclass(slots=True)
+class Cluster:
+    """What the objects say."""
+
+    state: ClusterState = field(default_factory=ClusterState)
+    topologies: dict[str, Topology] = field(default_factory=dict)
+    namespaces: dict[str, Namespace] = field(default_factory=dict)
+    running: list[RunningPod] = field(default_factory=list)
+    """Pods with a node that may be members of a group."""
+    seats: dict[str, dict[str, Seated]] = field(default_factory=dict)
+    """Members of groups that have a place, by group and by namespace/name."""
+    gated: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Pods that only our gate holds back, by namespace/name."""
+    others: list[Mapping[str, Any]] = field(default_factory=list)
+    """Objects that may own pods."""
+    warnings: list[str] = field(default_factory=list)
+
+    def add_node(self, raw: Mapping[str, Any]) -> tuple[str, ...]:
+        """Take a Node in; the problems with it."""
+        node = Node.from_object(raw)
+        self.state.upsert_node(node)
+        return node.problems
+
+    def add_node_topology(self, raw: Mapping[str, Any]) -> tuple[str, ...]:
+        """Take a NodeResourceTopology in; the problems with it."""
+        topology = NodeTopology.from_object(raw)
+        self.state.upsert_topology(topology)
+        return topology.problems
+
+    def add_pod(self, raw: Mapping[str, Any]) -> tuple[str, ...]:
+        """Take a Pod in."""
+        if not raw["metadata"].get("namespace"):
+            raw = {**raw, "metadata": {**raw["metadata"], "namespace": DEFAULT_NAMESPACE}}
+        resident = ResidentPod.from_object(raw)
+        self.state.upsert_pod(resident)
+        if (running := RunningPod.from_object(raw, resident.node or resident.placed_on)) is not None:
+            self.running.append(running)
+        membership, node = membership_of(raw), resident.node or resident.placed_on
+        if membership is not None and node and not (resident.terminal or resident.deleting):
+            self.seats.setdefault(membership.group, {})[resident.key] = Seated.of(raw, node, membership)
+        elif waits_for_us_alone(raw) and not node:
+            self.gated[resident.key] = raw
+        return ()
+
+    def add_topology(self, raw: Mapping[str, Any]) -> tuple[str, ...]:
+        """Take a Topology in."""
+        topology = Topology.from_object(raw)
+        # KAI's annotations are read, so its topology wins over Kueue's of the same name.
+        if topology.source is TopologySource.KAI or topology.name not in self.topologies:
+            self.topologies[topology.name] = topology
+        return ()
+
+    def add_namespace(self, raw: Mapping[str, Any]) -> tuple[str, ...]:
+        """Take a Namespace in; its pods are told what is wrong with it."""
+        namespace = Namespace.from_object(raw)
+        self.namespaces[namespace.name] = namespace
+        return ()
+
+    def world(self) -> World:
+        """The cluster as decisions see it."""
+        return World(View(self.state.snapshot()), dict(self.topologies), dict(self.namespaces))
+
+
+# (API group, kind) -> how the API server would look at it, and where it goes.
+_KINDS: Final[Mapping[tuple[str, str], tuple[Shape, Callable[[Cluster, Mapping[str, Any]], tuple[str, ...]]]]] = {
+    ("", "Namespace"): (NAMESPACE, Cluster.add_namespace),
+    ("", "Node"): (NODE, Cluster.add_node),
+    ("", "Pod"): (POD, Cluster.add_pod),
+    (NODE_RESOURCE_TOPOLOGIES[0], "NodeResourceTopology"): (NODE_RESOURCE_TOPOLOGY, Cluster.add_node_topology),
+    (KAI_TOPOLOGIES[0], "Topology"): (TOPOLOGY, Cluster.add_topology),
+    (KUEUE_TOPOLOGIES[0], "Topology"): (TOPOLOGY, Cluster.add_topology),
+}
+
+
+# What objects that are created after it go by.
+_COUNTS_AT_ONCE: Final = frozenset(
+    {("", "Namespace"), (KAI_TOPOLOGIES[0], "Topology"), (KUEUE_TOPOLOGIES[0], "Topology")}
+)
+
+
+def cluster_of(items: Iterable[Item]) -> Cluster:
+    """The cluster that the objects describe. Raises InputError."""
+    cluster = Cluster()
+    seen: dict[tuple[str, str, str, str], Item] = {}
+    for item in items:
+        if (item.group, item.kind) not in _KINDS:
+            cluster.others.append(item.body)
+            continue
+        first = seen.setdefault((item.group, item.kind, item.namespace, item.name), item)
+        if first is not item:
+            raise item.fault("metadata.name", f"{item.kind} {item.name} stands twice, first in {first.place}.")
+        if (item.group, item.kind) == ("", "Pod"):  # a LeaderWorkerSet's leader owns its workers
+            cluster.others.append(item.body)
+        _add(cluster, item)
+    return cluster
+
+
+def worlds_of(items: Iterable[Item], cluster: Cluster) -> list[World]:
+    """The cluster as each of these objects finds it if they are created one after the other.
+
+    Their Topologies and Namespaces are in it, and take the place of those that are there.
+    Nothing else of them is in it: they do not take room from each other. Raises InputError.
+    """
+    world = cluster.world()
+    worlds = []
+    for item in items:
+        if (item.group, item.kind) in _COUNTS_AT_ONCE:
+            _add(cluster, item)
+            world = replace(world, topologies=dict(cluster.topologies), namespaces=dict(cluster.namespaces))
+        worlds.append(world)
+    return worlds
+
+
+def _add(cluster: Cluster, item: Item) -> None:
+    shape, add = _KINDS[item.group, item.kind]
+    item.check(item.body, shape)
+    try:
+        problems = add(cluster, item.body)
+    except UserError as error:
+        raise item.fault(error.faults[0].path, error.faults[0].message) from error
+    cluster.warnings += [f"{item.place}: {item.kind} {item.name}: {problem}" for problem in problems]

@@ -1,1 +1,0 @@
-"""The only importer of the Kubernetes client: informers, events, writes."""

@@ -1,0 +1,1 @@
+"""The leader's loops, a file each."""

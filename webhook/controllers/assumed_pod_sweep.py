@@ -1,0 +1,126 @@
+"""What was given to pods and is on its way into them: looked after until every one of them shows it, or never will.
+
+A grant is made before its answer leaves. As a rule an informer shows the pod bound a moment later, and the grant has
+done its work. Where that does not come in time, the pod itself is asked:
+1. Bound to the node of the grant, or placed there by it: the informer is behind; the grant stays until that has come.
+2. Anything else (waiting, bound elsewhere, another pod of that name, gone): the answer was lost, or somebody later
+   refused the binding. The API server has given the request up by now, or none was ever made; the grant is given back.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from time import monotonic
+from typing import Any, Final, NoReturn, Protocol
+
+import structlog
+
+from webhook.admission.binding.decision import placed_on
+from webhook.engine.assumed.assumed_pod import Grant
+from webhook.internal_errors import Where, contained
+from webhook.kube.api_errors import ClusterError
+from webhook.kube.election import Term
+from webhook.model.gates import waits_for_us_alone
+
+log = structlog.get_logger(__name__)
+
+# Grants of callers that may be forgers are overdue after a second or so, and another pod may wait for it.
+_PERIOD_SECONDS: Final = 0.25
+# A pod that took what it was given is asked again only after so long: the informer is behind for some reason.
+_AGAIN_SECONDS: Final = 5.0
+# GETs at a time.
+_SLOTS: Final = 8
+_POLL_SECONDS: Final = 0.05
+
+Fetch = Callable[[str, str], Awaitable[Mapping[str, Any] | None]]
+"""(namespace, name) -> the pod by one GET; None when there is none."""
+
+
+class GrantedWorld(Protocol):
+    """Where the grants are kept."""
+
+    on_change: Callable[[], None]
+    """To be called when what was given has come free."""
+
+    def overdue_grants(self, now: float) -> tuple[Grant, ...]:
+        """The grants that no object has come to show in time."""
+
+    def granted(self, pod: str) -> Grant | None:
+        """What was given to the pod and no object shows yet."""
+
+    def withdraw(self, grant: Grant) -> None:
+        """Give a grant back."""
+
+    @property
+    def open_grants(self) -> int:
+        """How many grants no object shows yet."""
+
+
+class GrantSweep:
+    """Gives back what came to nothing. Runs on every replica: who led before may still hold some."""
+
+    def __init__(
+        self, world: GrantedWorld, fetch: Fetch, came_to_nothing: Callable[[str, str, float], None] | None = None
+    ) -> None:
+        """came_to_nothing: called with the pod, the uid and the time of each binding that did not come."""
+        self._world = world
+        self._fetch = fetch
+        self._came_to_nothing = came_to_nothing
+        self._taken: dict[str, float] = {}
+
+    async def run(self) -> NoReturn:
+        """Sweep for ever."""
+        while True:
+            await asyncio.sleep(_PERIOD_SECONDS)
+            await self.sweep(monotonic())
+
+    async def sweep(self, now: float) -> None:
+        """Look at every overdue grant once."""
+        self._taken = {pod: at for pod, at in self._taken.items() if now - at < _AGAIN_SECONDS}
+        slots = asyncio.Semaphore(_SLOTS)
+        overdue = [grant for grant in self._world.overdue_grants(now) if grant.pod not in self._taken]
+        await asyncio.gather(*(self._look_at(grant, slots, now) for grant in overdue))
+
+    async def _look_at(self, grant: Grant, slots: asyncio.Semaphore, now: float) -> None:
+        """Give it back if its pod does not have it."""
+        namespace, _, name = grant.pod.partition("/")
+        with contained(Where.POD, pod=grant.pod):
+            try:
+                async with slots:
+                    pod = await self._fetch(namespace, name)
+            except ClusterError as error:
+                self._taken[grant.pod] = now  # the API server does not say: it is asked again later
+                log.warning("grant.retry", pod=grant.pod, error=str(error))
+                return
+            held = self._world.granted(grant.pod)  # it may have been given again meanwhile, for the rest of the time
+            if held is None or held.expires > now:
+                return
+            if _took(pod, held):
+                self._taken[grant.pod] = now
+                return
+            log.info("grant.given_back", pod=held.pod, node=held.node)
+            self._world.withdraw(held)
+            if held.arrives and self._came_to_nothing is not None:
+                self._came_to_nothing(held.pod, held.uid, now)
+            self._world.on_change()
+
+    def started(self, term: Term) -> None:
+        """Nothing begins with a term."""
+
+    def stopped(self) -> None:
+        """Nothing ends with it: the grants are still there."""
+
+    async def settle(self) -> None:
+        """Wait until every grant is shown by an object or given back."""
+        while self._world.open_grants:  # noqa: ASYNC110 # many objects, of which none is waited for by itself
+            await asyncio.sleep(_POLL_SECONDS)
+
+
+def _took(pod: Mapping[str, Any] | None, grant: Grant) -> bool:
+    if pod is None or pod["metadata"].get("uid") != grant.uid:
+        return False
+    if node := pod["spec"].get("nodeName"):
+        return bool(node == grant.node)
+    if grant.arrives:
+        return False  # where it was placed before, what is promised there follows from the pod itself
+    hint = placed_on(pod)
+    return hint is not None and hint.reserved and hint.node == grant.node and not waits_for_us_alone(pod)

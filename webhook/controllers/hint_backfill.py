@@ -1,0 +1,94 @@
+"""Hints for pods that were bound without one: while nobody answered, their bindings passed as they were.
+
+Every second the leader looks at those that their nodes' NRTs have not counted:
+1. Where it is known what the kubelet has given one, and no other pod's hint says that it has the same, the hint is
+   written: what is missing, and into the pod as it was just read.
+2. Of any other an Event says why it has none. What it may hold is kept all the same.
+A new leader begins when all that the last one answered must be visible: a hint under way may be of the same place.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NoReturn, Protocol
+
+import structlog
+
+from webhook.admission.pod.controller_patches import hinting
+from webhook.cache.missing_hint import LateHint
+from webhook.controllers.metric_recorder import Figures
+from webhook.internal_errors import Where, contained
+from webhook.kube.api_errors import ClusterError
+from webhook.kube.events import EventRecorder, PodEvent
+from webhook.kube.pod_writes import Outcome, PodWrites
+from webhook.model.hint import NUMAHint
+
+log = structlog.get_logger(__name__)
+
+_PERIOD_SECONDS: Final = 1.0
+
+
+class UnguardedWorld(Protocol):
+    """What is needed of the cluster."""
+
+    def late_hints(self) -> Iterable[LateHint]:
+        """Those of the pods that were bound without a hint and are not counted by an NRT."""
+
+
+class LateHints:
+    """Writes them. may_write: whether we lead, and nothing that an earlier leader promised is unknown to us."""
+
+    def __init__(
+        self,
+        world: UnguardedWorld,
+        writes: PodWrites,
+        events: EventRecorder,
+        may_write: Callable[[], bool],
+        figures: Figures,
+        concurrency: int,
+    ) -> None:
+        self._world = world
+        self._writes = writes
+        self._events = events
+        self._may_write = may_write
+        self._figures = figures
+        self._slots = asyncio.Semaphore(concurrency)
+
+    async def run(self) -> NoReturn:
+        """Look, for ever."""
+        while True:
+            await asyncio.sleep(_PERIOD_SECONDS)
+            if self._may_write():
+                await self.sweep()
+
+    async def sweep(self) -> None:
+        """Look once."""
+        late = tuple(self._world.late_hints())
+        for one in late:
+            if one.hint is None:
+                self._events.tell(PodEvent(one.pod, one.uid, "NoHint", one.why_none, "Hint", "Warning"))
+        await asyncio.gather(*(self._write(one, one.hint) for one in late if one.hint is not None))
+
+    async def _write(self, late: LateHint, hint: NUMAHint) -> None:
+        async with self._slots:
+            with contained(Where.WRITE, pod=late.pod):
+                await self._write_one(late, hint)
+
+    async def _write_one(self, late: LateHint, hint: NUMAHint) -> None:
+        try:
+            raw = await self._writes.read(late.pod)
+        except ClusterError as error:
+            log.warning("hint.retry", pod=late.pod, error=str(error))
+            return
+        patch = () if raw is None or not _is_the_same(raw, late, hint) else hinting(raw, hint)
+        if not patch or not self._may_write():
+            return
+        if await self._writes.patch(late.pod, patch) is Outcome.WRITTEN:
+            self._figures.hinted_late()
+            log.info("pod.hinted_late", pod=late.pod, node=hint.node, numa=[zone for zone, _ in hint.numa_nodes])
+        else:
+            log.warning("hint.retry", pod=late.pod, error=self._writes.error)
+
+
+def _is_the_same(raw: Mapping[str, Any], late: LateHint, hint: NUMAHint) -> bool:
+    """Whether the pod, as it was read, is the one that the hint is for."""
+    return (raw["metadata"].get("uid"), raw["spec"].get("nodeName")) == (late.uid, hint.node)

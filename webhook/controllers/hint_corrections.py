@@ -1,0 +1,143 @@
+"""Hints of bound pods that are wrong, or no longer certain: node agents obey them, so they are corrected or removed.
+
+What a kubelet will choose is foreseen at the binding. When something happens that may have changed it, or the node's
+NodeResourceTopology shows something else, the leader writes what is known by then into the pod as it was just read:
+1. The NUMA nodes that it has, as soon as they are certain.
+2. Until then nothing: an agent that reads no hint does no harm.
+A pod whose hint is none of ours stays as it is. Of one that has none for long an Event says why (`late_hints`).
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, NoReturn, Protocol
+
+import structlog
+
+from webhook.admission.binding.decision import placed_on
+from webhook.admission.pod.controller_patches import correcting
+from webhook.admission.pod.placement_text import where
+from webhook.controllers.metric_recorder import Correction, Figures
+from webhook.controllers.placement.writes_in_flight import WritesInFlight
+from webhook.engine.assumed.known_placements import HintChange
+from webhook.kube.api_errors import ClusterError
+from webhook.kube.events import EventRecorder, PodEvent
+from webhook.kube.pod_writes import Outcome, PodWrites
+
+log = structlog.get_logger(__name__)
+
+_PERIOD_SECONDS: Final = 1.0
+# A burst of ends and scans becomes one sweep; less than it takes a runtime to create a container.
+_COALESCE_SECONDS: Final = 0.01
+
+
+class HintedWorld(Protocol):
+    """What is needed of the cluster."""
+
+    on_hint_change: Callable[[], None]
+    """Called when there may be changes; it must be quick."""
+
+    def hint_changes(self) -> Iterable[HintChange]:
+        """The bound pods whose hints are not what they should be."""
+
+    def hint_written(self, change: HintChange) -> None:
+        """The pod has that hint now."""
+
+
+class HintCorrections:
+    """Writes them. may_write: whether we lead, and nothing that an earlier leader promised is unknown to us."""
+
+    def __init__(
+        self,
+        world: HintedWorld,
+        writes: PodWrites,
+        events: EventRecorder,
+        may_write: Callable[[], bool],
+        figures: Figures,
+        concurrency: int,
+    ) -> None:
+        self._world = world
+        self._writes = writes
+        self._events = events
+        self._may_write = may_write
+        self._figures = figures
+        self._writing = WritesInFlight(concurrency, _later, _later)
+        self._wake = asyncio.Event()
+        world.on_hint_change = self._wake.set
+
+    async def run(self) -> NoReturn:
+        """Write until cancelled."""
+        try:
+            while True:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_PERIOD_SECONDS):
+                        await self._wake.wait()
+                await asyncio.sleep(_COALESCE_SECONDS)
+                self._wake.clear()
+                self.sweep()
+        except asyncio.CancelledError:
+            self._writing.cancel()
+            raise
+
+    def sweep(self) -> None:
+        """Start to write what there is to write, and is not being written."""
+        if not self._may_write():
+            return
+        for change in self._world.hint_changes():
+            if change.pod not in self._writing and not self._writing.full:
+                self._writing.start(change.pod, change.uid, partial(self._write, change))
+
+    async def settle(self) -> None:
+        """Wait for what is being written."""
+        await self._writing.settle()
+
+    async def _write(self, change: HintChange) -> bool:
+        try:
+            raw = await self._writes.read(change.pod)
+        except ClusterError as error:
+            log.warning("hint.retry", pod=change.pod, error=str(error))
+            return False
+        if raw is None or not _is_the_same(raw, change):
+            return False  # the informer will tell
+        patch = correcting(raw, change.node, change.hint)
+        if not patch:
+            self._world.hint_written(change)
+            return True
+        if not self._may_write():
+            return False
+        outcome = await self._writes.patch(change.pod, patch)
+        if outcome is Outcome.WRITTEN:
+            self._world.hint_written(change)
+            self._tell(raw, change)
+        elif outcome is not Outcome.GONE:
+            log.warning("hint.retry", pod=change.pod, error=self._writes.error)
+        return outcome is Outcome.WRITTEN
+
+    def _tell(self, raw: Mapping[str, Any], change: HintChange) -> None:
+        before, after = _numa_ids(raw), None if change.hint is None else [numa_id for numa_id, _ in change.hint]
+        how = Correction.REMOVED if after is None else Correction.CHANGED if before else Correction.WRITTEN
+        self._figures.corrected(how)
+        log.info("pod.hint_corrected", pod=change.pod, node=change.node, how=how, before=before, numa=after)
+        if how is Correction.CHANGED:
+            note = f"{_on(change.node, after)}, not {_on(change.node, before)} as its hint said; the hint is corrected"
+            self._events.tell(PodEvent(change.pod, change.uid, "HintCorrected", note, "Hint"))
+
+
+def _numa_ids(raw: Mapping[str, Any]) -> list[int]:
+    hint = placed_on(raw)
+    return [] if hint is None else [numa_id for numa_id, _ in hint.numa_nodes]
+
+
+def _on(node: str, numa_ids: Sequence[int] | None) -> str:
+    return f"{node}{where(numa_ids)}"
+
+
+def _later(*_: object) -> None:
+    """What could not be written is tried again with the next sweep."""
+
+
+def _is_the_same(raw: Mapping[str, Any], change: HintChange) -> bool:
+    """Whether the pod, as it was read, is the one that the hint is for, and still runs."""
+    is_it = (raw["metadata"].get("uid"), raw["spec"].get("nodeName")) == (change.uid, change.node)
+    return is_it and raw.get("status", {}).get("phase") not in {"Succeeded", "Failed"}

@@ -1,0 +1,142 @@
+"""Writing a place into its pod: tried until it stands there, or never will.
+
+1. The promise is kept (a grant) before the first patch leaves, so that the next decision finds the place taken. It is
+   renewed with each patch, for one may wait for its turn, or leave again.
+2. The patch. Not the leader any more, or the promise given back because its time was up: nothing is sent.
+3. Written: the grant holds until an informer shows the pod with its hint.
+   Stale: the pod as it is now. Still behind the gate and asking for the same: the patch is made anew from it. Placed as
+   we wanted: an earlier patch, whose answer was lost, was written after all.
+   No answer: the same patch again; by its resource version it is written at most once.
+   Anything else: the pod has its turn again later, and the promise is taken back unless an earlier patch may come yet.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from time import monotonic
+from typing import Any, Final, Protocol
+
+import structlog
+
+from webhook.admission.binding.decision import placed_on
+from webhook.cache.delegated_pods import TENTATIVE_SECONDS
+from webhook.controllers.placement.assignment import Place
+from webhook.controllers.placement.gated_pods import GatedPod
+from webhook.engine.assumed.assumed_pod import Grant
+from webhook.kube.api_errors import ClusterError
+from webhook.kube.backoff import Backoff
+from webhook.kube.pod_writes import Outcome, PodWrites
+from webhook.model.errors import UserError
+from webhook.model.gates import waits_for_us_alone
+
+log = structlog.get_logger(__name__)
+
+# Conflicts come from the scheduler's and controllers' own writes to a pod, of which there are two or three in its life.
+_ATTEMPTS: Final = 6
+
+
+class PromisingWorld(Protocol):
+    """Where promises are kept."""
+
+    def grant(self, grant: Grant) -> None:
+        """Keep what is given to a pod."""
+
+    def withdraw(self, grant: Grant) -> None:
+        """Give it back."""
+
+    def holds(self, grant: Grant) -> bool:
+        """Whether it is kept: neither shown by an object nor given back because its time was up."""
+
+    def sign(self, uid: str, hint: str) -> str:
+        """What proves that we gave the pod with this uid this hint."""
+
+
+class PlacementWriter:
+    """Writes places; `horizon`: seconds after which a write that was not seen never will be."""
+
+    def __init__(self, world: PromisingWorld, writes: PodWrites, may_write: Callable[[], bool], horizon: float) -> None:
+        self._world = world
+        self._writes = writes
+        self._may_write = may_write
+        self._horizon = horizon
+
+    def promise(self, gated: GatedPod, place: Place) -> Grant:
+        """Take the place for the pod, before anything is awaited."""
+        lasts = self._horizon if place.nodes is None else min(self._horizon, TENTATIVE_SECONDS)
+        grant = place.grant(gated, monotonic() + lasts)
+        self._world.grant(grant)
+        return grant
+
+    async def write(self, gated: GatedPod, place: Place, grant: Grant) -> Outcome:
+        """Write the place that was promised. WRITTEN: it stands in the pod; STALE, GONE: the pod is another one now."""
+        place = place.signed(self._world.sign(gated.pod.uid, place.hint.to_json()))
+        patch = place.patch(gated.raw)
+        backoff = Backoff()
+        outcome, may_come = Outcome.NOT_NOW, False
+        for _ in range(_ATTEMPTS):
+            grant = self._renewed(grant)
+            if not self._may_write() or (grant.expires <= monotonic() and not grant.tentative):
+                break
+            outcome = await self._writes.patch(gated.key, patch)
+            if outcome is Outcome.WRITTEN:
+                return outcome
+            if outcome is Outcome.STALE:
+                try:
+                    raw = await self._writes.read(gated.key)
+                except ClusterError as error:
+                    log.warning("placement.retry", pod=gated.key, error=str(error))
+                    await asyncio.sleep(backoff.next())
+                    continue
+                if _shows(raw, gated, place):
+                    return Outcome.WRITTEN
+                again = _still_waiting(raw, gated)
+                if again is None:
+                    self._world.withdraw(grant)
+                    return outcome
+                patch = place.patch(again.raw)
+                # What was sent before was made from a version that is no more: it can never be written.
+                may_come = False
+            elif outcome is Outcome.GONE:
+                self._world.withdraw(grant)
+                return outcome
+            elif outcome is Outcome.REFUSED:
+                # An earlier patch may be written all the same: an API server that has just started refuses this one
+                # because it does not know its webhooks yet, and the one before it may have been in etcd's hands.
+                log.warning("placement.refused", pod=gated.key, node=place.hint.node, error=self._writes.error)
+                break
+            else:
+                may_come = may_come or outcome is Outcome.UNKNOWN
+                log.warning("placement.retry", pod=gated.key, error=self._writes.error)
+                await asyncio.sleep(backoff.next())
+        if not may_come:
+            self._world.withdraw(grant)
+        return outcome
+
+    def _renewed(self, grant: Grant) -> Grant:
+        """The promise for as long as a patch that leaves now may still be written; the same where it stands no more."""
+        if grant.tentative or not self._world.holds(grant):
+            return grant
+        renewed = replace(grant, expires=monotonic() + self._horizon)
+        self._world.grant(renewed)
+        return renewed
+
+
+def _shows(raw: Mapping[str, Any] | None, gated: GatedPod, place: Place) -> bool:
+    """Whether the pod, as it was read, has the place."""
+    if raw is None or raw["metadata"].get("uid") != gated.pod.uid or waits_for_us_alone(raw):
+        return False
+    # Nobody else may take the gate away.
+    return place.nodes is not None or placed_on(raw) == place.hint
+
+
+def _still_waiting(raw: Mapping[str, Any] | None, gated: GatedPod) -> GatedPod | None:
+    """The pod, as it was read, if it is the same and can take the place that was found for it."""
+    if raw is None or raw["metadata"].get("uid") != gated.pod.uid or "deletionTimestamp" in raw["metadata"]:
+        return None
+    if not waits_for_us_alone(raw):
+        return None
+    try:
+        now = GatedPod.from_object(raw, gated.lineage)
+    except UserError:
+        return None
+    return now if now.shape == gated.shape else None

@@ -1,0 +1,230 @@
+"""Which of the pods that name a group are placed together: its own members that agree. Any other pod waits alone.
+
+1. In a group that owners make, the pods of those owners are its members. A pod of another owner that claims
+   the group by name is not.
+2. What a member asks for must be possible by itself: a topology that exists, a level of it, valid numbers.
+3. The group has one topology: the one that most members name. Levels and segments may differ between members, as the
+   roles of a workload do.
+4. The group has one minimum. If the workload's spec gives the number of its pods, it is the top owner's, bounded by
+   that number, else what most members ask for. Otherwise it is what most members ask for, placed ones included; a
+   member without a minimum votes for none. On a tie the oldest member's value holds.
+5. A member with another minimum keeps it: it waits until the group has begun and that many members exist.
+
+Placed members count by their own annotations, too. One that disagrees neither holds the group to its domain, nor counts
+as begun.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
+
+from webhook.admission.pod import placement_text
+from webhook.controllers.placement.assignment import NoPlace
+from webhook.controllers.placement.gated_gang import Gang
+from webhook.controllers.placement.gated_pods import GatedPod
+from webhook.controllers.placement.pod_sets import topology_of
+from webhook.controllers.placement.segments import Roles
+from webhook.model.errors import UserError
+from webhook.model.json_text import shortened
+from webhook.model.membership import Seated, Wishes, wishes_of
+from webhook.model.names import KAI_BATCH_MIN_MEMBER, KAI_TOPOLOGY, MIN_MEMBER, POD_GROUP_NAME
+from webhook.model.topology import Topology
+from webhook.model.workload.common_fields import min_member
+from webhook.model.workload.topology_request import topology_request
+
+_PATH: Final = "metadata.annotations"
+# How owners' groups are named (webhook.model.owner_chain): no user chooses such a name by chance.
+_MADE_BY_OWNERS: Final = re.compile(r"pg-.+-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(-.+)?")
+
+Value = TypeVar("Value", str, int)
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """A group as its own members ask for it."""
+
+    gang: Gang
+    """With the members that go together; there may be none."""
+    minimum: int
+    seated: Mapping[str, Seated]
+    """Its members that have a place, by namespace/name."""
+    odd: Mapping[str, NoPlace]
+    """Why others wait, by namespace/name."""
+
+
+def agree(gang: Gang, seated: Mapping[str, Seated], topologies: Mapping[str, Topology]) -> Agreement:
+    """What the gated members and those that have a place agree on."""
+    return _Agreeing(gang, seated, topologies).run()
+
+
+def minimum_of(gated: GatedPod) -> int:
+    """How many pods of its group must have a place before this one goes. Raises UserError.
+
+    What the annotations say, the pod's or its owners'; else the top owner's spec, by its kind; one for unknown kinds.
+    Never more than the spec makes, nor those of a Job that have succeeded.
+    """
+    asked = min_member(gated.pod.annotations, KAI_BATCH_MIN_MEMBER)
+    if gated.lineage is None or not gated.in_group_of_its_top:
+        return asked or 1
+    return gated.lineage.minimum(gated.pod.labels, asked)
+
+
+class _Agreeing:
+    """One group; each step leaves those that are still in."""
+
+    def __init__(self, gang: Gang, seated: Mapping[str, Seated], topologies: Mapping[str, Topology]) -> None:
+        self._gang = gang
+        self._members = sorted(gang.members, key=lambda gated: (gated.pod.created, gated.key))
+        self._seated = dict(seated)
+        self._topologies = topologies
+        self._odd: dict[str, NoPlace] = {}
+
+    def run(self) -> Agreement:
+        """Steps 1 to 5."""
+        self._leave_out_others()
+        self._leave_out_faulty()
+        self._settle_topology()
+        minimum = self._settle_minimum()
+        left = {gated.key for gated in self._members}
+        members = tuple(gated for gated in self._gang.members if gated.key in left)
+        return Agreement(replace(self._gang, members=members), minimum, self._seated, self._odd)
+
+    def _leave_out_others(self) -> None:
+        """Step 1."""
+        own = [gated for gated in self._members if gated.in_group_of_its_top]
+        if not own:
+            self._leave_out_strangers()
+            return
+        owners = {gated.owner.uid for gated in own if gated.owner}
+        top = own[0].lineage.top if own[0].lineage else None
+        whose = f"{top.kind} {top.name}" if top else "other owners"
+        for gated in self._members:
+            if not gated.in_group_of_its_top:
+                self._is_none_of(gated, whose)
+        self._members = own
+        self._seated = {key: seat for key, seat in self._seated.items() if seat.placed or seat.owner in owners}
+
+    def _leave_out_strangers(self) -> None:
+        """Those in a group that only owners make, but not theirs: they wait though none of its own pods is there yet.
+
+        One of them that went first would hold those that come to its domain.
+        """
+        name = self._gang.membership.name
+        if not _MADE_BY_OWNERS.fullmatch(name):
+            return
+        for gated in self._members:
+            uids = {gated.pod.uid, gated.owner.uid if gated.owner else ""} - {""}
+            if not any(uid in name for uid in uids):
+                self._is_none_of(gated, "other owners")
+        self._members = [gated for gated in self._members if gated.key not in self._odd]
+
+    def _is_none_of(self, gated: GatedPod, whose: str) -> None:
+        self._waits(
+            gated,
+            "stranger",
+            f"{_PATH}[{POD_GROUP_NAME}] names the group of the pods of {whose}, and this pod is not one of them. "
+            "Name another group",
+        )
+
+    def _leave_out_faulty(self) -> None:
+        """Step 2."""
+        faults: dict[tuple[Wishes, int], str] = {}
+        for gated in self._members:
+            key = wishes_of(gated.pod.annotations), id(gated.lineage)
+            if key not in faults:
+                faults[key] = self._fault(gated)
+            if faults[key]:
+                self._waits(gated, "faulty", faults[key])
+        self._members = [gated for gated in self._members if gated.key not in self._odd]
+
+    def _fault(self, gated: GatedPod) -> str:
+        asked = gated.pod.annotations, _PATH
+        try:
+            topology = topology_of(gated.pod.annotations, self._topologies)
+            rank = None if gated.membership is None else gated.membership.rank
+            request, segments = topology_request(asked), Roles.of(gated).asked(gated, rank, _PATH)
+            if request.levels:
+                request.resolve(topology)
+            if segments is not None:
+                segments.resolve(topology)
+            minimum_of(gated)
+        except UserError as error:
+            return " ".join(map(str, error.faults))
+        return ""
+
+    def _settle_topology(self) -> None:
+        """Step 3."""
+        said = [dict(seat.wishes).get(KAI_TOPOLOGY) or None for seat in self._seated.values()]
+        # Owners are followed while their pods wait: what those say that have a place may be what was asked before.
+        of_owners = any(gated.in_group_of_its_top for gated in self._members)
+        own = [gated.pod.annotations.get(KAI_TOPOLOGY) or None for gated in self._members]
+        named = [name for name in (own if of_owners else [*said, *own]) if name]
+        if len(set(named)) < 2:
+            return
+        chosen = _most(named)
+        for gated in self._members:
+            name = gated.pod.annotations.get(KAI_TOPOLOGY)
+            if name and name != chosen:
+                self._differs(gated, KAI_TOPOLOGY, name, chosen or "", "a group has one topology")
+        self._members = [gated for gated in self._members if gated.key not in self._odd]
+
+    def _settle_minimum(self) -> int:
+        """Steps 4 and 5."""
+        members = self._members
+        if not members:
+            return 1
+        lineage = members[0].lineage
+        known = members[0].in_group_of_its_top and lineage is not None and lineage.gang(members[0].pod.labels)
+        if known and lineage is not None and lineage.raw is not None:
+            of_top = _asked(lineage.raw["metadata"]["annotations"])
+            if of_top is not None:
+                return lineage.minimum(members[0].pod.labels, of_top)
+            return _most([minimum_of(gated) for gated in members]) or 1
+        there = len(members) + len(self._seated)
+        of_owners = members[0].in_group_of_its_top
+        said = [] if of_owners else [_said(seat) for seat in self._seated.values()]
+        chosen = _most([*said, *(_asked(gated.pod.annotations) for gated in members)])
+        if not of_owners:
+            self._seated = {key: seat for key, seat in self._seated.items() if _said(seat) in {None, chosen}}
+        has_begun = chosen is None or bool(self._seated)
+        for gated in members:
+            asked = _asked(gated.pod.annotations)
+            if asked not in {None, chosen} and not (has_begun and there >= (asked or 0)):
+                key = MIN_MEMBER if gated.pod.annotations.get(MIN_MEMBER) else KAI_BATCH_MIN_MEMBER
+                theirs = "not set" if chosen is None else str(chosen)
+                self._differs(gated, key, str(asked), theirs, f"{there} pods are there")
+        self._members = [gated for gated in members if gated.key not in self._odd]
+        return chosen or 1
+
+    def _differs(self, gated: GatedPod, name: str, value: str, theirs: str, why: str) -> None:
+        others = f'"{shortened(theirs)}"' if theirs != "not set" else theirs
+        text = f'{_PATH}[{name}] is "{shortened(value)}" and that of the other members is {others}; {why}'
+        self._waits(gated, f"differs in {name}", text)
+
+    def _waits(self, gated: GatedPod, kind: str, text: str) -> None:
+        waiting = placement_text.waiting(f"group {self._gang.membership.name}: {text}")
+        self._odd[gated.key] = NoPlace(frozenset({kind, text}), placement_text.shortened(waiting))
+
+
+def _asked(annotations: Mapping[str, str]) -> int | None:
+    return min_member(annotations, KAI_BATCH_MIN_MEMBER)
+
+
+def _said(seat: Seated) -> int | None:
+    """The minimum that one with a place says; what is no number says nothing."""
+    try:
+        return _asked(dict(seat.wishes))
+    except UserError:
+        return None
+
+
+def _most(values: Sequence[Value | None] | Iterable[Value | None]) -> Value | None:
+    """The value that most say, who says nothing included; of equally many one that is said, then the first."""
+    counts = Counter(values)
+    if not counts:
+        return None
+    most = max(counts.values())
+    said = [value for value, count in counts.items() if count == most]
+    return next((value for value in said if value is not None), None)

@@ -1,0 +1,90 @@
+"""The domain to which placed members of a group hold the others, also when their nodes are gone or relabelled.
+
+1. Members whose nodes exist hold the others to the domain in which most of them are now. On a tie after relabelling, it
+   is the domain that their placement recorded in the pods.
+2. If none of their nodes exists any more, only the record counts: the pods may run on, and return with their node.
+3. If there is no record, or records differ, or the recorded domain has no nodes, it is unknown: the others wait. Once
+   the garbage collector has removed those pods, the group is as free as a new one.
+"""
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cached_property
+
+from webhook.engine.arrays import Codes
+from webhook.engine.gang.result import Path
+from webhook.engine.snapshot.node_arrays import Snapshot
+from webhook.engine.topology.tree import Domain, TopologyTree
+from webhook.model.errors import UserError
+from webhook.model.json_text import parse_object
+from webhook.model.membership import Seated
+from webhook.model.names import DOMAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Why it is unknown where a group's members run."""
+
+    why: str
+    """In words."""
+
+
+@dataclass(frozen=True)
+class Anchors:
+    """Where members of groups are, in a tree of this snapshot's nodes."""
+
+    tree: TopologyTree
+    snapshot: Snapshot
+
+    def of(self, seats: Collection[Seated], level: int) -> Domain | Unknown | None:
+        """The domain of a level of the tree (1: the topology's first) that these hold others to; None if none does.
+
+        Rests, the nodes without a label, are no domain: a node there says as little as one that is gone.
+        """
+        if not seats:
+            return None
+        name = self.tree.topology.levels[level - 1].last_segment
+        records = Counter(path for seat in seats if (path := self._recorded(seat, level)) is not None)
+        now = Counter(number for seat in seats if (number := self.domain_of(seat, level)) is not None)
+        if now:
+            paths = {number: self.tree.path(Domain(level, number)) for number in now}
+            return Domain(level, max(now, key=lambda number: (now[number], records[paths[number]], -number)))
+        if len(records) != 1 or records.total() < len(seats):
+            return Unknown(f"the nodes of its running pods are gone, and it is not known in which {name} they run")
+        (path,) = records
+        # A domain that has lost its last node stays in a tree that is kept up to date.
+        real = (Domain(level, number) for number in self.tree.real(level).nonzero()[0].tolist())
+        held = next((domain for domain in real if self.tree.path(domain) == path and self._has_nodes(domain)), None)
+        return held or Unknown(f"its pods run in {name} {path[-1][1]}, which has no nodes any more")
+
+    def domain_of(self, seat: Seated, level: int) -> int | None:
+        """The number of the domain in which the member's node is; None where it is gone, or lacks a label."""
+        node = self.snapshot.index.get(seat.node)
+        if node is None:
+            return None
+        number = self.tree.containing(int(self._positions[node]), level)
+        return number if self.tree.real(level)[number] else None
+
+    def first_node(self, domain: Domain) -> str:
+        """The name of a node in the domain: it stands for those that are gone."""
+        return self.snapshot.names[int(self.tree.order[self.tree.span(domain).start])]
+
+    def _has_nodes(self, domain: Domain) -> bool:
+        span = self.tree.span(domain)
+        return bool(span.start < span.stop)
+
+    @cached_property
+    def _positions(self) -> Codes:
+        return self.tree.positions()
+
+    def _recorded(self, seat: Seated, level: int) -> Path | None:
+        """The path down to a level that the placement of a member recorded in it; None where it did not."""
+        if not seat.domain:
+            return None
+        try:
+            values = parse_object(seat.domain, DOMAIN)[0]
+        except UserError:
+            return None
+        path = tuple((label, str(values[label])) for label in self.tree.topology.node_labels[:level] if label in values)
+        return path if len(path) == level else None

@@ -1,0 +1,60 @@
+"""Whether a group that waits could ever have a place, worked out again only where something changed that matters.
+
+Pods that come and go change nothing: the answer is that of a cluster without them. It depends on the nodes, on what
+they have in all of what the group asks for, and on the group.
+"""
+
+from collections.abc import Callable, Container, Hashable
+from dataclasses import dataclass
+
+from webhook.admission.gang_text import never_held
+from webhook.engine.gang.gang_spec import PodGroup
+from webhook.engine.gang.resolvable import place_when_empty
+from webhook.engine.gang.result import GroupPlacement
+from webhook.engine.request import named_resources
+from webhook.engine.topology.tree import Domain, TopologyTree
+from webhook.model.options import GroupStrategy
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    tree: TopologyTree
+    group: PodGroup
+    basis: Hashable
+    text: str
+
+
+class GangProspects:
+    """What is said of each group that waits."""
+
+    def __init__(self, strategy: GroupStrategy, place: Callable[..., GroupPlacement] = place_when_empty) -> None:
+        self._strategy = strategy
+        self._place = place
+        self._answers: dict[str, _Answer] = {}
+
+    def keep(self, keys: Container[str]) -> None:
+        """Only these groups wait still."""
+        self._answers = {key: answer for key, answer in self._answers.items() if key in keys}
+
+    def text(self, key: str, placement: GroupPlacement, group: PodGroup, within: Domain | None) -> str:
+        """That no place would do even if no other pod ran, and what is needed; empty otherwise.
+
+        key: of the group. placement: that it has none now. within: the domain in which it has begun.
+        """
+        basis = _basis(placement, group, within)
+        known = self._answers.get(key)
+        if known is None or known.tree is not placement.tree or known.basis != basis or known.group != group:
+            when_empty = self._place(placement.view, placement.tree, group, within, self._strategy)
+            known = _Answer(placement.tree, group, basis, never_held(when_empty))
+            self._answers[key] = known
+        return known.text
+
+
+def _basis(placement: GroupPlacement, group: PodGroup, within: Domain | None) -> Hashable:
+    """What the answer depends on beside the tree and the group: what nodes have, their policies and taints, in sums."""
+    snapshot = placement.view.snapshot
+    rows = [snapshot.resources.find(name) for podset in group.all_sets() for name in named_resources(podset.pod)]
+    amounts = [
+        (int(snapshot.allocatable[row].sum()), int(snapshot.zone_allocatable[row].sum())) for row in {*rows} if row >= 0
+    ]
+    return within, snapshot.n, tuple(amounts), int(snapshot.kind.sum()), int(snapshot.taint_set.sum())

@@ -1,0 +1,203 @@
+"""A group of gated pods and where it goes: all that must start together at once, or none.
+
+1. The group waits until as many members are there as must start together, those that have a place already included.
+   Who they are is agreed on before (see `gang_agreement`).
+2. They are put together as the engine knows groups (see `pod_sets`). Members that have a place hold the others to their
+   domain; if that domain is unknown, the others wait.
+3. The engine finds a domain, nodes and NUMA nodes. Where it finds none for the small sets and the rest together, and
+   the minimum is reached without the small ones, the large ones go: one member that fits nowhere blocks no others. Of a
+   group that owners make each role counts, so that this is not tried.
+4. Member by member, in order of rank, the node is asked anew for the exact amounts, and they are promised. Should one
+   not get them after all, what was promised to the others is given back.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Collection, Container, Hashable, Iterable, Mapping
+from dataclasses import replace
+from typing import Final, Protocol
+
+import numpy as np
+
+from webhook.admission.gang_text import missed_text
+from webhook.admission.pod import placement_text
+from webhook.admission.pod.node_names import NodeNames
+from webhook.admission.pod.not_aligned import NotAligned, not_aligned_on
+from webhook.cache.cluster_snapshot import World
+from webhook.controllers.placement.assignment import NoPlace, Place, placed_on, without
+from webhook.controllers.placement.assignment_writer import PlacementWriter
+from webhook.controllers.placement.gang_schedulability import GangProspects
+from webhook.controllers.placement.gang_search import Gang, GroupSearch, named, search_group, why_too_few
+from webhook.controllers.placement.gated_pods import GatedPod, seconds_waited
+from webhook.engine.assumed.assumed_pod import Grant
+from webhook.engine.decide import decide
+from webhook.engine.gang.backfill_reservation import nodes_of, soonest
+from webhook.engine.gang.result import GroupPlacement, Path, PodPlacement
+from webhook.engine.gang.unmet_levels import missed_levels
+from webhook.engine.koordinator import ours_to_place
+from webhook.engine.snapshot.snapshot import View
+from webhook.engine.topology.tree_cache import TopologyTrees
+from webhook.model.domain_label import labels_of_member
+from webhook.model.hint import NUMAHint
+from webhook.model.membership import Membership, Seated
+from webhook.model.names import DOMAIN, RANK
+from webhook.model.rules import Rules
+
+__all__ = ["Gang", "GangPlacer", "GangWorld", "Promised", "units_of"]
+
+# A member's exact amounts take a millisecond or two; after so many reviews have their turn.
+_TURN: Final = 8
+
+
+def units_of(pods: Iterable[GatedPod]) -> list[GatedPod | Gang]:
+    """Single pods, and the members of groups together, in the order of their turn; `pods` are in order."""
+    gangs: dict[str, list[GatedPod]] = {}
+    memberships: dict[str, Membership] = {}
+    units: list[GatedPod | Gang] = []
+    for gated in pods:
+        if gated.membership is None:
+            units.append(gated)
+        else:
+            memberships.setdefault(gated.membership.group, gated.membership)
+            gangs.setdefault(gated.membership.group, []).append(gated)
+    units += [Gang(memberships[group], tuple(members)) for group, members in gangs.items()]
+    return sorted(units, key=lambda unit: unit.order)
+
+
+class GangWorld(Protocol):
+    """What is needed of the cluster."""
+
+    def view(self) -> World:
+        """The cluster as it is now."""
+
+    def chosen_node(self, node: str, pod: str) -> View | None:
+        """A node alone, as free as it is to the pod."""
+
+    def withdraw(self, grant: Grant) -> None:
+        """Give a promise back."""
+
+
+Promised = tuple[GatedPod, Place, Grant]
+Pause = Callable[[], Awaitable[None]]
+
+
+class GangPlacer:
+    """Finds places for groups and promises them."""
+
+    def __init__(self, world: GangWorld, writer: PlacementWriter, rules: Rules, reserve_after: float) -> None:
+        self._world = world
+        self._reserve_after = reserve_after
+        self._writer = writer
+        self._rules = rules
+        self._trees = TopologyTrees()
+        self._prospects = GangProspects(rules.engine.group_strategy)
+
+    def keep(self, groups: Container[str]) -> None:
+        """Only these groups wait still."""
+        self._prospects.keep(groups)
+
+    async def place(
+        self, gang: Gang, minimum: int, seated: Mapping[str, Seated], kept: Collection[str], pause: Pause
+    ) -> list[Promised] | NoPlace:
+        """Places for the members.
+
+        seated: its members that have a place, by namespace/name; kept: nodes that are kept for others; pause: lets
+        others have their turn.
+        """
+        if too_few := why_too_few(gang, minimum, seated):
+            return too_few
+        world = self._world.view()
+        world = replace(world, view=without(world.view, kept))
+        found = search_group(gang, minimum, seated, world, self._trees, self._rules)
+        if isinstance(found, NoPlace):
+            return found
+        if not found.placement.placed:
+            return self._waits(gang, found, len(gang.members) + len(seated))
+        return await self._promise(gang, found.placement, pause)
+
+    def _waits(self, gang: Gang, found: GroupSearch, there: int) -> NoPlace:
+        """What is missing, and what is kept for a group that has waited long."""
+        assembled, placement = found.assembled, found.placement
+        why, tree, within = placement.why, placement.tree, assembled.within
+        kind: frozenset[Hashable] = frozenset((short.level, short.resource) for short in why)
+        begun = "" if within is None else f" its running pods hold it to {_spoken(tree.path(within))};"
+        text = f"{named(gang)}, {there} pods:{begun} {'; '.join(map(str, why))}"
+        if never := self._prospects.text(gang.membership.group, placement, assembled.group, within):
+            kind |= {"never"}
+            text += f"; {never}"
+        has_waited = 0 < self._reserve_after <= max(seconds_waited(gated.raw) for gated in gang.members)
+        domain = soonest(placement.view, tree, assembled.group, within) if has_waited else None
+        if domain is None:
+            return NoPlace(kind, placement_text.waiting(text))
+        path, names = tree.path(domain), placement.view.snapshot.names
+        keeps = frozenset(names[node] for node in nodes_of(tree, domain).nonzero()[0].tolist())
+        return NoPlace(kind | {path}, placement_text.waiting(f"{text}; {_spoken(path)} is kept for it"), keeps=keeps)
+
+    async def _promise(self, gang: Gang, placement: GroupPlacement, pause: Pause) -> list[Promised] | NoPlace:
+        """Promise all members their places, or none."""
+        promised: list[Promised] = []
+        try:
+            refusal = await self._promise_each(gang, placement, pause, promised)
+        except BaseException:
+            self._withdraw(promised)
+            raise
+        if refusal is not None:
+            self._withdraw(promised)
+        return refusal or promised
+
+    async def _promise_each(
+        self, gang: Gang, placement: GroupPlacement, pause: Pause, promised: list[Promised]
+    ) -> NoPlace | None:
+        """Add to what is promised member by member; why that ended early."""
+        by_name = {gated.pod.name: gated for gated in gang.members}
+        domain = placement.tree.path(placement.domain) if placement.domain is not None else ()
+        seats = sorted(placement.pods(), key=lambda pod: (pod.rank, pod.name))
+        names = NodeNames(placement.view.snapshot)
+        # Its parts have names of pods here, which say nothing of the others.
+        told = missed_text(replace(one, part="") for one in missed_levels(placement))
+        missed = f"; {told}" if told else ""
+        for turn, seat in enumerate(seats, 1):
+            gated = by_name[seat.name]
+            exact = self._exact(gated, seat)
+            if exact is None:
+                text = f"{named(gang)}: {seat.node} does not take {seat.name} beside the others"
+                return NoPlace(frozenset({"beside"}), placement_text.waiting(text))
+            hint, unaligned = exact
+            text = f"{placed_on(hint)}; {named(gang)}: {len(seats)} pods in {_spoken(domain)}{missed}"
+            if unaligned is not None:
+                text += f"; {unaligned.clause}"
+            warns = unaligned is not None and unaligned.warns
+            outputs = {RANK: str(seat.rank), **({DOMAIN: json.dumps(dict(seat.domain))} if seat.domain else {})}
+            labels = labels_of_member(seat.rank, seat.domain, placement.tree.topology.node_labels)
+            hostname = names.named(seat.node).hostname
+            place = Place(hint, text, outputs, labels, hostname=hostname, not_aligned=warns)
+            promised.append((gated, place, self._writer.promise(gated, place)))
+            if turn % _TURN == 0:
+                await pause()
+        return None
+
+    def _withdraw(self, promised: Iterable[Promised]) -> None:
+        for _, _, grant in promised:
+            self._world.withdraw(grant)
+
+    def _exact(self, gated: GatedPod, seat: PodPlacement) -> tuple[NUMAHint, NotAligned | None] | None:
+        """What the node gives the pod after what was promised so far, and what its kubelet does not align of it.
+
+        None when it does not take it.
+
+        Where the NUMA nodes are ours to choose, those of its seat: others may be another member's.
+        """
+        node = seat.node
+        view = self._world.chosen_node(node, gated.key)
+        if view is None:
+            return None
+        if seat.numa_nodes and ours_to_place(view.snapshot)[0]:
+            view = view.without(~np.isin(view.snapshot.zone_ids, seat.numa_nodes))
+        decision = decide(view, gated.pod, gated.intent, self._rules.engine)
+        if not decision.fits[0]:
+            return None
+        return NUMAHint(node, decision.allocation(0)), not_aligned_on(decision, 0, gated.intent)
+
+
+def _spoken(domain: Path) -> str:
+    """`rack rack-1`; the cluster as a whole has no name."""
+    return f"{domain[-1][0].rpartition('/')[2]} {domain[-1][1]}" if domain else "the cluster"

@@ -1,0 +1,209 @@
+"""A pod behind our gate: read once, with its place in the order and what makes it equal to others."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from time import time
+from typing import Any, Final
+
+from webhook.admission.pod.managed_fields import without_our_preferences
+from webhook.cache.delegated_pods import why_left_to_scheduler
+from webhook.cache.unmanaged import why_not_ours
+from webhook.controllers.placement.retry_delays import RetryDelays
+from webhook.internal_errors import Where, internal_error
+from webhook.model.errors import UserError
+from webhook.model.intent import NUMAIntent, parse_numa_intent
+from webhook.model.limits import check_annotations
+from webhook.model.membership import Membership, may_be_in_group, membership_of
+from webhook.model.names import MANAGED, NUMA_DEFAULTS, NUMA_TOPOLOGY_SPEC, POD_GROUP_NAME, RESOURCE_SPEC
+from webhook.model.owner_chain import Lineage, owner_above, ranked, taken_from_owners
+from webhook.model.pod import Owner, Pod
+from webhook.model.rules import Rules
+from webhook.model.timestamps import epoch_seconds
+
+ASKS_FOR_NOTHING: Final = "neither it nor its owners ask for a placement"
+"""Of a pod that is let go for that."""
+
+# All of a pod's spec that a decision reads.
+_DECISIVE: Final = ("overhead", "resources", "nodeSelector", "tolerations")
+_NUMA: Final = (NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC)
+_OF_A_CONTAINER: Final = ("resources", "restartPolicy")
+
+
+@dataclass(frozen=True)
+class GatedPod:
+    """One version of a pod object that only our gate holds back."""
+
+    raw: Mapping[str, Any]
+    pod: Pod
+    """With what it takes from its owners, without what we prefer for it."""
+    intent: NUMAIntent
+    membership: Membership | None
+    """Its group."""
+    taken: Mapping[str, str]
+    """The annotations that it takes from its owners."""
+    lineage: Lineage | None
+
+    @classmethod
+    def from_object(cls, raw: Mapping[str, Any], lineage: Lineage | None = None) -> "GatedPod":
+        """Read it; raises UserError."""
+        taken = taken_from_owners(raw, lineage) if lineage else {}
+        metadata = raw["metadata"]
+        whole = {**raw, "metadata": {**metadata, "annotations": {**taken, **(metadata.get("annotations") or {})}}}
+        check_annotations(whole["metadata"]["annotations"], with_ours=True)
+        pod = Pod.from_object(without_our_preferences(whole))
+        membership = membership_of(whole)
+        if lineage:
+            membership = ranked(membership, whole, lineage)
+        return cls(raw, pod, parse_numa_intent(pod.annotations)[0], membership, taken, lineage)
+
+    def with_lineage(self, lineage: Lineage | None) -> "GatedPod":
+        """The same pod of these owners. Raises UserError."""
+        return self if lineage is self.lineage else GatedPod.from_object(self.raw, lineage)
+
+    @cached_property
+    def owner(self) -> Owner | None:
+        """Whose annotations it may take."""
+        return owner_above(self.raw) if may_be_in_group(self.pod.annotations) else None
+
+    @property
+    def in_group_of_its_top(self) -> bool:
+        """Whether its group is that which its owners make, not one by a name of its own."""
+        return self.lineage is not None and self.pod.annotations.get(POD_GROUP_NAME) == self.lineage.group_name(
+            self.pod.labels
+        )
+
+    @property
+    def takes_policy(self) -> bool:
+        """Whether what it asks of NUMA placement stands on its owners."""
+        return not self.taken.keys().isdisjoint(_NUMA)
+
+    @property
+    def asks(self) -> bool:
+        """Whether it is managed: it, or its owners, ask for something, or its mode covers it."""
+        return self.membership is not None or not self.pod.annotations.keys().isdisjoint({*_NUMA, MANAGED})
+
+    @property
+    def key(self) -> str:
+        """namespace/name."""
+        return self.pod.key
+
+    @property
+    def order(self) -> tuple[int, str, str]:
+        """Sorts by priority, then age, then name."""
+        return -self.pod.priority, self.pod.created, self.pod.key
+
+    @cached_property
+    def left_to_scheduler(self) -> str | None:
+        """What of it only the scheduler can judge, in words; None when it has nothing of the kind."""
+        return why_left_to_scheduler(self.raw)
+
+    @property
+    def question(self) -> str:
+        """Equal for pods that have the same answer: one that is left to the scheduler waits for no binding."""
+        return self.shape if self.left_to_scheduler is None else f"left {self.shape}"
+
+    @cached_property
+    def preferred(self) -> str:
+        """Equal for pods of one shape that prefer the same nodes."""
+        return repr(self.pod.preferred_terms) if self.pod.preferred_terms else ""
+
+    @cached_property
+    def shape(self) -> str:
+        """Equal for pods that fit on the same nodes."""
+        spec = self.raw["spec"]
+        affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
+            "requiredDuringSchedulingIgnoredDuringExecution"
+        )
+        containers = [
+            [[container.get(field) for field in _OF_A_CONTAINER] for container in spec.get(kind) or ()]
+            for kind in ("initContainers", "containers")
+        ]
+        asked = [self.pod.annotations.get(name) for name in (*_NUMA, NUMA_DEFAULTS)]
+        return json.dumps([asked, containers, affinity, [spec.get(field) for field in _DECISIVE]], sort_keys=True)
+
+
+class GatedPods:
+    """The gated pods of the cluster, each read once per version of it and of its owners.
+
+    What cannot be read is left out of their order, and told in `faults`. Where the fault is ours, reading it is tried
+    again by `delays`.
+    """
+
+    def __init__(self, rules: Rules, delays: RetryDelays) -> None:
+        self._rules = rules
+        self._delays = delays
+        self._read: dict[str, tuple[Mapping[str, Any], GatedPod | None]] = {}
+        self._broken: set[str] = set()
+        self.faults: dict[str, tuple[Mapping[str, Any], str]] = {}
+        """Pods that cannot be read, and why."""
+        self.not_ours: dict[str, tuple[Mapping[str, Any], str]] = {}
+        """Pods that nobody here places, and why: they have the gate from somebody else."""
+
+    def update(self, raws: Mapping[str, Mapping[str, Any]]) -> None:
+        """These are all there are now, by namespace/name."""
+        for key in self._read.keys() - raws.keys():
+            del self._read[key]
+            self._clear(key)
+        for key, raw in raws.items():
+            known = self._read.get(key)
+            if known is None or known[0] is not raw or self._is_due_again(key, raw):
+                self._clear(key)
+                self._read[key] = raw, self._contained(key, raw, partial(self._of, key, raw))
+
+    def owners(self) -> list[tuple[str, Owner]]:
+        """(namespace, owner) of the pods that may take something from their owners."""
+        return [(pod.pod.namespace, owner) for _, pod in self._read.values() if pod and (owner := pod.owner)]
+
+    def take(self, lineage: Callable[[str, Owner], Lineage | None]) -> None:
+        """Read anew those whose owners say something else than before."""
+        for key, (raw, pod) in self._read.items():
+            if pod is not None and (owner := pod.owner):
+                known = lineage(pod.pod.namespace, owner)
+                if known is not pod.lineage or key in self.faults:
+                    self.faults.pop(key, None)
+                    self._read[key] = raw, self._contained(key, raw, partial(pod.with_lineage, known)) or pod
+
+    def in_order(self) -> Iterable[GatedPod]:
+        """Those to place, in the order of their turn."""
+        pods = (pod for key, (_, pod) in self._read.items() if pod is not None and key not in self.faults)
+        return sorted(pods, key=lambda pod: pod.order)
+
+    def _of(self, key: str, raw: Mapping[str, Any]) -> GatedPod | None:
+        if "deletionTimestamp" in raw["metadata"]:
+            return None
+        if why := why_not_ours(raw, self._rules):
+            self.not_ours[key] = raw, why
+            return None
+        pod = GatedPod.from_object(raw)
+        # What a round asks of every pod is worked out here, where a fault is the pod's own.
+        _ = pod.owner, pod.order
+        return pod
+
+    def _contained(self, key: str, raw: Mapping[str, Any], read: Callable[[], GatedPod | None]) -> GatedPod | None:
+        try:
+            pod = read()
+        except UserError as error:
+            self.faults[key] = raw, " ".join(map(str, error.faults))
+            return None
+        except Exception as error:  # noqa: BLE001 # a fault with one pod is that pod's
+            self.faults[key] = raw, internal_error(Where.POD, error, pod=key)
+            self._broken.add(key)
+            self._delays.failed(raw["metadata"].get("uid", ""))
+            return None
+        return pod
+
+    def _is_due_again(self, key: str, raw: Mapping[str, Any]) -> bool:
+        return key in self._broken and not self._delays.is_put_off(raw["metadata"].get("uid", ""))
+
+    def _clear(self, key: str) -> None:
+        self._broken.discard(key)
+        self.faults.pop(key, None)
+        self.not_ours.pop(key, None)
+
+
+def seconds_waited(raw: Mapping[str, Any]) -> float:
+    """How long ago the pod was created; the API server stamps it in whole seconds of its own clock."""
+    created = epoch_seconds(raw["metadata"].get("creationTimestamp") or "")
+    return 0.0 if created is None else max(0.0, time() - created)

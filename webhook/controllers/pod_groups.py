@@ -1,0 +1,225 @@
+"""Keeps KAI-Scheduler's PodGroups in step with the groups of pods, where the cluster serves that kind.
+
+Level-triggered: every moment what should stand in the PodGroup of each group is compared with what does.
+1. The groups that have pods: those with a place, and those that wait, of which the controller tells why.
+2. Their owners, read as for placing (see `owner_chains`). A group that pods name themselves has no PodGroup of ours.
+3. What differs is applied. The API server deletes a PodGroup with its owner, by the reference.
+
+Where the kind is not served nothing is read or written; when it appears, all groups get theirs.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
+from time import monotonic
+from typing import Any, Final, NoReturn, Protocol
+
+import structlog
+
+from webhook.admission.gang_text import missed_text
+from webhook.admission.pod.placement_text import annotated
+from webhook.cache.cluster_snapshot import World
+from webhook.controllers.owner_chains import Lineages
+from webhook.controllers.placement.gated_gang import Gang
+from webhook.controllers.placement.missed_levels import missed_by_seats
+from webhook.controllers.placement.round_clock import Work
+from webhook.internal_errors import Where, contained
+from webhook.kube.api_errors import ClusterError
+from webhook.kube.owners import ReadOwner
+from webhook.model.errors import UserError
+from webhook.model.membership import Seated
+from webhook.model.names import KAI_BATCH_MIN_MEMBER, PLACEMENT, POD_GROUP_NAME
+from webhook.model.owner_chain import Lineage, owner_above, taken_from_owners
+from webhook.model.pod_group_manifest import is_said, pod_group
+from webhook.model.topology import Topology
+from webhook.model.workload.common_fields import min_member
+
+log = structlog.get_logger(__name__)
+
+_PERIOD_SECONDS: Final = 1.0
+# What was written is seen long before; what was refused is not asked for all the time.
+_WRITTEN_SECONDS: Final = 2.0
+_REFUSED_SECONDS: Final = 30.0
+# With 10,000 groups a comparison takes a tenth of a second: then they come less often, and still within seconds.
+_REST_PER_WORK, _LONGEST_REST_SECONDS = 20.0, 5.0
+# Groups that are compared before reviews have their turn: a millisecond.
+_TURN: Final = 50
+_Basis = tuple[Lineage, str, Mapping[str, Topology]]
+"""What a PodGroup is made from: owners, status, topologies."""
+_NO_PODS: Final = "no pods"
+
+
+class KnownPodGroups(Protocol):
+    """The PodGroups of the cluster."""
+
+    known: dict[str, dict[str, Any]]
+
+    async def apply(self, body: dict[str, Any]) -> bool:
+        """Have one say this."""
+
+
+class GroupedWorld(Protocol):
+    """What is needed of the cluster."""
+
+    def view(self) -> World:
+        """The cluster as it is now."""
+
+    def groups(self) -> Mapping[str, Mapping[str, Seated]]:
+        """The members that have a place, by group and by namespace/name."""
+
+    def gated_pods(self) -> Mapping[str, Mapping[str, Any]]:
+        """The pods that only our gate holds back."""
+
+
+class PodGroupKeeper:
+    """Works while `is_leader()` and `is_served()`; `read_pod` gives a pod namespace/name, None when it is gone."""
+
+    def __init__(
+        self,
+        world: GroupedWorld,
+        pod_groups: KnownPodGroups,
+        read_owner: ReadOwner,
+        read_pod: Callable[[str], Awaitable[Mapping[str, Any] | None]],
+        is_leader: Callable[[], bool],
+        is_served: Callable[[], bool],
+    ) -> None:
+        self._world = world
+        self._pod_groups = pod_groups
+        self._lineages = Lineages(read_owner, _nothing)
+        self._read_pod = read_pod
+        self._is_leader = is_leader
+        self._is_served = is_served
+        self._members: dict[str, Mapping[str, Any]] = {}
+        self._why: dict[str, tuple[frozenset[str], str]] = {}
+        self._not_before: dict[str, float] = {}
+        self._wanted: dict[str, tuple[_Basis, dict[str, Any] | None]] = {}
+        self._said: dict[str, dict[str, Any]] = {}
+        self._work = Work()
+
+    def saw(self, gang: Gang, why: str) -> None:
+        """The group was looked at: why its members wait, empty when they do not."""
+        group = gang.membership.group
+        self._members.setdefault(group, gang.members[0].raw)
+        self._why[group] = frozenset(gated.key for gated in gang.members) if why else frozenset(), why
+
+    def background(self) -> Iterator[Callable[[], Coroutine[Any, Any, NoReturn]]]:
+        """What runs for as long as the process does; each ends by cancellation or an exception, and may run again."""
+        yield self.run
+        yield self._lineages.run
+
+    async def run(self) -> NoReturn:
+        """Keep them in step, for ever."""
+        while True:
+            self._work = Work()
+            if self._is_leader() and self._is_served():
+                await self._settle()
+            rest = min(self._work.seconds() * _REST_PER_WORK, _LONGEST_REST_SECONDS)
+            await asyncio.sleep(max(_PERIOD_SECONDS, rest))
+
+    async def _settle(self) -> None:
+        """One comparison of all groups."""
+        self._not_before = {key: at for key, at in self._not_before.items() if at > monotonic()}
+        groups = await self._groups_by_member()
+        owners = {}
+        for group, raw in groups.items():
+            with contained(Where.POD_GROUP, group=group), suppress(UserError):
+                if owner := owner_above(raw):
+                    owners[group] = owner
+        namespaces = {group: groups[group]["metadata"]["namespace"] for group in owners}
+        self._lineages.want((namespaces[group], owner) for group, owner in owners.items())
+        topologies = self._world.view().topologies
+        self._wanted = {group: entry for group, entry in self._wanted.items() if group in owners}
+        there = set()
+        for turn, (group, owner) in enumerate(owners.items(), 1):
+            # Of owners that are not read yet the next comparison knows.
+            if lineage := self._lineages.get(namespaces[group], owner):
+                with contained(Where.POD_GROUP, group=group):
+                    basis = lineage, self._status(group, topologies), topologies
+                    known = self._wanted.get(group)
+                    if known is None or known[0] != basis:
+                        known = self._wanted[group] = basis, _wanted(groups[group], *basis)
+                    if known[1] is not None:
+                        there.add(await self._settle_one(known[1]))
+            if turn % _TURN == 0:
+                await self._work.pause()
+        await self._settle_the_rest(there)
+
+    async def _groups_by_member(self) -> dict[str, Mapping[str, Any]]:
+        """The groups that have pods, each with one that is or was a member: all of them say the same of it."""
+        gated = self._world.gated_pods().keys()
+        seated = self._world.groups()
+        self._why = {group: entry for group, entry in self._why.items() if entry[0] & gated}
+        there = seated.keys() | self._why.keys()
+        self._members = {group: raw for group, raw in self._members.items() if group in there}
+        for group in there - self._members.keys():
+            with contained(Where.POD_GROUP, group=group):
+                raw = await self._member(tuple(seated.get(group, ())))
+                if raw is not None:
+                    self._members[group] = raw
+        return dict(self._members)
+
+    async def _member(self, keys: Sequence[str]) -> Mapping[str, Any] | None:
+        """A member of a group that was placed before we led."""
+        for key in keys:
+            try:
+                if raw := await self._work.wait_for(self._read_pod(key)):
+                    return raw
+            except ClusterError:
+                return None  # the next time
+        return None
+
+    async def _settle_one(self, body: dict[str, Any]) -> str:
+        """Have a PodGroup say this; its namespace/name."""
+        metadata = body["metadata"]
+        key = f"{metadata['namespace']}/{metadata['name']}"
+        # What we no longer say is seen nowhere but in what we said.
+        if self._said.get(key) == body and is_said(body, self._pod_groups.known.get(key)):
+            return key
+        if self._is_leader() and self._not_before.get(key, 0.0) <= monotonic():
+            written = await self._work.wait_for(self._pod_groups.apply(body))
+            self._not_before[key] = monotonic() + (_WRITTEN_SECONDS if written else _REFUSED_SECONDS)
+            if written:
+                self._said[key] = body
+                log.info("podgroup.written", podgroup=key, status=metadata["annotations"][PLACEMENT])
+        return key
+
+    async def _settle_the_rest(self, there: AbstractSet[str]) -> None:
+        """Groups whose pods have all ended, or are gone, say that as long as their owners are there."""
+        self._said = {key: body for key, body in self._said.items() if key in there or key in self._pod_groups.known}
+        for key in self._said.keys() - there:
+            with contained(Where.POD_GROUP, podgroup=key):
+                body = self._said[key]
+                metadata = {**body["metadata"], "annotations": {PLACEMENT: _NO_PODS}}
+                await self._settle_one({**body, "metadata": metadata})
+
+    def _status(self, group: str, topologies: Mapping[str, Topology]) -> str:
+        """What became of the group, in words."""
+        _, why = self._why.get(group, (frozenset(), ""))
+        if why:
+            return why
+        seats = self._world.groups().get(group, {})
+        placed = f"placed: pods {len(seats)}, nodes {len({seat.node for seat in seats.values()})}"
+        missed = missed_text(missed_by_seats(seats.values(), topologies))
+        return f"{placed}; {missed}" if missed else placed
+
+
+def _wanted(
+    raw: Mapping[str, Any], lineage: Lineage, status: str, topologies: Mapping[str, Topology]
+) -> dict[str, Any] | None:
+    """What the PodGroup of a pod's group should say; None where the group is not its owners', or unreadable."""
+    metadata = raw["metadata"]
+    labels, own = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    try:
+        annotations = {**taken_from_owners(raw, lineage), **own}
+        if annotations.get(POD_GROUP_NAME) != lineage.group_name(labels):
+            return None
+        minimum = lineage.minimum(labels, min_member(annotations, KAI_BATCH_MIN_MEMBER))
+        member = {"metadata": {**metadata, "annotations": annotations}, "spec": raw.get("spec") or {}}
+        return pod_group(lineage, member, minimum, topologies, annotated(status))
+    except UserError:
+        return None  # its pods wait, and are told
+
+
+def _nothing() -> None:
+    """What changes is seen at the next comparison."""

@@ -1,0 +1,184 @@
+"""Pods that are let go and held to nodes that can no longer take them, though others could: found, told, evicted.
+
+Behind no gate a pod's affinity cannot be changed any more. So when its node dies, is cordoned or is filled by somebody
+unforeseen between placing and binding, only a new pod can go elsewhere.
+
+Every so often the leader looks at each pod that has been without gate and node for a while:
+1. Can its nodes take it? A placed pod has one: what was promised to the pod itself does not count against it.
+2. If not: would any node, if it were not for what we wrote into it?
+3. Then it is stuck. An Event says so; if that is wanted, and a controller makes a new one, it is evicted.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, Final, NoReturn, Protocol
+
+import structlog
+
+from webhook.admission.binding.decision import placed_on
+from webhook.admission.pod.managed_fields import Marker, without_ours
+from webhook.cache.cluster_snapshot import World
+from webhook.cache.unmanaged import why_left_alone
+from webhook.controllers.metric_recorder import Figures
+from webhook.engine.decide import decide
+from webhook.engine.reason import REASONS, Reason
+from webhook.engine.snapshot.single_node import as_chosen
+from webhook.engine.snapshot.snapshot import View
+from webhook.internal_errors import Where, contained
+from webhook.kube.events import EventRecorder, PodEvent
+from webhook.kube.pod_writes import Outcome, PodWrites
+from webhook.model.errors import UserError
+from webhook.model.intent import NUMAIntent, parse_numa_intent
+from webhook.model.names import STEERED
+from webhook.model.pod import Pod
+from webhook.model.rules import Rules
+
+log = structlog.get_logger(__name__)
+
+_PERIOD_SECONDS: Final = 5.0
+# Two decisions a pod, a millisecond each: a sweep takes a tenth of a second at most. The others have the next one.
+_PER_SWEEP: Final = 50
+
+# What keeps a pod off a node whatever is free there.
+_WHATEVER_IS_FREE: Final = frozenset(
+    {
+        Reason.NOT_READY,
+        Reason.UNSCHEDULABLE,
+        Reason.NODE_SELECTOR_MISMATCH,
+        Reason.NODE_AFFINITY_MISMATCH,
+        Reason.UNTOLERATED_TAINT,
+    }
+)
+
+
+class WaitingWorld(Protocol):
+    """What is needed of the cluster."""
+
+    def view(self) -> World:
+        """The cluster as it is now."""
+
+    def ungated_pods(self) -> Mapping[str, Mapping[str, Any]]:
+        """The pods without gate and node that ask for something here, by namespace/name."""
+
+    def chosen_node(self, node: str, pod: str) -> View | None:
+        """A node alone, as free as it is to the pod."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The settings."""
+
+    after: float
+    """Seconds without gate and node before a pod is looked at."""
+    evict: bool
+    """Whether stuck pods that a controller makes anew are evicted."""
+
+
+class StuckPods:
+    """Looks after pods that are let go."""
+
+    def __init__(
+        self,
+        world: WaitingWorld,
+        writes: PodWrites,
+        events: EventRecorder,
+        rules: Rules,
+        limits: Limits,
+        is_leader: Callable[[], bool],
+        figures: Figures,
+    ) -> None:
+        self._world = world
+        self._writes = writes
+        self._events = events
+        self._rules = rules
+        self._limits = limits
+        self._is_leader = is_leader
+        self._figures = figures
+        self._since: dict[tuple[str, str], float] = {}
+        self._stuck: set[tuple[str, str]] = set()
+
+    @property
+    def count(self) -> int:
+        """Pods that were stuck when last looked at."""
+        return len(self._stuck)
+
+    async def run(self) -> NoReturn:
+        """Look, for ever."""
+        while True:
+            await asyncio.sleep(_PERIOD_SECONDS)
+            await self._sweep(monotonic())
+
+    async def _sweep(self, now: float) -> None:
+        pods = {(key, raw["metadata"].get("uid", "")): raw for key, raw in self._world.ungated_pods().items()}
+        self._since = {one: self._since.get(one, now) for one in pods}
+        self._stuck &= pods.keys() if self._is_leader() else set()
+        due = [one for one, since in self._since.items() if now - since >= self._limits.after]
+        for key, uid in due[:_PER_SWEEP]:
+            if not self._is_leader():
+                return
+            del self._since[key, uid]
+            self._since[key, uid] = now  # at the end of the line
+            self._stuck.discard((key, uid))
+            with contained(Where.POD, pod=key):
+                if why := why_stuck(key, pods[key, uid], self._world, self._rules):
+                    self._stuck.add((key, uid))
+                    await self._look_after(key, pods[key, uid], why)
+            await asyncio.sleep(0)  # reviews have their turn
+
+    async def _look_after(self, key: str, raw: Mapping[str, Any], why: str) -> None:
+        uid = raw["metadata"].get("uid", "")
+        if not (self._limits.evict and Pod.from_object(raw).controller):
+            self._events.tell(
+                PodEvent(key, uid, "Stuck", f"{why}; delete it to have it placed anew", "Place", "Warning")
+            )
+            return
+        outcome = await self._writes.evict(key, uid)
+        if outcome is Outcome.WRITTEN:
+            log.info("pod.evicted", pod=key, why=why)
+            self._figures.evicted()
+            self._events.tell(PodEvent(key, uid, "EvictedToPlaceAnew", why, "Evict", "Warning"))
+        elif outcome is not Outcome.GONE:
+            log.warning("pod.eviction_failed", pod=key, error=self._writes.error)
+
+
+def why_stuck(key: str, raw: Mapping[str, Any], world: WaitingWorld, rules: Rules) -> str | None:
+    """What keeps a pod off its nodes while others could take it; None when it is not stuck."""
+    if why_left_alone(raw, rules) or "deletionTimestamp" in raw["metadata"]:
+        return None
+    annotations: Mapping[str, str] = raw["metadata"].get("annotations") or {}
+    try:
+        pod = Pod.from_object(raw)
+        free_pod = Pod.from_object(without_ours(raw, Marker.parse(annotations.get(STEERED))))
+        intent = parse_numa_intent(annotations)[0]
+    except UserError:
+        return None
+    view = world.view().view
+    if placed := placed_on(raw):
+        why = _off_its_node(placed.node, pod, intent, world, rules)
+    else:
+        why = _off_its_nodes(view, pod, intent, rules)
+    if why is None:
+        return None
+    elsewhere = decide(view, free_pod, intent, rules.engine)
+    return f"{why}, though {elsewhere.best(1)[0].node} can" if elsewhere.fit_count else None
+
+
+def _off_its_nodes(view: View, pod: Pod, intent: NUMAIntent, rules: Rules) -> str | None:
+    fits = decide(view, pod, intent, rules.engine).fit_count
+    return None if fits else "the nodes it is held to can no longer take it"
+
+
+def _off_its_node(node: str, pod: Pod, intent: NUMAIntent, world: WaitingWorld, rules: Rules) -> str | None:
+    view, alone = world.view().view, world.chosen_node(node, pod.key)
+    index = view.snapshot.index.get(node)
+    if index is None or alone is None:
+        return f"node {node}, on which it was placed, is gone"
+    decision = decide(view, pod, intent, rules.engine)
+    reason = REASONS[decision.reason[index]]
+    if reason not in _WHATEVER_IS_FREE:
+        decision, index = decide(alone, as_chosen(pod), intent, rules.engine), 0
+    if decision.fits[index]:
+        return None
+    return f"node {node}, on which it was placed, can no longer take it: {decision.explain(index)[1]}"

@@ -1,0 +1,121 @@
+"""Reports what ungated pods wait for that are not bound: in their own annotation and in an Event.
+
+The scheduler's own Event names its reason. Ours adds, where people look for the placement, why the pod was left to the
+scheduler, or that a placed pod lost its reservation (`unbindable`).
+
+Every second the leader looks at the pods that are ungated and not bound, and left to the scheduler or without their
+reservation:
+1. If the scheduler's last attempt failed, by the condition that it writes into the pod, its message is reported.
+2. Messages that differ only in numbers, as node counts do, are reported once.
+3. Each pod gets at most one report every half minute, and all together are rate limited.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping
+from time import monotonic
+from typing import Any, Final, NoReturn, Protocol
+
+from webhook.admission.binding.decision import placed_on
+from webhook.admission.pod.controller_patches import telling
+from webhook.admission.pod.placement_text import shortened
+from webhook.cache.delegated_pods import chosen_by_scheduler, last_failure, why_left_to_scheduler, why_untold
+from webhook.cache.unmanaged import why_left_alone
+from webhook.internal_errors import Where, contained
+from webhook.kube.events import EventRecorder, PodEvent
+from webhook.kube.pod_writes import PodWrites
+from webhook.kube.rate_limiter import Pace
+from webhook.model.rules import Rules
+
+_PERIOD_SECONDS: Final = 1.0
+# Six times the scheduler's longest pause between two attempts would be a minute; people look sooner.
+_AGAIN_SECONDS: Final = 30.0
+# As for pods that wait behind the gate.
+_RATE, _BURST = 10.0, 50
+_PER_SWEEP: Final = 50
+_NUMBERS: Final = re.compile(r"\d+")
+
+
+class DelegatedWorld(Protocol):
+    """What is needed of the cluster."""
+
+    def ungated_pods(self) -> Mapping[str, Mapping[str, Any]]:
+        """The pods without gate and node that ask for something here, by namespace/name."""
+
+
+class DelegatedPods:
+    """Looks after pods that are left to the scheduler."""
+
+    def __init__(
+        self,
+        world: DelegatedWorld,
+        writes: PodWrites,
+        events: EventRecorder,
+        rules: Rules,
+        is_leader: Callable[[], bool],
+    ) -> None:
+        self._world = world
+        self._writes = writes
+        self._events = events
+        self._rules = rules
+        self._is_leader = is_leader
+        self._pace = Pace(_RATE, _BURST)
+        self._told: dict[tuple[str, str], tuple[str, float]] = {}
+
+    async def run(self) -> NoReturn:
+        """Look until cancelled."""
+        while True:
+            await asyncio.sleep(_PERIOD_SECONDS)
+            if self._is_leader():
+                await self.sweep(monotonic())
+
+    async def sweep(self, now: float) -> None:
+        """Look once; now: seconds on a clock that never goes back."""
+        pods = {(key, raw["metadata"].get("uid", "")): raw for key, raw in self._world.ungated_pods().items()}
+        self._told = {one: told for one, told in self._told.items() if one in pods}
+        told = 0
+        for (key, uid), raw in pods.items():
+            with contained(Where.POD, pod=key):
+                told += await self._tell(key, uid, raw, now)
+            if told == _PER_SWEEP:
+                return
+
+    async def _tell(self, key: str, uid: str, raw: Mapping[str, Any], now: float) -> int:
+        """Tell of one pod; 1 if there was news."""
+        text = why_not_bound(raw, self._rules)
+        if text is None or not self._is_news((key, uid), text, now):
+            return 0
+        self._told[key, uid] = _NUMBERS.sub("#", text), now
+        if patch := telling(raw, text):
+            self._events.tell(PodEvent(key, uid, "WaitingForScheduler", text, "Place"))
+            await self._pace.turn()
+            # A pod that has changed since is left as it is: the Event says it as well.
+            await self._writes.patch(key, patch)
+        return 1
+
+    def _is_news(self, pod: tuple[str, str], text: str, now: float) -> bool:
+        known = self._told.get(pod)
+        return known is None or (known[0] != _NUMBERS.sub("#", text) and now - known[1] >= _AGAIN_SECONDS)
+
+
+def why_not_bound(raw: Mapping[str, Any], rules: Rules) -> str | None:
+    """What a pod waits for that is left to the scheduler, or placed and without a reservation.
+
+    None for any other, or when nothing is known.
+    """
+    if "deletionTimestamp" in raw["metadata"] or why_left_alone(raw, rules):
+        return None
+    hint, why = placed_on(raw), why_left_to_scheduler(raw)
+    if hint is not None:
+        return None if hint.reserved else placed_not_bound(hint.node, raw)
+    return None if why is None else _not_bound(chosen_by_scheduler(why), last_failure(raw))
+
+
+def placed_not_bound(node: str, raw: Mapping[str, Any]) -> str | None:
+    """The text of a placed pod that the scheduler cannot bind; None when it has not made an attempt and will."""
+    begins = f"placed on {node}, where nothing is reserved for it any more"
+    return _not_bound(begins, last_failure(raw) or why_untold(raw))
+
+
+def _not_bound(begins: str, failure: str | None) -> str | None:
+    return None if failure is None else shortened(f"{begins}; not bound yet: {failure}")

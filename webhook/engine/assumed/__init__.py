@@ -1,0 +1,1 @@
+"""Assumed pods: resources given to pods that the cluster's own objects do not show yet."""

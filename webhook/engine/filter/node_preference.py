@@ -1,0 +1,101 @@
+"""How much a pod prefers each node: its preferred node affinity, and the soft taints (PreferNoSchedule) of nodes.
+
+1. Affinity: the weights of the terms that match a node, added up. 100 for the highest sum among the nodes that fit, the
+   others in proportion.
+2. Soft taints: how many the pod does not tolerate. 0 for the highest number among the nodes that fit, 100 for none.
+3. Both are added with the weights of the default scheduler (affinity 2, taints 3). What is the same for all nodes that
+   fit does not count; the result is on one scale in any case.
+
+Source: kubernetes pkg/scheduler/framework/plugins (nodeaffinity, tainttoleration, helper/normalize_score.go) and
+pkg/scheduler/apis/config/v1/default_plugins.go.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from webhook.engine.arrays import Counts, Nodes
+from webhook.engine.filter.node_affinity import labelled, matches
+from webhook.engine.snapshot.node_arrays import Snapshot
+from webhook.model.node import PREFER_NO_SCHEDULE
+from webhook.model.pod import Pod, PreferredTerm
+
+_AFFINITY: Final = 2
+_TAINTS: Final = 3
+PER_POINT: Final = _AFFINITY + _TAINTS
+"""Steps of a preference to one of the points, 0..100, that people read."""
+MOST: Final = 100 * PER_POINT
+"""The highest preference."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Preference:
+    """What a pod prefers, on all nodes of a snapshot, whether they fit or not."""
+
+    weights: Counts | None
+    """int32 [node]: the weights of the preferred terms that match; None = the pod has no such terms."""
+    taints: Counts | None
+    """int32 [node]: soft taints that the pod does not tolerate; None = there are none."""
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, pod: Pod) -> "Preference | None":
+        """The pod's preference; None where it has none and no node has a soft taint that it does not tolerate."""
+        if not pod.preferred_terms and snapshot.soft_taints.empty:
+            return None
+        weights, taints = _weights(snapshot, pod.preferred_terms), _untolerated(snapshot, pod.tolerations)
+        return None if weights is None and taints is None else cls(weights, taints)
+
+    def among(self, nodes: Nodes) -> Counts | None:
+        """int32 [n], 0..MOST: how much each of n nodes (indexes) is preferred; None = all of them alike."""
+        affinity = None if self.weights is None else _normalized(self.weights.take(nodes))
+        taints = None if self.taints is None else _normalized(self.taints.take(nodes))
+        if taints is not None:
+            taints = 100 - taints
+        if affinity is None or taints is None:
+            only = taints if affinity is None else affinity
+            return None if only is None else only * PER_POINT
+        return _AFFINITY * affinity + _TAINTS * taints
+
+
+def _weights(snapshot: Snapshot, terms: Iterable[PreferredTerm]) -> Counts | None:
+    weights: Counts | None = None
+    for weight, term in terms:
+        matched = matches(snapshot, term) * np.int32(weight)
+        weights = matched if weights is None else np.add(weights, matched, out=weights)
+    return weights
+
+
+def _untolerated(snapshot: Snapshot, tolerations: Iterable[Mapping[str, Any]]) -> Counts | None:
+    """A node has one soft taint of a key at most, so every key that is tolerated takes one off where it stands."""
+    if snapshot.soft_taints.empty:
+        return None
+    tolerated: dict[str, set[str] | None] = {}
+    for raw in tolerations:
+        key, operator = raw.get("key") or "", raw.get("operator") or "Equal"
+        if raw.get("effect") not in {None, "", PREFER_NO_SCHEDULE}:
+            continue
+        if operator == "Exists":
+            if not key:
+                return None
+            tolerated[key] = None
+        elif operator == "Equal" and key:  # without a key the API server takes Exists only
+            values = tolerated.setdefault(key, set())
+            if values is not None:
+                values.add(raw.get("value") or "")
+    taints = snapshot.soft_taint_count.astype(np.int32)
+    for key, values in tolerated.items():
+        operator = "Exists" if values is None else "In"
+        taints -= labelled(snapshot.soft_taints, key, operator, tuple(values or ()))
+    return taints
+
+
+def _normalized(amounts: Counts) -> Counts | None:
+    """0..100, in proportion to the highest of the amounts (int32 [n]); None where they are all the same."""
+    if not len(amounts):
+        return None
+    most = int(amounts.max())
+    if int(amounts.min()) == most:
+        return None
+    return 100 * amounts // most

@@ -1,0 +1,31 @@
+"""Where a group is to be placed, and how hard to search for a place."""
+
+from dataclasses import dataclass
+
+from webhook.engine.gang.mean_preference import GroupPreference
+from webhook.engine.gang.remaining import Caps
+from webhook.engine.snapshot.snapshot import View
+from webhook.engine.topology.tree import TopologyTree
+from webhook.model.options import GroupStrategy
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How long to search."""
+
+    domains: int = 8
+    """Domains of a level that greedy tries."""
+    steps: int = 400_000
+    """Steps of the exact search, each about a microsecond."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """A group's cluster, and what its placement goes by."""
+
+    view: View
+    tree: TopologyTree
+    caps: Caps
+    strategy: GroupStrategy
+    effort: Effort
+    preference: GroupPreference

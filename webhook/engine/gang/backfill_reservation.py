@@ -1,0 +1,71 @@
+"""The domain that will hold a group soonest: which one to keep for a group that has waited long.
+
+1. Domains of the level that the group requires. One that requires none has no domain to keep but the whole cluster.
+2. Those that would hold it if no pod ran there: counted first, then tried. Keeping another would be in vain.
+3. Of these the one that holds most of the group now; of equal ones the first in the order of the tree.
+
+While it is kept, nothing but the end of pods changes what it holds. So the most that any domain holds never falls, and
+another one is chosen only when that holds more: the group comes nearer to its place with every pod that ends there.
+The choice follows from the cluster alone: whoever reads the same objects comes to the same.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from webhook.engine.arrays import Amounts, Bools
+from webhook.engine.gang.gang_assignment import place_group
+from webhook.engine.gang.gang_spec import PodGroup
+from webhook.engine.gang.remaining import Caps, Stock
+from webhook.engine.gang.slices import cut
+from webhook.engine.request import named_resources
+from webhook.engine.snapshot.empty_cluster import emptied
+from webhook.engine.snapshot.snapshot import View
+from webhook.engine.topology.tree import ROOT, Domain, TopologyTree
+
+if TYPE_CHECKING:
+    from webhook.engine.gang.pod_class import Kind
+
+# Trials of domains that have room by the count and yet do not hold the group: kinds that get in each other's way.
+_TRIALS: Final = 8
+
+
+def soonest(view: View, tree: TopologyTree, group: PodGroup, within: Domain | None = None) -> Domain | None:
+    """The domain; None if there is none to keep, or none that could ever hold the group.
+
+    within: that in which the group has begun; no other is kept.
+    """
+    level = group.constraint.bound
+    if level == ROOT:
+        return None
+    view = view.covering(name for podset in group.all_sets() for name in named_resources(podset.pod))
+    empty = View(emptied(view.snapshot))
+    needed = sum(podset.minimum for podset in group.all_sets())
+    able = np.flatnonzero(tree.real(level) & (_holds(empty, tree, group, level) >= needed))
+    if within is not None:
+        able = able[able == tree.ancestor(within, level).number]
+    now = _holds(view, tree, group, level)[able]
+    for number in able[np.argsort(-now, kind="stable")][:_TRIALS].tolist():
+        domain = Domain(level, number)
+        if place_group(empty.closed(~nodes_of(tree, domain)), tree, group).placed:
+            return domain
+    return None
+
+
+def nodes_of(tree: TopologyTree, domain: Domain) -> Bools:
+    """Bool [node]: the nodes of a domain."""
+    inside = np.zeros(tree.n, dtype=np.bool_)
+    inside[tree.order[tree.span(domain)]] = True
+    return inside
+
+
+def _holds(view: View, tree: TopologyTree, group: PodGroup, level: int) -> Amounts:
+    """int64 [domain]: the pods up to the minimum that each domain holds, each kind counted by itself."""
+    stock = Stock(view, tree, Caps())
+    needed: dict[int, tuple[Kind, int]] = {}
+    for piece in cut(view, tree, group).all_pieces():
+        needed[id(piece.kind)] = piece.kind, needed.get(id(piece.kind), (piece.kind, 0))[1] + piece.minimum
+    holds = np.zeros(tree.size(level), dtype=np.int64)
+    for kind, count in needed.values():
+        holds += np.minimum(tree.sums(level, stock.slots(kind)[0]), count)
+    return holds

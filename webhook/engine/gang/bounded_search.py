@@ -1,0 +1,121 @@
+"""Exact search for a place of several kinds of pods at once, with constraints of their own, within a bound of work.
+
+1. From the nodes up, the front of each domain (webhook.engine.gang.pareto_front): that of its sub-domains together.
+2. At the level of a constraint, vectors are cut to what the constraint lets pass: kinds that belong together are all
+   in one domain of that level or not there at all, segments are whole.
+3. A domain whose front covers the whole group holds it; what each sub-domain takes is read back from the top down.
+
+Fronts lose nothing, so what this does not find is not there.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from webhook.engine.gang.pareto_front import Budget, Front, Vector, both, covers, maximal, split
+from webhook.engine.topology.tree import Domain, TopologyTree
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """All pods of these kinds are in one domain of a level."""
+
+    level: int
+    kinds: tuple[int, ...]
+    pinned: int | None = None
+    """The only domain there may be."""
+
+
+@dataclass(frozen=True, slots=True)
+class InSegments:
+    """Each segment of `size` pods of a kind is in one domain of a level."""
+
+    level: int
+    kind: int
+    size: int
+
+
+Rule = Together | InSegments
+
+
+class Search:
+    """One group on one tree."""
+
+    def __init__(
+        self,
+        tree: TopologyTree,
+        node_front: Callable[[int], Front],
+        wanted: Vector,
+        rules: Sequence[Rule],
+        budget: Budget,
+    ) -> None:
+        """node_front: of the node at a position; wanted: pods of each kind."""
+        self._tree = tree
+        self._node_front = node_front
+        self._wanted = wanted
+        self._rules = rules
+        self._budget = budget
+        self._real = [tree.real(level) for level in range(tree.node_level + 1)]
+        self._fronts: dict[Domain, Front] = {}
+
+    def holds(self, domain: Domain) -> bool:
+        """Whether a domain holds the whole group; raises TooMuchWork."""
+        return any(covers(vector, self._wanted) for vector in self._front(domain))
+
+    def nodes(self, domain: Domain) -> dict[int, Vector]:
+        """How many of each kind the node at each position takes, for a domain that holds the group."""
+        found: dict[int, Vector] = {}
+        self._assign(domain, self._wanted, found)
+        return found
+
+    def _front(self, domain: Domain) -> Front:
+        front = self._fronts.get(domain)
+        if front is None:
+            front = self._cut(domain, self._inside(domain))
+            self._fronts[domain] = front
+        return front
+
+    def _inside(self, domain: Domain) -> Front:
+        if domain.level == self._tree.node_level:
+            return [tuple(map(min, vector, self._wanted)) for vector in self._node_front(domain.number)]
+        front: Front = [(0,) * len(self._wanted)]
+        for child in self._children(domain):
+            front = both(front, self._front(child), self._wanted, self._budget)
+        return front
+
+    def _children(self, domain: Domain) -> list[Domain]:
+        below = self._tree.under(domain, domain.level + 1)
+        return [Domain(domain.level + 1, number) for number in range(below.start, below.stop)]
+
+    def _cut(self, domain: Domain, front: Front) -> Front:
+        rules = [rule for rule in self._rules if rule.level == domain.level]
+        if not rules:
+            return front
+        real = bool(self._real[domain.level][domain.number])
+        return maximal((self._passing(vector, rules, domain.number, real) for vector in front), self._budget)
+
+    def _passing(self, vector: Vector, rules: Sequence[Rule], number: int, real: bool) -> Vector:
+        counts = list(vector)
+        for rule in rules:
+            if isinstance(rule, InSegments):
+                counts[rule.kind] -= counts[rule.kind] % rule.size if real else counts[rule.kind]
+            elif not (
+                real
+                and rule.pinned in {None, number}
+                and all(counts[kind] == self._wanted[kind] for kind in rule.kinds)
+            ):
+                for kind in rule.kinds:
+                    counts[kind] = 0
+        return tuple(counts)
+
+    def _assign(self, domain: Domain, target: Vector, found: dict[int, Vector]) -> None:
+        if not any(target):
+            return
+        if domain.level == self._tree.node_level:
+            found[domain.number] = target
+            return
+        children = self._children(domain)
+        shares = split([self._front(child) for child in children], target, self._budget)
+        if shares is None:
+            raise AssertionError("a front promises more than its parts hold")
+        for child, share in zip(children, shares, strict=True):
+            self._assign(child, share, found)

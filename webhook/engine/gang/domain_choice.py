@@ -1,0 +1,171 @@
+"""Which domains of a level take a group, when several choices need equally few of them.
+
+1. Choices: every set of so many domains, as long as that is at most `_EXHAUSTIVE` sets. Beyond that the largest
+   domains, and for each threshold the domains whose finer domains exceed it most. The latter are the optima of the
+   Lagrangian relaxation, which prices each finer domain at the threshold.
+2. Cost of a choice at a finer level: how many of its domains of that level the group fills, largest first.
+3. The least cost at the first of the finer levels wins, then at the next; among equals what the pods prefer, then the
+   least room (the tightest), then the least room in the parents (the fullest parent), then tree order.
+
+The answer is the optimum over all choices where step 1 is exhaustive and one finer level counts.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from itertools import chain, combinations
+from math import comb
+from typing import NamedTuple
+
+import numpy as np
+
+from webhook.engine.arrays import Amounts, Codes, Nodes
+
+# 512 sets of 16 sizes are 64 KiB an array: a level is decided in about 50 microseconds.
+_EXHAUSTIVE = 512
+# Nodes differ in a handful of sizes; between two thresholds the optimum of the relaxation seldom changes.
+_THRESHOLDS = 8
+
+
+class Finer(NamedTuple):
+    """A finer level at which few domains are wanted. D domains at the level that is chosen at."""
+
+    room: Amounts
+    """int64 [domain of the finer level]: what each holds, in pods, or as webhook.engine.gang.domain_capacity counts
+    segments."""
+    bounds: Codes
+    """int32 [D + 1]: the first finer domain of each domain of the level that is chosen at."""
+    owners: Nodes
+    """int [domain of the finer level]: the domain of the level that is chosen at that each is in."""
+    wanted: int
+    """What the group needs in the same terms."""
+    unit: int = 1
+    """What a whole segment counts; 1 where nothing counts less."""
+
+
+class _Table(NamedTuple):
+    """How many finer domains of each size the candidates have. D candidates, S sizes, the last of them 0."""
+
+    counts: Amounts
+    """int64 [D, S]."""
+    sizes: Amounts
+    """int64 [S], descending."""
+    wanted: int
+
+
+Key = Callable[[Amounts], Amounts]
+"""int64 [n] of some candidates (n numbers of domains): the less the better."""
+
+
+def fewest_below(
+    candidates: Amounts,
+    size: int,
+    room: Amounts,
+    wanted: int,
+    finer: Iterable[Finer],
+    ties: Iterable[Key],
+    disliked: Key | None = None,
+) -> Amounts:
+    """The best `size` of the candidates, ascending; together they hold `wanted`, which some choice does.
+
+    candidates: int64 [D], numbers of domains, ascending; room: int64 [D]; disliked: how little each is preferred.
+    """
+    tables: Iterable[_Table] = (_by_size(level, candidates) for level in finer)
+    if comb(len(room), size) <= _EXHAUSTIVE:
+        choices = _every(len(room), size)
+    elif size == 1 and disliked is not None:
+        choices = np.arange(len(room))[:, None]
+    else:
+        tables = list(tables)
+        choices = _likely(room, size, tables, None if disliked is None else disliked(candidates))
+    choices = choices[_added(room, choices) >= wanted]
+    for counts, sizes, needed in tables:
+        if len(choices) == 1:
+            break
+        cost = _filled(_added(counts, choices), sizes, needed)
+        choices = choices[cost == cost.min()]
+    for key in ties if disliked is None else chain([disliked], ties):
+        if len(choices) == 1:
+            break
+        total = key(candidates.take(choices[:, 0])) if size == 1 else _added(key(candidates), choices)
+        choices = choices[total == total.min()]
+    chosen: Amounts = candidates[np.sort(choices[0])]
+    return chosen
+
+
+@lru_cache(maxsize=256)
+def _every(number: int, size: int) -> Amounts:
+    """int64 [choice, size]: all sets of so many positions."""
+    return np.array(list(combinations(range(number), size)), dtype=np.int64)
+
+
+def _added(amounts: Amounts, choices: Amounts) -> Amounts:
+    """int64 [choice, ..]: the sum over the domains of each choice. amounts: int64 [D, ..]; choices: [choice, size]."""
+    if choices.shape[1] == 1:
+        return amounts.take(choices[:, 0], axis=0)
+    total: Amounts = amounts.take(choices, axis=0).sum(axis=1)
+    return total
+
+
+def _likely(room: Amounts, size: int, finer: Sequence[_Table], disliked: Amounts | None) -> Amounts:
+    """int64 [choice, size]: the largest, and the optima of the relaxation; the same of preferred domains only.
+
+    disliked: int64 [D].
+    """
+    worth = [room[None]]
+    for table in finer:
+        present = np.flatnonzero(table.counts.any(axis=0))[::-1]
+        counts, sizes = table.counts.take(present, axis=1), table.sizes.take(present)
+        thresholds = sizes[:: max(len(sizes) // _THRESHOLDS, 1)][1:]
+        worth.append(np.maximum(sizes - thresholds[:, None], 0) @ counts.T)
+    worths: Amounts = np.concatenate(worth)
+    if disliked is not None:
+        levels = np.unique(disliked)
+        most = levels[:: max(len(levels) // _THRESHOLDS, 1)][:-1]
+        worths = np.concatenate([worths, *(np.where(disliked <= level, worths, -1) for level in most.tolist())])
+    return np.argsort(-worths, axis=1, kind="stable")[:, :size]
+
+
+def _by_size(level: Finer, candidates: Amounts) -> _Table:
+    """How many finer domains of each size a candidate has; larger than wanted counts as wanted."""
+    low, high = int(candidates[0]), int(candidates[-1]) + 1
+    below = slice(int(level.bounds[low]), int(level.bounds[high]))
+    codes = np.minimum(level.room[below], level.wanted)
+    if level.unit > 1:
+        # Whole segments, with room for a smaller one beside them or without.
+        codes = codes // level.unit * 2 + (codes % level.unit > 0)
+    columns = int(codes.max(initial=0)) + 1
+    # The row of each domain begins with its largest size and ends with size 0.
+    row_ends = np.arange(1 - low, high - low + 1) * columns - 1
+    places = row_ends.take(level.owners[below]) - codes
+    counts = np.bincount(places, minlength=(high - low) * columns).reshape(high - low, columns)
+    if len(counts) > len(candidates):
+        counts = counts.take(candidates - low, axis=0)
+    sizes = np.arange(columns - 1, -1, -1)
+    if level.unit > 1:
+        sizes = sizes // 2 * level.unit + sizes % 2
+    return _Table(counts, sizes, level.wanted)
+
+
+def _filled(counts: Amounts, sizes: Amounts, wanted: int) -> Amounts:
+    """int64 [choice]: how many finer domains it takes to hold what is wanted, largest first.
+
+    counts: int64 [choice, size]; sizes: int64 [size], descending to 0; wanted: at least 1.
+    """
+    rows, columns = counts.shape
+    first = np.arange(0, rows * columns, columns)
+    # Running sums over all choices one after the other, less those before each choice.
+    held, number = (counts * sizes).ravel().cumsum(), counts.ravel().cumsum()
+    before, fewer = _before(held, first), _before(number, first)
+    # The size of the last domain that is filled, what is missing before any of that size, and how many are larger.
+    last = np.minimum(held.searchsorted(before + wanted), first + columns - 1)
+    size, same = np.maximum(sizes, 1).take(last - first), counts.ravel().take(last)
+    missing = wanted - (held.take(last) - before) + same * size
+    filled: Amounts = number.take(last) - fewer - same - (-missing // size)
+    return filled
+
+
+def _before(running: Amounts, first: Amounts) -> Amounts:
+    """int64 [n]: the running sum before each of these places, the first of which is 0."""
+    before = running.take(first - 1)
+    before[0] = 0
+    return before

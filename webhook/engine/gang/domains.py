@@ -1,0 +1,53 @@
+"""Which domains the pods of a placed group are in: for what has to keep them there.
+
+A set is held together by the finest level that is required of it: by the group, by the part that it belongs to, or of
+its segments. A group that asks for a level is also kept in the domain that was found for all of it, be that level only
+preferred.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from webhook.engine.gang.gang_spec import ANYWHERE, PodGroup
+from webhook.engine.gang.result import GroupPlacement, Seats
+from webhook.engine.topology.tree import ROOT, Domain
+
+
+def domains_of(placement: GroupPlacement) -> Mapping[str, tuple[Domain, ...]]:
+    """Name of a set -> the domains of its placed pods, in the order of the tree."""
+    found: dict[str, set[Domain]] = {}
+    positions = placement.tree.positions()
+    for seats, level in _levels_of_seats(placement):
+        here = np.unique(positions[seats.nodes]).tolist()
+        domains = (Domain(level, placement.tree.containing(position, level)) for position in here)
+        found.setdefault(seats.podset.name, set()).update(domains)
+    return {name: tuple(sorted(domains)) for name, domains in found.items()}
+
+
+def domain_of_pod(placement: GroupPlacement, name: str) -> Domain | None:
+    """The domain of one placed pod; None where it has no place."""
+    for seats, level in _levels_of_seats(placement):
+        for member, node in zip(seats.members.tolist(), seats.nodes.tolist(), strict=True):
+            if seats.podset.members[member].name == name:
+                position = int(placement.tree.positions()[node])
+                return Domain(level, placement.tree.containing(position, level))
+    return None
+
+
+def _levels_of_seats(placement: GroupPlacement) -> Iterator[tuple[Seats, int]]:
+    asks = placement.group.constraint != ANYWHERE
+    whole = placement.domain.level if asks and placement.domain is not None else ROOT
+    levels = dict(_levels(placement.group, whole))
+    for seats in placement.seats:
+        yield seats, min(levels[seats.podset.name], placement.tree.node_level)
+
+
+def _levels(group: PodGroup, above: int) -> Iterator[tuple[str, int]]:
+    """(name, level) of each set. above: the level that holds what the group is a part of."""
+    here = max(above, group.constraint.bound)
+    for podset in group.sets:
+        segment = ROOT if podset.segments is None else podset.segments.constraint.bound
+        yield podset.name, max(here, segment)
+    for part in group.subgroups:
+        yield from _levels(part, here)

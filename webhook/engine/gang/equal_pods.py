@@ -1,0 +1,228 @@
+"""The place of a group of equal pods: a few sums and sorts over the tree, exact.
+
+1. Room: pods per node, summed to the level of the segments, there cut to whole segments, summed on upwards.
+2. Domain: at the preferred level, then coarser up to the required one, those that hold the whole group. At the first
+   level that has any: where members run; else where the group needs the fewest domains of the preferred (or the
+   segments') level, then of each finer level down to nodes; else the one whose nodes the pods prefer; else the
+   tightest; else the one under the fullest parent.
+3. Elastic groups: if no domain holds all, the one that holds most, if that is the minimum or more: in whole segments
+   if these suffice. Of equal ones the one whose nodes the pods prefer.
+4. Way down: to the preferred level, then level by level to the segments' level and on to the nodes, each time into the
+   fewest sub-domains of all domains chosen above (webhook.engine.gang.distribution), and of such choices the one that
+   needs
+   the fewest further down, then the one that is preferred (webhook.engine.gang.domain_choice). The last, smaller
+   segment goes
+   where room is left over.
+
+Room adds up along the tree, so step 2 finds a domain whenever any search would.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+
+import numpy as np
+
+from webhook.engine.arrays import Amounts, Bools
+from webhook.engine.gang.distribution import Share, SubDomains, pour
+from webhook.engine.gang.domain_capacity import Room
+from webhook.engine.gang.domain_choice import Key, fewest_below
+from webhook.engine.gang.gang_spec import ANYWHERE, Constraint, Segments
+from webhook.engine.topology.tree import ROOT, Domain, TopologyTree
+from webhook.model.options import GroupStrategy
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EqualPods:
+    """A group of equal pods. Positions are those of the tree."""
+
+    count: int
+    """Pods to place."""
+    minimum: int
+    """Pods without which none is placed."""
+    constraint: Constraint = ANYWHERE
+    segments: Segments | None = None
+    strategy: GroupStrategy = GroupStrategy.BIN_PACK
+    members: Amounts | None = None
+    """int64 [position]: members of the group that run there already; None = none do."""
+    preference: Amounts | None = None
+    """int64 [position]: how much the pods prefer each node (webhook.engine.filter.node_preference); None = all
+    alike."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EqualPlan:
+    """Where equal pods go."""
+
+    domain: Domain
+    """The domain that holds them all."""
+    nodes: Share
+    """Pods per position. In order of position neighbours in rank are neighbours in the tree."""
+    tail: slice | None
+    """Positions of the domain that takes the last, smaller segment: its pods come last in rank."""
+
+
+def place_equal(tree: TopologyTree, slots: Amounts, pods: EqualPods) -> EqualPlan | None:
+    """The plan, or None if the pods (their minimum) fit nowhere.
+
+    slots: int64 [position], the pods each node can take.
+    """
+    if pods.segments is None:
+        return _Search(tree, pods, Room(tree, slots, pods.count, None)).run()
+    for level in pods.segments.constraint.levels():
+        plan = _Search(tree, pods, Room(tree, slots, pods.count, (level, pods.segments.size))).run()
+        if plan is not None:
+            return plan
+    return None
+
+
+class _Search:
+    def __init__(self, tree: TopologyTree, pods: EqualPods, room: Room) -> None:
+        self.tree = tree
+        self.pods = pods
+        self.room = room
+        self.within = self._pinned()
+
+    def run(self) -> EqualPlan | None:
+        """Steps 2 to 4."""
+        for level in self.pods.constraint.levels():
+            fitting = np.flatnonzero(self._open(level) & self.room.holds(level))
+            if len(fitting):
+                return self._down(Domain(level, self._choose(level, fitting)), self.room)
+        bound = self.pods.constraint.bound
+        for room in (self.room.most_whole(bound), self.room.most(bound)):
+            most = np.where(self._open(bound), room, 0)
+            if (most >= max(self.pods.minimum, 1)).any():
+                best = self._most(bound, most)
+                return self._down(Domain(bound, best), self.room.cut(int(most[best])))
+        return None
+
+    def _pinned(self) -> Domain | None:
+        """The domain of the required level that running members hold the group to."""
+        members, bound = self.pods.members, self.pods.constraint.bound
+        if members is None or bound == ROOT or not members.any():
+            return None
+        return Domain(bound, int(self.tree.sums(bound, members).argmax()))
+
+    def _open(self, level: int) -> Bools:
+        """Which domains of a level may be chosen: bool [domain]."""
+        allowed = self.tree.real(level)
+        if self.within is None:
+            return allowed
+        inside = np.zeros_like(allowed)
+        inside[self.tree.under(self.within, level)] = True
+        return allowed & inside
+
+    def _choose(self, level: int, fitting: Amounts) -> int:
+        """The domain of a level to take among those that hold the group."""
+        members = self.pods.members
+        if members is not None and len(fitting) > 1:
+            beside = self.tree.sums(level, members)[fitting]
+            fitting = fitting[beside == beside.max()]
+        if len(fitting) == 1:
+            return int(fitting[0])
+        counted = self._counted_level(level)
+        room, disliked = self.room.pods(level), self._disliked(level)
+        if self.pods.strategy is GroupStrategy.SPREAD:
+            few = [] if counted is None else [self.room.finer(level, counted)]
+            return int(fewest_below(fitting, 1, room[fitting], 0, few, [lambda left: -room[left]], disliked)[0])
+        levels = self._finer_levels(level)
+        if counted is not None:
+            levels = [counted, *(each for each in levels if each != counted)]
+        finer = (self.room.finer(level, each) for each in levels)
+        above = (partial(self._room_above, level, coarser) for coarser in range(level - 1, ROOT, -1))
+        ties: chain[Key] = chain([room.__getitem__], above)
+        return int(fewest_below(fitting, 1, room[fitting], 0, finer, ties, disliked)[0])
+
+    def _most(self, level: int, most: Amounts) -> int:
+        """The domain of a level that holds most, of equal ones the one that is preferred."""
+        disliked = self._disliked(level)
+        if disliked is None:
+            return int(most.argmax())
+        equal = np.flatnonzero(most == most.max())
+        return int(equal[disliked(equal).argmin()])
+
+    def _disliked(self, level: int) -> Key | None:
+        """How little the nodes are preferred that the group would get in each domain of a level; None: all alike."""
+        if self.pods.preference is None:
+            return None
+        return partial(self._dislike, level, self.pods.preference)
+
+    def _dislike(self, level: int, preference: Amounts, domains: Amounts) -> Amounts:
+        """int64 [n], at most 0: less a thousand times the mean of the pods, as many as each of n domains holds.
+
+        As if they were shared out straight over its nodes, whatever lies between.
+        """
+        nodes = self.tree.node_level
+        if level == nodes:
+            return -1000 * preference[domains]
+        amounts = np.minimum(self.room.pods(level)[domains], self.room.count)
+        among = SubDomains(nodes, self.room.slots, liked=preference)
+        poured = pour(self.tree, Share(domains.astype(np.int64), amounts), level, among, joint=False)
+        within = self.tree.bounds(level, nodes)[domains].searchsorted(poured.domains, side="right") - 1
+        liked = np.bincount(within, weights=poured.amounts * preference[poured.domains], minlength=len(domains))
+        return -(1000 * liked.astype(np.int64)) // np.maximum(amounts, 1)
+
+    def _room_above(self, level: int, coarser: int, domains: Amounts) -> Amounts:
+        """int64 [domain]: the room of the domain of a coarser level that each is in."""
+        owners = self.tree.bounds(coarser, level).searchsorted(domains, side="right") - 1
+        room: Amounts = self.room.pods(coarser)[owners]
+        return room
+
+    def _finer_levels(self, level: int) -> list[int]:
+        """The levels below one at which few domains are wanted: down to the segments' domains, from there to nodes."""
+        above_segments = self.room.segmented and level < self.room.level
+        return list(range(level + 1, (self.room.level if above_segments else self.tree.node_level) + 1))
+
+    def _counted_level(self, level: int) -> int | None:
+        """The level whose domains are to be few within a domain of `level`, before all others."""
+        preferred = self.pods.constraint.preferred
+        if preferred is not None and preferred > level:
+            return preferred
+        return self.room.level if self.room.segmented and self.room.level > level else None
+
+    def _down(self, domain: Domain, room: Room) -> EqualPlan:
+        """Step 4."""
+        if not room.segmented or room.level < domain.level:
+            all_of_them = Share(np.array([domain.number]), np.array([room.count]))
+            return EqualPlan(domain, self._levels(all_of_them, domain.level, self.tree.node_level, room), None)
+        share = Share(np.array([domain.number]), np.array([room.wanted]))
+        share, last = room.in_pods(self._levels(share, domain.level, room.level, room))
+        tail = None if last is None else self.tree.span(Domain(room.level, last))
+        return EqualPlan(domain, self._levels(share, room.level, self.tree.node_level, room), tail)
+
+    def _levels(self, share: Share, upper: int, lower: int, room: Room) -> Share:
+        """From level to level, at once to the preferred one; in segments down to their level."""
+        preferred = self.pods.constraint.preferred
+        while upper < lower:
+            below = preferred if preferred is not None and upper < preferred <= lower else upper + 1
+            members = self.pods.members
+            anchored = None if members is None else self.tree.sums(below, members) > 0
+            joint = not room.segmented or below <= room.level
+            pods = room.pods(below) if room.segmented and joint else None
+            liked = self.pods.preference if pods is None and below == self.tree.node_level else None
+            among = SubDomains(below, room.at(below), pods, anchored, liked)
+            poured = pour(self.tree, share, upper, among, joint=joint)
+            if joint and anchored is None and below < self.tree.node_level:
+                poured = self._better(share, poured, upper, below, room)
+            share, upper = poured, below
+        return share
+
+    def _better(self, above: Share, share: Share, upper: int, level: int, room: Room) -> Share:
+        """As many domains of a level, within those `above`, that need fewer domains further down."""
+        wanted = int(share.amounts.sum())
+        amounts = room.at(level)
+        candidates, _ = self.tree.below(upper, level, above.domains)
+        candidates = candidates[amounts.take(candidates) > 0]
+        if len(candidates) == len(share.domains):
+            return share
+        held, disliked = amounts.take(candidates), self._disliked(level)
+        finer = (room.finer(level, each) for each in self._finer_levels(level))
+        # Of domains that hold equally many segments those that have least room left beside them.
+        ties: list[Key] = [each.__getitem__ for each in ([amounts, room.pods(level)] if room.segmented else [amounts])]
+        chosen = fewest_below(candidates, len(share.domains), held, wanted, finer, ties, disliked)
+        # Largest first, as the fewest need: the smallest takes what is left.
+        order = np.argsort(-amounts[chosen], kind="stable")
+        taken = amounts[chosen]
+        taken[order[-1]] = wanted - taken[order[:-1]].sum()
+        return Share(chosen, taken)

@@ -1,0 +1,200 @@
+"""The exact search (webhook.engine.gang.bounded_search) put to a group: its pieces, its nodes, its constraints.
+
+1. Every piece is one class of pods, or two: its whole segments, and the smaller last one.
+2. The front of a node: what fits on it as a whole, and, for classes bound to single NUMA nodes, into those together.
+   Nodes that are in the same state share theirs.
+3. Constraints become rules; running members pin them to where they run.
+4. Domains of the group's level are tried, those that the pods prefer first, then the tightest.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import reduce
+
+import numpy as np
+
+from webhook.engine.arrays import UNLISTED, Amounts, Bools
+from webhook.engine.gang.bounded_search import InSegments, Rule, Search, Together
+from webhook.engine.gang.pareto_front import Budget, Front, Vector, both, common, packings, split
+from webhook.engine.gang.pod_assignment import Row, joined, row_of
+from webhook.engine.gang.pod_counts import Count
+from webhook.engine.gang.remaining import Stock, Taken
+from webhook.engine.gang.slices import Part, Piece
+from webhook.engine.topology.tree import ROOT, Domain, TopologyTree
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Class:
+    piece: Piece
+    count: int
+    slots: Amounts
+    counted: Count
+
+
+def place_exactly(
+    stock: Stock, tree: TopologyTree, part: Part, full: bool, budget: Budget, liked: Amounts | None = None
+) -> tuple[Domain, list[tuple[Piece, Row]]] | None:
+    """A domain and seats for all pods (full) or the minimum of each piece; None if there is no place at all.
+
+    liked: int64 [domain of the group's level]: how much each is preferred; None = all alike. Raises TooMuchWork.
+    """
+    return _Exact(stock, tree, part, full, budget).run(liked)
+
+
+def pinned(tree: TopologyTree, running: Amounts | None, level: int | None) -> int | None:
+    """The domain of a required level that running members hold the others to: that of most of them; None = free."""
+    if running is None or not level or not running.any():
+        return None
+    return int(tree.sums(level, running).argmax())
+
+
+class _Exact:
+    def __init__(self, stock: Stock, tree: TopologyTree, part: Part, full: bool, budget: Budget) -> None:
+        self._stock = stock
+        self._tree = tree
+        self._part = part
+        self._budget = budget
+        self._classes: list[_Class] = []
+        self._of_piece: dict[int, tuple[int, ...]] = {}
+        self._rules: list[Rule] = []
+        self._memo: dict[tuple[object, ...], tuple[Front, list[Front]]] = {}
+        for piece in part.all_pieces():
+            self._add(piece, len(piece.members) if full else piece.minimum)
+        self._constrain(part)
+        for rule in self._rules:
+            self._leave_out(rule)
+        self._wanted: Vector = tuple(cls.count for cls in self._classes)
+
+    def run(self, liked: Amounts | None) -> tuple[Domain, list[tuple[Piece, Row]]] | None:
+        """The first domain that holds the group."""
+        search = Search(self._tree, lambda position: self._node(position)[0], self._wanted, self._rules, self._budget)
+        for domain in self._domains(liked):
+            if search.holds(domain):
+                return domain, self._seats(search.nodes(domain))
+        return None
+
+    def _add(self, piece: Piece, count: int) -> None:
+        slots, counted = self._stock.slots(piece.kind)
+        first = len(self._classes)
+        level = None if piece.segments is None else piece.segments.constraint.required
+        size = 1 if piece.segments is None or level is None else piece.segments.size
+        whole, rest = divmod(count, size)
+        self._classes.append(_Class(piece, whole * size, slots, counted))
+        if level is not None and size > 1:
+            self._rules.append(InSegments(level, first, size))
+            if rest:
+                self._classes.append(_Class(piece, rest, slots, counted))
+                self._rules.append(Together(level, (first + 1,)))
+        self._of_piece[id(piece)] = tuple(range(first, len(self._classes)))
+        required = piece.constraint.required
+        if required is not None:
+            self._rules.append(
+                Together(required, self._of_piece[id(piece)], pinned(self._tree, piece.running, required))
+            )
+
+    def _constrain(self, part: Part) -> None:
+        required = part.constraint.required
+        if required is not None:
+            classes = tuple(index for piece in part.all_pieces() for index in self._of_piece[id(piece)])
+            self._rules.append(Together(required, classes, pinned(self._tree, part.running, required)))
+        for below in part.parts:
+            self._constrain(below)
+
+    def _leave_out(self, rule: Rule) -> None:
+        """Take the slots of a class off wherever its constraint can never be met: most of the search is saved there."""
+        real = self._tree.real(rule.level)
+        kinds: tuple[int, ...]
+        if isinstance(rule, InSegments):
+            kinds, possible = (rule.kind,), real & self._holding(rule.level, rule.kind, rule.size)
+        else:
+            kinds, possible = rule.kinds, real
+            for kind in kinds:
+                possible = possible & self._holding(rule.level, kind, self._classes[kind].count)
+        inside = possible[self._tree.domains(rule.level)]
+        for kind in kinds:
+            self._classes[kind] = replace(self._classes[kind], slots=self._classes[kind].slots * inside)
+
+    def _holding(self, level: int, kind: int, count: int) -> Bools:
+        """Which domains of a level have so many slots of a class: bool [domain]."""
+        return self._tree.sums(level, self._classes[kind].slots) >= count
+
+    def _domains(self, liked: Amounts | None) -> Iterator[Domain]:
+        """The domains that may hold the group, the most preferred first, then the tightest."""
+        level = self._part.constraint.bound
+        if level == ROOT:
+            yield Domain(ROOT, 0)
+            return
+        room = np.zeros(self._tree.size(level), dtype=np.int64)
+        possible = self._tree.real(level).copy()
+        possible &= self._stock.totals_suffice(level, [(cls.piece.kind, cls.count) for cls in self._classes])
+        for cls in self._classes:
+            here = self._tree.sums(level, cls.slots)
+            possible &= here >= cls.count
+            room += here
+        keys = [room] if liked is None else [room, -liked]
+        for number in np.lexsort(keys).tolist():
+            if possible[number]:
+                yield Domain(level, number)
+
+    def _node(self, position: int) -> tuple[Front, list[Front]]:
+        """The front of a node, and those of its NUMA nodes (none if no class is bound there)."""
+        limit = tuple(min(cls.count, int(cls.slots[position])) for cls in self._classes)
+        if not any(limit):
+            return [limit], []
+        node = int(self._tree.order[position])
+        view = self._stock.view
+        rows = sorted({row for cls in self._classes for row in cls.piece.kind.node})
+        free = tuple(int(view.node_free(row)[node]) for row in rows)
+        shares = [self._bound_share(cls, node) for cls in self._classes]
+        zone_rows = sorted({row for share in shares if share is not None for row in share})
+        planes = [view.free(row)[:, node].tolist() for row in zone_rows]
+        caps = [
+            None if cls.counted.zones is None or share is None else tuple(cls.counted.zones[:, node].tolist())
+            for cls, share in zip(self._classes, shares, strict=True)
+        ]
+        key = (limit, free, tuple(map(tuple, planes)), tuple(caps))
+        if key not in self._memo:
+            needs = [[cls.piece.kind.node.get(row, 0) for row in rows] for cls in self._classes]
+            front = packings(free, needs, limit, self._budget)
+            zones: list[Front] = []
+            if any(cap is not None for cap in caps):
+                # What no NUMA node lists is not aligned there.
+                listed = [index for index, plane in enumerate(planes) if max(plane) != UNLISTED]
+                zone_needs = [[(share or {}).get(zone_rows[index], 0) for index in listed] for share in shares]
+                for z in range(view.snapshot.z):
+                    here = tuple(
+                        most if cap is None else min(most, cap[z]) for most, cap in zip(limit, caps, strict=True)
+                    )
+                    zones.append(packings([planes[index][z] for index in listed], zone_needs, here, self._budget))
+                together = reduce(lambda one, other: both(one, other, limit, self._budget), zones)
+                front = common(front, together, self._budget)
+            self._memo[key] = front, zones
+        return self._memo[key]
+
+    def _bound_share(self, cls: _Class, node: int) -> dict[int, int] | None:
+        """What a pod of the class takes of one NUMA node; None if it is not bound to one there."""
+        for bound in cls.piece.kind.ways.bound:
+            if bound.where[node]:
+                return {row: amount for row, amount in bound.share.amounts.items() if amount > 0}
+        return None
+
+    def _seats(self, nodes: dict[int, Vector]) -> list[tuple[Piece, Row]]:
+        """Rows of seats, piece by piece; of a piece in segments the smaller last one comes last."""
+        z = self._stock.view.snapshot.z
+        positions = sorted(nodes)
+        zones = np.zeros((len(self._classes), len(positions), z + 1), dtype=np.int64)
+        for at, position in enumerate(positions):
+            target = nodes[position]
+            _, fronts = self._node(position)
+            shares = split(fronts, target, self._budget) if fronts else None
+            for index, wanted in enumerate(target):
+                bound = self._bound_share(self._classes[index], int(self._tree.order[position]))
+                if bound is not None and shares is not None:
+                    zones[index, at, :z] = [share[index] for share in shares]
+                else:
+                    zones[index, at, z] = wanted
+        of_nodes = self._tree.order[positions].astype(np.int64)
+        rows = [row_of(Taken(of_nodes, zones[index]), None) for index in range(len(self._classes))]
+        return [
+            (piece, joined([rows[index] for index in self._of_piece[id(piece)]])) for piece in self._part.all_pieces()
+        ]

@@ -1,0 +1,290 @@
+"""The place of a group of several kinds of pods, or with constraints of its parts.
+
+1. Greedy, for all pods: the domains that have room for each kind by itself, at the preferred level first (where none
+   is preferred, at the finest), those whose nodes the pods prefer first, then the tightest. In each: parts with
+   constraints of their own (the finest first, be it that of their segments), then pieces (the largest pods first), each
+   by webhook.engine.gang.equal_pods, each from what the ones before left, and beside them where there is room.
+2. Exact, for all pods, at the required level, where greedy found nothing.
+3. The same for the minimum of elastic groups; then as many of the others as fit beside.
+
+Steps 2 and 3 are bounded: beyond the bound the answer is "not found", and it says so.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from webhook.engine.arrays import Amounts, Bools
+from webhook.engine.gang.assignment_request import Asked
+from webhook.engine.gang.equal_pods import EqualPods, place_equal
+from webhook.engine.gang.exact_search import pinned, place_exactly
+from webhook.engine.gang.gang_spec import ANYWHERE, Constraint
+from webhook.engine.gang.pareto_front import Budget, TooMuchWork
+from webhook.engine.gang.pod_assignment import Row, joined, row_of
+from webhook.engine.gang.pod_class import Kind
+from webhook.engine.gang.pod_counts import Count
+from webhook.engine.gang.remaining import Stock
+from webhook.engine.gang.slices import Part, Piece
+from webhook.engine.topology.tree import Domain
+from webhook.model.options import GroupStrategy
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """Seats for the pieces of a group, within a domain."""
+
+    domain: Domain
+    rows: Sequence[tuple[tuple[Piece, ...], Row]]
+    """Seats, shared by equal pieces."""
+
+
+def place_mixed(asked: Asked, part: Part) -> tuple[Found | None, bool]:
+    """Seats, and whether "no seats" is certain."""
+    certain = True
+    elastic = any(piece.minimum < len(piece.members) for piece in part.all_pieces())
+    for full in (True, False) if elastic else (True,):
+        greedy = _Greedy(asked, full=full)
+        domain = greedy.part(part, Domain(0, 0), None)
+        if domain is None:
+            try:
+                stock, liked = Stock(asked.view, asked.tree, asked.caps), greedy.liked(part, part.constraint.bound)
+                exact = place_exactly(stock, asked.tree, part, full, Budget(asked.effort.steps), liked)
+            except TooMuchWork:
+                certain = False
+                continue
+            if exact is None:
+                continue
+            domain = exact[0]
+            greedy.adopt(exact[1])
+        if not full:
+            greedy.add_extras(part, [])
+        return Found(domain, greedy.rows_by_piece()), True
+    return None, certain
+
+
+class _Greedy:
+    """Pieces placed one after the other."""
+
+    def __init__(self, asked: Asked, *, full: bool) -> None:
+        self.rows: list[tuple[Piece, Row]] = []
+        self._tree = asked.tree
+        self._stock = Stock(asked.view, asked.tree, asked.caps)
+        self._strategy = asked.strategy
+        self._effort = asked.effort
+        self._preference = asked.preference
+        self._full = full
+        self._allowed: Bools | None = None
+
+    def part(self, part: Part, within: Domain, preferred: int | None) -> Domain | None:
+        """Place a part; the domain that holds it, None if that failed."""
+        preferred = part.constraint.preferred or preferred
+        if not part.parts and len(part.pieces) == 1 and part.pieces[0].constraint is ANYWHERE:
+            return self._piece(part.pieces[0], part.constraint, within, preferred)
+        for level in self._levels(part.constraint, within):
+            for domain in self._candidates(part, level, within)[: self._effort.domains]:
+                if any(self._fills(part, domain, preferred, few) for few in self._few(part, domain)):
+                    return domain
+        return None
+
+    def _levels(self, constraint: Constraint, within: Domain) -> Iterator[int]:
+        """The levels to try. Where none is preferred, finer ones come first: they keep the kinds together."""
+        levels = constraint.within(within.level).levels()
+        if constraint.preferred is None:
+            yield from range(self._tree.node_level - 1, levels.start, -1)
+        yield from levels
+
+    def rows_by_piece(self) -> list[tuple[tuple[Piece, ...], Row]]:
+        """One row for each piece: its minimum first."""
+        rows: dict[int, tuple[Piece, list[Row]]] = {}
+        for piece, row in self.rows:
+            rows.setdefault(id(piece), (piece, []))[1].append(row)
+        return [((piece,), joined(parts)) for piece, parts in rows.values()]
+
+    def adopt(self, rows: Sequence[tuple[Piece, Row]]) -> None:
+        """Take over seats that were found otherwise."""
+        for piece, row in rows:
+            self.rows.append((piece, row))
+            self._stock.take(piece.kind, row.taken(self._stock.view.snapshot.z))
+
+    def add_extras(self, part: Part, bounds: list[tuple[int, Part]]) -> None:
+        """Seats for pods beyond the minimum, beside those that are placed."""
+        if part.constraint.required is not None:
+            bounds = [*bounds, (part.constraint.required, part)]
+        for below in part.parts:
+            self.add_extras(below, bounds)
+        for piece in part.pieces:
+            self._extend(piece, part, bounds)
+
+    def _extend(self, piece: Piece, part: Part, bounds: Sequence[tuple[int, Part]]) -> None:
+        placed = sum(len(row.nodes) for of, row in self.rows if of is piece)
+        missing = len(piece.members) - placed
+        if not missing or (piece.segments is not None and placed % piece.segments.size):
+            return
+        slots, counted = self._stock.slots(piece.kind)
+        for level, owner in bounds:
+            beside = self._positions_of(owner.all_pieces())
+            if beside is not None:
+                held_to = int(self._tree.sums(level, beside).argmax())
+                slots = _only(slots, self._tree.span(Domain(level, held_to)))
+        pods = EqualPods(
+            count=missing,
+            minimum=1,
+            constraint=Constraint(max((level for level, _ in bounds), default=None), None),
+            segments=piece.segments,
+            strategy=self._strategy,
+            members=self._positions_of((piece,)),
+            preference=self._preference.of((piece,), slots),
+        )
+        plan = place_equal(self._tree, slots, pods)
+        if plan is None:
+            return
+        taken = self._stock.seat(counted, plan.nodes)
+        self._stock.take(piece.kind, taken)
+        self.rows.append((piece, row_of(taken, None)))
+
+    def _positions_of(self, pieces: Sequence[Piece]) -> Amounts | None:
+        """int64 [position]: pods placed so far of these pieces; None = none."""
+        nodes = [row.nodes for piece, row in self.rows if any(piece is other for other in pieces) and len(row.nodes)]
+        if not nodes:
+            return None
+        return np.bincount(self._tree.positions()[np.concatenate(nodes)], minlength=self._tree.n)
+
+    def _candidates(self, part: Part, level: int, within: Domain) -> list[Domain]:
+        """Domains of a level with room for each kind by itself, best first."""
+        possible = np.zeros(self._tree.size(level), dtype=np.bool_)
+        possible[self._tree.under(within, level)] = True
+        possible &= self._tree.real(level)
+        held_to = pinned(self._tree, part.running, part.constraint.required)
+        if held_to is not None and part.constraint.required is not None:
+            inside = self._tree.under(Domain(part.constraint.required, held_to), level)
+            possible[: inside.start] = False
+            possible[inside.stop :] = False
+        room = np.zeros(len(possible), dtype=np.int64)
+        needs = self._needs(part)
+        possible &= self._stock.totals_suffice(level, needs)
+        for kind, need in needs:
+            here = self._tree.sums(level, self._slots(kind)[0])
+            possible &= here >= need
+            room += here
+        # The more room beside a minimum, the more of the others come in.
+        keys = [room if self._full and self._strategy is GroupStrategy.BIN_PACK else -room]
+        if (liked := self.liked(part, level)) is not None:
+            keys.insert(1 if self._full else 0, -liked)
+        if part.running is not None:
+            keys.append(-self._tree.sums(level, part.running))
+        return [Domain(level, number) for number in np.lexsort(keys).tolist() if possible[number]]
+
+    def liked(self, part: Part, level: int) -> Amounts | None:
+        """int64 [domain]: how much the pods of a part prefer the room of each domain of a level; None = all alike."""
+        if self._preference.empty:
+            return None
+        shares = ((piece, self._slots(piece.kind)[0], self._wanted(piece)) for piece in part.all_pieces())
+        return self._preference.of_domains(level, shares)
+
+    def _few(self, part: Part, domain: Domain) -> Iterator[Bools | None]:
+        """Nodes to try, in fewer domains of the preferred level first: bool [position]; None = all there are."""
+        preferred = part.constraint.preferred
+        if preferred is not None and preferred > domain.level and self._allowed is None:
+            under = self._tree.under(domain, preferred)
+            needs = self._needs(part)
+            rooms = [self._tree.sums(preferred, self._slots(kind)[0])[under] for kind, _ in needs]
+            # A domain is worth the share of each kind that it holds; where members run is worth more than any other.
+            worth = np.zeros(under.stop - under.start)
+            for room, (_, need) in zip(rooms, needs, strict=True):
+                worth += np.minimum(room / max(need, 1), 1.0)
+            if part.running is not None:
+                worth[self._tree.sums(preferred, part.running)[under] > 0] += len(needs)
+            order = np.argsort(-worth, kind="stable")
+            reached = [room[order].cumsum() >= need for room, (_, need) in zip(rooms, needs, strict=True)]
+            enough = np.flatnonzero(np.logical_and.reduce(reached))
+            for last in enough[: self._effort.domains].tolist():
+                allowed = np.zeros(self._tree.n, dtype=np.bool_)
+                for number in order[: last + 1].tolist():
+                    allowed[self._tree.span(Domain(preferred, under.start + number))] = True
+                yield allowed
+        yield None
+
+    def _fills(self, part: Part, domain: Domain, preferred: int | None, few: Bools | None) -> bool:
+        """Place a part in a domain, on a choice of nodes; if that fails all is as it was."""
+        saved, rows, allowed = self._stock.save(), len(self.rows), self._allowed
+        if few is not None:
+            self._allowed = few
+        filled = self._fill(part, domain, preferred)
+        self._allowed = allowed
+        if not filled:
+            self._stock.restore(saved)
+            del self.rows[rows:]
+        return filled
+
+    def _needs(self, part: Part) -> list[tuple[Kind, int]]:
+        """The kinds of a part and how many pods of each."""
+        needs: dict[int, tuple[Kind, int]] = {}
+        for piece in part.all_pieces():
+            _, before = needs.get(id(piece.kind), (piece.kind, 0))
+            needs[id(piece.kind)] = piece.kind, before + self._wanted(piece)
+        return list(needs.values())
+
+    def _slots(self, kind: Kind) -> tuple[Amounts, Count]:
+        """As of the stock, on the nodes allowed."""
+        slots, counted = self._stock.slots(kind)
+        return (slots if self._allowed is None else slots * self._allowed), counted
+
+    def _fill(self, part: Part, domain: Domain, preferred: int | None) -> bool:
+        for below in sorted(part.parts, key=lambda below: -_finest(below)):
+            if self.part(below, domain, preferred) is None:
+                return False
+        pieces = sorted(part.pieces, key=lambda piece: -max(piece.kind.node.values()))
+        return all(self._piece(piece, piece.constraint, domain, preferred) is not None for piece in pieces)
+
+    def _piece(self, piece: Piece, constraint: Constraint, within: Domain, preferred: int | None) -> Domain | None:
+        count = self._wanted(piece)
+        if not count:
+            return within
+        slots, counted = self._slots(piece.kind)
+        bound = max(constraint.bound, within.level)
+        members = piece.running
+        if members is None and constraint is ANYWHERE:
+            members = self._beside(within)
+        pods = EqualPods(
+            count=count,
+            minimum=count,
+            constraint=Constraint(bound, max(preferred, bound) if preferred is not None else None),
+            segments=piece.segments,
+            strategy=self._strategy,
+            members=members,
+            preference=self._preference.of((piece,), slots),
+        )
+        plan = place_equal(self._tree, _only(slots, self._tree.span(within)), pods)
+        if plan is None:
+            return None
+        taken = self._stock.seat(counted, plan.nodes)
+        self._stock.take(piece.kind, taken)
+        last = None if plan.tail is None else self._tree.order[plan.tail].astype(np.int64)
+        self.rows.append((piece, row_of(taken, last)))
+        return plan.domain
+
+    def _beside(self, within: Domain) -> Amounts | None:
+        """int64 [position]: pods of the group placed so far within a domain, which attract others; None = none."""
+        placed = self._positions_of([piece for piece, _ in self.rows])
+        if placed is None:
+            return None
+        placed = _only(placed, self._tree.span(within))
+        return placed if placed.any() else None
+
+    def _wanted(self, piece: Piece) -> int:
+        return len(piece.members) if self._full else piece.minimum
+
+
+def _finest(part: Part) -> int:
+    """The finest level at which pods of a part must be together, all of them or those of a segment."""
+    segments = (piece.segments for piece in part.all_pieces())
+    levels = (each.constraint.bound for each in segments if each is not None)
+    return max([part.constraint.bound, *map(_finest, part.parts), *levels])
+
+
+def _only(slots: Amounts, span: slice) -> Amounts:
+    """The same slots within a span of positions, none elsewhere."""
+    inside = np.zeros_like(slots)
+    inside[span] = slots[span]
+    return inside

@@ -1,0 +1,85 @@
+"""From pods per node to a seat for every pod: neighbours in rank on neighbours in the tree.
+
+1. Nodes are in tree order; those of the domain that takes a smaller last segment come last, as its pods do in rank.
+2. On a node the NUMA nodes are filled in ascending order.
+3. Members take the seats in order of rank. Since each domain is a run of seats, so is its share of the ranks.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from webhook.engine.arrays import Amounts
+from webhook.engine.gang.remaining import Taken
+from webhook.engine.gang.result import Seats
+from webhook.engine.gang.slices import Piece
+
+
+class Row(NamedTuple):
+    """Seats in order; both int64, one entry per seat."""
+
+    nodes: Amounts
+    masks: Amounts
+
+    def taken(self, z: int) -> Taken:
+        """Who sits where, counted. z: positions of NUMA nodes."""
+        nodes, at = np.unique(self.nodes, return_inverse=True)
+        zones = np.zeros((len(nodes), z + 1), dtype=np.int64)
+        columns = np.where(self.masks > 0, np.bitwise_count(np.maximum(self.masks - 1, 0)), z)
+        np.add.at(zones, (at, columns), 1)
+        return Taken(nodes, zones)
+
+
+def row_of(taken: Taken, last: Amounts | None) -> Row:
+    """The seats of some pods. last: nodes (n) whose seats come last; None = none."""
+    nodes, zones = taken.nodes, taken.zones
+    if last is not None:
+        order = np.argsort(np.isin(nodes, last), kind="stable")
+        nodes, zones = nodes[order], zones[order]
+    columns = zones.shape[1]
+    masks = np.zeros(columns, dtype=np.int64)
+    masks[:-1] = np.int64(1) << np.arange(columns - 1, dtype=np.int64)
+    at, column = np.divmod(np.arange(zones.size).repeat(zones.ravel()), columns)
+    return Row(nodes.take(at), masks.take(column))
+
+
+def joined(rows: Sequence[Row]) -> Row:
+    """One row after the other."""
+    return Row(np.concatenate([row.nodes for row in rows]), np.concatenate([row.masks for row in rows]))
+
+
+def shared_out(pieces: Sequence[Piece], row: Row) -> list[Seats]:
+    """One row of seats for equal pods of several pieces: the minimum of each first, then the others in order."""
+    quotas = [piece.minimum for piece in pieces]
+    extra = len(row.nodes) - sum(quotas)
+    for index, piece in enumerate(pieces):
+        more = min(extra, len(piece.members) - quotas[index])
+        quotas[index] += more
+        extra -= more
+    seats = []
+    start = 0
+    for piece, quota in zip(pieces, quotas, strict=True):
+        seats.append(_seats(piece, Row(row.nodes[start : start + quota], row.masks[start : start + quota])))
+        start += quota
+    return seats
+
+
+def _seats(piece: Piece, row: Row) -> Seats:
+    return Seats(piece.podset, piece.members[: len(row.nodes)], row.nodes, row.masks)
+
+
+def by_set(seats: Sequence[Seats]) -> tuple[Seats, ...]:
+    """The seats of pieces of the same set made one, in order of rank."""
+    together: dict[int, list[Seats]] = {}
+    for part in seats:
+        together.setdefault(id(part.podset), []).append(part)
+    return tuple(parts[0] if len(parts) == 1 else _one(parts) for parts in together.values())
+
+
+def _one(parts: Sequence[Seats]) -> Seats:
+    members = np.concatenate([part.members for part in parts])
+    order = np.argsort(members, kind="stable")
+    nodes = np.concatenate([part.nodes for part in parts])
+    masks = np.concatenate([part.masks for part in parts])
+    return Seats(parts[0].podset, members[order], nodes[order], masks[order])

@@ -1,0 +1,136 @@
+"""How nodes decide about the pods of one kind: as a whole, by one NUMA node each, or in ways only a rehearsal tells.
+
+Mirrors the cases of webhook.engine.kubelet, sorted by how pods can be counted:
+1. Nothing is known of the node's NUMA nodes, or nobody aligns there: the node as a whole.
+2. single-numa-node, where one piece is aligned (one container with aligned resources, scope pod, or Koordinator's
+   own placement): pods per NUMA node, exact.
+3. The rest (several containers, sets of NUMA nodes, memory alone): open until rehearsed.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from webhook.engine.arrays import Bools, Nodes, all_nodes
+from webhook.engine.kubelet.demand import Demand, Share
+from webhook.engine.kubelet.policy_groups import Part, parts
+from webhook.engine.reason import Reason
+from webhook.engine.request import PodRequest
+from webhook.engine.snapshot.snapshot import View
+from webhook.model.intent import NUMAIntent
+from webhook.model.pod import Pod
+from webhook.model.policy import NUMAPolicy, Scope
+from webhook.model.resources import PODS
+
+
+class Bound(NamedTuple):
+    """Nodes where each pod takes `share` of one NUMA node."""
+
+    share: Share
+    where: Bools
+    """bool [N]."""
+
+
+class Ways(NamedTuple):
+    """How nodes decide about a kind. All bool [N]; nodes in none of them count as a whole."""
+
+    bound: tuple[Bound, ...]
+    """One piece within one NUMA node."""
+    open: Bools | None
+    """Only a rehearsal tells; None = nowhere."""
+    refusing: Bools | None
+    """They take none, whatever is free; None = nowhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """What a pod asks of NUMA nodes, depending on who aligns."""
+
+    placed: tuple[Share, ...]
+    """What a kubelet aligns, piece by piece (scope container)."""
+    pod_scope: Share
+    """The same as one piece (scope pod)."""
+    init_only_memory: bool
+    """Memory that only init containers name: scope pod then needs the whole way."""
+    whole: Share
+    """What is aligned where the NUMA nodes are ours to choose."""
+
+    def as_one_piece(self, part: Part) -> Share | None:
+        """What nodes align within one NUMA node, nothing perhaps; None where only a rehearsal tells."""
+        if part.ours and not _asks(self.whole):
+            return self.whole
+        if not part.ours and not self.placed:
+            return self.pod_scope
+        if part.policy is not NUMAPolicy.SINGLE_NUMA_NODE:
+            return None
+        if part.ours:
+            return self.whole
+        if part.scope is Scope.POD:
+            return None if self.init_only_memory else self.pod_scope
+        return self.placed[0] if len(self.placed) == 1 else None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kind:
+    """Pods that ask for the same. Amounts by row of the snapshot's arrays."""
+
+    pod: Pod
+    request: PodRequest
+    node: dict[int, int]
+    """What one takes of the node as a whole, itself among the pods."""
+    asking: Asking
+    ways: Ways
+    """How the nodes of the view decide about it."""
+
+    @classmethod
+    def of(cls, view: View, pod: Pod, intent: NUMAIntent) -> "Kind":
+        """The kind of a pod."""
+        request = PodRequest.of(pod, intent, view.snapshot.resources)
+        columns = zip(request.rows, request.node, strict=True)
+        node = {row: amount for row, amount in columns if amount > 0}
+        node[view.snapshot.resources.find(PODS)] = 1
+        demand = Demand.of(request)
+        asking = Asking(
+            tuple(filter(_asks, demand.containers)), demand.pod, demand.init_only_memory, Demand.whole(request).pod
+        )
+        return cls(pod, request, node, asking, _ways(view, request, asking))
+
+
+def _ways(view: View, request: PodRequest, asking: Asking) -> Ways:
+    """The parts of webhook.engine.kubelet.policy_groups, sorted by how to count."""
+    n = view.snapshot.n
+    bound: list[Bound] = []
+    still_open: Bools | None = None
+    refusing: Bools | None = None
+    for part in parts(view, request, all_nodes(n)):
+        if part.verdict is not None:
+            if part.verdict is not Reason.FITS:
+                refusing = _with(refusing, part.nodes, n)
+            continue
+        piece = asking.as_one_piece(part)
+        if piece is None:
+            still_open = _with(still_open, part.nodes, n)
+        elif _asks(piece):
+            _add(bound, piece, part.nodes, n)
+    return Ways(tuple(bound), still_open, refusing)
+
+
+def _add(bound: list[Bound], share: Share, nodes: Nodes, n: int) -> None:
+    """Note more nodes; parts that align the same amounts are one."""
+    for other in bound:
+        if other.share.amounts == share.amounts:
+            other.where[nodes] = True
+            return
+    bound.append(Bound(share, _with(None, nodes, n)))
+
+
+def _with(where: Bools | None, nodes: Nodes, n: int) -> Bools:
+    """These nodes beside those noted before: bool [n]."""
+    where = np.zeros(n, dtype=np.bool_) if where is None else where
+    where[nodes] = True
+    return where
+
+
+def _asks(share: Share) -> bool:
+    return bool(share.devices) or any(share.amounts.values())

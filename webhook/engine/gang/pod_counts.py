@@ -1,0 +1,113 @@
+"""How many pods of one kind each node takes, from what is free: on the node as a whole and within NUMA nodes.
+
+1. Nodes that would not take even one by the scheduler's and the policies' rules take none.
+2. The node as a whole: the least over the resources of free // request; pods count too.
+3. Where each pod stays within one NUMA node: at most the sum over the NUMA nodes of the same.
+4. Where only a rehearsal tells (webhook.engine.gang.admission_replay) step 2 is an upper bound, and none where not even
+   one
+   is admitted.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from webhook.engine.arrays import NO_ZONE, Amounts, Bools
+from webhook.engine.filter.node_fit import closed
+from webhook.engine.gang.pod_class import Bound, Kind
+from webhook.engine.gang.pods_per_node import UNBOUNDED, slots
+from webhook.engine.koordinator import ours_to_place, policy_fit, shut_out
+from webhook.engine.kubelet import predict
+from webhook.engine.kubelet.bitmask import as_mask
+from webhook.engine.reason import Reason
+from webhook.engine.snapshot.snapshot import View
+from webhook.model.policy import Exclusive
+
+Positions = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Count:
+    """Pods of one kind per node. N nodes, Z positions."""
+
+    nodes: Amounts
+    """int64 [N]; an upper bound where only a rehearsal tells."""
+    zones: Amounts | None
+    """int64 [Z, N]: pods per NUMA node, meaningful on bound nodes; None = there are none."""
+    bound: Bools
+    """bool [N]: each pod stays within one NUMA node."""
+
+
+def count(view: View, kind: Kind) -> Count:
+    """The count of every node."""
+    nodes = _as_a_whole(view, kind)
+    # What is short of the node as a whole is in that count already.
+    shut = closed(view.snapshot, kind.pod)
+    if shut is not None:
+        nodes[shut] = 0
+    policies = policy_fit(view.snapshot, kind.request)
+    if policies is not None:
+        nodes[policies != Reason.FITS] = 0
+    how = kind.ways
+    if how.refusing is not None:
+        nodes[how.refusing] = 0
+    zones: Amounts | None = None
+    anywhere = np.zeros(len(nodes), dtype=np.bool_)
+    for bound in how.bound:
+        anywhere |= bound.where
+        fit = _per_zone(view, kind, bound)
+        np.minimum(nodes, fit.sum(axis=0), out=nodes, where=bound.where)
+        zones = fit if zones is None else np.where(bound.where, fit, zones)
+    if how.open is not None:
+        nodes[how.open & ~predict(view, kind.request).fits] = 0
+    return Count(nodes, zones, anywhere)
+
+
+def _as_a_whole(view: View, kind: Kind) -> Amounts:
+    if any(row < 0 for row in kind.node):
+        return np.zeros(view.snapshot.n, dtype=np.int64)
+    return slots([view.node_free(row) for row in kind.node], list(kind.node.values()))
+
+
+def _per_zone(view: View, kind: Kind, bound: Bound) -> Amounts:
+    """int64 [zone, node]: pods that fit into each NUMA node; exclusive NUMA nodes are left out."""
+    wanted = {row: amount for row, amount in bound.share.amounts.items() if amount > 0}
+    devices = [row for row, amount in bound.share.devices.items() if amount == 0]
+    fit = _planes(view, wanted, devices, slice(None))
+    without = np.flatnonzero(bound.where & ~view.snapshot.listed[[*wanted, *devices]].all(axis=0))
+    if len(without):
+        fit[:, without] = _leaving_unlisted_out(view, wanted, devices, without)
+    shut = shut_out(view, kind.request) if kind.request.exclusive is Exclusive.REQUIRED else None
+    if shut is not None:
+        # The kubelet takes the lowest NUMA node with room: once that is another's, the node takes no more.
+        blocked = np.where(ours_to_place(view.snapshot), shut, np.logical_or.accumulate(shut & (fit > 0), axis=0))
+        fit[blocked] = 0
+    return fit
+
+
+def _planes(view: View, wanted: Mapping[int, int], devices: Sequence[int], at: slice | Positions) -> Amounts:
+    planes = [view.free(row)[:, at] for row in wanted]
+    if planes:
+        fit = slots(planes, list(wanted.values()))
+    else:
+        fit = np.full((view.snapshot.z, len(view.snapshot.names)), UNBOUNDED, dtype=np.int64)[:, at]
+    for row in devices:
+        # Asking for no devices still binds the pod to where there are some.
+        fit[view.snapshot.capacity[row][:, at] <= 0] = 0
+    return fit
+
+
+def _leaving_unlisted_out(view: View, wanted: Mapping[int, int], devices: Sequence[int], nodes: Positions) -> Amounts:
+    """The same for nodes where no NUMA node lists some resource: nobody aligns that one."""
+    fit = np.zeros((view.snapshot.z, len(nodes)), dtype=np.int64)
+    rows = [*wanted, *devices]
+    patterns = as_mask(~view.snapshot.listed[rows][:, nodes])
+    for pattern in np.unique(patterns).tolist():
+        gone = {row for bit, row in enumerate(rows) if pattern >> bit & 1}
+        here = patterns == pattern
+        listed = {row: amount for row, amount in wanted.items() if row not in gone}
+        fit[:, here] = _planes(view, listed, [row for row in devices if row not in gone], nodes[here])
+    fit[view.snapshot.zone_ids[:, nodes] == NO_ZONE] = 0
+    return fit

@@ -1,0 +1,121 @@
+"""What is still free while the pieces of a group are placed one after the other."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from webhook.engine.arrays import Amounts, Bools
+from webhook.engine.gang.distribution import Share
+from webhook.engine.gang.pod_class import Kind
+from webhook.engine.gang.pod_counts import Count, count
+from webhook.engine.koordinator import ours_to_place
+from webhook.engine.snapshot.snapshot import View
+from webhook.engine.topology.tree import TopologyTree
+
+# Half a million nodes with so much each stay in int64; 16 TiB are more than a group needs of any one node.
+_LARGE = 1 << 44
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Taken:
+    """Pods of one kind on some nodes. M nodes, in tree order; Z positions of NUMA nodes."""
+
+    nodes: Amounts
+    """int64 [M]: n of each node."""
+    zones: Amounts
+    """int64 [M, Z + 1]: pods in each NUMA node; the last column counts those that are bound to none."""
+
+
+class Caps(dict[tuple[int, int], int]):
+    """What a rehearsal showed: (id of a kind, n of a node) -> the most pods of the kind that the node admits."""
+
+
+class Stock:
+    """Free amounts that pieces are taken from. The view given is never written to."""
+
+    def __init__(self, view: View, tree: TopologyTree, caps: Caps) -> None:
+        self._caps = caps
+        self._tree = tree
+        self._available: Amounts | None = None
+        self._node_free: Amounts | None = None
+        self.view = view
+
+    def slots(self, kind: Kind) -> tuple[Amounts, Count]:
+        """int64 [position]: the pods of a kind that each node can take, and the count behind it."""
+        counted = count(self.view, kind)
+        for (of, node), most in self._caps.items():
+            if of == id(kind):
+                counted.nodes[node] = min(int(counted.nodes[node]), most)
+        return counted.nodes.take(self._tree.order), counted
+
+    def totals_suffice(self, level: int, needs: Sequence[tuple[Kind, int]]) -> Bools:
+        """Which domains of a level have, all nodes together, what so many pods of these kinds take: bool [domain]."""
+        totals: dict[int, int] = {}
+        for kind, pods in needs:
+            for row, amount in kind.node.items():
+                totals[row] = totals.get(row, 0) + pods * amount
+        enough = np.ones(self._tree.size(level), dtype=np.bool_)
+        for row, total in totals.items():
+            # Amounts beyond what all the pods need add nothing, and sums of them might not stay in int64.
+            free = np.clip(self.view.node_free(row)[self._tree.order], 0, min(total, _LARGE))
+            enough &= self._tree.sums(level, free) >= min(total, _LARGE)
+        return enough
+
+    def seat(self, counted: Count, share: Share) -> Taken:
+        """The NUMA nodes for pods per position: the lowest first, as kubelets fill them; where ours, the fullest."""
+        nodes = self._tree.order[share.domains].astype(np.int64)
+        z = self.view.snapshot.z
+        zones = np.zeros((len(nodes), z + 1), dtype=np.int64)
+        if counted.zones is None:
+            zones[:, z] = share.amounts
+            return Taken(nodes, zones)
+        room = counted.zones[:, nodes].T
+        ours = ours_to_place(self.view.snapshot)[nodes]
+        order = np.argsort(np.where(ours[:, None] & (room > 0), room, 0), axis=1, kind="stable")
+        in_order = np.take_along_axis(room, order, axis=1)
+        before = in_order.cumsum(axis=1) - in_order
+        np.put_along_axis(zones, order, np.clip(share.amounts[:, None] - before, 0, in_order), axis=1)
+        loose = ~counted.bound[nodes]
+        if loose.any():
+            zones[loose] = 0
+            zones[loose, z] = share.amounts[loose]
+        return Taken(nodes, zones)
+
+    def take(self, kind: Kind, taken: Taken) -> None:
+        """Take these pods off."""
+        available, node_free = self._writable()
+        totals = taken.zones.sum(axis=1)
+        for row, amount in kind.node.items():
+            node_free[row, taken.nodes] -= totals * amount
+        for bound in kind.ways.bound:
+            here = bound.where[taken.nodes]
+            nodes = taken.nodes[here]
+            for row, amount in bound.share.amounts.items():
+                available[row][:, nodes] -= taken.zones[here, :-1].T * amount
+
+    def save(self) -> tuple[Amounts, Amounts]:
+        """A copy of the present state, to come back to."""
+        available, node_free = self._writable()
+        return available.copy(), node_free.copy()
+
+    def restore(self, saved: tuple[Amounts, Amounts]) -> None:
+        """Back to a saved state."""
+        available, node_free = self._writable()
+        available[:], node_free[:] = saved
+
+    def _writable(self) -> tuple[Amounts, Amounts]:
+        if self._available is None or self._node_free is None:
+            rows = range(len(self.view.snapshot.available))
+            self._available = np.stack([self.view.free(row) for row in rows])
+            self._node_free = np.stack([self.view.node_free(row) for row in rows])
+            # Who else lives where is as before: members of one group do not shut each other out.
+            copied = replace(
+                self.view.snapshot,
+                available=self._available,
+                node_free=self._node_free,
+                single_residents=self.view.single_residents,
+                multi_residents=self.view.multi_residents,
+            )
+            self.view = View(copied)
+        return self._available, self._node_free

@@ -1,0 +1,153 @@
+"""The answer to a group: a node and NUMA nodes for every pod, or what is missing where."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from webhook.engine.arrays import Amounts
+from webhook.engine.gang.gang_spec import PodGroup, PodSet
+from webhook.engine.snapshot.snapshot import View
+from webhook.engine.topology.tree import Domain, TopologyTree
+
+Path = tuple[tuple[str, str], ...]
+"""(node label, value) from coarse to fine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shortfall:
+    """How much of a group the best domain of a level holds."""
+
+    level: str
+    """Node label of the level; empty for the cluster as a whole."""
+    domain: Path
+    holds: int
+    needed: int
+    resource: str
+    """The resource that is short there; empty if it is not a resource but which nodes may be used at all."""
+    amount: int = 0
+    """What one pod asks of it: of pods themselves, 1."""
+
+    def __str__(self) -> str:
+        kind = self.level.rpartition("/")[2]
+        name = f"{kind} {self.domain[-1][1]}" if self.domain else f"no {kind}" if kind else "the cluster"
+        return f"{name} holds {self.holds} of {self.needed} pods" + (f": {self.resource}" if self.resource else "")
+
+
+@dataclass(frozen=True, slots=True)
+class PodPlacement:
+    """Where one pod goes."""
+
+    name: str
+    set: str
+    rank: int
+    node: str
+    numa_nodes: tuple[int, ...]
+    """NUMA ids, ascending; empty if the pod is not bound to any."""
+    domain: Path
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Seats:
+    """Places for pods of one set, all int64 and of the same length."""
+
+    podset: PodSet
+    members: Amounts
+    """Indexes of the set's members, ascending: the order of rank."""
+    nodes: Amounts
+    """The node (n) of each."""
+    masks: Amounts
+    """Bit per position of a NUMA node; 0 = not bound to any."""
+
+
+@dataclass(frozen=True, eq=False)
+class GroupPlacement:
+    """The answer for one group."""
+
+    group: PodGroup
+    view: View
+    tree: TopologyTree
+    placed: bool
+    """Whether at least the minimum of every set has a place."""
+    domain: Domain | None
+    """The domain that holds all pods; None if not placed."""
+    seats: tuple[Seats, ...]
+    """Per set; empty if not placed."""
+    explain: Callable[[], tuple[Shortfall, ...]]
+    exhaustive: bool = True
+    """Whether "not placed" is certain; False: the search was given up beyond its bound."""
+
+    @property
+    def name(self) -> str:
+        """The name of the group."""
+        return self.group.name
+
+    @cached_property
+    def why(self) -> tuple[Shortfall, ...]:
+        """What is missing, coarse to fine, if not placed; worked out when asked for."""
+        return self.explain()
+
+    def pods(self) -> Iterator[PodPlacement]:
+        """Every placed pod, set by set in order of rank."""
+        snapshot, positions = self.view.snapshot, self.tree.positions()
+        for seats in self.seats:
+            columns = (seats.members.tolist(), seats.nodes.tolist(), seats.masks.tolist())
+            for index, node, mask in zip(*columns, strict=True):
+                member = seats.podset.members[index]
+                ids = snapshot.zone_ids[:, node].tolist()
+                yield PodPlacement(
+                    name=member.name,
+                    set=seats.podset.name,
+                    rank=member.rank,
+                    node=snapshot.names[node],
+                    numa_nodes=tuple(numa_id for z, numa_id in enumerate(ids) if mask >> z & 1),
+                    domain=self.tree.path(Domain(self.tree.node_level, int(positions[node]))),
+                )
+
+    def unplaced(self) -> list[str]:
+        """The members of elastic sets that found no place, by name."""
+        names = []
+        for seats in self.seats:
+            placed = set(seats.members.tolist())
+            names += [member.name for index, member in enumerate(seats.podset.members) if index not in placed]
+        return names
+
+    def _label(self, level: int | None) -> str | None:
+        """The node label of a level of the tree."""
+        return None if level is None else self.tree.topology.node_labels[level - 1]
+
+    def to_object(self) -> dict[str, Any]:
+        """The answer as JSON."""
+        domain = self.tree.path(self.domain) if self.domain is not None else ()
+        return {
+            "name": self.name,
+            "topology": self.tree.topology.name or None,
+            "required": self._label(self.group.constraint.required),
+            "preferred": self._label(self.group.constraint.preferred),
+            "minimum": sum(podset.minimum for podset in self.group.all_sets()),
+            "placed": self.placed,
+            "domain": list(map(list, domain)) or None,
+            "pods": [
+                {
+                    "name": pod.name,
+                    "set": pod.set,
+                    "rank": pod.rank,
+                    "node": pod.node,
+                    "numaNodes": list(pod.numa_nodes),
+                    "domain": list(map(list, pod.domain)),
+                }
+                for pod in self.pods()
+            ],
+            "unplaced": self.unplaced(),
+            "why": [
+                {
+                    "level": short.level,
+                    "domain": list(map(list, short.domain)),
+                    "holds": short.holds,
+                    "needed": short.needed,
+                    "resource": short.resource,
+                }
+                for short in self.why
+            ],
+            "exhaustive": self.exhaustive,
+        }

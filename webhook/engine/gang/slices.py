@@ -1,0 +1,126 @@
+"""A group cut into pieces that are placed one by one: pods of one kind under the same constraints.
+
+1. Sets whose pods ask for the same are of one kind.
+2. Members of a segment that runs in part already are a piece of their own: they belong beside the others of it.
+3. The rest of the set is another.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from webhook.engine.arrays import Amounts
+from webhook.engine.gang.gang_spec import ANYWHERE, Constraint, PodGroup, PodSet, Segments
+from webhook.engine.gang.pod_class import Kind
+from webhook.engine.snapshot.snapshot import View
+from webhook.engine.topology.tree import TopologyTree
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Piece:
+    """Pods of one kind, to be placed as one."""
+
+    podset: PodSet
+    kind: Kind
+    members: Amounts
+    """int64 [n]: indexes of the set's members, in order of rank."""
+    minimum: int
+    constraint: Constraint
+    """For a piece of a segment, the segment's."""
+    segments: Segments | None
+    running: Amounts | None
+    """int64 [position]: members that run already and hold or attract these; None = none do."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """A group or subgroup as pieces."""
+
+    constraint: Constraint
+    pieces: tuple[Piece, ...]
+    parts: tuple["Part", ...]
+    running: Amounts | None
+    """int64 [position]: running members of the part."""
+
+    def all_pieces(self) -> tuple[Piece, ...]:
+        """The pieces of the part and of all below."""
+        return self.pieces + tuple(piece for part in self.parts for piece in part.all_pieces())
+
+
+def cut(view: View, tree: TopologyTree, group: PodGroup) -> Part:
+    """The group in pieces."""
+    return _part(group, _Cutter(view, tree))
+
+
+class _Cutter:
+    def __init__(self, view: View, tree: TopologyTree) -> None:
+        self._view = view
+        self._tree = tree
+        self._kinds: list[tuple[PodSet, Kind]] = []
+
+    def kind(self, podset: PodSet) -> Kind:
+        """The kind of a set's pods, shared with sets that ask for the same."""
+        for other, kind in self._kinds:
+            if _asks_the_same(podset, other):
+                return kind
+        kind = Kind.of(self._view, podset.pod, podset.intent)
+        self._kinds.append((podset, kind))
+        return kind
+
+    def running(self, nodes: Sequence[str]) -> Amounts | None:
+        """int64 [position]: how many of these node names stand at each position; None = none of them is known."""
+        index = self._view.snapshot.index
+        known = [index[name] for name in nodes if name in index]
+        return np.bincount(self._tree.positions()[known], minlength=self._tree.n) if known else None
+
+
+def _part(group: PodGroup, cutter: _Cutter) -> Part:
+    names = [name for podset in group.all_sets() for _, name in podset.running]
+    return Part(
+        group.constraint,
+        tuple(piece for podset in group.sets for piece in _pieces(podset, cutter)),
+        tuple(_part(subgroup, cutter) for subgroup in group.subgroups),
+        cutter.running(names),
+    )
+
+
+def _pieces(podset: PodSet, cutter: _Cutter) -> list[Piece]:
+    kind = cutter.kind(podset)
+    everyone = np.arange(len(podset.members))
+    if podset.segments is None or not podset.running:
+        running = cutter.running([name for _, name in podset.running])
+        return [Piece(podset, kind, everyone, podset.minimum, ANYWHERE, podset.segments, running)]
+    number_of = podset.segments.number_of
+    begun: dict[int, list[str]] = {}
+    for rank, name in podset.running:
+        begun.setdefault(number_of(rank), []).append(name)
+    members: dict[int, list[int]] = {}
+    for index, member in enumerate(podset.members):
+        members.setdefault(number_of(member.rank), []).append(index)
+    pieces = []
+    minimum = podset.minimum
+    for segment, names in sorted(begun.items()):
+        beside = np.array(members.get(segment, ()), dtype=np.int64)
+        if len(beside):
+            needed = min(len(beside), minimum)
+            minimum -= needed
+            pieces.append(Piece(podset, kind, beside, needed, podset.segments.constraint, None, cutter.running(names)))
+    rest = everyone[[number_of(member.rank) not in begun for member in podset.members]]
+    if len(rest):
+        running = cutter.running([name for _, name in podset.running])
+        pieces.append(Piece(podset, kind, rest, minimum, ANYWHERE, podset.segments, running))
+    return pieces
+
+
+def _asks_the_same(one: PodSet, other: PodSet) -> bool:
+    left, right = one.pod, other.pod
+    return (
+        one.intent == other.intent
+        and [(c.kind, c.requests, c.limits) for c in left.containers]
+        == [(c.kind, c.requests, c.limits) for c in right.containers]
+        and (left.overhead, left.pod_level, left.qos, left.requests)
+        == (right.overhead, right.pod_level, right.qos, right.requests)
+        and (left.node_selector, left.required_terms, left.tolerations)
+        == (right.node_selector, right.required_terms, right.tolerations)
+    )

@@ -1,0 +1,93 @@
+"""Preferred levels that a placed group does not keep: its pods, or those of a segment, are in several domains there.
+
+What is required holds, or there is no place. What is preferred gives way silently, and is told here: of the group, of
+its parts, and of the segments of each set. Members that run count where they are.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from webhook.engine.arrays import Amounts
+from webhook.engine.gang.gang_spec import PodGroup, PodSet
+from webhook.engine.gang.result import GroupPlacement, Path
+from webhook.engine.topology.tree import Domain
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """One preferred level."""
+
+    part: str
+    """The part, or the set whose segments these are; empty for the group as a whole."""
+    label: str
+    """Node label of the level."""
+    domains: tuple[Path, ...] = ()
+    """Where the pods are instead, in the order of the tree; empty for segments."""
+    segments: int = 0
+    """How many segments are in several domains."""
+    of: int = 0
+    """How many there are."""
+
+
+def missed_levels(placement: GroupPlacement) -> tuple[Missed, ...]:
+    """Those of the group, coarse parts first."""
+    if not placement.placed:
+        return ()
+    reader = _Reader(placement)
+    return tuple(reader.of_group(placement.group, ""))
+
+
+class _Reader:
+    def __init__(self, placement: GroupPlacement) -> None:
+        self._tree = placement.tree
+        self._index = placement.view.snapshot.index
+        self._positions = placement.tree.positions()
+        self._seats = {id(seats.podset): seats for seats in placement.seats}
+
+    def of_group(self, group: PodGroup, name: str) -> Iterator[Missed]:
+        level = group.constraint.preferred
+        if level is not None:
+            nodes = [self._nodes(podset) for podset in group.all_sets()]
+            domains = np.unique(self._domains(level, np.concatenate(nodes))) if nodes else np.array([])
+            if len(domains) > 1:
+                paths = tuple(self._tree.path(Domain(level, number)) for number in domains.tolist())
+                yield Missed(name, self._label(level), paths)
+        for podset in group.sets:
+            yield from self._of_segments(podset)
+        for part in group.subgroups:
+            yield from self.of_group(part, part.name)
+
+    def _of_segments(self, podset: PodSet) -> Iterator[Missed]:
+        level = None if podset.segments is None else podset.segments.constraint.preferred
+        if podset.segments is None or level is None:
+            return
+        segments = self._ranks(podset) // podset.segments.size
+        pairs = np.unique(np.stack([segments, self._domains(level, self._nodes(podset))]), axis=1)
+        numbers, domains = np.unique(pairs[0], return_counts=True)
+        if split := int(np.count_nonzero(domains > 1)):
+            yield Missed(podset.name, self._label(level), segments=split, of=len(numbers))
+
+    def _nodes(self, podset: PodSet) -> Amounts:
+        """int64 [pod]: the nodes (n) of the set's pods that run or are placed."""
+        running = [self._index[name] for _, name in podset.running if name in self._index]
+        seats = self._seats.get(id(podset))
+        return np.concatenate([np.array(running, dtype=np.int64), [] if seats is None else seats.nodes]).astype(
+            np.int64
+        )
+
+    def _ranks(self, podset: PodSet) -> Amounts:
+        """int64 [pod]: their ranks, in the same order."""
+        running = [rank for rank, name in podset.running if name in self._index]
+        seats = self._seats.get(id(podset))
+        placed = [] if seats is None else [podset.members[member].rank for member in seats.members.tolist()]
+        return np.array([*running, *placed], dtype=np.int64)
+
+    def _domains(self, level: int, nodes: Amounts) -> Amounts:
+        """int64 [pod]: the number of the domain of a level that each of these nodes is in."""
+        domains: Amounts = self._tree.domains(level)[self._positions[nodes]].astype(np.int64)
+        return domains
+
+    def _label(self, level: int) -> str:
+        return self._tree.topology.levels[level - 1].node_label

@@ -1,0 +1,176 @@
+"""The place of a workload: its gangs as groups, one after the other.
+
+1. Templates become pods; the NUMA annotations of the workload hold for templates that have none.
+2. Levels the user named become levels of the tree.
+3. Pods that run already are left out and counted as running where they are.
+4. Each gang is placed in what those before it leave.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from webhook.engine.gang.admission_replay import settled
+from webhook.engine.gang.gang_assignment import place_group
+from webhook.engine.gang.gang_spec import Constraint, Member, PodGroup, PodSet, Segments
+from webhook.engine.gang.pod_class import Kind
+from webhook.engine.gang.resolvable import emptied_but_for
+from webhook.engine.gang.result import GroupPlacement
+from webhook.engine.snapshot.snapshot import View
+from webhook.engine.topology.tree_cache import TopologyTrees
+from webhook.model.errors import UserError, UserErrors
+from webhook.model.intent import NUMAIntent, parse_numa_intent
+from webhook.model.limits import check_size
+from webhook.model.names import KAI_TOPOLOGY, NUMA_DEFAULTS, NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
+from webhook.model.nearest import did_you_mean
+from webhook.model.options import GroupStrategy
+from webhook.model.pod import Pod
+from webhook.model.topology import Topology, TopologySource
+from webhook.model.workload.common_fields import annotations_of
+from webhook.model.workload.record import Gang, Role, Workload
+from webhook.model.workload.topology_request import Levels
+
+NO_TOPOLOGY: Final = Topology("", TopologySource.KAI, ())
+"""For groups that ask for none: all nodes are one domain."""
+
+Running = Mapping[str, str]
+"""Pod name (as in Role.pods) -> name of the node it runs on."""
+
+_NOT_RUNNING: Final[Running] = {}
+_NUMA: Final = {NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC}
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    workload: Workload
+    topology: Topology
+    running: Running
+
+
+def place_workload(
+    workload: Workload,
+    view: View,
+    topologies: Mapping[str, Topology],
+    trees: TopologyTrees,
+    running: Running = _NOT_RUNNING,
+    strategy: GroupStrategy = GroupStrategy.BIN_PACK,
+    *,
+    when_empty: bool = False,
+) -> tuple[GroupPlacement, ...]:
+    """The placement of each gang; raises UserError for what the workload's annotations or templates have wrong.
+
+    when_empty: where no pods run but its own.
+    """
+    asked = []
+    for gang in workload.gangs:
+        topology = topology_of(gang, topologies)
+        asked.append((trees.tree(topology, view.snapshot), group_of(workload, gang, topology, running)))
+    if when_empty:
+        view = emptied_but_for(view, [group for _, group in asked])
+    placements = []
+    for index, (tree, group) in enumerate(asked):
+        placement = place_group(view, tree, group, strategy)
+        placements.append(placement)
+        if index + 1 < len(asked):
+            view = settled(placement.view, _sequences(placement.view, placement))
+    return tuple(placements)
+
+
+def _sequences(view: View, placement: GroupPlacement) -> dict[int, list[Kind]]:
+    """The pods of a placement by node (n)."""
+    sequences: dict[int, list[Kind]] = {}
+    for seats in placement.seats:
+        kind = Kind.of(view, seats.podset.pod, seats.podset.intent)
+        for node in seats.nodes.tolist():
+            sequences.setdefault(node, []).append(kind)
+    return sequences
+
+
+def topology_of(gang: Gang, topologies: Mapping[str, Topology]) -> Topology:
+    """The topology that a gang and its parts name; raises UserError if there is none of that name."""
+    for part in (gang, *gang.gangs):
+        name = part.request.topology
+        if name is not None:
+            if name not in topologies:
+                known = ", ".join(sorted(topologies)) or "none"
+                raise UserError(
+                    f"{part.request.topology_path}[{KAI_TOPOLOGY}]",
+                    f'There is no topology "{name}". Those of this cluster: {known}.{did_you_mean(name, topologies)}',
+                )
+            return topologies[name]
+    return NO_TOPOLOGY
+
+
+def group_of(workload: Workload, gang: Gang, topology: Topology, running: Running = _NOT_RUNNING) -> PodGroup:
+    """The group of a gang of the workload; raises UserError for what its annotations or templates have wrong."""
+    return _group(gang, _Reader(workload, topology, running))
+
+
+def check_group(workload: Workload, gang: Gang, topology: Topology) -> None:
+    """Raise UserError as `group_of` does, without a word of its pods: a gang of 150,000 is judged like one of two."""
+    if gang.request.levels:
+        gang.request.resolve(topology)
+    for role in gang.roles:
+        _read(role, workload)
+        _segments(role, topology)
+    for part in gang.gangs:
+        check_group(workload, part, topology)
+
+
+def _group(gang: Gang, reader: _Reader) -> PodGroup:
+    return PodGroup(
+        gang.name,
+        _constraint(gang.request.resolve(reader.topology)) if gang.request.levels else Constraint(),
+        tuple(_set(role, reader) for role in gang.roles),
+        tuple(_group(part, reader) for part in gang.gangs),
+    )
+
+
+def _set(role: Role, reader: _Reader) -> PodSet:
+    pod, intent = _read(role, reader.workload)
+    begun = tuple((rank, reader.running[name]) for rank, name in enumerate(role.pods) if name in reader.running)
+    members = tuple(Member(name, rank) for rank, name in enumerate(role.pods) if name not in reader.running)
+    minimum = min(max(role.minimum - len(begun), 0), len(members))
+    return PodSet(role.name, pod, intent, members, minimum, _segments(role, reader.topology), begun)
+
+
+def _segments(role: Role, topology: Topology) -> Segments | None:
+    if role.segments is None:
+        return None
+    return Segments(role.segments.size, _constraint(role.segments.resolve(topology)))
+
+
+def _read(role: Role, workload: Workload) -> tuple[Pod, NUMAIntent]:
+    """A pod of the template, and what it asks of NUMA placement."""
+    try:
+        raw = _pod_object(role, workload)
+        if isinstance(raw["spec"], Mapping):
+            check_size(raw["spec"])
+        pod = Pod.from_object(raw)
+        return pod, parse_numa_intent(pod.annotations)[0]
+    except UserError as error:
+        # The pod's own paths, below the template's.
+        below = f"{role.path}." if role.path else ""
+        raise UserErrors([type(fault)(f"{below}{fault.path}", fault.message) for fault in error.faults]) from error
+
+
+def _pod_object(role: Role, workload: Workload) -> dict[str, Any]:
+    """The template as a pod. The workload's NUMA annotations hold where the template has none, defaults below both."""
+    own = annotations_of(role.template, role.path)
+    held = {NUMA_DEFAULTS} if own.keys() & _NUMA else {NUMA_DEFAULTS, *_NUMA}
+    above = {key: text for key, text in workload.annotations.items() if key in held}
+    metadata = role.template.get("metadata") or {}
+    return {
+        "metadata": {
+            "namespace": workload.namespace,
+            "name": role.pods[0] if role.pods else workload.name,
+            "labels": metadata.get("labels") or {},
+            "annotations": {**above, **own},
+        },
+        "spec": role.template.get("spec") or {},
+    }
+
+
+def _constraint(levels: Levels) -> Constraint:
+    """Levels of a topology as levels of its tree, which has the root above them."""
+    return Constraint(*(None if level is None else level + 1 for level in (levels.required, levels.preferred)))

@@ -1,0 +1,32 @@
+"""Whether some kubelet would align a pod to NUMA nodes, if it went there.
+
+1. What its managers would give the pod of particular NUMA nodes (webhook.engine.kubelet.demand).
+2. Nodes whose Topology Manager has a policy, or one that is unknown, and where some NUMA node lists such a resource:
+   cpu as a rule; memory and huge pages where a memory manager gives them out; devices that are near NUMA nodes.
+3. Only nodes count that the pod may go to by its own selectors and tolerations. What is full, cordoned or not ready may
+   take it later.
+"""
+
+import numpy as np
+
+from webhook.engine.filter.node_fit import eligible
+from webhook.engine.kubelet.demand import Demand
+from webhook.engine.request import PodRequest, named_resources
+from webhook.engine.snapshot import node_kind
+from webhook.engine.snapshot.node_arrays import Snapshot
+from webhook.engine.snapshot.rare_resources import with_rows
+from webhook.model.intent import NO_INTENT
+from webhook.model.pod import Pod
+from webhook.model.policy import NUMAPolicy
+
+
+def is_aligned_somewhere(snapshot: Snapshot, pod: Pod) -> bool:
+    """Whether a node with a policy is there whose kubelet would align something of the pod."""
+    snapshot = with_rows(snapshot, named_resources(pod))
+    demand = Demand.of(PodRequest.of(pod, NO_INTENT, snapshot.resources))
+    rows = sorted({row for share in demand.containers for row, amount in share.amounts.items() if amount > 0})
+    if not rows:
+        return False
+    has_policy = (snapshot.policy != NUMAPolicy.NONE) | (snapshot.kind & node_kind.UNKNOWN_POLICY != 0)
+    aligning = has_policy & snapshot.listed[rows].any(axis=0)
+    return bool(aligning.any()) and bool(np.any(aligning & eligible(snapshot, pod)))

@@ -1,0 +1,70 @@
+"""What one container asks of n nodes and what these have: one row per resource, and where that may not be all of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from webhook.engine.arrays import Amounts, Bools, Nodes, amounts_at
+from webhook.engine.kubelet.demand import Share, is_memory
+from webhook.engine.kubelet.hints import narrowest_width
+from webhook.engine.kubelet.machine_state import devices_shared
+from webhook.engine.kubelet.policy_groups import Part
+from webhook.engine.numa_fit import Masks
+from webhook.engine.snapshot.snapshot import View
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One resource of a share on n nodes; amounts int64 [z, n], 0 where a NUMA node does not list it."""
+
+    amount: int
+    capacity: Amounts
+    free: Amounts
+    memory: bool
+
+    def at(self, where: Nodes) -> "Row":
+        """The same of some of the nodes."""
+        return Row(self.amount, self.capacity.take(where, axis=1), self.free.take(where, axis=1), self.memory)
+
+    def narrowest(self) -> Masks:
+        """int64 [n]: the fewest NUMA nodes with enough capacity; beyond all there are where these are too few."""
+        capacity = self.capacity
+        most = capacity.max(axis=0)
+        width: Masks = -(-self.amount // np.maximum(most, 1))
+        # Where all NUMA nodes that have any have the same, that is it.
+        (uneven,) = (capacity.sum(axis=0) != most * np.count_nonzero(capacity, axis=0)).nonzero()
+        if len(uneven):
+            width[uneven] = narrowest_width([(capacity[:, uneven], self.amount)])
+        return width
+
+
+def rows_of(view: View, share: Share, nodes: Nodes) -> list[Row]:
+    """The rows of a share, in the order of its amounts."""
+    return [_row(view, row, amount, nodes) for row, amount in share.amounts.items()]
+
+
+def unsure(view: View, share: Share, rows: Sequence[Row], part: Part) -> Bools:
+    """Nodes (bool [n]) whose rows may not say it all.
+
+    No NUMA node lists the resource, more is free than there is, pieces are near two NUMA nodes, or none are asked for,
+    which binds all the same.
+    """
+    nodes = part.nodes
+    found = np.zeros(len(nodes), dtype=np.bool_)
+    for number, one in zip(share.amounts, rows, strict=True):
+        found |= ~view.snapshot.listed[number].take(nodes)
+        found |= np.logical_or.reduce(one.free > one.capacity, axis=0)
+        if one.amount == 0:
+            found[:] = True
+        elif number in share.devices:
+            found |= devices_shared(view, number, nodes)
+    return found
+
+
+def _row(view: View, row: int, amount: int, nodes: Nodes) -> Row:
+    snapshot = view.snapshot
+    memory = is_memory(snapshot.resources.names[row])
+    # Reserved CPUs count for how narrow a set could be, memory that the system keeps does not.
+    capacity = (snapshot.zone_allocatable if memory else snapshot.capacity)[row]
+    return Row(amount, amounts_at(capacity, nodes), amounts_at(view.free(row), nodes), memory)

@@ -1,0 +1,115 @@
+"""The NUMA hints that a kubelet's managers would give, for many nodes at a time.
+
+1. A mask is a hint if what is free in its NUMA nodes suffices.
+2. It is preferred if it is as narrow as the machine's *capacity* allows, whatever is in use: all CPUs, reserved ones
+   included; all devices; allocatable memory and huge pages.
+3. What init containers of the pod left to be reused must lie inside the mask (CPUs, devices), or counts for exactly
+   the mask it was held under (memory).
+4. The memory manager gives the same masks for memory and every size of huge pages, and keeps NUMA nodes that serve
+   single-node allocations apart from groups that serve multi-node ones.
+
+Source: kubernetes pkg/kubelet/cm/cpumanager/policy_static.go, devicemanager/topology_hints.go,
+memorymanager/policy_static.go. M masks over z positions, n nodes (webhook.engine.kubelet.bitmask).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from webhook.engine.arrays import Amounts, Bools
+from webhook.engine.kubelet.bitmask import subset_sums, subsets_of, widths
+from webhook.engine.kubelet.hint_merge import Hints
+from webhook.engine.kubelet.pools import Pool
+
+
+def piece_hints(pool: Pool, requested: int) -> Hints:
+    """Hints of the CPU manager or the device manager for whole CPUs or devices.
+
+    A resource without NUMA nodes is open to all; one that no mask can provide cannot be satisfied.
+    """
+    z = len(pool.capacity)
+    has_any = pool.capacity > 0
+    found = subsets_of(has_any)
+    found[0] = False
+    found &= subset_sums(pool.free + pool.reusable) >= requested
+    if pool.reusable.any():
+        found &= subset_sums(pool.reusable) == pool.reusable.sum(axis=0)
+    found &= pool.listed & (pool.total() >= requested)
+    narrowest = np.minimum(narrowest_width([(pool.capacity, requested)]), has_any.sum(axis=0))
+    width = widths(z)[:, None]
+    preferred = width == narrowest
+    if pool.shared.any():
+        # Pieces counted twice make masks look richer than they are: the real narrowest width is this or a wider one.
+        preferred |= pool.shared & (narrowest > 1) & (width > narrowest)
+    return Hints(
+        found & preferred,
+        found & ~preferred,
+        any_preferred=~pool.listed,
+        any_other=pool.listed & ~found.any(axis=0),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryMasks:
+    """The masks that the memory manager would give memory on; the same for every kind of memory a container names."""
+
+    found: Bools
+    """bool [M, n]."""
+    narrowest: npt.NDArray[np.int64]
+    """int64 [n]: the preferred width."""
+
+    @property
+    def preferred(self) -> Bools:
+        """The preferred ones (bool [M, n])."""
+        z = len(self.found).bit_length() - 1
+        preferred: Bools = self.found & (widths(z)[:, None] == self.narrowest)
+        return preferred
+
+    def hints(self, managed: Bools) -> Hints:
+        """The list for one kind of memory. No mask at all reads as "no preference": the allocation fails later.
+
+        managed: bool [n], nodes whose memory is known.
+        """
+        preferred = self.preferred
+        closed = ~self.found.any(axis=0) | ~managed
+        return Hints(
+            preferred & managed,
+            self.found & ~preferred & managed,
+            any_preferred=closed,
+            any_other=np.zeros_like(closed),
+        )
+
+
+def memory_masks(pools: Mapping[int, Pool], requested: Mapping[int, int], groups_allow: Bools) -> MemoryMasks:
+    """Masks with enough of every kind of memory named (row -> bytes), among those the groups allow (bool [M, n]).
+
+    A kind that no NUMA node of a node lists is not looked at there: that the node has none at all is said elsewhere.
+    """
+    z = len(groups_allow).bit_length() - 1
+    wanted = [(pools[row], amount) for row, amount in requested.items()]
+    enough = np.ones_like(groups_allow)
+    enough[0] = False
+    for pool, amount in wanted:
+        enough[1:] &= (subset_sums(pool.capacity)[1:] >= amount) | ~pool.listed
+    narrowest = np.where(enough, widths(z)[:, None], z).min(axis=0)
+    found = enough & groups_allow
+    for pool, amount in wanted:
+        free = subset_sums(pool.free)
+        for mask, reusable in pool.reusable_by_mask.items():
+            free[mask] += reusable
+        found &= (free >= amount) | ~pool.listed
+    return MemoryMasks(found, narrowest)
+
+
+def narrowest_width(wanted: Sequence[tuple[Amounts, int | Amounts]]) -> npt.NDArray[np.int64]:
+    """int64 [n]: the fewest NUMA nodes whose capacity (int64 [z, n]) suffices; z + 1 if all together do not.
+
+    An amount is one for all nodes or one for each (int64 [n]).
+    """
+    narrowest = np.ones(wanted[0][0].shape[1], dtype=np.int64)
+    for capacity, amount in wanted:
+        most = np.cumsum(-np.sort(-capacity, axis=0), axis=0)
+        np.maximum(narrowest, 1 + (most < amount).sum(axis=0), out=narrowest)
+    return narrowest

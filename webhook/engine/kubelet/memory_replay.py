@@ -1,0 +1,60 @@
+"""The memory groups of one node, which its NRT does not show, found again from the pods that live there.
+
+1. Admit the node's pods once more, in the order in which they were bound, on the machine as it was when empty.
+2. If exactly as much of everything is free then as the node says, that is how it came about, and the groups that the
+   kubelet's memory manager keeps are those of this admission.
+3. If not, nothing is known: a pod that is gone by now was there when others came, or the order was another one.
+
+For the one node that the scheduler has chosen; over a whole cluster it would take too long.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from webhook.engine.kubelet.admission import Admission
+from webhook.engine.kubelet.demand import Demand, is_memory
+from webhook.engine.kubelet.machine_state import Machines, machines_of
+from webhook.engine.kubelet.policy_groups import Part
+from webhook.engine.reason import Reason
+from webhook.engine.snapshot.snapshot import View
+
+
+def remembered_groups(view: View, part: Part) -> npt.NDArray[np.int64] | None:
+    """The group of each NUMA node (int64 [z, 1]) as a mask, 0 = none; None where it cannot be told.
+
+    part: the one node of the view.
+    """
+    if view.residents is None:
+        return None
+    resources = view.snapshot.resources
+    demands = [Demand.of_resident(pod, resources) for pod in view.residents if pod.containers]
+    shares = [share for demand in demands for share in demand.containers]
+    names = {row: name for demand in demands for row, name in demand.names.items()}
+    machines = machines_of(view, part, Demand.of_shares(shares, names))
+    if not machines.pools:
+        return None
+    published = {row: pool.free.copy() for row, pool in machines.pools.items()}
+    groups = _empty(view, part, machines)
+    for demand in demands:
+        machines.groups = groups
+        admission = Admission(machines, demand)
+        admission.run()
+        if admission.reason[0] != Reason.FITS:
+            return None
+        groups = admission.groups
+        for pool in machines.pools.values():
+            pool.reusable[:] = 0
+            pool.reusable_by_mask.clear()
+    agrees = all((pool.free == published[row]).all() for row, pool in machines.pools.items())
+    return groups if agrees else None
+
+
+def _empty(view: View, part: Part, machines: Machines) -> npt.NDArray[np.int64]:
+    """Make all of the machines free; gives their groups: none."""
+    snapshot = view.snapshot
+    for row, pool in machines.pools.items():
+        pool.free = np.maximum(snapshot.zone_allocatable[row][: len(pool.free), part.nodes], 0)
+        if not is_memory(snapshot.resources.names[row]):
+            named = snapshot.allocatable[row][part.nodes]
+            pool.elsewhere = np.maximum(named - pool.free.sum(axis=0), 0)
+    return np.zeros((len(next(iter(machines.pools.values())).free), len(part.nodes)), dtype=np.int64)

@@ -1,0 +1,86 @@
+"""Parts of a cluster: nodes whose kubelets decide alike about a pod, by policy and scope of their topology manager."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from webhook.engine.arrays import Bools, Nodes, every
+from webhook.engine.kubelet.demand import is_aligned
+from webhook.engine.reason import Reason
+from webhook.engine.request import PodRequest
+from webhook.engine.snapshot import node_kind
+from webhook.engine.snapshot.snapshot import View
+from webhook.model.policy import NUMAPolicy, Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Nodes that decide alike."""
+
+    nodes: Nodes
+    policy: NUMAPolicy
+    scope: Scope
+    closest: bool
+    """prefer-closest-numa-nodes."""
+    ours: bool
+    """The kubelet does not place: what the policy asks for is promised here, for the whole pod."""
+    verdict: Reason | None
+    """The same whatever is free: NUMA nodes or policy are unknown, or the kubelet takes fewer NUMA nodes than these."""
+
+    def at(self, where: Bools | Nodes) -> "Part":
+        """A part of the part."""
+        return Part(self.nodes[where], self.policy, self.scope, self.closest, self.ours, self.verdict)
+
+
+_Rules = tuple[NUMAPolicy, Scope, bool, bool, Reason | None]
+
+
+def parts(view: View, request: PodRequest, nodes: Nodes) -> Iterator[Part]:
+    """Split nodes into those that decide alike: by kind, of which a cluster has few."""
+    kinds = view.snapshot.kind
+    if len(nodes) != len(kinds):
+        kinds = kinds[nodes]
+    if not len(kinds):
+        return
+    if every(kinds == kinds[0]):
+        yield Part(nodes, *_rules(int(kinds[0]), request))
+        return
+    for kind in np.flatnonzero(np.bincount(kinds)).tolist():
+        yield Part(nodes[kinds == kind], *_rules(kind, request))
+
+
+def _rules(kind: int, request: PodRequest) -> _Rules:
+    """What a part says of its nodes, for this pod."""
+    if kind & node_kind.UNKNOWN_POLICY:
+        return _where_the_policy_is_unknown(kind, request)
+    return _known_rules(kind, request.policy, request.strict)
+
+
+def _where_the_policy_is_unknown(kind: int, request: PodRequest) -> _Rules:
+    """Any kubelet admits what none aligns; the rest some kubelet might reject, if its NUMA nodes are known at all."""
+    policy, scope, closest, ours, verdict = _known_rules(
+        kind & ~node_kind.UNKNOWN_POLICY, request.policy, request.strict
+    )
+    if not kind & node_kind.NO_TOPOLOGY:
+        is_at_risk = request.policy is not None or is_aligned(request)
+        verdict = Reason.UNKNOWN_POLICY if is_at_risk else Reason.FITS
+    return policy, scope, closest, ours, verdict
+
+
+@lru_cache(maxsize=node_kind.KINDS * len(NUMAPolicy))
+def _known_rules(kind: int, asked: NUMAPolicy | None, strict: bool) -> _Rules:
+    own = NUMAPolicy(kind & node_kind.POLICY)
+    loose = own is NUMAPolicy.NONE
+    ours = bool(kind & node_kind.TOTAL) or (loose and asked is not None)
+    policy = asked or NUMAPolicy.NONE if loose and ours else own
+    verdict = None
+    if kind & node_kind.NO_TOPOLOGY:
+        verdict = Reason.NO_TOPOLOGY if strict else Reason.FITS
+    elif ours and policy is NUMAPolicy.NONE:
+        verdict = Reason.FITS
+    elif kind & node_kind.TOO_MANY and not (ours or loose):
+        verdict = Reason.TOO_MANY_NUMA_NODES
+    scope = Scope.POD if kind & node_kind.POD_SCOPE else Scope.CONTAINER
+    return policy, scope, bool(kind & node_kind.CLOSEST), ours, verdict

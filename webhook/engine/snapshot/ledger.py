@@ -1,0 +1,126 @@
+"""What is promised to pods and not yet counted by the cluster's own objects, per NUMA node and per node.
+
+A reservation has two halves: what the pod holds of NUMA nodes, until the node's NRT counts it, and its requests on the
+node as a whole, until it stands among the node's pods. Whoever keeps the ledger (see `assumed_pods`) puts a smaller one
+in its place as the cluster comes to show the pod, and releases it in the end.
+
+Nothing is reserved for a pod that is merely steered: any of many nodes may become its own.
+
+Amounts are exact integers, summed per node name: releasing is the exact inverse of reserving, and a node that goes and
+comes back under another index keeps its reservations.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from webhook.engine.snapshot.change_log import ChangeLog
+from webhook.engine.snapshot.node_arrays import Snapshot
+from webhook.engine.snapshot.node_sums import NodeSums, NumaAmounts
+from webhook.engine.snapshot.overlay import Overlay, OverlayCache
+from webhook.model.policy import NUMAPolicy
+from webhook.model.resources import PODS
+
+_NO_REQUESTS: Final[Mapping[str, int]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """What one pod was promised on one node and the cluster does not show yet."""
+
+    pod: str
+    """namespace/name."""
+    node: str
+    numa: NumaAmounts
+    """Empty once the node's NRT counts the pod."""
+    requests: Mapping[str, int]
+    """The pod's requests on the node as a whole, itself among them as "pods"; empty once the node's pods include it."""
+    policy: NUMAPolicy | None
+
+    @classmethod
+    def of(
+        cls,
+        pod: str,
+        node: str,
+        numa: NumaAmounts,
+        requests: Mapping[str, int] | None,
+        *,
+        policy: NUMAPolicy | None = None,
+    ) -> "Reservation":
+        """A reservation with the pod itself counted as "pods".
+
+        numa: NUMA id -> resource -> amount; requests: what the scheduler counts on the node, None if the node's pods
+        include the pod already.
+        """
+        amounts = {zone: dict(resources) for zone, resources in numa.items()}
+        whole = _NO_REQUESTS if requests is None else {**requests, PODS: 1}
+        return cls(pod, node, amounts, whole, policy)
+
+
+class Ledger:
+    """All reservations. `View(snapshot, ledger)` lays them over a snapshot."""
+
+    def __init__(self) -> None:
+        self._reservations: dict[str, Reservation] = {}
+        self._sums: dict[str, NodeSums] = {}
+        self._changed: ChangeLog[str] = ChangeLog()
+        self._overlays = OverlayCache(self._sums, self._changed)
+
+    def __len__(self) -> int:
+        return len(self._reservations)
+
+    def __iter__(self) -> Iterator[Reservation]:
+        return iter(tuple(self._reservations.values()))
+
+    def get(self, pod: str) -> Reservation | None:
+        """The reservation of the pod `namespace/name`, if it has one."""
+        return self._reservations.get(pod)
+
+    def sums(self, node: str) -> NodeSums:
+        """All that is reserved on the node; not to be changed."""
+        return self._sums.get(node) or NodeSums()
+
+    def overlay(self, snapshot: Snapshot) -> Overlay | None:
+        """The reservations laid over the snapshot; None if there are none."""
+        return self._overlays.over(snapshot) if self._sums else None
+
+    def put(self, reservation: Reservation) -> None:
+        """Promise this to the pod, in place of whatever it was promised before."""
+        self._take(reservation.pod)
+        self._put(reservation)
+
+    def give_back(self, node: str, ended: NumaAmounts) -> None:
+        """Count as free what these NUMA nodes show as taken by pods that have ended, in place of what was said before.
+
+        Nothing becomes free beyond what a NUMA node can allocate.
+        """
+        sums = self._sums.get(node)
+        if (sums.ended if sums is not None else {}) == ended:
+            return
+        sums = self._sums.setdefault(node, NodeSums())
+        sums.ended = ended
+        if not sums:
+            del self._sums[node]
+        self._changed.append((node,))
+
+    def release(self, pod: str) -> bool:
+        """Take back all that is reserved for the pod; False if nothing was."""
+        return self._take(pod) is not None
+
+    def _put(self, reservation: Reservation) -> None:
+        self._reservations[reservation.pod] = reservation
+        self._count(reservation, 1)
+
+    def _take(self, pod: str) -> Reservation | None:
+        reservation = self._reservations.pop(pod, None)
+        if reservation is not None:
+            self._count(reservation, -1)
+        return reservation
+
+    def _count(self, reservation: Reservation, sign: int) -> None:
+        sums = self._sums.setdefault(reservation.node, NodeSums())
+        sums.add(reservation.numa, reservation.requests, reservation.policy, sign)
+        if not sums:
+            del self._sums[reservation.node]
+        self._changed.append((reservation.node,))

@@ -1,0 +1,167 @@
+"""What a ledger takes off a snapshot's arrays, or gives back, laid over them; kept up to date instead of made anew.
+
+1. The first overlay copies the four arrays that reservations touch.
+2. The next one writes again only the nodes that changed since, in the snapshot or in the ledger.
+3. An overlay that is still held is copied first: what was handed out never changes.
+"""
+
+from collections.abc import Iterator, Mapping
+from copy import copy
+from dataclasses import dataclass
+from typing import TypeVar
+from weakref import ref
+
+import numpy as np
+from numpy.typing import NDArray
+
+from webhook.engine.arrays import NO_ZONE, Amounts, Counts, read_only
+from webhook.engine.snapshot.change_log import ChangeLog
+from webhook.engine.snapshot.node_arrays import Snapshot
+from webhook.engine.snapshot.node_sums import NodeSums, NumaAmounts
+from webhook.model.resources import MAX_AMOUNT
+
+Item = TypeVar("Item", bound=np.generic)
+
+# A snapshot may grow by a few nodes between two overlays; beyond this share everything is copied anew.
+_SLACK = 8
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
+class Overlay:
+    """A snapshot's free amounts minus the reservations. Shapes and units as in Snapshot."""
+
+    snapshot: Snapshot
+    version: int
+    available: Amounts
+    node_free: Amounts
+    single_residents: Counts
+    multi_residents: Counts
+
+
+class OverlayCache:
+    """Makes overlays over one ledger's sums."""
+
+    def __init__(self, sums: Mapping[str, NodeSums], log: ChangeLog[str]) -> None:
+        self._sums = sums
+        self._log = log
+        self._arrays: _Arrays | None = None
+        self._last: ref[Overlay] | None = None
+
+    def over(self, snapshot: Snapshot) -> Overlay:
+        """The overlay of the ledger as it is now over the snapshot."""
+        last = self._last() if self._last is not None else None
+        if last is not None and last.snapshot is snapshot and last.version == self._log.version:
+            return last
+        arrays = self._arrays
+        stale = None if arrays is None else arrays.stale(snapshot, self._log)
+        if arrays is None or stale is None:
+            arrays = _Arrays(snapshot, self._log.version)
+            stale = {snapshot.index[name] for name in self._sums if name in snapshot.index}
+        else:
+            if last is not None:
+                arrays = arrays.copy()
+            arrays.restore(snapshot, stale, self._log.version)
+        for n in stale:
+            sums = self._sums.get(snapshot.names[n])
+            if sums is not None:
+                arrays.subtract(snapshot, n, sums)
+        self._arrays = arrays
+        overlay = arrays.window(snapshot)
+        self._last = ref(overlay)
+        return overlay
+
+
+class _Arrays:
+    """The arrays behind overlays, with room for some more nodes, and how far they have caught up."""
+
+    __slots__ = ("available", "generation", "log", "multi", "node_free", "single", "version")
+
+    def __init__(self, snapshot: Snapshot, version: int) -> None:
+        capacity = snapshot.n + snapshot.n // _SLACK + _SLACK
+        self.available = _widened(snapshot.available, capacity)
+        self.node_free = _widened(snapshot.node_free, capacity)
+        self.single = _widened(snapshot.single_residents, capacity)
+        self.multi = _widened(snapshot.multi_residents, capacity)
+        self.log = snapshot.changes
+        self.generation = snapshot.generation
+        self.version = version
+
+    def copy(self) -> "_Arrays":
+        """The same content in other arrays."""
+        twin = copy(self)
+        for name in ("available", "node_free", "single", "multi"):
+            setattr(twin, name, getattr(self, name).copy())
+        return twin
+
+    def stale(self, snapshot: Snapshot, log: ChangeLog[str]) -> set[int] | None:
+        """The nodes to write again; None if everything has to be."""
+        if snapshot.changes is not self.log or snapshot.generation < self.generation:
+            return None
+        if self.available.shape[:2] != snapshot.available.shape[:2] or self.available.shape[2] < snapshot.n:
+            return None
+        columns = snapshot.changes.since(self.generation)
+        names = log.since(self.version)
+        if columns is None or names is None:
+            return None
+        columns.update(snapshot.index[name] for name in names if name in snapshot.index)
+        return {n for n in columns if n < snapshot.n}
+
+    def restore(self, snapshot: Snapshot, columns: set[int], version: int) -> None:
+        """Write the nodes as the snapshot has them, without any reservation."""
+        at = list(columns)
+        self.available[:, :, at] = snapshot.available[:, :, at]
+        self.node_free[:, at] = snapshot.node_free[:, at]
+        self.single[:, at] = snapshot.single_residents[:, at]
+        self.multi[:, at] = snapshot.multi_residents[:, at]
+        self.generation = snapshot.generation
+        self.version = version
+
+    def subtract(self, snapshot: Snapshot, n: int, sums: NodeSums) -> None:
+        """Give back what ended pods held, up to what is allocatable; then take the reservations of one node off.
+
+        What its zones cannot give is lost: never below zero.
+        """
+        rows = len(self.available)
+        position = {zone: z for z, zone in enumerate(snapshot.zone_ids[:, n].tolist()) if zone != NO_ZONE}
+        for row, z, amount in _cells(snapshot, position, sums.ended):
+            if (free := int(self.available[row, z, n])) >= 0:
+                self.available[row, z, n] = min(free + amount, max(int(snapshot.zone_allocatable[row, z, n]), free))
+        for row, z, amount in _cells(snapshot, position, sums.numa):
+            if (free := int(self.available[row, z, n])) > 0:
+                self.available[row, z, n] = max(free - amount, 0)
+        for resource, amount in sums.requests.items():
+            row = snapshot.resources.find(resource)
+            if 0 <= row < rows:
+                self.node_free[row, n] = max(int(self.node_free[row, n]) - amount, -MAX_AMOUNT)
+        for counts, array in ((sums.single, self.single), (sums.multi, self.multi)):
+            for zone, pods in counts.items():
+                if zone in position:
+                    array[position[zone], n] += pods
+
+    def window(self, snapshot: Snapshot) -> Overlay:
+        """The arrays as an overlay of the snapshot: its nodes only, read-only."""
+        return Overlay(
+            snapshot,
+            self.version,
+            read_only(self.available[:, :, : snapshot.n]),
+            read_only(self.node_free[:, : snapshot.n]),
+            read_only(self.single[:, : snapshot.n]),
+            read_only(self.multi[:, : snapshot.n]),
+        )
+
+
+def _cells(snapshot: Snapshot, position: Mapping[int, int], numa: NumaAmounts) -> Iterator[tuple[int, int, int]]:
+    """(row, position of the NUMA node, amount) of what the snapshot's arrays have a place for."""
+    for zone, amounts in numa.items():
+        if zone in position:
+            for resource, amount in amounts.items():
+                row = snapshot.resources.find(resource)
+                if 0 <= row < len(snapshot.available):
+                    yield row, position[zone], amount
+
+
+def _widened(array: NDArray[Item], capacity: int) -> NDArray[Item]:
+    """A copy with room for `capacity` nodes; the room is zero."""
+    wide = np.zeros((*array.shape[:-1], capacity), dtype=array.dtype)
+    wide[..., : array.shape[-1]] = array
+    return wide

@@ -1,0 +1,116 @@
+"""Resources without a row of their own: what few nodes offer is stored by node, and gets a row on demand.
+
+1. A snapshot's arrays have a row for each of the resources that most nodes offer, as many as a fixed number of cells
+   (row x NUMA node) allows: a node that publishes 500 resources costs no more than that.
+2. All others stand here: resource -> node name -> amounts.
+3. A decision on a pod that names one of them uses a snapshot with a row for it, made for that decision.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from webhook.engine.arrays import UNLISTED
+
+if TYPE_CHECKING:
+    from webhook.engine.snapshot.node_arrays import Snapshot
+
+
+class RareAmounts(NamedTuple):
+    """What one node has of one resource. By position of a NUMA node; -1 = not listed. Engine units."""
+
+    available: tuple[int, ...]
+    capacity: tuple[int, ...]
+    zone_allocatable: tuple[int, ...]
+    allocatable: int
+    """Of the node; -1 = the node does not name the resource."""
+    requested: int
+
+
+RareTable = Mapping[str, Mapping[str, RareAmounts]]
+"""Resource -> node name -> amounts."""
+
+
+class RareResources:
+    """The table of one state of the cluster; what was handed out never changes."""
+
+    def __init__(self) -> None:
+        self._table: dict[str, dict[str, RareAmounts]] = {}
+        self._of: dict[str, frozenset[str]] = {}
+        self._own: set[str] | None = set()
+        """Resources whose part of the table was not handed out yet; None = the table itself was."""
+
+    def table(self) -> RareTable:
+        """The table as it is now."""
+        self._own = None
+        return self._table
+
+    def nodes_with(self, resource: str) -> Iterable[str]:
+        """The names of the nodes that have some of it."""
+        return tuple(self._table.get(resource, ()))
+
+    def write(self, node: str, amounts: Mapping[str, RareAmounts]) -> None:
+        """What the node has of all resources without a row."""
+        before = self._of.get(node, frozenset())
+        if not before and not amounts:
+            return
+        for resource in before - amounts.keys():
+            part = self._part(resource)
+            del part[node]
+            if not part:
+                del self._table[resource]
+        for resource, found in amounts.items():
+            if self._table.get(resource, {}).get(node) != found:
+                self._part(resource)[node] = found
+        if amounts:
+            self._of[node] = frozenset(amounts)
+        else:
+            del self._of[node]
+
+    def _part(self, resource: str) -> dict[str, RareAmounts]:
+        if self._own is None:
+            self._table = dict(self._table)
+            self._own = set()
+        if resource not in self._own:
+            self._own.add(resource)
+            self._table[resource] = dict(self._table.get(resource, ()))
+        return self._table[resource]
+
+
+def with_rows(snapshot: "Snapshot", names: Iterable[str]) -> "Snapshot":
+    """The snapshot with a row for each of these resources that some node offers; itself where it has them all."""
+    rare = tuple(name for name in dict.fromkeys(names) if name in snapshot.rare and name not in snapshot.resources)
+    if not rare:
+        return snapshot
+    z, n = snapshot.zone_ids.shape
+    zones = {field: np.full((len(rare), z, n), UNLISTED, dtype=np.int64) for field in _OF_ZONES}
+    allocatable = np.full((len(rare), n), UNLISTED, dtype=np.int64)
+    requested = np.zeros((len(rare), n), dtype=np.int64)
+    for row, resource in enumerate(rare):
+        for name, amounts in snapshot.rare[resource].items():
+            node = snapshot.index.get(name)
+            if node is not None:
+                for field in _OF_ZONES:
+                    column = getattr(amounts, field)
+                    zones[field][row, : len(column), node] = column
+                allocatable[row, node] = amounts.allocatable
+                requested[row, node] = amounts.requested
+    more: dict[str, Any] = {
+        **zones,
+        "listed": (zones["capacity"] > UNLISTED).any(axis=1),
+        "allocatable": allocatable,
+        "requested": requested,
+        "node_free": np.maximum(allocatable, 0) - requested,
+    }
+    arrays = {field: _read_only(np.concatenate([getattr(snapshot, field), rows])) for field, rows in more.items()}
+    return replace(snapshot, resources=snapshot.resources.with_names(rare), **arrays)
+
+
+_OF_ZONES: Final = ("available", "capacity", "zone_allocatable")
+
+
+def _read_only(array: Any) -> Any:
+    array.flags.writeable = False
+    return array

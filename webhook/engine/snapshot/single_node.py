@@ -1,0 +1,129 @@
+"""One node by itself, for a pod whose node the scheduler has chosen: the same decision, on arrays one node long.
+
+What the scheduler has judged is taken as given (selectors, taints, readiness); left are the sums of resources and the
+NUMA nodes, less what other pods were promised there.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import fields, replace
+from typing import Any, Final
+
+import numpy as np
+
+from webhook.engine.arrays import NO_ZONE
+from webhook.engine.snapshot.change_log import ChangeLog
+from webhook.engine.snapshot.label_columns import LabelColumns
+from webhook.engine.snapshot.ledger import Ledger, Reservation
+from webhook.engine.snapshot.node_arrays import Snapshot
+from webhook.engine.snapshot.node_sums import NodeSums
+from webhook.engine.snapshot.overlay import Overlay, OverlayCache
+from webhook.engine.snapshot.rare_resources import with_rows
+from webhook.engine.snapshot.snapshot import View
+from webhook.model.hint import NUMANodeAmounts
+from webhook.model.pod import Pod
+from webhook.model.resident import ResidentPod
+
+
+class _NodeView(View):
+    """A view of one node with reservations that are no ledger's as a whole."""
+
+    __slots__ = ()
+
+    def __init__(self, overlay: Overlay, residents: Sequence[ResidentPod]) -> None:
+        super().__init__(overlay.snapshot, residents=residents)
+        self._source = overlay
+
+
+class NodeAlone:
+    """The column of one node."""
+
+    def __init__(self, snapshot: Snapshot, n: int, bound: Iterable[ResidentPod]) -> None:
+        self._snapshot = _alone(snapshot, n)
+        self._residents = sorted(bound, key=lambda pod: (pod.bound_at or 0, pod.key))
+
+    def view(self, sums: NodeSums, bound_since: Sequence[ResidentPod] = ()) -> View:
+        """The node less what is promised there. bound_since: further pods, in the order of binding."""
+        residents = [*self._residents, *bound_since]
+        if not sums:
+            return View(self._snapshot, residents=residents)
+        overlay = OverlayCache({self._snapshot.names[0]: sums}, ChangeLog()).over(self._snapshot)
+        return _NodeView(overlay, residents)
+
+
+def node_alone(snapshot: Snapshot, node: str, bound: Iterable[ResidentPod] = ()) -> NodeAlone | None:
+    """The node by itself, with the pods bound to it; None when it is not known."""
+    n = snapshot.index.get(node)
+    return None if n is None else NodeAlone(snapshot, n, bound)
+
+
+def chosen_node(
+    snapshot: Snapshot, ledger: Ledger, node: str, pod: str, bound: Iterable[ResidentPod] = ()
+) -> View | None:
+    """The view of `node` alone, as free as it is to `pod` (namespace/name); None when the node is not known."""
+    alone = node_alone(snapshot, node, bound)
+    own = ledger.get(pod)
+    return None if alone is None else alone.view(less(ledger.sums(node), node, () if own is None else (own,)))
+
+
+def less(sums: NodeSums, node: str, reservations: Iterable[Reservation]) -> NodeSums:
+    """The sums of a node without these reservations; those on other nodes are not in them."""
+    rest = sums.copy()
+    for reservation in reservations:
+        if reservation.node == node:
+            rest.add(reservation.numa, reservation.requests, reservation.policy, -1)
+    return rest
+
+
+def as_chosen(pod: Pod) -> Pod:
+    """The pod without what the scheduler has judged."""
+    return replace(pod, node_selector={}, required_terms=None)
+
+
+def is_free(view: View, numa_nodes: NUMANodeAmounts) -> bool:
+    """Whether each NUMA node of the view's one node still has what it is to give."""
+    snapshot = view.snapshot
+    position = {numa_id: z for z, numa_id in enumerate(snapshot.zone_ids[:, 0].tolist()) if numa_id != NO_ZONE}
+    rows = snapshot.resources
+    return all(
+        numa_id in position and (row := rows.find(name)) >= 0 and view.free(row)[position[numa_id], 0] >= amount
+        for numa_id, amounts in numa_nodes
+        for name, amount in amounts.items()
+    )
+
+
+_NO_ARRAYS: Final = {
+    *(
+        "generation",
+        "names",
+        "index",
+        "resources",
+        "taint_sets",
+        "soft_taints",
+        "labels",
+        "unknown_policies",
+        "rare",
+        "changes",
+    )
+}
+_ARRAYS: Final = tuple(
+    field.name for field in fields(Snapshot) if field.name not in _NO_ARRAYS | {"order", "taint_set"}
+)
+
+
+def _alone(snapshot: Snapshot, n: int) -> Snapshot:
+    arrays: dict[str, Any] = {name: getattr(snapshot, name)[..., n : n + 1].copy() for name in _ARRAYS}
+    name = snapshot.names[n]
+    rare = {resource: {name: nodes[name]} for resource, nodes in snapshot.rare.items() if name in nodes}
+    alone = replace(
+        snapshot,
+        **arrays
+        | {"ready": np.ones(1, dtype=np.bool_), "unschedulable": np.zeros(1, dtype=np.bool_)}
+        | {"order": np.zeros(1, dtype=np.intp), "taint_set": np.zeros(1, dtype=np.int32)},
+        names=(name,),
+        index={name: 0},
+        labels=LabelColumns(1, [snapshot.labels.rows[n]]),
+        soft_taints=LabelColumns(1, [snapshot.soft_taints.rows[n]]),
+        rare=rare,
+        changes=ChangeLog(),
+    )
+    return with_rows(alone, rare)

@@ -1,0 +1,1 @@
+"""Trees of topology domains over node labels."""

@@ -1,0 +1,1 @@
+"""The only importer of the Kubernetes client: informers, lease, events, writes."""

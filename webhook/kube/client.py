@@ -1,0 +1,227 @@
+"""One connection to the API server: raw JSON in, raw JSON out, over the Kubernetes client's untyped calls.
+
+What it adds: one error type per kind of failure, deadlines, a bound on how fast we may call, TCP keepalive so that a
+watch whose other end vanished is noticed, and streams as lines.
+"""
+
+import socket
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Any, Final, Self
+from urllib.request import getproxies
+
+import aiohttp
+from kubernetes.aio.client import ApiClient
+
+from webhook.codec import loads
+from webhook.kube.api_errors import APIError, MalformedAnswerError, SilenceError, UnreachableError
+from webhook.kube.credentials import Credentials, load_credentials
+from webhook.kube.rate_limiter import Pace
+from webhook.kube.resource import Raw
+from webhook.version import DISTRIBUTION, VERSION
+
+JSON_PATCH: Final = "application/json-patch+json"
+MERGE_PATCH: Final = "application/merge-patch+json"
+APPLY_PATCH: Final = "application/apply-patch+yaml"
+
+# A dozen watches stay open for good; the rest is for calls, which HTTP/1.1 makes one at a time per connection.
+_CONNECTIONS: Final = 32
+# A list page of 500 pods takes the API server well under a second; half a minute means that it is in trouble.
+_CALL_TIMEOUT: Final = aiohttp.ClientTimeout(total=30.0, sock_connect=10.0)
+# Silence is probed after 30 s and the connection given up 3 x 5 s later: a vanished API server is noticed in 45 s.
+_KEEPALIVE: Final = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
+
+
+class Client:
+    """The API server, for raw objects."""
+
+    def __init__(self, credentials: Credentials, pace: Pace | None = None) -> None:
+        configuration = credentials.configuration
+        # OpenSSL's strict mode (the default from Python 3.13 on) refuses CAs without an authority key identifier, which
+        # many clusters have; kubectl accepts them.
+        configuration.disable_strict_ssl_verification = True
+        self._credentials = credentials
+        self._pace = pace or Pace()
+        self._api = ApiClient(configuration)
+        self._api.user_agent = f"{DISTRIBUTION}/{VERSION}"
+        self._connector = aiohttp.TCPConnector(
+            ssl=self._api.rest_client.ssl_context,
+            limit=_CONNECTIONS,
+            socket_factory=_keepalive_socket,
+            # The connection of a call that is given up stays open in these until its peer says goodbye, which one that
+            # stands still never does.
+            enable_cleanup_closed=sys.version_info < (3, 12, 7),
+        )
+        # For proxies in the environment, and ~/.netrc, which is none of our affair, aiohttp looks anew at each call: a
+        # tenth of what a call costs us. There are none, as a rule.
+        configuration.client_session_kwargs = {"connector": self._connector, "trust_env": bool(getproxies())}
+
+    @classmethod
+    async def connect(
+        cls, kubeconfig: Path | None = None, context: str | None = None, pace: Pace | None = None
+    ) -> Self:
+        """A client for a kubeconfig's context, or for the cluster we run in; no call is made yet."""
+        return cls(await load_credentials(kubeconfig, context), pace)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End all connections."""
+        await self._api.close()
+        await self._connector.close()
+
+    @property
+    def host(self) -> str:
+        """The API server's URL."""
+        return str(self._credentials.configuration.host)
+
+    @property
+    def source(self) -> str:
+        """Where the credentials come from, for people."""
+        return self._credentials.source
+
+    async def get(self, path: str, query: Mapping[str, str | int] | None = None) -> Raw:
+        """The object, or list, at `path`."""
+        return await self._call("GET", path, query)
+
+    async def create(self, path: str, body: Raw) -> Raw:
+        """Create `body` in the collection at `path`; 409 (APIError) when it exists."""
+        return await self._call("POST", path, body=body)
+
+    async def patch(self, path: str, body: Raw | list[Raw]) -> Raw:
+        """Patch the object at `path`: a list is a JSON patch, a mapping a merge patch."""
+        content_type = JSON_PATCH if isinstance(body, list) else MERGE_PATCH
+        return await self._call("PATCH", path, body=body, content_type=content_type)
+
+    async def apply(self, path: str, body: Raw, manager: str) -> Raw:
+        """Give the object at `path`, created when absent, what `body` has; 409 when another manager disagrees."""
+        return await self._call("PATCH", path, {"fieldManager": manager}, body, APPLY_PATCH)
+
+    @asynccontextmanager
+    async def lines(
+        self, path: str, query: Mapping[str, str | int], silence: float
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """The lines of a streamed answer, until the server ends it; entered when the server has begun to answer.
+
+        SilenceError after `silence` seconds of none. What follows the last line break when the stream ends is half an
+        event, and dropped.
+        """
+        limits = aiohttp.ClientTimeout(total=None, sock_connect=10.0, sock_read=silence)
+        response = await self._send("GET", path, query, limits=limits)
+        try:
+            # aclosing: when an event raises, the generator ends now, not when it is collected.
+            async with aclosing(_lines(response, f"GET {path}", silence)) as lines:
+                yield lines
+        finally:
+            response.close()
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str | int] | None = None,
+        body: Raw | list[Raw] | None = None,
+        content_type: str = "application/json",
+    ) -> Raw:
+        response = await self._send(method, path, query, body, content_type)
+        try:
+            text = await response.read()
+            answer: Any = loads(text)
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            msg = f"{method} {path}: the answer broke off: {_in_words(error)}"
+            raise UnreachableError(msg) from error
+        if not isinstance(answer, dict):
+            msg = f"{method} {path}: the answer is not an object: {text[:200]!r}"
+            raise MalformedAnswerError(msg)
+        return answer
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str | int] | None = None,
+        body: Raw | list[Raw] | None = None,
+        content_type: str = "application/json",
+        *,
+        limits: aiohttp.ClientTimeout = _CALL_TIMEOUT,
+    ) -> aiohttp.ClientResponse:
+        """Send and return the answer with its body unread; raises APIError for an error status."""
+        await self._pace.turn()
+        method, url, headers, body, _ = await self._api.param_serialize(
+            method,
+            path,
+            query_params=list((query or {}).items()),
+            header_params={"Accept": "application/json", "Content-Type": content_type},
+            body=body,
+            auth_settings=["BearerToken"],
+        )
+        try:
+            wrapped = await self._api.call_api(method, url, headers, body, _request_timeout=limits)
+        except (aiohttp.ClientError, OSError) as error:  # asyncio.TimeoutError is an OSError since Python 3.11
+            msg = f"{method} {path}: {_in_words(error)}"
+            raise UnreachableError(msg) from error
+        response: aiohttp.ClientResponse = wrapped.response
+        if response.status >= 400:
+            if response.status == 401:
+                self._credentials.forget_token()
+            raise await _error_of(response)
+        return response
+
+
+async def _lines(response: aiohttp.ClientResponse, call: str, silence: float) -> AsyncGenerator[bytes, None]:
+    try:
+        rest = b""
+        async for chunk in response.content.iter_any():
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                if line:
+                    yield line
+    except aiohttp.SocketTimeoutError as error:
+        msg = f"{call}: nothing came for {silence:.0f} s"
+        raise SilenceError(msg) from error
+    except (aiohttp.ClientError, OSError) as error:
+        msg = f"{call}: the stream broke off: {_in_words(error)}"
+        raise UnreachableError(msg) from error
+
+
+async def _error_of(response: aiohttp.ClientResponse) -> APIError:
+    """The error in an answer, whether it carries a Status or a proxy's own page."""
+    try:
+        text = await response.read()
+    except (aiohttp.ClientError, OSError):
+        text = b""
+    try:
+        status = loads(text)
+    except ValueError:
+        status = None
+    if not isinstance(status, dict) or status.get("kind") != "Status":
+        # The first 200 characters of a proxy's page name the proxy and its complaint.
+        status = {"reason": response.reason, "message": text[:200].decode(errors="replace")}
+    try:
+        retry_after = float(response.headers.get("Retry-After", "0"))
+    except ValueError:  # a date, which API servers do not send
+        retry_after = 0.0
+    return APIError.from_status(status, response.status, retry_after)
+
+
+def _in_words(error: Exception) -> str:
+    """What an exception says; a timeout says nothing but its name."""
+    return str(error) or type(error).__name__
+
+
+def _keepalive_socket(address: tuple[Any, ...]) -> socket.socket:
+    """A socket that notices when the other end is gone without a word."""
+    family, kind, protocol = address[0], address[1], address[2]
+    connection = socket.socket(family, kind, protocol)
+    connection.setblocking(False)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in _KEEPALIVE.items():
+        if hasattr(socket, option):  # macOS has other names for some
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    return connection

@@ -1,0 +1,149 @@
+"""How to reach the API server and who we are there: a kubeconfig, or the pod's service account.
+
+Order: the kubeconfig named by the settings; else, unless a context is asked for, the service account of the pod we run
+in; else `$KUBECONFIG`; else `~/.kube/config`. Tokens in files (service accounts, kubeconfig `tokenFile`) are read again
+as they are rotated; exec plugins run again when what they gave has expired.
+"""
+
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from time import monotonic
+from typing import Any, Final
+
+import yaml
+from kubernetes.aio.client import Configuration
+from kubernetes.aio.config import ConfigException
+from kubernetes.aio.config.kube_config import KUBE_CONFIG_DEFAULT_LOCATION, KubeConfigLoader, KubeConfigMerger
+
+from webhook.kube.api_errors import ConnectionSettingsError
+
+SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+# The kubelet replaces a token at 80 % of its life, and a life is 10 minutes or more: a token a minute old is good.
+REFRESH_SECONDS: Final = 60.0
+
+Refresh = Callable[[Configuration], Awaitable[None]]
+
+
+class TokenFile:
+    """A bearer token in a file that somebody else replaces."""
+
+    def __init__(self, path: Path, clock: Callable[[], float] = monotonic) -> None:
+        self.path = path
+        self._clock = clock
+        self._token = ""
+        self._read_at = float("-inf")
+
+    def token(self) -> str:
+        """The token, at most a minute old; when the file cannot be read for a moment, the last one."""
+        if self._clock() - self._read_at >= REFRESH_SECONDS:
+            try:
+                text = self.path.read_text().strip()
+            except OSError as error:
+                if not self._token:
+                    msg = f"Cannot read the token file {self.path}: {error.strerror}."
+                    raise ConnectionSettingsError(msg) from error
+                text = self._token
+            if not text and not self._token:
+                msg = f"The token file {self.path} is empty."
+                raise ConnectionSettingsError(msg)
+            self._token = text or self._token
+            self._read_at = self._clock()
+        return self._token
+
+    def forget(self) -> None:
+        """Read the file again at the next use: the API server refused the token."""
+        self._read_at = float("-inf")
+
+
+class Credentials:
+    """The client's configuration, kept fresh."""
+
+    def __init__(self, configuration: Configuration, source: str, token_file: TokenFile | None = None) -> None:
+        self.configuration = configuration
+        self.source = source
+        self._token_file = token_file
+        if token_file is not None:
+            self._apply_token_file(configuration)
+            configuration.refresh_api_key_hook = self._apply_token_file
+
+    def forget_token(self) -> None:
+        """Get a new token for the next call: the API server answered 401."""
+        if self._token_file is not None:
+            self._token_file.forget()
+
+    def _apply_token_file(self, configuration: Configuration) -> None:
+        assert self._token_file is not None  # noqa: S101 # only set as hook when there is one
+        configuration.api_key["BearerToken"] = f"Bearer {self._token_file.token()}"
+
+
+async def load_credentials(kubeconfig: Path | None = None, context: str | None = None) -> Credentials:
+    """Credentials in the order above; raises ConnectionSettingsError with what was looked for."""
+    if kubeconfig is None and context is None and os.environ.get("KUBERNETES_SERVICE_HOST"):
+        return service_account(SERVICE_ACCOUNT)
+    paths = str(kubeconfig) if kubeconfig is not None else str(KUBE_CONFIG_DEFAULT_LOCATION)
+    return await from_kubeconfig(paths, context)
+
+
+def service_account(folder: Path) -> Credentials:
+    """The credentials every pod gets: token and CA in `folder`, the address in the environment."""
+    host, port = os.environ.get("KUBERNETES_SERVICE_HOST", ""), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
+    authority = folder / "ca.crt"
+    if not authority.is_file():
+        msg = (
+            f"KUBERNETES_SERVICE_HOST is set, but {authority} does not exist: is automountServiceAccountToken false? "
+            "Outside of a cluster, name a kubeconfig."
+        )
+        raise ConnectionSettingsError(msg)
+    configuration = Configuration(host=f"https://{f'[{host}]' if ':' in host else host}:{port}")
+    configuration.ssl_ca_cert = str(authority)
+    return Credentials(configuration, f"service account in {folder}", TokenFile(folder / "token"))
+
+
+async def from_kubeconfig(paths: str, context: str | None) -> Credentials:
+    """The credentials of `context` (the current one when None) in kubeconfig files, `:`-separated as for kubectl."""
+    configuration = Configuration()
+    try:
+        merged = KubeConfigMerger(paths)
+        if merged.config is None:
+            msg = f"There is no kubeconfig at {paths}, and this is not a pod in a cluster. Name one."
+            raise ConnectionSettingsError(msg)
+        loader = KubeConfigLoader(config_dict=merged.config, active_context=context, config_base_path=None)
+        await loader.load_and_set(configuration)
+        user = _user_of(merged, loader)
+    except (ConfigException, OSError, yaml.YAMLError, TypeError, LookupError, AttributeError, ValueError) as error:
+        # The last four: the client's loader takes much of a kubeconfig's structure for granted.
+        msg = f"The kubeconfig {paths} cannot be used: {error}"
+        raise ConnectionSettingsError(msg) from error
+    source = f"kubeconfig {paths}, context {loader.current_context['name']}"
+    # As for kubectl, a token beside a tokenFile loses: the file is the one that is kept fresh.
+    if user is not None and user.safe_get("tokenFile"):
+        token_file = Path(str(user.path)).parent / user.safe_get("tokenFile")
+        return Credentials(configuration, source, TokenFile(token_file))
+    credentials = Credentials(configuration, source)
+    if user is not None and user.safe_get("exec"):
+        configuration.refresh_api_key_hook = _exec_refresh(loader)
+    return credentials
+
+
+def _user_of(merged: KubeConfigMerger, loader: KubeConfigLoader) -> Any:
+    """The `user` node of the loader's context; None for a context without one."""
+    name = loader.current_context["context"].get("user")
+    if not name or not merged.config.safe_get("users"):
+        return None
+    entry = merged.config["users"].get_with_name(name, safe=True)
+    return entry["user"] if entry is not None and entry.safe_get("user") else None
+
+
+def _exec_refresh(loader: KubeConfigLoader) -> Refresh:
+    """A hook that runs the exec plugin again, at most once a minute; the loader skips it while its token is valid."""
+    ran_at = monotonic()
+
+    async def refresh(configuration: Configuration) -> None:
+        nonlocal ran_at
+        if monotonic() - ran_at >= REFRESH_SECONDS:
+            ran_at = monotonic()
+            await loader.load_from_exec_plugin()
+            configuration.api_key["BearerToken"] = loader.token
+
+    return refresh

@@ -1,0 +1,119 @@
+"""Events on pods, as `kubectl describe` shows them: told once, in the background, never in anybody's way.
+
+1. `tell` notes an event. One that was told of the same pod in the same words lately is dropped, and so is the oldest of
+   too many, in the namespace that has most: what they say also stands in the pod.
+2. `run` writes them by namespace in turn, at a pace of its own. A failure is logged and forgotten.
+"""
+
+import asyncio
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Final, Literal, NoReturn
+from uuid import uuid4
+
+import structlog
+
+from webhook.internal_errors import Where, contained
+from webhook.kube.api_errors import ClusterError
+from webhook.kube.client import Client
+from webhook.kube.fair_queue import FairQueue
+from webhook.kube.rate_limiter import Pace
+from webhook.kube.resource import Raw
+
+log = structlog.get_logger(__name__)
+
+COMPONENT: Final = "topology-webhook"
+
+# The API server keeps events for an hour; client-go's recorder writes a controller's at about this pace at most.
+_RATE, _BURST = 20.0, 100
+_WAITING = 1000
+_REMEMBERED = 10_000
+# Source: kubernetes pkg/apis/core/validation (NoteLengthLimit).
+_LONGEST_NOTE = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class PodEvent:
+    """Something about a pod."""
+
+    key: str
+    """namespace/name."""
+    uid: str
+    reason: str
+    note: str
+    action: str
+    type: Literal["Normal", "Warning"] = "Normal"
+
+
+class EventRecorder:
+    """Writes events as `instance` of our component."""
+
+    def __init__(self, client: Client, instance: str) -> None:
+        self._client = client
+        self._instance = instance
+        self._pace = Pace(_RATE, _BURST)
+        self._waiting: FairQueue[PodEvent, PodEvent] = FairQueue(_WAITING)
+        self._told: OrderedDict[PodEvent, None] = OrderedDict()
+        self._arrived = asyncio.Event()
+
+    def tell(self, event: PodEvent) -> None:
+        """Note an event; no more of it is kept than is written."""
+        event = replace(event, note=_note(event.note))
+        if event in self._told:
+            return
+        self._told[event] = None
+        if len(self._told) > _REMEMBERED:
+            self._told.popitem(last=False)
+        self._waiting.put(event.key.partition("/")[0], event, event)
+        self._arrived.set()
+
+    async def run(self) -> NoReturn:
+        """Write what is noted, for ever."""
+        while True:
+            await self._arrived.wait()
+            self._arrived.clear()
+            while self._waiting:
+                await self._pace.turn()
+                if self._waiting:
+                    event, _ = self._waiting.pop()
+                    with contained(Where.WRITE, pod=event.key, event_reason=event.reason):
+                        await self._write(event)
+
+    async def _write(self, event: PodEvent) -> None:
+        namespace = event.key.partition("/")[0]
+        try:
+            await self._client.create(f"/apis/events.k8s.io/v1/namespaces/{namespace}/events", self._object(event))
+        except ClusterError as error:
+            # The namespace may be on its way out, which is no news.
+            log.debug("event.failed", pod=event.key, reason=event.reason, error=str(error))
+
+    def _object(self, event: PodEvent) -> Raw:
+        namespace, _, name = event.key.partition("/")
+        regarding = {"apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": name, "uid": event.uid}
+        return event_object(regarding, event.reason, event.note, event.action, event.type, self._instance)
+
+
+def event_object(
+    regarding: Raw, reason: str, note: str, action: str, kind: Literal["Normal", "Warning"], instance: str
+) -> Raw:
+    """An Event (events.k8s.io/v1) about the object `regarding`, of this moment, by `instance` of our component."""
+    name = f"{regarding['name'][:230]}.{uuid4().hex[:16]}"
+    return {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"namespace": regarding["namespace"], "name": name},
+        "eventTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "reportingController": f"{COMPONENT}.dev/{COMPONENT}",
+        "reportingInstance": instance[:128],
+        "action": action,
+        "reason": reason,
+        "type": kind,
+        "regarding": regarding,
+        "note": _note(note),
+    }
+
+
+def _note(text: str) -> str:
+    """As much of the text as an Event takes."""
+    return text if len(text) <= _LONGEST_NOTE else text[: _LONGEST_NOTE - 3] + "..."

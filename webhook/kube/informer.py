@@ -1,0 +1,280 @@
+"""A local, current copy of one collection of objects: list once, then watch.
+
+Phases:
+1. LIST, in pages of `page_size`. Every page's objects go to the handler at once and are dropped, so that 50,000 pods
+   never stand in memory as JSON. Objects that a list no longer has are deleted after the last page: between the two the
+   copy may hold too much, never too little, which errs towards "taken" for everything counted from it.
+2. WATCH from the list's resource version, with bookmarks. A watch that ends, as the server makes it every few minutes,
+   is opened again from the last version seen.
+3. A version the server can no longer serve (410, as a status or as an ERROR event) leads back to 1, and so does a watch
+   that falls silent: bookmarks should come, and a server whose storage was restored from a backup would send nothing
+   until it catches up with our version. Any other failure resumes the watch where it was. Either way after a wait:
+   exponential backoff, full jitter, Retry-After.
+
+The LIST asks for no resource version: the answer is exact, and pages are honoured. `resourceVersion=0` would be cheaper
+for old API servers, but they ignore `limit` with it and answer 50,000 pods at once, and what they answer may be older
+than what this process's predecessor acted on. Since 1.34 exact pages come from the watch cache as well.
+
+A handler contains its own faults: an object that it cannot keep must not cost the others. Any other exception ends
+`run`; started again, it begins with a list.
+"""
+
+import asyncio
+import random
+from dataclasses import dataclass, field
+from enum import StrEnum
+from time import monotonic
+from typing import Any, Final, NoReturn, Protocol
+
+import structlog
+
+from webhook.codec import loads
+from webhook.kube.api_errors import (
+    APIError,
+    ClusterError,
+    MalformedAnswerError,
+    SilenceError,
+    UnreachableError,
+    mapping_or_empty,
+)
+from webhook.kube.backoff import Backoff
+from webhook.kube.client import Client
+from webhook.kube.resource import Raw, Resource, is_object, items_of, key_of
+
+log = structlog.get_logger(__name__)
+
+DEFAULT_PAGE_SIZE: Final = 500
+# The server ends a watch after this long (client-go's choice as well): spread out, so that after a restart of the API
+# server not all watches of all replicas are opened anew in the same second for ever.
+_WATCH_SECONDS: Final = (300, 600)
+# Bookmarks come about once a minute. Three missing in a row: the stream is dead in a way that TCP does not see.
+_SILENCE_SECONDS: Final = 200.0
+# Objects taken in before others (reviews) get their turn: 50 pods are 5 ms.
+_TURN: Final = 50
+# A watch that ends sooner and brought nothing counts as failed, or a broken proxy would be called in a hot loop.
+_SHORTEST_WATCH_SECONDS: Final = 1.0
+
+
+class Handler(Protocol):
+    """Who keeps what the informer sees. Called from the event loop, one call at a time, never concurrently."""
+
+    def upsert(self, key: str, raw: Raw) -> None:
+        """The object `key` exists and looks like this (`metadata.managedFields` removed unless asked for)."""
+
+    def delete(self, key: str) -> None:
+        """The object `key` is gone, or no longer selected."""
+
+
+class Phase(StrEnum):
+    """What an informer is doing."""
+
+    STARTING = "starting"
+    ABSENT = "absent"  # the server does not serve the resource: a CRD that is not installed
+    LISTING = "listing"
+    WATCHING = "watching"
+    WAITING = "waiting"  # after a failure, for the next attempt
+
+
+@dataclass(slots=True)
+class InformerStatus:
+    """What /readyz and /metrics tell about one informer; `last_contact` is on the clock of `time.monotonic`."""
+
+    name: str
+    phase: Phase = Phase.STARTING
+    synced: bool = False
+    objects: int = 0
+    lists: int = 0
+    caught_up: bool = False
+    """Whether a list or an event has come since the last failure. A watch that is open again may still owe events."""
+    last_contact: float = field(default_factory=monotonic)
+    error: str = ""
+
+
+class ResourceGoneError(ClusterError):
+    """The server no longer serves the collection (404): its CRD was removed."""
+
+
+class Informer:
+    """Keeps `handler` in step with `resource`, narrowed by `field_selector`, until cancelled."""
+
+    def __init__(
+        self,
+        client: Client,
+        resource: Resource,
+        handler: Handler,
+        *,
+        field_selector: str = "",
+        page_size: int = DEFAULT_PAGE_SIZE,
+        backoff: Backoff | None = None,
+        managed_fields: bool = False,
+    ) -> None:
+        self.status = InformerStatus(resource.name)
+        self.synced = asyncio.Event()
+        self._client = client
+        self._resource = resource
+        self._handler = handler
+        self._selector = {"fieldSelector": field_selector} if field_selector else {}
+        self._page_size = page_size
+        self._backoff = backoff or Backoff()
+        self._managed_fields = managed_fields
+        self._keys: set[str] = set()
+        self._version: str | None = None
+
+    async def run(self) -> NoReturn:
+        """List and watch; ends by cancellation, ResourceGoneError, or a fault of ours."""
+        while True:
+            try:
+                if self._version is None:
+                    await self._list()
+                await self._watch()
+            except ClusterError as error:
+                await self._recover(error)
+            except Exception as error:
+                self._version = None
+                self.status.phase = Phase.WAITING
+                self.status.caught_up = False
+                self.status.error = repr(error)
+                raise
+
+    def point_at(self, resource: Resource) -> None:
+        """Read the same objects at another version of the API; what was seen is kept until the next list."""
+        self._resource = resource
+        self._version = None
+
+    def clear(self) -> None:
+        """The collection does not exist: everything in it is gone, and that is the truth, so synced."""
+        for key in self._keys:
+            self._handler.delete(key)
+        self._keys.clear()
+        self._version = None
+        self._saw(Phase.ABSENT)
+        self._mark_synced()
+
+    async def _list(self) -> None:
+        """Phase 1."""
+        self.status.phase = Phase.LISTING
+        query: dict[str, str | int] = {**self._selector, "limit": self._page_size}
+        listed: set[str] = set()
+        while True:
+            page = await self._client.get(self._resource.path, query)
+            for raw in items_of(page, self._resource.path):
+                listed.add(self._upsert(raw))
+                if len(listed) % _TURN == 0:
+                    await asyncio.sleep(0)
+            self._saw(Phase.LISTING)
+            metadata = mapping_or_empty(page.get("metadata"))
+            follows = metadata.get("continue")
+            if not follows:
+                break
+            if not isinstance(follows, str) or follows == query.get("continue"):
+                msg = f"list of {self._resource.name}: its next page repeats after {len(listed)} objects"
+                raise MalformedAnswerError(msg)
+            query["continue"] = follows
+        version = metadata.get("resourceVersion")
+        if not isinstance(version, str) or not version:
+            msg = f"list of {self._resource.name}: the answer has no resourceVersion"
+            raise MalformedAnswerError(msg)
+        for key in self._keys - listed:
+            self._delete(key)
+        self._version = version
+        self.status.lists += 1
+        self.status.caught_up = True
+        self._saw(Phase.WATCHING)
+        self._mark_synced()
+        log.debug("informer.listed", resource=self._resource.name, objects=len(listed), version=self._version)
+
+    async def _watch(self) -> None:
+        """Phase 2: one watch, from open to end."""
+        began = monotonic()
+        events = 0
+        query: dict[str, str | int] = {
+            **self._selector,
+            "watch": 1,
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self._version or "",
+            "timeoutSeconds": random.randint(*_WATCH_SECONDS),  # noqa: S311 # spreads load, keeps no secret
+        }
+        async with self._client.lines(self._resource.path, query, _SILENCE_SECONDS) as lines:
+            self._saw(Phase.WATCHING)
+            async for line in lines:
+                self._take(line)
+                events += 1
+                self._backoff.reset()
+                self._saw(Phase.WATCHING)
+                self.status.caught_up = True
+                if events % _TURN == 0:
+                    await asyncio.sleep(0)
+        if events == 0 and monotonic() - began < _SHORTEST_WATCH_SECONDS:
+            msg = f"watch of {self._resource.name}: the server ended it at once"
+            raise UnreachableError(msg)
+
+    def _take(self, line: bytes) -> None:
+        """One event of the watch; raises APIError for an ERROR event."""
+        try:
+            event: dict[str, Any] = loads(line)
+            kind, raw = event["type"], event["object"]
+        except (ValueError, KeyError, TypeError) as error:
+            msg = f"watch of {self._resource.name}: not an event: {line[:200]!r}"
+            raise UnreachableError(msg) from error
+        if kind in {"ADDED", "MODIFIED", "DELETED"} and not is_object(raw):
+            log.warning("watch.odd_object", resource=self._resource.name, type=kind, line=repr(line[:200]))
+            return
+        match kind:
+            case "ADDED" | "MODIFIED":
+                self._upsert(raw)
+            case "DELETED":
+                self._delete(key_of(raw))
+            case "BOOKMARK":
+                pass
+            case "ERROR":
+                raise APIError.from_status(mapping_or_empty(raw))
+            case _:
+                log.warning("informer.unknown_event", resource=self._resource.name, type=kind)
+                return
+        version = mapping_or_empty(mapping_or_empty(raw).get("metadata")).get("resourceVersion")
+        if isinstance(version, str) and version:
+            self._version = version
+
+    async def _recover(self, error: ClusterError) -> None:
+        """Phase 3: decide where to go on, and wait."""
+        wait = self._backoff.next(error.retry_after if isinstance(error, APIError) else 0.0)
+        self.status.phase = Phase.WAITING
+        self.status.caught_up = False
+        self.status.error = str(error)
+        if isinstance(error, SilenceError):
+            self._version = None
+        if isinstance(error, APIError):
+            if error.status == 404:
+                msg = f"{self._resource.path} is not served any more"
+                raise ResourceGoneError(msg) from error
+            if error.version_unusable:
+                self._version = None
+        # A 410 is everyday life (a quiet resource, a compacted history); the rest is worth an operator's eye.
+        report = log.info if isinstance(error, APIError) and error.status == 410 else log.warning
+        report("informer.retry", resource=self._resource.name, error=str(error), seconds=round(wait, 3))
+        await asyncio.sleep(wait)
+
+    def _upsert(self, raw: Raw) -> str:
+        # A third of an object's size, and hardly anybody's business here: who wrote which field, and when.
+        if not self._managed_fields:
+            raw["metadata"].pop("managedFields", None)
+        key = key_of(raw)
+        self._handler.upsert(key, raw)
+        self._keys.add(key)
+        self.status.objects = len(self._keys)
+        return key
+
+    def _delete(self, key: str) -> None:
+        self._handler.delete(key)
+        self._keys.discard(key)
+        self.status.objects = len(self._keys)
+
+    def _saw(self, phase: Phase) -> None:
+        self.status.phase = phase
+        self.status.last_contact = monotonic()
+        self.status.error = ""
+
+    def _mark_synced(self) -> None:
+        self.status.synced = True
+        self.status.objects = len(self._keys)
+        self.synced.set()

@@ -1,0 +1,227 @@
+"""Leading by a Lease: the rules of `election`, with the API server, a clock and callbacks.
+
+Life cycle: `run` goes on until cancelled -> terms come and go -> `resign` (at once, for good) -> `release` (so that
+others need not wait for the Lease to run out).
+
+One call at a time, each bounded. A watch only hurries: the truth is what a read says, and the watch wakes us when the
+Lease is given back, so that it is followed within milliseconds instead of `retry_period`.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Final, NoReturn
+
+import structlog
+
+from webhook.kube.api_errors import APIError, ClusterError
+from webhook.kube.client import Client
+from webhook.kube.election import Election, Read, Rest, Term, Timing
+from webhook.kube.informer import Informer
+from webhook.kube.lease_record import Claim, LeaseRecord, Release
+from webhook.kube.resource import Raw, Resource
+from webhook.supervise import supervised
+
+log = structlog.get_logger(__name__)
+
+# CLOCK_BOOTTIME also counts the time for which the machine was suspended; CLOCK_MONOTONIC does not.
+_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+# Candidates that failed together do not come back together; a leader must keep its time.
+_JITTER: Final = (0.8, 1.2)
+# After a conflict somebody else has just written; by the end of this they are done, and we do not meet again.
+_CONFLICT_SECONDS: Final = 0.2
+
+
+def clock() -> float:
+    """Seconds since some moment; never goes back, and goes on while process or machine are stopped."""
+    return time.clock_gettime(_CLOCK)
+
+
+class LeaderElection:
+    """One candidate for the Lease `namespace/name`.
+
+    `on_started` and `on_stopped` are called from the event loop, in turn, soon after a term began or ended. Who must be
+    sure asks `is_leader` in the same breath as it acts: that looks at the clock each time.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        lease: tuple[str, str],
+        identity: str,
+        timing: Timing,
+        on_started: Callable[[Term], None],
+        on_stopped: Callable[[], None],
+    ) -> None:
+        self._client = client
+        self._namespace, self._name = lease
+        self._path = f"{_leases(self._namespace).path}/{self._name}"
+        self._timing = timing
+        self._election = Election(identity, timing)
+        self._on_started = on_started
+        self._on_stopped = on_stopped
+        self._announced: Term | None = None
+        self._wake = asyncio.Event()
+        self._released = asyncio.Event()
+        self._wall = datetime.fromtimestamp(0, UTC)
+        self._random = Random()  # noqa: S311 # spreads load, keeps no secret
+        self._overlong = 0.0
+        self.error = ""
+        """What keeps us from reading or writing the Lease; empty when nothing does."""
+
+    @property
+    def holder(self) -> str:
+        """The identity that holds the Lease, as far as we know; empty for nobody."""
+        return self._election.holder
+
+    @property
+    def term(self) -> Term | None:
+        """The term that goes on at this moment; None when we do not lead."""
+        return self._election.term(clock())
+
+    def is_leader(self) -> bool:
+        """Whether we lead at this moment: no other candidate can, whatever has happened to us in between."""
+        return self._election.leads(clock())
+
+    async def run(self) -> NoReturn:
+        """Take part for ever."""
+        hurry = Informer(
+            self._client, _leases(self._namespace), self, field_selector=f"metadata.name={self._name}", page_size=1
+        )
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(supervised(hurry.run))
+            await self._take_part()
+        raise AssertionError  # pragma: no cover # neither of them returns
+
+    def resign(self) -> None:
+        """Lead no more, from this moment on. The Lease stays ours until `release`, or until it runs out."""
+        self._election.resign()
+        self._announce()
+
+    async def release(self, how: Release, within: float) -> bool:
+        """Give the Lease back, so that others may claim it at once; False when that took longer than `within`."""
+        self._election.release(how)
+        self._announce()
+        self._wake.set()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                await self._released.wait()
+        return self._released.is_set()
+
+    def upsert(self, key: str, raw: Raw) -> None:
+        """The watch has seen the Lease."""
+        del key
+        spec = raw.get("spec")
+        if not (isinstance(spec, dict) and spec.get("holderIdentity")):
+            self._wake.set()
+
+    def delete(self, key: str) -> None:
+        """The watch has seen the end of the Lease; nothing to hurry for, since its leader may go on for a while."""
+
+    async def _take_part(self) -> NoReturn:
+        while True:
+            self._announce()
+            action = self._election.next(clock())
+            if isinstance(action, Rest):
+                await self._rest(action.until - clock())
+            else:
+                await self._call(action)
+            if self._election.released:
+                self._released.set()
+
+    async def _call(self, action: Read | Claim) -> None:
+        """Make one call, and tell the election what came of it."""
+        asked = clock()
+        patience = self._election.patience(asked)
+        try:
+            async with asyncio.timeout(patience):
+                lease = await (self._read() if isinstance(action, Read) else self._write(action))
+        except TimeoutError:
+            await self._failed(f"no answer within {patience:.1f} s")
+        except APIError as error:
+            if error.status == 409 and isinstance(action, Claim):
+                self._election.look_again()
+                await self._rest(self._random.uniform(0.0, _CONFLICT_SECONDS))
+            else:
+                await self._failed(str(error))
+        except ClusterError as error:
+            await self._failed(str(error))
+        else:
+            self._succeeded()
+            if isinstance(action, Read):
+                self._election.read(lease, clock())
+                self._say_if_overlong()
+            elif lease is not None:
+                self._election.wrote(action, lease, asked, clock())
+
+    def _say_if_overlong(self) -> None:
+        overlong = self._election.overlong
+        if overlong and overlong != self._overlong:
+            log.warning("leader.lease_duration_capped", holder=self.holder, seconds_not_believed=overlong)
+        self._overlong = overlong
+
+    async def _read(self) -> LeaseRecord | None:
+        try:
+            return LeaseRecord.from_object(await self._client.get(self._path))
+        except APIError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    async def _write(self, claim: Claim) -> LeaseRecord:
+        # Every renewal must differ from the last one, also where the wall clock stands or is set back.
+        self._wall = max(datetime.now(UTC), self._wall + timedelta(microseconds=1))
+        body = claim.body(self._wall)
+        if claim.replaces is not None:
+            return LeaseRecord.from_object(await self._client.patch(self._path, body))
+        # By server-side apply, because it names the Lease: RBAC can limit that to one name, and a plain create not.
+        # Each candidate is a manager of its own: the API server lets the first one in and gives the others a 409. A
+        # manager's name has 128 characters at most; what tells identities apart is at their end.
+        body |= {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+        body["metadata"] = {"name": self._name, "namespace": self._namespace}
+        return LeaseRecord.from_object(await self._client.apply(self._path, body, self._election.identity[-128:]))
+
+    def _announce(self) -> None:
+        """Call back when the term is another one than at the last call."""
+        term = self.term
+        if self._announced is not None and self._announced != term:
+            report = log.warning if self.error else log.info
+            report("leader.stopped", epoch=self._announced.epoch, holder=self.holder, error=self.error)
+            self._announced = None
+            self._on_stopped()
+        if term is not None and self._announced is None:
+            self._announced = term
+            log.info("leader.started", epoch=term.epoch, identity=self._election.identity)
+            self._on_started(term)
+
+    async def _failed(self, error: str) -> None:
+        self._election.look_again()
+        if not self.error:
+            log.warning("leader.lease_failing", lease=f"{self._namespace}/{self._name}", error=error)
+        self.error = error
+        await self._rest(self._timing.retry_period * self._random.uniform(0.5, 1.0))
+
+    def _succeeded(self) -> None:
+        if self.error:
+            log.info("leader.lease_working", lease=f"{self._namespace}/{self._name}")
+        self.error = ""
+
+    async def _rest(self, seconds: float) -> None:
+        """Wait; at the end of our term, or woken by the watch, no longer."""
+        if self.is_leader():
+            seconds = min(seconds, self._election.patience(clock()))
+        else:
+            seconds *= self._random.uniform(*_JITTER)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(None if seconds == float("inf") else seconds):
+                await self._wake.wait()
+        if self._wake.is_set():
+            self._wake.clear()
+            self._election.look_again()
+
+
+def _leases(namespace: str) -> Resource:
+    return Resource("coordination.k8s.io", "v1", "leases", namespace)

@@ -1,0 +1,58 @@
+"""The objects that own pods, by one GET each."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+from urllib.parse import quote
+
+from webhook.kube.api_errors import APIError
+from webhook.kube.client import Client
+from webhook.kube.resource import Raw, Resource
+from webhook.model.owner_chain import owner_above
+from webhook.model.owner_reference import check_owner
+from webhook.model.pod import Owner
+
+ReadOwner = Callable[[str, Owner], Awaitable[Mapping[str, Any] | None]]
+"""(namespace, reference) -> the object; None if it cannot be read. Raises ClusterError, UserError."""
+
+DEEPEST: Final = 8
+"""The most owners of one pod that are read. The longest chain in use is worker Pod -> StatefulSet -> leader Pod ->
+StatefulSet -> LeaderWorkerSet."""
+
+# It is gone; it is of a kind that we may not read, and so are all objects of that kind.
+_NOT_TO_BE_HAD: Final = frozenset({403, 404})
+
+
+async def read_chain(read: ReadOwner, namespace: str, owner: Owner) -> list[Mapping[str, Any]]:
+    """The objects from `owner` upwards, as far as they can be read. Raises ClusterError, UserError."""
+    chain: list[Mapping[str, Any]] = []
+    above: Owner | None = owner
+    while above is not None and len(chain) < DEEPEST:
+        raw = await read(namespace, above)
+        if raw is None:
+            break
+        chain.append({**raw, "apiVersion": above.api_version, "kind": above.kind})
+        above = owner_above(raw)
+    return chain
+
+
+async def read_owner(client: Client, namespace: str, owner: Owner) -> Raw | None:
+    """The object in `namespace` that a reference names.
+
+    None when it is gone, another one of the same name, or not for us to read. Raises ClusterError, and UserError for a
+    reference that names no object. Its plural is that of every kind of workload in use: the kind in lower case with an
+    s.
+    """
+    check_owner(owner)
+    group, _, version = owner.api_version.rpartition("/")
+    collection = Resource(quote(group, safe=""), version, f"{quote(owner.kind.lower(), safe='')}s", namespace).path
+    try:
+        raw = await client.get(f"{collection}/{quote(owner.name, safe='')}")
+    except APIError as error:
+        if error.status in _NOT_TO_BE_HAD:
+            return None
+        raise
+    metadata = raw.get("metadata")
+    if not isinstance(metadata, Mapping):
+        return None
+    found = metadata.get("namespace"), metadata.get("name"), metadata.get("uid")
+    return raw if found == (namespace, owner.name, owner.uid) else None

@@ -1,0 +1,68 @@
+"""Which collection of objects is meant, and where the API server serves it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from webhook.kube.api_errors import MalformedAnswerError, mapping_or_empty
+
+log = structlog.get_logger(__name__)
+
+Raw = dict[str, Any]
+"""An object as decoded from JSON. Never a typed model: that would drop fields newer than the client."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A collection: group (empty for the core group), version, plural; `namespace` narrows it to one."""
+
+    group: str
+    version: str
+    plural: str
+    namespace: str = ""
+
+    @property
+    def path(self) -> str:
+        """The URL path of the collection."""
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        scope = f"/namespaces/{self.namespace}" if self.namespace else ""
+        return f"{root}{scope}/{self.plural}"
+
+    @property
+    def name(self) -> str:
+        """The name people know it by: `pods`, `topologies.kai.scheduler`."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+
+def key_of(raw: Mapping[str, Any]) -> str:
+    """`namespace/name` of an object, or its name when it is cluster-scoped."""
+    metadata = raw["metadata"]
+    namespace = metadata.get("namespace")
+    name = metadata["name"]
+    return f"{namespace}/{name}" if namespace else str(name)
+
+
+def is_object(raw: object) -> bool:
+    """Whether it has what every object of the API has: metadata with a name, and nothing else in their place."""
+    metadata = mapping_or_empty(mapping_or_empty(raw).get("metadata"))
+    name, namespace = metadata.get("name"), metadata.get("namespace")
+    return isinstance(name, str) and bool(name) and (namespace is None or isinstance(namespace, str))
+
+
+def items_of(page: Raw, path: str) -> list[Raw]:
+    """The objects of a list's answer; what is no object among them is logged and left out.
+
+    Raises MalformedAnswerError when it is no list.
+    """
+    items = page.get("items", "")
+    if items is None:  # as Go writes an empty list
+        return []
+    if not isinstance(items, list):
+        msg = f"GET {path}: the answer is not a list of objects"
+        raise MalformedAnswerError(msg)
+    found = [raw for raw in items if is_object(raw)]
+    if len(found) < len(items):
+        log.warning("list.odd_objects", path=path, count=len(items) - len(found))
+    return found

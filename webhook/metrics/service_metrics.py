@@ -1,0 +1,182 @@
+"""What the service measures of itself, in a registry of its own; docs/metrics.md explains every line.
+
+Counters and histograms are fed by the reviews and the controller; everything that is a state is read when it is asked
+for, so that no gauge can be stale.
+"""
+
+import platform
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from aiohttp import web
+from prometheus_client import Counter, Histogram, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from webhook.codec import CODEC
+from webhook.internal_errors import Where, internal_error_counts
+from webhook.metrics.controller_metrics import PlacementMetrics
+from webhook.version import VERSION
+
+NAMESPACE = "topology_webhook"
+
+# A decision over 5,000 nodes is to take under 1 ms, a review some more; the API server's patience is seconds.
+_BUCKETS = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.0, 2.5, 5.0, 10.0)
+
+
+@dataclass(frozen=True, slots=True)
+class InformerSample:
+    """One informer, as of now; `silence_seconds` since anything was heard from the API server about it."""
+
+    resource: str
+    synced: bool
+    objects: int
+    lists: int
+    silence_seconds: float
+    faulty_objects: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The state of the service, as of now."""
+
+    ready: bool
+    informers: tuple[InformerSample, ...]
+    generation: int
+    policy_disagreements: int
+    unknown_policies: int
+    certificate_end: datetime | None
+    leading: bool
+    gated_pods: int
+    stuck_pods: int
+    open_grants: int
+
+
+class Metrics:
+    """The registry and what is counted into it."""
+
+    def __init__(self, sample: Callable[[], Sample]) -> None:
+        self.registry = CollectorRegistry()
+        self.reviews = Counter(
+            "reviews",
+            "Admission reviews answered, by webhook, operation and verdict.",
+            ["webhook", "operation", "verdict"],
+            namespace=NAMESPACE,
+            registry=self.registry,
+        )
+        self.review_seconds = Histogram(
+            "review_duration_seconds",
+            "Time from a review's first byte to its answer.",
+            ["webhook"],
+            namespace=NAMESPACE,
+            buckets=_BUCKETS,
+            registry=self.registry,
+        )
+        self.excluded = Counter(
+            "excluded_nodes",
+            "Nodes that a decision excluded, by reason, summed over decisions.",
+            ["reason"],
+            namespace=NAMESPACE,
+            registry=self.registry,
+        )
+        self.unreserved = Counter(
+            "bindings_unreserved",
+            "Bindings that passed without a reservation.",
+            ["reason"],
+            namespace=NAMESPACE,
+            registry=self.registry,
+        )
+        self.connections_closed = Counter(
+            "connections_closed",
+            "Connections closed by the service before their time, by port and reason.",
+            ["port", "reason"],
+            namespace=NAMESPACE,
+            registry=self.registry,
+        )
+        self.placement = PlacementMetrics(self.registry, NAMESPACE)
+        self.registry.register(_StateCollector(sample))
+        ProcessCollector(registry=self.registry)
+
+    async def serve(self, _: web.Request) -> web.Response:
+        """GET /metrics."""
+        return web.Response(body=generate_latest(self.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+class _StateCollector(Collector):
+    """The state as gauges, made at each scrape."""
+
+    def __init__(self, sample: Callable[[], Sample]) -> None:
+        self._sample = sample
+
+    def collect(self) -> Iterator[Metric]:
+        sample = self._sample()
+        build = GaugeMetricFamily(
+            f"{NAMESPACE}_build_info", "Always 1; what runs.", labels=["version", "python", "codec"]
+        )
+        build.add_metric([VERSION, platform.python_version(), CODEC], 1)
+        yield build
+        yield _gauge("ready", "1 when reviews are answered, else 0.", sample.ready)
+        yield _gauge("snapshot_generation", "Changes taken into the engine's arrays so far.", sample.generation)
+        yield _gauge(
+            "policy_disagreements",
+            "Nodes whose Koordinator policy label and NodeResourceTopology name different policies.",
+            sample.policy_disagreements,
+        )
+        yield _gauge("unknown_policies", "Nodes whose NUMA policy cannot be read.", sample.unknown_policies)
+        yield _gauge("leader", "1 while this replica leads, else 0.", sample.leading)
+        yield _gauge("gated_pods", "Pods that only our gate holds back.", sample.gated_pods)
+        yield _gauge("stuck_pods", "Pods that are held to nodes which can no longer take them.", sample.stuck_pods)
+        yield _gauge("open_grants", "Promises to pods that no object shows yet.", sample.open_grants)
+        if sample.certificate_end is not None:
+            yield _gauge(
+                "certificate_end_timestamp_seconds",
+                "When the certificate that is shown ends, in seconds since the epoch.",
+                sample.certificate_end.timestamp(),
+            )
+        yield _internal_errors()
+        yield from _informers(sample.informers)
+
+
+def _internal_errors() -> Metric:
+    """Of every kind from the start: an alert on a rate sees the first one, too."""
+    family = CounterMetricFamily(
+        f"{NAMESPACE}_internal_errors",
+        "Faults of the webhook itself, by the unit that contained each.",
+        labels=["where"],
+    )
+    counts = internal_error_counts()
+    for where in Where:
+        family.add_metric([where.value], counts.get(where, 0))
+    return family
+
+
+def _informers(informers: Iterable[InformerSample]) -> Iterator[Metric]:
+    columns: list[tuple[str, str, Callable[[InformerSample], float]]] = [
+        ("informer_synced", "1 when the local copy is complete, else 0.", lambda i: i.synced),
+        ("informer_objects", "Objects in the local copy.", lambda i: i.objects),
+        ("informer_faulty_objects", "Objects that could not be used, or only in part.", lambda i: i.faulty_objects),
+        (
+            "informer_silence_seconds",
+            "Time since the API server was last heard of this resource; bookmarks come every minute or so.",
+            lambda i: i.silence_seconds,
+        ),
+    ]
+    for name, text, value in columns:
+        family = GaugeMetricFamily(f"{NAMESPACE}_{name}", text, labels=["resource"])
+        for informer in informers:
+            family.add_metric([informer.resource], value(informer))
+        yield family
+    lists = CounterMetricFamily(
+        f"{NAMESPACE}_informer_lists", "Complete lists made; more than one means that a watch could not be resumed.",
+        labels=["resource"],
+    )  # fmt: skip
+    for informer in informers:
+        lists.add_metric([informer.resource], informer.lists)
+    yield lists
+
+
+def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"{NAMESPACE}_{name}", text, value=float(value))

@@ -1,0 +1,258 @@
+"""Where a pod comes from: the objects above it, what it takes from them, and the group that they make of it.
+
+1. The next above an object is its controller, else its first owner. The last is the top.
+2. An object that only makes other workloads, one by one (a CronJob) or as their shell (a TrainJob), is not the top: the
+   one below it is. What it asks holds all the same.
+3. A pod's own annotations come first, then those of the nearest owner that has them. What stands on a pod in between
+   (the leader that owns a LeaderWorkerSet's workers) is for that one alone. A leader is in the group of its workers:
+   it takes from their template what makes that.
+4. The group is named after the top, `pg-<name>-<uid>`; where parts of the top start by themselves (a replica of a
+   LeaderWorkerSet, a replicated job of a JobSet that starts them one after another) each is a group, and its name says
+   which.
+
+Source: KAI-Scheduler pkg/podgrouper (podgrouper.go; plugins cronjobs, skiptopowner, leaderworkerset, jobset).
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any, Final
+
+from webhook.model.fields import mapping, mappings, whole_number
+from webhook.model.membership import GROUP_ANNOTATIONS, Membership, is_in_group
+from webhook.model.names import (
+    INHERIT,
+    JOBSET_REPLICATED_JOB,
+    KAI_POD_INDEX_LABEL,
+    LWS_GROUP_INDEX,
+    NUMA_TOPOLOGY_SPEC,
+    POD_GROUP_NAME,
+    RANK,
+    RESOURCE_SPEC,
+)
+from webhook.model.pod import Owner
+from webhook.model.workload.common_fields import MAX_PODS, annotations_of, annotations_on
+from webhook.model.workload.pod_names import PodNames
+from webhook.model.workload.readers import read_workload
+from webhook.model.workload.record import Gang, Replicas, Role
+
+_NUMA: Final = frozenset({NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC})
+
+INHERITED: Final = GROUP_ANNOTATIONS | _NUMA | {KAI_POD_INDEX_LABEL}
+"""The annotations that a pod takes from its owners."""
+
+# (API group, kind) of what is never the top.
+_ONLY_MAKE_WORKLOADS: Final = frozenset(
+    {
+        ("batch", "CronJob"),
+        ("argoproj.io", "Workflow"),
+        ("ray.io", "RayCronJob"),
+        ("trainer.kubeflow.org", "TrainJob"),
+        ("nvidia.com", "DynamoGraphDeployment"),
+    }
+)
+LEADER_TEMPLATE: Final = "leaderTemplate"
+_LEADER_WORKER_SET: Final = "LeaderWorkerSet"
+# Kind of a top -> the label that says to which of its groups a pod belongs, and what stands before it in the name.
+_PARTS: Final[Mapping[str, tuple[str, str]]] = {
+    _LEADER_WORKER_SET: (LWS_GROUP_INDEX, "group-"),
+    "JobSet": (JOBSET_REPLICATED_JOB, ""),
+}
+# Source: kubernetes pkg/apis/core/validation (names of objects are DNS subdomains).
+_LONGEST_NAME: Final = 253
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """The owners of a pod, as far as they could be read."""
+
+    top: Owner
+    raw: Mapping[str, Any] | None
+    """The top as an object, annotated with what it and those above it ask; None where nobody may read it."""
+    annotations: Mapping[str, str]
+    """What stands on the owners of all that a pod takes from them."""
+
+    def group_name(self, labels: Mapping[str, str]) -> str:
+        """The name of the group of a pod with these labels. Raises UserError."""
+        part = self._part(labels)
+        ending = f"-{self.top.uid}" + ("" if part is None else f"-{_PARTS[self.top.kind][1]}{part}")
+        return f"pg-{self.top.name[: _LONGEST_NAME - len(ending) - 3]}{ending}"
+
+    def gang(self, labels: Mapping[str, str]) -> Gang | None:
+        """The group as the top's spec has it; None where the top is of a kind that is not known. Raises UserError."""
+        part = self._part(labels)
+        if part is None:
+            return self.gangs[0] if self.gangs else None
+        if isinstance(self.gangs, Replicas):
+            # Replicas beyond the spec's number (a rollout's surge) are like the others.
+            index = whole_number(part)
+            return self.gangs[index if index is not None and index < len(self.gangs) else 0]
+        return next((gang for gang in self.gangs if gang.name == f"{self.top.name}-{part}"), None)
+
+    def minimum(self, labels: Mapping[str, str], asked: int | None) -> int:
+        """How many pods of the group must start together: by the spec, or as many as are asked for, if so many come.
+
+        Raises UserError.
+        """
+        gang = self.gang(labels)
+        if gang is None or self.raw is None:
+            return asked or 1
+        return max(1, min(asked or gang.minimum, gang.at_once, _still_to_run(self.raw)))
+
+    def rank(self, name: str, labels: Mapping[str, str]) -> int | None:
+        """The place of a pod in its group, whatever its role; None where its name does not tell. Raises UserError."""
+        gang = self.gang(labels)
+        if gang is None:
+            return None
+        # Controllers append random characters to what the spec makes known.
+        exact = _rank_in(gang, name)
+        return _rank_in(gang, name.rpartition("-")[0]) if exact is None else exact
+
+    @cached_property
+    def gangs(self) -> Sequence[Gang]:
+        """The groups that start by themselves, without the roles whose pods are in none. Raises UserError."""
+        workload = None if self.raw is None else read_workload(self.raw)
+        if self.raw is None or workload is None:
+            return ()
+        leads = self.top.kind == _LEADER_WORKER_SET
+        members = partial(_of_members, is_in_group(self.raw["metadata"]["annotations"]), leads)
+        if isinstance(workload.gangs, Replicas):
+            return workload.gangs.each(members)
+        return tuple(map(members, workload.gangs))
+
+    def taking(self, annotations: Mapping[str, str]) -> "Lineage":
+        """The same for pods that take these annotations: more may stand between them and the top."""
+        other = replace(self, annotations=annotations)
+        if "gangs" in self.__dict__:  # read once: a JobSet has a thousand of them
+            other.__dict__["gangs"] = self.gangs
+        return other
+
+    def _part(self, labels: Mapping[str, str]) -> str | None:
+        """Which of the top's groups the pod belongs to; None where the top is one group, named as it is."""
+        if self.top.kind not in _PARTS or not self.gangs or self.gangs[0].name == self.top.name:
+            return None
+        return labels.get(_PARTS[self.top.kind][0])
+
+
+def _rank_in(gang: Gang, name: str) -> int | None:
+    """The place of a pod of this name among all roles of a gang."""
+    for ranks, role in gang.by_rank():
+        rank = role.pods.rank(name) if isinstance(role.pods, PodNames) else _index(role.pods, name)
+        if rank is not None:
+            return ranks[rank]
+    return None
+
+
+def _index(names: Sequence[str], name: str) -> int | None:
+    return names.index(name) if name in names else None
+
+
+def owner_above(raw: Mapping[str, Any]) -> Owner | None:
+    """The next above an object; None for a top."""
+    references = mappings(mapping(raw, "metadata", "metadata"), "ownerReferences", "metadata.ownerReferences")
+    owners = [Owner.from_reference(each) for each in references]
+    return next((owner for owner in owners if owner.controller), owners[0] if owners else None)
+
+
+def taken_from_owners(raw: Mapping[str, Any], lineage: Lineage) -> dict[str, str]:
+    """The annotations that a pod takes: what it has not itself, and its group's name. Raises UserError."""
+    own = annotations_of(raw, "")
+    # A pod's NUMA wishes are one thing, in whichever of the two annotations.
+    kept = own.keys() | (set() if own.keys().isdisjoint(_NUMA) else _NUMA)
+    taken = {key: text for key, text in lineage.annotations.items() if key not in kept}
+    if is_in_group({**taken, **own}) and POD_GROUP_NAME not in own:
+        labels = mapping(mapping(raw, "metadata", "metadata"), "labels", "metadata.labels")
+        taken.setdefault(POD_GROUP_NAME, lineage.group_name(labels))
+    return taken
+
+
+def ranked(membership: Membership | None, raw: Mapping[str, Any], lineage: Lineage) -> Membership | None:
+    """The membership of a pod, with its rank among all roles of its group. Raises UserError."""
+    metadata = raw["metadata"]
+    annotations = metadata.get("annotations") or {}
+    if membership is None or RANK in annotations or KAI_POD_INDEX_LABEL in annotations:
+        return membership
+    rank = lineage.rank(metadata.get("name", ""), metadata.get("labels") or {})
+    return membership if rank is None else replace(membership, rank=rank)
+
+
+def lineage_of(owner: Owner, chain: Sequence[Mapping[str, Any]]) -> Lineage:
+    """The lineage of the pods of `owner`; `chain`: the objects from it upwards, as far as they could be read."""
+    if not chain:
+        return Lineage(owner, None, {})
+    highest = len(chain) - 1
+    while highest > 0 and _kind(chain[highest]) in _ONLY_MAKE_WORKLOADS:
+        highest -= 1
+    top = chain[highest]
+    taken = _inherited(raw for raw in chain if _kind(raw) != ("", "Pod") or raw is chain[-1])
+    if top.get("kind") == _LEADER_WORKER_SET:
+        taken = {**grouped_beside(_sets(top)), **taken}
+    metadata = {**top["metadata"], "annotations": _inherited(chain[highest:])}
+    reference = Owner(str(top.get("apiVersion")), str(top.get("kind")), metadata["name"], metadata.get("uid", ""), True)
+    return Lineage(reference, {**top, "metadata": metadata}, taken)
+
+
+def grouped_beside(sets: Mapping[str, Any]) -> dict[str, str]:
+    """What puts a LeaderWorkerSet's leader, where it has a template of its own, into the group of its workers."""
+    worker, leader = sets.get("workerTemplate"), sets.get(LEADER_TEMPLATE)
+    if not isinstance(worker, Mapping) or not isinstance(leader, Mapping):
+        return {}
+    metadata = worker.get("metadata")
+    annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
+    if not isinstance(annotations, Mapping):
+        return {}
+    return {key: text for key, text in annotations.items() if key in GROUP_ANNOTATIONS and isinstance(text, str)}
+
+
+def _sets(top: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The templates of a LeaderWorkerSet."""
+    return mapping(mapping(top, "spec", "spec"), "leaderWorkerTemplate", "spec.leaderWorkerTemplate")
+
+
+def _of_members(all_ask: bool, leads: bool, gang: Gang) -> Gang:
+    """A gang without the roles whose pods are in no group, as long as others are.
+
+    1. Those that take nothing from their owners (`inherit: "false"`) and ask for nothing themselves.
+    2. Where the whole asks (all_ask) and templates are marked, those without the mark: another scheduler's, say.
+    3. Where the whole asks for nothing, those that ask for nothing either; but for a leader that is marked (leads).
+    """
+    own = {id(role): annotations_on(role)[0][0] for role in gang.all_roles()}
+    are_marked = any(annotations.get(INHERIT) == "true" for annotations in own.values())
+
+    def is_member(role: Role) -> bool:
+        if is_in_group(own[id(role)]):
+            return True
+        mark = own[id(role)].get(INHERIT)
+        if mark == "false" or (are_marked and mark is None):
+            return False
+        asks = any(is_in_group(annotations) for annotations, _ in annotations_on(role))
+        return all_ask or asks or (leads and mark == "true")
+
+    left = _with_roles(gang, is_member)
+    return left if left.size else gang
+
+
+def _with_roles(gang: Gang, wanted: Callable[[Role], bool]) -> Gang:
+    parts = (_with_roles(part, wanted) for part in gang.gangs)
+    return replace(gang, roles=tuple(filter(wanted, gang.roles)), gangs=tuple(part for part in parts if part.size))
+
+
+def _inherited(chain: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """What these ask for together, the nearest first."""
+    found: dict[str, Any] = {}
+    for raw in chain:
+        found = {**annotations_of(raw, ""), **found}
+    return {key: text for key, text in found.items() if key in INHERITED and isinstance(text, str)}
+
+
+def _kind(raw: Mapping[str, Any]) -> tuple[str, str]:
+    return str(raw.get("apiVersion") or "").rpartition("/")[0], str(raw.get("kind"))
+
+
+def _still_to_run(raw: Mapping[str, Any]) -> int:
+    """Of a Job, the pods that have not succeeded; of other kinds, any number."""
+    spec, status = raw.get("spec") or {}, raw.get("status") or {}
+    completions = spec.get("completions")
+    if _kind(raw) != ("batch", "Job") or not isinstance(completions, int):
+        return MAX_PODS
+    return completions - int(status.get("succeeded") or 0)

@@ -1,0 +1,114 @@
+"""KAI-Scheduler's PodGroup of a group of pods: what we say of it, as a server-side apply sends it.
+
+    metadata: {name: pg-<top>-<uid>, ownerReferences: [the top], annotations: {topology-webhook.dev/placement: ..}}
+    spec: {minMember, queue, priorityClassName, topologyConstraint, subGroups: [{name, minMember, topologyConstraint}]}
+
+- The queue is that of the label `kai.scheduler/queue`, the priority class that of the label `priorityClassName`, on the
+  top owner, else on the pod; both are left out where nothing names one.
+- A group of several roles has a sub-group for each; a role that asks for a level itself has a constraint of its own.
+- Levels are node labels, however the user named them.
+
+Source: KAI-Scheduler pkg/apis/scheduling/v2alpha2; pkg/podgrouper podgroup/handler.go, plugins defaultgrouper, ray.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from webhook.model.errors import UserError
+from webhook.model.names import KAI_PRIORITY_CLASS, KAI_QUEUE, PLACEMENT
+from webhook.model.owner_chain import Lineage
+from webhook.model.topology import Topology
+from webhook.model.workload.record import Gang
+from webhook.model.workload.topology_request import TopologyRequest, topology_request
+
+API_VERSION: Final = "scheduling.run.ai/v2alpha2"
+_NOT_IN_A_LABEL: Final = re.compile(r"[^a-z0-9]+")
+_LONGEST_LABEL: Final = 63
+
+
+def pod_group(
+    lineage: Lineage, pod: Mapping[str, Any], minimum: int, topologies: Mapping[str, Topology], status: str
+) -> dict[str, Any]:
+    """The PodGroup of a pod, which carries what it takes from its owners. Raises UserError.
+
+    minimum: pods that must start together; status: in words, what became of the group.
+    """
+    metadata, top = pod["metadata"], lineage.top
+    labels = metadata.get("labels") or {}
+    gang = lineage.gang(labels)
+    several = gang is not None and len(gang.all_roles()) > 1
+    request = gang.request if gang and several else topology_request((metadata["annotations"], "metadata.annotations"))
+    queue = _label(KAI_QUEUE, lineage, labels)
+    priority = _label(KAI_PRIORITY_CLASS, lineage, labels) or (pod.get("spec") or {}).get("priorityClassName")
+    parts = list(_parts(gang, topologies)) if gang and several else []
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "PodGroup",
+        "metadata": {
+            "name": lineage.group_name(labels),
+            "namespace": metadata["namespace"],
+            **({"labels": {KAI_QUEUE: queue}} if queue else {}),
+            "annotations": {PLACEMENT: status},
+            "ownerReferences": [
+                {"apiVersion": top.api_version, "kind": top.kind, "name": top.name, "uid": top.uid},
+            ],
+        },
+        "spec": {
+            "minMember": minimum,
+            **({"queue": queue} if queue else {}),
+            **({"priorityClassName": priority} if priority else {}),
+            **_constrained(request, topologies),
+            **({"subGroups": parts} if parts else {}),
+        },
+    }
+
+
+def is_said(wanted: Any, found: Any) -> bool:
+    """Whether an object has all that we say of it, whatever else it has."""
+    if isinstance(wanted, Mapping):
+        return isinstance(found, Mapping) and all(is_said(value, found.get(key)) for key, value in wanted.items())
+    if isinstance(wanted, list):
+        return (
+            isinstance(found, list)
+            and len(found) == len(wanted)
+            and all(is_said(one, other) for one, other in zip(wanted, found, strict=True))
+        )
+    return bool(wanted == found)
+
+
+def _label(key: str, lineage: Lineage, labels: Mapping[str, str]) -> str:
+    top = ((lineage.raw or {}).get("metadata") or {}).get("labels") or {}
+    return str(top.get(key) or labels.get(key) or "")
+
+
+def _parts(gang: Gang, topologies: Mapping[str, Topology]) -> Iterator[dict[str, Any]]:
+    """The roles of a gang, and those of its parts with the parts' constraints."""
+    for role in gang.roles:
+        yield {"name": _dns_label(role.name), "minMember": role.minimum}
+    for part in gang.gangs:
+        for role in part.all_roles():
+            constraint = _constrained(part.request, topologies)
+            yield {"name": _dns_label(role.name), "minMember": role.minimum, **constraint}
+
+
+def _constrained(request: TopologyRequest, topologies: Mapping[str, Topology]) -> dict[str, Any]:
+    if request.topology is None:
+        return {}
+    levels = {"requiredTopologyLevel": request.required, "preferredTopologyLevel": request.preferred}
+    topology = topologies.get(request.topology)
+    named = {key: _node_label(level, topology) for key, level in levels.items() if level}
+    return {"topologyConstraint": {"topology": request.topology, **named}}
+
+
+def _node_label(level: str, topology: Topology | None) -> str:
+    if topology is None:
+        return level
+    try:
+        return topology.node_labels[topology.level(level)]
+    except UserError:
+        return level
+
+
+def _dns_label(name: str) -> str:
+    return _NOT_IN_A_LABEL.sub("-", name.lower())[:_LONGEST_LABEL].strip("-") or "pods"

@@ -1,0 +1,160 @@
+"""Fields that the readers of workloads share: counts, templates, annotations, minimums."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from webhook.model.errors import UserError
+from webhook.model.fields import mapping, mappings, whole_number
+from webhook.model.json_text import shortened
+from webhook.model.limits import TooLarge
+from webhook.model.names import KAI_BATCH_MIN_MEMBER, KAI_TOPOLOGY, MIN_MEMBER
+from webhook.model.quoted import quoted
+from webhook.model.workload.record import Annotations, Gang, Role
+from webhook.model.workload.topology_request import names_segment_level, segment_request, topology_request
+
+# More pods than any cluster runs: a count beyond it is a typing error that would only fill the memory.
+MAX_PODS = 150_000
+# The most that a count of the API holds.
+_INT32 = 2**31 - 1
+# Each role of a workload, with a template of its own, takes some 50 us to judge. Those in use have hundreds at most.
+MAX_ROLES = 1_000
+
+
+def annotations_of(raw: Mapping[str, Any], path: str) -> Mapping[str, str]:
+    """The annotations of an object or a template; `path` is that of the object, empty for the root."""
+    where = annotations_path(path)
+    return mapping(mapping(raw, "metadata", where.removesuffix(".annotations")), "annotations", where)
+
+
+def annotations_on(role: Role) -> tuple[Annotations, ...]:
+    """What is asked for a role alone: on its template first, then on what is between that and the workload."""
+    return annotations_at(role.template, role.path), *role.between
+
+
+def annotations_at(raw: Mapping[str, Any], path: str) -> Annotations:
+    """The annotations of an object or a template, with their place."""
+    return annotations_of(raw, path), annotations_path(path)
+
+
+def annotations_path(path: str) -> str:
+    """The place of the annotations of the object at `path`, which is empty for the root."""
+    return f"{path}.metadata.annotations" if path else "metadata.annotations"
+
+
+def count(raw: Mapping[str, Any], name: str, path: str, default: int) -> int:
+    """A number of pods; raises UserError."""
+    value = raw.get(name)
+    if value is None:
+        return default
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_PODS:
+        # The API server takes so many: who asks for a placement of them is denied at once, not once the pods wait.
+        fault = TooLarge if type(value) is int and MAX_PODS < value <= _INT32 else UserError
+        raise fault(
+            f"{path}.{name}", f"{quoted(value)} is not a number of pods. Write a whole number from 0 to {MAX_PODS}."
+        )
+    return value
+
+
+def at_most_a_cluster(pods: int, path: str) -> int:
+    """The number of pods, which counts were multiplied or added to; raises UserError if no cluster runs as many."""
+    if pods > MAX_PODS:
+        raise TooLarge(path, f"Together these are {pods} pods. Write numbers that make {MAX_PODS} at most.")
+    return pods
+
+
+def at_most_roles(roles: int, path: str) -> None:
+    """Raise UserError if a workload has more templates than are placed here."""
+    if roles > MAX_ROLES:
+        raise TooLarge(
+            path, f"There are {roles} of them. A workload that asks for a placement may have at most {MAX_ROLES}."
+        )
+
+
+def roles_in(raw: Mapping[str, Any], name: str, path: str) -> Sequence[Mapping[str, Any]]:
+    """The list of objects in field `name`, of which each has a template; raises UserError."""
+    entries = mappings(raw, name, f"{path}.{name}")
+    at_most_roles(len(entries), f"{path}.{name}")
+    return entries
+
+
+def min_member(annotations: Mapping[str, str], *keys: str, path: str = "metadata.annotations") -> int | None:
+    """The minimum that an annotation sets; ours for every kind, KAI's where `keys` names it. Raises UserError.
+
+    path: the place of the annotations.
+    """
+    for key in (MIN_MEMBER, *keys):
+        text = annotations.get(key)
+        if text:
+            number = whole_number(text)
+            if number is None or not 1 <= number <= MAX_PODS:
+                raise UserError(
+                    f"{path}[{key}]", f'"{shortened(text)}" is not a number of pods. Write a whole number from 1.'
+                )
+            return number
+    return None
+
+
+def batch_min_member(annotations: Mapping[str, str], path: str = "metadata.annotations") -> int | None:
+    """The same for batch jobs, where KAI has an annotation of its own."""
+    return min_member(annotations, KAI_BATCH_MIN_MEMBER, path=path)
+
+
+def template_of(raw: Mapping[str, Any], path: str) -> Mapping[str, Any]:
+    """The pod template in field `template`; raises UserError where there is none."""
+    template = mapping(raw, "template", f"{path}.template")
+    if not template:
+        raise UserError(f"{path}.template", "This is missing. It says what the pods look like.")
+    return template
+
+
+def gang_of_one_role(name: str, owner: Mapping[str, str], role: Role) -> Gang:
+    """A gang of equal pods: the template's annotations go before those above it."""
+    found = (*annotations_on(role), (owner, "metadata.annotations"))
+    return Gang(name, topology_request(*found), (replace(role, segments=segment_request(*found)),))
+
+
+def gang_of_roles(name: str, owner: Mapping[str, str], roles: Sequence[Role], *, reads_segments: bool = True) -> Gang:
+    """A gang of different pods: what the owner asks holds for all of them, what a template asks for its own.
+
+    All are placed in one topology, which the owner or any template names. reads_segments: whether the segments that a
+    template asks for are read here; False where the kind's reader cuts them itself.
+    """
+    if len(roles) == 1 and reads_segments:
+        return gang_of_one_role(name, owner, roles[0])
+    above = topology_request((owner, "metadata.annotations"))
+    named = [above] if above.levels else []
+    own: list[Role] = []
+    parts: list[Gang] = []
+    for order, role in enumerate(roles):
+        found = annotations_on(role)
+        request = topology_request(*found, ({KAI_TOPOLOGY: above.topology or ""}, above.topology_path))
+        whole = replace(role, order=order, segments=segment_request(*found) if reads_segments else None)
+        if request.levels:
+            parts.append(Gang(role.name, request, (whole,)))
+        else:
+            own.append(whole)
+        if request.levels or names_segment_level(*found):
+            named.append(request)
+    topologies = sorted({request.topology for request in named if request.topology is not None})
+    if len(topologies) > 1:
+        raise UserError(
+            f"metadata.annotations[{KAI_TOPOLOGY}]",
+            f"The parts name different topologies: {', '.join(topologies)}. "
+            "All pods of a workload are placed in one: name the same everywhere.",
+        )
+    if named and not above.levels:
+        above = replace(above, topology=named[0].topology, topology_path=named[0].topology_path)
+    return Gang(name, above, tuple(own), tuple(parts))
+
+
+def with_minimum(roles: Sequence[Role], minimum: int | None) -> list[Role]:
+    """The roles with a minimum for all of them together: leaders, who come first, count first."""
+    if minimum is None:
+        return list(roles)
+    shared = []
+    for role in roles:
+        here = min(len(role.pods) - role.late, minimum)
+        minimum -= here
+        shared.append(replace(role, minimum=here))
+    return shared

@@ -1,0 +1,105 @@
+"""Pods as workloads, where nothing but the pods is known: grouped by hand, or by an owner of any kind.
+
+1. Pods belong together that name the same `pod-group-name`, else those with the same controller. Any other is alone.
+2. Those that look alike are one role, in order of rank (webhook.model.workload.rank), then of name.
+3. What all pods of a group ask of a topology alike they ask together; what only those of one role ask, for themselves.
+4. A group made by hand starts whole; the pods of an owner one by one. An annotation on a pod sets another minimum.
+5. Pods that run already are told apart: they hold a place and need none.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from json import dumps
+from typing import Any, Final
+
+from webhook.model.fields import mapping, mappings
+from webhook.model.names import KAI_PREFERRED_PLACEMENT, KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY, POD_GROUP_NAME
+from webhook.model.workload.common_fields import annotations_of, batch_min_member, gang_of_roles, with_minimum
+from webhook.model.workload.rank import rank_of
+from webhook.model.workload.record import Gang, Role, Workload
+
+BY_HAND: Final = "PodGroup"
+"""The kind of a group that pods name themselves."""
+
+_WHERE: Final = {KAI_TOPOLOGY, KAI_REQUIRED_PLACEMENT, KAI_PREFERRED_PLACEMENT}
+
+# What differs from pod to pod of one template.
+_OF_ONE_POD = {"nodeName", "hostname"}
+
+
+@dataclass(frozen=True, slots=True)
+class PodsTogether:
+    """A workload read off its pods."""
+
+    workload: Workload
+    running: Mapping[str, str]
+    """Pod name -> node, of those that are bound."""
+
+
+def workloads_of_pods(pods: Iterable[Mapping[str, Any]]) -> list[PodsTogether]:
+    """The workloads of these pods, in the order of their first pods; raises UserError."""
+    groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    for pod in pods:
+        groups.setdefault(belongs_to(pod), []).append(pod)
+    return [_together(key, members) for key, members in groups.items()]
+
+
+def belongs_to(pod: Mapping[str, Any]) -> tuple[str, ...]:
+    """(namespace, kind, name) of the group, and the uid of its controller if it has one; raises UserError."""
+    metadata = mapping(pod, "metadata", "metadata")
+    namespace = str(metadata.get("namespace") or "default")
+    by_hand = annotations_of(pod, "").get(POD_GROUP_NAME)
+    if by_hand:
+        return namespace, BY_HAND, by_hand
+    for owner in mappings(metadata, "ownerReferences", "metadata.ownerReferences"):
+        if owner.get("controller") is True:
+            return namespace, str(owner.get("kind")), str(owner.get("name")), str(owner.get("uid", ""))
+    return namespace, "Pod", _name(pod)
+
+
+def _together(key: tuple[str, ...], pods: list[Mapping[str, Any]]) -> PodsTogether:
+    namespace, kind, name, *_ = key
+    templates: dict[str, list[Mapping[str, Any]]] = {}
+    for pod in sorted(pods, key=_order):
+        templates.setdefault(_template(pod), []).append(pod)
+    together = _asked_by_all([alike[0] for alike in templates.values()])
+    roles = []
+    for index, alike in enumerate(templates.values()):
+        names = tuple(map(_name, alike))
+        name_of = "pods" if len(templates) == 1 else f"pods-{index}"
+        roles.append(Role(name_of, names, len(names), _without(alike[0], together), ""))
+    asked = next(filter(None, (batch_min_member(annotations_of(pod, "")) for pod in pods)), None)
+    if asked is None and kind not in {BY_HAND, "Pod"}:
+        asked = 1
+    gang: Gang = gang_of_roles(name, together, with_minimum(roles, asked))
+    running = {_name(pod): node for pod in pods if (node := mapping(pod, "spec", "spec").get("nodeName"))}
+    return PodsTogether(Workload(kind, namespace, name, "", (gang,), {}), running)
+
+
+def _asked_by_all(pods: list[Mapping[str, Any]]) -> dict[str, str]:
+    """The annotations about a topology that all these pods have alike."""
+    first, *others = [annotations_of(pod, "") for pod in pods]
+    alike = {key: text for key, text in first.items() if all(other.get(key) == text for other in others)}
+    return {key: text for key, text in alike.items() if key in _WHERE}
+
+
+def _without(pod: Mapping[str, Any], together: Mapping[str, str]) -> Mapping[str, Any]:
+    """The pod without the annotations that stand for the whole group."""
+    left = {key: text for key, text in annotations_of(pod, "").items() if key not in together}
+    return {**pod, "metadata": {**pod["metadata"], "annotations": left}}
+
+
+def _order(pod: Mapping[str, Any]) -> tuple[bool, int, str]:
+    labels = mapping(mapping(pod, "metadata", "metadata"), "labels", "metadata.labels")
+    rank = rank_of(_name(pod), labels, annotations_of(pod, ""))
+    return rank is None, rank or 0, _name(pod)
+
+
+def _template(pod: Mapping[str, Any]) -> str:
+    spec = {key: value for key, value in mapping(pod, "spec", "spec").items() if key not in _OF_ONE_POD}
+    return dumps([spec, dict(annotations_of(pod, ""))], sort_keys=True)
+
+
+def _name(pod: Mapping[str, Any]) -> str:
+    metadata = mapping(pod, "metadata", "metadata")
+    return str(metadata.get("name") or metadata.get("generateName") or "pod")

@@ -1,0 +1,53 @@
+"""Reading any object that makes pods as a workload: which kinds there are, and who reads them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from webhook.model.fields import mapping
+from webhook.model.workload.apps import bare_pod, replicas, stateful_set
+from webhook.model.workload.batch import cron_job, job, job_set
+from webhook.model.workload.common_fields import annotations_of
+from webhook.model.workload.kubeflow import REPLICA_SPECS, training_job
+from webhook.model.workload.lws import leader_worker_set
+from webhook.model.workload.ray import ray_cluster, ray_job, ray_service
+from webhook.model.workload.record import Gang, Workload
+
+Reader = Callable[[str, Mapping[str, str], Mapping[str, Any], str], Sequence[Gang]]
+"""(name, annotations of the object, its spec, the spec's path) -> gangs; raises UserError."""
+
+READERS: Final[Mapping[tuple[str, str], Reader]] = {
+    ("", "ReplicationController"): replicas,
+    ("apps", "Deployment"): replicas,
+    ("apps", "ReplicaSet"): replicas,
+    ("apps", "StatefulSet"): stateful_set,
+    ("batch", "Job"): job,
+    ("batch", "CronJob"): cron_job,
+    ("jobset.x-k8s.io", "JobSet"): job_set,
+    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): leader_worker_set,
+    ("ray.io", "RayCluster"): ray_cluster,
+    ("ray.io", "RayJob"): ray_job,
+    ("ray.io", "RayService"): ray_service,
+    **{("kubeflow.org", kind): partial(training_job, kind) for kind in REPLICA_SPECS},
+}
+"""(API group, kind) -> its reader, whatever the version."""
+
+ASKED_ABOUT: Final = frozenset(READERS) - {("", "ReplicationController")}
+"""(API group, kind) of the workloads that the API server asks about as they are written, with the chart's defaults."""
+
+
+def read_workload(raw: Mapping[str, Any]) -> Workload | None:
+    """The workload of an object; None if it is of a kind whose pods are not known from its spec. Raises UserError."""
+    group, _, _ = str(raw.get("apiVersion") or "").rpartition("/")
+    kind = str(raw.get("kind") or "")
+    metadata = mapping(raw, "metadata", "metadata")
+    name = str(metadata.get("name") or str(metadata.get("generateName") or kind.lower()).rstrip("-"))
+    annotations = annotations_of(raw, "")
+    if (group, kind) == ("", "Pod"):
+        gangs: Sequence[Gang] = bare_pod(raw, name)
+    elif (group, kind) in READERS:
+        gangs = READERS[group, kind](name, annotations, mapping(raw, "spec", "spec"), "spec")
+    else:
+        return None
+    namespace = str(metadata.get("namespace") or "default")
+    return Workload(kind, namespace, name, str(metadata.get("uid") or ""), gangs, annotations)

@@ -1,1 +1,0 @@
-"""The controller of what must wait: gates and groups."""

@@ -1,0 +1,159 @@
+"""POST of an AdmissionReview: decode, decide, encode; and tell apart whose fault it is when something is wrong.
+
+- The user's object is wrong: a review that denies, with a reason and a message (HTTP 200).
+- The call is wrong (no review, too large, too late), it is not ours to answer now, or a fault in us: an HTTP error. The
+  API server then does what the webhook's failurePolicy says, which a denying review would take out of the operator's
+  hands.
+"""
+
+import asyncio
+from functools import lru_cache, partial
+from time import perf_counter
+from typing import Any, Final
+
+import aiohttp
+import structlog
+from aiohttp import web
+
+from webhook.admission.handler import Answer, NotNowError, Reviewer
+from webhook.codec import dumps, loads
+from webhook.internal_errors import Where, internal_error
+from webhook.log_limit import LogLimit
+from webhook.metrics.service_metrics import Metrics
+from webhook.model.admission_review import AdmissionRequest
+from webhook.model.errors import Malfunction
+from webhook.server.health import Health
+from webhook.server.protocol import connection_of
+from webhook.server.review_request import TooLargeError, deadline_seconds, read_body
+
+log = structlog.get_logger(__name__)
+
+# The API server takes requests of up to 3 MiB, so an object is no larger; an UPDATE carries the old one, too, and 1 MiB
+# is ample for the rest (user, groups, options).
+MAX_BODY_BYTES: Final = (2 * 3 + 1) * 1024 * 1024
+# A scheduler's Binding has some 500 bytes, and its review another 500. Bindings are the only reviews that wait, so that
+# many may be held at a time.
+MAX_BINDING_BYTES: Final = 64 * 1024
+# Lines about decisions: more in a second than an API server creates and binds pods. Lines about calls that are wrong:
+# those of an API server come one by one.
+_DECISION_LINES: Final = 2000.0, 4000
+_REFUSAL_LINES: Final = 1.0, 20
+
+
+class ReviewRoute:
+    """One webhook: `name` in logs and metrics, `reviewer` the decision."""
+
+    def __init__(
+        self, name: str, reviewer: Reviewer, health: Health, metrics: Metrics, largest: int = MAX_BODY_BYTES
+    ) -> None:
+        self._name = name
+        self._reviewer = reviewer
+        self._health = health
+        self._metrics = metrics
+        self._largest = largest
+        self._decision_lines, self._refusal_lines = LogLimit(*_DECISION_LINES), LogLimit(*_REFUSAL_LINES)
+        # Looked up once: by its labels it costs as much as the rest of a count.
+        self._seconds = metrics.review_seconds.labels(name)
+        self._counted = lru_cache(maxsize=64)(partial(metrics.reviews.labels, name))
+
+    async def handle(self, request: web.Request) -> web.Response:
+        """Answer one review."""
+        began = perf_counter()
+        response = await self._answer(request, began)
+        self._seconds.observe(perf_counter() - began)
+        if self._health.draining or response.status == 503:
+            response.force_close()  # the next review belongs to another replica
+        return response
+
+    async def _answer(self, request: web.Request, began: float) -> web.Response:
+        if request.content_type != "application/json":
+            return self._refuse(415, f"Content-Type is {request.content_type!r}, not application/json")
+        deadline = asyncio.get_running_loop().time() + deadline_seconds(request.query.get("timeout"))
+        try:
+            async with asyncio.timeout_at(deadline):
+                body = await read_body(request, self._largest)
+        except TooLargeError:
+            return self._refuse(413, f"the body is larger than {self._largest} bytes")
+        except TimeoutError:
+            return self._refuse(504, "the request's body did not come before its deadline", last=True)
+        except aiohttp.ClientPayloadError as error:
+            return self._refuse(400, f"the body is not valid HTTP: {error}", last=True)
+        try:
+            review = AdmissionRequest.from_object(loads(body))
+        except (ValueError, Malfunction) as error:
+            return self._refuse(400, f"not an AdmissionReview: {error}")
+        del body  # the decision may have to wait
+        if (connection := connection_of(request)) is not None:
+            connection.complete()
+        return await self._decide(review, began, deadline)
+
+    async def _decide(self, review: AdmissionRequest, began: float, deadline: float) -> web.Response:
+        if not self._health.synced():
+            return self._refuse(503, "the cluster has not been read completely yet", review)
+        try:
+            answer = self._reviewer(review, deadline)
+            if not isinstance(answer, Answer):
+                async with asyncio.timeout_at(deadline):
+                    answer = await answer
+            body = dumps(answer.response.to_object(review.uid))
+        except NotNowError as error:
+            return self._refuse(503, str(error), review)
+        except TimeoutError:
+            return self._refuse(504, "what the decision depends on did not come before its deadline", review)
+        except Exception as error:  # noqa: BLE001 # whatever it is, this review has failed; the next one is to be served
+            internal_error(Where.REVIEW, error, **_identity(review), webhook=self._name)
+            return self._refuse(500, f"{type(error).__name__} while deciding on review {review.uid}", review)
+        self._tell(review, answer, perf_counter() - began)
+        response = web.Response(body=body, content_type="application/json")
+        if answer.misrouted:
+            # The API server keeps a connection for as long as it is used, also one to a Pod that its Service does not
+            # select any more. Only a new one goes to the right Pod.
+            response.force_close()
+        return response
+
+    def _tell(self, review: AdmissionRequest, answer: Answer, seconds: float) -> None:
+        self._counted(review.operation, answer.verdict).inc()
+        for reason, nodes in answer.excluded.items():
+            self._metrics.excluded.labels(reason).inc(nodes)
+        if answer.not_aligned:
+            self._metrics.placement.pods_not_aligned.labels(answer.verdict).inc()
+        if answer.unreserved is not None:
+            self._metrics.unreserved.labels(answer.unreserved.code).inc()
+        left_out: int | None = 0
+        if answer.decided and (left_out := self._decision_lines.take()) is None:
+            return
+        report = log.info if answer.decided else log.debug
+        report(
+            "review",
+            **({"left_out": left_out} if left_out else {}),
+            webhook=self._name,
+            **_identity(review),
+            operation=review.operation,
+            dry_run=review.dry_run,
+            verdict=answer.verdict,
+            fit=answer.fit_count,
+            excluded=answer.excluded,
+            message=answer.message,
+            milliseconds=round(seconds * 1000, 3),
+        )
+
+    def _refuse(
+        self, status: int, message: str, review: AdmissionRequest | None = None, *, last: bool = False
+    ) -> web.Response:
+        """The answer to a call that is wrong; last: nothing more can be read of this connection."""
+        operation = review.operation if review else ""
+        self._counted(operation, "error").inc()
+        if (left_out := self._refusal_lines.take()) is not None:
+            more = {"left_out": left_out} if left_out else {}
+            log.warning("review.refused", webhook=self._name, status=status, message=message, **more)
+        response = web.Response(status=status, text=message + "\n")
+        if last:
+            response.force_close()
+        return response
+
+
+def _identity(review: AdmissionRequest) -> dict[str, Any]:
+    """What names the object in a log line; at CREATE the name may still be the API server's to make."""
+    metadata = review.object.get("metadata") or {}
+    name = review.name or metadata.get("name") or f"{metadata.get('generateName', '')}*"
+    return {"uid": review.uid, "object": f"{review.namespace}/{name}"}

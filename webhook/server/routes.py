@@ -1,0 +1,79 @@
+"""The two applications: reviews for the API server, and health and metrics for everybody who may look."""
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+from aiohttp import web
+
+from webhook.admission.handler import Reviewer
+from webhook.log_limit import LogLimit
+from webhook.metrics.service_metrics import Metrics
+from webhook.server.health import Health
+from webhook.server.protocol import Handler, within_deadlines
+from webhook.server.review_handler import MAX_BINDING_BYTES, MAX_BODY_BYTES, ReviewRoute
+
+if TYPE_CHECKING:
+    from aiohttp.typedefs import Middleware
+
+
+log = structlog.get_logger(__name__)
+
+BINDINGS: Final = "/mutate/bindings"
+
+
+def review_app(
+    reviewers: Mapping[str, Reviewer], health: Health, metrics: Metrics, client_names: Collection[str] = ()
+) -> web.Application:
+    """POST at each path of `reviewers` (`/mutate/pods`).
+
+    client_names: the names of whom a client certificate has to be; empty: any that the TLS handshake lets through.
+    """
+    middlewares: list[Middleware] = [within_deadlines, *([only_from(client_names)] if client_names else [])]
+    app = web.Application(middlewares=middlewares)
+    for path, reviewer in reviewers.items():
+        largest = MAX_BINDING_BYTES if path == BINDINGS else MAX_BODY_BYTES
+        route = ReviewRoute(path.strip("/").replace("/", "-"), reviewer, health, metrics, largest)
+        app.router.add_post(path, route.handle)
+    return app
+
+
+def observation_app(health: Health, metrics: Metrics) -> web.Application:
+    """/healthz, /readyz and /metrics."""
+    app = web.Application(middlewares=[within_deadlines])
+    app.router.add_get("/healthz", health.healthz)
+    app.router.add_get("/readyz", health.readyz)
+    app.router.add_get("/metrics", metrics.serve)
+    return app
+
+
+_QUOTED: Final = 200
+"""Characters of names that are repeated to a caller: the certificate may have thousands."""
+
+
+def names_of(certificate: Mapping[str, Any]) -> Iterator[str]:
+    """The common names and subject alternative names of a certificate as `ssl` gives it (`getpeercert()`)."""
+    for attributes in certificate.get("subject", ()):
+        yield from (value for key, value in attributes if key == "commonName")
+    yield from (str(value) for _, value in certificate.get("subjectAltName", ()))
+
+
+def only_from(names: Collection[str]) -> "Middleware":
+    """A middleware that answers 403 to clients whose certificate carries none of these names."""
+    lines = LogLimit(1 / 60, 1)
+
+    @web.middleware
+    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+        certificate = request.transport and request.transport.get_extra_info("peercert")
+        carried = frozenset(names_of(certificate or {}))
+        if not carried.isdisjoint(names):
+            return await handler(request)
+        shown = ", ".join(sorted(carried))[:_QUOTED] or "none"
+        if (left_out := lines.take()) is not None:
+            log.warning("caller.refused", names=shown, address=request.remote, left_out=left_out)
+        message = f"none of the client certificate's names ({shown}) is in --client-names\n"
+        response = web.Response(status=403, text=message)
+        response.force_close()
+        return response
+
+    return check
