@@ -43,8 +43,8 @@ async def _measure(shapes: int, nodes: int, zones: int) -> dict[str, Any]:
     cluster.controller.clock = monotonic
     for number in range(nodes):
         name = f"m{number}"
-        cluster.world.nodes.upsert(name, node(name))
-        cluster.world.node_topologies.upsert(name, _topology(name, zones))
+        cluster.cache.nodes.upsert(name, node(name))
+        cluster.cache.node_topologies.upsert(name, _topology(name, zones))
     for number in range(shapes):
         cluster.create("crowd", f"p{number}", str(100 + number))
     for _ in range(3):  # they have just come: some were tried, most were not
@@ -55,7 +55,7 @@ async def _measure(shapes: int, nodes: int, zones: int) -> dict[str, Any]:
     began = monotonic()
     rest = 0.0 if shapes == 0 else (monotonic() - await _a_round(cluster)) * _REST_PER_WORK
     cluster.create("others", "fits", "2", created=9)
-    while "others/fits" in cluster.world.gated_pods():
+    while "others/fits" in cluster.cache.gated_pods():
         await cluster.play()
     delay = monotonic() - began + rest
     return {

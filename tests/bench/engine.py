@@ -31,8 +31,8 @@ from webhook.engine.kubelet import predict
 from webhook.engine.plugin import Strategy, filter_nodes, score_nodes
 from webhook.engine.request import PodRequest
 from webhook.engine.snapshot.ledger import Ledger, Reservation
-from webhook.engine.snapshot.node_arrays import Snapshot
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.node_arrays import NodeArrays
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.intent import parse_numa_intent
 from webhook.model.nrt import NodeTopology, ZoneResource
 from webhook.model.options import Options
@@ -52,33 +52,38 @@ class _Bench:
     pod: Pod
 
     def __post_init__(self) -> None:
-        self.view = View(self.fleet.state.snapshot())
+        self.snapshot = Snapshot(self.fleet.state.node_arrays())
         self.intent, _ = parse_numa_intent(self.pod.annotations)
-        self.request = PodRequest.of(self.pod, self.intent, self.view.snapshot.resources)
+        self.request = PodRequest.of(self.pod, self.intent, self.snapshot.node_arrays.resources)
 
     def read(self) -> None:
         """Read once all that decisions of any pod depend on, without computing anything."""
-        self._read(range(len(self.view.snapshot.resources.names)))
+        self._read(range(len(self.snapshot.node_arrays.resources.names)))
 
     def read_rows(self) -> None:
         """Read once all that this pod's decision depends on."""
         self._read(self.request.rows)
 
     def _read(self, rows: Iterable[int]) -> None:
-        snapshot, view = self.view.snapshot, self.view
+        node_arrays, snapshot = self.snapshot.node_arrays, self.snapshot
         for row in rows:
-            for array in (view.free(row), snapshot.zone_allocatable[row], view.node_free(row), snapshot.listed[row]):
+            for array in (
+                snapshot.free(row),
+                node_arrays.zone_allocatable[row],
+                snapshot.node_free(row),
+                node_arrays.listed[row],
+            ):
                 np.bitwise_or.reduce(array, axis=None)
-        for array in (view.node_free(snapshot.resources.find(PODS)), snapshot.kind, snapshot.ready):
+        for array in (snapshot.node_free(node_arrays.resources.find(PODS)), node_arrays.kind, node_arrays.ready):
             np.bitwise_or.reduce(array, axis=None)
-        for array in (snapshot.unschedulable, snapshot.taint_set, snapshot.order):
+        for array in (node_arrays.unschedulable, node_arrays.taint_set, node_arrays.order):
             np.bitwise_or.reduce(array, axis=None)
-        for array in (view.single_residents, view.multi_residents):
+        for array in (snapshot.single_residents, snapshot.multi_residents):
             np.bitwise_or.reduce(array, axis=None)
 
     def decide(self, pod: Pod | None = None, options: Options | None = None) -> None:
         """The whole decision, from a parsed pod to the names and NUMA nodes of the best."""
-        decide(self.view, pod or self.pod, self.intent, options).best(BEST)
+        decide(self.snapshot, pod or self.pod, self.intent, options).best(BEST)
 
     def new_shapes(self) -> Callable[[], None]:
         """Decide on a pod of another shape each time."""
@@ -103,7 +108,7 @@ def _line(nodes: int, zones: int, what: str, ns: int, read: int) -> dict[str, An
 
 def _decisions(bench: _Bench, nodes: int, zones: int) -> Generator[dict[str, Any], None, int]:
     """What reads the arrays; returns the time of reading them."""
-    view, request = bench.view, bench.request
+    snapshot, request = bench.snapshot, bench.request
     read, read_from_memory = cached(bench.read), from_memory(bench.read)
     line = partial(_line, nodes, zones)
     yield line("read once, cached", read, read)
@@ -113,14 +118,14 @@ def _decisions(bench: _Bench, nodes: int, zones: int) -> Generator[dict[str, Any
     yield line("whole decision, from memory, new shape", from_memory(bench.new_shapes()), read_from_memory)
     yield line("whole decision with 100 reservations", cached(_reserved(bench).decide), read)
     yield line("whole decision, plain loop", once(lambda: decide_plainly(bench.fleet.state, bench.pod, BEST)), read)
-    yield line("node-level filter", cached(lambda: node_fit(view, bench.pod, request)), read)
-    yield line("filter, kubelet", cached(lambda: predict(view, request)), read)
-    yield line("filter, plugin", cached(lambda: filter_nodes(view, request)), read)
-    fit = predict(view, request)
+    yield line("node-level filter", cached(lambda: node_fit(snapshot, bench.pod, request)), read)
+    yield line("filter, kubelet", cached(lambda: predict(snapshot, request)), read)
+    yield line("filter, plugin", cached(lambda: filter_nodes(snapshot, request)), read)
+    fit = predict(snapshot, request)
     fitting = np.flatnonzero(fit.fits)
-    yield line("score Packing", cached(lambda: packing_score(view, request, fitting, fit.mask[fitting])), read)
+    yield line("score Packing", cached(lambda: packing_score(snapshot, request, fitting, fit.mask[fitting])), read)
     for strategy in Strategy:
-        yield line(f"score {strategy}, all nodes", cached(partial(score_nodes, view, request, strategy, {})), read)
+        yield line(f"score {strategy}, all nodes", cached(partial(score_nodes, snapshot, request, strategy, {})), read)
         options = Options(fidelity="plugin", score_strategy=strategy.value)
         yield line(f"whole decision, plugin, {strategy}", cached(partial(bench.decide, options=options)), read)
     return read
@@ -152,7 +157,7 @@ def _reserved(bench: _Bench) -> _Bench:
     for number in range(100):
         ledger.put(Reservation.of(f"default/p{number}", f"node-{number}", {0: {"cpu": 1000}}, {"cpu": 1000}))
     other = _Bench(bench.fleet, bench.pod)
-    other.view = View(bench.view.snapshot, ledger)
+    other.snapshot = Snapshot(bench.snapshot.node_arrays, ledger)
     return other
 
 
@@ -163,7 +168,7 @@ def _nrt_updates(cluster: Fleet) -> Callable[[], None]:
 
     def update() -> None:
         cluster.state.upsert_topology(next(updates))
-        cluster.state.snapshot()
+        cluster.state.node_arrays()
 
     return update
 
@@ -181,7 +186,7 @@ def _pod_updates(cluster: Fleet) -> Callable[[], None]:
         number = next(numbers)
         name = cluster.topologies[number % len(cluster.topologies)].node
         cluster.state.upsert_pod(resident(f"p{number}", name, {"cpu": 1000}))
-        cluster.state.snapshot()
+        cluster.state.node_arrays()
 
     return update
 
@@ -193,31 +198,31 @@ def _node_updates(cluster: Fleet) -> Callable[[], None]:
         number = next(numbers)
         cluster.state.upsert_node(node(f"new-{number}"))
         cluster.state.delete_node(f"new-{number - 1}")
-        cluster.state.snapshot()
+        cluster.state.node_arrays()
 
     return update
 
 
 def _reservations(cluster: Fleet) -> Callable[[], None]:
     ledger, numbers = Ledger(), count()
-    snapshot = cluster.state.snapshot()
+    node_arrays = cluster.state.node_arrays()
 
     def reserve() -> None:
         number = next(numbers)
         name = cluster.topologies[number % len(cluster.topologies)].node
         ledger.put(Reservation.of(f"default/p{number}", name, {0: {"cpu": 1000}}, {"cpu": 1000}))
-        View(snapshot, ledger)
+        Snapshot(node_arrays, ledger)
 
     return reserve
 
 
 def _memory(cluster: Fleet) -> int:
     """Bytes of both buffers' arrays."""
-    return 2 * sum(array.nbytes for array in _arrays(cluster.state.snapshot()))
+    return 2 * sum(array.nbytes for array in _arrays(cluster.state.node_arrays()))
 
 
-def _arrays(snapshot: Snapshot) -> Iterator[NDArray[Any]]:
-    fields = (getattr(snapshot, field, None) for field in type(snapshot).__slots__)
+def _arrays(node_arrays: NodeArrays) -> Iterator[NDArray[Any]]:
+    fields = (getattr(node_arrays, field, None) for field in type(node_arrays).__slots__)
     return (field for field in fields if isinstance(field, np.ndarray))
 
 

@@ -47,7 +47,7 @@ class Taken(NamedTuple):
         return f"{self.places} of {self.of} in {self.seconds:5.1f} s"
 
 
-class Figures(NamedTuple):
+class ControllerMetrics(NamedTuple):
     """Of one mode."""
 
     mode: str
@@ -63,7 +63,7 @@ class Figures(NamedTuple):
         )
 
 
-def measure(plane: ControlPlane, mode: str, nodes: int, folder: Path) -> Figures:
+def measure(plane: ControlPlane, mode: str, nodes: int, folder: Path) -> ControllerMetrics:
     """One burst."""
     values = folder / f"{mode}.yaml"
     values.write_text(f"settings: {{gate: {mode}, logLevel: warning}}\n")
@@ -82,7 +82,9 @@ def measure(plane: ControlPlane, mode: str, nodes: int, folder: Path) -> Figures
             plane.api.in_parallel(partial(pods.delete, name) for name in first)
             then = _taken(pods, slots, began)
             assert overcommitted(plane, pods.all().values()) == {}
-            return Figures(mode, creates, sum(one.refused_bindings() for one in webhook.replicas), bound, then)
+            return ControllerMetrics(
+                mode, creates, sum(one.refused_bindings() for one in webhook.replicas), bound, then
+            )
     finally:
         plane.delete_namespace(namespace)
 

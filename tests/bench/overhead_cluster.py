@@ -88,11 +88,11 @@ def go_webhooks(plane: ControlPlane, folder: Path, *, relayed: bool) -> Iterator
     Ours must answer already: the patch is as long as its own.
     """
     patch = folder / "patch.json"
-    steered = _tried(plane, "ours")
-    assert steered is not None
+    mutated_pod = _tried(plane, "ours")
+    assert mutated_pod is not None
     # The names are other ones: the controller would take the gate for its own.
     gate = {"op": "add", "path": "/spec/schedulingGates/-", "value": {"name": "gates.example.com/placement"}}
-    text = steered["metadata"]["annotations"][PLACEMENT]
+    text = mutated_pod["metadata"]["annotations"][PLACEMENT]
     annotation = {"op": "add", "path": "/metadata/annotations/gates.example.com~1placement", "value": text}
     patch.write_text(json.dumps([gate, annotation]))
     webhook = partial(_go_webhook, plane, folder, relayed=relayed)
@@ -157,13 +157,15 @@ def our_webhook(plane: ControlPlane, folder: Path, setup: Setup, nodes: int) -> 
     settings = {"gate": setup.gate, "manage": setup.manage}
     values.write_text(json.dumps({"settings": settings, "webhook": {"namespaceSelector": selector}}))
     with local_webhook(plane, replicas=setup.replicas, values=values):
-        plane.wait_for("our webhook to know the machines", partial(_is_steered, plane, nodes))
+        plane.wait_for("our webhook to know the machines", partial(_is_mutated, plane, nodes))
         yield
 
 
-def _is_steered(plane: ControlPlane, nodes: int) -> bool:
-    steered = _tried(plane, "ours")
-    return steered is not None and f"{nodes} of {nodes} nodes" in steered["metadata"]["annotations"].get(PLACEMENT, "")
+def _is_mutated(plane: ControlPlane, nodes: int) -> bool:
+    mutated_pod = _tried(plane, "ours")
+    return mutated_pod is not None and f"{nodes} of {nodes} nodes" in mutated_pod["metadata"]["annotations"].get(
+        PLACEMENT, ""
+    )
 
 
 def burst(plane: ControlPlane, folder: Path, way: str, raw: dict[str, Any], pods: int, rate: float = 0.0) -> Burst:

@@ -6,8 +6,8 @@ import pytest
 
 from tests.bench.w1 import FEWEST_RACKS, spread
 from tests.bench.w1_cluster import REQUESTS, TOPOLOGY, cluster, group, splitmix64, taken_slots
-from webhook.engine.gang import place_group
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.gang import assign_gang
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree_cache import TopologyTrees
 
 NODES = 5000
@@ -27,18 +27,18 @@ def test_so_many_slots_are_free(occupancy: int, free: int) -> None:
 @pytest.mark.parametrize("numa", [False, True])
 @pytest.mark.parametrize("occupancy", [0, 50, 90])
 def test_groups_use_the_fewest_racks_and_take_nothing_twice(occupancy: int, numa: bool) -> None:
-    view = View(cluster(NODES, occupancy, numa=numa).snapshot())
-    tree = TopologyTrees().tree(TOPOLOGY, view.snapshot)
+    snapshot = Snapshot(cluster(NODES, occupancy, numa=numa).node_arrays())
+    tree = TopologyTrees().tree(TOPOLOGY, snapshot.node_arrays)
     taken = taken_slots(NODES, occupancy)
     for letter, request in REQUESTS.items():
-        placement = place_group(view, tree, group(letter, numa=numa))
+        placement = assign_gang(snapshot, tree, group(letter, numa=numa))
         used = spread(placement)
         fewest = FEWEST_RACKS.get(letter, {}).get(occupancy)
         if fewest is not None:
             assert used["racks"] == fewest
         if occupancy in BLOCKS.get(letter, {}):
             assert used["blocks"] == BLOCKS[letter][occupancy]
-        if not placement.placed:
+        if not placement.assigned:
             assert placement.why
             continue
         pods = list(placement.pods())

@@ -22,12 +22,12 @@ import numpy.typing as npt
 from tests.bench.measure import cached, from_memory
 from tests.bench.w1_cluster import REQUESTS, TOPOLOGY, cluster, group
 from tests.unit.engine.machines import node
-from webhook.engine.gang.gang_assignment import place_group
+from webhook.engine.gang.gang_assignment import assign_gang
 from webhook.engine.gang.pod_class import Kind
 from webhook.engine.gang.pod_counts import count
-from webhook.engine.gang.result import GroupPlacement
+from webhook.engine.gang.result import GangAssignment
 from webhook.engine.snapshot.cluster_state import ClusterState
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree_cache import TopologyTrees
 
 # Milliseconds at 5,000 nodes; NUMA-bound at most three times that.
@@ -57,24 +57,24 @@ def lines(nodes: int = 5000) -> Iterator[dict[str, Any]]:
 
 def _on_one_cluster(nodes: int, occupancy: int, *, numa: bool) -> Iterator[dict[str, Any]]:
     state = cluster(nodes, occupancy, numa=numa)
-    view = View(state.snapshot())
+    snapshot = Snapshot(state.node_arrays())
     trees = TopologyTrees()
-    tree = trees.tree(TOPOLOGY, view.snapshot)
+    tree = trees.tree(TOPOLOGY, snapshot.node_arrays)
     at = {"bench": "w1", "nodes": nodes, "numa": numa, "occupancy": occupancy}
     for letter, request in REQUESTS.items():
         asked = group(letter, numa=numa)
         goal = GOALS[letter] * (NUMA_FACTOR if numa else 1) * nodes / 5000
         best = FEWEST_RACKS.get(letter, {}).get(occupancy) if nodes == 5000 else None
-        times = _times(lambda asked=asked: place_group(view, tree, asked))  # type: ignore[misc]
+        times = _times(lambda asked=asked: assign_gang(snapshot, tree, asked))  # type: ignore[misc]
         about = {"what": letter, "pods": request.pods, "goal_ms": goal, "fewest_racks": best}
-        yield at | about | times | spread(place_group(view, tree, asked))
+        yield at | about | times | spread(assign_gang(snapshot, tree, asked))
     refused = group("d", numa=numa)
-    yield at | {"what": "d, and why not"} | _times(lambda: place_group(view, tree, refused).why)
-    kind = Kind.of(view, refused.sets[0].pod, refused.sets[0].intent)
-    yield at | {"what": "count alone"} | _times(lambda: count(view, kind))
-    planes = _amounts(view, kind, numa=numa)
+    yield at | {"what": "d, and why not"} | _times(lambda: assign_gang(snapshot, tree, refused).why)
+    kind = Kind.of(snapshot, refused.sets[0].pod, refused.sets[0].intent)
+    yield at | {"what": "count alone"} | _times(lambda: count(snapshot, kind))
+    planes = _amounts(snapshot, kind, numa=numa)
     yield at | {"what": "read the amounts once"} | _times(lambda: [plane.sum() for plane in planes])
-    yield at | {"what": "tree build"} | _times(lambda: TopologyTrees().tree(TOPOLOGY, view.snapshot))
+    yield at | {"what": "tree build"} | _times(lambda: TopologyTrees().tree(TOPOLOGY, snapshot.node_arrays))
     yield at | {"what": "tree, one node moved"} | _one_node_moved(state, trees, nodes)
 
 
@@ -82,10 +82,10 @@ def _times(run: Callable[[], Any]) -> dict[str, float]:
     return {"ms": round(cached(run) / 1e6, 3), "cold_ms": round(from_memory(run) / 1e6, 3)}
 
 
-def _amounts(view: View, kind: Kind, *, numa: bool) -> list[npt.NDArray[np.int64]]:
+def _amounts(snapshot: Snapshot, kind: Kind, *, numa: bool) -> list[npt.NDArray[np.int64]]:
     """The amounts that counting needs."""
-    planes = [view.node_free(row) for row in kind.node]
-    return planes + ([view.free(row) for row in kind.asking.whole.amounts] if numa else [])
+    planes = [snapshot.node_free(row) for row in kind.node]
+    return planes + ([snapshot.free(row) for row in kind.asking.whole.amounts] if numa else [])
 
 
 def _one_node_moved(state: ClusterState, trees: TopologyTrees, nodes: int) -> dict[str, float]:
@@ -96,16 +96,16 @@ def _one_node_moved(state: ClusterState, trees: TopologyTrees, nodes: int) -> di
         moved = {"example.com/rack": f"rack-{turn}", "example.com/block": f"block-{turn // 16}"}
         old = state.nodes[name]
         state.upsert_node(node(name, old.allocatable, labels={**old.labels, **moved}))
-        snapshot = state.snapshot()
+        node_arrays = state.node_arrays()
         start = perf_counter_ns()
-        trees.tree(TOPOLOGY, snapshot)
+        trees.tree(TOPOLOGY, node_arrays)
         times.append(perf_counter_ns() - start)
     return {"ms": round(median(times) / 1e6, 3)}
 
 
-def spread(placement: GroupPlacement) -> dict[str, Any]:
+def spread(placement: GangAssignment) -> dict[str, Any]:
     """How many racks and blocks the pods are in."""
-    if not placement.placed:
+    if not placement.assigned:
         return {"placed": False, "racks": None, "blocks": None}
     tree = placement.tree
     positions = tree.positions()[np.concatenate([seats.nodes for seats in placement.seats])].tolist()

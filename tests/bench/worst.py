@@ -88,9 +88,9 @@ def _case(worst: Worst, way: str) -> Case:
 
             def arrive(site: Site) -> Callable[[], None]:
                 forget = site.feed("Pod", body)
-                arriving = pod()
-                arriving["metadata"]["name"] = "next"  # not the pod that is bound there already
-                site.bind(dumps(arriving))
+                binding_to = pod()
+                binding_to["metadata"]["name"] = "next"  # not the pod that is bound there already
+                site.bind(dumps(binding_to))
                 return forget
 
             return Case(what, body, arrive)

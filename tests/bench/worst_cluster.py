@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from webhook.cache.cluster_cache import ClusterWorld
+from webhook.cache.cluster_cache import ClusterCache
 from webhook.model.names import KAI_TOPOLOGY
 from webhook.model.rules import Rules
 from webhook.model.topology import TopologySource
@@ -52,17 +52,17 @@ def tree(levels: int = 2) -> Raw:
     }
 
 
-def cluster(nodes: int = NODES, zones: int = ZONES, rules: Rules | None = None) -> ClusterWorld:
+def cluster(nodes: int = NODES, zones: int = ZONES, rules: Rules | None = None) -> ClusterCache:
     """The service's view of so many nodes, of every NUMA policy in turn, and of a topology."""
-    world = ClusterWorld(rules=rules)
+    cache = ClusterCache(rules=rules)
     policies = ("single-numa-node", "restricted", "best-effort", "none")
     for number in range(nodes):
         name = f"node-{number}"
-        world.nodes.upsert(name, node(name, number))
-        world.node_topologies.upsert(name, node_topology(name, policies[number % len(policies)], zones))
-    world.topologies[TopologySource.KAI].upsert("tree", tree())
-    world.view()
-    return world
+        cache.nodes.upsert(name, node(name, number))
+        cache.node_topologies.upsert(name, node_topology(name, policies[number % len(policies)], zones))
+    cache.topologies[TopologySource.KAI].upsert("tree", tree())
+    cache.snapshot()
+    return cache
 
 
 ASKS_FOR_A_RACK = {KAI_TOPOLOGY: "tree", "kai.scheduler/topology-required-placement": "rack"}

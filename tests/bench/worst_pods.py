@@ -18,7 +18,7 @@ from tests.bench.worst_objects import (
     preferred,
     required,
 )
-from webhook.model.names import INHERIT, INJECT_ENV, NUMA_TOPOLOGY_SPEC, POD_GROUP_NAME, STEERED
+from webhook.model.names import INHERIT, INJECT_ENV, MANAGED_FIELDS, NUMA_TOPOLOGY_SPEC, POD_GROUP_NAME
 
 
 def pods() -> Iterator[Worst]:  # noqa: PLR0915 # a list of cases
@@ -133,9 +133,9 @@ def pods() -> Iterator[Worst]:  # noqa: PLR0915 # a list of cases
         (*POD_WAYS, "validate"),
         pod({"kai.scheduler/topology": "tree", "kai.scheduler/topology-required-placement": "tree" * 60_000}),
     )
-    for what, marker in markers():
+    for what, managed_fields in markers():
         marked = pod(
-            SINGLE | {STEERED: marker},
+            SINGLE | {MANAGED_FIELDS: managed_fields},
             affinity=required(*[{"matchExpressions": [expression("zone", "NotIn", str(n))]} for n in range(2_000)]),
         )
         yield Worst(f"pod marked with {what}", POD_WAYS, marked)

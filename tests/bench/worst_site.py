@@ -9,7 +9,7 @@ from webhook.admission.handler import Answer
 from webhook.app.webhooks import reviewers_of
 from webhook.cache.feed import Feed
 from webhook.codec import dumps, loads
-from webhook.controllers.placement.assignment import Place, find_place, why_none
+from webhook.controllers.placement.assignment import Assignment, find_assignment, why_unassigned
 from webhook.controllers.placement.gang_search import GroupSearch, search_group
 from webhook.controllers.placement.gated_gang import Gang, units_of
 from webhook.controllers.placement.gated_pods import GatedPod, GatedPods
@@ -18,7 +18,7 @@ from webhook.engine.decide import Decision
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.admission_review import AdmissionRequest
 from webhook.model.errors import UserError
-from webhook.model.owner_chain import lineage_of, owner_above
+from webhook.model.owner_chain import owner_above, owner_chain_of
 from webhook.model.pod_group_manifest import pod_group
 from webhook.model.rules import Rules
 from webhook.model.topology import TopologySource
@@ -29,7 +29,7 @@ class Site:
 
     def __init__(self, nodes: int = NODES, zones: int = ZONES) -> None:
         self.rules = Rules()
-        self.world = cluster(nodes, zones, self.rules)
+        self.cache = cluster(nodes, zones, self.rules)
 
     def review(self, path: str, body: bytes) -> Answer | None:
         """Answer a review, from its bytes to those of the answer; None for JSON that is nested too deeply."""
@@ -38,7 +38,7 @@ class Site:
         except ValueError:
             return None
         # Built again for each case: plans of equal pods are cached.
-        answer = reviewers_of(self.rules, self.world.view, _no_guard)[path](request, 0.0)
+        answer = reviewers_of(self.rules, self.cache.snapshot, _no_guard)[path](request, 0.0)
         assert isinstance(answer, Answer)
         dumps(answer.response.to_object(request.uid))
         return answer
@@ -48,11 +48,11 @@ class Site:
         raw = loads(body)
         feed, key = self._feed(kind), _key(raw)
         feed.upsert(key, raw)
-        self.world.view()
+        self.cache.snapshot()
 
         def forget() -> None:
             feed.delete(key)
-            self.world.view()
+            self.cache.snapshot()
 
         return forget
 
@@ -62,17 +62,17 @@ class Site:
         pods = GatedPods(self.rules, RetryDelays(lambda _: None))
         pods.update({_key(raw): raw})
         for gated in pods.in_order():
-            hash(gated.shape)
-            view = self.world.view().view
-            place = find_place(view, gated, self.rules, lambda _: ())
+            hash(gated.signature)
+            snapshot = self.cache.snapshot().nodes
+            place = find_assignment(snapshot, gated, self.rules, lambda _: ())
             if isinstance(place, Decision):
-                why_none(place, gated, self.rules, 0)
-            elif isinstance(place, Place):
+                why_unassigned(place, gated, self.rules, 0)
+            elif isinstance(place, Assignment):
                 place.patch(raw)
 
     def place_gang(self, gang: Gang) -> None:
         """A gang in a round of the leader: put together, and placed or refused."""
-        found = search_group(gang, len(gang.members), {}, self.world.view(), TopologyTrees(), self.rules)
+        found = search_group(gang, len(gang.members), {}, self.cache.snapshot(), TopologyTrees(), self.rules)
         assert isinstance(found, GroupSearch)
         str(found.placement.why)
 
@@ -84,30 +84,30 @@ class Site:
             return
         owner = owner_above(pod)
         assert owner is not None
-        lineage = lineage_of(owner, [raw])
+        owner_chain = owner_chain_of(owner, [raw])
         try:
-            gated = GatedPod.from_object(pod, lineage)
-            lineage.minimum(gated.pod.labels, None)
+            gated = GatedPod.from_object(pod, owner_chain)
+            owner_chain.minimum(gated.pod.labels, None)
             member = {**pod, "metadata": {**pod["metadata"], "annotations": dict(gated.pod.annotations)}}
-            dumps(pod_group(lineage, member, 1, self.world.view().topologies, ""))
+            dumps(pod_group(owner_chain, member, 1, self.cache.snapshot().topologies, ""))
         except UserError as error:
             str(error)
 
     def bind(self, body: bytes, node: str = "node-1") -> None:
         """The guard's judgement of a Binding of this pod to a node whose kubelet tries sets of NUMA nodes."""
         raw = loads(body)
-        arrival = self.world.arrival(node, _key(raw))
-        verdict = guard(raw, node, arrival, self.rules)
+        kubelet_admission = self.cache.kubelet_admission(node, _key(raw))
+        verdict = guard(raw, node, kubelet_admission, self.rules)
         if isinstance(verdict, Given):
             into_binding({"metadata": {"name": "p"}}, verdict)
 
     def _feed(self, kind: str) -> Feed[Any]:
         feeds: dict[str, Feed[Any]] = {
-            "Node": self.world.nodes,
-            "Pod": self.world.pods,
-            "NRT": self.world.node_topologies,
+            "Node": self.cache.nodes,
+            "Pod": self.cache.pods,
+            "NRT": self.cache.node_topologies,
         }
-        return feeds[kind] if kind in feeds else self.world.topologies[TopologySource(kind)]
+        return feeds[kind] if kind in feeds else self.cache.topologies[TopologySource(kind)]
 
 
 def gang_of(body: bytes) -> Gang:

@@ -45,7 +45,7 @@ class History:
     """Whether it takes what stands on its owner."""
     bound: float | None = None
     node: str = ""
-    unguarded: bool = False
+    unhinted: bool = False
     """Bound without a decision of the webhook although it asked for a policy."""
     gone: bool = False
     told: str = ""
@@ -126,7 +126,7 @@ class Journal:
                 return
             node = raw["spec"].get("nodeName", "")
             if node and pod.bound is None:
-                pod.bound, pod.node, pod.unguarded = now, node, _is_unguarded(raw)
+                pod.bound, pod.node, pod.unhinted = now, node, _is_unhinted(raw)
                 self._look_for_scattered(pod.unit)
             if node:
                 self._hold(pod, held([raw]) if _hinted_node(raw) == node else {})
@@ -166,7 +166,7 @@ def _first_seen(raw: dict[str, Any], now: float) -> History:
     )
 
 
-def _is_unguarded(raw: dict[str, Any]) -> bool:
+def _is_unhinted(raw: dict[str, Any]) -> bool:
     annotations = _annotations(raw)
     if SPEC not in annotations:
         return False

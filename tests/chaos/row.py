@@ -66,7 +66,7 @@ def counted(scenario: str, load: Load, journal: Journal, exits: int) -> Row:
         created=len(honest),
         client_errors=load.refusals.total(),
         lost=sum(lost(load, journal).values()),
-        ungated=sum(pod.unguarded for pod in honest),
+        ungated=sum(pod.unhinted for pod in honest),
         over_committed=len(journal.over_committed),
         gangs_split=len(split(load, journal)),
         wait_p99=percentile(waits, 0.99),

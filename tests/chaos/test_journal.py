@@ -60,17 +60,17 @@ def test_a_hint_counts_when_its_pod_is_bound_and_not_before(journal: Journal) ->
     assert len(journal.over_committed) == 1
 
 
-def test_a_hint_of_another_node_or_none_means_that_the_pod_was_bound_unguarded(journal: Journal) -> None:
+def test_a_hint_of_another_node_or_none_means_that_the_pod_was_bound_unhinted(journal: Journal) -> None:
     for name, node, hint in (("a", "n0", "n0"), ("b", "n1", "n0"), ("c", "n2", "")):
         journal.take("ADDED", raw(name, node, hint), 1)
-    assert [pod.name for pod in journal.pods() if pod.unguarded] == ["b", "c"]
+    assert [pod.name for pod in journal.pods() if pod.unhinted] == ["b", "c"]
 
 
 def test_a_hint_that_comes_after_the_binding_counts_but_does_not_undo_that_nobody_guarded_it(journal: Journal) -> None:
     journal.take("ADDED", raw("a", "n0", ""), 1)
     journal.take("MODIFIED", raw("a", "n0"), 2)
     (pod,) = journal.pods()
-    assert pod.unguarded
+    assert pod.unhinted
     assert pod.holds == {Slot("n0", 0, "cpu"): Decimal(8)}
 
 

@@ -16,13 +16,13 @@ from webhook.model.admission_review import AdmissionRequest
 from webhook.model.names import (
     INHERIT,
     INJECT_ENV,
+    MANAGED_FIELDS,
     MIN_MEMBER,
     NUMA_HINT,
     PLACEMENT,
     PLACEMENT_GATE,
     RANK,
     RESOURCE_STATUS,
-    STEERED,
 )
 from webhook.model.rules import Rules
 
@@ -141,7 +141,7 @@ def test_policy_and_webhook_agree_on_every_name_and_way_to_write_it(users: Users
             by_policy = users.refusal(TENANT, "POST", users.path(), raw)
             by_webhook = forgery(_review("CREATE", raw), Rules())
             # The mutating webhook writes these itself, in the name of who creates the pod.
-            written = {names.MANAGED, names.NUMA_DEFAULTS, PLACEMENT, STEERED}
+            written = {names.MANAGED, names.NUMA_DEFAULTS, PLACEMENT, MANAGED_FIELDS}
             mutated = field == "annotations" and name in written
             assert bool(by_policy) == (by_webhook is not None and not mutated), (field, name)
             change = {"metadata": {field: {name: "x"}}}

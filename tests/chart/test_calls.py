@@ -16,19 +16,19 @@ from tests.chart.release import FULL_NAME, Release, other_namespace
 from tests.cluster.api import ApiError
 from tests.cluster.control_plane import ControlPlane
 from webhook.admission.pod.validate import validate
-from webhook.cache.unmanaged import is_annotated, why_left_alone
+from webhook.cache.unmanaged import is_annotated, why_not_mutated
 from webhook.model import names
 from webhook.model.admission_review import AdmissionRequest, Denied
 from webhook.model.manage import BY_LABEL, Manage
 from webhook.model.names import (
     MANAGE_LABEL,
+    MANAGED_FIELDS,
     NUMA_HINT,
     NUMA_TOPOLOGY_SPEC,
     PLACEMENT,
     PLACEMENT_GATE,
     RANK,
     RESOURCE_STATUS,
-    STEERED,
 )
 from webhook.model.rules import Rules
 
@@ -192,7 +192,14 @@ CIRCUMSTANCES: dict[str, dict[str, Any]] = {
     "static": {"metadata": {"annotations": {"kubernetes.io/config.source": "file"}}},
 }
 ASKS: list[dict[str, str]] = [{}, {NUMA_TOPOLOGY_SPEC: "{}"}, {"scheduling.koordinator.sh/other": "x"}]
-CARRIES: list[tuple[str, ...]] = [(), (PLACEMENT,), (PLACEMENT, STEERED), (STEERED,), (PLACEMENT, NUMA_HINT), (RANK,)]
+CARRIES: list[tuple[str, ...]] = [
+    (),
+    (PLACEMENT,),
+    (PLACEMENT, MANAGED_FIELDS),
+    (MANAGED_FIELDS,),
+    (PLACEMENT, NUMA_HINT),
+    (RANK,),
+]
 
 
 def test_each_created_pod_costs_one_call_or_none_and_no_forged_one_gets_by(
@@ -209,7 +216,7 @@ def test_each_created_pod_costs_one_call_or_none_and_no_forged_one_gets_by(
                 raw["metadata"].setdefault("annotations", {}).update(asks)
                 raw["metadata"].setdefault(where, {}).update(dict.fromkeys(carries, "x"))
                 is_asked = asked(control_plane, pods, raw) == "mutate"
-                is_ours = why_left_alone(raw, Rules()) is None
+                is_ours = why_not_mutated(raw, Rules()) is None
                 is_forged = isinstance(validate(_creation(raw), {}, Rules()), Denied)
                 assert is_asked >= (is_forged or is_ours), (words, raw)
                 assert not (is_asked and not asks and not carries), (words, raw)

@@ -13,7 +13,7 @@ from webhook.admission.handler import Answer
 from webhook.app.rules_of_settings import rules_of
 from webhook.app.settings import PREFIX, Settings
 from webhook.app.webhooks import reviewers_of
-from webhook.cache.cluster_snapshot import World
+from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.cli.app import app
 from webhook.kube.leader_label import LEADER
 from webhook.model.manage import BY_LABEL, Manage
@@ -280,14 +280,14 @@ def test_the_container_runs_a_command_of_the_program(rendered: Rendered) -> None
 
 
 def test_the_program_answers_at_every_path_that_is_called(rendered: Rendered) -> None:
-    def no_world() -> World:
+    def no_cluster_snapshot() -> ClusterSnapshot:
         raise AssertionError  # nothing is reviewed here
 
     def no_guard(*_: object) -> Answer:
         raise AssertionError
 
     paths = {call["clientConfig"]["service"]["path"] for call in rendered.calls.values()}
-    assert sorted(paths) == sorted(reviewers_of(Rules(), no_world, no_guard))
+    assert sorted(paths) == sorted(reviewers_of(Rules(), no_cluster_snapshot, no_guard))
 
 
 def test_the_default_values_are_the_programs_defaults_under_the_releases_names(

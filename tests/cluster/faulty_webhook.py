@@ -30,10 +30,10 @@ def fail_for(marked: str, owner: Any, name: str) -> None:
 
 
 if __name__ == "__main__":
-    fail_for("faulty-place", controller, "find_place")
+    fail_for("faulty-place", controller, "find_assignment")
     fail_for("faulty-gang", gated_gang, "search_group")
-    fail_for("faulty-owner", owner_chains, "lineage_of")
+    fail_for("faulty-owner", owner_chains, "owner_chain_of")
     fail_for("faulty-read", gated_pods, "parse_numa_intent")
-    fail_for("faulty-write", assignment_writer.PlacementWriter, "write")
+    fail_for("faulty-write", assignment_writer.AssignmentWriter, "write")
     fail_for("faulty-keep", cluster_cache, "waits_for_us_alone")
     main()

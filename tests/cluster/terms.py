@@ -22,7 +22,7 @@ class LedTerm:
     replica: str
     epoch: int
     began: str
-    last_grant: str = ""
+    last_assumed: str = ""
     """When the last binding was given its NUMA nodes; empty when none was."""
     grants: int = 0
 
@@ -38,7 +38,7 @@ def overlapping(led: list[LedTerm]) -> list[tuple[LedTerm, LedTerm]]:
         (earlier, later)
         for number, earlier in enumerate(led)
         for later in led[number + 1 :]
-        if earlier.last_grant >= later.began
+        if earlier.last_assumed >= later.began
     ]
 
 
@@ -52,7 +52,7 @@ def _terms_of(log: Path) -> Iterator[LedTerm]:
             term = LedTerm(log.stem, line["epoch"], line["timestamp"])
         elif _gives_out(line):
             assert term is not None, f"{log.stem} gave out NUMA nodes before it ever led: {line}"
-            term.last_grant = line["timestamp"]
+            term.last_assumed = line["timestamp"]
             term.grants += 1
     if term is not None:
         yield term

@@ -69,7 +69,7 @@ def test_a_thousand_pods_at_once_and_the_leader_killed_in_the_middle_over_commit
         control_plane.wait_for("another leader", lambda: webhook.marked not in ([], [leader]))
         end = when_settled(control_plane, pods.all)
         refused += sum(replica.refused_bindings() for replica in webhook.replicas if replica is not leader)
-        late = sum(replica.late_hints() for replica in webhook.replicas)
+        late = sum(replica.hint_backfills() for replica in webhook.replicas)
     record_property("burst", f"{gate}, {publisher}: {end}; {refused} bindings refused, {late} hints written late")
     assert end.bound | end.waiting | end.unbound == {raw["metadata"]["name"] for raw in wanted}
     assert end.overcommitted == {}

@@ -45,7 +45,7 @@ def racks(control_plane: ControlPlane) -> Iterator[None]:
         control_plane.kubectl("delete", "--filename", RACKS)
 
 
-def snapshot(plane: ControlPlane, folder: Path) -> tuple[Path, str]:
+def node_arrays(plane: ControlPlane, folder: Path) -> tuple[Path, str]:
     """What the README's command writes, and what it says on stderr."""
     (command,) = re.findall(r"^\$ (for kind in .*?> cluster\.yaml)$", README, re.MULTILINE | re.DOTALL)
     environment = {"PATH": f"{plane.assets['kubectl'].parent}:{os.environ['PATH']}", "HOME": str(folder)}
@@ -87,7 +87,7 @@ def test_the_snapshot_has_all_kinds_that_there_are(
         if missing:
             stack.callback(control_plane.install_crds)
             control_plane.kubectl("delete", "--filename", missing)
-        cluster, errors = snapshot(control_plane, tmp_path)
+        cluster, errors = node_arrays(control_plane, tmp_path)
     assert errors.count("doesn't have a resource type") == (1 if missing else 0)
     for group in groups:
         (tmp_path / "job.yaml").write_text(job.replace("topology: cluster", f"topology: {group}"))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # The claim does not exist: the scheduler never binds these pods.
 CLAIM = {"name": "data", "persistentVolumeClaim": {"claimName": "missing"}}
 UNRESERVED = 'topology_webhook_bindings_unreserved_total{reason="doubted"}'
-OPEN_GRANTS = "topology_webhook_open_grants"
+ASSUMED_PODS = "topology_webhook_open_grants"
 
 
 @pytest.fixture(scope="module", params=["never", "always"])
@@ -131,7 +131,7 @@ def test_a_forged_binding_changes_nothing_that_outlives_it(
             ask(port, "/mutate/bindings", each)
         ask(port, "/mutate/bindings", review)
     wait_until_given_back = partial(control_plane.wait_for, "all to be given back")
-    wait_until_given_back(lambda: webhook.replicas[0].metrics()[OPEN_GRANTS] == 0)
+    wait_until_given_back(lambda: webhook.replicas[0].metrics()[ASSUMED_PODS] == 0)
     assert before == {}
     for pods_before, now in zip(forged_pods, (forger.all(), pods.all()), strict=True):
         for name, raw in now.items():

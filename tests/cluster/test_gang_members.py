@@ -106,9 +106,9 @@ def test_a_stranger_in_a_jobs_group_neither_joins_nor_takes_its_ranks(
     control_plane.api.patch(f"{path}/job", {"spec": {"parallelism": fits["parallelism"]}})
     control_plane.wait_for("the Job's pods", lambda: len([one for one in pods.bound() if one.startswith("job-")]) == 16)
     assert racks_of(pods, "job") == {"rack-0"}
-    placed = [raw["metadata"] for one, raw in pods.all().items() if one.startswith("job-")]
-    indexes = [metadata["labels"]["batch.kubernetes.io/job-completion-index"] for metadata in placed]
-    assert [metadata["annotations"]["topology-webhook.dev/rank"] for metadata in placed] == indexes
+    assigned = [raw["metadata"] for one, raw in pods.all().items() if one.startswith("job-")]
+    indexes = [metadata["labels"]["batch.kubernetes.io/job-completion-index"] for metadata in assigned]
+    assert [metadata["annotations"]["topology-webhook.dev/rank"] for metadata in assigned] == indexes
     assert is_gated(pods.get("intruder"))
 
 
@@ -125,7 +125,7 @@ def test_a_forged_rank_displaces_nobody(racks: Callable[[int, int], None], pods:
     assert ranks == {"g-0": "0", "g-2": "2", "vast": "4"}
 
 
-def test_members_made_anew_wait_for_the_rack_in_which_the_others_run_though_nodes_are_gone(
+def test_members_made_again_wait_for_the_rack_in_which_the_others_run_though_nodes_are_gone(
     racks: Callable[[int, int], None], pods: Pods, control_plane: ControlPlane
 ) -> None:
     # two racks of 16 nodes with a NUMA node each; every member needs one

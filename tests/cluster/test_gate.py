@@ -44,7 +44,7 @@ def test_a_pod_that_fits_nowhere_waits_and_goes_when_its_node_has_room(
     pods.wait_until_told("a", "Placed")
 
 
-def test_the_leader_counts_who_waits_and_who_was_let_go(
+def test_the_leader_counts_who_waits_and_who_was_ungated(
     known: Callable[..., None], pods: Pods, control_plane: ControlPlane, webhook: LocalWebhook
 ) -> None:
     (replica,) = webhook.replicas

@@ -81,7 +81,7 @@ def test_a_group_waits_for_its_members_and_a_new_one_joins_the_others_rack(
     assert len(racks_of(pods, "g")) == 1
 
 
-def test_what_a_group_leaves_goes_to_a_pod_that_waits_before_the_group_is_made_anew(
+def test_what_a_group_leaves_goes_to_a_pod_that_waits_before_the_group_is_made_again(
     racks: Callable[[int, int], None], pods: Pods, control_plane: ControlPlane
 ) -> None:
     # one rack of 16 nodes with a NUMA node each, and nothing kept (--reserve-after-seconds)

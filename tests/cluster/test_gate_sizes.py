@@ -62,7 +62,7 @@ def test_a_job_grows_and_shrinks_in_its_rack(
     assert overcommitted(control_plane, pods.all().values()) == {}
 
 
-def test_one_that_fails_is_made_anew_in_the_groups_rack_with_its_rank_though_others_have_ended(
+def test_one_that_fails_is_made_again_in_the_groups_rack_with_its_rank_though_others_have_ended(
     racks: Callable[[int, int], None], pods: Pods, control_plane: ControlPlane
 ) -> None:
     racks(3, 1)

@@ -43,21 +43,21 @@ def test_a_placed_pod_whose_node_is_cordoned_is_evicted_if_a_controller_makes_a_
     path = f"/apis/apps/v1/namespaces/{pods.namespace}/replicasets"
     control_plane.api.create(path, {"metadata": {"name": "a"}, "spec": spec})
 
-    def placed() -> list[str]:
+    def assigned() -> list[str]:
         return [name for name, one in pods.all().items() if NUMA in one["metadata"]["annotations"]]
 
-    control_plane.wait_for("its pod to be placed", placed)
-    (first,) = placed()
+    control_plane.wait_for("its pod to be placed", assigned)
+    (first,) = assigned()
     node, _ = pods.hint(first)
     control_plane.api.patch(f"{NODES}/{node}", {"spec": {"unschedulable": True}})
-    (second,) = control_plane.wait_for("another pod", lambda: [name for name in placed() if name != first])
+    (second,) = control_plane.wait_for("another pod", lambda: [name for name in assigned() if name != first])
     assert pods.hint(second)[0] == ({"n0", "n1"} - {node}).pop()
     told = f"node {node}, on which it was placed, can no longer take it"
     pods.wait_until_told(first, "EvictedToPlaceAnew", told)
 
 
 @pytest.mark.usefixtures("no_scheduler")
-def test_a_pod_that_nobody_makes_anew_is_told_about(
+def test_a_pod_that_nobody_makes_again_is_told_about(
     known: Callable[..., None], pods: Pods, control_plane: ControlPlane
 ) -> None:
     known(Machine("n0", free=(8,)), Machine("n1", free=(8,)))
@@ -68,7 +68,7 @@ def test_a_pod_that_nobody_makes_anew_is_told_about(
     pods.wait_until_told("a", "Stuck", f"node {node}, on which it was placed, is gone")
 
 
-def test_a_pod_that_has_waited_enough_is_let_go_and_kept_off_nodes_that_never_can_take_it(
+def test_a_pod_that_has_waited_enough_is_ungated_and_kept_off_nodes_that_never_can_take_it(
     known: Callable[..., None], pods: Pods, control_plane: ControlPlane
 ) -> None:
     # n0 ── NUMA 0 [2 of 16]   n1 ── NUMA 0 [2 of 4]

@@ -167,7 +167,7 @@ async def test_a_leader_whose_calls_hang_stops_by_its_deadline_and_follows_when_
         assert cluster.leaders() == [other]
 
 
-async def test_a_leader_that_is_alone_leads_anew_after_an_outage_with_a_new_epoch(cluster: Cluster) -> None:
+async def test_a_leader_that_is_alone_leads_again_after_an_outage_with_a_new_epoch(cluster: Cluster) -> None:
     async with cluster.candidate(QUICK) as only:
         await cluster.until(only.leads)
         only.network.open.clear()

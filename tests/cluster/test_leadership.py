@@ -49,7 +49,7 @@ class Replica:
 
     def __init__(self, plane: ControlPlane, namespace: str, client: Client) -> None:
         self.ready = self.follows = True
-        self.duty = Placing()
+        self.leader_state = Placing()
         self.settings = Settings(
             namespace=namespace,
             pod_name=POD,
@@ -58,7 +58,9 @@ class Replica:
             renew_deadline_seconds=2,
             retry_period_seconds=0.2,
         )
-        self.leadership = Leadership(self.settings, client, lambda: self.ready, lambda: self.follows, [self.duty])
+        self.leadership = Leadership(
+            self.settings, client, lambda: self.ready, lambda: self.follows, [self.leader_state]
+        )
         self._pod = f"/api/v1/namespaces/{namespace}/pods/{POD}"
         self._api = plane.api
 
@@ -104,7 +106,7 @@ async def test_the_first_leader_of_all_has_nothing_to_wait_for(replica: Replica,
     async with replica.running():
         await cluster.until(replica.is_marked)
         assert replica.leadership.seconds_until_settled() == 0
-        assert replica.duty.told == [replica.leadership.term]
+        assert replica.leader_state.told == [replica.leadership.term]
         assert "epoch 1" in replica.leadership.check().detail
 
 
@@ -121,7 +123,7 @@ async def test_who_leads_after_an_outage_is_not_settled_before_it_sees_pods_agai
         assert replica.leadership.seconds_until_settled() == 0
 
 
-async def test_who_follows_a_dead_leader_waits_until_what_that_one_promised_must_be_visible(
+async def test_who_follows_a_dead_leader_waits_until_what_that_one_assumed_must_be_visible(
     replica: Replica, cluster: Cluster
 ) -> None:
     async with cluster.candidate(QUICK) as dead:
@@ -129,29 +131,29 @@ async def test_who_follows_a_dead_leader_waits_until_what_that_one_promised_must
         await dead.kill()
     async with replica.running():
         await cluster.until(replica.leadership.is_leader)
-        horizon = replica.settings.grant_horizon_seconds
-        assert horizon - 10 < replica.leadership.seconds_until_settled() <= horizon
+        assume_ttl = replica.settings.grant_horizon_seconds
+        assert assume_ttl - 10 < replica.leadership.seconds_until_settled() <= assume_ttl
 
 
-async def test_on_the_way_out_duties_stop_the_label_goes_and_promises_are_waited_for(
+async def test_on_the_way_out_runnables_stop_the_label_goes_and_assumed_pods_are_waited_for(
     replica: Replica, cluster: Cluster
 ) -> None:
     async with replica.running():
         await cluster.until(replica.is_marked)
         ending = asyncio.create_task(replica.leadership.hand_over(within=20))
-        await cluster.until(lambda: replica.duty.told[-1] == "asked to settle")
-        assert replica.duty.told[1:] == ["stopped", "asked to settle"]
+        await cluster.until(lambda: replica.leader_state.told[-1] == "asked to settle")
+        assert replica.leader_state.told[1:] == ["stopped", "asked to settle"]
         assert not replica.leadership.is_leader()
         assert replica.leadership.is_elsewhere()
         assert not replica.is_marked()
         assert cluster.lease["spec"]["holderIdentity"] == replica.leadership.identity
-        replica.duty.visible.set()
+        replica.leader_state.visible.set()
         await ending
         assert cluster.lease["spec"]["holderIdentity"] == ""
         assert cluster.lease["metadata"]["annotations"] == {RELEASED_ANNOTATION: "settled"}
 
 
-async def test_promises_that_stay_invisible_are_told_to_the_next_leader(replica: Replica, cluster: Cluster) -> None:
+async def test_assumed_pods_that_stay_invisible_are_told_to_the_next_leader(replica: Replica, cluster: Cluster) -> None:
     async with replica.running():
         await cluster.until(replica.is_marked)
         await replica.leadership.hand_over(within=0.1)
@@ -162,4 +164,4 @@ async def test_one_that_never_took_part_is_gone_at_once(replica: Replica) -> Non
     replica.ready = False
     async with replica.running(), asyncio.timeout(20):
         await replica.leadership.hand_over(within=60)
-        assert replica.duty.told == []
+        assert replica.leader_state.told == []

@@ -115,9 +115,9 @@ def test_it_waits_behind_a_gate_for_the_moment_that_its_placing_takes(cluster: C
     assert "affinity" not in created["spec"]
     assert created["metadata"]["annotations"][PLACEMENT].startswith("to be placed: SingleNUMANode: 2 of 6 nodes fit\n")
     node = node_of(cluster, "gated", namespace)
-    placed = cluster.api.get(f"/api/v1/namespaces/{namespace}/pods/gated")
-    assert "schedulingGates" not in placed["spec"]
-    assert required_terms(placed) == [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]
+    assigned = cluster.api.get(f"/api/v1/namespaces/{namespace}/pods/gated")
+    assert "schedulingGates" not in assigned["spec"]
+    assert required_terms(assigned) == [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]
 
 
 @pytest.mark.usefixtures("placing")
@@ -153,9 +153,9 @@ def test_the_users_own_affinity_is_kept_and_anded(cluster: ControlPlane, namespa
     created = create(cluster, namespace, document)
     assert created["spec"]["affinity"] == document["spec"]["affinity"]
     assert node_of(cluster, "particular", namespace) == "node-c"
-    placed = cluster.api.get(f"/api/v1/namespaces/{namespace}/pods/particular")
-    assert placed["spec"]["affinity"] == document["spec"]["affinity"]
-    assert placed["spec"]["nodeSelector"] == {"kubernetes.io/hostname": "node-c"}
+    assigned = cluster.api.get(f"/api/v1/namespaces/{namespace}/pods/particular")
+    assert assigned["spec"]["affinity"] == document["spec"]["affinity"]
+    assert assigned["spec"]["nodeSelector"] == {"kubernetes.io/hostname": "node-c"}
 
 
 @pytest.mark.usefixtures("placing")

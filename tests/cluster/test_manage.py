@@ -66,7 +66,7 @@ def machines(control_plane: ControlPlane, namespace: str) -> Iterator[Kubelets]:
 
 
 @pytest.fixture
-def uncounted(control_plane: ControlPlane, namespace: str) -> Iterator[Kubelets]:
+def unreported(control_plane: ControlPlane, namespace: str) -> Iterator[Kubelets]:
     """The same machines with exporters so slow that no NodeResourceTopology shows what happens in a test."""
     with kubelets(control_plane, FLEET, lag=100_000.0) as running:
         yield running
@@ -233,7 +233,7 @@ def test_the_first_pod_of_a_new_namespace_is_managed_by_its_label(control_plane:
 
 
 def test_a_pod_that_was_bound_while_no_webhook_answered_gets_its_hint(
-    control_plane: ControlPlane, pods: Pods, uncounted: Kubelets
+    control_plane: ControlPlane, pods: Pods, unreported: Kubelets
 ) -> None:
     values = {"settings": {**QUICK_LEASE, "manage": "Aligned"}}
     with local_webhook(control_plane, values=values) as webhook:
@@ -247,19 +247,19 @@ def test_a_pod_that_was_bound_while_no_webhook_answered_gets_its_hint(
         for name in names:
             pods.create(plain(name))
             pods.wait_until_bound(name)
-        control_plane.wait_for("both to be admitted", lambda: len(given(uncounted)) == 2)
+        control_plane.wait_for("both to be admitted", lambda: len(given(unreported)) == 2)
         assert all(MANAGED not in annotations_of(pods, name) for name in names)
         for name in names:
             control_plane.wait_for("a hint", lambda: NUMA in annotations_of(pods, name))  # noqa: B023
-        assert {name: pods.hint(name) for name in names} == given(uncounted)
+        assert {name: pods.hint(name) for name in names} == given(unreported)
         # One that nobody saw created either, and that is bound when the webhook answers again: it is guarded.
         pods.create(plain("late", schedulingGates=[{"name": "example.com/held"}]))
         _call_again(webhook, port, pods)
         control_plane.api.patch(f"{pods.path}/late", {"spec": {"schedulingGates": None}})
         pods.wait_until_bound("late")
-        control_plane.wait_for("it to be admitted", lambda: "late" in given(uncounted))
-        assert pods.hint("late") == given(uncounted)["late"]
-    assert uncounted.events("rejected") == []
+        control_plane.wait_for("it to be admitted", lambda: "late" in given(unreported))
+        assert pods.hint("late") == given(unreported)["late"]
+    assert unreported.events("rejected") == []
 
 
 def _call_again(webhook: LocalWebhook, port: int, pods: Pods) -> None:

@@ -59,7 +59,7 @@ def test_a_pod_is_seen_at_once_and_bound_where_it_aligns_when_nodes_are_added(
     assert said == "bound to gpu-1, NUMA 1\nit waited for a node to be added"
 
 
-def test_pods_whose_policy_stands_on_their_job_are_let_go_by_the_leader(
+def test_pods_whose_policy_stands_on_their_job_are_ungated_by_the_leader(
     known: Callable[..., None], create_machines: Callable[..., None], pods: Pods, control_plane: ControlPlane
 ) -> None:
     known(SYSTEM)
@@ -78,7 +78,7 @@ def test_pods_whose_policy_stands_on_their_job_are_let_go_by_the_leader(
     assert sorted(pods.hint(name) for name in pods.all()) == [("gpu-0", [0]), ("gpu-1", [0])]
 
 
-def test_a_pod_whose_node_goes_away_while_it_waits_for_room_is_let_go(
+def test_a_pod_whose_node_goes_away_while_it_waits_for_room_is_ungated(
     known: Callable[..., None], pods: Pods, control_plane: ControlPlane
 ) -> None:
     known(SYSTEM, Machine("gpu-0", free=(2, 2), labels=POOL))

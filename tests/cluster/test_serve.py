@@ -97,7 +97,7 @@ def test_every_part_of_readiness_is_told(webhook: LocalWebhook) -> None:
         }
 
 
-def test_a_pod_is_steered_and_the_decision_is_logged_and_counted(
+def test_a_pod_is_mutated_and_the_decision_is_logged_and_counted(
     control_plane: ControlPlane, webhook: LocalWebhook, namespace: str
 ) -> None:
     created = create(control_plane, namespace, pod("steered"), query="")

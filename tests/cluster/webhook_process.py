@@ -43,7 +43,7 @@ BIND_SERVICE = f"{RELEASE}-bind"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{RELEASE}"
 PROGRAM = Path(sys.executable).with_name("topology-webhook")
 REFUSED_BINDINGS = 'topology_webhook_reviews_total{operation="CREATE",verdict="deny",webhook="mutate-bindings"}'
-LATE_HINTS = "topology_webhook_late_hints_total"
+HINTS_BACKFILLED = "topology_webhook_late_hints_total"
 # A leader counts as dead after five seconds. So does one that a busy machine holds up for four: hence not less.
 QUICK_LEASE = {
     "leaseDurationSeconds": 5,
@@ -137,9 +137,9 @@ class Replica:
         """Bindings that this process has refused, each a failed attempt of the scheduler; 0 when it does not answer."""
         return self._count(REFUSED_BINDINGS)
 
-    def late_hints(self) -> int:
+    def hint_backfills(self) -> int:
         """Hints that this process has written into pods that were bound without one; 0 when it does not answer."""
-        return self._count(LATE_HINTS)
+        return self._count(HINTS_BACKFILLED)
 
     def _count(self, metric: str) -> int:
         try:

@@ -26,8 +26,8 @@ from webhook.engine.numa_fit import NUMAFit
 from webhook.engine.reason import REASONS, Reason
 from webhook.engine.request import PodRequest
 from webhook.engine.snapshot.cluster_state import ClusterState
-from webhook.engine.snapshot.node_arrays import Snapshot
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.node_arrays import NodeArrays
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.pod import Pod
 from webhook.model.policy import NUMAPolicy
 from webhook.model.resident import ResidentPod
@@ -67,13 +67,13 @@ class Step:
 def check(cases: Sequence[Case]) -> list[Tally]:
     """All pods of all machines."""
     steps = [step for case in cases for step in _steps(case)]
-    snapshot = _snapshot(steps)
+    node_arrays = _node_arrays(steps)
     report = _Report()
     index = 0
     for case in cases:
         machine = Machine(case["machine"])
         for step in _steps(case):
-            report.add(step, _window(snapshot, index, step.bound), machine)
+            report.add(step, _window(node_arrays, index, step.bound), machine)
             index += 1
         if "nrtAfter" in case["expect"]:
             report.compare_published(case["id"], case["expect"]["nrtAfter"], machine, case["machine"]["distances"])
@@ -94,7 +94,7 @@ def _steps(case: Case) -> Iterator[Step]:
             residents[name] = raw
 
 
-def _snapshot(steps: Sequence[Step]) -> Snapshot:
+def _node_arrays(steps: Sequence[Step]) -> NodeArrays:
     """Every step's machine as a node of its own."""
     state = ClusterState()
     for number, step in enumerate(steps):
@@ -111,22 +111,22 @@ def _snapshot(steps: Sequence[Step]) -> Snapshot:
             own = {**metadata, "name": f"{number}-{metadata['name']}"}
             spec = {**resident["spec"], "nodeName": name}
             state.upsert_pod(ResidentPod.from_object({**resident, "metadata": own, "spec": spec}))
-    return state.snapshot()
+    return state.node_arrays()
 
 
 _SHORT_DEVICE: Final = re.compile(r"unavailable for \S+\. Requested: \d+, Available: \d+")
-_ARRAYS: Final = tuple(field.name for field in fields(Snapshot))
+_ARRAYS: Final = tuple(field.name for field in fields(NodeArrays))
 
 
-def _window(snapshot: Snapshot, node: int, residents: Sequence[ResidentPod]) -> View:
+def _window(node_arrays: NodeArrays, node: int, residents: Sequence[ResidentPod]) -> Snapshot:
     """The view of one node alone, as the guard has it of the node that the scheduler chose."""
     arrays: dict[str, Any] = {}
     for name in _ARRAYS:
-        value = getattr(snapshot, name)
+        value = getattr(node_arrays, name)
         if isinstance(value, np.ndarray):
             arrays[name] = value[..., node : node + 1]
-    alone = replace(snapshot, names=[snapshot.names[node]], index={snapshot.names[node]: 0}, **arrays)
-    return View(alone, residents=residents)
+    alone = replace(node_arrays, names=[node_arrays.names[node]], index={node_arrays.names[node]: 0}, **arrays)
+    return Snapshot(alone, residents=residents)
 
 
 class _Report:
@@ -162,14 +162,14 @@ class _Report:
             self.published,
         ]
 
-    def add(self, step: Step, view: View, machine: Machine) -> None:
+    def add(self, step: Step, snapshot: Snapshot, machine: Machine) -> None:
         pod = Pod.from_object(step.raw)
         removed = step.case.get("remove", {}).get(pod.name, ())
         for key in [key for key in machine.pods if key.partition("/")[2] in removed]:
             machine.remove(key)
         self.compare_published(step.place, step.expected["nrtBefore"], machine, step.case["machine"]["distances"])
         replayed = self._replay(step, pod, machine)
-        self._predict(step, pod, view, machine.policy, replayed)
+        self._predict(step, pod, snapshot, machine.policy, replayed)
 
     def _replay(self, step: Step, pod: Pod, machine: Machine) -> str | None:
         expected = step.expected
@@ -206,10 +206,10 @@ class _Report:
         for zone, expected in zip_longest(zones, map(_zone, nrt["zones"])):
             self.published.count(expected, zone, f"{place} NRT {(zone or expected)[1]}")
 
-    def _predict(self, step: Step, pod: Pod, view: View, policy: NUMAPolicy, replayed: str | None) -> None:
+    def _predict(self, step: Step, pod: Pod, snapshot: Snapshot, policy: NUMAPolicy, replayed: str | None) -> None:
         expected = step.expected
-        request = PodRequest.of(pod, NO_INTENT, view.snapshot.resources)
-        fit = kubelet.predict(view, request)
+        request = PodRequest.of(pod, NO_INTENT, snapshot.node_arrays.resources)
+        fit = kubelet.predict(snapshot, request)
         got, wanted = bool(fit.fits[0]), bool(expected["admit"])
         words = {True: "admit", False: "refuse"}
         message = f"{step.place}: expected {words[wanted]} {expected.get('reason', '')}, got {words[got]}"
@@ -225,7 +225,7 @@ class _Report:
             reason = REASONS[int(fit.reason[0])]
             if policy in {NUMAPolicy.SINGLE_NUMA_NODE, NUMAPolicy.RESTRICTED}:
                 # The short way does not ask which manager would have said no.
-                reason = whole_way(view, request, 0)[0]
+                reason = whole_way(snapshot, request, 0)[0]
             self.reason.count(expected.get("reason"), _REASONS.get(reason), step.place)
         if wanted and got and policy is NUMAPolicy.SINGLE_NUMA_NODE:
             self._compare_nodes(step, fit)

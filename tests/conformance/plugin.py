@@ -10,8 +10,8 @@ from webhook.engine.plugin import Strategy
 from webhook.engine.plugin.pod_requests import parts
 from webhook.engine.request import PodRequest
 from webhook.engine.snapshot.cluster_state import ClusterState
-from webhook.engine.snapshot.node_arrays import Snapshot
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.node_arrays import NodeArrays
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.intent import NUMAIntent
 from webhook.model.node import Node
 from webhook.model.nrt import NodeTopology
@@ -36,18 +36,18 @@ def check(cases: Sequence[Mapping[str, Any]]) -> list[Tally]:
         state = ClusterState()
         for node in case["nodes"]:
             add_node(state, node["name"], node["allocatable"], node.get("nrt"))
-        view = View(state.snapshot())
+        snapshot = Snapshot(state.node_arrays())
         wanted = iter(case["expect"]["results"])
         for raw in case["pods"]:
             pod = Pod.from_object(raw)
-            request = PodRequest.of(pod, NO_INTENT, view.snapshot.resources)
+            request = PodRequest.of(pod, NO_INTENT, snapshot.node_arrays.resources)
             expected = case["expect"]["effectiveRequests"][pod.key]
             requests.count(
                 {name: amount(name, quantity) for name, quantity in expected.items()},
                 dict(parts(request, Scope.POD)[0].amounts),
                 f"{case['id']} {pod.key}",
             )
-            for result in results(view, pod, request, case):
+            for result in results(snapshot, pod, request, case):
                 expected = next(wanted, None)
                 place = f"{case['id']} {result['pod']} on {result['node']}"
                 if expected is None or not tally.count(expected, result, place):
@@ -82,40 +82,40 @@ def add_node(state: ClusterState, name: str, allocatable: Mapping[str, Any], nrt
         state.upsert_topology(NodeTopology.from_object(nrt))
 
 
-def results(view: View, pod: Pod, request: PodRequest, case: Mapping[str, Any]) -> list[dict[str, Any]]:
+def results(snapshot: Snapshot, pod: Pod, request: PodRequest, case: Mapping[str, Any]) -> list[dict[str, Any]]:
     """What the engine says of one pod on every node of the case, in the form of the golden data."""
-    snapshot = view.snapshot
-    fit = plugin.filter_nodes(view, request)
+    node_arrays = snapshot.node_arrays
+    fit = plugin.filter_nodes(snapshot, request)
     scores = {
-        str(strategy): plugin.score_nodes(view, request, strategy, case.get("weights", {})) for strategy in Strategy
+        str(strategy): plugin.score_nodes(snapshot, request, strategy, case.get("weights", {})) for strategy in Strategy
     }
     found = []
     for node in case["nodes"]:
-        index = snapshot.index[node["name"]]
+        index = node_arrays.index[node["name"]]
         passes = bool(fit.fits[index])
         result: dict[str, Any] = {"pod": pod.key, "node": node["name"], "qos": str(pod.qos)}
         if "nrt" in node:
-            result["config"] = _config(snapshot, index)
+            result["config"] = _config(node_arrays, index)
         result["filter"] = {
             "pass": passes,
             "code": "Success" if passes else "Unschedulable",
-            "reasons": [] if passes else [failure(snapshot, request, fit, index)],
+            "reasons": [] if passes else [failure(node_arrays, request, fit, index)],
         }
         result["scores"] = {name: int(score[index]) for name, score in scores.items()}
         found.append(result)
     return found
 
 
-def _config(snapshot: Snapshot, index: int) -> dict[str, Any]:
+def _config(node_arrays: NodeArrays, index: int) -> dict[str, Any]:
     return {
-        "policy": NUMAPolicy(int(snapshot.plugin_policy[index])).kubelet,
-        "scope": Scope(int(snapshot.plugin_scope[index])).kubelet,
-        "maxNUMANodes": int(snapshot.max_numa_nodes[index]),
+        "policy": NUMAPolicy(int(node_arrays.plugin_policy[index])).kubelet,
+        "scope": Scope(int(node_arrays.plugin_scope[index])).kubelet,
+        "maxNUMANodes": int(node_arrays.max_numa_nodes[index]),
     }
 
 
-def failure(snapshot: Snapshot, request: PodRequest, fit: plugin.FilterFit, index: int) -> str:
+def failure(node_arrays: NodeArrays, request: PodRequest, fit: plugin.FilterFit, index: int) -> str:
     """Upstream's words for a failed filter."""
-    if snapshot.plugin_scope[index] == Scope.POD:
+    if node_arrays.plugin_scope[index] == Scope.POD:
         return "cannot align pod"
     return _CANNOT_ALIGN[request.kinds[fit.failed[index]]]

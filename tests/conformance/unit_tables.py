@@ -10,7 +10,7 @@ from webhook.engine import plugin
 from webhook.engine.plugin import Strategy
 from webhook.engine.request import PodRequest
 from webhook.engine.snapshot.cluster_state import ClusterState
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.pod import Pod
 
 
@@ -25,7 +25,7 @@ def check(cases: Sequence[Mapping[str, Any]]) -> list[Tally]:
     return [tally]
 
 
-def _load(case: Mapping[str, Any]) -> tuple[View, PodRequest]:
+def _load(case: Mapping[str, Any]) -> tuple[Snapshot, PodRequest]:
     node, nrt = case["node"], case["nrt"]
     name = node["metadata"]["name"]
     if nrt is not None:
@@ -33,20 +33,20 @@ def _load(case: Mapping[str, Any]) -> tuple[View, PodRequest]:
         nrt = {**nrt, "metadata": {**nrt.get("metadata", {}), "name": name}}
     state = ClusterState()
     add_node(state, name, node["status"].get("allocatable", {}), nrt)
-    view = View(state.snapshot())
-    return view, PodRequest.of(Pod.from_object(case["pod"]), NO_INTENT, view.snapshot.resources)
+    snapshot = Snapshot(state.node_arrays())
+    return snapshot, PodRequest.of(Pod.from_object(case["pod"]), NO_INTENT, snapshot.node_arrays.resources)
 
 
-def _filter(case: Mapping[str, Any], view: View, request: PodRequest) -> tuple[object, object]:
-    fit = plugin.filter_nodes(view, request)
+def _filter(case: Mapping[str, Any], snapshot: Snapshot, request: PodRequest) -> tuple[object, object]:
+    fit = plugin.filter_nodes(snapshot, request)
     passes = bool(fit.fits[0])
-    reasons = [] if passes else [failure(view.snapshot, request, fit, 0)]
+    reasons = [] if passes else [failure(snapshot.node_arrays, request, fit, 0)]
     code = "Success" if passes else "Unschedulable"
     return (case["pass"], case["code"], case["reasons"]), (passes, code, reasons)
 
 
-def _score(case: Mapping[str, Any], view: View, request: PodRequest) -> tuple[object, object]:
+def _score(case: Mapping[str, Any], snapshot: Snapshot, request: PodRequest) -> tuple[object, object]:
     name = case["strategy"].rpartition(".")[2].removesuffix("ScoreStrategy")
     strategy = Strategy(name[:1].upper() + name[1:].removesuffix("Strategy"))
-    score = plugin.score_nodes(view, request, strategy, case["weights"] or {})
+    score = plugin.score_nodes(snapshot, request, strategy, case["weights"] or {})
     return (case["ok"], case["score"]), (True, int(score[0]))

@@ -25,7 +25,7 @@ class Files(NamedTuple):
 
     command: str
     objects: str
-    snapshot: str
+    node_arrays: str
 
 
 class CLI:
@@ -35,7 +35,7 @@ class CLI:
 
     def __init__(self) -> None:
         self._objects = [*corpus.pods(), *corpus.workloads()]
-        self._snapshot = [
+        self._node_arrays = [
             *corpus.nodes(),
             *corpus.node_topologies()[: len(corpus.FREE)],
             *corpus.topologies().values(),
@@ -45,16 +45,16 @@ class CLI:
     def draw(self, random: Random) -> Files:
         """A few objects in a file, and the cluster in another."""
         objects = random.sample(self._objects, random.choice((1, 1, 2, 4)))
-        snapshot: list[Any] = list(self._snapshot)
+        node_arrays: list[Any] = list(self._node_arrays)
         if random.random() < 0.6:
-            objects = [mutated(random, one, self._snapshot) for one in objects]
+            objects = [mutated(random, one, self._node_arrays) for one in objects]
         else:
-            number = random.randrange(len(snapshot))
-            snapshot[number] = mutated(random, snapshot[number], self._objects)
+            number = random.randrange(len(node_arrays))
+            node_arrays[number] = mutated(random, node_arrays[number], self._objects)
         command = random.choice(
             ("review -o json", "review -o table", "review -o yaml", "review --all-nodes", "explain")
         )
-        return Files(command, _written(random, objects), _written(random, snapshot))
+        return Files(command, _written(random, objects), _written(random, node_arrays))
 
     async def check(self, drawn: Files) -> None:
         """Run it."""
@@ -94,7 +94,7 @@ def _run(drawn: Files) -> Result | None:
         file, cluster = Path(folder, "objects.yaml"), Path(folder, "cluster.yaml")
         try:
             file.write_text(drawn.objects)
-            cluster.write_text(drawn.snapshot)
+            cluster.write_text(drawn.node_arrays)
         except UnicodeEncodeError:
             return None
         arguments = [*drawn.command.split(), "-f", str(file), "--cluster", str(cluster)]

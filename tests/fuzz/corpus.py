@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import yaml
 
-from webhook.cache.cluster_cache import ClusterWorld
+from webhook.cache.cluster_cache import ClusterCache
 from webhook.model.names import MANAGE_LABEL, NUMA_TOPOLOGY_SPEC
 from webhook.model.topology import TopologySource
 
@@ -224,11 +224,11 @@ def workloads() -> list[Raw]:
     return [one for one in objects if one.get("kind") not in {"Pod", "Node", "NodeResourceTopology", "Topology"}]
 
 
-def populate(world: ClusterWorld) -> None:
+def populate(cache: ClusterCache) -> None:
     """Take in the cluster."""
     for node in nodes():
-        world.nodes.upsert(node["metadata"]["name"], node)
+        cache.nodes.upsert(node["metadata"]["name"], node)
     for nrt in node_topologies()[: len(FREE)]:
-        world.node_topologies.upsert(nrt["metadata"]["name"], nrt)
+        cache.node_topologies.upsert(nrt["metadata"]["name"], nrt)
     for source, topology in topologies().items():
-        world.topologies[source].upsert(topology["metadata"]["name"], topology)
+        cache.topologies[source].upsert(topology["metadata"]["name"], topology)

@@ -13,14 +13,14 @@ from tests.fuzz import corpus, oracle
 from tests.fuzz.corpus import Raw
 from tests.fuzz.mutate import mutated
 from tests.fuzz.outcome import BrokenError, within_bounds
-from webhook.admission.pod.mutate import steered
+from webhook.admission.pod.mutate import mutation_of
 from webhook.admission.pod.plan import Plans
-from webhook.cache.cluster_cache import ClusterWorld
+from webhook.cache.cluster_cache import ClusterCache
 from webhook.cli.object_schema import NAMESPACE, NODE, POD, faults
-from webhook.controllers.metric_recorder import LetGo
+from webhook.controllers.metric_recorder import Ungated
 from webhook.controllers.placement.controller import PlacementController
 from webhook.controllers.placement.dependencies import Limits
-from webhook.controllers.status_reporter import Teller
+from webhook.controllers.status_reporter import StatusReporter
 from webhook.kube.election import Term
 from webhook.kube.events import EventRecorder, PodEvent
 from webhook.kube.pod_writes import Outcome, PodWrites
@@ -57,30 +57,30 @@ class Feeds:
 
     async def check(self, drawn: list[tuple[str, Raw]]) -> None:
         """Take them in one after the other."""
-        world = ClusterWorld()
-        corpus.populate(world)
+        cache = ClusterCache()
+        corpus.populate(cache)
         for raw in corpus.pods():
-            world.pods.upsert(f"team/{raw['metadata']['name']}", raw)
-        before = _decided(world)
+            cache.pods.upsert(f"team/{raw['metadata']['name']}", raw)
+        before = _decided(cache)
         for feed, raw in drawn:
             key = _key(feed, raw)
             if key is None or any(fault for fault in faults(raw, _SHAPES.get(feed, {}))):
                 continue  # the API server stores no such object
-            handler = world.topologies[feed] if isinstance(feed, TopologySource) else getattr(world, feed)
+            handler = cache.topologies[feed] if isinstance(feed, TopologySource) else getattr(cache, feed)
             with within_bounds(f"{feed} {key[:60]}"):
                 handler.upsert(key, raw)
-                after = _decided(world)
+                after = _decided(cache)
             if not _is_about_nodes(feed, raw) and after != before:
                 raise BrokenError(f"{feed} {key[:60]}: an honest pod is answered otherwise than before")
             before = after
         with within_bounds("a round of the controller"):
-            await _round(world)
-        list(world.late_hints())
+            await _round(cache)
+        list(cache.hint_backfills())
         for feed, raw in drawn:
             key = _key(feed, raw)
             if key is not None:
-                (world.topologies[feed] if isinstance(feed, TopologySource) else getattr(world, feed)).delete(key)
-        _decided(world)
+                (cache.topologies[feed] if isinstance(feed, TopologySource) else getattr(cache, feed)).delete(key)
+        _decided(cache)
 
     def may_fail(self, drawn: Any) -> bool:
         """See Part."""
@@ -121,22 +121,22 @@ def _is_about_nodes(feed: str, raw: Raw) -> bool:
     return bool(at_home) or raw["metadata"]["name"] in {"bound", "unhinted"}
 
 
-def _decided(world: ClusterWorld) -> str:
+def _decided(cache: ClusterCache) -> str:
     """What becomes of a pod that does nothing wrong."""
     request = {"uid": "u", "operation": "CREATE", "namespace": "team", "kind": {"kind": "Pod"}, "object": corpus.pod()}
     review = AdmissionRequest.from_object({"request": request} | _ENVELOPE)
-    response, _ = steered(review, world.view(), Rules(), Plans())
+    response, _ = mutation_of(review, cache.snapshot(), Rules(), Plans())
     return repr(response)
 
 
 _ENVELOPE = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
 
 
-async def _round(world: ClusterWorld) -> None:
+async def _round(cache: ClusterCache) -> None:
     writes, told = Written(), Told(None, "us")  # type: ignore[arg-type] # nothing is sent
-    teller = Teller(writes, told, world.gated_pods, Uncounted())
-    limits = Limits(horizon=60.0, concurrency=8, release_after=1.0, reserve_after=1.0)
-    controller = PlacementController(world, writes, teller, Rules(), limits, Leads, _no_owner)
+    status_reporter = StatusReporter(writes, told, cache.gated_pods, Unreported())
+    limits = Limits(assume_ttl=60.0, concurrency=8, release_after=1.0, reserve_after=1.0)
+    controller = PlacementController(cache, writes, status_reporter, Rules(), limits, Leads, _no_owner)
     controller.started(Term(1, "us", 0.0, 0.0))
     for _ in range(2):
         await controller._round()
@@ -174,20 +174,20 @@ class Told(EventRecorder):
         del event
 
 
-class Uncounted:
+class Unreported:
     """Nothing is counted."""
 
     def round(self) -> None: ...
 
     def decided(self, unit: str, seconds: float) -> None: ...
 
-    def let_go(self, how: LetGo, waited: float) -> None: ...
+    def ungated(self, how: Ungated, waited: float) -> None: ...
 
     def not_aligned(self) -> None: ...
 
     def evicted(self) -> None: ...
 
-    def hinted_late(self) -> None: ...
+    def hint_backfilled(self) -> None: ...
 
     def corrected(self, how: str) -> None: ...
 

@@ -54,18 +54,18 @@ def _is_wrong(text: str) -> bool:
     return not (policy is None or policy in _POLICIES) if isinstance(policy, str | None) else True
 
 
-def check_steering(pod: Any, response: Mapping[str, Any]) -> None:
+def check_mutation(pod: Any, response: Mapping[str, Any]) -> None:
     """Where a strict pod of the plain kind may go after the patch, one NUMA node holds it."""
     cpus = _cpus_of_plain(pod)
     if cpus is None or not response.get("patch"):
         return
     patch = jsonpatch.JsonPatch(json.loads(b64decode(response["patch"])))
-    steered = patch.apply(deepcopy(pod))
-    if steered["spec"].get("schedulingGates"):
+    mutated_pod = patch.apply(deepcopy(pod))
+    if mutated_pod["spec"].get("schedulingGates"):
         return  # it waits; whoever places it asks anew
     for node in [*FREE, "n5"]:
         fits = POLICY.get(node) is None and node in FREE and max(FREE[node]) >= cpus
-        if not fits and _may_go_to(steered["spec"], node):
+        if not fits and _may_go_to(mutated_pod["spec"], node):
             raise BrokenError(f"a pod of {cpus} cpus on one NUMA node may go to {node}: {FREE.get(node)}")
 
 

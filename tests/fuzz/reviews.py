@@ -20,9 +20,9 @@ from tests.fuzz.corpus import Raw
 from tests.fuzz.mutate import JSONS, TEXTS, mutated
 from tests.fuzz.outcome import BrokenError, within_bounds
 from tests.unit.metrics.test_service_metrics import SAMPLE
-from webhook.admission.binding.guard import BindingGuard, Duty
+from webhook.admission.binding.guard import BindingGuard, LeaderState
 from webhook.app.webhooks import reviewers_of
-from webhook.cache.cluster_cache import ClusterWorld
+from webhook.cache.cluster_cache import ClusterCache
 from webhook.codec import dumps
 from webhook.metrics.service_metrics import Metrics
 from webhook.model.rules import Rules
@@ -100,12 +100,12 @@ class Reviews:
         self._client = None
 
     async def _start(self) -> None:
-        world = ClusterWorld()
-        corpus.populate(world)
+        cache = ClusterCache()
+        corpus.populate(cache)
         for raw in corpus.pods():
-            world.pods.upsert(f"team/{raw['metadata']['name']}", raw)
-        guard = BindingGuard(world, _no_pod, lambda: Duty.ALL, Rules(), 30.0, lambda *_: None)
-        self._now = reviewers_of(Rules(), world.view, guard.review)
+            cache.pods.upsert(f"team/{raw['metadata']['name']}", raw)
+        guard = BindingGuard(cache, _no_pod, lambda: LeaderState.ALL, Rules(), 30.0, lambda *_: None)
+        self._now = reviewers_of(Rules(), cache.snapshot, guard.review)
         if self._client is None:
             # One server for all: what answers behind it changes.
             paths = {
@@ -139,7 +139,7 @@ def _judge(path: str, review: Raw, response: Mapping[str, Any]) -> None:
     if path == "/validate/pods" and operation == "CREATE" and response["allowed"] and oracle.must_be_denied(pod):
         raise BrokenError("a pod whose annotation is wrong is let in")
     if path == "/mutate/pods" and operation == "CREATE" and response["allowed"]:
-        oracle.check_steering(pod, response)
+        oracle.check_mutation(pod, response)
 
 
 def _honest() -> Raw:

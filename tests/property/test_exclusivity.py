@@ -24,31 +24,31 @@ class Placed:
     """NUMA id -> CPUs."""
 
 
-def fits_somewhere(placed: list[Placed], name: str, zones: int, single: bool, cpus: int) -> bool:
+def fits_somewhere(assigned: list[Placed], name: str, zones: int, single: bool, cpus: int) -> bool:
     """Search all sets of NUMA nodes: with room, and nobody of the other kind."""
     for width in range(1, 2 if single else zones + 1):
         for chosen in combinations(range(zones), width):
-            free = sum(CPUS - used(placed, name, zone) for zone in chosen)
+            free = sum(CPUS - used(assigned, name, zone) for zone in chosen)
             minded = single or width > 1
-            if free >= cpus and not (minded and any(held_by(placed, name, zone, not single) for zone in chosen)):
+            if free >= cpus and not (minded and any(held_by(assigned, name, zone, not single) for zone in chosen)):
                 return True
     return False
 
 
-def used(placed: list[Placed], name: str, zone: int) -> int:
-    return sum(one.numa.get(zone, 0) for one in placed if one.node == name)
+def used(assigned: list[Placed], name: str, zone: int) -> int:
+    return sum(one.numa.get(zone, 0) for one in assigned if one.node == name)
 
 
-def held_by(placed: list[Placed], name: str, zone: int, single: bool) -> bool:
+def held_by(assigned: list[Placed], name: str, zone: int, single: bool) -> bool:
     """Whether a SingleNUMANode pod, or a pod that spans several NUMA nodes, lives there."""
-    here = [one for one in placed if one.node == name and zone in one.numa]
+    here = [one for one in assigned if one.node == name and zone in one.numa]
     return any(one.single if single else not one.single and len(one.numa) > 1 for one in here)
 
 
 def placement(decided: Decision, single: bool) -> Placed:
     """The best candidate and what it takes."""
     best = decided.best(1)[0]
-    n = decided.view.snapshot.index[best.node]
+    n = decided.snapshot.node_arrays.index[best.node]
     numa = {numa_id: amounts["cpu"] // 1000 for numa_id, amounts in decided.allocation(n)}
     assert set(numa) <= set(best.numa_nodes)
     return Placed(single, best.node, numa)
@@ -73,22 +73,22 @@ def test_no_numa_node_holds_both_kinds_and_none_is_over_committed(
     ]
     cluster = state(*nodes, *nrts)
     ledger = Ledger()
-    placed: list[Placed] = []
+    assigned: list[Placed] = []
     for number, (single, cpus) in enumerate(asked):
         wanted = pod({"cpu": str(cpus)}, policy="SingleNUMANode" if single else "Restricted")
         decided = decision(cluster, wanted, ledger=ledger)
-        for n, name in enumerate(decided.view.snapshot.names):
+        for n, name in enumerate(decided.snapshot.node_arrays.names):
             zones = machines[names.index(name)]
-            assert decided.fits[n] == fits_somewhere(placed, name, zones, single, cpus), (name, placed)
+            assert decided.fits[n] == fits_somewhere(assigned, name, zones, single, cpus), (name, assigned)
         if not decided.fit_count:
             continue
         one = placement(decided, single)
         assert sum(one.numa.values()) == cpus
-        placed.append(one)
+        assigned.append(one)
         amounts = {zone: {"cpu": 1000 * taken} for zone, taken in one.numa.items()}
         policy = NUMAPolicy.SINGLE_NUMA_NODE if single else NUMAPolicy.RESTRICTED
         ledger.put(Reservation.of(f"default/{number}", one.node, amounts, wanted.requests, policy=policy))
     for name, zones in zip(names, machines, strict=True):
         for zone in range(zones):
-            assert used(placed, name, zone) <= CPUS
-            assert not (held_by(placed, name, zone, single=True) and held_by(placed, name, zone, single=False))
+            assert used(assigned, name, zone) <= CPUS
+            assert not (held_by(assigned, name, zone, single=True) and held_by(assigned, name, zone, single=False))

@@ -15,14 +15,14 @@ import jsonpatch
 import pytest
 
 from tests.unit.admission.clusters import SINGLE
-from webhook.cache.cluster_cache import ClusterWorld
-from webhook.controllers.placement.assignment import NoPlace
-from webhook.controllers.placement.assignment_writer import PlacementWriter
+from webhook.cache.cluster_cache import ClusterCache
+from webhook.controllers.placement.assignment import NoAssignment
+from webhook.controllers.placement.assignment_writer import AssignmentWriter
 from webhook.controllers.placement.gang_agreement import agree
-from webhook.controllers.placement.gated_gang import Gang, GangPlacer, units_of
+from webhook.controllers.placement.gated_gang import Gang, GangAssigner, units_of
 from webhook.controllers.placement.gated_pods import GatedPods
 from webhook.controllers.placement.retry_delays import RetryDelays
-from webhook.engine.assumed.assumed_pod import Grant
+from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.model.names import (
     DOMAIN,
     KAI_REQUIRED_PLACEMENT,
@@ -49,19 +49,19 @@ class Cluster:
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)  # noqa: S311 - a fixed seed, no secret
-        self.world = ClusterWorld()
+        self.cache = ClusterCache()
         self.nodes: dict[str, tuple[str, str | None]] = {}
         self.pods: dict[str, dict[str, Any]] = {}
         self.audits = 0
         self.told: Counter[str] = Counter()
         levels = {"levels": [{"nodeLabel": ROW}, {"nodeLabel": RACK}]}
         topology = {"apiVersion": "kai.scheduler/v1alpha1", "metadata": {"name": "dc"}, "spec": levels}
-        self.world.topologies[TopologySource.KAI].upsert("dc", topology)
+        self.cache.topologies[TopologySource.KAI].upsert("dc", topology)
         for name, where in NODES.items():
             self.put_node(name, *where)
         no_writes: Any = None
-        writer = PlacementWriter(self.world, no_writes, lambda: True, 60.0)
-        self.placer = GangPlacer(self.world, writer, Rules(), 0.0)
+        writer = AssignmentWriter(self.cache, no_writes, lambda: True, 60.0)
+        self.placer = GangAssigner(self.cache, writer, Rules(), 0.0)
         self.gated = GatedPods(Rules(), RetryDelays(lambda seconds: None))
         self._version = 0
 
@@ -72,25 +72,25 @@ class Cluster:
             "allocatable": {"cpu": "16", "memory": "64Gi", "pods": "110"},
             "conditions": [{"type": "Ready", "status": "True"}],
         }
-        self.world.nodes.upsert(name, {"metadata": {"name": name, "labels": labels}, "status": status})
+        self.cache.nodes.upsert(name, {"metadata": {"name": name, "labels": labels}, "status": status})
         resources = [
             {"name": "cpu", "capacity": "8", "allocatable": "8", "available": "8"},
             {"name": "memory", "capacity": "32Gi", "allocatable": "32Gi", "available": "32Gi"},
         ]
         zones = [{"name": f"node-{number}", "type": "Node", "resources": resources} for number in range(2)]
         attributes = [{"name": "topologyManagerPolicy", "value": "single-numa-node"}]
-        self.world.node_topologies.upsert(name, {"metadata": {"name": name}, "attributes": attributes, "zones": zones})
+        self.cache.node_topologies.upsert(name, {"metadata": {"name": name}, "attributes": attributes, "zones": zones})
 
     def drop_node(self, name: str) -> None:
         self.nodes.pop(name, None)
-        self.world.nodes.delete(name)
-        self.world.node_topologies.delete(name)
+        self.cache.nodes.delete(name)
+        self.cache.node_topologies.delete(name)
 
     def put_pod(self, raw: dict[str, Any]) -> None:
         self._version += 1
         raw["metadata"]["resourceVersion"] = str(self._version)
         self.pods[raw["metadata"]["name"]] = raw
-        self.world.pods.upsert(f"ns/{raw['metadata']['name']}", raw)
+        self.cache.pods.upsert(f"ns/{raw['metadata']['name']}", raw)
 
     def create(self, gang: str, number: int) -> None:
         level, minimum = GANGS[gang]
@@ -111,7 +111,7 @@ class Cluster:
 
     def drop_pod(self, name: str) -> None:
         del self.pods[name]
-        self.world.pods.delete(f"ns/{name}")
+        self.cache.pods.delete(f"ns/{name}")
 
     def bind(self, name: str) -> None:
         raw = self.pods[name]
@@ -120,8 +120,8 @@ class Cluster:
             self.put_pod({**raw, "spec": {**raw["spec"], "nodeName": node}})
 
     def hinted(self, raw: dict[str, Any]) -> str:
-        grants = raw["spec"].get("affinity", {}).get("nodeAffinity", {})
-        terms = grants.get("requiredDuringSchedulingIgnoredDuringExecution", {}).get("nodeSelectorTerms", [])
+        assumed_pods = raw["spec"].get("affinity", {}).get("nodeAffinity", {})
+        terms = assumed_pods.get("requiredDuringSchedulingIgnoredDuringExecution", {}).get("nodeSelectorTerms", [])
         return str(terms[0]["matchFields"][0]["values"][0]) if terms else ""
 
     def seats(self, gang: str) -> dict[str, str]:
@@ -154,25 +154,25 @@ class Cluster:
 
     async def turn(self) -> None:
         """Every gang has its turn, as in a round of the controller."""
-        self.gated.update(self.world.gated_pods())
+        self.gated.update(self.cache.gated_pods())
         for unit in units_of(self.gated.in_order()):
             assert isinstance(unit, Gang)
-            agreed = agree(unit, self.world.seated(unit.membership.group), self.world.view().topologies)
-            found = await self.placer.place(agreed.gang, agreed.minimum, agreed.seated, (), never)
-            if isinstance(found, NoPlace):
+            agreed = agree(unit, self.cache.assigned_members(unit.membership.group), self.cache.snapshot().topologies)
+            found = await self.placer.assign(agreed.gang, agreed.minimum, agreed.assigned_members, (), never)
+            if isinstance(found, NoAssignment):
                 self.told[found.text] += 1
                 continue
             self.audit(unit.membership.name, {gated.pod.name: place.hint.node for gated, place, _ in found})
             for gated, place, _ in found:
-                signed = place.signed(self.world.sign(gated.pod.uid, place.hint.to_json()))
+                signed = place.signed(self.cache.sign(gated.pod.uid, place.hint.to_json()))
                 raw = jsonpatch.apply_patch(self.pods[gated.pod.name], list(signed.patch(gated.raw)))
                 self.put_pod(raw)
 
-    def audit(self, gang: str, placed: dict[str, str]) -> None:
+    def audit(self, gang: str, assigned: dict[str, str]) -> None:
         """Judge a placement by the objects as they are before it is written."""
         self.audits += 1
         level = GANGS[gang][0]
-        (domain,) = {self.domain(node, level) for node in placed.values()}
+        (domain,) = {self.domain(node, level) for node in assigned.values()}
         assert domain is not None
         seats = self.seats(gang)
         running = Counter(where for node in seats.values() if (where := self.domain(node, level)) is not None)
@@ -191,8 +191,8 @@ class Cluster:
         values = json.loads(self.pods[name]["metadata"]["annotations"][DOMAIN])
         return (values[ROW],) if level == "row" else (values[ROW], values.get(RACK))
 
-    def grant(self, grant: Grant) -> None:
-        self.world.grant(grant)
+    def assume(self, assumed_pod: AssumedPod) -> None:
+        self.cache.assume(assumed_pod)
 
 
 async def never() -> None:

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.engine.machines import node, pod, resident, state, topology
-from webhook.engine.gang.admission_replay import rehearse, settled
+from webhook.engine.gang.admission_replay import replay, settled
 from webhook.engine.gang.pod_class import Kind
 from webhook.engine.gang.pod_counts import count
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.intent import parse_numa_intent
 from webhook.model.nrt import Publisher
 from webhook.model.policy import NUMAPolicy, Scope
@@ -43,22 +43,22 @@ container = st.fixed_dictionaries(
     st.sampled_from([None, "SingleNUMANode", "Restricted", "BestEffort"]),
     st.booleans(),
 )
-def test_counts_are_what_a_node_admits_and_never_less_where_only_a_rehearsal_tells(
+def test_counts_are_what_a_node_admits_and_never_less_where_only_a_replay_tells(
     machines: list[dict[str, Any]], containers: list[dict[str, str]], policy: str | None, company: bool
 ) -> None:
     nodes = [node(f"n{index}", {"cpu": 20_000, "memory": 20 * GI, GPU: 6, "pods": 9}) for index in range(len(machines))]
     topologies = [topology(f"n{index}", **settings) for index, settings in enumerate(machines)]
     guests = [resident("guest", "n0", {"cpu": 1000}, {0: {"cpu": 1000}, 1: {"cpu": 0}})] if company else []
-    view = View(state(*nodes, *topologies, *guests).snapshot())
+    snapshot = Snapshot(state(*nodes, *topologies, *guests).node_arrays())
     asked = pod(*containers, policy=policy)
-    kind = Kind.of(view, asked, parse_numa_intent(asked.annotations)[0])
-    counted = count(view, kind)
-    admitted = rehearse(view, {n: [kind] * 12 for n in range(len(machines)) if counted.nodes[n] > 0})
+    kind = Kind.of(snapshot, asked, parse_numa_intent(asked.annotations)[0])
+    counted = count(snapshot, kind)
+    admitted = replay(snapshot, {n: [kind] * 12 for n in range(len(machines)) if counted.nodes[n] > 0})
     for n, most in enumerate(counted.nodes.tolist()):
         got = len(admitted.get(n, ()))
         if kind.ways.open is not None and kind.ways.open[n]:
             assert got <= most
         else:
             assert got == min(most, 12)
-    full = settled(view, {n: [kind] * len(pods) for n, pods in admitted.items()})
+    full = settled(snapshot, {n: [kind] * len(pods) for n, pods in admitted.items()})
     assert not count(full, kind).nodes[[n for n in admitted if len(admitted[n]) < 12]].any()

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.engine.gang.clusters import RACK, ZONE, tree_of
-from webhook.engine.gang.equal_pods import EqualPlan, EqualPods, place_equal
+from webhook.engine.gang.equal_pods import EqualPlan, EqualPods, assign_equal
 from webhook.engine.gang.gang_spec import Constraint, Segments
 from webhook.engine.topology.tree import ROOT, Domain, TopologyTree
 from webhook.model.options import GroupStrategy
@@ -74,18 +74,18 @@ def check(tree: TopologyTree, slots: list[int], pods: EqualPods, plan: EqualPlan
     assert plan.domain.level >= pods.constraint.bound
     if pods.constraint.required is not None:
         assert tree.real(plan.domain.level)[plan.domain.number]
-    placed = sum(amounts.values())
+    assigned = sum(amounts.values())
     if pods.segments is not None and pods.segments.constraint.required is not None:
         seats = [position for position in sorted(amounts) for _ in range(amounts[position])]
         tail = plan.tail
         if tail is not None:
             seats.sort(key=lambda position: tail.start <= position < tail.stop)
-        for start in range(0, placed, pods.segments.size):
+        for start in range(0, assigned, pods.segments.size):
             level = pods.segments.constraint.required
             here = {tree.containing(position, level) for position in seats[start : start + pods.segments.size]}
             assert len(here) == 1, "a segment is torn apart"
             assert tree.real(level)[here.pop()]
-    return placed
+    return assigned
 
 
 @settings(max_examples=400, deadline=None)
@@ -101,7 +101,7 @@ def test_a_group_is_placed_exactly_if_an_exhaustive_search_places_it(
     tree = tree_of(where)
     slots = free[: len(where)]
     pods = EqualPods(count, count, constraint, cutting, strategy)
-    plan = place_equal(tree, np.array(slots, dtype=np.int64), pods)
+    plan = assign_equal(tree, np.array(slots, dtype=np.int64), pods)
     fits = [domain for domain in domains(tree, constraint.bound) if holds(tree, slots, domain, count, cutting)]
     assert (plan is not None) == bool(fits)
     if plan is not None:
@@ -122,7 +122,7 @@ def test_an_elastic_group_is_placed_if_its_minimum_fits_and_as_many_whole_segmen
     slots = free[: len(where)]
     minimum = max(1, min(minimum, count))
     pods = EqualPods(count, minimum, constraint, cutting)
-    plan = place_equal(tree, np.array(slots, dtype=np.int64), pods)
+    plan = assign_equal(tree, np.array(slots, dtype=np.int64), pods)
     sizes = [
         size
         for size in range(minimum, count + 1)
@@ -131,9 +131,9 @@ def test_an_elastic_group_is_placed_if_its_minimum_fits_and_as_many_whole_segmen
     ]
     assert (plan is not None) == bool(sizes)
     if plan is not None:
-        placed = check(tree, slots, pods, plan)
+        assigned = check(tree, slots, pods, plan)
         whole = [size for size in sizes if cutting is None or size == count or size % cutting.size == 0]
-        assert placed == max(whole or sizes) or (cutting is not None and cutting.constraint.preferred is not None)
+        assert assigned == max(whole or sizes) or (cutting is not None and cutting.constraint.preferred is not None)
 
 
 @settings(max_examples=300, deadline=None)
@@ -143,7 +143,7 @@ def test_a_preferred_level_gets_the_fewest_domains_there_can_be(
 ) -> None:
     tree = tree_of(where)
     slots = free[: len(where)]
-    plan = place_equal(tree, np.array(slots, dtype=np.int64), EqualPods(count, count, constraint))
+    plan = assign_equal(tree, np.array(slots, dtype=np.int64), EqualPods(count, count, constraint))
     if plan is None:
         return
     used = {tree.containing(position, RACK) for position in plan.nodes.domains.tolist()}
@@ -163,7 +163,7 @@ def test_fewest_zones_then_racks_then_nodes_are_used(
 ) -> None:
     tree = tree_of(where)
     slots = free[: len(where)]
-    plan = place_equal(tree, np.array(slots, dtype=np.int64), EqualPods(count, count, constraint))
+    plan = assign_equal(tree, np.array(slots, dtype=np.int64), EqualPods(count, count, constraint))
     assert (plan is None) == (_least(tree, slots, constraint.bound, count) is None)
     if plan is not None:
         used = plan.nodes.domains.tolist()
@@ -206,7 +206,7 @@ def test_running_members_pin_a_required_domain(
     position = data.draw(st.integers(0, tree.n - 1))
     members[position] = 2
     pods = EqualPods(count, count, constraint, None, GroupStrategy.BIN_PACK, members)
-    plan = place_equal(tree, np.array(slots, dtype=np.int64), pods)
+    plan = assign_equal(tree, np.array(slots, dtype=np.int64), pods)
     home = Domain(constraint.bound, tree.containing(position, constraint.bound))
     inside = tree.span(home)
     fits = sum(slots[inside]) >= count and tree.real(home.level)[home.number]

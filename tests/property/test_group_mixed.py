@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.engine.gang.clusters import GPU, LEVELS, RACK, ZONE, group, placed, podset
+from tests.unit.engine.gang.clusters import GPU, LEVELS, RACK, ZONE, assigned, group, podset
 from tests.unit.engine.machines import node, pod, state, topology
 from webhook.engine.gang.gang_spec import Constraint, PodGroup, Segments
-from webhook.engine.gang.result import GroupPlacement
+from webhook.engine.gang.result import GangAssignment
 from webhook.engine.snapshot.cluster_state import ClusterState
 
 Zones = tuple[tuple[int, int], ...]
@@ -145,7 +145,7 @@ def _rules(
 
 
 def check(
-    of: Sequence[Machine], asked: Sequence[Team], constraint: Constraint, answer: GroupPlacement, numa: bool
+    of: Sequence[Machine], asked: Sequence[Team], constraint: Constraint, answer: GangAssignment, numa: bool
 ) -> None:
     """Whether an answer is true."""
     by_name = {machine.name: machine for machine in of}
@@ -173,11 +173,11 @@ def check(
 def test_a_group_is_placed_exactly_if_an_exhaustive_search_places_it(
     of: list[Machine], asked: list[Team], constraint: Constraint, numa: bool
 ) -> None:
-    answer = placed(cluster(of, numa=numa), as_group(asked, constraint))
+    answer = assigned(cluster(of, numa=numa), as_group(asked, constraint))
     possible = places(of, asked, constraint, numa=numa)
     assert answer.exhaustive
-    assert answer.placed == possible
-    if answer.placed:
+    assert answer.assigned == possible
+    if answer.assigned:
         check(of, asked, constraint, answer, numa)
     else:
         assert answer.why
@@ -197,8 +197,8 @@ def test_a_leader_and_its_workers_are_placed_exactly_if_an_exhaustive_search_pla
 ) -> None:
     asked = [Team(leader, leaders, Constraint(), None), Team(worker, workers, Constraint(), None)]
     sets = [podset(f"s{at}", pod(asking(team.want)), team.count) for at, team in enumerate(asked)]
-    answer = placed(cluster(of, numa=numa), group(*sets, constraint=constraint))
+    answer = assigned(cluster(of, numa=numa), group(*sets, constraint=constraint))
     assert answer.exhaustive
-    assert answer.placed == places(of, asked, constraint, numa=numa)
-    if answer.placed:
+    assert answer.assigned == places(of, asked, constraint, numa=numa)
+    if answer.assigned:
         check(of, asked, constraint, answer, numa)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.property.test_group_equal import constraints, cut, domains, free_slots, holds, paths, segments
 from tests.unit.engine.gang.clusters import RACK, ZONE, tree_of
 from webhook.engine.filter.node_preference import MOST
-from webhook.engine.gang.equal_pods import EqualPlan, EqualPods, place_equal
+from webhook.engine.gang.equal_pods import EqualPlan, EqualPods, assign_equal
 from webhook.engine.gang.gang_spec import Constraint, Segments
 from webhook.engine.topology.tree import TopologyTree
 from webhook.model.options import GroupStrategy
@@ -29,7 +29,7 @@ def plan_of(
 ) -> EqualPlan | None:
     slots = np.array(free[: tree.n], dtype=np.int64)
     preference = None if liked is None else np.array(liked[: tree.n], dtype=np.int64)
-    return place_equal(tree, slots, EqualPods(count, count, constraint, cutting, strategy, None, preference))
+    return assign_equal(tree, slots, EqualPods(count, count, constraint, cutting, strategy, None, preference))
 
 
 def used(tree: TopologyTree, plan: EqualPlan) -> tuple[int, ...]:

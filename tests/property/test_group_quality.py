@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from tests.unit.engine.gang.clusters import GPU, RACK, ZONE, group, placed, podset, whole_nodes
+from tests.unit.engine.gang.clusters import GPU, RACK, ZONE, assigned, group, podset, whole_nodes
 from tests.unit.engine.machines import pod
 from webhook.engine.gang.gang_spec import Constraint
 
@@ -92,8 +92,8 @@ def racks_used(case: Case) -> int | None:
         podset(name, pod({"cpu": str(cpu), GPU: str(gpu)} if gpu else {"cpu": str(cpu)}), count)
         for name, (cpu, gpu), count in zip(("leader", "worker"), case.wants, case.counts, strict=True)
     ]
-    answer = placed(whole_nodes(places, free), group(*sets, constraint=Constraint(ZONE, RACK)))
-    return len({each.domain[:RACK] for each in answer.pods()}) if answer.placed else None
+    answer = assigned(whole_nodes(places, free), group(*sets, constraint=Constraint(ZONE, RACK)))
+    return len({each.domain[:RACK] for each in answer.pods()}) if answer.assigned else None
 
 
 def test_every_group_that_an_optimum_places_is_placed_and_its_spread_is_near() -> None:

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.engine.gang.clusters import RACK, ZONE, tree_of
-from webhook.engine.gang.equal_pods import EqualPods, place_equal
+from webhook.engine.gang.equal_pods import EqualPods, assign_equal
 from webhook.engine.gang.gang_spec import Constraint, Segments
 from webhook.engine.topology.tree import Domain, TopologyTree
 
@@ -32,7 +32,7 @@ def test_fewest_zones_then_racks_then_nodes_are_used(
     tree = tree_of(where)
     slots = np.array(free[: len(where)], dtype=np.int64)
     cutting = Segments(size, Constraint(level))
-    plan = place_equal(tree, slots, EqualPods(count, count, constraint, cutting))
+    plan = assign_equal(tree, slots, EqualPods(count, count, constraint, cutting))
     least = _least(tree, slots, count, cutting, constraint)
     assert (plan is None) == (least is None)
     if plan is not None:

@@ -1,6 +1,6 @@
 """Node agents obey hints: when all that has happened is told, no pod has one that names another NUMA node than it got.
 
-The machine is that of test_arrival. In addition:
+The machine is that of test_kubelet_admission. In addition:
 1. The leader writes hints that are missing, corrects those that are wrong and takes away those that are in doubt.
 2. Unmanaged pods come: they are not annotated and get no hint, and their kubelet gives them CPUs of a NUMA node.
 """
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from tests.property.test_arrival import CPUS, STEPS, Machine, weights_of
+from tests.property.test_kubelet_admission import CPUS, STEPS, Machine, weights_of
 from webhook.model.hint import NUMAHint
 from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC
 
@@ -35,14 +35,14 @@ class Hinted(Machine):
 
     def correct_hints(self) -> None:
         """The leader's part."""
-        for change in self.world.hint_changes():
+        for change in self.cache.hint_changes():
             name = change.pod.partition("/")[2]
             annotations = self.pods[name]["metadata"]["annotations"]
             if change.hint is None:
                 annotations.pop(NUMA_HINT, None)
             else:
                 annotations[NUMA_HINT] = NUMAHint(change.node, change.hint).to_json()
-            self.world.hint_written(change)
+            self.cache.hint_written(change)
             self.tell(name)
 
     def tell_all(self) -> None:

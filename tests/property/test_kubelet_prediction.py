@@ -14,7 +14,7 @@ from webhook.engine.numa_fit import NUMAFit
 from webhook.engine.reason import Reason
 from webhook.engine.request import PodRequest
 from webhook.engine.snapshot.cluster_state import ClusterState
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.pod import Pod
 from webhook.model.resident import ResidentPod
 
@@ -28,7 +28,7 @@ def prediction(
     live: Mapping[str, Any],
     *,
     told: bool = False,
-) -> tuple[View, PodRequest, NUMAFit]:
+) -> tuple[Snapshot, PodRequest, NUMAFit]:
     """What the engine foretells. told: it knows the pods that live on the machine, in the order of their admission."""
     state = ClusterState()
     allocatable = {name: len(devices) for name, devices in description["devices"].items()}
@@ -39,9 +39,9 @@ def prediction(
     ]
     for resident in residents:
         state.upsert_pod(resident)
-    view = View(state.snapshot(), residents=residents if told else None)
-    request = PodRequest.of(Pod.from_object(raw), NO_INTENT, view.snapshot.resources)
-    return view, request, kubelet.predict(view, request)
+    snapshot = Snapshot(state.node_arrays(), residents=residents if told else None)
+    request = PodRequest.of(Pod.from_object(raw), NO_INTENT, snapshot.node_arrays.resources)
+    return snapshot, request, kubelet.predict(snapshot, request)
 
 
 def sequence(
@@ -122,8 +122,8 @@ def test_the_exact_split_of_an_aligned_pod_is_what_the_kubelet_takes(
 def test_the_short_way_and_the_whole_way_agree(description: dict[str, Any], data: st.DataObject) -> None:
     machine = Machine(description)
     for raw, live in sequence(data, description, machine):
-        view, request, fit = prediction(description, machine, raw, live)
-        assert (whole_way(view, request, 0)[0] is Reason.FITS) == fit.fits[0]
+        snapshot, request, fit = prediction(description, machine, raw, live)
+        assert (whole_way(snapshot, request, 0)[0] is Reason.FITS) == fit.fits[0]
         refusal(machine, raw)
 
 
@@ -137,11 +137,11 @@ def test_many_nodes_at_once_decide_like_each_alone(descriptions: list[dict[str, 
         nrt = {**published(description, Machine(description)), "metadata": {"name": f"node-{index}"}}
         allocatable = {name: len(devices) for name, devices in description["devices"].items()}
         add_node(together, f"node-{index}", allocatable, nrt)
-    view = View(together.snapshot())
-    fit = kubelet.predict(view, PodRequest.of(pod, NO_INTENT, view.snapshot.resources))
+    snapshot = Snapshot(together.node_arrays())
+    fit = kubelet.predict(snapshot, PodRequest.of(pod, NO_INTENT, snapshot.node_arrays.resources))
     for index, description in enumerate(descriptions):
         _, _, alone = prediction(description, Machine(description), raw, {})
-        node = view.snapshot.index[f"node-{index}"]
+        node = snapshot.node_arrays.index[f"node-{index}"]
         assert (fit.fits[node], fit.mask[node]) == (alone.fits[0], alone.mask[0])
         assert fit.allocation(node) == alone.allocation(0)
 
@@ -151,8 +151,8 @@ def test_many_nodes_at_once_decide_like_each_alone(descriptions: list[dict[str, 
 def test_totals_and_widths_decide_like_all_sets_of_numa_nodes(description: dict[str, Any], data: st.DataObject) -> None:
     machine = Machine(description)
     for raw, live in sequence(data, description, machine, containers=1, inits=0):
-        view, request, fit = prediction(description, machine, raw, live)
-        assert (whole_way(view, request, 0)[0] is Reason.FITS) == fit.fits[0]
+        snapshot, request, fit = prediction(description, machine, raw, live)
+        assert (whole_way(snapshot, request, 0)[0] is Reason.FITS) == fit.fits[0]
         if fit.wide is not None:
             assert fit.fits[0]
             assert int(fit.mask[0]).bit_count() > 1

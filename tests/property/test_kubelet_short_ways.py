@@ -12,7 +12,7 @@ from webhook.engine import kubelet
 from webhook.engine.decide import decide
 from webhook.engine.reason import Reason
 from webhook.engine.request import PodRequest
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.intent import parse_numa_intent
 from webhook.model.nrt import NodeTopology, Publisher, Zone, ZoneResource
 from webhook.model.options import Options
@@ -52,11 +52,11 @@ def topologies(draw: st.DrawFn, name: str, policies: tuple[NUMAPolicy, ...], mos
 
 
 @st.composite
-def views(draw: st.DrawFn, policies: tuple[NUMAPolicy, ...], most: int = 6) -> View:
+def snapshots(draw: st.DrawFn, policies: tuple[NUMAPolicy, ...], most: int = 6) -> Snapshot:
     names = [f"n{number}" for number in range(draw(st.integers(1, 4)))]
     whole = {"cpu": 10**6, "memory": 2**45, HUGE: 2**45, GPU: 100, "pods": 110}
     nodes = [node(name, whole) for name in names]
-    return View(state(*nodes, *(draw(topologies(name, policies, most)) for name in names)).snapshot())
+    return Snapshot(state(*nodes, *(draw(topologies(name, policies, most)) for name in names)).node_arrays())
 
 
 @st.composite
@@ -73,18 +73,18 @@ def wide_pods(draw: st.DrawFn, containers: int = 1) -> Pod:
     return pod(*lists, policy=draw(st.sampled_from((None, "Restricted", "BestEffort"))))
 
 
-def requested(view: View, wanted: Pod) -> PodRequest:
+def requested(snapshot: Snapshot, wanted: Pod) -> PodRequest:
     intent, _ = parse_numa_intent(wanted.annotations)
-    return PodRequest.of(wanted, intent, view.snapshot.resources)
+    return PodRequest.of(wanted, intent, snapshot.node_arrays.resources)
 
 
 @settings(max_examples=300, deadline=None)
-@given(views((RESTRICTED,)), wide_pods(containers=2))
-def test_the_sets_that_restricted_could_prefer_decide_like_all_sets(view: View, wanted: Pod) -> None:
-    request = requested(view, wanted)
-    fit = kubelet.predict(view, request)
-    for n in range(view.snapshot.n):
-        reason, mask = whole_way(view, request, n)
+@given(snapshots((RESTRICTED,)), wide_pods(containers=2))
+def test_the_sets_that_restricted_could_prefer_decide_like_all_sets(snapshot: Snapshot, wanted: Pod) -> None:
+    request = requested(snapshot, wanted)
+    fit = kubelet.predict(snapshot, request)
+    for n in range(snapshot.node_arrays.n):
+        reason, mask = whole_way(snapshot, request, n)
         assert (reason is Reason.FITS) == fit.fits[n]
         # A device asked for zero times binds the pod to a NUMA node, but takes nothing of it.
         if mask.bit_count() > 1:
@@ -93,41 +93,43 @@ def test_the_sets_that_restricted_could_prefer_decide_like_all_sets(view: View, 
 
 
 @settings(max_examples=200, deadline=None)
-@given(views(tuple(NUMAPolicy)), wide_pods(containers=2))
-def test_the_amounts_on_known_numa_nodes_are_those_of_the_admission(view: View, wanted: Pod) -> None:
-    request = requested(view, wanted)
-    fit = kubelet.predict(view, request)
+@given(snapshots(tuple(NUMAPolicy)), wide_pods(containers=2))
+def test_the_amounts_on_known_numa_nodes_are_those_of_the_admission(snapshot: Snapshot, wanted: Pod) -> None:
+    request = requested(snapshot, wanted)
+    fit = kubelet.predict(snapshot, request)
     for n in np.flatnonzero(fit.fits).tolist():
-        assert fit.allocation(n) == whole_split(view, request, n)
+        assert fit.allocation(n) == whole_split(snapshot, request, n)
 
 
 @settings(max_examples=150, deadline=None)
-@given(views((NUMAPolicy.NONE, BEST_EFFORT)), wide_pods())
-def test_totals_decide_like_all_sets_where_no_hint_is_refused(view: View, wanted: Pod) -> None:
-    request = requested(view, wanted)
-    fit = kubelet.predict(view, request)
-    for n in range(view.snapshot.n):
-        reason, mask = whole_way(view, request, n)
+@given(snapshots((NUMAPolicy.NONE, BEST_EFFORT)), wide_pods())
+def test_totals_decide_like_all_sets_where_no_hint_is_refused(snapshot: Snapshot, wanted: Pod) -> None:
+    request = requested(snapshot, wanted)
+    fit = kubelet.predict(snapshot, request)
+    for n in range(snapshot.node_arrays.n):
+        reason, mask = whole_way(snapshot, request, n)
         assert (reason is Reason.FITS) == fit.fits[n]
         if mask.bit_count() > 1:
             assert mask == fit.mask[n]
 
 
 @settings(max_examples=300, deadline=None)
-@given(views((BEST_EFFORT,), most=8), wide_pods())
-def test_what_best_effort_spreads_over_several_numa_nodes_lies_where_all_sets_say(view: View, wanted: Pod) -> None:
-    request = requested(view, wanted)
-    fit = kubelet.predict(view, request)
+@given(snapshots((BEST_EFFORT,), most=8), wide_pods())
+def test_what_best_effort_spreads_over_several_numa_nodes_lies_where_all_sets_say(
+    snapshot: Snapshot, wanted: Pod
+) -> None:
+    request = requested(snapshot, wanted)
+    fit = kubelet.predict(snapshot, request)
     if fit.wide is None:
         return
     at_least = fit.wide.at_least
     for place, n in enumerate(fit.wide.nodes.tolist()):
-        _, mask = whole_way(view, request, n)
+        _, mask = whole_way(snapshot, request, n)
         assert at_least[place] <= mask.bit_count()
         assert fit.mask[n] == mask
         # Asked for by itself, before anything is known of the others.
-        assert kubelet.predict(view, request).masks(np.array([n])) == [mask]
-        assert fit.allocation(n) == whole_split(view, request, n)
+        assert kubelet.predict(snapshot, request).masks(np.array([n])) == [mask]
+        assert fit.allocation(n) == whole_split(snapshot, request, n)
 
 
 # n0 ── cpu [8 8 0]  memory [0 0 8] GiB      [free per NUMA node]: the affinity is NUMA node 0, and memory is in 2
@@ -143,12 +145,12 @@ def test_two_numa_nodes_are_enough_where_each_of_two_resources_has_enough_in_one
         for numa_id, (cpu, memory) in enumerate(free)
     ]
     topology = NodeTopology(node="n0", policy=BEST_EFFORT, scope=Scope.CONTAINER, zones=tuple(zones))
-    view = View(state(node("n0", {"cpu": 10**6, "memory": 2**45, "pods": 110}), topology).snapshot())
-    request = requested(view, pod({"cpu": "1", "memory": "1Gi"}))
-    fit = kubelet.predict(view, request)
+    snapshot = Snapshot(state(node("n0", {"cpu": 10**6, "memory": 2**45, "pods": 110}), topology).node_arrays())
+    request = requested(snapshot, pod({"cpu": "1", "memory": "1Gi"}))
+    fit = kubelet.predict(snapshot, request)
     assert fit.wide is not None
     assert fit.wide.at_least.tolist() == [2]
-    assert fit.mask[0] == whole_way(view, request, 0)[1] == 0b101
+    assert fit.mask[0] == whole_way(snapshot, request, 0)[1] == 0b101
 
 
 # (weight, name) of each node that the pod prefers.
@@ -156,9 +158,9 @@ NAMED = st.lists(st.tuples(st.integers(1, 100), st.sampled_from(["n0", "n1", "n2
 
 
 @settings(max_examples=150, deadline=None)
-@given(views((BEST_EFFORT,), most=8), wide_pods(), NAMED, st.sampled_from([0, 1, 50, 100]), st.integers(1, 4))
+@given(snapshots((BEST_EFFORT,), most=8), wide_pods(), NAMED, st.sampled_from([0, 1, 50, 100]), st.integers(1, 4))
 def test_the_best_are_the_same_before_and_after_all_scores_are_known(
-    view: View, wanted: Pod, preferred: list[tuple[int, str]], share: int, k: int
+    snapshot: Snapshot, wanted: Pod, preferred: list[tuple[int, str]], share: int, k: int
 ) -> None:
     fields = [
         PreferredTerm(weight, {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]})
@@ -167,9 +169,9 @@ def test_the_best_are_the_same_before_and_after_all_scores_are_known(
     wanted = replace(wanted, preferred_terms=tuple(fields))
     options = Options(preference_weight=share)
     intent, _ = parse_numa_intent(wanted.annotations)
-    early, settled = decide(view, wanted, intent, options), decide(view, wanted, intent, options)
-    assert settled.score.shape == (view.snapshot.n,)
+    early, settled = decide(snapshot, wanted, intent, options), decide(snapshot, wanted, intent, options)
+    assert settled.score.shape == (snapshot.node_arrays.n,)
     assert early.best(k) == settled.best(k)
-    assert [settled.score[view.snapshot.index[one.node]] for one in early.best(k)] == [
+    assert [settled.score[snapshot.node_arrays.index[one.node]] for one in early.best(k)] == [
         one.score for one in early.best(k)
     ]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.unit.engine.machines import node, resident, state, topology
 from webhook.engine.snapshot.ledger import Ledger, Reservation
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.policy import NUMAPolicy
 
 NODES = st.sampled_from(["a", "b", "c", "gone"])
@@ -32,35 +32,35 @@ class Model:
     """Reservations as a plain dictionary: pod -> [node, NUMA amounts, requests (None: the node counts it), policy]."""
 
     def __init__(self) -> None:
-        self.promised: dict[str, list[Any]] = {}
+        self.assumed: dict[str, list[Any]] = {}
 
     def apply(self, event: tuple[Any, ...]) -> None:
         match event:
             case ("reserve", pod, node, numa, requests, policy):
-                self.promised[pod] = [node, numa, requests, policy]
+                self.assumed[pod] = [node, numa, requests, policy]
             case ("release", pod):
-                self.promised.pop(pod, None)
+                self.assumed.pop(pod, None)
 
-    def check(self, view: View) -> None:
+    def check(self, snapshot: Snapshot) -> None:
         """Compare every amount of the view with plain sums."""
-        snapshot = view.snapshot
-        for n, name in enumerate(snapshot.names):
-            mine = [promise for promise in self.promised.values() if promise[0] == name]
-            for row, resource in enumerate(snapshot.resources):
-                for z, numa_id in enumerate(snapshot.zone_ids[:, n].tolist()):
-                    published = int(snapshot.available[row, z, n])
+        node_arrays = snapshot.node_arrays
+        for n, name in enumerate(node_arrays.names):
+            mine = [assume for assume in self.assumed.values() if assume[0] == name]
+            for row, resource in enumerate(node_arrays.resources):
+                for z, numa_id in enumerate(node_arrays.zone_ids[:, n].tolist()):
+                    published = int(node_arrays.available[row, z, n])
                     taken = sum(numa.get(numa_id, {}).get(resource, 0) for _, numa, _, _ in mine)
                     expected = published if published < 0 else max(published - taken, 0)
-                    assert view.free(row)[z, n] == expected
+                    assert snapshot.free(row)[z, n] == expected
                 asked = [requests for _, _, requests, _ in mine if requests is not None]
                 used = len(asked) if resource == "pods" else sum(requests.get(resource, 0) for requests in asked)
-                assert view.node_free(row)[n] == snapshot.node_free[row, n] - used
-            for z, numa_id in enumerate(snapshot.zone_ids[:, n].tolist()):
+                assert snapshot.node_free(row)[n] == node_arrays.node_free[row, n] - used
+            for z, numa_id in enumerate(node_arrays.zone_ids[:, n].tolist()):
                 here = [(policy, numa) for _, numa, _, policy in mine if numa_id in numa]
                 single = sum(policy is NUMAPolicy.SINGLE_NUMA_NODE for policy, _ in here)
                 multi = sum(policy is not NUMAPolicy.SINGLE_NUMA_NODE and len(numa) > 1 for policy, numa in here)
-                assert view.single_residents[z, n] == snapshot.single_residents[z, n] + single
-                assert view.multi_residents[z, n] == snapshot.multi_residents[z, n] + multi
+                assert snapshot.single_residents[z, n] == node_arrays.single_residents[z, n] + single
+                assert snapshot.multi_residents[z, n] == node_arrays.multi_residents[z, n] + multi
 
 
 @settings(deadline=None, max_examples=200)
@@ -84,12 +84,12 @@ def test_a_view_is_the_snapshot_minus_plain_sums(events: list[tuple[Any, ...]]) 
             case ("delete_node", name):
                 cluster.delete_node(name)
             case ("view",):
-                model.check(View(cluster.snapshot(), ledger))
+                model.check(Snapshot(cluster.node_arrays(), ledger))
             case ("release", pod):
                 ledger.release(pod)
         model.apply(event)
-    model.check(View(cluster.snapshot(), ledger))
-    assert {reservation.pod for reservation in ledger} == set(model.promised)
+    model.check(Snapshot(cluster.node_arrays(), ledger))
+    assert {reservation.pod for reservation in ledger} == set(model.assumed)
 
 
 @settings(deadline=None)

@@ -8,13 +8,13 @@ import pytest
 from tests.unit.engine.machines import GI, node, pod, reasons, resident, topology
 from webhook.engine.decide import Decision, decide
 from webhook.engine.gang import Member, PodGroup, PodSet
-from webhook.engine.gang.gang_assignment import place_group
+from webhook.engine.gang.gang_assignment import assign_gang
 from webhook.engine.gang.workload_gang import NO_TOPOLOGY
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.snapshot.ledger import Ledger, Reservation
 from webhook.engine.snapshot.resource_rows import MAX_CELLS
 from webhook.engine.snapshot.single_node import chosen_node
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.intent import parse_numa_intent
 from webhook.model.nrt import Publisher
@@ -56,7 +56,7 @@ def ledger(seed: int) -> Ledger:
 
 def answers(decided: Decision) -> Any:
     best = decided.best(12)
-    index = decided.view.snapshot.index
+    index = decided.snapshot.node_arrays.index
     return reasons(decided), best, [decided.allocation(index[one.node]) for one in best]
 
 
@@ -71,15 +71,15 @@ def test_a_decision_is_the_same_with_and_without_rows(seed: int) -> None:
     )
     intent, _ = parse_numa_intent(asked.annotations)
     ample, scarce = (cluster(seed, cells) for cells in (MAX_CELLS, 6))
-    assert len(scarce.snapshot().resources) == 3
-    assert scarce.snapshot().rare
-    assert not ample.snapshot().rare
+    assert len(scarce.node_arrays().resources) == 3
+    assert scarce.node_arrays().rare
+    assert not ample.node_arrays().rare
     for kept in (None, ledger(seed)):
-        one, other = (decide(View(state.snapshot(), kept), asked, intent) for state in (ample, scarce))
+        one, other = (decide(Snapshot(state.node_arrays(), kept), asked, intent) for state in (ample, scarce))
         assert answers(one) == answers(other)
     for name in ample.nodes:
-        views = [chosen_node(state.snapshot(), ledger(seed), name, "default/r1") for state in (ample, scarce)]
-        decided = [decide(view, asked, intent) for view in views if view is not None]
+        snapshots = [chosen_node(state.node_arrays(), ledger(seed), name, "default/r1") for state in (ample, scarce)]
+        decided = [decide(snapshot, asked, intent) for snapshot in snapshots if snapshot is not None]
         assert answers(decided[0]) == answers(decided[1])
 
 
@@ -89,11 +89,11 @@ def test_a_group_goes_to_the_same_nodes_with_and_without_rows(seed: int) -> None
     asked = pod({"cpu": "1", "memory": "1Gi", device: "1"}, policy="SingleNUMANode")
     intent, _ = parse_numa_intent(asked.annotations)
     group = PodGroup("g", sets=(PodSet("s", asked, intent, tuple(Member(f"m{n}", n) for n in range(3)), 3),))
-    placed = []
+    assigned = []
     for cells in (MAX_CELLS, 6):
-        view = View(cluster(seed, cells).snapshot(), ledger(seed))
-        placement = place_group(view, TopologyTrees().tree(NO_TOPOLOGY, view.snapshot), group)
-        placed.append(
-            (placement.placed, [(one.name, one.node) for one in placement.pods()] if placement.placed else [])
+        snapshot = Snapshot(cluster(seed, cells).node_arrays(), ledger(seed))
+        placement = assign_gang(snapshot, TopologyTrees().tree(NO_TOPOLOGY, snapshot.node_arrays), group)
+        assigned.append(
+            (placement.assigned, [(one.name, one.node) for one in placement.pods()] if placement.assigned else [])
         )
-    assert placed[0] == placed[1]
+    assert assigned[0] == assigned[1]

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from webhook.cli.documents import Item, Source
-from webhook.cli.judgement_context import Owners, Surroundings
+from webhook.cli.judgement_context import JudgementContext, Owners
 from webhook.cli.offline_cluster import cluster_of
 from webhook.cli.render_json import render_json
 from webhook.cli.review import judge_all
@@ -160,11 +160,11 @@ def _fits(cluster: tuple[Machine, ...], training: Training) -> bool:
 def _review(cluster: Sequence[Machine], training: Training) -> Any:
     """What `review -o json` says of the job."""
     raws = [_topology(), *(raw for machine in cluster for raw in _objects(machine, numa=training.numa))]
-    snapshot = cluster_of(map(_item, raws))
+    node_arrays = cluster_of(map(_item, raws))
     item = _item(_job(training))
-    world, rules = snapshot.world(), Rules()
-    around = Surroundings(rules, Owners(), snapshot.running)
-    (entry,) = json.loads(render_json(judge_all([item], [world], around), all_nodes=False))
+    cluster_snapshot, rules = node_arrays.cluster_snapshot(), Rules()
+    around = JudgementContext(rules, Owners(), node_arrays.running)
+    (entry,) = json.loads(render_json(judge_all([item], [cluster_snapshot], around), all_nodes=False))
     return entry
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.unit.engine.machines import node, resident, state, tell, topology
 from webhook.engine.snapshot.cluster_state import ClusterState
-from webhook.engine.snapshot.node_arrays import Snapshot
+from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.snapshot.rare_resources import with_rows
 from webhook.engine.snapshot.resource_rows import MAX_CELLS
 from webhook.model.node import Node, Taint
@@ -65,32 +65,32 @@ EVENTS = st.one_of(
 )
 
 
-def by_name(snapshot: Snapshot) -> dict[str, dict[str, Any]]:
+def by_name(node_arrays: NodeArrays) -> dict[str, dict[str, Any]]:
     """All that a snapshot says of each node, in a form that depends on no column, row or code."""
     described: dict[str, dict[str, Any]] = {}
-    for n, name in enumerate(snapshot.names):
+    for n, name in enumerate(node_arrays.names):
         facts: dict[str, Any] = {
-            "taints": snapshot.taint_sets[snapshot.taint_set[n]],
-            "labels": snapshot.labels.rows[n],
-            "soft taints": snapshot.soft_taints.rows[n],
+            "taints": node_arrays.taint_sets[node_arrays.taint_set[n]],
+            "labels": node_arrays.labels.rows[n],
+            "soft taints": node_arrays.soft_taints.rows[n],
         }
-        for field in Snapshot.__slots__:
-            array = getattr(snapshot, field, None)
+        for field in NodeArrays.__slots__:
+            array = getattr(node_arrays, field, None)
             if isinstance(array, np.ndarray) and field not in {"order", "taint_set"}:
-                facts[field] = _without_padding(snapshot, field, array[..., n])
+                facts[field] = _without_padding(node_arrays, field, array[..., n])
         for key in ("zone", "rack"):
-            codes, vocabulary = snapshot.labels.column(key)
+            codes, vocabulary = node_arrays.labels.column(key)
             facts[key] = vocabulary.values[codes[n]] if codes[n] >= 0 else None
         described[name] = facts
     return described
 
 
-def _without_padding(snapshot: Snapshot, field: str, column: Any) -> Any:
+def _without_padding(node_arrays: NodeArrays, field: str, column: Any) -> Any:
     """By resource where the field has rows; resources and zones that say nothing are left out."""
     if field in {"available", "capacity", "zone_allocatable", "allocatable", "requested", "node_free", "listed"}:
         # A row is given up late: a resource that no node names any more does not tell two states apart.
-        named = np.asarray(np.append(snapshot.allocatable >= 0, snapshot.listed, axis=1).any(axis=1))
-        rows = {name: np.atleast_1d(column[row]) for row, name in enumerate(snapshot.resources) if named[row]}
+        named = np.asarray(np.append(node_arrays.allocatable >= 0, node_arrays.listed, axis=1).any(axis=1))
+        rows = {name: np.atleast_1d(column[row]) for row, name in enumerate(node_arrays.resources) if named[row]}
         silent = 0 if field in {"requested", "node_free", "listed"} else -1
         return {resource: _trimmed(row, silent) for resource, row in rows.items() if (row != silent).any()}
     if field == "distances":
@@ -110,23 +110,23 @@ def _trimmed(row: Any, silent: int) -> list[int]:
 @given(st.lists(EVENTS, max_size=40), st.sampled_from([MAX_CELLS, 16, 4]))
 def test_any_order_of_events_leads_to_the_state_built_from_scratch(events: list[Any], cells: int) -> None:
     cluster = ClusterState(cells=cells)
-    held: list[tuple[Snapshot, dict[str, Any]]] = []
+    held: list[tuple[NodeArrays, dict[str, Any]]] = []
     for event in events:
         match event:
             case Node() | NodeTopology() | ResidentPod():
                 tell(cluster, event)
             case ("snapshot", keep):
-                snapshot = cluster.snapshot()
+                node_arrays = cluster.node_arrays()
                 if keep:
-                    held.append((snapshot, copy.deepcopy(by_name(with_rows(snapshot, OFFERED)))))
+                    held.append((node_arrays, copy.deepcopy(by_name(with_rows(node_arrays, OFFERED)))))
             case ("column", key):
-                cluster.snapshot().labels.column(key)
+                cluster.node_arrays().labels.column(key)
             case (method, argument):
                 getattr(cluster, method)(argument)
     scratch = state(*cluster.pods.values(), *cluster.topologies.values(), *cluster.nodes.values())
-    snapshot = cluster.snapshot()
-    assert by_name(with_rows(snapshot, OFFERED)) == by_name(scratch.snapshot())
-    assert dict(snapshot.index) == {name: n for n, name in enumerate(snapshot.names)}
-    assert [snapshot.names[n] for n in snapshot.order] == sorted(snapshot.names)
+    node_arrays = cluster.node_arrays()
+    assert by_name(with_rows(node_arrays, OFFERED)) == by_name(scratch.node_arrays())
+    assert dict(node_arrays.index) == {name: n for n, name in enumerate(node_arrays.names)}
+    assert [node_arrays.names[n] for n in node_arrays.order] == sorted(node_arrays.names)
     for kept, described in held:
         assert by_name(with_rows(kept, OFFERED)) == described

@@ -31,7 +31,7 @@ from webhook.model.names import (
 )
 from webhook.model.rules import Rules
 from webhook.model.topology import Topology
-from webhook.model.workload.common_fields import MAX_ROLES
+from webhook.model.workload.common_fields import MAX_POD_SETS
 from webhook.model.workload.levels import coarser_levels
 from webhook.model.workload.readers import read_workload
 
@@ -56,7 +56,7 @@ def annotation_warnings(raw: Mapping[str, Any], topologies: Mapping[str, Topolog
         return ()
     sets = {
         path: annotations
-        for path, annotations in islice(annotations_in(raw), MAX_ROLES)
+        for path, annotations in islice(annotations_in(raw), MAX_POD_SETS)
         if isinstance(annotations, Mapping)
     }
     return (*_mistyped(sets), *_without_level(sets), *_coarser(raw, topologies), *_without_gate(raw, sets, rules))

@@ -13,14 +13,14 @@ from typing import Any, Final
 
 from webhook.admission.gang_text import missed_text, never_held
 from webhook.admission.pod.mutation import Verdict
-from webhook.cache.cluster_snapshot import World
+from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.cache.management import DEFAULT_NAMESPACE, Management
 from webhook.engine.gang import (
-    GroupPlacement,
-    PodPlacement,
+    GangAssignment,
+    PodAssignment,
     Shortfall,
+    assign_workload,
     check_group,
-    place_workload,
     topology_of,
 )
 from webhook.engine.gang.result import Path
@@ -44,21 +44,21 @@ from webhook.model.workload.record import Gang, Workload
 
 
 @dataclass(frozen=True, slots=True)
-class GangPlacement:
+class WorkloadAssignment:
     """Where the pods of a workload go."""
 
     name: str
-    gangs: tuple[GroupPlacement, ...]
+    gangs: tuple[GangAssignment, ...]
     """The answer for each gang: several for a workload whose parts start independently of each other."""
     running: Mapping[str, str] = field(default_factory=dict)
     """Pod name -> node, of the members that run already and are not placed."""
-    when_empty: tuple[GroupPlacement, ...] = ()
+    when_empty: tuple[GangAssignment, ...] = ()
     """Where one has no place: the answer for each if no other pods ran."""
 
     @property
-    def placed(self) -> bool:
+    def assigned(self) -> bool:
         """Whether every gang has a place."""
-        return all(gang.placed for gang in self.gangs)
+        return all(gang.assigned for gang in self.gangs)
 
     @property
     def topology(self) -> str | None:
@@ -79,34 +79,34 @@ class GangPlacement:
     @property
     def why(self) -> tuple[Shortfall, ...]:
         """What is missing, gang by gang, where one has no place."""
-        return tuple(short for gang in self.gangs if not gang.placed for short in gang.why)
+        return tuple(short for gang in self.gangs if not gang.assigned for short in gang.why)
 
     @property
     def fits_when_empty(self) -> bool | None:
         """Whether the gangs would have places if no other pods ran; None where the search for them was given up."""
-        if self.placed or all(gang.placed for gang in self.when_empty):
+        if self.assigned or all(gang.assigned for gang in self.when_empty):
             return True
-        return None if all(gang.placed or not gang.exhaustive for gang in self.when_empty) else False
+        return None if all(gang.assigned or not gang.exhaustive for gang in self.when_empty) else False
 
-    def pods(self) -> Iterator[PodPlacement]:
+    def pods(self) -> Iterator[PodAssignment]:
         """Every pod that has a place, in order of gang, set and rank; none unless all gangs have one."""
-        if self.placed:
+        if self.assigned:
             for gang in self.gangs:
                 yield from gang.pods()
 
     def missed(self) -> tuple[Missed, ...]:
         """Preferred levels that the gangs do not keep."""
-        return tuple(missed for gang in self.gangs for missed in missed_levels(gang)) if self.placed else ()
+        return tuple(missed for gang in self.gangs for missed in missed_levels(gang)) if self.assigned else ()
 
     def unplaced(self) -> list[str]:
         """Members beyond the minimum that have no place."""
-        return [name for gang in self.gangs for name in gang.unplaced()] if self.placed else []
+        return [name for gang in self.gangs for name in gang.unplaced()] if self.assigned else []
 
     @property
     def message(self) -> str:
         """The answer in one line."""
-        if not self.placed:
-            return self._no_place()
+        if not self.assigned:
+            return self._no_assignment()
         pods = list(self.pods())
         if not pods:
             return f"group {self.name}: nothing to place" + (", all its pods run" if self.running else "")
@@ -124,8 +124,8 @@ class GangPlacement:
             text += f"; {missed_text(missed[:_MOST_MISSED])}"
         return text
 
-    def _no_place(self) -> str:
-        failed = next(gang for gang in self.gangs if not gang.placed)
+    def _no_assignment(self) -> str:
+        failed = next(gang for gang in self.gangs if not gang.assigned)
         # Coarse to fine: the coarsest level that has to hold the group is what nothing finer can make up for.
         why = f": {failed.why[0]}" if failed.why else ""
         which = f"gang {failed.name} of " if len(self.gangs) > 1 else ""
@@ -140,7 +140,7 @@ class GangJudgement:
 
     verdict: Verdict
     message: str
-    placement: GangPlacement | None = None
+    placement: WorkloadAssignment | None = None
     """None where it is denied."""
 
 
@@ -171,12 +171,12 @@ def annotations_in(raw: Any, path: str = "", depth: int = 0) -> Iterator[tuple[s
                 yield from annotations_in(below, f"{path.removesuffix('.')}[{index}].", depth + 1)
 
 
-def why_not_ours(workload: Workload, rules: Rules) -> str | None:
+def why_unmanaged(workload: Workload, rules: Rules) -> str | None:
     """Why a workload is not placed as a group: another scheduler does that. Raises UserError."""
     for gang in workload.distinct:
-        for role in gang.all_roles():
-            below = f"{role.path}.spec" if role.path else "spec"
-            scheduler = str(mapping(role.template, "spec", below).get("schedulerName") or "default-scheduler")
+        for pod_set in gang.all_pod_sets():
+            below = f"{pod_set.path}.spec" if pod_set.path else "spec"
+            scheduler = str(mapping(pod_set.template, "spec", below).get("schedulerName") or "default-scheduler")
             if scheduler not in rules.scheduler_names:
                 return f"the scheduler {scheduler} places it"
     return None
@@ -209,38 +209,49 @@ def is_made_by_another(raw: Mapping[str, Any]) -> bool:
 
 
 def judge_gangs(
-    workload: Workload, world: World, trees: TopologyTrees, rules: Rules, running: Mapping[str, str] | None = None
+    workload: Workload,
+    cluster_snapshot: ClusterSnapshot,
+    trees: TopologyTrees,
+    rules: Rules,
+    running: Mapping[str, str] | None = None,
 ) -> GangJudgement:
     """Place the workload's gangs; `running`: pod name (as in its roles) -> node of those that run already.
 
     Raises UserError for what is wrong with it other than by its annotations.
     """
     try:
-        check_gangs(workload, world.topologies)
+        check_gangs(workload, cluster_snapshot.topologies)
     except UserError as error:
         if not all("annotations" in fault.path for fault in error.faults):
             raise
         return GangJudgement(Verdict.DENY, " ".join(map(str, error.faults)))
-    workload = _with_defaults(workload, world, rules)
-    asked = workload, world.view, world.topologies, trees, running or {}, rules.engine.group_strategy
-    gangs = place_workload(*asked)
-    when_empty = () if all(gang.placed for gang in gangs) else place_workload(*asked, when_empty=True)
-    placement = GangPlacement(workload.name, gangs, running or {}, when_empty)
-    return GangJudgement(Verdict.ALLOW if placement.placed else Verdict.WAIT, placement.message, placement)
+    workload = _with_defaults(workload, cluster_snapshot, rules)
+    asked = (
+        workload,
+        cluster_snapshot.nodes,
+        cluster_snapshot.topologies,
+        trees,
+        running or {},
+        rules.engine.group_strategy,
+    )
+    gangs = assign_workload(*asked)
+    when_empty = () if all(gang.assigned for gang in gangs) else assign_workload(*asked, when_empty=True)
+    placement = WorkloadAssignment(workload.name, gangs, running or {}, when_empty)
+    return GangJudgement(Verdict.ALLOW if placement.assigned else Verdict.WAIT, placement.message, placement)
 
 
-def _with_defaults(workload: Workload, world: World, rules: Rules) -> Workload:
+def _with_defaults(workload: Workload, cluster_snapshot: ClusterSnapshot, rules: Rules) -> Workload:
     """The workload with what holds where its pods and itself leave their NUMA policy open, as its pods will have it."""
-    management = Management.of(world.namespaces.get(workload.namespace or DEFAULT_NAMESPACE), rules)
+    management = Management.of(cluster_snapshot.namespaces.get(workload.namespace or DEFAULT_NAMESPACE), rules)
     return replace(workload, annotations={**workload.annotations, NUMA_DEFAULTS: management.defaults.to_json()})
 
 
 def _check_segments(gang: Gang, topology: str | None) -> None:
-    for role in gang.roles:
-        if role.segments is not None and topology is None:
-            key = KAI_SEGMENT_REQUIRED_PLACEMENT if role.segments.required else KAI_SEGMENT_PREFERRED_PLACEMENT
+    for pod_set in gang.pod_sets:
+        if pod_set.segments is not None and topology is None:
+            key = KAI_SEGMENT_REQUIRED_PLACEMENT if pod_set.segments.required else KAI_SEGMENT_PREFERRED_PLACEMENT
             raise UserError(
-                f"{role.segments.path}[{key}]",
+                f"{pod_set.segments.path}[{key}]",
                 f"A level needs a topology. Name it in the annotation {KAI_TOPOLOGY} beside this one.",
             )
     for part in gang.gangs:
@@ -249,9 +260,9 @@ def _check_segments(gang: Gang, topology: str | None) -> None:
 
 def _check_minimum(gang: Gang, workload: Workload) -> None:
     """A minimum that counts pods which are made when others run is never reached."""
-    roles = gang.all_roles()
-    by = next((role.at_once_by for role in roles if role.late), None)
-    own = (annotations_at(role.template, role.path) for role in roles)
+    pod_sets = gang.all_pod_sets()
+    by = next((pod_set.at_once_by for pod_set in pod_sets if pod_set.late), None)
+    own = (annotations_at(pod_set.template, pod_set.path) for pod_set in pod_sets)
     for annotations, where in (*own, (workload.annotations, "metadata.annotations")):
         asked = min(min_member(annotations, path=where) or 0, gang.size)
         if by is not None and asked > gang.at_once:

@@ -3,19 +3,19 @@
 from collections.abc import Iterable
 from typing import Final
 
-from webhook.engine.gang.result import GroupPlacement, Shortfall
+from webhook.engine.gang.result import GangAssignment, Shortfall
 from webhook.engine.gang.unmet_levels import Missed
 from webhook.model.resources import PODS, format_amount
 
 _MOST_NAMED: Final = 5
 
 
-def never_held(when_empty: GroupPlacement) -> str:
+def never_held(when_empty: GangAssignment) -> str:
     """That the group has no place even where no other pod runs, and what it needs; empty if it has, or may have one.
 
     when_empty: its placement there.
     """
-    if when_empty.placed or not when_empty.exhaustive or not when_empty.why:
+    if when_empty.assigned or not when_empty.exhaustive or not when_empty.why:
         return ""
     # Coarse to fine: the coarsest level that has to hold the group is what nothing finer can make up for.
     short = when_empty.why[0]

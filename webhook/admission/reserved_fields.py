@@ -16,7 +16,7 @@ Source: kubernetes pkg/registry/core/pod/storage (assignPod merges a Binding's a
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from webhook.cache.unmanaged import why_left_alone
+from webhook.cache.unmanaged import why_not_mutated
 from webhook.model.admission_review import AdmissionRequest, Operation
 from webhook.model.errors import UserError, UserErrors
 from webhook.model.names import (
@@ -25,6 +25,7 @@ from webhook.model.names import (
     INHERIT,
     INJECT_ENV,
     MANAGED,
+    MANAGED_FIELDS,
     MIN_MEMBER,
     NUMA_DEFAULTS,
     NUMA_HINT,
@@ -35,11 +36,10 @@ from webhook.model.names import (
     RANK,
     RESOURCE_STATUS,
     ROLE_LABEL,
-    STEERED,
 )
 from webhook.model.rules import Rules
 
-_BY_STEERING: Final = frozenset({MANAGED, NUMA_DEFAULTS, PLACEMENT, STEERED})
+_BY_MUTATION: Final = frozenset({MANAGED, NUMA_DEFAULTS, PLACEMENT, MANAGED_FIELDS})
 # Under our name, but what users ask for.
 _BY_USERS: Final = frozenset({INHERIT, INJECT_ENV, MIN_MEMBER})
 
@@ -55,7 +55,7 @@ OUTPUTS: Final = frozenset(
         RANK,
         RESOURCE_STATUS,
         ROLE_LABEL,
-        STEERED,
+        MANAGED_FIELDS,
     }
 )
 """What we write under names that are known beforehand. The chart's policies and match conditions go by these; further
@@ -79,17 +79,17 @@ def forgery(request: AdmissionRequest, rules: Rules) -> UserError | None:
 
 def is_output(name: str) -> bool:
     """Whether an annotation of this name is ours alone to write, also where a pod is created from a template."""
-    return _is_ours(name) and name not in _BY_STEERING
+    return _is_ours(name) and name not in _BY_MUTATION
 
 
 def _changes(request: AdmissionRequest, rules: Rules, user: str) -> Iterator[UserError]:
     creates = request.operation is Operation.CREATE
-    rewritten = creates and request.kind == "Pod" and why_left_alone(request.object, rules) is None
+    rewritten = creates and request.kind == "Pod" and why_not_mutated(request.object, rules) is None
     for field in ("annotations", "labels"):
         before, after = _metadata(request.old_object, field), _metadata(request.object, field)
         ours = sorted(filter(_is_ours, before.keys() | after.keys()))
         changed = [name for name in ours if before.get(name) != after.get(name)]
-        forged = [name for name in changed if not (rewritten and name in _BY_STEERING)]
+        forged = [name for name in changed if not (rewritten and name in _BY_MUTATION)]
         if more := len(forged[_MOST_TOLD:]):
             yield UserError(
                 f"metadata.{field}",

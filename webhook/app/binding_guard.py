@@ -3,23 +3,23 @@
 from collections.abc import Mapping
 from typing import Any
 
-from webhook.admission.binding.guard import Duty
+from webhook.admission.binding.guard import LeaderState
 from webhook.admission.binding.pod_lookup import Fetch
 from webhook.admission.handler import NotNowError
 from webhook.app.leadership import Leadership
 from webhook.app.settings import Settings
-from webhook.cache.cluster_cache import ClusterWorld
+from webhook.cache.cluster_cache import ClusterCache
 from webhook.kube.api_errors import APIError, ClusterError
 from webhook.kube.client import Client
 
 
-def pod_by_get(client: Client, world: ClusterWorld) -> Fetch:
+def pod_by_get(client: Client, cache: ClusterCache) -> Fetch:
     """A pod by one GET, without a hint that does not count; None when there is none. Raises ClusterError."""
 
     async def fetch(namespace: str, name: str) -> Mapping[str, Any] | None:
         try:
             raw = await client.get(f"/api/v1/namespaces/{namespace}/pods/{name}")
-            return world.as_managed(world.hint_key.believed(raw))
+            return cache.as_managed(cache.hint_key.believed(raw))
         except APIError as error:
             if error.status == 404:
                 return None
@@ -41,11 +41,11 @@ def for_a_review(fetch: Fetch) -> Fetch:
     return fetch_now
 
 
-def duty_of(leadership: Leadership) -> Duty:
+def leader_state_of(leadership: Leadership) -> LeaderState:
     """What this replica may answer at this moment."""
     if not leadership.is_leader():
-        return Duty.ELSEWHERE if leadership.is_elsewhere() else Duty.NONE
-    return Duty.PLACED_ONLY if leadership.seconds_until_settled() > 0 else Duty.ALL
+        return LeaderState.ELSEWHERE if leadership.is_elsewhere() else LeaderState.NONE
+    return LeaderState.ASSIGNED_ONLY if leadership.seconds_until_settled() > 0 else LeaderState.ALL
 
 
 def answer_lifetime(settings: Settings) -> float:

@@ -7,16 +7,16 @@ from typing import Final, Self
 
 from webhook.app.settings import Settings
 from webhook.kube.client import Client
-from webhook.kube.rate_limiter import Pace
+from webhook.kube.rate_limiter import RateLimiter
 
 # Writes of placements: a burst is a large group's pods; on average no more than one API server writes in a second.
 _RATE: Final = 500.0
 _BURST: Final = 500
 
 
-def placement_pace() -> Pace:
+def placement_pace() -> RateLimiter:
     """How fast placements are written."""
-    return Pace(_RATE, _BURST)
+    return RateLimiter(_RATE, _BURST)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final, NoReturn
 
-from webhook.cache.cluster_cache import ClusterWorld
+from webhook.cache.cluster_cache import ClusterCache
 from webhook.cache.feed import Feed
 from webhook.kube.client import Client
 from webhook.kube.discovery import (
@@ -71,7 +71,7 @@ class Watched:
         )
 
 
-def watch_all(client: Client, world: ClusterWorld, pod_groups: PodGroups, page_size: int) -> tuple[Watched, ...]:
+def watch_all(client: Client, cache: ClusterCache, pod_groups: PodGroups, page_size: int) -> tuple[Watched, ...]:
     """Everything a decision depends on, and the PodGroups, which come of decisions."""
 
     def always(plural: str, feed: Feed[Any], field_selector: str = "") -> Watched:
@@ -85,15 +85,15 @@ def watch_all(client: Client, world: ClusterWorld, pod_groups: PodGroups, page_s
         informer = Informer(client, resource, feed, page_size=page_size, managed_fields=managed_fields)
         return Watched(informer, feed, DiscoveredInformer(client, wanted, informer).run)
 
-    pods = always("pods", world.pods, _LIVE_PODS)
-    world.in_order = pods.in_order
+    pods = always("pods", cache.pods, _LIVE_PODS)
+    cache.in_order = pods.in_order
     return (
-        always("namespaces", world.namespaces),
-        always("nodes", world.nodes),
+        always("namespaces", cache.namespaces),
+        always("nodes", cache.nodes),
         pods,
         # When its zones were last written tells which pods they cannot have counted.
-        when_served(NODE_RESOURCE_TOPOLOGIES, world.node_topologies, managed_fields=True),
-        when_served(KAI_TOPOLOGIES, world.topologies[TopologySource.KAI]),
-        when_served(KUEUE_TOPOLOGIES, world.topologies[TopologySource.KUEUE]),
+        when_served(NODE_RESOURCE_TOPOLOGIES, cache.node_topologies, managed_fields=True),
+        when_served(KAI_TOPOLOGIES, cache.topologies[TopologySource.KAI]),
+        when_served(KUEUE_TOPOLOGIES, cache.topologies[TopologySource.KUEUE]),
         when_served(POD_GROUPS, Feed("PodGroup", dict, pod_groups.put, pod_groups.drop)),
     )

@@ -47,7 +47,7 @@ _LABEL_SECONDS: Final = 2.0
 _RELEASE_SECONDS: Final = 5.0
 
 
-class Duty(Protocol):
+class LeaderRunnable(Protocol):
     """What only the leader does. `started` and `stopped` come in turn, from the event loop: work in a task."""
 
     def started(self, term: Term) -> None:
@@ -69,12 +69,12 @@ class Leadership:
         client: Client,
         ready: Callable[[], bool],
         follows: Callable[[], bool],
-        duties: Iterable[Duty],
+        runnables: Iterable[LeaderRunnable],
     ) -> None:
         self._ready = ready
         self._follows = follows
-        self._duties = tuple(duties)
-        self._grant_horizon = settings.grant_horizon_seconds
+        self._runnables = tuple(runnables)
+        self._assume_ttl = settings.grant_horizon_seconds
         self._timing = Timing(
             settings.lease_duration_seconds, settings.renew_deadline_seconds, settings.retry_period_seconds
         )
@@ -108,10 +108,10 @@ class Leadership:
         """
         term = self.term
         if term is None:
-            return self._grant_horizon
+            return self._assume_ttl
         if self._settled is term:
             return 0.0
-        if (seconds := term.alone_since + self._grant_horizon - clock()) > 0:
+        if (seconds := term.alone_since + self._assume_ttl - clock()) > 0:
             return seconds
         if not self._follows():
             return _POLL_SECONDS
@@ -161,15 +161,15 @@ class Leadership:
         )
 
     def _started(self, term: Term) -> None:
-        for duty in self._duties:
-            with contained(Where.TASK, duty=type(duty).__name__):
-                duty.started(term)
+        for leader_state in self._runnables:
+            with contained(Where.TASK, leader_state=type(leader_state).__name__):
+                leader_state.started(term)
         self._role_changed()
 
     def _stopped(self) -> None:
-        for duty in self._duties:
-            with contained(Where.TASK, duty=type(duty).__name__):
-                duty.stopped()
+        for leader_state in self._runnables:
+            with contained(Where.TASK, leader_state=type(leader_state).__name__):
+                leader_state.stopped()
         self._role_changed()
 
     def _role_changed(self) -> None:
@@ -180,15 +180,15 @@ class Leadership:
         """Wait until all duties are settled; False when that takes longer."""
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
-                return all(await asyncio.gather(*map(_settled, self._duties)))
+                return all(await asyncio.gather(*map(_settled, self._runnables)))
         return False
 
 
-async def _settled(duty: Duty) -> bool:
+async def _settled(leader_state: LeaderRunnable) -> bool:
     """Wait until it is; False where that is not known for a fault of ours."""
     try:
-        await duty.settle()
+        await leader_state.settle()
     except Exception as error:  # noqa: BLE001 # the others are waited for all the same
-        internal_error(Where.TASK, error, duty=type(duty).__name__)
+        internal_error(Where.TASK, error, leader_state=type(leader_state).__name__)
         return False
     return True

@@ -24,13 +24,13 @@ from webhook.admission.binding.guard import BindingGuard
 from webhook.admission.binding.review_trust import Doubts
 from webhook.admission.handler import Reviewer
 from webhook.app import logs
-from webhook.app.binding_guard import answer_lifetime, duty_of, for_a_review, pod_by_get
+from webhook.app.binding_guard import answer_lifetime, for_a_review, leader_state_of, pod_by_get
 from webhook.app.certificate import ClientCAFile, ServingCertificate, source_of
 from webhook.app.clients import Clients
 from webhook.app.drain import drain, finish_seconds
 from webhook.app.hint_key_secret import SharedHintKey
 from webhook.app.informers import watch_all
-from webhook.app.leader_runnables import LeadersWork
+from webhook.app.leader_runnables import LeaderRunnables
 from webhook.app.leadership import Leadership
 from webhook.app.namespace_lag import NamespaceLag
 from webhook.app.rules_of_settings import rules_of
@@ -38,11 +38,11 @@ from webhook.app.settings import Settings
 from webhook.app.signals import stop_event
 from webhook.app.topology_lag import TopologyLag
 from webhook.app.webhooks import reviewers_of
-from webhook.cache.cluster_cache import ClusterWorld
+from webhook.cache.cluster_cache import ClusterCache
 from webhook.codec import CODEC
-from webhook.controllers.assumed_pod_sweep import GrantSweep
+from webhook.controllers.assumed_pod_sweep import AssumedPodSweep
 from webhook.controllers.placement.controller import Background
-from webhook.engine.assumed.unreported import CountingTimes
+from webhook.engine.assumed.unreported import ReportingTimes
 from webhook.kube.api_errors import ConnectionSettingsError
 from webhook.kube.ca_bundle import CABundleKeeper
 from webhook.kube.client import Client
@@ -108,37 +108,37 @@ class Service:
         self._settings = settings
         self._client = client
         self._user: str | None = None
-        times = CountingTimes(settings.nrt_settle_seconds, settings.nrt_age_seconds)
-        self._world = ClusterWorld(times, rules=rules_of(settings))
+        times = ReportingTimes(settings.nrt_settle_seconds, settings.nrt_age_seconds)
+        self._cache = ClusterCache(times, rules=rules_of(settings))
         pod_groups = PodGroups(clients.placement)
-        self._watched = watch_all(client, self._world, pod_groups, settings.list_page_size)
+        self._watched = watch_all(client, self._cache, pod_groups, settings.list_page_size)
         self._bundles = _bundle_keeper(settings, client)
         secret = SharedSecret(client, settings.namespace, settings.tls_secret_name)
         hint_secret = SharedSecret(client, settings.namespace, settings.hint_key_secret_name)
-        self._hint_key = SharedHintKey(hint_secret, partial(setattr, self._world, "hint_key"))
+        self._hint_key = SharedHintKey(hint_secret, partial(setattr, self._cache, "hint_key"))
         publish = self._bundles.publish if self._bundles is not None else _nobody
         client_ca = None if settings.client_ca_file is None else ClientCAFile(settings.client_ca_file)
         self._certificate = ServingCertificate(source_of(settings, secret), publish, clients=client_ca)
         # Where every caller is the API server, what it asks for comes.
         self._doubts = None if settings.client_ca_file is not None else Doubts()
         came_to_nothing = _nobody if self._doubts is None else self._doubts.came_to_nothing
-        self._grants = GrantSweep(self._world, pod_by_get(client, self._world), came_to_nothing)
+        self._assumed_pods = AssumedPodSweep(self._cache, pod_by_get(client, self._cache), came_to_nothing)
         self._metrics = Metrics(self._sample)
         watched = {each.status.name: each for each in self._watched}
-        self._work = LeadersWork(
+        self._runnables = LeaderRunnables(
             settings,
             clients,
-            self._world,
+            self._cache,
             self._metrics.placement,
             pod_groups,
             watched[POD_GROUPS.name].is_served,
             lambda: self._leadership,
         )
-        duties = self._grants, self._work.controller
+        runnables = self._assumed_pods, self._runnables.controller
         follows = watched["pods"].follows
-        self._leadership = Leadership(settings, clients.leadership, lambda: self._health.ready, follows, duties)
+        self._leadership = Leadership(settings, clients.leadership, lambda: self._health.ready, follows, runnables)
         self._health = Health(self._checks, self._synced)
-        self._view_is_current = False
+        self._snapshot_is_current = False
         self._takes_reviews = False
 
     def background(self) -> Iterator[Background]:
@@ -153,9 +153,9 @@ class Service:
         if self._bundles is not None:
             yield self._bundles.run
         yield self._leadership.run
-        yield self._grants.run
-        yield from self._work.background()
-        yield self._keep_view_current
+        yield self._assumed_pods.run
+        yield from self._runnables.background()
+        yield self._keep_snapshot_current
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Open the ports, serve until `stop`, drain."""
@@ -196,17 +196,17 @@ class Service:
         """The decisions, by the rules for a service that the API server knows as `user`."""
         settings = self._settings
         rules = rules_of(settings, user)
-        fetch = for_a_review(pod_by_get(self._client, self._world))
-        duty = partial(duty_of, self._leadership)
-        refused, horizon = self._work.nominator.refused, answer_lifetime(settings)
-        guard = BindingGuard(self._world, fetch, duty, rules, horizon, refused, self._doubts)
-        topology_lag = TopologyLag(self._world.topologies_by_name)
-        self._world.on_topology = topology_lag.arrived
-        namespace_lag = NamespaceLag(self._world.knows_namespace)
-        self._world.on_namespace = namespace_lag.arrived
-        return reviewers_of(rules, self._world.view, guard.review, topology_lag, namespace_lag)
+        fetch = for_a_review(pod_by_get(self._client, self._cache))
+        leader_state = partial(leader_state_of, self._leadership)
+        refused, assume_ttl = self._runnables.nominator.refused, answer_lifetime(settings)
+        guard = BindingGuard(self._cache, fetch, leader_state, rules, assume_ttl, refused, self._doubts)
+        topology_lag = TopologyLag(self._cache.topologies_by_name)
+        self._cache.on_topology = topology_lag.arrived
+        namespace_lag = NamespaceLag(self._cache.knows_namespace)
+        self._cache.on_namespace = namespace_lag.arrived
+        return reviewers_of(rules, self._cache.snapshot, guard.review, topology_lag, namespace_lag)
 
-    async def _keep_view_current(self) -> NoReturn:
+    async def _keep_snapshot_current(self) -> NoReturn:
         """Take changes into the engine's arrays between reviews, so that no review pays for those of an hour.
 
         The first time takes all nodes in, and is part of getting ready. The cluster's records live as long as the
@@ -215,22 +215,22 @@ class Service:
         """
         for watched in self._watched:
             await watched.informer.synced.wait()
-        self._world.view()
+        self._cache.snapshot()
         gc.collect()
         gc.freeze()
-        self._view_is_current = True
+        self._snapshot_is_current = True
         log.info("serve.synced", objects={watched.status.name: watched.status.objects for watched in self._watched})
         while True:
             await asyncio.sleep(1.0)
-            self._world.view()
+            self._cache.snapshot()
 
     def _synced(self) -> bool:
-        return self._view_is_current
+        return self._snapshot_is_current
 
     def _checks(self) -> Iterator[Check]:
         yield from (watched.check() for watched in self._watched)
         yield Check("hint key", self._hint_key.known.is_set(), self._hint_key.error)
-        yield Check("view", self._view_is_current, f"generation {self._world.generation}")
+        yield Check("view", self._snapshot_is_current, f"generation {self._cache.generation}")
         end = self._certificate.end
         ends = f"ends {end.isoformat()}" if end else ""
         yield Check("certificate", self._certificate.valid, "; ".join(filter(None, (ends, self._certificate.error))))
@@ -246,14 +246,14 @@ class Service:
         return Sample(
             ready=self._health.ready,
             informers=tuple(watched.sample() for watched in self._watched),
-            generation=self._world.generation,
-            policy_disagreements=self._world.policies.disagreements,
-            unknown_policies=self._world.policies.unknown,
+            generation=self._cache.generation,
+            policy_disagreements=self._cache.policies.disagreements,
+            unknown_policies=self._cache.policies.unknown,
             certificate_end=self._certificate.end,
             leading=self._leadership.is_leader(),
-            gated_pods=len(self._world.gated_pods()),
-            stuck_pods=self._work.stuck.count,
-            open_grants=self._world.open_grants,
+            gated_pods=len(self._cache.gated_pods()),
+            stuck_pods=self._runnables.stuck.count,
+            assumed_count=self._cache.assumed_count,
         )
 
 

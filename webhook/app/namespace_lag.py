@@ -28,12 +28,12 @@ class NamespaceLag:
         self._knows = knows
         self._seconds = seconds
         self._waiting = 0
-        self._arrival = asyncio.Event()
+        self._arrived = asyncio.Event()
 
     def arrived(self) -> None:
         """A namespace is known that was not, or has changed."""
-        self._arrival.set()
-        self._arrival = asyncio.Event()
+        self._arrived.set()
+        self._arrived = asyncio.Event()
 
     def answer(
         self, request: AdmissionRequest, judge: Callable[[], Answer], deadline: float
@@ -52,7 +52,7 @@ class NamespaceLag:
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(until):
                     while not self._knows(name):
-                        await self._arrival.wait()
+                        await self._arrived.wait()
         finally:
             self._waiting -= 1
         answer = judge()

@@ -29,12 +29,12 @@ class TopologyLag:
         self._topologies = topologies
         self._seconds = seconds
         self._waiting = 0
-        self._arrival = asyncio.Event()
+        self._arrived = asyncio.Event()
 
     def arrived(self) -> None:
         """A topology is known that was not, or has changed."""
-        self._arrival.set()
-        self._arrival = asyncio.Event()
+        self._arrived.set()
+        self._arrived = asyncio.Event()
 
     def answer(
         self, request: AdmissionRequest, judge: Callable[[], Answer], deadline: float
@@ -53,7 +53,7 @@ class TopologyLag:
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(until):
                     while not names <= self._topologies().keys():
-                        await self._arrival.wait()
+                        await self._arrived.wait()
         finally:
             self._waiting -= 1
         return judge()

@@ -5,27 +5,27 @@ from collections.abc import Awaitable, Callable, Mapping
 from webhook.admission.handler import Answer, Reviewer
 from webhook.admission.namespace.validate import warn_of_namespace
 from webhook.admission.node.validate import validate_node
-from webhook.admission.pod.mutate import steered
-from webhook.admission.pod.mutation import Steering
+from webhook.admission.pod.mutate import mutation_of
+from webhook.admission.pod.mutation import PodMutation
 from webhook.admission.pod.plan import Plans
 from webhook.admission.pod.validate import validate
 from webhook.admission.workload.mutate import mark_templates
 from webhook.admission.workload.validate import validate_workload
 from webhook.app.namespace_lag import NamespaceLag
 from webhook.app.topology_lag import TopologyLag
-from webhook.cache.cluster_snapshot import World
+from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.model.admission_review import AdmissionRequest, AdmissionResponse, Denied
 from webhook.model.rules import Rules
 
 
 def reviewers_of(
     rules: Rules,
-    world: Callable[[], World],
+    snapshot: Callable[[], ClusterSnapshot],
     guard: Reviewer,
     topology_lag: TopologyLag | None = None,
     namespace_lag: NamespaceLag | None = None,
 ) -> Mapping[str, Reviewer]:
-    """Path -> decision; `world` gives the cluster as it is when a review comes, `guard` judges Bindings.
+    """Path -> decision; `snapshot` gives the cluster as it is when a review comes, `guard` judges Bindings.
 
     topology_lag, namespace_lag: have workloads wait for topologies, and pods for their namespace, that come a moment
     later.
@@ -34,8 +34,8 @@ def reviewers_of(
 
     def mutate_pods(request: AdmissionRequest, deadline: float) -> Answer | Awaitable[Answer]:
         def judge() -> Answer:
-            response, steering = steered(request, world(), rules, plans)
-            return _of_response(response) if steering is None else _of_steering(response, steering)
+            response, mutation = mutation_of(request, snapshot(), rules, plans)
+            return _of_response(response) if mutation is None else _of_mutation(response, mutation)
 
         return judge() if namespace_lag is None else namespace_lag.answer(request, judge, deadline)
 
@@ -43,7 +43,7 @@ def reviewers_of(
         return _of_response(mark_templates(request, rules))
 
     def validate_pods(request: AdmissionRequest, _: float) -> Answer:
-        return _of_response(validate(request, world().topologies, rules))
+        return _of_response(validate(request, snapshot().topologies, rules))
 
     def validate_nodes(request: AdmissionRequest, _: float) -> Answer:
         return _of_response(validate_node(request))
@@ -53,7 +53,7 @@ def reviewers_of(
 
     def validate_workloads(request: AdmissionRequest, deadline: float) -> Answer | Awaitable[Answer]:
         def judge() -> Answer:
-            return _of_response(validate_workload(request, world(), rules))
+            return _of_response(validate_workload(request, snapshot(), rules))
 
         return judge() if topology_lag is None else topology_lag.answer(request, judge, deadline)
 
@@ -68,17 +68,17 @@ def reviewers_of(
     }
 
 
-def _of_steering(response: AdmissionResponse, steering: Steering) -> Answer:
-    plan = steering.plan
+def _of_mutation(response: AdmissionResponse, mutation: PodMutation) -> Answer:
+    plan = mutation.plan
     if plan is None:  # left alone, or denied for its annotations
-        return _of_response(response, steering.message)
+        return _of_response(response, mutation.message)
     excluded = {reason.code: nodes for reason, nodes in plan.excluded.items()}
     not_aligned = plan.not_aligned is not None and plan.not_aligned.warns
     return Answer(
         response,
-        steering.verdict,
+        mutation.verdict,
         True,
-        steering.message,
+        mutation.message,
         plan.fit_count,
         excluded=excluded,
         not_aligned=not_aligned,

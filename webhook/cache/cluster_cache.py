@@ -8,32 +8,32 @@ from collections.abc import Callable, Iterator, Mapping
 from time import time
 from typing import Any, Final
 
-from webhook.cache.cluster_snapshot import World
-from webhook.cache.delegated_pods import has_given_up
+from webhook.cache.cluster_snapshot import ClusterSnapshot
+from webhook.cache.delegated_pods import is_unschedulable
 from webhook.cache.feed import Feed
-from webhook.cache.hint_certainty import foresight, given_on, of_resident
-from webhook.cache.kubelet_admission import Arrival, PlacedPod
+from webhook.cache.hint_certainty import given_on, hint_certainty, of_resident
+from webhook.cache.kubelet_admission import AssignedPod, KubeletAdmission
 from webhook.cache.management import as_managed
 from webhook.cache.missed_creations import MissedPods
-from webhook.cache.missing_hint import LateHint
+from webhook.cache.missing_hint import HintBackfill
 from webhook.cache.node_policies import NodePolicies
-from webhook.cache.pod_info import SeenPod
+from webhook.cache.pod_info import PodInfo
 from webhook.cache.unmanaged import is_annotated
-from webhook.engine.assumed.assumed_pod import Grant
-from webhook.engine.assumed.assumed_pods import ReservationKeeper
+from webhook.engine.assumed.assumed_pod import AssumedPod
+from webhook.engine.assumed.assumed_pods import AssumedPods
 from webhook.engine.assumed.known_placements import HintChange
-from webhook.engine.assumed.unreported import CountingTimes
-from webhook.engine.kubelet.allocation_replay import foresee
+from webhook.engine.assumed.unreported import ReportingTimes
+from webhook.engine.kubelet.allocation_replay import replay
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.snapshot.ledger import Ledger, Reservation
-from webhook.engine.snapshot.node_arrays import Snapshot
+from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.snapshot.single_node import chosen_node, less, node_alone
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.internal_errors import Where, contained, internal_error
 from webhook.model.gates import waits_for_us_alone
 from webhook.model.hint import NUMANodeAmounts
 from webhook.model.hint_key import HintKey
-from webhook.model.membership import Seated
+from webhook.model.membership import AssignedMember
 from webhook.model.namespace import Namespace
 from webhook.model.node import Node
 from webhook.model.nrt import NodeTopology
@@ -47,24 +47,24 @@ Raw = dict[str, Any]
 _MOST_CONTAINERS: Final = 4
 
 
-class ClusterWorld:
+class ClusterCache:
     """Everything known of the cluster, current as of the last event."""
 
     def __init__(
-        self, times: CountingTimes | None = None, clock: Callable[[], float] = time, rules: Rules | None = None
+        self, times: ReportingTimes | None = None, clock: Callable[[], float] = time, rules: Rules | None = None
     ) -> None:
         self.generation = 0
         """That of the latest view; it grows with the changes that views took in."""
-        times = times or CountingTimes()
+        times = times or ReportingTimes()
         self._state = ClusterState(_node_failed)
         self._ledger = Ledger()
-        self._keeper = ReservationKeeper(self._ledger, times)
+        self._assumed_pods = AssumedPods(self._ledger, times)
         self._clock = clock  # wall clock: the API server's stamps on pods and NRTs are compared with it
         self._waiting: dict[str, Raw] = {}
         self._gated: dict[str, Raw] = {}
-        self._groups: dict[str, dict[str, Seated]] = {}
-        self._unasked: dict[str, dict[str, Seated]] = {}
-        self._seats_of: dict[str, tuple[dict[str, dict[str, Seated]], str]] = {}
+        self._groups: dict[str, dict[str, AssignedMember]] = {}
+        self._unasked: dict[str, dict[str, AssignedMember]] = {}
+        self._seats_of: dict[str, tuple[dict[str, dict[str, AssignedMember]], str]] = {}
         self.on_change: Callable[[], None] = _nothing
         """Called after every change, those that time alone makes among them; it must be quick."""
         self.on_topology: Callable[[], None] = _nothing
@@ -95,11 +95,11 @@ class ClusterWorld:
         """What proves to every replica that we gave the pod with this uid this hint."""
         return self.hint_key.sign(uid, hint)
 
-    def view(self) -> World:
+    def snapshot(self) -> ClusterSnapshot:
         """The cluster for one decision; it stays as it is while the cluster goes on changing."""
-        snapshot = self._settle()
-        self.generation = snapshot.generation
-        return World(View(snapshot, self._ledger), self.topologies_by_name(), self._namespaces)
+        node_arrays = self._settle()
+        self.generation = node_arrays.generation
+        return ClusterSnapshot(Snapshot(node_arrays, self._ledger), self.topologies_by_name(), self._namespaces)
 
     def topologies_by_name(self) -> Mapping[str, Topology]:
         """The same name in both groups is two objects; KAI's, whose annotations are read, wins."""
@@ -112,68 +112,71 @@ class ClusterWorld:
     def as_managed(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
         """The pod with the marks that it misses; as it is where it misses none."""
         unread = not (raw.get("spec") or {}).get("containers")
-        return raw if unread or is_annotated(raw) else as_managed(raw, self.view(), self._rules)
+        return raw if unread or is_annotated(raw) else as_managed(raw, self.snapshot(), self._rules)
 
-    def chosen_node(self, node: str, pod: str) -> View | None:
+    def chosen_node(self, node: str, pod: str) -> Snapshot | None:
         """The node alone, as free as it is to the pod namespace/name; None when it is not known."""
-        return chosen_node(self._settle(), self._ledger, node, pod, self._keeper.bound_to(node))
+        return chosen_node(self._settle(), self._ledger, node, pod, self._assumed_pods.bound_to(node))
 
-    def arrival(self, node: str, pod: str) -> Arrival | None:
+    def kubelet_admission(self, node: str, pod: str) -> KubeletAdmission | None:
         """The node as the pod namespace/name will find it when it is bound to it; None when it is not known."""
-        residents = [resident for resident in self._keeper.bound_to(node) if resident.key != pod]
+        residents = [resident for resident in self._assumed_pods.bound_to(node) if resident.key != pod]
         alone = node_alone(self._settle(), node, residents)
         if alone is None:
             return None
-        placed = [promised for promised in self._keeper.placed(node) if promised.pod != pod]
+        assigned = [assumed for assumed in self._assumed_pods.assigned(node) if assumed.pod != pod]
         own = self._ledger.get(pod)
         # The pod that is bound first has it: a tentative reservation blocks no other pod.
-        others = [promised for promised in self._keeper.tentative(node) if promised.pod != pod]
-        given = less(self._ledger.sums(node), node, [*placed, *others, *(() if own is None else (own,))])
-        waiting = [(promised, self._waiting.get(promised.pod)) for promised in placed]
-        return Arrival(
+        others = [assumed for assumed in self._assumed_pods.tentative(node) if assumed.pod != pod]
+        given = less(self._ledger.sums(node), node, [*assigned, *others, *(() if own is None else (own,))])
+        waiting = [(assumed, self._waiting.get(assumed.pod)) for assumed in assigned]
+        return KubeletAdmission(
             alone,
             given,
-            tuple(PlacedPod(promised, raw) for promised, raw in waiting if raw is not None),
+            tuple(AssignedPod(assumed, raw) for assumed, raw in waiting if raw is not None),
             own,
-            self._keeper.leeway(node, pod, self._clock()),
+            self._assumed_pods.leeway(node, pod, self._clock()),
         )
 
-    def late_hints(self) -> Iterator[LateHint]:
+    def hint_backfills(self) -> Iterator[HintBackfill]:
         """The pods that were bound without a hint and are not counted by an NRT, and what each is to have for one.
 
         And those that have none since it is not certain, for so long that the NRT should have shown it.
         """
         self._settle()
-        for pod in self._keeper.uncertain(self._clock()):
-            yield LateHint.not_certain(pod)
-        for pod, foreseen in self._keeper.foreseen(self._clock()):
-            if foreseen.place or foreseen.doubt is not None:
-                late = None
+        for pod in self._assumed_pods.uncertain(self._clock()):
+            yield HintBackfill.not_certain(pod)
+        for pod, replayed in self._assumed_pods.replayed(self._clock()):
+            if replayed.numa or replayed.doubt is not None:
+                backfill = None
                 with contained(Where.POD, pod=pod.key):
-                    late = LateHint.of(pod, foreseen, self.arrival(pod.node, pod.key))
-                if late is not None:
-                    yield late
+                    backfill = HintBackfill.of(pod, replayed, self.kubelet_admission(pod.node, pod.key))
+                if backfill is not None:
+                    yield backfill
 
     def hint_changes(self) -> tuple[HintChange, ...]:
         """The bound pods whose hints are not what they should be."""
         self._settle()
-        return tuple(self._keeper.hints.changes())
+        return tuple(self._assumed_pods.hints.changes())
 
     def hint_written(self, change: HintChange) -> None:
         """The pod has that hint now."""
-        self._keeper.hints.written(change)
+        self._assumed_pods.hints.written(change)
 
-    def placed(self, node: str) -> tuple[Reservation, ...]:
+    def assigned(self, node: str) -> tuple[Reservation, ...]:
         """What is promised to pods that are placed on the node and not on their way to its kubelet yet."""
-        return self._keeper.placed(node)
+        return self._assumed_pods.assigned(node)
 
-    def is_approached(self, node: str, pod: str, expiring_after: float) -> bool:
+    def has_binding_in_progress(self, node: str, pod: str, expiring_after: float) -> bool:
         """Whether another pod was given NUMA nodes there with a binding that no object shows yet.
 
         Of grants that expire later than that only, on the clock of their `expires`.
         """
-        arriving = self._keeper.arriving(node)
-        return any(grant.numa and grant.pod != pod and grant.expires > expiring_after for grant in arriving)
+        binding_to = self._assumed_pods.binding_to(node)
+        return any(
+            assumed_pod.numa and assumed_pod.pod != pod and assumed_pod.expires > expiring_after
+            for assumed_pod in binding_to
+        )
 
     def waiting_pod(self, key: str, uid: str) -> Mapping[str, Any] | None:
         """A pod that is not bound yet; None when it, or this incarnation of it, was not seen.
@@ -185,18 +188,22 @@ class ClusterWorld:
             return None
         return self.as_managed(pod)
 
-    def promised(self, pod: str, uid: str, node: str) -> NUMANodeAmounts | None:
+    def assumed(self, pod: str, uid: str, node: str) -> NUMANodeAmounts | None:
         """What the pod was granted on the node in an answer or patch that it does not show yet."""
-        grant = self._keeper.granted(pod)
-        return tuple(grant.numa.items()) if grant and (grant.uid, grant.node) == (uid, node) else None
+        assumed_pod = self._assumed_pods.assumed_by(pod)
+        return (
+            tuple(assumed_pod.numa.items())
+            if assumed_pod and (assumed_pod.uid, assumed_pod.node) == (uid, node)
+            else None
+        )
 
-    def granted(self, pod: str) -> Grant | None:
+    def assumed_by(self, pod: str) -> AssumedPod | None:
         """What was given to the pod and no object shows yet."""
-        return self._keeper.granted(pod)
+        return self._assumed_pods.assumed_by(pod)
 
-    def grant(self, grant: Grant) -> None:
+    def assume(self, assumed_pod: AssumedPod) -> None:
         """Keep what was given to a pod."""
-        self._keeper.grant(grant)
+        self._assumed_pods.assume(assumed_pod)
 
     def gated_pods(self) -> Mapping[str, Raw]:
         """The pods that only our gate holds back; not to be changed."""
@@ -210,57 +217,57 @@ class ClusterWorld:
             if is_annotated(raw) and not raw["spec"].get("schedulingGates")
         }
 
-    def seated(self, group: str) -> Mapping[str, Seated]:
+    def assigned_members(self, group: str) -> Mapping[str, AssignedMember]:
         """The members of a group that have a place, by namespace/name; not to be changed."""
         return self._groups.get(group, {})
 
-    def unasked(self, group: str) -> Mapping[str, Seated]:
+    def unasked(self, group: str) -> Mapping[str, AssignedMember]:
         """Pods of a controller that were bound before they could take their group from it; not to be changed."""
         return self._unasked.get(group, {})
 
-    def groups(self) -> Mapping[str, Mapping[str, Seated]]:
+    def groups(self) -> Mapping[str, Mapping[str, AssignedMember]]:
         """The members that have a place, by group and by namespace/name; not to be changed."""
         return self._groups
 
-    def promised_node(self, pod: str) -> str | None:
+    def assumed_node(self, pod: str) -> str | None:
         """The node that the pod was given and does not show yet; None when it was given none."""
-        grant = self._keeper.granted(pod)
-        return None if grant is None else grant.node
+        assumed_pod = self._assumed_pods.assumed_by(pod)
+        return None if assumed_pod is None else assumed_pod.node
 
     @property
-    def open_grants(self) -> int:
+    def assumed_count(self) -> int:
         """How many grants no object shows yet."""
-        return self._keeper.open_grants
+        return self._assumed_pods.assumed_count
 
-    def overdue_grants(self, now: float) -> tuple[Grant, ...]:
+    def expired_pods(self, now: float) -> tuple[AssumedPod, ...]:
         """The grants that no object has come to show by the time they had, on the clock of `time.monotonic`."""
-        return self._keeper.overdue(now)
+        return self._assumed_pods.expired(now)
 
-    def holds(self, grant: Grant) -> bool:
+    def holds(self, assumed_pod: AssumedPod) -> bool:
         """Whether this grant is kept, and no object shows it yet."""
-        return self._keeper.granted(grant.pod) is grant
+        return self._assumed_pods.assumed_by(assumed_pod.pod) is assumed_pod
 
-    def withdraw(self, grant: Grant) -> None:
+    def forget(self, assumed_pod: AssumedPod) -> None:
         """What was given will not be taken."""
-        if self.holds(grant):
-            self._keeper.withdraw(grant.pod)
+        if self.holds(assumed_pod):
+            self._assumed_pods.forget(assumed_pod.pod)
 
-    def _settle(self) -> Snapshot:
+    def _settle(self) -> NodeArrays:
         """The state as it is now, with the ledger in step: all that is promised, and where unguarded pods are."""
-        if self._keeper.settle(self._clock(), _node_failed):
+        if self._assumed_pods.settle(self._clock(), _node_failed):
             self.on_change()
-        snapshot = self._state.snapshot()
-        if self._keeper.hints.has_changes:
+        node_arrays = self._state.node_arrays()
+        if self._assumed_pods.hints.has_changes:
             self.on_hint_change()
-        for node in self._keeper.to_foresee():
+        for node in self._assumed_pods.to_replay():
             try:
-                unguarded = self._keeper.unguarded(node)
-                if (alone := node_alone(snapshot, node, unguarded.residents)) is not None:
-                    self._keeper.keep(node, foresee(alone, unguarded))
+                unhinted = self._assumed_pods.unhinted(node)
+                if (alone := node_alone(node_arrays, node, unhinted.residents)) is not None:
+                    self._assumed_pods.keep(node, replay(alone, unhinted))
             except Exception as error:  # noqa: BLE001 # what is on one node must not cost every view
                 _node_failed(node, error)
-                self._keeper.give_up(node)
-        return snapshot
+                self._assumed_pods.give_up(node)
+        return node_arrays
 
     def _put_node(self, node: Node) -> None:
         self._state.upsert_node(node)
@@ -279,21 +286,21 @@ class ClusterWorld:
     def _drop_namespace(self, name: str) -> None:
         self._namespaces.pop(name, None)
 
-    def _read_pod(self, raw: Mapping[str, Any]) -> SeenPod:
-        return SeenPod.from_object(raw, self._rules, self.hint_key, self._is_missed)
+    def _read_pod(self, raw: Mapping[str, Any]) -> PodInfo:
+        return PodInfo.from_object(raw, self._rules, self.hint_key, self._is_missed)
 
     def _is_missed(self, raw: Mapping[str, Any], pod: ResidentPod) -> bool:
         return self._missed.is_missed(raw, pod, self._clock())
 
-    def _put_pod(self, pod: SeenPod) -> None:
+    def _put_pod(self, pod: PodInfo) -> None:
         key = pod.record.key
         self._state.upsert_pod(pod.record)
-        self._keeper.put_pod(pod.record, in_order=self.in_order(), now=self._clock())
-        for newcomer in self._keeper.hints.newcomers():
+        self._assumed_pods.put_pod(pod.record, in_order=self.in_order(), now=self._clock())
+        for newcomer in self._assumed_pods.hints.newcomers():
             if self.in_order():
                 with contained(Where.POD, pod=newcomer.key):
                     self._foresee(newcomer)
-        if self._keeper.hints.has_changes:
+        if self._assumed_pods.hints.has_changes:
             self.on_hint_change()
         if pod.waiting is None:
             self._waiting.pop(key, None)
@@ -303,7 +310,7 @@ class ClusterWorld:
             self._gated[key] = pod.waiting
         else:
             self._gated.pop(key, None)
-        self._note_seat(pod)
+        self._note_member(pod)
         self._note_failure(pod)
         self.on_change()
 
@@ -311,42 +318,47 @@ class ClusterWorld:
         """Work out what a kubelet gives a pod that was just bound and is none of ours: it is in the others' way."""
         if len(newcomer.containers) > _MOST_CONTAINERS:
             return
-        arrival = self.arrival(newcomer.node, newcomer.key)
-        if arrival is None or self._keeper.is_counted(newcomer):
+        kubelet_admission = self.kubelet_admission(newcomer.node, newcomer.key)
+        if kubelet_admission is None or self._assumed_pods.is_counted(newcomer):
             return
         request_on = of_resident(newcomer)
-        given = given_on(arrival.kubelet_view(), request_on)
+        given = given_on(kubelet_admission.kubelet_snapshot(), request_on)
         if given:
-            foreseen = foresight(arrival, request_on, given)
-            self._keeper.keep_for(newcomer, dict(given), foreseen.alternatives, sure=foreseen.sure)
+            replayed = hint_certainty(kubelet_admission, request_on, given)
+            self._assumed_pods.keep_for(newcomer, dict(given), replayed.alternatives, sure=replayed.sure)
 
     def _drop_pod(self, key: str) -> None:
         self._state.delete_pod(key)
-        self._keeper.drop_pod(key, self._clock())
+        self._assumed_pods.drop_pod(key, self._clock())
         self._missed.forget(key)
-        if self._keeper.hints.has_changes:
+        if self._assumed_pods.hints.has_changes:
             self.on_hint_change()
         self._waiting.pop(key, None)
         self._gated.pop(key, None)
-        self._forget_seat(key)
+        self._forget_member(key)
         self.on_change()
 
-    def _note_failure(self, pod: SeenPod) -> None:
+    def _note_failure(self, pod: PodInfo) -> None:
         """Give back what was tentative where the scheduler says that it cannot bind the pod; it will try again."""
-        grant = self._keeper.granted(pod.record.key)
-        if grant is not None and grant.tentative and pod.waiting is not None and has_given_up(pod.waiting):
-            self._keeper.withdraw(grant.pod)
+        assumed_pod = self._assumed_pods.assumed_by(pod.record.key)
+        if (
+            assumed_pod is not None
+            and assumed_pod.tentative
+            and pod.waiting is not None
+            and is_unschedulable(pod.waiting)
+        ):
+            self._assumed_pods.forget(assumed_pod.pod)
 
-    def _note_seat(self, pod: SeenPod) -> None:
+    def _note_member(self, pod: PodInfo) -> None:
         """Keep which members of a group have a place."""
         key = pod.record.key
-        self._forget_seat(key)
+        self._forget_member(key)
         if pod.seat is not None:
             seats = self._unasked if pod.unasked else self._groups
             seats.setdefault(pod.group, {})[key] = pod.seat
             self._seats_of[key] = seats, pod.group
 
-    def _forget_seat(self, key: str) -> None:
+    def _forget_member(self, key: str) -> None:
         if (found := self._seats_of.pop(key, None)) is not None:
             seats, group = found
             del seats[group][key]
@@ -355,13 +367,13 @@ class ClusterWorld:
 
     def _put_node_topology(self, topology: NodeTopology) -> None:
         self._state.upsert_topology(topology)
-        self._keeper.put_topology(topology)
+        self._assumed_pods.put_topology(topology)
         self.policies.changed(topology.node)
         self.on_change()
 
     def _drop_node_topology(self, name: str) -> None:
         self._state.delete_topology(name)
-        self._keeper.drop_topology(name)
+        self._assumed_pods.drop_topology(name)
         self.policies.changed(name)
         self.on_change()
 

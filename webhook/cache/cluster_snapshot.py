@@ -4,16 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.namespace import Namespace
 from webhook.model.topology import Topology
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class ClusterSnapshot:
     """Nothing in it changes while a decision is made."""
 
-    view: View
+    nodes: Snapshot
     """Nodes, NUMA nodes, what is free."""
     topologies: Mapping[str, Topology] = field(default_factory=lambda: MappingProxyType({}))
     """Topologies by name."""

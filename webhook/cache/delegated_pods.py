@@ -22,7 +22,7 @@ TENTATIVE_SECONDS: Final = 5.0
 _VOLUMES: Final = ("persistentVolumeClaim", "ephemeral", "csi")
 
 
-def why_left_to_scheduler(raw: Mapping[str, Any]) -> str | None:
+def why_delegated(raw: Mapping[str, Any]) -> str | None:
     """What of the pod only the scheduler can judge, in words; None when it has nothing of the kind."""
     spec: Mapping[str, Any] = raw.get("spec") or {}
     affinity = spec.get("affinity") or {}
@@ -42,12 +42,12 @@ def why_left_to_scheduler(raw: Mapping[str, Any]) -> str | None:
     return None
 
 
-def chosen_by_scheduler(why: str) -> str:
-    """How the text of such a pod begins; why: as `why_left_to_scheduler` has it."""
+def delegation_text(why: str) -> str:
+    """How the text of such a pod begins; why: as `why_delegated` has it."""
     return f"the scheduler chooses the node, for its {why}"
 
 
-def has_given_up(raw: Mapping[str, Any]) -> bool:
+def is_unschedulable(raw: Mapping[str, Any]) -> bool:
     """Whether the scheduler found no node in its last attempt, and does not make room on one either.
 
     Source: kubernetes pkg/scheduler/schedule_one.go (handleSchedulingFailure).

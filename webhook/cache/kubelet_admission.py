@@ -13,52 +13,52 @@ from webhook.engine.assumed.free_bounds import NO_LEEWAY, Leeway
 from webhook.engine.snapshot.ledger import Reservation
 from webhook.engine.snapshot.node_sums import NodeSums
 from webhook.engine.snapshot.single_node import NodeAlone
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
-class PlacedPod:
+class AssignedPod:
     """A pod that is placed on the node and waits to be bound to it."""
 
-    promised: Reservation
+    assumed: Reservation
     raw: Mapping[str, Any]
     """The pod, as last seen."""
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
+class KubeletAdmission:
     """The node that was chosen for a pod."""
 
     node: NodeAlone
     given: NodeSums
     """What its kubelet has given, or is about to give, to other pods and its NRT does not show."""
-    placed: tuple[PlacedPod, ...]
+    assigned: tuple[AssignedPod, ...]
     """Other pods that come sooner or later."""
     own: Reservation | None = None
     """What the pod itself is promised there."""
     leeway: Leeway = NO_LEEWAY
     """How much more, or less, may be free than that leaves."""
 
-    def promised_view(self) -> View:
+    def assumed_snapshot(self) -> Snapshot:
         """Less all that others were promised, each where its hint says."""
         sums = self.given.copy()
-        for placed in self.placed:
-            sums.add(placed.promised.numa, placed.promised.requests, placed.promised.policy, 1)
-        return self.node.view(sums)
+        for assigned in self.assigned:
+            sums.add(assigned.assumed.numa, assigned.assumed.requests, assigned.assumed.policy, 1)
+        return self.node.snapshot(sums)
 
-    def kubelet_view(self) -> View:
+    def kubelet_snapshot(self) -> Snapshot:
         """As the pod finds it, should it come before all that are placed."""
-        return self.node.view(self._in_order())
+        return self.node.snapshot(self._in_order())
 
-    def other_views(self) -> Sequence[View]:
+    def other_views(self) -> Sequence[Snapshot]:
         """The same with the most, and with the least, that may be free; none where that is known exactly."""
         if not self.leeway:
             return ()
         sums = self._in_order()
-        return self.node.view(self.leeway.at_most(sums)), self.node.view(self.leeway.at_least(sums))
+        return self.node.snapshot(self.leeway.at_most(sums)), self.node.snapshot(self.leeway.at_least(sums))
 
     def _in_order(self) -> NodeSums:
         sums = self.given.copy()
-        for placed in self.placed:
-            sums.add({}, placed.promised.requests, None, 1)
+        for assigned in self.assigned:
+            sums.add({}, assigned.assumed.requests, None, 1)
         return sums

@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from webhook.cache.cluster_snapshot import World
-from webhook.cache.unmanaged import NOT_ANNOTATED, asks, is_annotated, why_left_alone, why_node_is_chosen
+from webhook.cache.cluster_snapshot import ClusterSnapshot
+from webhook.cache.unmanaged import NOT_ANNOTATED, asks, is_annotated, why_node_is_chosen, why_not_mutated
 from webhook.engine.kubelet.alignable import is_aligned_somewhere
 from webhook.model.errors import UserError
 from webhook.model.intent import NO_SPEC, NUMASpec
@@ -92,17 +92,19 @@ def namespace_of(raw: Mapping[str, Any]) -> str:
     return str((raw.get("metadata") or {}).get("namespace") or DEFAULT_NAMESPACE)
 
 
-def management_of(raw: Mapping[str, Any], world: World, rules: Rules, namespace: str = "") -> Management | Unmanaged:
+def management_of(
+    raw: Mapping[str, Any], cache: ClusterSnapshot, rules: Rules, namespace: str = ""
+) -> Management | Unmanaged:
     """What holds for a pod, or why it is left alone. namespace: that of a template, which names none."""
     name = namespace or namespace_of(raw)
-    found = Management.of(world.namespaces.get(name), rules)
+    found = Management.of(cache.namespaces.get(name), rules)
     annotated = is_annotated(raw)
-    if annotated and (why := why_left_alone(raw, rules)):
+    if annotated and (why := why_not_mutated(raw, rules)):
         return Unmanaged(why)
     annotations = (raw.get("metadata") or {}).get("annotations") or {}
     if asks(annotations):
         return found
-    why = _why_not_covered(raw, name, found.mode, world, rules)
+    why = _why_not_covered(raw, name, found.mode, cache, rules)
     if why is None or annotated:
         return replace(found, covers=why is None)
     told = (f"left alone: {why}",) if why.startswith(_UNREADABLE) else ()
@@ -112,7 +114,9 @@ def management_of(raw: Mapping[str, Any], world: World, rules: Rules, namespace:
 _UNREADABLE: Final = "it cannot be placed here: "
 
 
-def _why_not_covered(raw: Mapping[str, Any], namespace: str, mode: Manage, world: World, rules: Rules) -> str | None:
+def _why_not_covered(
+    raw: Mapping[str, Any], namespace: str, mode: Manage, cache: ClusterSnapshot, rules: Rules
+) -> str | None:
     """Why the mode does not cover a pod, which asks for nothing itself."""
     if mode is Manage.ANNOTATED:
         return NOT_ANNOTATED
@@ -126,19 +130,19 @@ def _why_not_covered(raw: Mapping[str, Any], namespace: str, mode: Manage, world
         pod = Pod.from_object(raw)
     except UserError as error:
         return f"{_UNREADABLE}{error}"
-    if mode is Manage.ALIGNED and not is_aligned_somewhere(world.view.snapshot, pod):
+    if mode is Manage.ALIGNED and not is_aligned_somewhere(cache.nodes.node_arrays, pod):
         return f"{NOT_ANNOTATED}, and no kubelet with a NUMA policy would align it (manage is {mode})"
     return None
 
 
-def as_managed(raw: Mapping[str, Any], world: World, rules: Rules) -> Mapping[str, Any]:
+def as_managed(raw: Mapping[str, Any], cache: ClusterSnapshot, rules: Rules) -> Mapping[str, Any]:
     """The pod with the marks that it would have if its creation had been seen; as it is where it has them, or none.
 
     What its namespace has wrong asks for nothing then: the pod exists.
     """
     if not rules.manage_missed or is_annotated(raw):
         return raw
-    management = management_of(raw, world, rules)
+    management = management_of(raw, cache, rules)
     if isinstance(management, Unmanaged):
         return raw
     metadata = raw["metadata"]

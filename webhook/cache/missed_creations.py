@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from webhook.cache.management import Management, namespace_of
-from webhook.cache.unmanaged import is_annotated, why_placed_by_others
+from webhook.cache.unmanaged import is_annotated, why_not_scheduled_by_ours
 from webhook.model.manage import Manage
 from webhook.model.namespace import Namespace
 from webhook.model.resident import ResidentPod
@@ -54,4 +54,6 @@ class MissedPods:
         mode = Management.of(self._namespaces.get(name), self._rules).mode
         # A pod that has nothing of its own from a kubelet has no NUMA nodes, whatever the policies of the cluster.
         covered = mode is Manage.ALL or (mode is Manage.ALIGNED and pod.exclusive_resources)
-        return covered and name not in self._rules.excluded_namespaces and not why_placed_by_others(raw, self._rules)
+        return (
+            covered and name not in self._rules.excluded_namespaces and not why_not_scheduled_by_ours(raw, self._rules)
+        )

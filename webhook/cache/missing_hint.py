@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
-from webhook.cache.kubelet_admission import Arrival
-from webhook.engine.assumed.unhinted import Doubt, Foreseen
+from webhook.cache.kubelet_admission import KubeletAdmission
+from webhook.engine.assumed.unhinted import Doubt, Replayed
 from webhook.engine.snapshot.single_node import is_free
 from webhook.model.hint import NUMAHint
 from webhook.model.resident import ResidentPod
@@ -13,26 +13,30 @@ _NOT_CERTAIN: Final = "pods came or ended there meanwhile, and the NodeResourceT
 
 
 @dataclass(frozen=True, slots=True)
-class LateHint:
+class HintBackfill:
     """A hint for a pod that was bound without one, or why there is none."""
 
     pod: str
     """namespace/name."""
     uid: str
     hint: NUMAHint | None
-    why_none: str = ""
+    why_unassigned: str = ""
 
     @classmethod
-    def of(cls, pod: ResidentPod, foreseen: Foreseen, arrival: Arrival | None) -> "LateHint":
-        """That of a pod for which this was foreseen. arrival: its node as others left it."""
-        hint = NUMAHint(pod.node, tuple(sorted(foreseen.place.items())))
-        if foreseen.doubt is None and arrival is not None and is_free(arrival.promised_view(), hint.numa_nodes):
+    def of(cls, pod: ResidentPod, replayed: Replayed, kubelet_admission: KubeletAdmission | None) -> "HintBackfill":
+        """That of a pod for which this was foreseen. kubelet_admission: its node as others left it."""
+        hint = NUMAHint(pod.node, tuple(sorted(replayed.numa.items())))
+        if (
+            replayed.doubt is None
+            and kubelet_admission is not None
+            and is_free(kubelet_admission.assumed_snapshot(), hint.numa_nodes)
+        ):
             return cls(pod.key, pod.uid, hint)
-        why = (foreseen.doubt or Doubt.DIFFERS).value
+        why = (replayed.doubt or Doubt.DIFFERS).value
         return cls(pod.key, pod.uid, None, f"bound to {pod.node} while nobody answered, and without a hint: {why}")
 
     @classmethod
-    def not_certain(cls, pod: ResidentPod) -> "LateHint":
+    def not_certain(cls, pod: ResidentPod) -> "HintBackfill":
         """That of a pod whose kubelet may have chosen other NUMA nodes than were foreseen."""
         why = f"bound to {pod.node}, and without a hint: {_NOT_CERTAIN}"
         return cls(pod.key, pod.uid, None, why)

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from webhook.cache.unmanaged import is_annotated, why_not_ours
+from webhook.cache.unmanaged import is_annotated, why_unmanaged
 from webhook.model.gates import waits_for_us_alone
 from webhook.model.hint_key import HintKey
-from webhook.model.membership import Seated, membership_of, unasked_membership_of
+from webhook.model.membership import AssignedMember, membership_of, unasked_membership_of
 from webhook.model.resident import ResidentPod
 from webhook.model.rules import Rules
 
@@ -16,12 +16,12 @@ IsMissed = Callable[[Mapping[str, Any], ResidentPod], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class SeenPod:
+class PodInfo:
     """A pod as it is kept: the record, and while it waits for its node the object itself if it concerns us."""
 
     record: ResidentPod
     waiting: Raw | None
-    seat: Seated | None = None
+    seat: AssignedMember | None = None
     """Its place in a group, while it has one and has not ended."""
     group: str = ""
     """That group."""
@@ -31,7 +31,7 @@ class SeenPod:
     @classmethod
     def from_object(
         cls, raw: Mapping[str, Any], rules: Rules, key: HintKey, is_missed: IsMissed | None = None
-    ) -> "SeenPod":
+    ) -> "PodInfo":
         """Read a pod object; raises UserError. `key` is that of our hints: others are as good as not there.
 
         is_missed: whether the pod is managed though no replica saw its creation.
@@ -40,8 +40,8 @@ class SeenPod:
         record = ResidentPod.from_object(raw)
         missed = is_missed is not None and is_missed(raw, record)
         if record.node or record.terminal:
-            if record.hint is None and not record.terminal and (missed or why_not_ours(raw, rules) is None):
-                record = replace(record, unguarded=True)
+            if record.hint is None and not record.terminal and (missed or why_unmanaged(raw, rules) is None):
+                record = replace(record, unhinted=True)
             return cls(record, None, *_seat(raw, record))
         if missed or is_annotated(raw) or waits_for_us_alone(raw):
             return cls(record, dict(raw), *_seat(raw, record))
@@ -49,10 +49,10 @@ class SeenPod:
         return cls(record, {"metadata": {"name": metadata["name"], "uid": metadata.get("uid", "")}, "spec": {}})
 
 
-def _seat(raw: Mapping[str, Any], record: ResidentPod) -> tuple[Seated | None, str, bool]:
-    node, membership, unasked = record.node or record.placed_on, membership_of(raw), False
+def _seat(raw: Mapping[str, Any], record: ResidentPod) -> tuple[AssignedMember | None, str, bool]:
+    node, membership, unasked = record.node or record.assigned_node, membership_of(raw), False
     if membership is None and record.node:
         membership, unasked = unasked_membership_of(raw), True
     if membership is None or not node or record.terminal or record.deleting:
         return None, "", False
-    return Seated.of(raw, node, membership), membership.group, unasked
+    return AssignedMember.of(raw, node, membership), membership.group, unasked

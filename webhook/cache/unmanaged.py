@@ -24,23 +24,23 @@ def is_annotated(raw: Mapping[str, Any]) -> bool:
     return asks(annotations) or may_be_in_group(annotations) or MANAGED in annotations
 
 
-def why_left_alone(raw: Mapping[str, Any], rules: Rules) -> str | None:
+def why_not_mutated(raw: Mapping[str, Any], rules: Rules) -> str | None:
     """Why a pod is not steered; None when it is ours to steer."""
-    return why_not_ours(raw, rules) or why_node_is_chosen(raw, rules)
+    return why_unmanaged(raw, rules) or why_node_is_chosen(raw, rules)
 
 
 def why_node_is_chosen(raw: Mapping[str, Any], rules: Rules) -> str | None:
     """Why a pod's node is not open, whatever it asks for; None when it is."""
     node = (raw.get("spec") or {}).get("nodeName")
-    return why_placed_by_others(raw, rules) or (f"its node is chosen already: {node}" if node else None)
+    return why_not_scheduled_by_ours(raw, rules) or (f"its node is chosen already: {node}" if node else None)
 
 
-def why_not_ours(raw: Mapping[str, Any], rules: Rules) -> str | None:
+def why_unmanaged(raw: Mapping[str, Any], rules: Rules) -> str | None:
     """Why a pod is not even judged, bound or not; None when it is ours: annotated, and not placed by others."""
-    return why_placed_by_others(raw, rules) if is_annotated(raw) else NOT_ANNOTATED
+    return why_not_scheduled_by_ours(raw, rules) if is_annotated(raw) else NOT_ANNOTATED
 
 
-def why_placed_by_others(raw: Mapping[str, Any], rules: Rules) -> str | None:
+def why_not_scheduled_by_ours(raw: Mapping[str, Any], rules: Rules) -> str | None:
     """Why a pod's node is not the scheduler's to choose whom we steer; None when it is.
 
     Of another scheduler; a DaemonSet's; or run by a kubelet from a file (static pods and the mirror pods that show

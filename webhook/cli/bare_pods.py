@@ -9,48 +9,50 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from webhook.admission.gang import GangJudgement, GangPlacement
+from webhook.admission.gang import GangJudgement, WorkloadAssignment
 from webhook.admission.pod.placement_text import waiting
 from webhook.admission.pod.plan import Verdict
-from webhook.cache.cluster_snapshot import World
+from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.cache.management import DEFAULT_NAMESPACE
 from webhook.cli.documents import Item
 from webhook.cli.judgement import Judgement, PodSet
-from webhook.cli.judgement_context import Judged, Raw, Surroundings
+from webhook.cli.judgement_context import Judged, JudgementContext, Raw
 from webhook.cli.object_schema import POD
 from webhook.cli.outcome import body_of, outcome_of
 from webhook.cli.unpinned_gang import Domains, held
 from webhook.cli.workload import unknown_owner
-from webhook.controllers.placement.assignment import NoPlace
+from webhook.controllers.placement.assignment import NoAssignment
 from webhook.controllers.placement.gang_agreement import agree
 from webhook.controllers.placement.gang_search import Gang, search_group, why_too_few
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.engine.gang.domains import domain_of_pod
-from webhook.engine.gang.resolvable import place_when_empty
+from webhook.engine.gang.resolvable import assign_when_empty
 from webhook.model.errors import UserError
 from webhook.model.limits import TooLarge
 from webhook.model.membership import may_be_in_group
-from webhook.model.owner_chain import Lineage, lineage_of, owner_above
+from webhook.model.owner_chain import OwnerChain, owner_above, owner_chain_of
 from webhook.model.pod import Pod
 
 
-def judge_pods(pods: Mapping[int, Judged], around: Surroundings) -> dict[int, Judgement]:
+def judge_pods(pods: Mapping[int, Judged], around: JudgementContext) -> dict[int, Judgement]:
     """The judgements of pods by their positions in the call. Raises InputError."""
     names: dict[str, int] = {}
     judgements: dict[int, Judgement] = {}
     groups: dict[str, dict[int, GatedPod]] = {}
-    for position, (item, world) in pods.items():
-        judgement = _by_itself(item, _named(item, names), world, around)
+    for position, (item, cluster_snapshot) in pods.items():
+        judgement = _by_itself(item, _named(item, names), cluster_snapshot, around)
         judgements[position] = judgement
         gated = judgement.sets[0].outcome.gated if judgement.sets else None
         if gated is not None and gated.membership is not None:
             groups.setdefault(gated.membership.group, {})[position] = gated
     if groups:
-        world = [world for _, world in pods.values()][-1]  # members wait for a topology that comes after them
+        cluster_snapshot = [cluster_snapshot for _, cluster_snapshot in pods.values()][
+            -1
+        ]  # members wait for a topology that comes after them
         beside = _waiting_beside(groups, around)
         for group, members in groups.items():
-            for position, whole in _together(members, beside.get(group, ()), group, world, around).items():
-                judgements[position] = _in_group(judgements[position], whole, world, around)
+            for position, whole in _together(members, beside.get(group, ()), group, cluster_snapshot, around).items():
+                judgements[position] = _in_group(judgements[position], whole, cluster_snapshot, around)
     return judgements
 
 
@@ -64,7 +66,7 @@ def _named(item: Item, names: dict[str, int]) -> Raw:
     return {**item.body, "metadata": {**metadata, "name": name, "namespace": item.namespace or DEFAULT_NAMESPACE}}
 
 
-def _by_itself(item: Item, pod: Raw, world: World, around: Surroundings) -> Judgement:
+def _by_itself(item: Item, pod: Raw, cluster_snapshot: ClusterSnapshot, around: JudgementContext) -> Judgement:
     """Step 1."""
     item.check(item.body, POD)
     try:
@@ -73,28 +75,28 @@ def _by_itself(item: Item, pod: Raw, world: World, around: Surroundings) -> Judg
         pass  # it is denied if it asks for a placement
     except UserError as error:
         raise item.fault(error.faults[0].path, error.faults[0].message) from error
-    lineage, warnings = _lineage(pod, around)
-    outcome = outcome_of(pod, world, around.rules, lineage)
-    found = outcome.verdict, outcome.message, body_of(item.body, outcome, world)
+    owner_chain, warnings = _owner_chain(pod, around)
+    outcome = outcome_of(pod, cluster_snapshot, around.rules, owner_chain)
+    found = outcome.verdict, outcome.message, body_of(item.body, outcome, cluster_snapshot)
     return Judgement(item, *found, (*outcome.warnings, *warnings), (PodSet("pods", "", 1, (), outcome),))
 
 
-def _lineage(pod: Raw, around: Surroundings) -> tuple[Lineage | None, tuple[str, ...]]:
+def _owner_chain(pod: Raw, around: JudgementContext) -> tuple[OwnerChain | None, tuple[str, ...]]:
     """The owners of a pod, and what is not known of them."""
     owner = owner_above(pod)
     if owner is None:
         return None, ()
     chain, unknown = around.owners.above(pod)
     takes = may_be_in_group(pod["metadata"].get("annotations") or {})
-    return lineage_of(owner, chain), (unknown_owner(unknown),) if unknown and takes else ()
+    return owner_chain_of(owner, chain), (unknown_owner(unknown),) if unknown and takes else ()
 
 
-def _waiting_beside(groups: Mapping[str, object], around: Surroundings) -> dict[str, list[GatedPod]]:
+def _waiting_beside(groups: Mapping[str, object], around: JudgementContext) -> dict[str, list[GatedPod]]:
     """The members of these groups that wait in the cluster."""
     found: dict[str, list[GatedPod]] = {}
     for raw in around.gated.values():
         try:
-            gated = GatedPod.from_object(raw, _lineage(raw, around)[0])
+            gated = GatedPod.from_object(raw, _owner_chain(raw, around)[0])
         except UserError:
             continue  # it waits alone, and says why
         if gated.membership is not None and gated.membership.group in groups:
@@ -103,37 +105,41 @@ def _waiting_beside(groups: Mapping[str, object], around: Surroundings) -> dict[
 
 
 def _together(
-    members: Mapping[int, GatedPod], beside: Sequence[GatedPod], group: str, world: World, around: Surroundings
+    members: Mapping[int, GatedPod],
+    beside: Sequence[GatedPod],
+    group: str,
+    cluster_snapshot: ClusterSnapshot,
+    around: JudgementContext,
 ) -> dict[int, GangJudgement]:
     """Step 2: the judgements of the members of one group."""
-    seated = around.seats.get(group, {})
-    running = {key.partition("/")[2]: seat.node for key, seat in seated.items()}
+    assigned_members = around.seats.get(group, {})
+    running = {key.partition("/")[2]: seat.node for key, seat in assigned_members.items()}
     keys = {gated.key for gated in members.values()}
-    new = {position: gated for position, gated in members.items() if gated.key not in seated}
+    new = {position: gated for position, gated in members.items() if gated.key not in assigned_members}
     together = sorted([*new.values(), *(one for one in beside if one.key not in keys)], key=lambda one: one.order)
     membership = next(iter(members.values())).membership
     if not new or membership is None:
-        nothing = GangPlacement(membership.name if membership else "", (), running)
+        nothing = WorkloadAssignment(membership.name if membership else "", (), running)
         return dict.fromkeys(members, GangJudgement(Verdict.ALLOW, nothing.message, nothing))
-    agreed = agree(Gang(membership, tuple(together)), seated, world.topologies)
+    agreed = agree(Gang(membership, tuple(together)), assigned_members, cluster_snapshot.topologies)
     odd = {position: _waits(agreed.odd[gated.key]) for position, gated in new.items() if gated.key in agreed.odd}
     left = {position: gated for position, gated in new.items() if position not in odd}
     if not left:
         return odd
-    found = why_too_few(agreed.gang, agreed.minimum, agreed.seated) or search_group(
-        agreed.gang, agreed.minimum, agreed.seated, world, around.trees, around.rules
+    found = why_too_few(agreed.gang, agreed.minimum, agreed.assigned_members) or search_group(
+        agreed.gang, agreed.minimum, agreed.assigned_members, cluster_snapshot, around.trees, around.rules
     )
-    if isinstance(found, NoPlace):
+    if isinstance(found, NoAssignment):
         return odd | dict.fromkeys(left, _waits(found))
-    placement = GangPlacement(membership.name, (found.placement,), running)
-    if not placement.placed:
+    placement = WorkloadAssignment(membership.name, (found.placement,), running)
+    if not placement.assigned:
         strategy, assembled = around.rules.engine.group_strategy, found.assembled
-        place = found.placement.view, found.placement.tree, assembled.group, assembled.within, strategy
-        placement = replace(placement, when_empty=(place_when_empty(*place),))
+        place = found.placement.snapshot, found.placement.tree, assembled.group, assembled.within, strategy
+        placement = replace(placement, when_empty=(assign_when_empty(*place),))
     unplaced = set(placement.unplaced())
     return odd | {
         position: GangJudgement(
-            Verdict.ALLOW if placement.placed and gated.pod.name not in unplaced else Verdict.WAIT,
+            Verdict.ALLOW if placement.assigned and gated.pod.name not in unplaced else Verdict.WAIT,
             placement.message,
             placement,
         )
@@ -141,11 +147,13 @@ def _together(
     }
 
 
-def _waits(why: NoPlace) -> GangJudgement:
+def _waits(why: NoAssignment) -> GangJudgement:
     return GangJudgement(Verdict.WAIT, why.text.removeprefix(waiting("")))
 
 
-def _in_group(alone: Judgement, judgement: GangJudgement, world: World, around: Surroundings) -> Judgement:
+def _in_group(
+    alone: Judgement, judgement: GangJudgement, cluster_snapshot: ClusterSnapshot, around: JudgementContext
+) -> Judgement:
     """Step 3."""
     (one,) = alone.sets
     gated, placement = one.outcome.gated, judgement.placement
@@ -153,12 +161,12 @@ def _in_group(alone: Judgement, judgement: GangJudgement, world: World, around: 
     if gated is not None and placement is not None and judgement.verdict is Verdict.ALLOW:
         found = ((gang.tree, domain_of_pod(gang, gated.pod.name)) for gang in placement.gangs)
         domains = tuple((tree, domain) for tree, domain in found if domain is not None)
-    whole = held(one, judgement, domains, world, around.rules)
+    whole = held(one, judgement, domains, cluster_snapshot, around.rules)
     return replace(
         alone,
         verdict=judgement.verdict,
         message=judgement.message,
-        mutated=body_of(alone.item.body, whole.outcome, world),
+        mutated=body_of(alone.item.body, whole.outcome, cluster_snapshot),
         sets=(replace(one, in_group=True),),
         group=placement,
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from webhook.cli.object_schema import LIST, OBJECT, TEXT, Shape, faults
+from webhook.cli.object_schema import LIST, OBJECT, TEXT, Schema, faults
 from webhook.cli.yaml_text import YAMLFault, line_of, load_all
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -88,9 +88,9 @@ class Item:
             line = line_of(self.source.text, self.document, path) or line
         return InputError(f"{self.source.name}: document {self.document}, line {line}: {path}: {message}")
 
-    def check(self, value: object, shape: Shape, path: str = "") -> None:
+    def check(self, value: object, schema: Schema, path: str = "") -> None:
         """Raise InputError where the body, or what stands in it at the path, is not of the shape."""
-        for fault in faults(value, shape, path):
+        for fault in faults(value, schema, path):
             raise self.fault(fault.path, fault.message)
 
 

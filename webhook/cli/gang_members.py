@@ -60,7 +60,7 @@ class RunningPod:
 
 def running_members(workload: Workload, pods: Iterable[RunningPod]) -> dict[str, str]:
     """Pod name as in the workload's roles -> node, of those that run already."""
-    names = [name for gang in workload.gangs for role in gang.all_roles() for name in role.pods]
+    names = [name for gang in workload.gangs for pod_set in gang.all_pod_sets() for name in pod_set.pods]
     free = dict.fromkeys(names)
     running: dict[str, str] = {}
     mine = sorted((pod for pod in pods if _belongs(pod, workload)), key=lambda pod: pod.name)

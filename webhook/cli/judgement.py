@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from webhook.admission.gang import GangPlacement
+from webhook.admission.gang import WorkloadAssignment
 from webhook.admission.patch import Tokens
 from webhook.admission.pod.plan import Verdict
 from webhook.cli.documents import Item
@@ -47,7 +47,7 @@ class Judgement:
     warnings: tuple[str, ...] = ()
     """What the API server prints at its creation."""
     sets: tuple[PodSet, ...] = ()
-    group: GangPlacement | None = None
+    group: WorkloadAssignment | None = None
     """Where the pods of a group go together; None for what is no group, and for a group that is denied."""
     notes: tuple[str, ...] = ()
     """What `mutated` cannot keep where no service runs."""

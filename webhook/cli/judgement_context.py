@@ -4,13 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from webhook.cache.cluster_snapshot import World
+from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.cache.management import DEFAULT_NAMESPACE
 from webhook.cli.documents import Item
 from webhook.cli.gang_members import RunningPod
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.kube.owners import DEEPEST
-from webhook.model.membership import Seated
+from webhook.model.membership import AssignedMember
 from webhook.model.owner_chain import owner_above
 from webhook.model.pod import Owner
 from webhook.model.rules import Rules
@@ -45,14 +45,14 @@ class Owners:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class JudgementContext:
     """What a judgement goes by."""
 
     rules: Rules
     owners: Owners
     running: Sequence[RunningPod] = ()
     """Pods of the snapshot with a node."""
-    seats: Mapping[str, Mapping[str, Seated]] = field(default_factory=dict)
+    seats: Mapping[str, Mapping[str, AssignedMember]] = field(default_factory=dict)
     """Of the snapshot, the members of groups that have a place, by group and by namespace/name."""
     gated: Mapping[str, Raw] = field(default_factory=dict)
     """Of the snapshot, the pods that wait behind the gate, by namespace/name."""
@@ -67,5 +67,5 @@ def _namespace(metadata: Mapping[str, Any]) -> str:
     return str(metadata.get("namespace") or DEFAULT_NAMESPACE)
 
 
-Judged = tuple[Item, World]
+Judged = tuple[Item, ClusterSnapshot]
 """An object, and the cluster as it finds it."""

@@ -18,7 +18,7 @@ from webhook.model.errors import UserError
 from webhook.model.resources import parse_list
 
 # A shape is data: a dict, a list of one shape, Entries, or one of the functions that check a plain value.
-Shape = Any
+Schema = Any
 Faults = Iterator[UserError]
 
 
@@ -26,40 +26,40 @@ Faults = Iterator[UserError]
 class Entries:
     """A list of named objects or an object that maps names to them."""
 
-    entry: Shape
+    entry: Schema
 
 
-def faults(value: object, shape: Shape, path: str = "") -> Faults:
+def faults(value: object, schema: Schema, path: str = "") -> Faults:
     """Where the value differs from the shape, each with its path."""
     if value is None:
         return
-    if isinstance(shape, Entries) and not isinstance(value, Mapping):
-        shape = [shape.entry]
-    if isinstance(shape, Entries):
+    if isinstance(schema, Entries) and not isinstance(value, Mapping):
+        schema = [schema.entry]
+    if isinstance(schema, Entries):
         named = value if isinstance(value, Mapping) else {}
         for name, entry in named.items():
-            yield from faults(entry, shape.entry if isinstance(entry, Mapping) else QUANTITY, f"{path}[{name}]")
-    elif isinstance(shape, dict):
+            yield from faults(entry, schema.entry if isinstance(entry, Mapping) else QUANTITY, f"{path}[{name}]")
+    elif isinstance(schema, dict):
         if not isinstance(value, Mapping):
             yield _is_not("an object", value, path)
             return
-        for key, below in shape.items():
+        for key, below in schema.items():
             name = key.removesuffix("!")
             where = f"{path}.{name}" if path else name
             held = value.get(name)
             if name != key and (held is None or held == "" or (held == [] and isinstance(below, list))):
                 yield UserError(where, "This is missing.")
             yield from faults(held, below, where)
-    elif isinstance(shape, list):
+    elif isinstance(schema, list):
         if not isinstance(value, list):
             yield _is_not("a list", value, path)
             return
         for position, item in enumerate(value):
             where = f"{path}[{position}]"
             # Fields may be null, items of these lists may not.
-            yield from [_is_not("an object", item, where)] if item is None else faults(item, shape[0], where)
+            yield from [_is_not("an object", item, where)] if item is None else faults(item, schema[0], where)
     else:
-        yield from shape(value, path)
+        yield from schema(value, path)
 
 
 def _plain(kind: type, words: str) -> Callable[[object, str], Faults]:
@@ -115,7 +115,7 @@ _CONTAINER = {
     "env": [{"name": TEXT}],
     "ports": [{"hostPort": NUMBER}],
 }
-METADATA: Shape = {
+METADATA: Schema = {
     "name": TEXT,
     "generateName": TEXT,
     "namespace": TEXT,
@@ -128,7 +128,7 @@ METADATA: Shape = {
     "ownerReferences": [{"apiVersion": TEXT, "kind": TEXT, "name": TEXT, "uid": TEXT, "controller": FLAG}],
 }
 # What every object has.
-OBJECT: Shape = {"metadata!": {"name": TEXT, "generateName": TEXT}}
+OBJECT: Schema = {"metadata!": {"name": TEXT, "generateName": TEXT}}
 _NODE_AFFINITY = {
     "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms!": [_TERM]},
     "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": NUMBER, "preference": _TERM}],
@@ -138,7 +138,7 @@ _CONDITIONS = [{"type": TEXT, "status": TEXT, "reason": TEXT, "lastTransitionTim
 _CONTAINER_STATUS = {"name!": TEXT, "allocatedResources": QUANTITIES, "resources": _RESOURCES}
 
 # A pod, and the template of one.
-POD: Shape = {
+POD: Schema = {
     "metadata": METADATA,
     "spec!": {
         "containers!": [_CONTAINER],
@@ -163,7 +163,7 @@ POD: Shape = {
         "containerStatuses": [_CONTAINER_STATUS],
     },
 }
-NODE: Shape = {
+NODE: Schema = {
     "metadata": METADATA,
     "spec": {"unschedulable": FLAG, "taints": [{"key!": TEXT, "value": TEXT, "effect!": TEXT}]},
     "status": {"allocatable": QUANTITIES, "conditions": _CONDITIONS},
@@ -176,12 +176,12 @@ _ZONES = Entries(
         "resources": Entries({"name": TEXT, "capacity": QUANTITY, "allocatable": QUANTITY, "available": QUANTITY}),
     }
 )
-NODE_RESOURCE_TOPOLOGY: Shape = {
+NODE_RESOURCE_TOPOLOGY: Schema = {
     "metadata": METADATA,
     "topologyPolicies": [TEXT],
     "attributes": [{"name": TEXT, "value": TEXT}],
     "zones": _ZONES,
     "cells": _ZONES,
 }
-TOPOLOGY: Shape = {"metadata": METADATA, "spec": {"levels": [{"nodeLabel!": TEXT, "alias": TEXT}]}}
-NAMESPACE: Shape = {"metadata": METADATA}
+TOPOLOGY: Schema = {"metadata": METADATA, "spec": {"levels": [{"nodeLabel!": TEXT, "alias": TEXT}]}}
+NAMESPACE: Schema = {"metadata": METADATA}

@@ -9,16 +9,16 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from webhook.cache.cluster_snapshot import World
+from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.cache.management import DEFAULT_NAMESPACE
 from webhook.cli.documents import Item
 from webhook.cli.gang_members import RunningPod
-from webhook.cli.object_schema import NAMESPACE, NODE, NODE_RESOURCE_TOPOLOGY, POD, TOPOLOGY, Shape
+from webhook.cli.object_schema import NAMESPACE, NODE, NODE_RESOURCE_TOPOLOGY, POD, TOPOLOGY, Schema
 from webhook.engine.snapshot.cluster_state import ClusterState
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.errors import UserError
 from webhook.model.gates import waits_for_us_alone
-from webhook.model.membership import Seated, membership_of
+from webhook.model.membership import AssignedMember, membership_of
 from webhook.model.names import KAI_TOPOLOGIES, KUEUE_TOPOLOGIES, NODE_RESOURCE_TOPOLOGIES
 from webhook.model.namespace import Namespace
 from webhook.model.node import Node
@@ -36,7 +36,7 @@ class Cluster:
     namespaces: dict[str, Namespace] = field(default_factory=dict)
     running: list[RunningPod] = field(default_factory=list)
     """Pods with a node that may be members of a group."""
-    seats: dict[str, dict[str, Seated]] = field(default_factory=dict)
+    seats: dict[str, dict[str, AssignedMember]] = field(default_factory=dict)
     """Members of groups that have a place, by group and by namespace/name."""
     gated: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     """Pods that only our gate holds back, by namespace/name."""
@@ -62,11 +62,11 @@ class Cluster:
             raw = {**raw, "metadata": {**raw["metadata"], "namespace": DEFAULT_NAMESPACE}}
         resident = ResidentPod.from_object(raw)
         self.state.upsert_pod(resident)
-        if (running := RunningPod.from_object(raw, resident.node or resident.placed_on)) is not None:
+        if (running := RunningPod.from_object(raw, resident.node or resident.assigned_node)) is not None:
             self.running.append(running)
-        membership, node = membership_of(raw), resident.node or resident.placed_on
+        membership, node = membership_of(raw), resident.node or resident.assigned_node
         if membership is not None and node and not (resident.terminal or resident.deleting):
-            self.seats.setdefault(membership.group, {})[resident.key] = Seated.of(raw, node, membership)
+            self.seats.setdefault(membership.group, {})[resident.key] = AssignedMember.of(raw, node, membership)
         elif waits_for_us_alone(raw) and not node:
             self.gated[resident.key] = raw
         return ()
@@ -85,13 +85,13 @@ class Cluster:
         self.namespaces[namespace.name] = namespace
         return ()
 
-    def world(self) -> World:
+    def cluster_snapshot(self) -> ClusterSnapshot:
         """The cluster as decisions see it."""
-        return World(View(self.state.snapshot()), dict(self.topologies), dict(self.namespaces))
+        return ClusterSnapshot(Snapshot(self.state.node_arrays()), dict(self.topologies), dict(self.namespaces))
 
 
 # (API group, kind) -> how the API server would look at it, and where it goes.
-_KINDS: Final[Mapping[tuple[str, str], tuple[Shape, Callable[[Cluster, Mapping[str, Any]], tuple[str, ...]]]]] = {
+_KINDS: Final[Mapping[tuple[str, str], tuple[Schema, Callable[[Cluster, Mapping[str, Any]], tuple[str, ...]]]]] = {
     ("", "Namespace"): (NAMESPACE, Cluster.add_namespace),
     ("", "Node"): (NODE, Cluster.add_node),
     ("", "Pod"): (POD, Cluster.add_pod),
@@ -124,25 +124,27 @@ def cluster_of(items: Iterable[Item]) -> Cluster:
     return cluster
 
 
-def worlds_of(items: Iterable[Item], cluster: Cluster) -> list[World]:
+def cluster_snapshots_of(items: Iterable[Item], cluster: Cluster) -> list[ClusterSnapshot]:
     """The cluster as each of these objects finds it if they are created one after the other.
 
     Their Topologies and Namespaces are in it, and take the place of those that are there.
     Nothing else of them is in it: they do not take room from each other. Raises InputError.
     """
-    world = cluster.world()
-    worlds = []
+    cluster_snapshot = cluster.cluster_snapshot()
+    cluster_snapshots = []
     for item in items:
         if (item.group, item.kind) in _COUNTS_AT_ONCE:
             _add(cluster, item)
-            world = replace(world, topologies=dict(cluster.topologies), namespaces=dict(cluster.namespaces))
-        worlds.append(world)
-    return worlds
+            cluster_snapshot = replace(
+                cluster_snapshot, topologies=dict(cluster.topologies), namespaces=dict(cluster.namespaces)
+            )
+        cluster_snapshots.append(cluster_snapshot)
+    return cluster_snapshots
 
 
 def _add(cluster: Cluster, item: Item) -> None:
-    shape, add = _KINDS[item.group, item.kind]
-    item.check(item.body, shape)
+    schema, add = _KINDS[item.group, item.kind]
+    item.check(item.body, schema)
     try:
         problems = add(cluster, item.body)
     except UserError as error:

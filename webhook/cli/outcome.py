@@ -12,27 +12,33 @@ from typing import Any, Final
 
 from webhook.admission.pod import placement_text
 from webhook.admission.pod.affinity_patch import Constraint, required_terms, within_bounds
-from webhook.admission.pod.managed_fields import Marker, without_ours
-from webhook.admission.pod.mutate import steered
-from webhook.admission.pod.mutation import Steering, steer, written
+from webhook.admission.pod.managed_fields import ManagedFields, without_ours
+from webhook.admission.pod.mutate import mutation_of
+from webhook.admission.pod.mutation import PodMutation, mutate_pod, written
 from webhook.admission.pod.node_names import hold_to_fitting, keep_off_others
 from webhook.admission.pod.plan import Plan, Verdict
-from webhook.admission.pod.schedulability import Prospect, look_ahead
+from webhook.admission.pod.schedulability import UnschedulableReason, look_ahead
 from webhook.admission.reserved_fields import forgery
-from webhook.cache.cluster_snapshot import World
+from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.cache.management import MARKS, namespace_of
 from webhook.cli.creation import creation_of
-from webhook.controllers.placement.assignment import NoPlace, Place, find_place, placed_on, why_none
+from webhook.controllers.placement.assignment import (
+    Assignment,
+    NoAssignment,
+    assigned_node,
+    find_assignment,
+    why_unassigned,
+)
 from webhook.controllers.placement.gated_pods import ASKS_FOR_NOTHING, GatedPod
 from webhook.engine.decide import Decision, decide
 from webhook.model.admission_review import Denied
 from webhook.model.errors import UserError
 from webhook.model.intent import NO_INTENT, NUMAIntent
-from webhook.model.names import STEERED
-from webhook.model.owner_chain import Lineage
+from webhook.model.names import MANAGED_FIELDS
+from webhook.model.owner_chain import OwnerChain
 from webhook.model.rules import Rules
 
-_MAY_FIT_LATER: Final = frozenset({Prospect.LATER, Prospect.UNKNOWN, Prospect.NO_NODE})
+_MAY_FIT_LATER: Final = frozenset({UnschedulableReason.LATER, UnschedulableReason.UNKNOWN, UnschedulableReason.NO_NODE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +64,24 @@ class Outcome:
 
 
 def outcome_of(
-    pod: Mapping[str, Any], world: World, rules: Rules, lineage: Lineage | None = None, path: str | None = None
+    pod: Mapping[str, Any],
+    cluster_snapshot: ClusterSnapshot,
+    rules: Rules,
+    owner_chain: OwnerChain | None = None,
+    path: str | None = None,
 ) -> Outcome:
     """What becomes of a pod.
 
-    lineage: its owners. path: that of the template that it is made from, for messages; None: it is no template's.
+    owner_chain: its owners. path: that of the template that it is made from, for messages; None: it is no template's.
     """
     if (namespace := namespace_of(pod)) in rules.excluded_namespaces:
         return Outcome(Verdict.ALLOW, f"left alone: its namespace {namespace} is excluded")
     try:
-        created = _of_manifest(pod, world, rules) if path is None else _of_template(pod, world, rules, path)
+        created = (
+            _of_manifest(pod, cluster_snapshot, rules)
+            if path is None
+            else _of_template(pod, cluster_snapshot, rules, path)
+        )
     except UserError as error:
         return Outcome(Verdict.DENY, " ".join(map(str, error.faults)), managed=True)
     if created.verdict is Verdict.DENY:
@@ -75,7 +89,7 @@ def outcome_of(
     if created.plan is None:
         return Outcome(Verdict.ALLOW, created.message, created.warnings)
     try:
-        gated = GatedPod.from_object(created.mutated, lineage if created.plan.gated else None)
+        gated = GatedPod.from_object(created.mutated, owner_chain if created.plan.gated else None)
     except UserError as error:
         return Outcome(Verdict.WAIT, " ".join(map(str, error.faults)), created.warnings, True)
     if not created.plan.gated:
@@ -84,73 +98,79 @@ def outcome_of(
         return Outcome(*admitted, True, gated.intent, None, *held)
     if not gated.asks:
         return Outcome(Verdict.ALLOW, f"left alone: {ASKS_FOR_NOTHING}", created.warnings)
-    return _placed(gated, created, world, rules)
+    return _assigned(gated, created, cluster_snapshot, rules)
 
 
-def body_of(pod: Mapping[str, Any], outcome: Outcome, world: World) -> Mapping[str, Any]:
+def body_of(pod: Mapping[str, Any], outcome: Outcome, cluster_snapshot: ClusterSnapshot) -> Mapping[str, Any]:
     """The pod as it is when it is let go, without a gate: with what keeps it on the right nodes."""
     if not outcome.managed or outcome.verdict is Verdict.DENY:
         return pod
     fit_count, excluded = 0, {}
     if outcome.decision is not None:
         fit_count, excluded = outcome.decision.fit_count, dict(outcome.decision.excluded)
-    users = without_ours(pod, Marker.parse(((pod.get("metadata") or {}).get("annotations") or {}).get(STEERED)))
+    users = without_ours(
+        pod, ManagedFields.parse(((pod.get("metadata") or {}).get("annotations") or {}).get(MANAGED_FIELDS))
+    )
     terms = required_terms(users)
     constraint = within_bounds(outcome.constraint, terms)
-    marker = Marker.of(constraint, len(terms or ()))
-    plan = Plan(outcome.verdict, outcome.message, fit_count, excluded, constraint, marker)
-    document: Mapping[str, Any] = written(pod, plan, world.topologies, outcome.marks).document
+    managed_fields = ManagedFields.of(constraint, len(terms or ()))
+    plan = Plan(outcome.verdict, outcome.message, fit_count, excluded, constraint, managed_fields)
+    document: Mapping[str, Any] = written(pod, plan, cluster_snapshot.topologies, outcome.marks).document
     return document
 
 
-def _of_manifest(pod: Mapping[str, Any], world: World, rules: Rules) -> Steering:
+def _of_manifest(pod: Mapping[str, Any], cluster_snapshot: ClusterSnapshot, rules: Rules) -> PodMutation:
     """The answer to a pod that its user creates."""
-    response, steering = steered(creation_of(pod, "v1", "Pod", pod["metadata"].get("namespace") or ""), world, rules)
+    response, mutation = mutation_of(
+        creation_of(pod, "v1", "Pod", pod["metadata"].get("namespace") or ""), cluster_snapshot, rules
+    )
     if isinstance(response, Denied):
-        decision = None if steering is None else steering.decision
-        return Steering(Verdict.DENY, response.message, pod, (), response.warnings, response.reason, decision=decision)
-    return replace(steering or Steering(Verdict.ALLOW, "", pod, ()), warnings=response.warnings)
+        decision = None if mutation is None else mutation.decision
+        return PodMutation(
+            Verdict.DENY, response.message, pod, (), response.warnings, response.reason, decision=decision
+        )
+    return replace(mutation or PodMutation(Verdict.ALLOW, "", pod, ()), warnings=response.warnings)
 
 
-def _of_template(pod: Mapping[str, Any], world: World, rules: Rules, path: str) -> Steering:
+def _of_template(pod: Mapping[str, Any], cluster_snapshot: ClusterSnapshot, rules: Rules, path: str) -> PodMutation:
     """The answer to a pod that a controller makes."""
     forged = forgery(creation_of(pod, "v1", "Pod", pod["metadata"].get("namespace") or ""), rules)
     if forged is not None:
         faults = " ".join(f"{path}{fault}" for fault in forged.faults)
-        return Steering(Verdict.DENY, faults, pod, reason="Forged")
-    return steer(pod, world, rules, path)
+        return PodMutation(Verdict.DENY, faults, pod, reason="Forged")
+    return mutate_pod(pod, cluster_snapshot, rules, path)
 
 
-def _placed(gated: GatedPod, created: Steering, world: World, rules: Rules) -> Outcome:
+def _assigned(gated: GatedPod, created: PodMutation, cluster_snapshot: ClusterSnapshot, rules: Rules) -> Outcome:
     """What the leader does with a pod that is in no group, and the nodes that it may have."""
-    decision = decide(world.view, gated.pod, gated.intent, rules.engine)
-    found = find_place(world.view, gated, rules, lambda _: ())
-    if not gated.taken and gated.left_to_scheduler is None:
+    decision = decide(cluster_snapshot.nodes, gated.pod, gated.intent, rules.engine)
+    found = find_assignment(cluster_snapshot.nodes, gated, rules, lambda _: ())
+    if not gated.taken and gated.delegated_why is None:
         verdict, text = created.verdict, created.message  # what was said at its creation still holds
-    elif isinstance(found, Place):
-        verdict, text = Verdict.ALLOW, found.text.removeprefix(f"{placed_on(found.hint)}; ")
+    elif isinstance(found, Assignment):
+        verdict, text = Verdict.ALLOW, found.text.removeprefix(f"{assigned_node(found.hint)}; ")
     else:
-        why = found if isinstance(found, NoPlace) else why_none(found, gated, rules, 0)
+        why = found if isinstance(found, NoAssignment) else why_unassigned(found, gated, rules, 0)
         verdict, text = Verdict.WAIT, why.text.removeprefix(placement_text.waiting(""))
-    if isinstance(found, Place) and found.nodes:
+    if isinstance(found, Assignment) and found.nodes:
         constraint = found.nodes
     elif decision.fit_count:
         best = decision.best(rules.preferred_nodes)
-        constraint = hold_to_fitting(world.view.snapshot, decision, best, rules.max_affinity_values)
+        constraint = hold_to_fitting(cluster_snapshot.nodes.node_arrays, decision, best, rules.max_affinity_values)
     else:
-        constraint = hopeful_nodes(gated, world, rules)
+        constraint = hopeful_nodes(gated, cluster_snapshot, rules)
     held = decision, constraint, _marks(created)
     return Outcome(verdict, text, created.warnings, True, gated.intent, gated, *held)
 
 
-def _marks(created: Steering) -> dict[str, str]:
+def _marks(created: PodMutation) -> dict[str, str]:
     annotations = created.mutated["metadata"]["annotations"]
     return {mark: annotations[mark] for mark in MARKS if mark in annotations}
 
 
-def hopeful_nodes(gated: GatedPod, world: World, rules: Rules) -> Constraint:
+def hopeful_nodes(gated: GatedPod, cluster_snapshot: ClusterSnapshot, rules: Rules) -> Constraint:
     """All nodes but those that never can take the pod."""
-    snapshot = world.view.snapshot
-    outlook = look_ahead(snapshot, gated.pod, gated.intent, rules.engine)
-    may_fit = outlook.prospect in _MAY_FIT_LATER
-    return keep_off_others(snapshot, outlook, rules.max_affinity_values) if may_fit else Constraint()
+    node_arrays = cluster_snapshot.nodes.node_arrays
+    unschedulable = look_ahead(node_arrays, gated.pod, gated.intent, rules.engine)
+    may_fit = unschedulable.reason_code in _MAY_FIT_LATER
+    return keep_off_others(node_arrays, unschedulable, rules.max_affinity_values) if may_fit else Constraint()

@@ -7,25 +7,25 @@ train-0     0  n0    0     zone-a / rack-1
 
 from collections.abc import Iterator, Sequence
 
-from webhook.admission.gang import GangPlacement
-from webhook.engine.gang.result import GroupPlacement, Path
+from webhook.admission.gang import WorkloadAssignment
+from webhook.engine.gang.result import GangAssignment, Path
 
 _POD_HEADER = ("POD", "RANK", "NODE", "NUMA", "DOMAIN")
 _WHY_HEADER = ("LEVEL", "DOMAIN", "HOLDS", "NEEDED", "SHORT OF")
 
 
-def group_lines(group: GangPlacement) -> Iterator[str]:
+def group_lines(group: WorkloadAssignment) -> Iterator[str]:
     """The lines of one group, without what the message says already."""
     for gang in group.gangs:
         if len(group.gangs) > 1:
-            yield f"  gang {gang.name}: {'placed' if gang.placed else 'no place'}"
+            yield f"  gang {gang.name}: {'placed' if gang.assigned else 'no place'}"
         yield from _gang(gang)
     for name, node in group.running.items():
         yield f"  {name} runs on {node}"
 
 
-def _gang(gang: GroupPlacement) -> Iterator[str]:
-    if not gang.placed:
+def _gang(gang: GangAssignment) -> Iterator[str]:
+    if not gang.assigned:
         why = [
             (
                 short.level or "cluster",

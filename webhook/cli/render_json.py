@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from webhook.admission.gang import GangPlacement
+from webhook.admission.gang import WorkloadAssignment
 from webhook.cli.judgement import Judgement, PodSet
 from webhook.engine.decide import Candidate, Decision
 
@@ -70,7 +70,7 @@ def _nodes(decision: Decision | None) -> dict[str, Any]:
     }
 
 
-def _group(group: GangPlacement) -> dict[str, Any]:
+def _group(group: WorkloadAssignment) -> dict[str, Any]:
     """The group as a whole; where it is several gangs, each of them too."""
     gangs = [gang.to_object() for gang in group.gangs]
     entry: dict[str, Any] = {
@@ -79,9 +79,9 @@ def _group(group: GangPlacement) -> dict[str, Any]:
         "required": _common(gang["required"] for gang in gangs),
         "preferred": _common(gang["preferred"] for gang in gangs),
         "minimum": sum(gang["minimum"] for gang in gangs),
-        "placed": group.placed,
+        "placed": group.assigned,
         "domain": list(map(list, group.domain)) or None,
-        "pods": [pod for gang in gangs for pod in gang["pods"]] if group.placed else [],
+        "pods": [pod for gang in gangs for pod in gang["pods"]] if group.assigned else [],
         "unplaced": group.unplaced(),
         "running": dict(group.running),
         "missed": [
@@ -115,12 +115,12 @@ def _candidate(one: Candidate) -> dict[str, Any]:
 def _per_node(decision: Decision) -> list[dict[str, Any]]:
     """Every node, in the order of the names."""
     nodes = []
-    for index in decision.view.snapshot.order.tolist():
+    for index in decision.snapshot.node_arrays.order.tolist():
         reason, message = decision.explain(index)
         fits = bool(decision.fits[index])
         nodes.append(
             {
-                "node": decision.view.snapshot.names[index],
+                "node": decision.snapshot.node_arrays.names[index],
                 "fits": fits,
                 "reason": reason.code,
                 "message": message,

@@ -71,7 +71,7 @@ def _rows(decision: Decision, *, all_nodes: bool) -> Iterator[_Row]:
         yield _Row(one.node, "yes", str(one.score), preferred, "+".join(map(str, one.numa_nodes)) or "any")
     if decision.fit_count > len(best):
         yield _Row(f"... {decision.fit_count - len(best)} more", "yes")
-    order = decision.view.snapshot.order
+    order = decision.snapshot.node_arrays.order
     excluded = order[~decision.fits[order]]
     if whole:
         yield from (_why_not(decision, int(node)) for node in excluded)
@@ -83,7 +83,7 @@ def _rows(decision: Decision, *, all_nodes: bool) -> Iterator[_Row]:
 
 
 def _why_not(decision: Decision, node: int) -> _Row:
-    return _Row(decision.view.snapshot.names[node], "no", why_not=decision.explain(node)[1])
+    return _Row(decision.snapshot.node_arrays.names[node], "no", why_not=decision.explain(node)[1])
 
 
 def _print_rows(rows: Sequence[_Row], console: Console) -> None:

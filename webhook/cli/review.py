@@ -18,14 +18,14 @@ from rich.console import Console
 from webhook.admission.pod.plan import Verdict
 from webhook.app.rules_of_settings import rules_of
 from webhook.app.settings import Settings, SettingsError
-from webhook.cache.cluster_snapshot import World
+from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.cli.bare_pods import judge_pods
 from webhook.cli.documents import STDIN, InputError, Item, read, twice
 from webhook.cli.judgement import Judgement
-from webhook.cli.judgement_context import Owners, Surroundings
+from webhook.cli.judgement_context import JudgementContext, Owners
 from webhook.cli.live_cluster import read_live
 from webhook.cli.object_schema import METADATA
-from webhook.cli.offline_cluster import Cluster, cluster_of, worlds_of
+from webhook.cli.offline_cluster import Cluster, cluster_of, cluster_snapshots_of
 from webhook.cli.render_json import render_json
 from webhook.cli.render_table import print_table
 from webhook.cli.setting_flags import with_setting_flags
@@ -144,16 +144,18 @@ def _judgements(filenames: Sequence[str], snapshots: Sequence[str], flags: Mappi
     for warning in (*twice(items), *cluster.warnings):
         _tell(f"warning: {warning}")
     owners = Owners([*cluster.others, *(item.body for item in items)])
-    around = Surroundings(rules_of(settings), owners, cluster.running, cluster.seats, cluster.gated)
-    return judge_all(items, worlds_of(items, cluster), around)
+    around = JudgementContext(rules_of(settings), owners, cluster.running, cluster.seats, cluster.gated)
+    return judge_all(items, cluster_snapshots_of(items, cluster), around)
 
 
-def judge_all(items: Sequence[Item], worlds: Sequence[World], around: Surroundings) -> list[Judgement]:
-    """Judge in the order of the objects. worlds: the cluster as each of them finds it. Raises InputError."""
+def judge_all(
+    items: Sequence[Item], cluster_snapshots: Sequence[ClusterSnapshot], around: JudgementContext
+) -> list[Judgement]:
+    """Judge in the order of the objects. cluster_snapshots: the cluster as each of them finds it. Raises InputError."""
     for item in items:
         item.check(item.body["metadata"], METADATA, "metadata")
-    pods = {n: (item, worlds[n]) for n, item in enumerate(items) if (item.group, item.kind) == ("", "Pod")}
-    found = {n: judge_workload(item, worlds[n], around) for n, item in enumerate(items) if n not in pods}
+    pods = {n: (item, cluster_snapshots[n]) for n, item in enumerate(items) if (item.group, item.kind) == ("", "Pod")}
+    found = {n: judge_workload(item, cluster_snapshots[n], around) for n, item in enumerate(items) if n not in pods}
     found |= judge_pods(pods, around)
     return [found[n] for n in range(len(items))]
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from webhook.admission.patch import Tokens
-from webhook.admission.pod.managed_fields import Marker, without_ours
+from webhook.admission.pod.managed_fields import ManagedFields, without_ours
 from webhook.admission.workload.templates import templates_in
-from webhook.model.names import STEERED
+from webhook.model.names import MANAGED_FIELDS
 from webhook.model.workload.record import Replicas, Workload
 
 BUILT_IN: Final = frozenset({"", "apps", "batch"})
@@ -37,7 +37,7 @@ def pod_templates(body: Mapping[str, Any], group: str, workload: Workload | None
             return []
         return [PodTemplate("pods", one.path, path, None, one.above) for path, one in found.items()]
     named: dict[str, tuple[list[str], int]] = {}
-    for name, path, pods in _roles(workload):
+    for name, path, pods in _pod_sets(workload):
         names, count = named.get(path, ([], 0))
         named[path] = [*names, *([] if name in names else [name])], count + pods
     templates = [
@@ -53,9 +53,9 @@ def pod_templates(body: Mapping[str, Any], group: str, workload: Workload | None
 def as_written(body: Mapping[str, Any]) -> Mapping[str, Any]:
     """The workload without what an earlier review added to its templates."""
     for template in templates_in(body):
-        marker = template.annotations.get(STEERED)
-        if isinstance(marker, str):
-            body = with_at(body, template.path, without_ours(template.raw, Marker.parse(marker)))
+        managed_fields = template.annotations.get(MANAGED_FIELDS)
+        if isinstance(managed_fields, str):
+            body = with_at(body, template.path, without_ours(template.raw, ManagedFields.parse(managed_fields)))
     return body
 
 
@@ -80,9 +80,9 @@ def with_at(held: Any, path: Tokens, value: Any) -> Any:
     return {**held, key: changed}
 
 
-def _roles(workload: Workload) -> Iterator[tuple[str, str, int]]:
+def _pod_sets(workload: Workload) -> Iterator[tuple[str, str, int]]:
     """(name, path of the template, pods) of each."""
     times = len(workload.gangs) if isinstance(workload.gangs, Replicas) else 1
     for gang in workload.distinct:
-        for role in gang.all_roles():
-            yield role.name, role.path, len(role.pods) * times
+        for pod_set in gang.all_pod_sets():
+            yield pod_set.name, pod_set.path, len(pod_set.pods) * times

@@ -6,11 +6,11 @@ from dataclasses import replace
 from webhook.admission.gang import GangJudgement
 from webhook.admission.pod.domain_affinity import hold_to_domains
 from webhook.admission.pod.plan import Verdict
-from webhook.cache.cluster_snapshot import World
+from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.cli.judgement import PodSet
 from webhook.cli.outcome import hopeful_nodes
 from webhook.engine.gang.domains import domains_of
-from webhook.engine.gang.result import GroupPlacement
+from webhook.engine.gang.result import GangAssignment
 from webhook.engine.topology.tree import ROOT, Domain, TopologyTree
 from webhook.model.rules import Rules
 from webhook.model.workload.record import Gang
@@ -18,24 +18,26 @@ from webhook.model.workload.record import Gang
 Domains = Sequence[tuple[TopologyTree, Domain]]
 
 
-def domains_by_path(gangs: Iterable[Gang], placements: Iterable[GroupPlacement]) -> Mapping[str, Domains]:
+def domains_by_path(gangs: Iterable[Gang], placements: Iterable[GangAssignment]) -> Mapping[str, Domains]:
     """Path of a template -> the domains that its pods are in."""
     found: dict[str, dict[tuple[int, Domain], tuple[TopologyTree, Domain]]] = {}
     for gang, placement in zip(gangs, placements, strict=True):
-        paths = {role.name: role.path for role in gang.all_roles()}
+        paths = {pod_set.name: pod_set.path for pod_set in gang.all_pod_sets()}
         for name, domains in domains_of(placement).items():
             here = found.setdefault(paths[name], {})
             here.update({(id(placement.tree), domain): (placement.tree, domain) for domain in domains})
     return {path: tuple(domains.values()) for path, domains in found.items()}
 
 
-def held(one: PodSet, judgement: GangJudgement, domains: Domains, world: World, rules: Rules) -> PodSet:
+def held(
+    one: PodSet, judgement: GangJudgement, domains: Domains, cluster_snapshot: ClusterSnapshot, rules: Rules
+) -> PodSet:
     """Members of a group, held to its domains; where it has no place now, to the nodes that may have one some day."""
     gated, constraint = one.outcome.gated, one.outcome.constraint
     if gated is not None and judgement.verdict is not Verdict.ALLOW:
-        constraint = hopeful_nodes(gated, world, rules)
+        constraint = hopeful_nodes(gated, cluster_snapshot, rules)
     elif gated is not None and domains and all(domain.level > ROOT for _, domain in domains):
-        constraint = hold_to_domains(world.view, domains, gated.pod, gated.intent, rules)
+        constraint = hold_to_domains(cluster_snapshot.nodes, domains, gated.pod, gated.intent, rules)
     outcome = replace(one.outcome, verdict=judgement.verdict, message=judgement.message, constraint=constraint)
     return replace(one, outcome=outcome, in_group=True)
 

@@ -16,13 +16,13 @@ from webhook.admission.pod.plan import Verdict
 from webhook.admission.workload.mutate import mark_templates
 from webhook.admission.workload.templates import templates_in
 from webhook.admission.workload.validate import validate_workload
-from webhook.cache.cluster_snapshot import World
+from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.cache.management import DEFAULT_NAMESPACE
 from webhook.cli.creation import creation_of
 from webhook.cli.documents import Item
 from webhook.cli.gang_pods import WorkloadGroup, judge_group
 from webhook.cli.judgement import Judgement, PodSet, worst
-from webhook.cli.judgement_context import Surroundings
+from webhook.cli.judgement_context import JudgementContext
 from webhook.cli.object_schema import POD, TEXTS
 from webhook.cli.outcome import body_of, outcome_of
 from webhook.cli.template_pods import BUILT_IN, PodTemplate, as_written, at, pod_templates, with_at
@@ -31,7 +31,7 @@ from webhook.model.admission_review import Denied, Patched
 from webhook.model.errors import UserError
 from webhook.model.limits import TooLarge
 from webhook.model.membership import may_be_in_group
-from webhook.model.owner_chain import Lineage, lineage_of
+from webhook.model.owner_chain import OwnerChain, owner_chain_of
 from webhook.model.pod import Owner, Pod
 from webhook.model.workload.readers import ASKED_ABOUT, read_workload
 from webhook.model.workload.record import Workload
@@ -50,10 +50,10 @@ class _DeniedError(Exception):
     """The workload is not created."""
 
 
-def judge_workload(item: Item, world: World, around: Surroundings) -> Judgement:
+def judge_workload(item: Item, cluster_snapshot: ClusterSnapshot, around: JudgementContext) -> Judgement:
     """The judgement of an object that is no pod. Raises InputError for one that the API server would not take."""
     try:
-        return _WorkloadReview(item, world, around).run()
+        return _WorkloadReview(item, cluster_snapshot, around).run()
     except _DeniedError as denied:
         message, warnings = denied.args
         return Judgement(item, Verdict.DENY, message, item.body, warnings)
@@ -62,9 +62,9 @@ def judge_workload(item: Item, world: World, around: Surroundings) -> Judgement:
 class _WorkloadReview:
     """One workload."""
 
-    def __init__(self, item: Item, world: World, around: Surroundings) -> None:
+    def __init__(self, item: Item, cluster_snapshot: ClusterSnapshot, around: JudgementContext) -> None:
         self._item = item
-        self._world = world
+        self._cache = cluster_snapshot
         self._around = around
         self._body: Raw = item.body
         self._warnings: tuple[str, ...] = ()
@@ -83,12 +83,12 @@ class _WorkloadReview:
         templates = pod_templates(marked, item.group, workload)
         if not templates:
             return self._let_through()
-        lineage = self._lineage(marked)
-        sets = [self._judged(one, at(marked, one.tokens), lineage) for one in templates]
+        owner_chain = self._owner_chain(marked)
+        sets = [self._judged(one, at(marked, one.tokens), owner_chain) for one in templates]
         if worst(one.outcome.verdict for one in sets) is Verdict.DENY or workload is None:
             return self._together(sets, None)
         try:
-            return self._together(sets, judge_group(workload, lineage, sets, self._world, self._around))
+            return self._together(sets, judge_group(workload, owner_chain, sets, self._cache, self._around))
         except UserError as error:
             raise self._fault(error) from error
 
@@ -105,8 +105,8 @@ class _WorkloadReview:
         except UserError as error:
             raise self._fault(error) from error
         for gang in workload.distinct if workload else ():
-            for role in gang.all_roles():
-                self._check_pod(role.template, role.path)
+            for pod_set in gang.all_pod_sets():
+                self._check_pod(pod_set.template, pod_set.path)
         return workload
 
     def _check_pod(self, raw: Any, path: str) -> None:
@@ -133,7 +133,7 @@ class _WorkloadReview:
         if not asks_us or is_made_by_another(self._body):
             return self._body
         request = creation_of(self._body, item.api_version, item.kind, item.namespace)
-        response = validate_workload(request, self._world, rules)
+        response = validate_workload(request, self._cache, rules)
         if isinstance(response, Denied):
             raise _DeniedError(response.message, response.warnings)
         self._warnings = getattr(response, "warnings", ())
@@ -141,7 +141,7 @@ class _WorkloadReview:
         marked: Raw = apply(self._body, map(dict, marks.patch)) if isinstance(marks, Patched) else self._body
         return marked
 
-    def _lineage(self, marked: Raw) -> Lineage:
+    def _owner_chain(self, marked: Raw) -> OwnerChain:
         """The workload as the top of its pods' owners, or below those that are known."""
         item = self._item
         name = str(marked["metadata"].get("name") or item.name.rstrip("-"))
@@ -151,15 +151,15 @@ class _WorkloadReview:
         if unknown is not None and any(may_be_in_group(one.annotations) for one in templates_in(marked)):
             self._warnings += (unknown_owner(unknown),)
         chain = [{**_still_to_run(item, marked), "metadata": metadata}, *above]
-        return lineage_of(Owner(item.api_version, item.kind, name, uid, controller=True), chain)
+        return owner_chain_of(Owner(item.api_version, item.kind, name, uid, controller=True), chain)
 
-    def _judged(self, template: PodTemplate, raw: Raw, lineage: Lineage) -> PodSet:
+    def _judged(self, template: PodTemplate, raw: Raw, owner_chain: OwnerChain) -> PodSet:
         """Step 2."""
         asked = {key: text for key, text in template.above.items() if isinstance(text, str)}
         path = f"{template.path}."
         pod = self._pod_of(raw)
         outcome = outcome_of(
-            pod, self._world, self._around.rules, lineage.taking({**lineage.annotations, **asked}), path
+            pod, self._cache, self._around.rules, owner_chain.taking({**owner_chain.annotations, **asked}), path
         )
         return PodSet(template.name, template.path, template.pods, template.tokens, outcome)
 
@@ -177,7 +177,7 @@ class _WorkloadReview:
 
     def _together(self, sets: Sequence[PodSet], group: WorkloadGroup | None) -> Judgement:
         """Step 4."""
-        item, world, rules = self._item, self._world, self._around.rules
+        item, cluster_snapshot, rules = self._item, self._cache, self._around.rules
         notes: list[str] = []
         body = self._body
         found = []
@@ -185,10 +185,10 @@ class _WorkloadReview:
             whole = one
             if group is not None and one.path in group.members:
                 domains = group.domains.get(one.path, ())
-                whole = held(one, group.judgement, domains, world, rules)
+                whole = held(one, group.judgement, domains, cluster_snapshot, rules)
                 notes += [note] if (note := note_of(one, domains)) else []
             found.append(whole)
-            body = with_at(body, one.tokens, body_of(at(body, one.tokens), whole.outcome, world))
+            body = with_at(body, one.tokens, body_of(at(body, one.tokens), whole.outcome, cluster_snapshot))
         verdict = worst(one.outcome.verdict for one in found)
         placement = group.judgement.placement if group is not None else None
         return Judgement(
@@ -208,7 +208,7 @@ class _WorkloadReview:
         if (item.group, item.kind) == _DAEMON_SET:
             why = "a DaemonSet chooses its pods' nodes itself"
         if (item.group, item.kind) == ("", "Namespace"):
-            self._warnings = self._world.namespaces[item.name].problems
+            self._warnings = self._cache.namespaces[item.name].problems
         return Judgement(item, Verdict.ALLOW, f"left alone: {why}", item.body, self._warnings)
 
 

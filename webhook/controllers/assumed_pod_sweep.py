@@ -14,8 +14,8 @@ from typing import Any, Final, NoReturn, Protocol
 
 import structlog
 
-from webhook.admission.binding.decision import placed_on
-from webhook.engine.assumed.assumed_pod import Grant
+from webhook.admission.binding.decision import assigned_node
+from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.internal_errors import Where, contained
 from webhook.kube.api_errors import ClusterError
 from webhook.kube.election import Term
@@ -35,34 +35,34 @@ Fetch = Callable[[str, str], Awaitable[Mapping[str, Any] | None]]
 """(namespace, name) -> the pod by one GET; None when there is none."""
 
 
-class GrantedWorld(Protocol):
+class AssumedCache(Protocol):
     """Where the grants are kept."""
 
     on_change: Callable[[], None]
     """To be called when what was given has come free."""
 
-    def overdue_grants(self, now: float) -> tuple[Grant, ...]:
+    def expired_pods(self, now: float) -> tuple[AssumedPod, ...]:
         """The grants that no object has come to show in time."""
 
-    def granted(self, pod: str) -> Grant | None:
+    def assumed_by(self, pod: str) -> AssumedPod | None:
         """What was given to the pod and no object shows yet."""
 
-    def withdraw(self, grant: Grant) -> None:
+    def forget(self, assumed_pod: AssumedPod) -> None:
         """Give a grant back."""
 
     @property
-    def open_grants(self) -> int:
+    def assumed_count(self) -> int:
         """How many grants no object shows yet."""
 
 
-class GrantSweep:
+class AssumedPodSweep:
     """Gives back what came to nothing. Runs on every replica: who led before may still hold some."""
 
     def __init__(
-        self, world: GrantedWorld, fetch: Fetch, came_to_nothing: Callable[[str, str, float], None] | None = None
+        self, cache: AssumedCache, fetch: Fetch, came_to_nothing: Callable[[str, str, float], None] | None = None
     ) -> None:
         """came_to_nothing: called with the pod, the uid and the time of each binding that did not come."""
-        self._world = world
+        self._cache = cache
         self._fetch = fetch
         self._came_to_nothing = came_to_nothing
         self._taken: dict[str, float] = {}
@@ -77,31 +77,33 @@ class GrantSweep:
         """Look at every overdue grant once."""
         self._taken = {pod: at for pod, at in self._taken.items() if now - at < _AGAIN_SECONDS}
         slots = asyncio.Semaphore(_SLOTS)
-        overdue = [grant for grant in self._world.overdue_grants(now) if grant.pod not in self._taken]
-        await asyncio.gather(*(self._look_at(grant, slots, now) for grant in overdue))
+        expired = [assumed_pod for assumed_pod in self._cache.expired_pods(now) if assumed_pod.pod not in self._taken]
+        await asyncio.gather(*(self._look_at(assumed_pod, slots, now) for assumed_pod in expired))
 
-    async def _look_at(self, grant: Grant, slots: asyncio.Semaphore, now: float) -> None:
+    async def _look_at(self, assumed_pod: AssumedPod, slots: asyncio.Semaphore, now: float) -> None:
         """Give it back if its pod does not have it."""
-        namespace, _, name = grant.pod.partition("/")
-        with contained(Where.POD, pod=grant.pod):
+        namespace, _, name = assumed_pod.pod.partition("/")
+        with contained(Where.POD, pod=assumed_pod.pod):
             try:
                 async with slots:
                     pod = await self._fetch(namespace, name)
             except ClusterError as error:
-                self._taken[grant.pod] = now  # the API server does not say: it is asked again later
-                log.warning("grant.retry", pod=grant.pod, error=str(error))
+                self._taken[assumed_pod.pod] = now  # the API server does not say: it is asked again later
+                log.warning("grant.retry", pod=assumed_pod.pod, error=str(error))
                 return
-            held = self._world.granted(grant.pod)  # it may have been given again meanwhile, for the rest of the time
+            held = self._cache.assumed_by(
+                assumed_pod.pod
+            )  # it may have been given again meanwhile, for the rest of the time
             if held is None or held.expires > now:
                 return
             if _took(pod, held):
-                self._taken[grant.pod] = now
+                self._taken[assumed_pod.pod] = now
                 return
             log.info("grant.given_back", pod=held.pod, node=held.node)
-            self._world.withdraw(held)
-            if held.arrives and self._came_to_nothing is not None:
+            self._cache.forget(held)
+            if held.is_binding and self._came_to_nothing is not None:
                 self._came_to_nothing(held.pod, held.uid, now)
-            self._world.on_change()
+            self._cache.on_change()
 
     def started(self, term: Term) -> None:
         """Nothing begins with a term."""
@@ -111,16 +113,16 @@ class GrantSweep:
 
     async def settle(self) -> None:
         """Wait until every grant is shown by an object or given back."""
-        while self._world.open_grants:  # noqa: ASYNC110 # many objects, of which none is waited for by itself
+        while self._cache.assumed_count:  # noqa: ASYNC110 # many objects, of which none is waited for by itself
             await asyncio.sleep(_POLL_SECONDS)
 
 
-def _took(pod: Mapping[str, Any] | None, grant: Grant) -> bool:
-    if pod is None or pod["metadata"].get("uid") != grant.uid:
+def _took(pod: Mapping[str, Any] | None, assumed_pod: AssumedPod) -> bool:
+    if pod is None or pod["metadata"].get("uid") != assumed_pod.uid:
         return False
     if node := pod["spec"].get("nodeName"):
-        return bool(node == grant.node)
-    if grant.arrives:
+        return bool(node == assumed_pod.node)
+    if assumed_pod.is_binding:
         return False  # where it was placed before, what is promised there follows from the pod itself
-    hint = placed_on(pod)
-    return hint is not None and hint.reserved and hint.node == grant.node and not waits_for_us_alone(pod)
+    hint = assigned_node(pod)
+    return hint is not None and hint.reserved and hint.node == assumed_pod.node and not waits_for_us_alone(pod)

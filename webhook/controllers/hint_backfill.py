@@ -13,9 +13,9 @@ from typing import Any, Final, NoReturn, Protocol
 
 import structlog
 
-from webhook.admission.pod.controller_patches import hinting
-from webhook.cache.missing_hint import LateHint
-from webhook.controllers.metric_recorder import Figures
+from webhook.admission.pod.controller_patches import hint_patch
+from webhook.cache.missing_hint import HintBackfill
+from webhook.controllers.metric_recorder import ControllerMetrics
 from webhook.internal_errors import Where, contained
 from webhook.kube.api_errors import ClusterError
 from webhook.kube.events import EventRecorder, PodEvent
@@ -27,30 +27,30 @@ log = structlog.get_logger(__name__)
 _PERIOD_SECONDS: Final = 1.0
 
 
-class UnguardedWorld(Protocol):
+class UnhintedCache(Protocol):
     """What is needed of the cluster."""
 
-    def late_hints(self) -> Iterable[LateHint]:
+    def hint_backfills(self) -> Iterable[HintBackfill]:
         """Those of the pods that were bound without a hint and are not counted by an NRT."""
 
 
-class LateHints:
+class HintBackfiller:
     """Writes them. may_write: whether we lead, and nothing that an earlier leader promised is unknown to us."""
 
     def __init__(
         self,
-        world: UnguardedWorld,
+        cache: UnhintedCache,
         writes: PodWrites,
         events: EventRecorder,
         may_write: Callable[[], bool],
-        figures: Figures,
+        metrics: ControllerMetrics,
         concurrency: int,
     ) -> None:
-        self._world = world
+        self._cache = cache
         self._writes = writes
         self._events = events
         self._may_write = may_write
-        self._figures = figures
+        self._metrics = metrics
         self._slots = asyncio.Semaphore(concurrency)
 
     async def run(self) -> NoReturn:
@@ -62,33 +62,33 @@ class LateHints:
 
     async def sweep(self) -> None:
         """Look once."""
-        late = tuple(self._world.late_hints())
-        for one in late:
+        backfill = tuple(self._cache.hint_backfills())
+        for one in backfill:
             if one.hint is None:
-                self._events.tell(PodEvent(one.pod, one.uid, "NoHint", one.why_none, "Hint", "Warning"))
-        await asyncio.gather(*(self._write(one, one.hint) for one in late if one.hint is not None))
+                self._events.tell(PodEvent(one.pod, one.uid, "NoHint", one.why_unassigned, "Hint", "Warning"))
+        await asyncio.gather(*(self._write(one, one.hint) for one in backfill if one.hint is not None))
 
-    async def _write(self, late: LateHint, hint: NUMAHint) -> None:
+    async def _write(self, backfill: HintBackfill, hint: NUMAHint) -> None:
         async with self._slots:
-            with contained(Where.WRITE, pod=late.pod):
-                await self._write_one(late, hint)
+            with contained(Where.WRITE, pod=backfill.pod):
+                await self._write_one(backfill, hint)
 
-    async def _write_one(self, late: LateHint, hint: NUMAHint) -> None:
+    async def _write_one(self, backfill: HintBackfill, hint: NUMAHint) -> None:
         try:
-            raw = await self._writes.read(late.pod)
+            raw = await self._writes.read(backfill.pod)
         except ClusterError as error:
-            log.warning("hint.retry", pod=late.pod, error=str(error))
+            log.warning("hint.retry", pod=backfill.pod, error=str(error))
             return
-        patch = () if raw is None or not _is_the_same(raw, late, hint) else hinting(raw, hint)
+        patch = () if raw is None or not _is_the_same(raw, backfill, hint) else hint_patch(raw, hint)
         if not patch or not self._may_write():
             return
-        if await self._writes.patch(late.pod, patch) is Outcome.WRITTEN:
-            self._figures.hinted_late()
-            log.info("pod.hinted_late", pod=late.pod, node=hint.node, numa=[zone for zone, _ in hint.numa_nodes])
+        if await self._writes.patch(backfill.pod, patch) is Outcome.WRITTEN:
+            self._metrics.hint_backfilled()
+            log.info("pod.hinted_late", pod=backfill.pod, node=hint.node, numa=[zone for zone, _ in hint.numa_nodes])
         else:
-            log.warning("hint.retry", pod=late.pod, error=self._writes.error)
+            log.warning("hint.retry", pod=backfill.pod, error=self._writes.error)
 
 
-def _is_the_same(raw: Mapping[str, Any], late: LateHint, hint: NUMAHint) -> bool:
+def _is_the_same(raw: Mapping[str, Any], backfill: HintBackfill, hint: NUMAHint) -> bool:
     """Whether the pod, as it was read, is the one that the hint is for."""
-    return (raw["metadata"].get("uid"), raw["spec"].get("nodeName")) == (late.uid, hint.node)
+    return (raw["metadata"].get("uid"), raw["spec"].get("nodeName")) == (backfill.uid, hint.node)

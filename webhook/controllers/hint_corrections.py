@@ -4,7 +4,7 @@ What a kubelet will choose is foreseen at the binding. When something happens th
 NodeResourceTopology shows something else, the leader writes what is known by then into the pod as it was just read:
 1. The NUMA nodes that it has, as soon as they are certain.
 2. Until then nothing: an agent that reads no hint does no harm.
-A pod whose hint is none of ours stays as it is. Of one that has none for long an Event says why (`late_hints`).
+A pod whose hint is none of ours stays as it is. Of one that has none for long an Event says why (`hint_backfills`).
 """
 
 import asyncio
@@ -15,10 +15,10 @@ from typing import Any, Final, NoReturn, Protocol
 
 import structlog
 
-from webhook.admission.binding.decision import placed_on
+from webhook.admission.binding.decision import assigned_node
 from webhook.admission.pod.controller_patches import correcting
 from webhook.admission.pod.placement_text import where
-from webhook.controllers.metric_recorder import Correction, Figures
+from webhook.controllers.metric_recorder import ControllerMetrics, Correction
 from webhook.controllers.placement.writes_in_flight import WritesInFlight
 from webhook.engine.assumed.known_placements import HintChange
 from webhook.kube.api_errors import ClusterError
@@ -32,7 +32,7 @@ _PERIOD_SECONDS: Final = 1.0
 _COALESCE_SECONDS: Final = 0.01
 
 
-class HintedWorld(Protocol):
+class HintedCache(Protocol):
     """What is needed of the cluster."""
 
     on_hint_change: Callable[[], None]
@@ -50,21 +50,21 @@ class HintCorrections:
 
     def __init__(
         self,
-        world: HintedWorld,
+        cache: HintedCache,
         writes: PodWrites,
         events: EventRecorder,
         may_write: Callable[[], bool],
-        figures: Figures,
+        metrics: ControllerMetrics,
         concurrency: int,
     ) -> None:
-        self._world = world
+        self._cache = cache
         self._writes = writes
         self._events = events
         self._may_write = may_write
-        self._figures = figures
+        self._metrics = metrics
         self._writing = WritesInFlight(concurrency, _later, _later)
         self._wake = asyncio.Event()
-        world.on_hint_change = self._wake.set
+        cache.on_hint_change = self._wake.set
 
     async def run(self) -> NoReturn:
         """Write until cancelled."""
@@ -84,7 +84,7 @@ class HintCorrections:
         """Start to write what there is to write, and is not being written."""
         if not self._may_write():
             return
-        for change in self._world.hint_changes():
+        for change in self._cache.hint_changes():
             if change.pod not in self._writing and not self._writing.full:
                 self._writing.start(change.pod, change.uid, partial(self._write, change))
 
@@ -102,13 +102,13 @@ class HintCorrections:
             return False  # the informer will tell
         patch = correcting(raw, change.node, change.hint)
         if not patch:
-            self._world.hint_written(change)
+            self._cache.hint_written(change)
             return True
         if not self._may_write():
             return False
         outcome = await self._writes.patch(change.pod, patch)
         if outcome is Outcome.WRITTEN:
-            self._world.hint_written(change)
+            self._cache.hint_written(change)
             self._tell(raw, change)
         elif outcome is not Outcome.GONE:
             log.warning("hint.retry", pod=change.pod, error=self._writes.error)
@@ -117,7 +117,7 @@ class HintCorrections:
     def _tell(self, raw: Mapping[str, Any], change: HintChange) -> None:
         before, after = _numa_ids(raw), None if change.hint is None else [numa_id for numa_id, _ in change.hint]
         how = Correction.REMOVED if after is None else Correction.CHANGED if before else Correction.WRITTEN
-        self._figures.corrected(how)
+        self._metrics.corrected(how)
         log.info("pod.hint_corrected", pod=change.pod, node=change.node, how=how, before=before, numa=after)
         if how is Correction.CHANGED:
             note = f"{_on(change.node, after)}, not {_on(change.node, before)} as its hint said; the hint is corrected"
@@ -125,7 +125,7 @@ class HintCorrections:
 
 
 def _numa_ids(raw: Mapping[str, Any]) -> list[int]:
-    hint = placed_on(raw)
+    hint = assigned_node(raw)
     return [] if hint is None else [numa_id for numa_id, _ in hint.numa_nodes]
 
 

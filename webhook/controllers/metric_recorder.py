@@ -4,7 +4,7 @@ from enum import StrEnum
 from typing import Protocol
 
 
-class LetGo(StrEnum):
+class Ungated(StrEnum):
     """How a pod left the gate."""
 
     PLACED = "placed"
@@ -20,7 +20,7 @@ class Correction(StrEnum):
     CHANGED = "changed"
 
 
-class Figures(Protocol):
+class ControllerMetrics(Protocol):
     """Told of what happens as it happens; each call must be quick."""
 
     def round(self) -> None:
@@ -29,7 +29,7 @@ class Figures(Protocol):
     def decided(self, unit: str, seconds: float) -> None:
         """A "pod" or a "group" was decided on, whatever came out."""
 
-    def let_go(self, how: LetGo, waited: float) -> None:
+    def ungated(self, how: Ungated, waited: float) -> None:
         """A pod's gate is away, so many seconds after its creation."""
 
     def not_aligned(self) -> None:
@@ -38,7 +38,7 @@ class Figures(Protocol):
     def evicted(self) -> None:
         """A stuck pod was evicted."""
 
-    def hinted_late(self) -> None:
+    def hint_backfilled(self) -> None:
         """A pod that was bound without a hint has one."""
 
     def corrected(self, how: Correction) -> None:

@@ -22,9 +22,9 @@ from typing import Any, Final, NoReturn, Protocol
 
 import structlog
 
-from webhook.admission.binding.decision import placed_on
+from webhook.admission.binding.decision import assigned_node
 from webhook.admission.pod.managed_fields import without_our_preferences
-from webhook.cache.cluster_snapshot import World
+from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.controllers.placement.assignment import without
 from webhook.engine.decide import decide
 from webhook.internal_errors import Where, contained
@@ -54,24 +54,24 @@ _Incarnation = tuple[str, str]
 """(namespace/name, uid)."""
 
 
-class RefusingWorld(Protocol):
+class RefusingCache(Protocol):
     """What is needed of the cluster."""
 
-    def view(self) -> World:
+    def snapshot(self) -> ClusterSnapshot:
         """The cluster as it is now."""
 
     def waiting_pod(self, key: str, uid: str) -> Mapping[str, Any] | None:
         """The pod namespace/name that is not bound yet; None when that incarnation is not there."""
 
-    def promised_node(self, pod: str) -> str | None:
+    def assumed_node(self, pod: str) -> str | None:
         """The node that a pod was given and does not show yet; None when it was given none."""
 
 
 class Nominator:
     """Told of every refusal, it names nodes."""
 
-    def __init__(self, world: RefusingWorld, writes: PodWrites, rules: Rules, is_leader: Callable[[], bool]) -> None:
-        self._world = world
+    def __init__(self, cache: RefusingCache, writes: PodWrites, rules: Rules, is_leader: Callable[[], bool]) -> None:
+        self._cache = cache
         self._writes = writes
         self._rules = rules
         self._is_leader = is_leader
@@ -114,7 +114,7 @@ class Nominator:
         """Those of which the scheduler says so itself; the others are looked at again for a while."""
         proven = []
         for one, nodes in list(self._refused.items()):
-            raw = self._world.waiting_pod(*one)
+            raw = self._cache.waiting_pod(*one)
             told = set() if raw is None else _told(raw)
             if denied := told & nodes.keys():
                 self._tried.setdefault(one, {}).update({node: nodes[node] for node in denied})
@@ -138,8 +138,8 @@ class Nominator:
             log.warning("pod.nomination_failed", pod=key, error=self._writes.error)
 
     def _node_for(self, key: str, uid: str, named: Counter[str]) -> str | None:
-        raw = self._world.waiting_pod(key, uid)
-        if raw is None or placed_on(raw) is not None:
+        raw = self._cache.waiting_pod(key, uid)
+        if raw is None or assigned_node(raw) is not None:
             return None
         try:
             pod = Pod.from_object(without_our_preferences(raw))
@@ -147,10 +147,10 @@ class Nominator:
         except UserError:
             return None
         tried = self._tried.get((key, uid), {})
-        promised = self._world.promised_node(key)
-        if promised is not None and promised not in tried:
-            return promised
-        decision = decide(without(self._world.view().view, tried), pod, intent, self._rules.engine)
+        assumed = self._cache.assumed_node(key)
+        if assumed is not None and assumed not in tried:
+            return assumed
+        decision = decide(without(self._cache.snapshot().nodes, tried), pod, intent, self._rules.engine)
         return min((best.node for best in decision.best(_LOOKED_AT)), key=named.__getitem__, default=None)
 
 

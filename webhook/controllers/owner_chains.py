@@ -28,7 +28,7 @@ from webhook.kube.api_errors import ClusterError
 from webhook.kube.backoff import Backoff
 from webhook.kube.owners import ReadOwner, read_chain
 from webhook.model.errors import UserError
-from webhook.model.owner_chain import Lineage, lineage_of
+from webhook.model.owner_chain import OwnerChain, owner_chain_of
 from webhook.model.owner_reference import check_owner
 from webhook.model.pod import Owner
 
@@ -50,11 +50,11 @@ class _Entry:
     """What is known of one owner."""
 
     backoff: Backoff
-    lineage: Lineage | None = None
+    owner_chain: OwnerChain | None = None
     why_not: str = _READING
 
 
-class Lineages:
+class OwnerChains:
     """The lineages of pods, by their owners; `changed` is called when one says something else than before."""
 
     def __init__(self, read: ReadOwner, changed: Callable[[], None]) -> None:
@@ -87,17 +87,17 @@ class Lineages:
             self._of_namespace = Counter(namespace for namespace, _ in self._entries)
             self._wake.set()
 
-    def get(self, namespace: str, owner: Owner) -> Lineage | None:
+    def get(self, namespace: str, owner: Owner) -> OwnerChain | None:
         """What is known of an owner that is wanted."""
         entry = self._entries.get((namespace, owner))
-        return entry.lineage if entry else None
+        return entry.owner_chain if entry else None
 
     def why_not(self, namespace: str, owner: Owner) -> str:
         """Why nothing is known of it; empty when it is."""
         entry = self._entries.get((namespace, owner))
         if entry is None:
             return _READING
-        return "" if entry.lineage is not None else entry.why_not
+        return "" if entry.owner_chain is not None else entry.why_not
 
     async def run(self) -> NoReturn:
         """Read what is wanted, until cancelled."""
@@ -121,7 +121,7 @@ class Lineages:
     async def _read_one(self, key: Key) -> None:
         """Read one owner, take what came of it, and plan the next time."""
         in_time = True
-        found: Lineage | str
+        found: OwnerChain | str
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
                 found = await self._of(*key)
@@ -138,16 +138,16 @@ class Lineages:
             self._take(key, entry, found)
         self._wake.set()
 
-    def _take(self, key: Key, entry: _Entry, found: Lineage | str) -> None:
-        before = entry.lineage
-        if isinstance(found, Lineage):
+    def _take(self, key: Key, entry: _Entry, found: OwnerChain | str) -> None:
+        before = entry.owner_chain
+        if isinstance(found, OwnerChain):
             entry.backoff.reset()
             # So many of a namespace, so many namespaces: each has its part of the rate.
             its_part = self._of_namespace[key[0]] * len(self._of_namespace) / _READ_AGAIN_RATE
             self._queue.put(key, monotonic() + max(_READ_AGAIN_SECONDS, its_part))
             if before is not None and _equal(before, found):
                 return
-            entry.lineage = found
+            entry.owner_chain = found
             if before is not None:
                 log.info("owner.changed", owner=f"{found.top.kind} {key[0]}/{found.top.name}")
             self._changed()
@@ -158,11 +158,11 @@ class Lineages:
             entry.why_not = why_not
             self._changed()
 
-    async def _of(self, namespace: str, owner: Owner) -> Lineage:
-        return lineage_of(owner, await read_chain(self._read, namespace, owner))
+    async def _of(self, namespace: str, owner: Owner) -> OwnerChain:
+        return owner_chain_of(owner, await read_chain(self._read, namespace, owner))
 
 
-def _equal(one: Lineage, other: Lineage) -> bool:
+def _equal(one: OwnerChain, other: OwnerChain) -> bool:
     """Whether both say the same of their pods; a status changes all the time."""
     return (one.top, one.annotations, _of_interest(one.raw)) == (other.top, other.annotations, _of_interest(other.raw))
 

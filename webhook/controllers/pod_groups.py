@@ -19,18 +19,18 @@ import structlog
 
 from webhook.admission.gang_text import missed_text
 from webhook.admission.pod.placement_text import annotated
-from webhook.cache.cluster_snapshot import World
-from webhook.controllers.owner_chains import Lineages
+from webhook.cache.cluster_snapshot import ClusterSnapshot
+from webhook.controllers.owner_chains import OwnerChains
 from webhook.controllers.placement.gated_gang import Gang
-from webhook.controllers.placement.missed_levels import missed_by_seats
+from webhook.controllers.placement.missed_levels import missed_by_members
 from webhook.controllers.placement.round_clock import Work
 from webhook.internal_errors import Where, contained
 from webhook.kube.api_errors import ClusterError
 from webhook.kube.owners import ReadOwner
 from webhook.model.errors import UserError
-from webhook.model.membership import Seated
+from webhook.model.membership import AssignedMember
 from webhook.model.names import KAI_BATCH_MIN_MEMBER, PLACEMENT, POD_GROUP_NAME
-from webhook.model.owner_chain import Lineage, owner_above, taken_from_owners
+from webhook.model.owner_chain import OwnerChain, owner_above, taken_from_owners
 from webhook.model.pod_group_manifest import is_said, pod_group
 from webhook.model.topology import Topology
 from webhook.model.workload.common_fields import min_member
@@ -45,7 +45,7 @@ _REFUSED_SECONDS: Final = 30.0
 _REST_PER_WORK, _LONGEST_REST_SECONDS = 20.0, 5.0
 # Groups that are compared before reviews have their turn: a millisecond.
 _TURN: Final = 50
-_Basis = tuple[Lineage, str, Mapping[str, Topology]]
+_Basis = tuple[OwnerChain, str, Mapping[str, Topology]]
 """What a PodGroup is made from: owners, status, topologies."""
 _NO_PODS: Final = "no pods"
 
@@ -59,13 +59,13 @@ class KnownPodGroups(Protocol):
         """Have one say this."""
 
 
-class GroupedWorld(Protocol):
+class GroupedCache(Protocol):
     """What is needed of the cluster."""
 
-    def view(self) -> World:
+    def snapshot(self) -> ClusterSnapshot:
         """The cluster as it is now."""
 
-    def groups(self) -> Mapping[str, Mapping[str, Seated]]:
+    def groups(self) -> Mapping[str, Mapping[str, AssignedMember]]:
         """The members that have a place, by group and by namespace/name."""
 
     def gated_pods(self) -> Mapping[str, Mapping[str, Any]]:
@@ -77,16 +77,16 @@ class PodGroupKeeper:
 
     def __init__(
         self,
-        world: GroupedWorld,
+        cache: GroupedCache,
         pod_groups: KnownPodGroups,
         read_owner: ReadOwner,
         read_pod: Callable[[str], Awaitable[Mapping[str, Any] | None]],
         is_leader: Callable[[], bool],
         is_served: Callable[[], bool],
     ) -> None:
-        self._world = world
+        self._cache = cache
         self._pod_groups = pod_groups
-        self._lineages = Lineages(read_owner, _nothing)
+        self._owner_chains = OwnerChains(read_owner, _nothing)
         self._read_pod = read_pod
         self._is_leader = is_leader
         self._is_served = is_served
@@ -106,7 +106,7 @@ class PodGroupKeeper:
     def background(self) -> Iterator[Callable[[], Coroutine[Any, Any, NoReturn]]]:
         """What runs for as long as the process does; each ends by cancellation or an exception, and may run again."""
         yield self.run
-        yield self._lineages.run
+        yield self._owner_chains.run
 
     async def run(self) -> NoReturn:
         """Keep them in step, for ever."""
@@ -127,15 +127,15 @@ class PodGroupKeeper:
                 if owner := owner_above(raw):
                     owners[group] = owner
         namespaces = {group: groups[group]["metadata"]["namespace"] for group in owners}
-        self._lineages.want((namespaces[group], owner) for group, owner in owners.items())
-        topologies = self._world.view().topologies
+        self._owner_chains.want((namespaces[group], owner) for group, owner in owners.items())
+        topologies = self._cache.snapshot().topologies
         self._wanted = {group: entry for group, entry in self._wanted.items() if group in owners}
         there = set()
         for turn, (group, owner) in enumerate(owners.items(), 1):
             # Of owners that are not read yet the next comparison knows.
-            if lineage := self._lineages.get(namespaces[group], owner):
+            if owner_chain := self._owner_chains.get(namespaces[group], owner):
                 with contained(Where.POD_GROUP, group=group):
-                    basis = lineage, self._status(group, topologies), topologies
+                    basis = owner_chain, self._status(group, topologies), topologies
                     known = self._wanted.get(group)
                     if known is None or known[0] != basis:
                         known = self._wanted[group] = basis, _wanted(groups[group], *basis)
@@ -147,14 +147,14 @@ class PodGroupKeeper:
 
     async def _groups_by_member(self) -> dict[str, Mapping[str, Any]]:
         """The groups that have pods, each with one that is or was a member: all of them say the same of it."""
-        gated = self._world.gated_pods().keys()
-        seated = self._world.groups()
+        gated = self._cache.gated_pods().keys()
+        assigned_members = self._cache.groups()
         self._why = {group: entry for group, entry in self._why.items() if entry[0] & gated}
-        there = seated.keys() | self._why.keys()
+        there = assigned_members.keys() | self._why.keys()
         self._members = {group: raw for group, raw in self._members.items() if group in there}
         for group in there - self._members.keys():
             with contained(Where.POD_GROUP, group=group):
-                raw = await self._member(tuple(seated.get(group, ())))
+                raw = await self._member(tuple(assigned_members.get(group, ())))
                 if raw is not None:
                     self._members[group] = raw
         return dict(self._members)
@@ -198,25 +198,25 @@ class PodGroupKeeper:
         _, why = self._why.get(group, (frozenset(), ""))
         if why:
             return why
-        seats = self._world.groups().get(group, {})
-        placed = f"placed: pods {len(seats)}, nodes {len({seat.node for seat in seats.values()})}"
-        missed = missed_text(missed_by_seats(seats.values(), topologies))
-        return f"{placed}; {missed}" if missed else placed
+        seats = self._cache.groups().get(group, {})
+        assigned = f"placed: pods {len(seats)}, nodes {len({seat.node for seat in seats.values()})}"
+        missed = missed_text(missed_by_members(seats.values(), topologies))
+        return f"{assigned}; {missed}" if missed else assigned
 
 
 def _wanted(
-    raw: Mapping[str, Any], lineage: Lineage, status: str, topologies: Mapping[str, Topology]
+    raw: Mapping[str, Any], owner_chain: OwnerChain, status: str, topologies: Mapping[str, Topology]
 ) -> dict[str, Any] | None:
     """What the PodGroup of a pod's group should say; None where the group is not its owners', or unreadable."""
     metadata = raw["metadata"]
     labels, own = metadata.get("labels") or {}, metadata.get("annotations") or {}
     try:
-        annotations = {**taken_from_owners(raw, lineage), **own}
-        if annotations.get(POD_GROUP_NAME) != lineage.group_name(labels):
+        annotations = {**taken_from_owners(raw, owner_chain), **own}
+        if annotations.get(POD_GROUP_NAME) != owner_chain.group_name(labels):
             return None
-        minimum = lineage.minimum(labels, min_member(annotations, KAI_BATCH_MIN_MEMBER))
+        minimum = owner_chain.minimum(labels, min_member(annotations, KAI_BATCH_MIN_MEMBER))
         member = {"metadata": {**metadata, "annotations": annotations}, "spec": raw.get("spec") or {}}
-        return pod_group(lineage, member, minimum, topologies, annotated(status))
+        return pod_group(owner_chain, member, minimum, topologies, annotated(status))
     except UserError:
         return None  # its pods wait, and are told
 

@@ -14,15 +14,15 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
-from webhook.admission.pod.controller_patches import telling as telling_patch
-from webhook.controllers.metric_recorder import Figures, LetGo
-from webhook.controllers.placement.assignment import NoPlace, Place
+from webhook.admission.pod.controller_patches import status_patch as telling_patch
+from webhook.controllers.metric_recorder import ControllerMetrics, Ungated
+from webhook.controllers.placement.assignment import Assignment, NoAssignment
 from webhook.controllers.placement.gated_pods import GatedPod, seconds_waited
 from webhook.internal_errors import Where, contained
 from webhook.kube.events import EventRecorder, PodEvent
 from webhook.kube.fair_queue import FairQueue
 from webhook.kube.pod_writes import PodWrites
-from webhook.kube.rate_limiter import Pace
+from webhook.kube.rate_limiter import RateLimiter
 from webhook.model.names import PLACEMENT
 
 # A hundred pods are told in ten seconds; a thousand that wait for the same in a minute and a half, which nobody reads.
@@ -32,7 +32,7 @@ _RATE, _BURST = 10.0, 50
 _SETTLE_SECONDS: Final = 1.0
 
 
-class Teller:
+class StatusReporter:
     """Tells of gated pods; `gated` gives those there are, by namespace/name."""
 
     def __init__(
@@ -40,44 +40,46 @@ class Teller:
         writes: PodWrites,
         events: EventRecorder,
         gated: Callable[[], Mapping[str, Mapping[str, Any]]],
-        figures: Figures,
+        metrics: ControllerMetrics,
     ) -> None:
-        self.figures = figures
+        self.metrics = metrics
         """Where what happens is counted."""
         self._writes = writes
         self._events = events
         self._gated = gated
-        self._pace = Pace(_RATE, _BURST)
+        self._pace = RateLimiter(_RATE, _BURST)
         self._known: dict[str, tuple[str, frozenset[Hashable]]] = {}
-        self._to_tell: FairQueue[str, _Telling] = FairQueue()
+        self._to_report: FairQueue[str, _Report] = FairQueue()
         self._arrived = asyncio.Event()
 
     def news(self, raw: Mapping[str, Any], kind: frozenset[Hashable]) -> bool:
         """Whether this kind of reasons has not been told of the pod."""
         return self._known.get(_key(raw)) != (_uid(raw), kind)
 
-    def waits(self, raw: Mapping[str, Any], why: NoPlace, group: str | None = None) -> None:
+    def waits(self, raw: Mapping[str, Any], why: NoAssignment, group: str | None = None) -> None:
         """The pod has no place. group: the name of its group, where it takes that from its owners."""
         key, uid = _key(raw), _uid(raw)
-        known, untold = self._known.get(key), self._to_tell.get(_namespace(key), key)
+        known, untold = self._known.get(key), self._to_report.get(_namespace(key), key)
         is_first = known is None or known[0] != uid or (untold is not None and untold.is_first)
         self._known[key] = uid, why.kind
-        self._to_tell.put(_namespace(key), key, _Telling(why, group, is_first))
+        self._to_report.put(_namespace(key), key, _Report(why, group, is_first))
         self._arrived.set()
 
-    def placed(self, gated: GatedPod, place: Place) -> None:
+    def assigned(self, gated: GatedPod, assignment: Assignment) -> None:
         """It has one."""
         self._forget(gated.key)
-        how, reason = (LetGo.PLACED, "Placed") if place.nodes is None else (LetGo.LEFT_TO_SCHEDULER, "LeftToScheduler")
-        self.figures.let_go(how, seconds_waited(gated.raw))
-        if place.not_aligned and gated.takes_policy:  # else its creation was counted
-            self.figures.not_aligned()
-        self._events.tell(PodEvent(gated.key, gated.pod.uid, reason, place.text, "Place"))
+        how, reason = (
+            (Ungated.PLACED, "Placed") if assignment.nodes is None else (Ungated.LEFT_TO_SCHEDULER, "LeftToScheduler")
+        )
+        self.metrics.ungated(how, seconds_waited(gated.raw))
+        if assignment.not_aligned and gated.takes_policy:  # else its creation was counted
+            self.metrics.not_aligned()
+        self._events.tell(PodEvent(gated.key, gated.pod.uid, reason, assignment.text, "Place"))
 
     def released(self, key: str, raw: Mapping[str, Any], note: str) -> None:
         """It is let go without one."""
         self._forget(key)
-        self.figures.let_go(LetGo.RELEASED, seconds_waited(raw))
+        self.metrics.ungated(Ungated.RELEASED, seconds_waited(raw))
         self._events.tell(PodEvent(key, raw["metadata"].get("uid", ""), "Released", note, "Release"))
 
     def keep(self, keys: set[str]) -> None:
@@ -91,36 +93,36 @@ class Teller:
             await self._arrived.wait()
             await asyncio.sleep(_SETTLE_SECONDS)
             self._arrived.clear()
-            while self._to_tell:
+            while self._to_report:
                 await self._pace.turn()
-                if self._to_tell:
-                    key, telling = self._to_tell.pop()
+                if self._to_report:
+                    key, status_patch = self._to_report.pop()
                     with contained(Where.POD, pod=key):
-                        await self._tell(key, telling)
+                        await self._tell(key, status_patch)
 
-    async def _tell(self, key: str, telling: "_Telling") -> None:
+    async def _tell(self, key: str, status_patch: "_Report") -> None:
         raw = self._gated().get(key)
         if raw is None:
             return
-        why = telling.why
+        why = status_patch.why
         self._events.tell(PodEvent(key, _uid(raw), "WaitingForPlacement", why.text, "Place"))
         said = (raw["metadata"].get("annotations") or {}).get(PLACEMENT, "")
-        if telling.is_first and why.of_one and "none of" in said:
+        if status_patch.is_first and why.of_one and "none of" in said:
             return  # its creation said the same
-        if patch := telling_patch(raw, why.text, telling.group):
+        if patch := telling_patch(raw, why.text, status_patch.group):
             # A pod that has changed since is left as it is: the Event says it as well.
             await self._writes.patch(key, patch)
 
     def _forget(self, key: str) -> None:
         self._known.pop(key, None)
-        self._to_tell.discard(_namespace(key), key)
+        self._to_report.discard(_namespace(key), key)
 
 
 @dataclass(frozen=True, slots=True)
-class _Telling:
+class _Report:
     """What is to be reported of one pod."""
 
-    why: NoPlace
+    why: NoAssignment
     group: str | None
     is_first: bool
     """Whether nothing was reported of it yet."""

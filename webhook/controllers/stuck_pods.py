@@ -17,21 +17,21 @@ from typing import Any, Final, NoReturn, Protocol
 
 import structlog
 
-from webhook.admission.binding.decision import placed_on
-from webhook.admission.pod.managed_fields import Marker, without_ours
-from webhook.cache.cluster_snapshot import World
-from webhook.cache.unmanaged import why_left_alone
-from webhook.controllers.metric_recorder import Figures
+from webhook.admission.binding.decision import assigned_node
+from webhook.admission.pod.managed_fields import ManagedFields, without_ours
+from webhook.cache.cluster_snapshot import ClusterSnapshot
+from webhook.cache.unmanaged import why_not_mutated
+from webhook.controllers.metric_recorder import ControllerMetrics
 from webhook.engine.decide import decide
 from webhook.engine.reason import REASONS, Reason
 from webhook.engine.snapshot.single_node import as_chosen
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.internal_errors import Where, contained
 from webhook.kube.events import EventRecorder, PodEvent
 from webhook.kube.pod_writes import Outcome, PodWrites
 from webhook.model.errors import UserError
 from webhook.model.intent import NUMAIntent, parse_numa_intent
-from webhook.model.names import STEERED
+from webhook.model.names import MANAGED_FIELDS
 from webhook.model.pod import Pod
 from webhook.model.rules import Rules
 
@@ -53,16 +53,16 @@ _WHATEVER_IS_FREE: Final = frozenset(
 )
 
 
-class WaitingWorld(Protocol):
+class WaitingCache(Protocol):
     """What is needed of the cluster."""
 
-    def view(self) -> World:
+    def snapshot(self) -> ClusterSnapshot:
         """The cluster as it is now."""
 
     def ungated_pods(self) -> Mapping[str, Mapping[str, Any]]:
         """The pods without gate and node that ask for something here, by namespace/name."""
 
-    def chosen_node(self, node: str, pod: str) -> View | None:
+    def chosen_node(self, node: str, pod: str) -> Snapshot | None:
         """A node alone, as free as it is to the pod."""
 
 
@@ -81,21 +81,21 @@ class StuckPods:
 
     def __init__(
         self,
-        world: WaitingWorld,
+        cache: WaitingCache,
         writes: PodWrites,
         events: EventRecorder,
         rules: Rules,
         limits: Limits,
         is_leader: Callable[[], bool],
-        figures: Figures,
+        metrics: ControllerMetrics,
     ) -> None:
-        self._world = world
+        self._cache = cache
         self._writes = writes
         self._events = events
         self._rules = rules
         self._limits = limits
         self._is_leader = is_leader
-        self._figures = figures
+        self._metrics = metrics
         self._since: dict[tuple[str, str], float] = {}
         self._stuck: set[tuple[str, str]] = set()
 
@@ -111,7 +111,7 @@ class StuckPods:
             await self._sweep(monotonic())
 
     async def _sweep(self, now: float) -> None:
-        pods = {(key, raw["metadata"].get("uid", "")): raw for key, raw in self._world.ungated_pods().items()}
+        pods = {(key, raw["metadata"].get("uid", "")): raw for key, raw in self._cache.ungated_pods().items()}
         self._since = {one: self._since.get(one, now) for one in pods}
         self._stuck &= pods.keys() if self._is_leader() else set()
         due = [one for one, since in self._since.items() if now - since >= self._limits.after]
@@ -122,7 +122,7 @@ class StuckPods:
             self._since[key, uid] = now  # at the end of the line
             self._stuck.discard((key, uid))
             with contained(Where.POD, pod=key):
-                if why := why_stuck(key, pods[key, uid], self._world, self._rules):
+                if why := why_stuck(key, pods[key, uid], self._cache, self._rules):
                     self._stuck.add((key, uid))
                     await self._look_after(key, pods[key, uid], why)
             await asyncio.sleep(0)  # reviews have their turn
@@ -137,45 +137,45 @@ class StuckPods:
         outcome = await self._writes.evict(key, uid)
         if outcome is Outcome.WRITTEN:
             log.info("pod.evicted", pod=key, why=why)
-            self._figures.evicted()
+            self._metrics.evicted()
             self._events.tell(PodEvent(key, uid, "EvictedToPlaceAnew", why, "Evict", "Warning"))
         elif outcome is not Outcome.GONE:
             log.warning("pod.eviction_failed", pod=key, error=self._writes.error)
 
 
-def why_stuck(key: str, raw: Mapping[str, Any], world: WaitingWorld, rules: Rules) -> str | None:
+def why_stuck(key: str, raw: Mapping[str, Any], cache: WaitingCache, rules: Rules) -> str | None:
     """What keeps a pod off its nodes while others could take it; None when it is not stuck."""
-    if why_left_alone(raw, rules) or "deletionTimestamp" in raw["metadata"]:
+    if why_not_mutated(raw, rules) or "deletionTimestamp" in raw["metadata"]:
         return None
     annotations: Mapping[str, str] = raw["metadata"].get("annotations") or {}
     try:
         pod = Pod.from_object(raw)
-        free_pod = Pod.from_object(without_ours(raw, Marker.parse(annotations.get(STEERED))))
+        free_pod = Pod.from_object(without_ours(raw, ManagedFields.parse(annotations.get(MANAGED_FIELDS))))
         intent = parse_numa_intent(annotations)[0]
     except UserError:
         return None
-    view = world.view().view
-    if placed := placed_on(raw):
-        why = _off_its_node(placed.node, pod, intent, world, rules)
+    snapshot = cache.snapshot().nodes
+    if assigned := assigned_node(raw):
+        why = _off_its_node(assigned.node, pod, intent, cache, rules)
     else:
-        why = _off_its_nodes(view, pod, intent, rules)
+        why = _off_its_nodes(snapshot, pod, intent, rules)
     if why is None:
         return None
-    elsewhere = decide(view, free_pod, intent, rules.engine)
+    elsewhere = decide(snapshot, free_pod, intent, rules.engine)
     return f"{why}, though {elsewhere.best(1)[0].node} can" if elsewhere.fit_count else None
 
 
-def _off_its_nodes(view: View, pod: Pod, intent: NUMAIntent, rules: Rules) -> str | None:
-    fits = decide(view, pod, intent, rules.engine).fit_count
+def _off_its_nodes(snapshot: Snapshot, pod: Pod, intent: NUMAIntent, rules: Rules) -> str | None:
+    fits = decide(snapshot, pod, intent, rules.engine).fit_count
     return None if fits else "the nodes it is held to can no longer take it"
 
 
-def _off_its_node(node: str, pod: Pod, intent: NUMAIntent, world: WaitingWorld, rules: Rules) -> str | None:
-    view, alone = world.view().view, world.chosen_node(node, pod.key)
-    index = view.snapshot.index.get(node)
+def _off_its_node(node: str, pod: Pod, intent: NUMAIntent, cache: WaitingCache, rules: Rules) -> str | None:
+    snapshot, alone = cache.snapshot().nodes, cache.chosen_node(node, pod.key)
+    index = snapshot.node_arrays.index.get(node)
     if index is None or alone is None:
         return f"node {node}, on which it was placed, is gone"
-    decision = decide(view, pod, intent, rules.engine)
+    decision = decide(snapshot, pod, intent, rules.engine)
     reason = REASONS[decision.reason[index]]
     if reason not in _WHATEVER_IS_FREE:
         decision, index = decide(alone, as_chosen(pod), intent, rules.engine), 0

@@ -6,7 +6,8 @@ and
 no binding takes its NUMA nodes (see `admission.binding.decision`). So twice a second the leader looks at the pods that
 are placed
 and not bound:
-1. The scheduler said of one that it found no way to bind it (`has_given_up`), and has said nothing else for a while.
+1. The scheduler said of one that it found no way to bind it (`is_unschedulable`), and has said nothing else for a
+   while.
    Or it has said nothing for longer than it takes to try a pod, where it never may (`why_untold`).
 2. The leader writes into its hint that nothing is reserved for it, and into its placement what it waits for. Only once
    that is seen in the pod are its NUMA nodes and its share of the node others'. So a hint that names NUMA nodes is
@@ -33,11 +34,11 @@ from typing import Any, Final, NoReturn, Protocol
 
 import structlog
 
-from webhook.admission.binding.decision import placed_on
-from webhook.admission.pod.controller_patches import giving_back
-from webhook.cache.delegated_pods import has_given_up, why_untold
-from webhook.cache.unmanaged import why_left_alone
-from webhook.controllers.unbound_pods import placed_not_bound
+from webhook.admission.binding.decision import assigned_node
+from webhook.admission.pod.controller_patches import forget_patch
+from webhook.cache.delegated_pods import is_unschedulable, why_untold
+from webhook.cache.unmanaged import why_not_mutated
+from webhook.controllers.unbound_pods import assigned_not_bound
 from webhook.internal_errors import Where, contained
 from webhook.kube.events import EventRecorder, PodEvent
 from webhook.kube.pod_writes import Outcome, PodWrites
@@ -57,7 +58,7 @@ _Failing = tuple[str, str, float]
 """(namespace/name, uid, seconds that it may be so before what is reserved goes back)."""
 
 
-class PlacedWorld(Protocol):
+class AssignedCache(Protocol):
     """What is needed of the cluster."""
 
     def ungated_pods(self) -> Mapping[str, Mapping[str, Any]]:
@@ -72,14 +73,14 @@ class UnbindablePods:
 
     def __init__(
         self,
-        world: PlacedWorld,
+        cache: AssignedCache,
         writes: PodWrites,
         events: EventRecorder,
         rules: Rules,
         is_leader: Callable[[], bool],
         concurrency: int,
     ) -> None:
-        self._world = world
+        self._cache = cache
         self._writes = writes
         self._events = events
         self._rules = rules
@@ -107,24 +108,24 @@ class UnbindablePods:
     def _failing(self) -> dict[_Failing, Mapping[str, Any]]:
         """The placed pods with a reservation that the scheduler cannot bind, as far as it says so or never will."""
         found: dict[_Failing, Mapping[str, Any]] = {}
-        for key, raw in self._world.ungated_pods().items():
+        for key, raw in self._cache.ungated_pods().items():
             with contained(Where.POD, pod=key):
-                patience = _PATIENCE_SECONDS if has_given_up(raw) else _UNTOLD_SECONDS if why_untold(raw) else None
-                hint = None if patience is None else placed_on(raw)
+                patience = _PATIENCE_SECONDS if is_unschedulable(raw) else _UNTOLD_SECONDS if why_untold(raw) else None
+                hint = None if patience is None else assigned_node(raw)
                 if patience is None or hint is None or not hint.reserved:
                     continue
-                if "deletionTimestamp" not in raw["metadata"] and not why_left_alone(raw, self._rules):
+                if "deletionTimestamp" not in raw["metadata"] and not why_not_mutated(raw, self._rules):
                     found[key, raw["metadata"].get("uid", ""), patience] = raw
         return found
 
     async def _give_back(self, key: str, uid: str, raw: Mapping[str, Any]) -> None:
         with contained(Where.POD, pod=key):
-            hint = placed_on(raw)
-            text = None if hint is None else placed_not_bound(hint.node, raw)
+            hint = assigned_node(raw)
+            text = None if hint is None else assigned_not_bound(hint.node, raw)
             if hint is None or text is None:
                 return
             empty = NUMAHint.without_reservation(hint.node)
-            patch = giving_back(raw, empty, self._world.sign(uid, empty.to_json()), text)
+            patch = forget_patch(raw, empty, self._cache.sign(uid, empty.to_json()), text)
             outcome = await self._writes.patch(key, patch)
             if outcome is Outcome.WRITTEN:
                 log.info("pod.reservation_given_back", pod=key, node=hint.node)

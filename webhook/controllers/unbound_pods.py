@@ -16,15 +16,15 @@ from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Any, Final, NoReturn, Protocol
 
-from webhook.admission.binding.decision import placed_on
-from webhook.admission.pod.controller_patches import telling
+from webhook.admission.binding.decision import assigned_node
+from webhook.admission.pod.controller_patches import status_patch
 from webhook.admission.pod.placement_text import shortened
-from webhook.cache.delegated_pods import chosen_by_scheduler, last_failure, why_left_to_scheduler, why_untold
-from webhook.cache.unmanaged import why_left_alone
+from webhook.cache.delegated_pods import delegation_text, last_failure, why_delegated, why_untold
+from webhook.cache.unmanaged import why_not_mutated
 from webhook.internal_errors import Where, contained
 from webhook.kube.events import EventRecorder, PodEvent
 from webhook.kube.pod_writes import PodWrites
-from webhook.kube.rate_limiter import Pace
+from webhook.kube.rate_limiter import RateLimiter
 from webhook.model.rules import Rules
 
 _PERIOD_SECONDS: Final = 1.0
@@ -36,7 +36,7 @@ _PER_SWEEP: Final = 50
 _NUMBERS: Final = re.compile(r"\d+")
 
 
-class DelegatedWorld(Protocol):
+class DelegatedCache(Protocol):
     """What is needed of the cluster."""
 
     def ungated_pods(self) -> Mapping[str, Mapping[str, Any]]:
@@ -48,18 +48,18 @@ class DelegatedPods:
 
     def __init__(
         self,
-        world: DelegatedWorld,
+        cache: DelegatedCache,
         writes: PodWrites,
         events: EventRecorder,
         rules: Rules,
         is_leader: Callable[[], bool],
     ) -> None:
-        self._world = world
+        self._cache = cache
         self._writes = writes
         self._events = events
         self._rules = rules
         self._is_leader = is_leader
-        self._pace = Pace(_RATE, _BURST)
+        self._pace = RateLimiter(_RATE, _BURST)
         self._told: dict[tuple[str, str], tuple[str, float]] = {}
 
     async def run(self) -> NoReturn:
@@ -71,7 +71,7 @@ class DelegatedPods:
 
     async def sweep(self, now: float) -> None:
         """Look once; now: seconds on a clock that never goes back."""
-        pods = {(key, raw["metadata"].get("uid", "")): raw for key, raw in self._world.ungated_pods().items()}
+        pods = {(key, raw["metadata"].get("uid", "")): raw for key, raw in self._cache.ungated_pods().items()}
         self._told = {one: told for one, told in self._told.items() if one in pods}
         told = 0
         for (key, uid), raw in pods.items():
@@ -86,7 +86,7 @@ class DelegatedPods:
         if text is None or not self._is_news((key, uid), text, now):
             return 0
         self._told[key, uid] = _NUMBERS.sub("#", text), now
-        if patch := telling(raw, text):
+        if patch := status_patch(raw, text):
             self._events.tell(PodEvent(key, uid, "WaitingForScheduler", text, "Place"))
             await self._pace.turn()
             # A pod that has changed since is left as it is: the Event says it as well.
@@ -103,15 +103,15 @@ def why_not_bound(raw: Mapping[str, Any], rules: Rules) -> str | None:
 
     None for any other, or when nothing is known.
     """
-    if "deletionTimestamp" in raw["metadata"] or why_left_alone(raw, rules):
+    if "deletionTimestamp" in raw["metadata"] or why_not_mutated(raw, rules):
         return None
-    hint, why = placed_on(raw), why_left_to_scheduler(raw)
+    hint, why = assigned_node(raw), why_delegated(raw)
     if hint is not None:
-        return None if hint.reserved else placed_not_bound(hint.node, raw)
-    return None if why is None else _not_bound(chosen_by_scheduler(why), last_failure(raw))
+        return None if hint.reserved else assigned_not_bound(hint.node, raw)
+    return None if why is None else _not_bound(delegation_text(why), last_failure(raw))
 
 
-def placed_not_bound(node: str, raw: Mapping[str, Any]) -> str | None:
+def assigned_not_bound(node: str, raw: Mapping[str, Any]) -> str | None:
     """The text of a placed pod that the scheduler cannot bind; None when it has not made an attempt and will."""
     begins = f"placed on {node}, where nothing is reserved for it any more"
     return _not_bound(begins, last_failure(raw) or why_untold(raw))

@@ -35,9 +35,9 @@ Array = TypeVar("Array", bound=npt.NDArray[Any])
 
 def read_only(array: Array) -> Array:
     """The same memory, not to be written through this name."""
-    view = array.view()
-    view.flags.writeable = False
-    return view
+    snapshot = array.view()
+    snapshot.flags.writeable = False
+    return snapshot
 
 
 def every(flags: Bools) -> bool:

@@ -37,7 +37,7 @@ from webhook.engine.numa_fit import Allocation, NUMAFit, Wide
 from webhook.engine.ranking import Late, Liking, Ranking
 from webhook.engine.reason import FITS, REASONS, Reason, count
 from webhook.engine.request import PodRequest, named_resources
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.intent import NUMAIntent
 from webhook.model.options import Fidelity, Options, ScoreStrategy
 from webhook.model.pod import Pod
@@ -67,7 +67,7 @@ _CANDIDATE: Final = partial(tuple.__new__, Candidate)
 class Decision:
     """The answer of all nodes, in the order of the view's snapshot."""
 
-    view: View
+    snapshot: Snapshot
     pod: Pod
     request: PodRequest
     fits: Bools
@@ -90,12 +90,12 @@ class Decision:
 
     def best(self, k: int) -> tuple[Candidate, ...]:
         """The k best nodes that fit, best first."""
-        snapshot = self.view.snapshot
+        node_arrays = self.snapshot.node_arrays
         k = min(k, self.fit_count)
         if k <= 0:
             return ()
-        chosen, scores = self.ranking.best(k, snapshot.order)
-        names = map(snapshot.names.__getitem__, chosen.tolist())
+        chosen, scores = self.ranking.best(k, node_arrays.order)
+        names = map(node_arrays.names.__getitem__, chosen.tolist())
         liking = self.ranking.liking
         points = repeat(None, k) if liking is None else (liking.preference[chosen] // PER_POINT).tolist()
         return tuple(map(_CANDIDATE, zip(names, scores, self._numa_nodes(chosen), points, strict=True)))
@@ -112,7 +112,7 @@ class Decision:
 
     def _numa_nodes(self, nodes: Nodes) -> Iterable[tuple[int, ...]]:
         """NUMA ids that the pod would use on each of these nodes, ascending."""
-        masks, ids = self.numa.masks(nodes), self.view.snapshot.zone_ids
+        masks, ids = self.numa.masks(nodes), self.snapshot.node_arrays.zone_ids
         below = masks - 1
         if np.count_nonzero(masks) == len(nodes) and not np.count_nonzero(masks & below):
             # One NUMA node each: the bits below its own are as many as its position.
@@ -126,21 +126,21 @@ class Decision:
     def explain(self, node: int) -> tuple[Reason, str]:
         """The reason of a node (an index) and a sentence with the numbers behind it."""
         reason = REASONS[self.reason[node]]
-        return reason, explain(self.view, self.pod, self.request, reason, node)
+        return reason, explain(self.snapshot, self.pod, self.request, reason, node)
 
 
-def decide(view: View, pod: Pod, intent: NUMAIntent, options: Options | None = None) -> Decision:
+def decide(snapshot: Snapshot, pod: Pod, intent: NUMAIntent, options: Options | None = None) -> Decision:
     """Judge every node of the view."""
     options = options or _DEFAULTS
-    view = view.covering(named_resources(pod))
-    snapshot = view.snapshot
-    request = PodRequest.of(pod, intent, snapshot.resources)
-    policies = policy_fit(snapshot, request)
-    reasons = node_fit(view, pod, request)
+    snapshot = snapshot.covering(named_resources(pod))
+    node_arrays = snapshot.node_arrays
+    request = PodRequest.of(pod, intent, node_arrays.resources)
+    policies = policy_fit(node_arrays, request)
+    reasons = node_fit(snapshot, pod, request)
     if policies is not None:
         _then(reasons, policies)
     fits = reasons == FITS
-    numa, intruding = on_numa_nodes(view, request, options, fits)
+    numa, intruding = on_numa_nodes(snapshot, request, options, fits)
     reasons |= numa.reason * fits
     numa_fits = numa.fits
     if request.exclusive is Exclusive.REQUIRED and intruding is not None:
@@ -148,23 +148,25 @@ def decide(view: View, pod: Pod, intent: NUMAIntent, options: Options | None = N
         numa_fits = reasons == FITS
     fits &= numa_fits
     fit_count = int(np.count_nonzero(fits))
-    ranking = _ranking(view, pod, request, numa, options, fits, intruding)
-    return Decision(view, pod, request, fits, fit_count, reasons, ranking, numa)
+    ranking = _ranking(snapshot, pod, request, numa, options, fits, intruding)
+    return Decision(snapshot, pod, request, fits, fit_count, reasons, ranking, numa)
 
 
-def on_numa_nodes(view: View, request: PodRequest, options: Options, among: Bools) -> tuple[NUMAFit, Bools | None]:
+def on_numa_nodes(
+    snapshot: Snapshot, request: PodRequest, options: Options, among: Bools
+) -> tuple[NUMAFit, Bools | None]:
     """The fit on NUMA nodes, and where it intrudes on other pods' NUMA nodes (bool [node]; None = nowhere).
 
     among: bool [node]: the nodes that matter.
     """
-    fit = _numa_fit(view, request, options, among)
-    shut = None if request.exclusive is None else shut_out(view, request)
+    fit = _numa_fit(snapshot, request, options, among)
+    shut = None if request.exclusive is None else shut_out(snapshot, request)
     if shut is None:
         return fit, None
     intruding = intrudes(shut, request, fit.mask) & fit.fits
-    ours = ours_to_place(view.snapshot)
+    ours = ours_to_place(snapshot.node_arrays)
     if (intruding & ours).any():
-        elsewhere = _numa_fit(view.without(shut), request, options, among)
+        elsewhere = _numa_fit(snapshot.without(shut), request, options, among)
         better = intruding & ours & elsewhere.fits
         fit = _merged(fit, elsewhere, better)
         intruding &= ~better
@@ -189,48 +191,54 @@ def _merged(fit: NUMAFit, other: NUMAFit, where: Bools) -> NUMAFit:
     )
 
 
-def _numa_fit(view: View, request: PodRequest, options: Options, among: Bools) -> NUMAFit:
+def _numa_fit(snapshot: Snapshot, request: PodRequest, options: Options, among: Bools) -> NUMAFit:
     if options.fidelity == "plugin":
-        return plugin.filter_nodes(view, request)
-    return kubelet.predict(view, request, among)
+        return plugin.filter_nodes(snapshot, request)
+    return kubelet.predict(snapshot, request, among)
 
 
 def _ranking(
-    view: View, pod: Pod, request: PodRequest, numa: NUMAFit, options: Options, fits: Bools, intruding: Bools | None
+    snapshot: Snapshot,
+    pod: Pod,
+    request: PodRequest,
+    numa: NUMAFit,
+    options: Options,
+    fits: Bools,
+    intruding: Bools | None,
 ) -> Ranking:
     (nodes,) = fits.nonzero()
-    liking = _liking(view, pod, nodes, options, intruding)
+    liking = _liking(snapshot, pod, nodes, options, intruding)
     late = None
     if options.score_strategy != "Packing":
         strategy = plugin.Strategy(options.score_strategy)
         as_shipped = options.fidelity == "plugin"
-        scored = plugin.score_nodes(view, request, strategy, options.resource_weights, fits, as_shipped=as_shipped)
+        scored = plugin.score_nodes(snapshot, request, strategy, options.resource_weights, fits, as_shipped=as_shipped)
         scores = scored[nodes].astype(np.uint8)
     else:
         if intruding is None and numa.wide is not None:
-            nodes, late = _apart(view, request, nodes, numa.wide)
-        scores = packing_score(view, request, nodes, numa.masks(nodes))
+            nodes, late = _apart(snapshot, request, nodes, numa.wide)
+        scores = packing_score(snapshot, request, nodes, numa.masks(nodes))
     if intruding is not None:
         scores[intruding[nodes]] = 0
     return Ranking(len(fits), nodes, scores, late, liking)
 
 
-def _liking(view: View, pod: Pod, nodes: Nodes, options: Options, intruding: Bools | None) -> Liking | None:
+def _liking(snapshot: Snapshot, pod: Pod, nodes: Nodes, options: Options, intruding: Bools | None) -> Liking | None:
     """How much the pod prefers the nodes (indexes) that fit; None: all alike."""
-    preference = Preference.of(view.snapshot, pod) if len(nodes) > 1 else None
+    preference = Preference.of(snapshot.node_arrays, pod) if len(nodes) > 1 else None
     liked = None if preference is None else preference.among(nodes)
     if liked is None:
         return None
-    everywhere = np.zeros(view.snapshot.n, dtype=np.int32)
+    everywhere = np.zeros(snapshot.node_arrays.n, dtype=np.int32)
     everywhere[nodes] = liked
     if intruding is not None:
         everywhere[intruding] = 0  # they stay last
     return Liking(everywhere, options.preference_weight)
 
 
-def _apart(view: View, request: PodRequest, nodes: Nodes, wide: Wide) -> tuple[Nodes, Late | None]:
+def _apart(snapshot: Snapshot, request: PodRequest, nodes: Nodes, wide: Wide) -> tuple[Nodes, Late | None]:
     """Those of `nodes` (indexes) that are not among the wide ones; the packing scores of the others, left open."""
-    is_one = np.zeros(view.snapshot.n, dtype=np.bool_)
+    is_one = np.zeros(snapshot.node_arrays.n, dtype=np.bool_)
     is_one[nodes] = True
     (places,) = is_one[wide.nodes].nonzero()
     if not len(places):
@@ -241,6 +249,6 @@ def _apart(view: View, request: PodRequest, nodes: Nodes, wide: Wide) -> tuple[N
         here,
         WIDE_BEST,
         lambda: best_packing_score(wide.at_least[places]),
-        lambda where: packing_score(view, request, here[where], wide.masks(places[where])),
+        lambda where: packing_score(snapshot, request, here[where], wide.masks(places[where])),
     )
     return nodes[is_one[nodes]], late

@@ -15,8 +15,8 @@ from webhook.engine.kubelet.bitmask import as_mask
 from webhook.engine.reason import FITS, Reason
 from webhook.engine.request import PodRequest
 from webhook.engine.snapshot import node_kind
-from webhook.engine.snapshot.node_arrays import Snapshot
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.node_arrays import NodeArrays
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.policy import NUMAPolicy, compatible
 
 Masks = npt.NDArray[np.int64]
@@ -32,15 +32,15 @@ WIDE_BEST: Final = 90
 _BITS: Final = 63
 
 
-def policy_fit(snapshot: Snapshot, request: PodRequest) -> Bytes | None:
+def policy_fit(node_arrays: NodeArrays, request: PodRequest) -> Bytes | None:
     """uint8 [node]: why the node's NUMA policy, or what is known of it, does not go with the pod; None = it does.
 
     A pod that insists on alignment needs a node whose NUMA nodes are known; others may go where nothing is known. No
     policy goes with an unknown one.
     """
     verdicts = _verdicts(request.policy, request.strict)
-    kinds = snapshot.kind
-    if snapshot.n and verdicts[kinds[0]] == FITS and every(kinds == kinds[0]):
+    kinds = node_arrays.kind
+    if node_arrays.n and verdicts[kinds[0]] == FITS and every(kinds == kinds[0]):
         return None
     return verdicts.take(kinds)
 
@@ -59,20 +59,20 @@ def _verdict(kind: int, policy: NUMAPolicy | None, strict: bool) -> Reason:
     return Reason.FITS if compatible(policy, NUMAPolicy(kind & node_kind.POLICY)) else Reason.POLICY_MISMATCH
 
 
-def ours_to_place(snapshot: Snapshot) -> Bools:
+def ours_to_place(node_arrays: NodeArrays) -> Bools:
     """Where the NUMA nodes are ours to choose, bool [node]: the kubelet does not align, or koordlet does as told."""
-    unknown = snapshot.kind & node_kind.UNKNOWN_POLICY != 0
-    ours: Bools = ((snapshot.policy == NUMAPolicy.NONE) | snapshot.total) & ~unknown
+    unknown = node_arrays.kind & node_kind.UNKNOWN_POLICY != 0
+    ours: Bools = ((node_arrays.policy == NUMAPolicy.NONE) | node_arrays.total) & ~unknown
     return ours
 
 
-def shut_out(view: View, request: PodRequest) -> Bools | None:
+def shut_out(snapshot: Snapshot, request: PodRequest) -> Bools | None:
     """The NUMA nodes that pods of the other kind live in, bool [zone, node]; None if there are none.
 
     The other kind: for a SingleNUMANode pod those that span several NUMA nodes, for any other the SingleNUMANode pods.
     """
     single = request.policy is NUMAPolicy.SINGLE_NUMA_NODE
-    residents = view.multi_residents if single else view.single_residents
+    residents = snapshot.multi_residents if single else snapshot.single_residents
     return residents > 0 if np.count_nonzero(residents) else None
 
 
@@ -87,7 +87,7 @@ def intrudes(shut: Bools, request: PodRequest, mask: Masks) -> Bools:
     return hit if request.policy is NUMAPolicy.SINGLE_NUMA_NODE else hit & (np.bitwise_count(mask) > 1)
 
 
-def packing_score(view: View, request: PodRequest, nodes: Nodes, mask: Masks) -> Bytes:
+def packing_score(snapshot: Snapshot, request: PodRequest, nodes: Nodes, mask: Masks) -> Bytes:
     """uint8 [n]: 100 - 10 for each NUMA node used (ten count at most) + 10 x how full those are with the pod in.
 
     Fullness is requested/allocatable over the NUMA nodes used, averaged over the resources that the pod requests and
@@ -95,20 +95,22 @@ def packing_score(view: View, request: PodRequest, nodes: Nodes, mask: Masks) ->
     as spread over all of its node's; where none are known the score is 0.
     nodes: int [n], indexes of nodes that fit; mask: int64 [n], the NUMA nodes used, 0 = bound to none.
     """
-    snapshot = view.snapshot
+    node_arrays = snapshot.node_arrays
     nowhere: Bools | None = None
     if np.count_nonzero(mask) < len(mask):
-        mask = np.where(mask > 0, mask, as_mask(snapshot.zone_ids[:, nodes] >= 0))
+        mask = np.where(mask > 0, mask, as_mask(node_arrays.zone_ids[:, nodes] >= 0))
         nowhere = mask == 0
         mask[nowhere] = 1
     sums = _Sums(mask, nodes)
     amounts = zip(request.rows, request.node, strict=True)
-    columns = [(row, amount) for row, amount in amounts if amount > 0 <= row and np.count_nonzero(snapshot.listed[row])]
+    columns = [
+        (row, amount) for row, amount in amounts if amount > 0 <= row and np.count_nonzero(node_arrays.listed[row])
+    ]
     empty = np.zeros(len(nodes))
     for row, amount in columns:
-        left = sums.over(view.free(row))
+        left = sums.over(snapshot.free(row))
         left -= amount
-        allocatable = sums.over(snapshot.zone_allocatable[row])
+        allocatable = sums.over(node_arrays.zone_allocatable[row])
         share = left / np.maximum(allocatable, 1, out=allocatable)
         empty += np.maximum(share, 0, out=share)
     empty *= -10 / max(len(columns), 1)

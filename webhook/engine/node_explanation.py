@@ -10,57 +10,57 @@ from webhook.engine.kubelet.container_rows import rows_of
 from webhook.engine.kubelet.demand import Demand
 from webhook.engine.reason import Reason
 from webhook.engine.request import PodRequest
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.pod import Pod
 from webhook.model.policy import NUMAPolicy, Scope
 from webhook.model.resources import PODS, format_amount, format_list, is_host_level
 
 
-def explain(view: View, pod: Pod, request: PodRequest, reason: Reason, node: int) -> str:
+def explain(snapshot: Snapshot, pod: Pod, request: PodRequest, reason: Reason, node: int) -> str:
     """The sentence. node: the node's index in the view's snapshot."""
-    snapshot = view.snapshot
-    policy = NUMAPolicy(int(snapshot.policy[node]))
+    node_arrays = snapshot.node_arrays
+    policy = NUMAPolicy(int(node_arrays.policy[node]))
     match reason:
         case Reason.UNTOLERATED_TAINT:
-            taint = untolerated(pod.tolerations, snapshot.taint_sets[int(snapshot.taint_set[node])])
+            taint = untolerated(pod.tolerations, node_arrays.taint_sets[int(node_arrays.taint_set[node])])
             return f"untolerated taint {taint.key}={taint.value}:{taint.effect}" if taint else reason.phrase
         case Reason.NODE_SELECTOR_MISMATCH:
-            return f"node selector mismatch: {_unmet_labels(view, pod, node)}"
+            return f"node selector mismatch: {_unmet_labels(snapshot, pod, node)}"
         case Reason.TOO_MANY_PODS:
-            row = snapshot.resources.find(PODS)
-            return f"too many pods: all {max(int(snapshot.allocatable[row, node]), 0)} places are taken"
+            row = node_arrays.resources.find(PODS)
+            return f"too many pods: all {max(int(node_arrays.allocatable[row, node]), 0)} places are taken"
         case Reason.INSUFFICIENT_RESOURCES:
-            return "insufficient " + ", ".join(_shortages(view, request, node))
+            return "insufficient " + ", ".join(_shortages(snapshot, request, node))
         case Reason.NO_TOPOLOGY:
             return "no NUMA topology known: the node has no NodeResourceTopology with NUMA nodes"
         case Reason.UNKNOWN_POLICY:
-            return f"unknown NUMA policy: {snapshot.unknown_policies[snapshot.names[node]]}"
+            return f"unknown NUMA policy: {node_arrays.unknown_policies[node_arrays.names[node]]}"
         case Reason.POLICY_MISMATCH:
             own = request.policy or NUMAPolicy.NONE
             return f"NUMA policy mismatch: the pod asks for {own.koordinator}, the node's policy is {policy.kubelet}"
         case Reason.NO_SINGLE_NUMA_NODE:
-            return f"no single NUMA node with {_wanted(request)} ({_free(view, request, node)})"
+            return f"no single NUMA node with {_wanted(request)} ({_free(snapshot, request, node)})"
         case Reason.NOT_ALIGNED | Reason.ALLOCATION_FAILS:
-            shortage = f"{reason.phrase}: {_wanted(request)} ({_free(view, request, node)})"
-            return shortage + _disagreement(view, request, node)
+            shortage = f"{reason.phrase}: {_wanted(request)} ({_free(snapshot, request, node)})"
+            return shortage + _disagreement(snapshot, request, node)
         case Reason.TOO_MANY_NUMA_NODES:
-            zones = int((snapshot.zone_ids[:, node] != NO_ZONE).sum())
-            return f"{zones} NUMA nodes, the kubelet's topology manager takes {int(snapshot.max_numa_nodes[node])}"
+            zones = int((node_arrays.zone_ids[:, node] != NO_ZONE).sum())
+            return f"{zones} NUMA nodes, the kubelet's topology manager takes {int(node_arrays.max_numa_nodes[node])}"
         case Reason.NUMA_NODE_EXCLUSIVE:
-            return f"NUMA nodes held exclusively: {_residents(view, request, node)}"
+            return f"NUMA nodes held exclusively: {_residents(snapshot, request, node)}"
         case _:
             return reason.phrase
 
 
-def _unmet_labels(view: View, pod: Pod, node: int) -> str:
-    labels = view.snapshot.labels.rows[node]
+def _unmet_labels(snapshot: Snapshot, pod: Pod, node: int) -> str:
+    labels = snapshot.node_arrays.labels.rows[node]
     unmet = (f"{key}={value}" for key, value in pod.node_selector.items() if labels.get(key) != value)
     return ", ".join(unmet)
 
 
-def _shortages(view: View, request: PodRequest, node: int) -> Iterable[str]:
+def _shortages(snapshot: Snapshot, request: PodRequest, node: int) -> Iterable[str]:
     for name, row, amount in zip(request.resources, request.rows, request.node, strict=True):
-        free = max(int(view.node_free(row)[node]), 0) if row >= 0 else 0
+        free = max(int(snapshot.node_free(row)[node]), 0) if row >= 0 else 0
         if amount > free:
             yield f"{name}: {format_amount(name, amount)} requested, {format_amount(name, free)} free"
 
@@ -77,29 +77,29 @@ def _amounts(request: PodRequest, row: Sequence[int]) -> dict[str, int]:
     return {name: amount for name, amount in named if amount > 0 and not (is_host_level(name) and "/" not in name)}
 
 
-def _free(view: View, request: PodRequest, node: int) -> str:
+def _free(snapshot: Snapshot, request: PodRequest, node: int) -> str:
     """What each NUMA node has left of what is asked for."""
     zones = []
-    for z, numa_id in enumerate(view.snapshot.zone_ids[:, node].tolist()):
+    for z, numa_id in enumerate(snapshot.node_arrays.zone_ids[:, node].tolist()):
         if numa_id == NO_ZONE:
             continue
         free = {}
         for name, row in zip(request.resources, request.rows, strict=True):
-            amount = int(view.free(row)[z, node]) if row >= 0 else UNLISTED
+            amount = int(snapshot.free(row)[z, node]) if row >= 0 else UNLISTED
             if amount != UNLISTED:
                 free[name] = amount
         zones.append(f"NUMA {numa_id}: {format_list(free) or 'nothing'} free")
     return "; ".join(zones) or "no NUMA node is known"
 
 
-def _disagreement(view: View, request: PodRequest, node: int) -> str:
+def _disagreement(snapshot: Snapshot, request: PodRequest, node: int) -> str:
     """Which resources need different numbers of NUMA nodes on a node whose kubelet refuses that; empty: none do."""
-    snapshot = view.snapshot
-    if snapshot.policy[node] != NUMAPolicy.RESTRICTED or snapshot.total[node]:
+    node_arrays = snapshot.node_arrays
+    if node_arrays.policy[node] != NUMAPolicy.RESTRICTED or node_arrays.total[node]:
         return ""
     demand = Demand.of(request)
-    for share in (demand.pod,) if snapshot.scope[node] == Scope.POD else demand.containers:
-        rows = zip(share.amounts, rows_of(view, share, np.array([node])), strict=True)
+    for share in (demand.pod,) if node_arrays.scope[node] == Scope.POD else demand.containers:
+        rows = zip(share.amounts, rows_of(snapshot, share, np.array([node])), strict=True)
         widths = {demand.names[number]: int(row.narrowest()[0]) for number, row in rows if row.amount > 0}
         if len(set(widths.values())) > 1:
             first, *others = widths.items()
@@ -110,10 +110,10 @@ def _disagreement(view: View, request: PodRequest, node: int) -> str:
     return ""
 
 
-def _residents(view: View, request: PodRequest, node: int) -> str:
+def _residents(snapshot: Snapshot, request: PodRequest, node: int) -> str:
     single = request.policy is NUMAPolicy.SINGLE_NUMA_NODE
-    residents = view.multi_residents if single else view.single_residents
+    residents = snapshot.multi_residents if single else snapshot.single_residents
     kind = "pods that span NUMA nodes" if single else "SingleNUMANode pods"
-    ids = view.snapshot.zone_ids[:, node].tolist()
+    ids = snapshot.node_arrays.zone_ids[:, node].tolist()
     counts = residents[:, node].tolist()
     return ", ".join(f"NUMA {ids[z]} has {count} {kind}" for z, count in enumerate(counts) if count)

@@ -18,7 +18,7 @@ from kubernetes.aio.client import ApiClient
 from webhook.codec import loads
 from webhook.kube.api_errors import APIError, MalformedAnswerError, SilenceError, UnreachableError
 from webhook.kube.credentials import Credentials, load_credentials
-from webhook.kube.rate_limiter import Pace
+from webhook.kube.rate_limiter import RateLimiter
 from webhook.kube.resource import Raw
 from webhook.version import DISTRIBUTION, VERSION
 
@@ -37,13 +37,13 @@ _KEEPALIVE: Final = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 class Client:
     """The API server, for raw objects."""
 
-    def __init__(self, credentials: Credentials, pace: Pace | None = None) -> None:
+    def __init__(self, credentials: Credentials, pace: RateLimiter | None = None) -> None:
         configuration = credentials.configuration
         # OpenSSL's strict mode (the default from Python 3.13 on) refuses CAs without an authority key identifier, which
         # many clusters have; kubectl accepts them.
         configuration.disable_strict_ssl_verification = True
         self._credentials = credentials
-        self._pace = pace or Pace()
+        self._pace = pace or RateLimiter()
         self._api = ApiClient(configuration)
         self._api.user_agent = f"{DISTRIBUTION}/{VERSION}"
         self._connector = aiohttp.TCPConnector(
@@ -60,7 +60,7 @@ class Client:
 
     @classmethod
     async def connect(
-        cls, kubeconfig: Path | None = None, context: str | None = None, pace: Pace | None = None
+        cls, kubeconfig: Path | None = None, context: str | None = None, pace: RateLimiter | None = None
     ) -> Self:
         """A client for a kubeconfig's context, or for the cluster we run in; no call is made yet."""
         return cls(await load_credentials(kubeconfig, context), pace)

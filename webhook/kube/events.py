@@ -18,7 +18,7 @@ from webhook.internal_errors import Where, contained
 from webhook.kube.api_errors import ClusterError
 from webhook.kube.client import Client
 from webhook.kube.fair_queue import FairQueue
-from webhook.kube.rate_limiter import Pace
+from webhook.kube.rate_limiter import RateLimiter
 from webhook.kube.resource import Raw
 
 log = structlog.get_logger(__name__)
@@ -52,7 +52,7 @@ class EventRecorder:
     def __init__(self, client: Client, instance: str) -> None:
         self._client = client
         self._instance = instance
-        self._pace = Pace(_RATE, _BURST)
+        self._pace = RateLimiter(_RATE, _BURST)
         self._waiting: FairQueue[PodEvent, PodEvent] = FairQueue(_WAITING)
         self._told: OrderedDict[PodEvent, None] = OrderedDict()
         self._arrived = asyncio.Event()

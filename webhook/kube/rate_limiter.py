@@ -9,7 +9,7 @@ from collections.abc import Callable
 from time import monotonic
 
 
-class Pace:
+class RateLimiter:
     """At most `rate` calls a second on average, `burst` of them at once.
 
     The defaults let a start with 50,000 pods (100 pages of 500) run unhindered and bound a loop gone wild to what a few

@@ -33,7 +33,7 @@ class PlacementMetrics:
             buckets=_DECISION_BUCKETS,
             registry=registry,
         )
-        self._let_go = Counter(
+        self._ungate = Counter(
             "pods_let_go", "Pods whose gate was taken away, by how.", ["how"], namespace=namespace, registry=registry
         )
         self._waited = Histogram(
@@ -44,7 +44,7 @@ class PlacementMetrics:
             registry=registry,
         )
         self._evicted = Counter("pods_evicted", "Stuck pods evicted.", namespace=namespace, registry=registry)
-        self._hinted_late = Counter(
+        self._hint_backfilled = Counter(
             "late_hints", "Hints written into pods that were bound without one.", namespace=namespace, registry=registry
         )
         self._corrected = Counter(
@@ -63,9 +63,9 @@ class PlacementMetrics:
         """A "pod" or a "group" was decided on."""
         self._decisions.labels(unit).observe(seconds)
 
-    def let_go(self, how: str, waited: float) -> None:
+    def ungated(self, how: str, waited: float) -> None:
         """A pod's gate is away."""
-        self._let_go.labels(how).inc()
+        self._ungate.labels(how).inc()
         self._waited.observe(waited)
 
     def not_aligned(self) -> None:
@@ -76,9 +76,9 @@ class PlacementMetrics:
         """A stuck pod was evicted."""
         self._evicted.inc()
 
-    def hinted_late(self) -> None:
+    def hint_backfilled(self) -> None:
         """A pod that was bound without a hint has one."""
-        self._hinted_late.inc()
+        self._hint_backfilled.inc()
 
     def corrected(self, how: str) -> None:
         """The hint of a bound pod is not what it was."""

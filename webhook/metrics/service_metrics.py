@@ -52,7 +52,7 @@ class Sample:
     leading: bool
     gated_pods: int
     stuck_pods: int
-    open_grants: int
+    assumed_count: int
 
 
 class Metrics:
@@ -129,7 +129,7 @@ class _StateCollector(Collector):
         yield _gauge("leader", "1 while this replica leads, else 0.", sample.leading)
         yield _gauge("gated_pods", "Pods that only our gate holds back.", sample.gated_pods)
         yield _gauge("stuck_pods", "Pods that are held to nodes which can no longer take them.", sample.stuck_pods)
-        yield _gauge("open_grants", "Promises to pods that no object shows yet.", sample.open_grants)
+        yield _gauge("open_grants", "Promises to pods that no object shows yet.", sample.assumed_count)
         if sample.certificate_end is not None:
             yield _gauge(
                 "certificate_end_timestamp_seconds",

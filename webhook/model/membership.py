@@ -68,7 +68,7 @@ class Membership:
 
 
 @dataclass(frozen=True, slots=True)
-class Seated:
+class AssignedMember:
     """A member of a group that has a place, or runs."""
 
     node: str
@@ -79,7 +79,7 @@ class Seated:
     """The annotation in which its placement recorded its domains."""
     owner: str = ""
     """The uid of its controller."""
-    placed: bool = False
+    assigned: bool = False
     """Whether it was placed here as a member. Else it came to its node by itself, and names the group."""
 
     @classmethod

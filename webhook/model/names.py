@@ -20,7 +20,7 @@ OUR_DOMAIN: Final = "topology-webhook.dev/"
 PLACEMENT: Final = "topology-webhook.dev/placement"
 NUMA_HINT: Final = "topology-webhook.dev/numa"
 NUMA_SIGNATURE: Final = "topology-webhook.dev/numa-signature"
-STEERED: Final = "topology-webhook.dev/steered"
+MANAGED_FIELDS: Final = "topology-webhook.dev/steered"
 # On a pod that asks for nothing itself: by which mode it is managed.
 MANAGED: Final = "topology-webhook.dev/managed"
 # What held at its creation where the pod leaves its NUMA policy, or the exclusiveness, open.

@@ -34,7 +34,7 @@ from webhook.model.pod import Owner
 from webhook.model.workload.common_fields import MAX_PODS, annotations_of, annotations_on
 from webhook.model.workload.pod_names import PodNames
 from webhook.model.workload.readers import read_workload
-from webhook.model.workload.record import Gang, Replicas, Role
+from webhook.model.workload.record import Gang, Replicas, WorkloadPodSet
 
 _NUMA: Final = frozenset({NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC})
 
@@ -63,7 +63,7 @@ _LONGEST_NAME: Final = 253
 
 
 @dataclass(frozen=True)
-class Lineage:
+class OwnerChain:
     """The owners of a pod, as far as they could be read."""
 
     top: Owner
@@ -120,7 +120,7 @@ class Lineage:
             return workload.gangs.each(members)
         return tuple(map(members, workload.gangs))
 
-    def taking(self, annotations: Mapping[str, str]) -> "Lineage":
+    def taking(self, annotations: Mapping[str, str]) -> "OwnerChain":
         """The same for pods that take these annotations: more may stand between them and the top."""
         other = replace(self, annotations=annotations)
         if "gangs" in self.__dict__:  # read once: a JobSet has a thousand of them
@@ -136,8 +136,8 @@ class Lineage:
 
 def _rank_in(gang: Gang, name: str) -> int | None:
     """The place of a pod of this name among all roles of a gang."""
-    for ranks, role in gang.by_rank():
-        rank = role.pods.rank(name) if isinstance(role.pods, PodNames) else _index(role.pods, name)
+    for ranks, pod_set in gang.by_rank():
+        rank = pod_set.pods.rank(name) if isinstance(pod_set.pods, PodNames) else _index(pod_set.pods, name)
         if rank is not None:
             return ranks[rank]
     return None
@@ -154,32 +154,32 @@ def owner_above(raw: Mapping[str, Any]) -> Owner | None:
     return next((owner for owner in owners if owner.controller), owners[0] if owners else None)
 
 
-def taken_from_owners(raw: Mapping[str, Any], lineage: Lineage) -> dict[str, str]:
+def taken_from_owners(raw: Mapping[str, Any], owner_chain: OwnerChain) -> dict[str, str]:
     """The annotations that a pod takes: what it has not itself, and its group's name. Raises UserError."""
     own = annotations_of(raw, "")
     # A pod's NUMA wishes are one thing, in whichever of the two annotations.
     kept = own.keys() | (set() if own.keys().isdisjoint(_NUMA) else _NUMA)
-    taken = {key: text for key, text in lineage.annotations.items() if key not in kept}
+    taken = {key: text for key, text in owner_chain.annotations.items() if key not in kept}
     if is_in_group({**taken, **own}) and POD_GROUP_NAME not in own:
         labels = mapping(mapping(raw, "metadata", "metadata"), "labels", "metadata.labels")
-        taken.setdefault(POD_GROUP_NAME, lineage.group_name(labels))
+        taken.setdefault(POD_GROUP_NAME, owner_chain.group_name(labels))
     return taken
 
 
-def ranked(membership: Membership | None, raw: Mapping[str, Any], lineage: Lineage) -> Membership | None:
+def ranked(membership: Membership | None, raw: Mapping[str, Any], owner_chain: OwnerChain) -> Membership | None:
     """The membership of a pod, with its rank among all roles of its group. Raises UserError."""
     metadata = raw["metadata"]
     annotations = metadata.get("annotations") or {}
     if membership is None or RANK in annotations or KAI_POD_INDEX_LABEL in annotations:
         return membership
-    rank = lineage.rank(metadata.get("name", ""), metadata.get("labels") or {})
+    rank = owner_chain.rank(metadata.get("name", ""), metadata.get("labels") or {})
     return membership if rank is None else replace(membership, rank=rank)
 
 
-def lineage_of(owner: Owner, chain: Sequence[Mapping[str, Any]]) -> Lineage:
+def owner_chain_of(owner: Owner, chain: Sequence[Mapping[str, Any]]) -> OwnerChain:
     """The lineage of the pods of `owner`; `chain`: the objects from it upwards, as far as they could be read."""
     if not chain:
-        return Lineage(owner, None, {})
+        return OwnerChain(owner, None, {})
     highest = len(chain) - 1
     while highest > 0 and _kind(chain[highest]) in _ONLY_MAKE_WORKLOADS:
         highest -= 1
@@ -189,7 +189,7 @@ def lineage_of(owner: Owner, chain: Sequence[Mapping[str, Any]]) -> Lineage:
         taken = {**grouped_beside(_sets(top)), **taken}
     metadata = {**top["metadata"], "annotations": _inherited(chain[highest:])}
     reference = Owner(str(top.get("apiVersion")), str(top.get("kind")), metadata["name"], metadata.get("uid", ""), True)
-    return Lineage(reference, {**top, "metadata": metadata}, taken)
+    return OwnerChain(reference, {**top, "metadata": metadata}, taken)
 
 
 def grouped_beside(sets: Mapping[str, Any]) -> dict[str, str]:
@@ -216,25 +216,27 @@ def _of_members(all_ask: bool, leads: bool, gang: Gang) -> Gang:
     2. Where the whole asks (all_ask) and templates are marked, those without the mark: another scheduler's, say.
     3. Where the whole asks for nothing, those that ask for nothing either; but for a leader that is marked (leads).
     """
-    own = {id(role): annotations_on(role)[0][0] for role in gang.all_roles()}
+    own = {id(pod_set): annotations_on(pod_set)[0][0] for pod_set in gang.all_pod_sets()}
     are_marked = any(annotations.get(INHERIT) == "true" for annotations in own.values())
 
-    def is_member(role: Role) -> bool:
-        if is_in_group(own[id(role)]):
+    def is_member(pod_set: WorkloadPodSet) -> bool:
+        if is_in_group(own[id(pod_set)]):
             return True
-        mark = own[id(role)].get(INHERIT)
+        mark = own[id(pod_set)].get(INHERIT)
         if mark == "false" or (are_marked and mark is None):
             return False
-        asks = any(is_in_group(annotations) for annotations, _ in annotations_on(role))
+        asks = any(is_in_group(annotations) for annotations, _ in annotations_on(pod_set))
         return all_ask or asks or (leads and mark == "true")
 
-    left = _with_roles(gang, is_member)
+    left = _with_pod_sets(gang, is_member)
     return left if left.size else gang
 
 
-def _with_roles(gang: Gang, wanted: Callable[[Role], bool]) -> Gang:
-    parts = (_with_roles(part, wanted) for part in gang.gangs)
-    return replace(gang, roles=tuple(filter(wanted, gang.roles)), gangs=tuple(part for part in parts if part.size))
+def _with_pod_sets(gang: Gang, wanted: Callable[[WorkloadPodSet], bool]) -> Gang:
+    parts = (_with_pod_sets(part, wanted) for part in gang.gangs)
+    return replace(
+        gang, pod_sets=tuple(filter(wanted, gang.pod_sets)), gangs=tuple(part for part in parts if part.size)
+    )
 
 
 def _inherited(chain: Iterable[Mapping[str, Any]]) -> dict[str, str]:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from webhook.model.errors import UserError
 from webhook.model.names import KAI_PRIORITY_CLASS, KAI_QUEUE, PLACEMENT
-from webhook.model.owner_chain import Lineage
+from webhook.model.owner_chain import OwnerChain
 from webhook.model.topology import Topology
 from webhook.model.workload.record import Gang
 from webhook.model.workload.topology_request import TopologyRequest, topology_request
@@ -28,25 +28,25 @@ _LONGEST_LABEL: Final = 63
 
 
 def pod_group(
-    lineage: Lineage, pod: Mapping[str, Any], minimum: int, topologies: Mapping[str, Topology], status: str
+    owner_chain: OwnerChain, pod: Mapping[str, Any], minimum: int, topologies: Mapping[str, Topology], status: str
 ) -> dict[str, Any]:
     """The PodGroup of a pod, which carries what it takes from its owners. Raises UserError.
 
     minimum: pods that must start together; status: in words, what became of the group.
     """
-    metadata, top = pod["metadata"], lineage.top
+    metadata, top = pod["metadata"], owner_chain.top
     labels = metadata.get("labels") or {}
-    gang = lineage.gang(labels)
-    several = gang is not None and len(gang.all_roles()) > 1
+    gang = owner_chain.gang(labels)
+    several = gang is not None and len(gang.all_pod_sets()) > 1
     request = gang.request if gang and several else topology_request((metadata["annotations"], "metadata.annotations"))
-    queue = _label(KAI_QUEUE, lineage, labels)
-    priority = _label(KAI_PRIORITY_CLASS, lineage, labels) or (pod.get("spec") or {}).get("priorityClassName")
+    queue = _label(KAI_QUEUE, owner_chain, labels)
+    priority = _label(KAI_PRIORITY_CLASS, owner_chain, labels) or (pod.get("spec") or {}).get("priorityClassName")
     parts = list(_parts(gang, topologies)) if gang and several else []
     return {
         "apiVersion": API_VERSION,
         "kind": "PodGroup",
         "metadata": {
-            "name": lineage.group_name(labels),
+            "name": owner_chain.group_name(labels),
             "namespace": metadata["namespace"],
             **({"labels": {KAI_QUEUE: queue}} if queue else {}),
             "annotations": {PLACEMENT: status},
@@ -77,19 +77,19 @@ def is_said(wanted: Any, found: Any) -> bool:
     return bool(wanted == found)
 
 
-def _label(key: str, lineage: Lineage, labels: Mapping[str, str]) -> str:
-    top = ((lineage.raw or {}).get("metadata") or {}).get("labels") or {}
+def _label(key: str, owner_chain: OwnerChain, labels: Mapping[str, str]) -> str:
+    top = ((owner_chain.raw or {}).get("metadata") or {}).get("labels") or {}
     return str(top.get(key) or labels.get(key) or "")
 
 
 def _parts(gang: Gang, topologies: Mapping[str, Topology]) -> Iterator[dict[str, Any]]:
     """The roles of a gang, and those of its parts with the parts' constraints."""
-    for role in gang.roles:
-        yield {"name": _dns_label(role.name), "minMember": role.minimum}
+    for pod_set in gang.pod_sets:
+        yield {"name": _dns_label(pod_set.name), "minMember": pod_set.minimum}
     for part in gang.gangs:
-        for role in part.all_roles():
+        for pod_set in part.all_pod_sets():
             constraint = _constrained(part.request, topologies)
-            yield {"name": _dns_label(role.name), "minMember": role.minimum, **constraint}
+            yield {"name": _dns_label(pod_set.name), "minMember": pod_set.minimum, **constraint}
 
 
 def _constrained(request: TopologyRequest, topologies: Mapping[str, Topology]) -> dict[str, Any]:

@@ -45,7 +45,7 @@ class ResidentPod:
     """The pod's own NUMA policy."""
     exclusive: Exclusive | None
     hint: NUMANodeAmounts | None
-    """The NUMA nodes it was given on this node, or on `placed_on`, as far as an annotation says and the pod's own
+    """The NUMA nodes it was given on this node, or on `assigned_node`, as far as an annotation says and the pod's own
     requests go: a user who can write the annotation takes no more with it than with the requests."""
     exclusive_resources: bool
     """Whether the kubelet's managers may give it resources of its own: exclusive CPUs, NUMA memory, devices."""
@@ -54,10 +54,10 @@ class ResidentPod:
     deleting: bool
     exclusive_beyond_memory: bool = False
     """The same where no memory manager gives NUMA memory: exclusive CPUs or devices, once init containers are done."""
-    placed_on: str = ""
+    assigned_node: str = ""
     """The node it was placed on and waits to be bound to: our hint names it, our gate is gone. Empty once bound."""
     reserved: bool = True
-    """Whether anything is reserved for it on `placed_on`; not once the scheduler could not bind it there."""
+    """Whether anything is reserved for it on `assigned_node`; not once the scheduler could not bind it there."""
     bound_at: int | None = None
     """When it was bound at the earliest, in seconds since the epoch by the API server's clock; None = not known."""
     containers: tuple[Container, ...] = ()
@@ -70,7 +70,7 @@ class ResidentPod:
     """When the kubelet did so, in seconds since the epoch; it had admitted the pod by then. None = not known."""
     ended_at: int | None = None
     """When the last container of a terminal pod ended, likewise; None = none ever ran: a kubelet never admitted it."""
-    unguarded: bool = False
+    unhinted: bool = False
     """Ours to place, and bound without a hint."""
 
     @property
@@ -121,7 +121,7 @@ class ResidentPod:
             terminal=terminal,
             deleting="deletionTimestamp" in metadata,
             exclusive_beyond_memory=_has_exclusive_pieces(containers, qos),
-            placed_on="" if placement is None else intern(placement.node),
+            assigned_node="" if placement is None else intern(placement.node),
             reserved=placement is None or placement.reserved,
             bound_at=_bound_at(metadata, status) if node else None,
             containers=containers if exclusive_resources else (),

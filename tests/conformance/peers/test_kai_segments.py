@@ -84,7 +84,7 @@ def test_the_last_segment_may_be_smaller(workers: int, sizes: list[int]) -> None
 
 
 @pytest.mark.parametrize(
-    ("racks", "placed"),
+    ("racks", "assigned"),
     [
         ([12], 12),
         ([4, 4, 4], 12),
@@ -95,13 +95,13 @@ def test_the_last_segment_may_be_smaller(workers: int, sizes: list[int]) -> None
         ([5, 5, 1, 1], 0),
     ],
 )
-def test_segments_beyond_the_minimum_are_elastic(racks: list[int], placed: int) -> None:
+def test_segments_beyond_the_minimum_are_elastic(racks: list[int], assigned: int) -> None:
     """12 of 20 must start: three segments of four, and of the two others as many as there is room for."""
     tree = {"z": {f"r{number}": [room] for number, room in enumerate(racks)}}
     asked = training("PyTorchJob", minimum_pods=12, Worker=(20, template(FOUR_IN_RACK)))
     answer = Bed(tree, "zone", "rack").review(asked)
-    assert (answer.verdict, len(answer.nodes)) == ("allow" if placed else "wait", placed)
-    assert len(answer.segments("rack", 4)) == placed // 4
+    assert (answer.verdict, len(answer.nodes)) == ("allow" if assigned else "wait", assigned)
+    assert len(answer.segments("rack", 4)) == assigned // 4
 
 
 def test_a_preferred_level_of_segments_is_no_condition() -> None:

@@ -28,9 +28,9 @@ from tests.conformance.peers.tables import (
 )
 from tests.unit.cli.conftest import run_review
 from tests.unit.engine.gang.clusters import topology_of
-from webhook.engine.gang import Constraint, Member, PodGroup, PodSet, place_group
+from webhook.engine.gang import Constraint, Member, PodGroup, PodSet, assign_gang
 from webhook.engine.snapshot.cluster_state import ClusterState
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.intent import parse_numa_intent
 from webhook.model.node import Node
@@ -48,7 +48,7 @@ Seats = dict[str, dict[str, str]]
 def seats(table: str, number: int) -> Seats:
     """Where our pods of a row go, with those that run."""
     row = rows(table)[number]
-    return _reviewed(row) if table == "kueue" else _placed(row)
+    return _reviewed(row) if table == "kueue" else _assigned(row)
 
 
 KUEUE = [pytest.param(number, id=f"{number}: {in_words(row)}") for number, row in enumerate(rows("kueue"))]
@@ -134,10 +134,10 @@ def _reviewed(row: Row) -> Seats:
     cluster = [*objects(row), *_running(row)]
     workload, names = _workload(row)
     with TemporaryDirectory() as folder:
-        snapshot, asked = Path(folder, "cluster.json"), Path(folder, "object.json")
-        snapshot.write_text("\n".join(map(json.dumps, cluster)))
+        node_arrays, asked = Path(folder, "cluster.json"), Path(folder, "object.json")
+        node_arrays.write_text("\n".join(map(json.dumps, cluster)))
         asked.write_text(json.dumps(workload))
-        outcome = run_review("-f", asked, "-o", "json", cluster=snapshot)
+        outcome = run_review("-f", asked, "-o", "json", cluster=node_arrays)
     assert outcome.code in {0, 1}, outcome.stderr
     (entry,) = outcome.json
     if entry["verdict"] != "allow":
@@ -206,7 +206,7 @@ def _template(each: Row, annotations: dict[str, str]) -> Raw:
     return {"metadata": {"annotations": annotations}, "spec": spec}
 
 
-def _placed(row: Row) -> Seats:
+def _assigned(row: Row) -> Seats:
     """The answer of the engine."""
     state = ClusterState()
     for raw in objects(row):
@@ -218,9 +218,9 @@ def _placed(row: Row) -> Seats:
         for number, node in enumerate(each.get("running", ())):
             raw = running_pod(f"{each['name']}-running-{number}", node, each["takes"])
             state.upsert_pod(ResidentPod.from_object(raw))
-    view = View(state.snapshot())
-    tree = TopologyTrees().tree(topology_of(*row["levels"]), view.snapshot)
-    answer = place_group(view, tree, _group(row["group"], row["levels"]))
+    snapshot = Snapshot(state.node_arrays())
+    tree = TopologyTrees().tree(topology_of(*row["levels"]), snapshot.node_arrays)
+    answer = assign_gang(snapshot, tree, _group(row["group"], row["levels"]))
     found: Seats = {}
     for pod in answer.pods():
         found.setdefault(pod.set, {})[pod.name] = pod.node

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from webhook.cache.cluster_snapshot import World
-from webhook.cache.kubelet_admission import Arrival, PlacedPod
+from webhook.cache.cluster_snapshot import ClusterSnapshot
+from webhook.cache.kubelet_admission import AssignedPod, KubeletAdmission
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.snapshot.ledger import Ledger, Reservation
-from webhook.engine.snapshot.node_arrays import Snapshot
+from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.snapshot.single_node import less, node_alone
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.names import HOSTNAME_LABEL, NUMA_TOPOLOGY_SPEC
 from webhook.model.node import Node
 from webhook.model.nrt import NodeTopology
@@ -48,7 +48,7 @@ def topology(
     return NodeTopology.from_object({"metadata": {"name": name}, "attributes": attributes, "zones": zones})
 
 
-def world(*objects: Node | NodeTopology) -> World:
+def cluster_snapshot(*objects: Node | NodeTopology) -> ClusterSnapshot:
     """The world of these objects."""
     state = ClusterState()
     for one in objects:
@@ -56,26 +56,26 @@ def world(*objects: Node | NodeTopology) -> World:
             state.upsert_node(one)
         else:
             state.upsert_topology(one)
-    return World(View(state.snapshot()))
+    return ClusterSnapshot(Snapshot(state.node_arrays()))
 
 
-def arrival_at(
-    snapshot: Snapshot, ledger: Ledger, node: str, pod: str, placed: Sequence[Mapping[str, Any]] = ()
-) -> Arrival | None:
-    """The node as the pod (namespace/name) finds it; what the `placed` pods were promised stands in the ledger."""
-    alone = node_alone(snapshot, node)
+def kubelet_admission_at(
+    node_arrays: NodeArrays, ledger: Ledger, node: str, pod: str, assigned: Sequence[Mapping[str, Any]] = ()
+) -> KubeletAdmission | None:
+    """The node as the pod (namespace/name) finds it; what the `assigned` pods were promised stands in the ledger."""
+    alone = node_alone(node_arrays, node)
     if alone is None:
         return None
-    others = [PlacedPod(_promised(ledger, raw), raw) for raw in placed]
+    others = [AssignedPod(_assumed_for(ledger, raw), raw) for raw in assigned]
     own = ledger.get(pod)
-    taken_off = [*(other.promised for other in others), *([] if own is None else [own])]
-    return Arrival(alone, less(ledger.sums(node), node, taken_off), tuple(others), own)
+    taken_off = [*(other.assumed for other in others), *([] if own is None else [own])]
+    return KubeletAdmission(alone, less(ledger.sums(node), node, taken_off), tuple(others), own)
 
 
-def _promised(ledger: Ledger, raw: Mapping[str, Any]) -> Reservation:
-    promised = ledger.get(f"default/{raw['metadata']['name']}")
-    assert promised is not None
-    return promised
+def _assumed_for(ledger: Ledger, raw: Mapping[str, Any]) -> Reservation:
+    assumed = ledger.get(f"default/{raw['metadata']['name']}")
+    assert assumed is not None
+    return assumed
 
 
 def pod(cpu: str = "8", spec: str = SINGLE, metadata: Mapping[str, Any] | None = None, **more: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from webhook.admission.pod.affinity_patch import (
     preference,
     required_terms,
 )
-from webhook.admission.pod.managed_fields import Marker, without_ours
+from webhook.admission.pod.managed_fields import ManagedFields, without_ours
 
 LABELLED = [NodeRef(f"n{i}", f"host-{i}") for i in range(64)]
 BARE = [NodeRef(f"bare-{i}", None) for i in range(3)]
@@ -64,7 +64,7 @@ def test_the_api_server_accepts_every_shape_that_is_written(control_plane: Contr
         assert len(written.get(REQUIRED, {}).get("nodeSelectorTerms", ())) == expected
         assert written[PREFERRED] == list(preferred)
         # And a second pass over what it made of the pod changes nothing.
-        marker = Marker.of(constraint, len(required_terms(pod) or ()))
-        again = Patch(without_ours(created, marker))
+        managed_fields = ManagedFields.of(constraint, len(required_terms(pod) or ()))
+        again = Patch(without_ours(created, managed_fields))
         constrain(again, constraint)
         assert again.document["spec"]["affinity"] == created["spec"]["affinity"]

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from tests.unit.admission.clusters import node, pod, topology, world
+from tests.unit.admission.clusters import cluster_snapshot, node, pod, topology
 from tests.unit.admission.workloads import RACK, SPEC, deployment, job, template, workload, written
 from webhook.admission.annotation_warnings import annotation_warnings
-from webhook.admission.pod.mutate import steered
+from webhook.admission.pod.mutate import mutation_of
 from webhook.admission.workload.validate import validate_workload
 from webhook.model.admission_review import AdmissionRequest, Allowed, Denied, Patched
 from webhook.model.names import (
@@ -25,7 +25,7 @@ from webhook.model.topology import Level, Topology, TopologySource
 
 LEVELS = (Level("topology.kubernetes.io/zone"), Level("example.com/block"), Level("example.com/rack"))
 TOPOLOGIES = {"network": Topology("network", TopologySource.KAI, LEVELS)}
-CLUSTER = replace(world(node("a"), topology("a", [16])), topologies=TOPOLOGIES)
+CLUSTER = replace(cluster_snapshot(node("a"), topology("a", [16])), topologies=TOPOLOGIES)
 MISTYPED = "kai.scheduler/topology-requierd-placement"
 NAMED = {KAI_TOPOLOGY: "network"}
 SEGMENTS = {KAI_SEGMENT_SIZE: "2"}
@@ -203,7 +203,7 @@ def test_workloads_of_other_schedulers_are_left_to_them() -> None:
 
 def created(raw: dict[str, Any], rules: Rules | None = None) -> Patched | Denied:
     review = {"uid": "1", "kind": {"version": "v1", "kind": "Pod"}, "operation": "CREATE", "object": raw}
-    response = steered(
+    response = mutation_of(
         AdmissionRequest.from_object(
             {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": review}
         ),

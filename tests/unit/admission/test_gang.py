@@ -7,11 +7,11 @@ import pytest
 
 from tests.unit.engine.gang.clusters import GPU, TOPOLOGY, racks, whole_nodes
 from tests.unit.engine.machines import resident, tell
-from webhook.admission.gang import GangJudgement, annotations_in, judge_gangs, why_not_ours
+from webhook.admission.gang import GangJudgement, annotations_in, judge_gangs, why_unmanaged
 from webhook.admission.pod.mutation import Verdict
-from webhook.cache.cluster_snapshot import World
+from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.cli.gang_members import RunningPod, running_members
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.errors import UserError
 from webhook.model.rules import Rules
@@ -49,8 +49,8 @@ def job(pods: int, annotations: dict[str, str] | None = None, gpus: int = 1) -> 
 
 
 def judged(workload: Workload, running: dict[str, str] | None = None) -> GangJudgement:
-    world = World(View(whole_nodes(PLACES, FREE).snapshot()), {"network": TOPOLOGY})
-    return judge_gangs(workload, world, TopologyTrees(), Rules(), running)
+    cluster_snapshot = ClusterSnapshot(Snapshot(whole_nodes(PLACES, FREE).node_arrays()), {"network": TOPOLOGY})
+    return judge_gangs(workload, cluster_snapshot, TopologyTrees(), Rules(), running)
 
 
 def test_annotations_are_found_at_any_depth_with_their_place() -> None:
@@ -83,8 +83,8 @@ def busy(workload: Workload) -> GangJudgement:
     cluster = whole_nodes(PLACES, FREE)
     for name, free in FREE.items():
         tell(cluster, resident(f"on-{name}", name, free))
-    world = World(View(cluster.snapshot()), {"network": TOPOLOGY})
-    return judge_gangs(workload, world, TopologyTrees(), Rules())
+    cluster_snapshot = ClusterSnapshot(Snapshot(cluster.node_arrays()), {"network": TOPOLOGY})
+    return judge_gangs(workload, cluster_snapshot, TopologyTrees(), Rules())
 
 
 def test_only_of_a_group_that_not_even_an_empty_cluster_holds_it_is_said() -> None:
@@ -117,8 +117,10 @@ def test_what_is_needed_is_a_resource_or_nodes_that_may_be_used(
 
 
 def test_of_a_level_that_no_node_has_the_label_is_named() -> None:
-    world = World(View(whole_nodes(racks(n0="zone-a/"), {"n0": {GPU: 4}}).snapshot()), {"network": TOPOLOGY})
-    judgement = judge_gangs(job(2, RACK), world, TopologyTrees(), Rules())
+    cluster_snapshot = ClusterSnapshot(
+        Snapshot(whole_nodes(racks(n0="zone-a/"), {"n0": {GPU: 4}}).node_arrays()), {"network": TOPOLOGY}
+    )
+    judgement = judge_gangs(job(2, RACK), cluster_snapshot, TopologyTrees(), Rules())
     assert judgement.message.endswith("no node is in any rack; needed: the label example.com/rack")
 
 
@@ -147,8 +149,8 @@ def test_groups_of_other_schedulers_are_not_ours() -> None:
     other = template()
     other["spec"]["schedulerName"] = "kai-scheduler"
     workload = read("Job", "batch/v1", {"template": other}, RACK)
-    assert why_not_ours(workload, Rules()) == "the scheduler kai-scheduler places it"
-    assert why_not_ours(job(1, RACK), Rules()) is None
+    assert why_unmanaged(workload, Rules()) == "the scheduler kai-scheduler places it"
+    assert why_unmanaged(job(1, RACK), Rules()) is None
 
 
 def test_members_that_run_draw_the_others_to_their_rack() -> None:

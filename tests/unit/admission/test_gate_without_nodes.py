@@ -5,12 +5,12 @@ from typing import Any
 import jsonpatch
 import pytest
 
-from tests.unit.admission.clusters import SINGLE, node, pod, topology, world
+from tests.unit.admission.clusters import SINGLE, cluster_snapshot, node, pod, topology
 from tests.unit.admission.node_affinity import admits
 from webhook.admission.pod.affinity_patch import required_terms
-from webhook.admission.pod.mutation import Verdict, steer
-from webhook.admission.pod.schedulability import Prospect, awaits_node, look_ahead
-from webhook.cache.cluster_snapshot import World
+from webhook.admission.pod.mutation import Verdict, mutate_pod
+from webhook.admission.pod.schedulability import UnschedulableReason, awaits_node, look_ahead
+from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.engine.decide import decide
 from webhook.model.gates import has_gate
 from webhook.model.intent import parse_numa_intent
@@ -20,16 +20,18 @@ from webhook.model.rules import GateMode, NoRoom, Rules
 
 POOL = {"pool": "gpu"}
 # a, b [16 16] single-numa-node, c [16 16] best-effort; the pool gpu is scaled to zero       [free cpus per NUMA node]
-CLUSTER = world(*map(node, "abc"), *(topology(name, [16, 16]) for name in "ab"), topology("c", [16, 16], "best-effort"))
+CLUSTER = cluster_snapshot(
+    *map(node, "abc"), *(topology(name, [16, 16]) for name in "ab"), topology("c", [16, 16], "best-effort")
+)
 
 
 @pytest.mark.parametrize("gate", ["always", "when-needed", "never"])
 @pytest.mark.parametrize("no_room", ["gate", "allow"])
 def test_a_pod_whose_nodes_are_to_come_is_left_to_the_scheduler(gate: GateMode, no_room: NoRoom) -> None:
     raw, rules = pod(nodeSelector=POOL), Rules(gate=gate, no_room=no_room)
-    steering = steer(raw, CLUSTER, rules)
-    assert (steering.verdict, steering.warnings) == (Verdict.WAIT, (steering.message,))
-    created = jsonpatch.apply_patch(raw, list(steering.operations))
+    mutation = mutate_pod(raw, CLUSTER, rules)
+    assert (mutation.verdict, mutation.warnings) == (Verdict.WAIT, (mutation.message,))
+    created = jsonpatch.apply_patch(raw, list(mutation.operations))
     assert not has_gate(created)
     placement = created["metadata"]["annotations"][PLACEMENT]
     assert placement.startswith("waiting for a node: SingleNUMANode: none of 3 nodes fits now\nits own node selector")
@@ -37,22 +39,22 @@ def test_a_pod_whose_nodes_are_to_come_is_left_to_the_scheduler(gate: GateMode, 
     assert admits(created, "new", labels)
     # Should c come to match, its policy contradicts all the same.
     assert not admits(created, "c", {**labels, "kubernetes.io/hostname": "c"})
-    assert steer(created, CLUSTER, rules).operations == ()
+    assert mutate_pod(created, CLUSTER, rules).operations == ()
 
 
 def test_so_is_one_of_a_cluster_without_any_node() -> None:
-    created = steer(pod(), world(), Rules()).mutated
+    created = mutate_pod(pod(), cluster_snapshot(), Rules()).mutated
     assert not has_gate(created)
     assert created["metadata"]["annotations"][PLACEMENT].endswith("none of 0 nodes fits now\nthe cluster has no nodes")
 
 
 def test_however_many_nodes_contradict_those_to_come_stay_open() -> None:
     names = [f"n{number:03}" for number in range(70)]
-    others = world(
+    others = cluster_snapshot(
         *map(node, names), *(topology(name, [16], "best-effort") for name in names), node("s"), topology("s", [16])
     )
     raw = pod(nodeSelector=POOL)
-    created = steer(raw, others, Rules()).mutated
+    created = mutate_pod(raw, others, Rules()).mutated
     assert admits(created, "new", {"kubernetes.io/hostname": "new", **POOL})
     assert required_terms(created) is None
 
@@ -61,7 +63,7 @@ def test_a_bare_pods_own_node_affinity_stays_as_it_is_written() -> None:
     terms = [{"matchExpressions": [{"key": "pool", "operator": "In", "values": ["gpu"]}]}]
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
     raw = pod(affinity=affinity)
-    created = steer(raw, CLUSTER, Rules()).mutated
+    created = mutate_pod(raw, CLUSTER, Rules()).mutated
     assert created["spec"] == raw["spec"]
     owned = pod(
         affinity=affinity,
@@ -70,20 +72,20 @@ def test_a_bare_pods_own_node_affinity_stays_as_it_is_written() -> None:
             "annotations": {NUMA_TOPOLOGY_SPEC: SINGLE},
         },
     )
-    assert required_terms(steer(owned, CLUSTER, Rules()).mutated) != terms
+    assert required_terms(mutate_pod(owned, CLUSTER, Rules()).mutated) != terms
 
 
 def test_members_of_a_group_wait_together_behind_the_gate() -> None:
     raw = pod(nodeSelector=POOL, metadata={"annotations": {NUMA_TOPOLOGY_SPEC: SINGLE, POD_GROUP_NAME: "g"}})
-    assert has_gate(steer(raw, CLUSTER, Rules()).mutated)
+    assert has_gate(mutate_pod(raw, CLUSTER, Rules()).mutated)
 
 
 def test_where_the_operator_wants_no_pod_to_wait_it_is_denied() -> None:
-    steering = steer(pod(nodeSelector=POOL), CLUSTER, Rules(no_room="deny"))
-    assert (steering.verdict, steering.reason) == (Verdict.DENY, "NoNode")
+    mutation = mutate_pod(pod(nodeSelector=POOL), CLUSTER, Rules(no_room="deny"))
+    assert (mutation.verdict, mutation.reason) == (Verdict.DENY, "NoNode")
 
 
-NO_TOPOLOGY = world(node("a"))
+NO_TOPOLOGY = cluster_snapshot(node("a"))
 
 
 @pytest.mark.parametrize(
@@ -91,17 +93,17 @@ NO_TOPOLOGY = world(node("a"))
     [
         (pod(nodeSelector=POOL), CLUSTER),
         (pod(cpu="33"), CLUSTER),
-        (pod(), world()),
+        (pod(), cluster_snapshot()),
         (pod(cpu="33"), NO_TOPOLOGY),
         (pod(), NO_TOPOLOGY),
         (pod(cpu="17"), CLUSTER),
         (pod(spec='{"numaTopologyPolicy": "Restricted"}'), CLUSTER),
-        (pod(), world(node("a", unschedulable=True), topology("a", [0]))),
+        (pod(), cluster_snapshot(node("a", unschedulable=True), topology("a", [0]))),
     ],
 )
-def test_the_short_way_to_know_agrees_with_the_outlook(raw: dict[str, Any], cluster: World) -> None:
+def test_the_short_way_to_know_agrees_with_the_schedulability(raw: dict[str, Any], cluster: ClusterSnapshot) -> None:
     read = Pod.from_object(raw)
     intent, _ = parse_numa_intent(read.annotations)
-    snapshot, options = cluster.view.snapshot, Rules().engine
-    no_node = look_ahead(snapshot, read, intent, options).prospect is Prospect.NO_NODE
-    assert awaits_node(decide(cluster.view, read, intent, options)) is no_node
+    node_arrays, options = cluster.nodes.node_arrays, Rules().engine
+    no_node = look_ahead(node_arrays, read, intent, options).reason_code is UnschedulableReason.NO_NODE
+    assert awaits_node(decide(cluster.nodes, read, intent, options)) is no_node

@@ -4,20 +4,20 @@ from typing import Any
 
 import pytest
 
-from tests.unit.admission.clusters import node, pod, topology, world
+from tests.unit.admission.clusters import cluster_snapshot, node, pod, topology
 from webhook.admission.patch import apply
-from webhook.admission.pod.mutate import steered
+from webhook.admission.pod.mutate import mutation_of
 from webhook.admission.pod.validate import validate
 from webhook.admission.reserved_fields import forgery
 from webhook.model.admission_review import AdmissionRequest, Allowed, Denied, Patched
 from webhook.model.names import (
+    MANAGED_FIELDS,
     MIN_MEMBER,
     NUMA_HINT,
     NUMA_TOPOLOGY_SPEC,
     PLACEMENT,
     PLACEMENT_GATE,
     RESOURCE_STATUS,
-    STEERED,
 )
 from webhook.model.rules import Rules
 
@@ -60,7 +60,7 @@ def faults(review: AdmissionRequest) -> list[str]:
 
 @pytest.mark.parametrize("managed", [True, False])
 @pytest.mark.parametrize("name", [NUMA_HINT, RESOURCE_STATUS, "topology-webhook.dev/rank"])
-def test_nobody_creates_a_pod_with_what_node_agents_and_reservations_obey(name: str, managed: bool) -> None:
+def test_nobody_creates_a_pod_with_what_node_agents_and_assumed_pods_obey(name: str, managed: bool) -> None:
     assert faults(request(annotated({name: "{}"}, managed))) == [f"metadata.annotations[{name}]"]
     assert faults(request(annotated({name: "{}"}, managed), user=US)) == []
 
@@ -81,10 +81,10 @@ def test_all_forgeries_are_told_at_once_with_who_and_what_to_do() -> None:
     )
 
 
-def test_a_reviewed_pod_is_created_with_what_steering_wrote_and_is_steered_anew() -> None:
+def test_a_reviewed_pod_is_created_with_what_mutation_wrote_and_is_mutated_again() -> None:
     # n1 ── NUMA 0 [16]  NUMA 1 [16]      [free cpus]
-    cluster = world(node("n1"), topology("n1", (16, 16)))
-    review = steered(request(pod()), cluster, RULES)[0]
+    cluster = cluster_snapshot(node("n1"), topology("n1", (16, 16)))
+    review = mutation_of(request(pod()), cluster, RULES)[0]
     assert isinstance(review, Patched)
     reviewed = apply(pod(), map(dict, review.patch))
     assert PLACEMENT in reviewed["metadata"]["annotations"]
@@ -92,18 +92,18 @@ def test_a_reviewed_pod_is_created_with_what_steering_wrote_and_is_steered_anew(
     forged = apply(
         reviewed, [{"op": "add", "path": "/metadata/annotations/topology-webhook.dev~1placement", "value": "x"}]
     )
-    again = steered(request(forged), cluster, RULES)[0]
+    again = mutation_of(request(forged), cluster, RULES)[0]
     assert isinstance(again, Patched)
     assert apply(forged, map(dict, again.patch)) == reviewed
 
 
-@pytest.mark.parametrize("name", [PLACEMENT, STEERED])
-def test_where_steering_does_not_write_anew_nobody_else_writes_either(name: str) -> None:
+@pytest.mark.parametrize("name", [PLACEMENT, MANAGED_FIELDS])
+def test_where_mutation_does_not_write_again_nobody_else_writes_either(name: str) -> None:
     assert faults(request(annotated({name: "x"}, managed=False))) == [f"metadata.annotations[{name}]"]
     assert faults(request(annotated({name: "x"}, nodeName="n1"))) == [f"metadata.annotations[{name}]"]
 
 
-@pytest.mark.parametrize("name", [PLACEMENT, STEERED, NUMA_HINT, RESOURCE_STATUS])
+@pytest.mark.parametrize("name", [PLACEMENT, MANAGED_FIELDS, NUMA_HINT, RESOURCE_STATUS])
 def test_an_update_neither_sets_nor_changes_nor_removes_what_is_ours(name: str) -> None:
     with_it, other, without = annotated({name: "a"}), annotated({name: "b"}), annotated({})
     for old, new in ((without, with_it), (with_it, other), (with_it, without)):

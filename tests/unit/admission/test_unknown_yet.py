@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from tests.unit.admission.clusters import node, pod, topology, world
-from webhook.admission.pod.mutation import Steering, Verdict, steer
-from webhook.cache.cluster_snapshot import World
+from tests.unit.admission.clusters import cluster_snapshot, node, pod, topology
+from webhook.admission.pod.mutation import PodMutation, Verdict, mutate_pod
+from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.model.names import PLACEMENT
 from webhook.model.rules import Rules
 
@@ -14,53 +14,60 @@ NEVER = Rules(gate="never")
 BEST_EFFORT = '{"numaTopologyPolicy": "BestEffort"}'
 
 
-def annotation(steering: Steering) -> str:
-    text: str = steering.mutated["metadata"]["annotations"][PLACEMENT]
+def annotation(mutation: PodMutation) -> str:
+    text: str = mutation.mutated["metadata"]["annotations"][PLACEMENT]
     return text
 
 
 # a [16]  best-effort      b [16]  says "strict"
-ODD = world(node("a"), topology("a", [16], "best-effort"), node("b"), topology("b", [16], "strict"))
+ODD = cluster_snapshot(node("a"), topology("a", [16], "best-effort"), node("b"), topology("b", [16], "strict"))
 
 
 def test_a_node_whose_policy_cannot_be_read_is_waited_for_and_named_with_what_it_says() -> None:
-    steering = steer(pod(), ODD, Rules())
-    assert steering.verdict is Verdict.WAIT
+    mutation = mutate_pod(pod(), ODD, Rules())
+    assert mutation.verdict is Verdict.WAIT
     named = "(b: topologyManagerPolicy 'strict')"
-    assert f"the NUMA policy of 1 of the 2 nodes it may go to is unknown {named}" in steering.message
-    assert f"excluded: 1 unknown NUMA policy {named}, 1 NUMA policy mismatch" in steering.message
-    assert named in annotation(steering)
-    only_b = world(node("b"), topology("b", [16], "strict"))
-    assert f"the NUMA policy of the one node it may go to is unknown {named}" in steer(pod(), only_b, NEVER).message
+    assert f"the NUMA policy of 1 of the 2 nodes it may go to is unknown {named}" in mutation.message
+    assert f"excluded: 1 unknown NUMA policy {named}, 1 NUMA policy mismatch" in mutation.message
+    assert named in annotation(mutation)
+    only_b = cluster_snapshot(node("b"), topology("b", [16], "strict"))
+    assert (
+        f"the NUMA policy of the one node it may go to is unknown {named}" in mutate_pod(pod(), only_b, NEVER).message
+    )
 
 
 def test_the_first_such_node_by_name_stands_for_all() -> None:
-    several = world(*map(node, "zxy"), *(topology(name, [16], f"odd-{name}") for name in "zxy"))
-    assert "3 unknown NUMA policy (x: topologyManagerPolicy 'odd-x')" in steer(pod(), several, NEVER).message
+    several = cluster_snapshot(*map(node, "zxy"), *(topology(name, [16], f"odd-{name}") for name in "zxy"))
+    assert "3 unknown NUMA policy (x: topologyManagerPolicy 'odd-x')" in mutate_pod(pod(), several, NEVER).message
 
 
 def test_a_pod_goes_elsewhere_meanwhile_and_says_which_node_it_avoids() -> None:
-    steering = steer(pod(spec=BEST_EFFORT), ODD, NEVER)
-    assert steering.verdict is Verdict.ALLOW
-    assert "1 of 2 nodes fits; best a " in steering.message
-    assert "excluded: 1 unknown NUMA policy (b: topologyManagerPolicy 'strict')" in steering.message
+    mutation = mutate_pod(pod(spec=BEST_EFFORT), ODD, NEVER)
+    assert mutation.verdict is Verdict.ALLOW
+    assert "1 of 2 nodes fits; best a " in mutation.message
+    assert "excluded: 1 unknown NUMA policy (b: topologyManagerPolicy 'strict')" in mutation.message
 
 
 @pytest.mark.parametrize(
     ("cluster", "message"),
     [
         # The exporter of b, or c, has not spoken yet.
-        (world(node("a"), topology("a", [16], "best-effort"), node("b")), "for 1 of the 2 nodes it may go to"),
         (
-            world(node("a"), topology("a", [16], "strict"), node("b"), node("c")),
+            cluster_snapshot(node("a"), topology("a", [16], "best-effort"), node("b")),
+            "for 1 of the 2 nodes it may go to",
+        ),
+        (
+            cluster_snapshot(node("a"), topology("a", [16], "strict"), node("b"), node("c")),
             "for 2 of the 3 nodes it may go to, and the NUMA policy of 1 of the 3 nodes it may go to is unknown (a: ",
         ),
     ],
 )
-def test_while_some_node_is_not_known_others_that_contradict_deny_nothing(cluster: World, message: str) -> None:
-    steering = steer(pod(), cluster, Rules())
-    assert steering.verdict is Verdict.WAIT
-    assert message in steering.message
+def test_while_some_node_is_not_known_others_that_contradict_deny_nothing(
+    cluster: ClusterSnapshot, message: str
+) -> None:
+    mutation = mutate_pod(pod(), cluster, Rules())
+    assert mutation.verdict is Verdict.WAIT
+    assert message in mutation.message
 
 
 POOL = {"pool": "gpu"}
@@ -74,8 +81,12 @@ def with_gpu() -> dict[str, Any]:
 
 
 # All that is there contradicts SingleNUMANode; the pool that does not is scaled to zero.
-OTHERS = world(node("a"), node("b"), topology("a", [16, 16], "best-effort"), topology("b", [16, 16], "restricted"))
-TAINTED = world(node("a", taints=[{"key": "system", "effect": "NoSchedule"}]), topology("a", [16, 16], "best-effort"))
+OTHERS = cluster_snapshot(
+    node("a"), node("b"), topology("a", [16, 16], "best-effort"), topology("b", [16, 16], "restricted")
+)
+TAINTED = cluster_snapshot(
+    node("a", taints=[{"key": "system", "effect": "NoSchedule"}]), topology("a", [16, 16], "best-effort")
+)
 
 
 @pytest.mark.parametrize(
@@ -85,16 +96,16 @@ TAINTED = world(node("a", taints=[{"key": "system", "effect": "NoSchedule"}]), t
         (pod(), TAINTED, "its own node selector, affinity and tolerations let it onto none"),
         (with_gpu(), OTHERS, "none could take it even if it were empty: no node has example.com/gpu"),
         (pod(cpu="40"), OTHERS, "it asks for 40 cpu, the largest node has 32 (a)"),
-        (pod(), world(), "the cluster has no nodes"),
+        (pod(), cluster_snapshot(), "the cluster has no nodes"),
     ],
 )
 def test_nodes_that_a_pod_would_not_go_to_anyway_say_nothing_about_those_to_come(
-    raw: dict[str, Any], cluster: World, message: str
+    raw: dict[str, Any], cluster: ClusterSnapshot, message: str
 ) -> None:
-    steering = steer(raw, cluster, Rules())
-    assert (steering.verdict, steering.reason) == (Verdict.WAIT, "")
-    assert message in steering.message
+    mutation = mutate_pod(raw, cluster, Rules())
+    assert (mutation.verdict, mutation.reason) == (Verdict.WAIT, "")
+    assert message in mutation.message
 
 
 def test_a_node_that_contradicts_and_would_take_the_pod_denies_it() -> None:
-    assert steer(pod(), OTHERS, Rules()).reason == "NoCompatibleNode"
+    assert mutate_pod(pod(), OTHERS, Rules()).reason == "NoCompatibleNode"

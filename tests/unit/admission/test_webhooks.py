@@ -8,8 +8,8 @@ from typing import Any
 import jsonpatch
 import pytest
 
-from tests.unit.admission.clusters import SINGLE, node, pod, topology, world
-from webhook.admission.pod.mutate import steered
+from tests.unit.admission.clusters import SINGLE, cluster_snapshot, node, pod, topology
+from webhook.admission.pod.mutate import mutation_of
 from webhook.admission.pod.validate import validate
 from webhook.model.admission_review import AdmissionRequest, Allowed, Denied, Patched
 from webhook.model.names import (
@@ -24,7 +24,7 @@ from webhook.model.names import (
 from webhook.model.rules import Rules
 from webhook.model.topology import Topology
 
-CLUSTER = world(node("a"), node("b"), topology("a", [16, 2]), topology("b", [2, 2]))
+CLUSTER = cluster_snapshot(node("a"), node("b"), topology("a", [16, 2]), topology("b", [2, 2]))
 BAD = '{"numaTopologyPolicy": "Best"}'
 
 
@@ -43,7 +43,7 @@ def _request(raw: Any, old: Any = None, operation: str = "CREATE", **more: Any) 
 
 def test_a_created_pod_is_patched() -> None:
     raw = pod()
-    response = steered(_request(raw), CLUSTER, Rules())[0].to_object("7")["response"]
+    response = mutation_of(_request(raw), CLUSTER, Rules())[0].to_object("7")["response"]
     patched = jsonpatch.apply_patch(raw, json.loads(base64.b64decode(response["patch"])))
     assert (response["uid"], response["allowed"]) == ("7", True)
     assert patched["metadata"]["annotations"]["topology-webhook.dev/placement"].startswith(
@@ -52,24 +52,27 @@ def test_a_created_pod_is_patched() -> None:
 
 
 def test_a_dry_run_gets_the_same_answer() -> None:
-    assert steered(_request(pod(), dryRun=True), CLUSTER, Rules())[0] == steered(_request(pod()), CLUSTER, Rules())[0]
+    assert (
+        mutation_of(_request(pod(), dryRun=True), CLUSTER, Rules())[0]
+        == mutation_of(_request(pod()), CLUSTER, Rules())[0]
+    )
 
 
 def test_a_pod_whose_name_is_to_be_generated_is_patched() -> None:
     raw = pod()
     raw["metadata"] |= {"name": "", "generateName": "p-"}
-    assert isinstance(steered(_request(raw), CLUSTER, Rules())[0], Patched)
+    assert isinstance(mutation_of(_request(raw), CLUSTER, Rules())[0], Patched)
 
 
 @pytest.mark.parametrize("more", [{"operation": "UPDATE"}, {"operation": "DELETE"}, {"subResource": "status"}])
 def test_only_creations_of_pods_are_mutated(more: dict[str, Any]) -> None:
-    assert steered(_request(pod(), **more), CLUSTER, Rules())[0] == Allowed()
-    assert steered(_request(pod(), kind={"kind": "Service"}), CLUSTER, Rules())[0] == Allowed()
+    assert mutation_of(_request(pod(), **more), CLUSTER, Rules())[0] == Allowed()
+    assert mutation_of(_request(pod(), kind={"kind": "Service"}), CLUSTER, Rules())[0] == Allowed()
 
 
 def test_an_unmanaged_pod_is_let_through_even_if_it_is_unreadable() -> None:
     raw = pod(cpu="abc", metadata={"annotations": {}})
-    assert steered(_request(raw), CLUSTER, Rules())[0] == Allowed()
+    assert mutation_of(_request(raw), CLUSTER, Rules())[0] == Allowed()
 
 
 @pytest.mark.parametrize(
@@ -83,7 +86,7 @@ def test_an_unmanaged_pod_is_let_through_even_if_it_is_unreadable() -> None:
     ],
 )
 def test_what_cannot_be_placed_is_denied_with_a_reason(raw: Any, reason: str) -> None:
-    response = steered(_request(raw), CLUSTER, Rules())[0]
+    response = mutation_of(_request(raw), CLUSTER, Rules())[0]
     assert isinstance(response, Denied)
     assert response.reason == reason
 
@@ -112,29 +115,29 @@ def test_a_pod_that_nobody_owns_is_refused_for_what_it_asks_wrongly_of_its_group
     )
     cluster = replace(CLUSTER, topologies={"racks": racks})
     raw = pod(metadata={"annotations": {NUMA_TOPOLOGY_SPEC: SINGLE, POD_GROUP_NAME: "g", **asked}})
-    response = steered(_request(raw), cluster, Rules())[0]
+    response = mutation_of(_request(raw), cluster, Rules())[0]
     assert isinstance(response, Denied)
     assert fault in response.message
     assert validate(_request(raw, pod(), "UPDATE"), cluster.topologies, Rules()) == response
     assert validate(_request(raw, raw, "UPDATE"), cluster.topologies, Rules()) == Allowed()
     owned = {**raw, "metadata": {**raw["metadata"], "ownerReferences": [{"kind": "Job", "controller": True}]}}
-    assert isinstance(steered(_request(owned), cluster, Rules())[0], Patched)
+    assert isinstance(mutation_of(_request(owned), cluster, Rules())[0], Patched)
 
 
 def test_a_topology_that_is_not_there_yet_may_come() -> None:
     raw = pod(metadata={"annotations": {NUMA_TOPOLOGY_SPEC: SINGLE, **RACK}})
-    assert isinstance(steered(_request(raw), CLUSTER, Rules())[0], Patched)
+    assert isinstance(mutation_of(_request(raw), CLUSTER, Rules())[0], Patched)
 
 
 def test_a_created_pod_with_broken_annotations_is_refused() -> None:
-    response = steered(_request(pod(spec=BAD)), CLUSTER, Rules())[0]
+    response = mutation_of(_request(pod(spec=BAD)), CLUSTER, Rules())[0]
     assert isinstance(response, Denied)
     assert "Allowed are BestEffort, Restricted, SingleNUMANode" in response.message
 
 
 @pytest.mark.parametrize(("bound", "response"), [({}, Patched), ({"nodeName": "a"}, Allowed)])
 def test_warnings_reach_the_user(bound: dict[str, Any], response: type[Patched | Allowed]) -> None:
-    given = steered(_request(pod(spec='{"numaTopologyPolicies": "SingleNUMANode"}', **bound)), CLUSTER, Rules())[0]
+    given = mutation_of(_request(pod(spec='{"numaTopologyPolicies": "SingleNUMANode"}', **bound)), CLUSTER, Rules())[0]
     assert isinstance(given, response)
     assert "numaTopologyPolicies" in given.warnings[0]
 

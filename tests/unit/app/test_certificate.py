@@ -130,7 +130,7 @@ async def test_a_source_that_fails_leaves_the_certificate_and_is_told(monkeypatc
 
 
 @pytest.mark.parametrize("entry", ["no base64!", "é", "A", None, 7], ids=repr)
-async def test_a_secret_whose_entries_are_no_base64_is_filled_anew(entry: Any) -> None:
+async def test_a_secret_whose_entries_are_no_base64_is_filled_again(entry: Any) -> None:
     secret = Kept()
     secret.data = {"ca.crt": entry, "ca.key": entry}
     source = secret_source(secret)
@@ -142,7 +142,7 @@ async def test_a_secret_whose_entries_are_no_base64_is_filled_anew(entry: Any) -
     assert secret.told
 
 
-async def test_who_waits_for_others_waits_anew_when_the_secret_says_something_else() -> None:
+async def test_who_waits_for_others_waits_again_when_the_secret_says_something_else() -> None:
     secret = Kept()
     source = secret_source(secret)
     for moment, text in ((NOW, "x"), (NOW + OTHERS_FIRST, "y")):
@@ -151,7 +151,7 @@ async def test_who_waits_for_others_waits_anew_when_the_secret_says_something_el
             await source.current(moment)
 
 
-async def test_the_ca_bundle_follows_a_ca_that_was_made_anew_for_one_that_cannot_be_used() -> None:
+async def test_the_ca_bundle_follows_a_ca_that_was_made_again_for_one_that_cannot_be_used() -> None:
     secret, clock, published = Kept(), Clock(), list[str]()
     source = secret_source(secret)
     certificate = ServingCertificate(source, published.append, clock)

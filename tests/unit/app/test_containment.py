@@ -15,7 +15,7 @@ from webhook.app.clients import Clients
 from webhook.app.informers import watch_all
 from webhook.app.main import Service
 from webhook.app.settings import Settings
-from webhook.cache.cluster_cache import ClusterWorld
+from webhook.cache.cluster_cache import ClusterCache
 from webhook.cache.feed import Feed
 from webhook.internal_errors import Where, internal_error_counts
 from webhook.kube.backoff import Backoff
@@ -63,7 +63,7 @@ async def test_the_service_supervises_all_that_it_has_in_the_background() -> Non
     runs = list(service().background())
     assert len(runs) >= 15
     names = {run.__qualname__ for run in runs}
-    assert {"PlacementController.run", "Lineages.run", "Leadership.run", "ServingCertificate.run"} <= names
+    assert {"PlacementController.run", "OwnerChains.run", "Leadership.run", "ServingCertificate.run"} <= names
 
 
 async def test_a_supervised_task_is_started_again_whenever_it_fails_or_ends() -> None:
@@ -92,7 +92,7 @@ def feeds() -> list[Feed[Any]]:
     """All feeds of the service, as its informers fill them."""
     client: Any = None
     pod_groups: Any = type("PodGroups", (), {"put": lambda _, raw: raw, "drop": lambda _, key: key})()
-    return [each.feed for each in watch_all(client, ClusterWorld(), pod_groups, 500)]
+    return [each.feed for each in watch_all(client, ClusterCache(), pod_groups, 500)]
 
 
 @pytest.mark.parametrize("feed", feeds(), ids=lambda feed: feed.kind)
@@ -127,12 +127,12 @@ class NodeError(Exception):
     """With the record of one node."""
 
 
-def filled_world() -> ClusterWorld:
-    world = ClusterWorld()
+def filled_cache() -> ClusterCache:
+    cache = ClusterCache()
     for name in ("faulty", "n0"):
-        world._put_node(node(name))
-        world._put_node_topology(topology(name, (16, 16)))
-    return world
+        cache._put_node(node(name))
+        cache._put_node_topology(topology(name, (16, 16)))
+    return cache
 
 
 @pytest.mark.parametrize("part", ["write_node", "write_zones", "write_held"])
@@ -141,7 +141,7 @@ def test_a_node_whose_column_cannot_be_written_is_closed_until_there_is_news_of_
 ) -> None:
     from webhook.engine.snapshot.buffers import Buffer  # noqa: PLC0415 # what is broken here
 
-    world = ClusterWorld()
+    cache = ClusterCache()
     write = getattr(Buffer, part)
     before = internal_error_counts().get(Where.NODE, 0)
 
@@ -153,42 +153,42 @@ def test_a_node_whose_column_cannot_be_written_is_closed_until_there_is_news_of_
     with monkeypatch.context() as broken:
         broken.setattr(Buffer, part, fails)
         for name in ("faulty", "n0"):
-            world._put_node(node(name))
-            world._put_node_topology(topology(name, (16, 16)))
-        snapshot = world.view().view.snapshot
-        assert world.view().view.snapshot is snapshot
+            cache._put_node(node(name))
+            cache._put_node_topology(topology(name, (16, 16)))
+        node_arrays = cache.snapshot().nodes.node_arrays
+        assert cache.snapshot().nodes.node_arrays is node_arrays
         assert internal_error_counts()[Where.NODE] == before + 1
-        assert [bool(snapshot.ready[snapshot.index[name]]) for name in ("faulty", "n0")] == [False, True]
-        world._put_node(node("n1"))
-        assert not world.view().view.snapshot.ready[snapshot.index["faulty"]]
-    world._put_node(node("faulty", cpus=16))
-    healed = world.view().view.snapshot
+        assert [bool(node_arrays.ready[node_arrays.index[name]]) for name in ("faulty", "n0")] == [False, True]
+        cache._put_node(node("n1"))
+        assert not cache.snapshot().nodes.node_arrays.ready[node_arrays.index["faulty"]]
+    cache._put_node(node("faulty", cpus=16))
+    healed = cache.snapshot().nodes.node_arrays
     assert healed.ready[healed.index["faulty"]]
-    fresh = filled_world()
+    fresh = filled_cache()
     fresh._put_node(node("n1"))
     fresh._put_node(node("faulty", cpus=16))
-    other = fresh.view().view.snapshot
+    other = fresh.snapshot().nodes.node_arrays
     for field in ("available", "capacity", "node_free", "allocatable", "unschedulable", "policy"):
         column, twin = getattr(healed, field)[..., healed.index["faulty"]], getattr(other, field)
         assert column.tolist() == twin[..., other.index["faulty"]].tolist(), field
 
 
-def test_a_node_that_cannot_be_settled_or_foreseen_breaks_no_view(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = filled_world()
-    settle = world._keeper._settle_node
+def test_a_node_that_cannot_be_settled_or_replayed_breaks_no_view(monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = filled_cache()
+    settle = cache._assumed_pods._settle_node
 
     def fails(name: str, now: float) -> None:
         if name == "faulty":
             raise NodeError
         settle(name, now)
 
-    monkeypatch.setattr(world._keeper, "_settle_node", fails)
-    monkeypatch.setattr(world._keeper, "to_foresee", lambda: ("faulty", "n0"))
+    monkeypatch.setattr(cache._assumed_pods, "_settle_node", fails)
+    monkeypatch.setattr(cache._assumed_pods, "to_replay", lambda: ("faulty", "n0"))
     before = internal_error_counts().get(Where.NODE, 0)
     for key in ("p", "q"):
         raw = gated(key)
         raw["spec"]["nodeName"] = "faulty"
-        world.pods.upsert(f"default/{key}", raw)
-        world.view()
+        cache.pods.upsert(f"default/{key}", raw)
+        cache.snapshot()
     assert internal_error_counts()[Where.NODE] > before
-    assert world.view().view.snapshot.index.keys() == {"faulty", "n0"}
+    assert cache.snapshot().nodes.node_arrays.index.keys() == {"faulty", "n0"}

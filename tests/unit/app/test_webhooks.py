@@ -12,7 +12,7 @@ from webhook.admission.handler import Answer, Reviewer
 from webhook.admission.workload.validate import validate_workload
 from webhook.app.topology_lag import TopologyLag
 from webhook.app.webhooks import reviewers_of
-from webhook.cache.cluster_cache import ClusterWorld
+from webhook.cache.cluster_cache import ClusterCache
 from webhook.model.admission_review import AdmissionRequest, Allowed, Denied, Operation, User
 from webhook.model.rules import Rules
 from webhook.model.topology import TopologySource
@@ -42,10 +42,10 @@ async def no_guard(request: AdmissionRequest, deadline: float) -> Answer:
     raise NotImplementedError
 
 
-def reviewer_of(world: ClusterWorld, seconds: float = 60.0) -> Reviewer:
-    lag = TopologyLag(world.topologies_by_name, seconds)
-    world.on_topology = lag.arrived
-    return reviewers_of(Rules(), world.view, no_guard, lag)["/validate/workloads"]
+def reviewer_of(cache: ClusterCache, seconds: float = 60.0) -> Reviewer:
+    lag = TopologyLag(cache.topologies_by_name, seconds)
+    cache.on_topology = lag.arrived
+    return reviewers_of(Rules(), cache.snapshot, no_guard, lag)["/validate/workloads"]
 
 
 def asked(reviewer: Reviewer, annotations: dict[str, str]) -> Answer | Awaitable[Answer]:
@@ -53,18 +53,18 @@ def asked(reviewer: Reviewer, annotations: dict[str, str]) -> Answer | Awaitable
 
 
 async def test_a_workload_waits_for_the_topology_that_it_names() -> None:
-    world = ClusterWorld()
-    answer = asked(reviewer_of(world), RACK)
+    cache = ClusterCache()
+    answer = asked(reviewer_of(cache), RACK)
     assert isinstance(answer, Awaitable)
     review = asyncio.ensure_future(answer)
     await asyncio.sleep(0)
     assert not review.done()
-    world.topologies[TopologySource.KAI].upsert("network", NETWORK)
+    cache.topologies[TopologySource.KAI].upsert("network", NETWORK)
     assert (await review).response == Allowed()
 
 
 async def test_and_is_denied_when_that_does_not_come() -> None:
-    answer = asked(reviewer_of(ClusterWorld(), 0.1), RACK)
+    answer = asked(reviewer_of(ClusterCache(), 0.1), RACK)
     assert isinstance(answer, Awaitable)
     response = (await answer).response
     assert isinstance(response, Denied)
@@ -72,15 +72,15 @@ async def test_and_is_denied_when_that_does_not_come() -> None:
 
 
 async def test_only_a_few_wait_at_a_time() -> None:
-    world = ClusterWorld()
-    reviewer = reviewer_of(world)
+    cache = ClusterCache()
+    reviewer = reviewer_of(cache)
     waiting = []
     while not isinstance(answer := asked(reviewer, RACK), Answer):
         waiting.append(asyncio.ensure_future(answer))
         await asyncio.sleep(0)
         assert len(waiting) <= 16
     assert isinstance(answer.response, Denied)
-    world.topologies[TopologySource.KAI].upsert("network", NETWORK)
+    cache.topologies[TopologySource.KAI].upsert("network", NETWORK)
     assert {(await review).response for review in waiting} == {Allowed()}
 
 
@@ -88,10 +88,10 @@ async def test_only_a_few_wait_at_a_time() -> None:
     "annotations", [{}, {**RACK, "kai.scheduler/topology": "other"}, {**RACK, "kai.scheduler/segment-size": "x"}]
 )
 async def test_any_other_workload_is_answered_at_once(annotations: dict[str, Any]) -> None:
-    world = ClusterWorld()
+    cache = ClusterCache()
     for name in ("network", "other"):
         raw = {**NETWORK, "metadata": {"name": name}}
-        world.topologies[TopologySource.KAI].upsert(name, raw)
-    answer = asked(reviewer_of(world), annotations)
+        cache.topologies[TopologySource.KAI].upsert(name, raw)
+    answer = asked(reviewer_of(cache), annotations)
     assert isinstance(answer, Answer)
-    assert answer.response == validate_workload(creation(annotations), world.view(), Rules())
+    assert answer.response == validate_workload(creation(annotations), cache.snapshot(), Rules())

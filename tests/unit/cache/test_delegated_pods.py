@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.unit.admission.clusters import pod
-from webhook.cache.delegated_pods import why_left_to_scheduler
+from webhook.cache.delegated_pods import why_delegated
 
 TERM = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "a"}}}
 REQUIRED = {"requiredDuringSchedulingIgnoredDuringExecution": [TERM]}
@@ -24,13 +24,13 @@ PREFERRED = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "
     ],
 )
 def test_what_is_not_simulated_is_left_to_the_scheduler(spec: dict[str, Any], why: str) -> None:
-    assert why_left_to_scheduler(pod(**spec)) == why
+    assert why_delegated(pod(**spec)) == why
 
 
 def test_a_port_of_the_host_is_left_to_the_scheduler() -> None:
     raw = pod()
     raw["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 80}]
-    assert why_left_to_scheduler(raw) == "host ports"
+    assert why_delegated(raw) == "host ports"
 
 
 def test_all_else_is_not() -> None:
@@ -38,5 +38,5 @@ def test_all_else_is_not() -> None:
     affinity: dict[str, Any] = {"podAffinity": {}, "podAntiAffinity": None, "nodeAffinity": {}}
     raw = pod(volumes=volumes, affinity=affinity, topologySpreadConstraints=[])
     raw["spec"]["containers"][0]["ports"] = [{"containerPort": 80}]
-    assert why_left_to_scheduler(raw) is None
-    assert why_left_to_scheduler({}) is None
+    assert why_delegated(raw) is None
+    assert why_delegated({}) is None

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.unit.admission.clusters import SINGLE, arrival_at, node, pod, topology
+from tests.unit.admission.clusters import SINGLE, kubelet_admission_at, node, pod, topology
 from webhook.admission.binding.decision import Given, guard, into_binding
 from webhook.admission.patch import apply
-from webhook.cache.hint_certainty import CERTAIN, Foresight
+from webhook.cache.hint_certainty import CERTAIN, HintCertainty
 from webhook.engine.assumed.free_bounds import NO_LEEWAY, Leeway
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.snapshot.ledger import Ledger, Reservation
@@ -39,14 +39,14 @@ def given(
     state = ClusterState()
     state.upsert_node(node("n3", cpus=16 * len(free)))
     state.upsert_topology(topology("n3", free, policy))
-    arrival = arrival_at(state.snapshot(), Ledger(), "n3", "default/p")
-    assert arrival is not None
-    verdict = guard(raw, "n3", replace(arrival, leeway=leeway), rules)
+    kubelet_admission = kubelet_admission_at(state.node_arrays(), Ledger(), "n3", "default/p")
+    assert kubelet_admission is not None
+    verdict = guard(raw, "n3", replace(kubelet_admission, leeway=leeway), rules)
     assert isinstance(verdict, Given), verdict
     return verdict
 
 
-def placed(numa_id: int) -> dict[str, Any]:
+def assigned(numa_id: int) -> dict[str, Any]:
     zones = [{"node": numa_id, "resources": {"cpu": "8", "memory": "1Gi"}}]
     text = f"placed on n3, NUMA {numa_id}\nSingleNUMANode: 1 of 1 nodes fits"
     return pod(
@@ -62,7 +62,7 @@ def placed(numa_id: int) -> dict[str, Any]:
 
 
 def test_where_nothing_is_unknown_it_is_certain() -> None:
-    assert given(pod(), (4, 8)).foresight == CERTAIN
+    assert given(pod(), (4, 8)).hint_certainty == CERTAIN
 
 
 @pytest.mark.parametrize(
@@ -79,8 +79,10 @@ def test_where_nothing_is_unknown_it_is_certain() -> None:
 def test_it_is_certain_if_the_choice_is_the_same_with_the_most_and_the_least_that_may_be_free(
     leeway: Leeway, alternatives: set[int] | None
 ) -> None:
-    found = given(pod(), (4, 8, 8), leeway).foresight
-    assert found == (CERTAIN if alternatives is None else Foresight(sure=False, alternatives=frozenset(alternatives)))
+    found = given(pod(), (4, 8, 8), leeway).hint_certainty
+    assert found == (
+        CERTAIN if alternatives is None else HintCertainty(sure=False, alternatives=frozenset(alternatives))
+    )
 
 
 def test_what_is_kept_for_a_pod_that_may_be_elsewhere_may_be_free() -> None:
@@ -89,13 +91,13 @@ def test_what_is_kept_for_a_pod_that_may_be_elsewhere_may_be_free() -> None:
     state = ClusterState()
     state.upsert_node(node("n3", cpus=48))
     state.upsert_topology(topology("n3", (8, 8, 8)))
-    arrival = arrival_at(state.snapshot(), ledger, "n3", "default/p")
-    assert arrival is not None
-    arrival = replace(arrival, leeway=Leeway(kept=[{**on(0, 8), **on(1, 8)}]))
-    verdict = guard(pod(), "n3", arrival, RULES)
+    kubelet_admission = kubelet_admission_at(state.node_arrays(), ledger, "n3", "default/p")
+    assert kubelet_admission is not None
+    kubelet_admission = replace(kubelet_admission, leeway=Leeway(kept=[{**on(0, 8), **on(1, 8)}]))
+    verdict = guard(pod(), "n3", kubelet_admission, RULES)
     assert isinstance(verdict, Given)
     assert [numa_id for numa_id, _ in verdict.numa_nodes] == [2]
-    assert verdict.foresight == Foresight(sure=False, alternatives=frozenset({0, 1}))
+    assert verdict.hint_certainty == HintCertainty(sure=False, alternatives=frozenset({0, 1}))
 
 
 def test_of_a_pod_over_several_numa_nodes_any_other_is_possible() -> None:
@@ -105,13 +107,13 @@ def test_of_a_pod_over_several_numa_nodes_any_other_is_possible() -> None:
     leeway = Leeway(maybe_free=[on(0, 12)])
     found = given(wide, (4, 16, 16), leeway, "restricted")
     assert [numa_id for numa_id, _ in found.numa_nodes] == [1, 2]
-    assert found.foresight == Foresight(sure=False, alternatives=frozenset({0}))
+    assert found.hint_certainty == HintCertainty(sure=False, alternatives=frozenset({0}))
 
 
 def test_the_plugins_rules_foresee_nothing_where_a_kubelet_does_otherwise() -> None:
     # The plugin takes the first container for NUMA 0 as well, the kubelet knows that 4 free cpus do not suffice.
     rules = replace(RULES, engine=Options(fidelity="plugin"))
-    assert given(pod("4"), (4, 8), rules=rules).foresight == CERTAIN
+    assert given(pod("4"), (4, 8), rules=rules).hint_certainty == CERTAIN
     best_effort = pod("8", spec='{"numaTopologyPolicy": "BestEffort"}')
     assert given(best_effort, (4, 8), policy="best-effort", rules=rules).annotations.get(NUMA_HINT) is None
 
@@ -124,7 +126,7 @@ def test_a_pod_that_is_not_certain_is_bound_without_a_hint() -> None:
 
 
 def test_a_hint_from_before_is_written_over() -> None:
-    raw = placed(1)
+    raw = assigned(1)
     found = given(raw, (4, 8), Leeway(maybe_free=[on(0, 4)]))
     bound = apply(raw, map(dict, into_binding({"metadata": raw["metadata"]}, found)))
     annotations = bound["metadata"]["annotations"]
@@ -136,18 +138,18 @@ def test_a_hint_from_before_is_written_over() -> None:
 
 
 def test_what_people_read_names_the_numa_nodes_of_the_binding() -> None:
-    assert given(placed(1), (4, 8)).annotations.keys() == {NUMA_HINT, RESOURCE_STATUS}
-    assert given(placed(1), (8, 8)).annotations[PLACEMENT].splitlines()[0] == "placed on n3, NUMA 0"
+    assert given(assigned(1), (4, 8)).annotations.keys() == {NUMA_HINT, RESOURCE_STATUS}
+    assert given(assigned(1), (8, 8)).annotations[PLACEMENT].splitlines()[0] == "placed on n3, NUMA 0"
 
 
-def test_what_was_promised_is_not_certain_if_the_kubelet_will_choose_otherwise() -> None:
-    promised = given(placed(1), (8, 8)).as_promised()
-    assert promised is not None
-    assert dict(promised.numa_nodes).keys() == {1}
-    assert promised.foresight == Foresight(sure=False, alternatives=frozenset({0}))
-    same = given(placed(1), (4, 8)).as_promised()
+def test_what_was_assumed_is_not_certain_if_the_kubelet_will_choose_otherwise() -> None:
+    assumed = given(assigned(1), (8, 8)).as_assumed()
+    assert assumed is not None
+    assert dict(assumed.numa_nodes).keys() == {1}
+    assert assumed.hint_certainty == HintCertainty(sure=False, alternatives=frozenset({0}))
+    same = given(assigned(1), (4, 8)).as_assumed()
     assert same is not None
-    assert same.foresight == CERTAIN
+    assert same.hint_certainty == CERTAIN
 
 
 def test_a_blank_hint_is_read_back() -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import jsonpatch
 import pytest
 
-from tests.unit.admission.clusters import node, pod, topology, world
-from webhook.admission.pod.mutate import steered as answered
-from webhook.admission.pod.mutation import Steering, Verdict, steer
+from tests.unit.admission.clusters import cluster_snapshot, node, pod, topology
+from webhook.admission.pod.mutate import mutation_of as answered
+from webhook.admission.pod.mutation import PodMutation, Verdict, mutate_pod
 from webhook.model.admission_review import AdmissionRequest, Allowed, Denied, Patched
 from webhook.model.intent import NO_SPEC, NUMASpec, parse_numa_intent
 from webhook.model.manage import BY_LABEL, Manage
@@ -28,9 +28,9 @@ from webhook.model.policy import Exclusive, NUMAPolicy
 from webhook.model.rules import Rules
 
 # a [7 7]  b [2 9]  single-numa-node              [free cpus per NUMA node]
-CLUSTER = world(node("a"), node("b"), topology("a", [7, 7]), topology("b", [2, 9]))
-WITHOUT_POLICY = world(node("a"), topology("a", [7, 7], policy="none"))
-OF_EACH_POLICY = world(
+CLUSTER = cluster_snapshot(node("a"), node("b"), topology("a", [7, 7]), topology("b", [2, 9]))
+WITHOUT_POLICY = cluster_snapshot(node("a"), topology("a", [7, 7], policy="none"))
+OF_EACH_POLICY = cluster_snapshot(
     *(node(policy.name) for policy in NUMAPolicy),
     *(topology(policy.name, [8, 8], policy=policy.kubelet) for policy in NUMAPolicy),
 )
@@ -56,22 +56,24 @@ def burstable() -> dict[str, Any]:
     return raw
 
 
-def steered(
+def mutation_of(
     raw: Mapping[str, Any], rules: Rules, *, cluster: Any = CLUSTER, labels: Any = None, annotations: Any = None
-) -> Steering:
+) -> PodMutation:
     """The steering of a pod in a namespace of these labels and annotations."""
     metadata = {"name": "default", "labels": labels, "annotations": annotations}
-    return steer(raw, replace(cluster, namespaces={"default": Namespace.from_object({"metadata": metadata})}), rules)
+    return mutate_pod(
+        raw, replace(cluster, namespaces={"default": Namespace.from_object({"metadata": metadata})}), rules
+    )
 
 
-def annotations_of(steering: Steering) -> dict[str, str]:
-    return dict(steering.mutated["metadata"].get("annotations") or {})
+def annotations_of(mutation: PodMutation) -> dict[str, str]:
+    return dict(mutation.mutated["metadata"].get("annotations") or {})
 
 
-def is_managed(steering: Steering) -> bool:
-    managed = PLACEMENT in annotations_of(steering)
-    assert managed == (not steering.message.startswith("left alone: "))
-    assert managed == (steering.mutated["spec"].get("schedulingGates") == [{"name": PLACEMENT_GATE}])
+def is_managed(mutation: PodMutation) -> bool:
+    managed = PLACEMENT in annotations_of(mutation)
+    assert managed == (not mutation.message.startswith("left alone: "))
+    assert managed == (mutation.mutated["spec"].get("schedulingGates") == [{"name": PLACEMENT_GATE}])
     return managed
 
 
@@ -89,25 +91,25 @@ ORDER = list(Manage)
 def test_the_namespaces_label_wins_over_the_setting_both_ways(words: str, label: str | None, setting: Manage) -> None:
     raw, first = PODS[words]
     mode = setting if label is None else BY_LABEL[label]
-    steering = steered(raw, Rules(manage=setting), labels={} if label is None else {MANAGE_LABEL: label})
-    assert is_managed(steering) == (ORDER.index(mode) >= ORDER.index(first))
+    mutation = mutation_of(raw, Rules(manage=setting), labels={} if label is None else {MANAGE_LABEL: label})
+    assert is_managed(mutation) == (ORDER.index(mode) >= ORDER.index(first))
     # A mark says why a pod is managed that asks for nothing itself.
-    expected = mode.label if is_managed(steering) and words != "annotated" else None
-    assert annotations_of(steering).get(MANAGED) == expected
+    expected = mode.label if is_managed(mutation) and words != "annotated" else None
+    assert annotations_of(mutation).get(MANAGED) == expected
 
 
 def test_a_pod_that_is_managed_by_its_mode_alone_follows_each_nodes_policy() -> None:
-    steering = steered(plain(), Rules(manage=Manage.ALIGNED, gate="never"))
-    assert steering.message.startswith("each node's own NUMA policy: 1 of 2 nodes fits; best b (")
-    assert NUMA_DEFAULTS not in annotations_of(steering)
+    mutation = mutation_of(plain(), Rules(manage=Manage.ALIGNED, gate="never"))
+    assert mutation.message.startswith("each node's own NUMA policy: 1 of 2 nodes fits; best b (")
+    assert NUMA_DEFAULTS not in annotations_of(mutation)
 
 
 def test_a_pod_that_no_kubelet_aligns_is_left_alone_and_that_is_said() -> None:
     for cluster, raw in ((WITHOUT_POLICY, plain()), (CLUSTER, burstable())):
-        steering = steered(raw, Rules(manage=Manage.ALIGNED), cluster=cluster)
-        assert steering.message.startswith("left alone: no annotation scheduling.koordinator.sh/numa-topology-spec")
-        assert steering.message.endswith("no kubelet with a NUMA policy would align it (manage is Aligned)")
-        assert (steering.operations, steering.warnings) == ((), ())
+        mutation = mutation_of(raw, Rules(manage=Manage.ALIGNED), cluster=cluster)
+        assert mutation.message.startswith("left alone: no annotation scheduling.koordinator.sh/numa-topology-spec")
+        assert mutation.message.endswith("no kubelet with a NUMA policy would align it (manage is Aligned)")
+        assert (mutation.operations, mutation.warnings) == ((), ())
 
 
 OTHERS: dict[str, dict[str, Any]] = {
@@ -128,39 +130,39 @@ def test_pods_that_others_place_stay_left_alone(words: str) -> None:
     raw = pod(**copy.deepcopy(OTHERS[words]))
     raw["metadata"].get("annotations", {}).pop(NUMA_TOPOLOGY_SPEC, None)
     rules = Rules(manage=Manage.ALL, excluded_namespaces=frozenset({"kube-system", "topology-webhook"}))
-    steering = steer(raw, CLUSTER, rules)
-    assert steering.message.startswith("left alone: ")
-    assert steering.operations == ()
+    mutation = mutate_pod(raw, CLUSTER, rules)
+    assert mutation.message.startswith("left alone: ")
+    assert mutation.operations == ()
 
 
 def test_a_pod_that_is_too_large_to_be_placed_is_left_alone_if_it_never_asked() -> None:
     raw = plain()
     raw["spec"]["containers"] *= 65
-    assert steered(raw, Rules()).warnings == ()
-    steering = steered(raw, Rules(manage=Manage.ALL))
-    assert steering.verdict is Verdict.ALLOW
-    assert steering.message.startswith("left alone: it cannot be placed here: spec.containers: There are 65 containers")
-    assert steering.warnings == (steering.message,)
+    assert mutation_of(raw, Rules()).warnings == ()
+    mutation = mutation_of(raw, Rules(manage=Manage.ALL))
+    assert mutation.verdict is Verdict.ALLOW
+    assert mutation.message.startswith("left alone: it cannot be placed here: spec.containers: There are 65 containers")
+    assert mutation.warnings == (mutation.message,)
 
 
 @pytest.mark.parametrize("label", ["Aligned", "everything"])
 def test_an_unknown_label_is_told_and_the_setting_holds(label: str) -> None:
     for setting in Manage:
-        steering = steered(plain(), Rules(manage=setting), labels={MANAGE_LABEL: label})
-        assert is_managed(steering) == (setting is not Manage.ANNOTATED)
-        (warning,) = steering.warnings
+        mutation = mutation_of(plain(), Rules(manage=setting), labels={MANAGE_LABEL: label})
+        assert is_managed(mutation) == (setting is not Manage.ANNOTATED)
+        (warning,) = mutation.warnings
         assert warning.startswith(f"namespace default: metadata.labels[{MANAGE_LABEL}]: '{label}' is unknown, so the ")
         assert "Allowed are annotated, aligned, all." in warning
 
 
 def test_what_a_second_pass_finds_stays() -> None:
     rules = Rules(manage=Manage.ALIGNED, defaults=NUMASpec(NUMAPolicy.SINGLE_NUMA_NODE, Exclusive.PREFERRED))
-    first = steered(plain(), rules)
+    first = mutation_of(plain(), rules)
     assert jsonpatch.apply_patch(plain(), list(first.operations)) == first.mutated
-    second = steered(first.mutated, rules)
+    second = mutation_of(first.mutated, rules)
     assert second.mutated == first.mutated
     # A manifest that was exported there stays managed where the mode is another one; the defaults are those of here.
-    elsewhere = steered(first.mutated, Rules())
+    elsewhere = mutation_of(first.mutated, Rules())
     assert annotations_of(elsewhere).keys() & {MANAGED, NUMA_DEFAULTS} == {MANAGED}
     assert elsewhere.message.startswith("each node's own NUMA policy")
 
@@ -186,11 +188,11 @@ def test_the_policy_is_the_pods_then_the_namespaces_then_the_settings(
     annotations = {} if of_namespace is None else {NUMA_TOPOLOGY_SPEC: NUMASpec(POLICIES[of_namespace]).to_json()}
     defaults = NUMASpec(POLICIES[setting]) if setting else NO_SPEC
     rules = Rules(manage=Manage.ALL, defaults=defaults)
-    steering = steered(raw, rules, cluster=OF_EACH_POLICY, annotations=annotations)
+    mutation = mutation_of(raw, rules, cluster=OF_EACH_POLICY, annotations=annotations)
     # All that comes later reads the pod alone.
-    assert parse_numa_intent(annotations_of(steering))[0].policy == (POLICIES[policy] or None)
+    assert parse_numa_intent(annotations_of(mutation))[0].policy == (POLICIES[policy] or None)
     asked = POLICIES[policy].koordinator or "each node's own NUMA policy"
-    assert f"{asked}: " in steering.message
+    assert f"{asked}: " in mutation.message
 
 
 REQUIRED, PREFERRED = Exclusive.REQUIRED, Exclusive.PREFERRED
@@ -214,42 +216,44 @@ def test_exclusiveness_is_the_pods_then_the_namespaces_then_the_settings(
     annotations = {NUMA_TOPOLOGY_SPEC: NUMASpec(None, of_namespace).to_json()}
     rules = Rules(defaults=NUMASpec(None, setting))
     # Also of pods that are managed since they ask.
-    steering = steered(pod(spec=NUMASpec(single, own).to_json()), rules, annotations=annotations)
-    assert parse_numa_intent(annotations_of(steering))[0].exclusive is exclusive
+    mutation = mutation_of(pod(spec=NUMASpec(single, own).to_json()), rules, annotations=annotations)
+    assert parse_numa_intent(annotations_of(mutation))[0].exclusive is exclusive
     # Without a policy it means nothing.
-    steering = steered(plain(), replace(rules, manage=Manage.ALL), annotations=annotations)
-    assert parse_numa_intent(annotations_of(steering))[0].exclusive is None
-    assert NUMA_DEFAULTS not in annotations_of(steering) or setting is PREFERRED or of_namespace is PREFERRED
+    mutation = mutation_of(plain(), replace(rules, manage=Manage.ALL), annotations=annotations)
+    assert parse_numa_intent(annotations_of(mutation))[0].exclusive is None
+    assert NUMA_DEFAULTS not in annotations_of(mutation) or setting is PREFERRED or of_namespace is PREFERRED
 
 
 def test_a_default_policy_is_no_request_that_a_kubelet_could_fail_to_fulfil() -> None:
     rules = Rules(manage=Manage.ALL, not_alignable="Deny", defaults=NUMASpec(NUMAPolicy.SINGLE_NUMA_NODE))
-    steering = steered(burstable(), rules)
-    assert is_managed(steering)
-    assert (steering.warnings, "aligns" in steering.message) == ((), False)
+    mutation = mutation_of(burstable(), rules)
+    assert is_managed(mutation)
+    assert (mutation.warnings, "aligns" in mutation.message) == ((), False)
     asking = burstable()
     asking["metadata"]["annotations"] = {NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": "SingleNUMANode"}'}
-    assert steered(asking, rules).reason == "NotAlignable"
+    assert mutation_of(asking, rules).reason == "NotAlignable"
 
 
 def test_defaults_do_not_make_a_pod_managed() -> None:
     annotations = {NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": "SingleNUMANode"}'}
-    assert not is_managed(steered(plain(), Rules(defaults=NUMASpec(NUMAPolicy.RESTRICTED)), annotations=annotations))
+    assert not is_managed(
+        mutation_of(plain(), Rules(defaults=NUMASpec(NUMAPolicy.RESTRICTED)), annotations=annotations)
+    )
 
 
 def test_a_pod_that_leaves_nothing_open_carries_no_defaults() -> None:
     both = NUMASpec(NUMAPolicy.SINGLE_NUMA_NODE, Exclusive.REQUIRED).to_json()
     rules = Rules(defaults=NUMASpec(NUMAPolicy.RESTRICTED, Exclusive.PREFERRED))
-    assert NUMA_DEFAULTS not in annotations_of(steered(pod(spec=both), rules))
-    assert NUMA_DEFAULTS not in annotations_of(steered(pod(spec="{}"), Rules()))
+    assert NUMA_DEFAULTS not in annotations_of(mutation_of(pod(spec=both), rules))
+    assert NUMA_DEFAULTS not in annotations_of(mutation_of(pod(spec="{}"), Rules()))
 
 
 def test_a_pod_that_may_take_its_owners_annotations_carries_the_defaults_below_them() -> None:
     raw = plain()
     raw["metadata"]["annotations"] = {INHERIT: "true"}
     rules = Rules(defaults=NUMASpec(NUMAPolicy.RESTRICTED, Exclusive.PREFERRED))
-    steering = steered(raw, rules, cluster=OF_EACH_POLICY)
-    written = annotations_of(steering)
+    mutation = mutation_of(raw, rules, cluster=OF_EACH_POLICY)
+    written = annotations_of(mutation)
     assert parse_numa_intent(written)[0].policy is NUMAPolicy.RESTRICTED
     taken = {NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": "SingleNUMANode"}'}
     intent = parse_numa_intent({**written, **taken})[0]
@@ -259,10 +263,10 @@ def test_a_pod_that_may_take_its_owners_annotations_carries_the_defaults_below_t
 def test_a_pod_whose_owners_may_ask_is_managed_by_its_mode_if_they_do_not() -> None:
     raw = plain()
     raw["metadata"]["annotations"] = {INHERIT: "true"}
-    assert annotations_of(steered(raw, Rules(manage=Manage.ALIGNED)))[MANAGED] == "aligned"
-    assert MANAGED not in annotations_of(steered(raw, Rules()))
+    assert annotations_of(mutation_of(raw, Rules(manage=Manage.ALIGNED)))[MANAGED] == "aligned"
+    assert MANAGED not in annotations_of(mutation_of(raw, Rules()))
     raw["spec"]["containers"][0]["resources"] = {}
-    assert MANAGED not in annotations_of(steered(raw, Rules(manage=Manage.ALIGNED)))
+    assert MANAGED not in annotations_of(mutation_of(raw, Rules(manage=Manage.ALIGNED)))
 
 
 WRONG = {NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": "Strict"}'}
@@ -270,9 +274,9 @@ WRONG = {NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": "Strict"}'}
 
 def test_a_namespaces_wrong_annotation_denies_the_pods_that_need_it() -> None:
     for raw in (plain(), pod(spec="{}"), pod()):  # the last one leaves its exclusiveness open
-        steering = steered(raw, Rules(manage=Manage.ALIGNED), annotations=WRONG)
-        assert (steering.verdict, steering.reason) == (Verdict.DENY, "InvalidAnnotation")
-        assert steering.message.startswith(
+        mutation = mutation_of(raw, Rules(manage=Manage.ALIGNED), annotations=WRONG)
+        assert (mutation.verdict, mutation.reason) == (Verdict.DENY, "InvalidAnnotation")
+        assert mutation.message.startswith(
             f'namespace default: metadata.annotations[{NUMA_TOPOLOGY_SPEC}].numaTopologyPolicy: "Strict" is unknown. '
             "Allowed are BestEffort, Restricted, SingleNUMANode,"
         )
@@ -280,10 +284,10 @@ def test_a_namespaces_wrong_annotation_denies_the_pods_that_need_it() -> None:
 
 def test_a_namespaces_wrong_annotation_is_nothing_to_pods_that_need_it_not() -> None:
     stated = pod(spec=NUMASpec(NUMAPolicy.SINGLE_NUMA_NODE, Exclusive.REQUIRED).to_json())
-    assert is_managed(steered(stated, Rules(manage=Manage.ALIGNED), annotations=WRONG))
-    assert is_managed(steered(pod(spec='{"numaTopologyPolicy": ""}'), Rules(), annotations=WRONG))
-    assert not is_managed(steered(plain(), Rules(), annotations=WRONG))
-    assert not is_managed(steered(burstable(), Rules(manage=Manage.ALIGNED), annotations=WRONG))
+    assert is_managed(mutation_of(stated, Rules(manage=Manage.ALIGNED), annotations=WRONG))
+    assert is_managed(mutation_of(pod(spec='{"numaTopologyPolicy": ""}'), Rules(), annotations=WRONG))
+    assert not is_managed(mutation_of(plain(), Rules(), annotations=WRONG))
+    assert not is_managed(mutation_of(burstable(), Rules(manage=Manage.ALIGNED), annotations=WRONG))
 
 
 def test_a_namespaces_fault_stays_that_namespaces() -> None:
@@ -292,9 +296,9 @@ def test_a_namespaces_fault_stays_that_namespaces() -> None:
     )
     cluster = replace(CLUSTER, namespaces={"team-a": broken, "default": Namespace("default")})
     rules = Rules(manage=Manage.ALIGNED)
-    assert is_managed(steer(plain(), cluster, rules))
-    assert steer(plain(), cluster, rules).message == steer(plain(), CLUSTER, rules).message
-    assert steer(plain(metadata={"name": "p", "namespace": "team-a"}), cluster, rules).verdict is Verdict.DENY
+    assert is_managed(mutate_pod(plain(), cluster, rules))
+    assert mutate_pod(plain(), cluster, rules).message == mutate_pod(plain(), CLUSTER, rules).message
+    assert mutate_pod(plain(metadata={"name": "p", "namespace": "team-a"}), cluster, rules).verdict is Verdict.DENY
 
 
 def request(raw: Mapping[str, Any]) -> AdmissionRequest:
@@ -316,7 +320,7 @@ def test_the_webhook_answers_with_the_warnings_also_where_it_leaves_a_pod_alone(
 
 
 @pytest.mark.parametrize("name", [MANAGED, NUMA_DEFAULTS])
-def test_the_marks_may_come_with_a_manifest_and_are_written_anew(name: str) -> None:
+def test_the_marks_may_come_with_a_manifest_and_are_written_again(name: str) -> None:
     raw = pod()
     raw["metadata"]["annotations"][name] = "x" * 1000
     answer = answered(request(raw), CLUSTER, Rules())[0]

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from tests.unit.app.test_unguarded import EMPTY, HINT, SECOND, stamp
-from webhook.cache.cluster_cache import ClusterWorld
-from webhook.cache.unmanaged import why_not_ours
-from webhook.engine.assumed.unreported import CountingTimes
+from tests.unit.app.test_unhinted import EMPTY, HINT, SECOND, stamp
+from webhook.cache.cluster_cache import ClusterCache
+from webhook.cache.unmanaged import why_unmanaged
+from webhook.engine.assumed.unreported import ReportingTimes
 from webhook.model.intent import NUMASpec, parse_numa_intent
 from webhook.model.manage import Manage
 from webhook.model.names import MANAGE_LABEL, MANAGED, NUMA_HINT, NUMA_TOPOLOGY_SPEC
@@ -13,11 +13,11 @@ from webhook.model.policy import NUMAPolicy
 from webhook.model.rules import Rules
 
 # The defaults: twice what an exporter takes to count a pod.
-RECENT = int(2 * (CountingTimes().age + CountingTimes().settle))
+RECENT = int(2 * (ReportingTimes().age + ReportingTimes().settle))
 ALIGNED = Rules(manage=Manage.ALIGNED, excluded_namespaces=frozenset({"kube-system"}))
 
 
-class World(ClusterWorld):
+class ClusterSnapshot(ClusterCache):
     """n0 ── NUMA 0 [16]  NUMA 1 [16]      [free cpus, by an NRT of second 0 that has seen no pod]"""
 
     def __init__(self, rules: Rules = ALIGNED) -> None:
@@ -55,10 +55,10 @@ class World(ClusterWorld):
         metadata = raw["metadata"]
         found = self.waiting_pod(f"{metadata['namespace']}/{metadata['name']}", metadata["uid"])
         assert found is not None
-        return why_not_ours(found, ALIGNED) is None
+        return why_unmanaged(found, ALIGNED) is None
 
     def hints(self) -> dict[str, str | None]:
-        return {late.pod: None if late.hint is None else late.hint.to_json() for late in self.late_hints()}
+        return {late.pod: None if late.hint is None else late.hint.to_json() for late in self.hint_backfills()}
 
 
 def pod(name: str = "p", *, limits: bool = True, namespace: str = "ns", **spec: Any) -> dict[str, Any]:
@@ -81,85 +81,85 @@ def bound(name: str = "p", second: int = 1, **more: Any) -> dict[str, Any]:
 
 
 def test_a_pod_without_marks_is_managed_at_its_binding_if_its_mode_covers_it() -> None:
-    world = World()
-    assert world.is_managed(pod())
-    assert not world.is_managed(pod("burstable", limits=False))
-    assert not world.is_managed(pod("other", schedulerName="other"))
-    assert not world.is_managed(pod("system", namespace="kube-system"))
-    world.label("annotated")
-    assert not world.is_managed(pod("annotated"))
-    world.label("all")
-    assert world.is_managed(pod("all", limits=False))
-    assert not World(Rules(manage=Manage.ALL, manage_missed=False)).is_managed(pod())
-    assert not World(Rules()).is_managed(pod())
+    cache = ClusterSnapshot()
+    assert cache.is_managed(pod())
+    assert not cache.is_managed(pod("burstable", limits=False))
+    assert not cache.is_managed(pod("other", schedulerName="other"))
+    assert not cache.is_managed(pod("system", namespace="kube-system"))
+    cache.label("annotated")
+    assert not cache.is_managed(pod("annotated"))
+    cache.label("all")
+    assert cache.is_managed(pod("all", limits=False))
+    assert not ClusterSnapshot(Rules(manage=Manage.ALL, manage_missed=False)).is_managed(pod())
+    assert not ClusterSnapshot(Rules()).is_managed(pod())
 
 
 def test_it_carries_the_defaults_of_its_namespace_then() -> None:
-    world = World()
+    cache = ClusterSnapshot()
     spec = NUMASpec(NUMAPolicy.SINGLE_NUMA_NODE).to_json()
-    world.namespaces.upsert("ns", {"metadata": {"name": "ns", "annotations": {NUMA_TOPOLOGY_SPEC: spec}}})
-    assert world.is_managed(pod())
-    found = world.waiting_pod("ns/p", "p")
+    cache.namespaces.upsert("ns", {"metadata": {"name": "ns", "annotations": {NUMA_TOPOLOGY_SPEC: spec}}})
+    assert cache.is_managed(pod())
+    found = cache.waiting_pod("ns/p", "p")
     assert found is not None
     assert parse_numa_intent(found["metadata"]["annotations"])[0].policy is NUMAPolicy.SINGLE_NUMA_NODE
-    world.namespaces.upsert("ns", {"metadata": {"name": "ns", "annotations": {NUMA_TOPOLOGY_SPEC: "wrong"}}})
-    found = world.waiting_pod("ns/p", "p")
+    cache.namespaces.upsert("ns", {"metadata": {"name": "ns", "annotations": {NUMA_TOPOLOGY_SPEC: "wrong"}}})
+    found = cache.waiting_pod("ns/p", "p")
     assert found is not None
     assert found["metadata"]["annotations"] == {MANAGED: "aligned"}
 
 
 def test_it_is_not_looked_after_as_a_pod_that_was_placed() -> None:
-    world = World()
-    world.see(pod())
-    assert world.ungated_pods() == {}
-    assert world.gated_pods() == {}
+    cache = ClusterSnapshot()
+    cache.see(pod())
+    assert cache.ungated_pods() == {}
+    assert cache.gated_pods() == {}
 
 
 def test_a_label_that_comes_later_is_for_pods_that_come_later() -> None:
-    world = World(Rules())
-    world.see(pod("before"))
-    world.label("all")
-    found = world.waiting_pod("ns/before", "before")
+    cache = ClusterSnapshot(Rules())
+    cache.see(pod("before"))
+    cache.label("all")
+    found = cache.waiting_pod("ns/before", "before")
     assert found is not None
-    assert why_not_ours(found, ALIGNED) is not None
-    assert world.is_managed(pod("after"))
+    assert why_unmanaged(found, ALIGNED) is not None
+    assert cache.is_managed(pod("after"))
 
 
 def test_bound_without_a_hint_it_keeps_its_place_and_gets_its_hint() -> None:
-    world = World()
-    world.see(bound())
-    view = world.view().view
-    assert (view.free(view.snapshot.resources.find("cpu"))[:, 0] // 1000).tolist() == [7, 16]
-    assert world.hints() == {"ns/p": HINT}
+    cache = ClusterSnapshot()
+    cache.see(bound())
+    snapshot = cache.snapshot().nodes
+    assert (snapshot.free(snapshot.node_arrays.resources.find("cpu"))[:, 0] // 1000).tolist() == [7, 16]
+    assert cache.hints() == {"ns/p": HINT}
     # As it is once the hint is written.
     raw = bound()
     raw["metadata"]["annotations"] = {NUMA_HINT: HINT}
-    world.see(raw)
-    assert world.hints() == {}
+    cache.see(raw)
+    assert cache.hints() == {}
 
 
 def test_pods_that_others_place_and_those_that_are_not_covered_get_none() -> None:
-    world = World(Rules(manage=Manage.ALL, excluded_namespaces=frozenset({"kube-system"})))
-    world.see(bound(namespace="kube-system"))
+    cache = ClusterSnapshot(Rules(manage=Manage.ALL, excluded_namespaces=frozenset({"kube-system"})))
+    cache.see(bound(namespace="kube-system"))
     of_a_daemon_set = bound("d", second=2)
     of_a_daemon_set["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "name": "d", "controller": True}]
-    world.see(of_a_daemon_set)
-    assert world.hints() == {}
-    world = World(Rules())
-    world.see(bound())
-    assert world.hints() == {}
+    cache.see(of_a_daemon_set)
+    assert cache.hints() == {}
+    cache = ClusterSnapshot(Rules())
+    cache.see(bound())
+    assert cache.hints() == {}
 
 
 def test_what_was_bound_long_ago_was_there_before_and_what_was_noted_stays_noted() -> None:
-    world = World()
-    world.now = RECENT + 2
-    world.see(bound("old", second=1))
-    assert world.hints() == {}
-    world.see(bound("new", second=2))
-    assert world.hints().keys() == {"ns/new"}
-    world.now += 1000
-    world.see(bound("new", second=2))
-    assert world.hints().keys() == {"ns/new"}
-    world.pods.delete("ns/new")
-    world.see(bound("new", second=2))
-    assert world.hints() == {}
+    cache = ClusterSnapshot()
+    cache.now = RECENT + 2
+    cache.see(bound("old", second=1))
+    assert cache.hints() == {}
+    cache.see(bound("new", second=2))
+    assert cache.hints().keys() == {"ns/new"}
+    cache.now += 1000
+    cache.see(bound("new", second=2))
+    assert cache.hints().keys() == {"ns/new"}
+    cache.pods.delete("ns/new")
+    cache.see(bound("new", second=2))
+    assert cache.hints() == {}

@@ -34,8 +34,8 @@ Review = Callable[..., Outcome]
 
 def run_review(*arguments: object, stdin: str | bytes | None = None, cluster: object = CLUSTER) -> Outcome:
     """Run it with the example cluster, unless the arguments name another."""
-    snapshot = () if cluster is None else ("--cluster", cluster)
-    command = ["review", *map(str, (*arguments, *snapshot))]
+    node_arrays = () if cluster is None else ("--cluster", cluster)
+    command = ["review", *map(str, (*arguments, *node_arrays))]
     result = CliRunner().invoke(app, command, input=stdin, env={"KUBECONFIG": None})
     # A traceback is never an answer.
     if result.exception is not None and not isinstance(result.exception, SystemExit):

@@ -168,13 +168,13 @@ def _changed(one: Any, path: tuple[str | int, ...], value: Any) -> Any:
 
 
 @pytest.fixture
-def snapshot(tmp_path: Path) -> Path:
+def node_arrays(tmp_path: Path) -> Path:
     return tmp_path / "cluster.json"
 
 
-def _judge(review: Review, snapshot: Path, objects: Any) -> Any:
-    snapshot.write_text("\n".join(map(json.dumps, objects)))
-    return review("-f", EXAMPLES / "pod.yaml", cluster=snapshot)
+def _judge(review: Review, node_arrays: Path, objects: Any) -> Any:
+    node_arrays.write_text("\n".join(map(json.dumps, objects)))
+    return review("-f", EXAMPLES / "pod.yaml", cluster=node_arrays)
 
 
 @pytest.mark.parametrize(
@@ -229,22 +229,22 @@ def _judge(review: Review, snapshot: Path, objects: Any) -> Any:
     ],
 )
 def test_an_object_of_the_snapshot(
-    review: Review, snapshot: Path, document: int, path: tuple[str | int, ...], value: Any, message: str
+    review: Review, node_arrays: Path, document: int, path: tuple[str | int, ...], value: Any, message: str
 ) -> None:
     objects = [_changed(one, path, value) if i == document else one for i, one in enumerate(WHOLE, start=1)]
-    outcome = _judge(review, snapshot, objects)
+    outcome = _judge(review, node_arrays, objects)
     assert (outcome.code, outcome.stdout) == (2, "")
-    assert outcome.stderr.startswith(f"error: {snapshot}: document {document}, line {document}: ")
+    assert outcome.stderr.startswith(f"error: {node_arrays}: document {document}, line {document}: ")
     assert message in outcome.stderr
 
 
 @pytest.mark.parametrize("position", range(4))
-def test_two_objects_of_one_name(review: Review, snapshot: Path, position: int) -> None:
-    outcome = _judge(review, snapshot, [*WHOLE, WHOLE[position]])
+def test_two_objects_of_one_name(review: Review, node_arrays: Path, position: int) -> None:
+    outcome = _judge(review, node_arrays, [*WHOLE, WHOLE[position]])
     assert outcome.code == 2
-    first = f"first in {snapshot}: document {position + 1}, line {position + 1}."
+    first = f"first in {node_arrays}: document {position + 1}, line {position + 1}."
     assert outcome.stderr == (
-        f"error: {snapshot}: document 5, line 5: metadata.name: {WHOLE[position]['kind']} "
+        f"error: {node_arrays}: document 5, line 5: metadata.name: {WHOLE[position]['kind']} "
         f"{WHOLE[position]['metadata']['name']} stands twice, {first}\n"
     )
 
@@ -257,17 +257,17 @@ def test_two_objects_of_one_name(review: Review, snapshot: Path, position: int) 
     ],
 )
 def test_what_the_service_only_logs_is_a_warning(
-    review: Review, snapshot: Path, path: tuple[str | int, ...], value: Any, warning: str
+    review: Review, node_arrays: Path, path: tuple[str | int, ...], value: Any, warning: str
 ) -> None:
-    outcome = _judge(review, snapshot, [NODE, _changed(NRT, path, value)])
+    outcome = _judge(review, node_arrays, [NODE, _changed(NRT, path, value)])
     assert outcome.code == 1
-    assert outcome.stderr.startswith(f"warning: {snapshot}: document 2, line 2: NodeResourceTopology n: {warning}")
+    assert outcome.stderr.startswith(f"warning: {node_arrays}: document 2, line 2: NodeResourceTopology n: {warning}")
 
 
-def test_a_snapshot_without_a_cluster_in_it(review: Review, snapshot: Path) -> None:
-    outcome = _judge(review, snapshot, [TOPOLOGY])
+def test_a_snapshot_without_a_cluster_in_it(review: Review, node_arrays: Path) -> None:
+    outcome = _judge(review, node_arrays, [TOPOLOGY])
     assert outcome.code == 2
-    assert outcome.stderr == f"error: {snapshot}: there is no Node in it, so there is no cluster to judge by\n"
+    assert outcome.stderr == f"error: {node_arrays}: there is no Node in it, so there is no cluster to judge by\n"
 
 
 _garbage = st.recursive(

@@ -50,7 +50,7 @@ FAULTS = {
 
 
 @pytest.fixture(scope="module")
-def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def node_arrays(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Racks, and the Topology of their levels."""
     file = tmp_path_factory.mktemp("snapshot") / "cluster.yaml"
     topology = (EXAMPLES / "gang.yaml").read_text().partition("\n---\n")[0]
@@ -59,10 +59,10 @@ def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_an_odd_document_gets_an_answer(name: str, snapshot: Path, tmp_path: Path) -> None:
+def test_an_odd_document_gets_an_answer(name: str, node_arrays: Path, tmp_path: Path) -> None:
     file = tmp_path / "odd.yaml"
     file.write_text(ODD[name])
-    outcome = run_review("-f", file, "-o", "json", cluster=snapshot)
+    outcome = run_review("-f", file, "-o", "json", cluster=node_arrays)
     if outcome.code == 2:
         assert outcome.stderr.startswith(f"error: {file}: ")
     else:

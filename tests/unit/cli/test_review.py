@@ -142,7 +142,7 @@ def test_no_gate_is_printed_but_the_nodes_that_fit_or_those_that_never_can_left_
     assert required_terms(printed) == [{"matchExpressions": [requirement]}]
 
 
-def test_applying_the_yaml_anew_changes_nothing(review: Review, tmp_path: Path) -> None:
+def test_applying_the_yaml_again_changes_nothing(review: Review, tmp_path: Path) -> None:
     first = review("-f", POD, "-f", EXAMPLES / "workloads.yaml", "-o", "yaml").stdout
     (tmp_path / "again.yaml").write_text(first)
     assert review("-f", tmp_path / "again.yaml", "-o", "yaml").stdout == first

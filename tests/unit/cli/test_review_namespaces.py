@@ -42,10 +42,10 @@ class Reviewed:
 
     def __call__(self, *objects: dict[str, Any], cluster: tuple[dict[str, Any], ...] = (), flags: Any = ()) -> Any:
         """The last object's entry in the JSON."""
-        file, snapshot = self._folder / "objects.yaml", self._folder / "snapshot.yaml"
+        file, node_arrays = self._folder / "objects.yaml", self._folder / "snapshot.yaml"
         file.write_text(yaml.safe_dump_all(objects))
-        snapshot.write_text(CLUSTER.read_text() + "\n---\n" + yaml.safe_dump_all(cluster))
-        outcome = self._review("-f", file, "-o", "json", *flags, cluster=snapshot)
+        node_arrays.write_text(CLUSTER.read_text() + "\n---\n" + yaml.safe_dump_all(cluster))
+        outcome = self._review("-f", file, "-o", "json", *flags, cluster=node_arrays)
         return outcome.json[-1]
 
 

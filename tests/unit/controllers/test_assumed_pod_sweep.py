@@ -7,36 +7,36 @@ from typing import Any
 
 import pytest
 
-from webhook.controllers.assumed_pod_sweep import GrantSweep
-from webhook.engine.assumed.assumed_pod import Grant
-from webhook.engine.assumed.assumed_pods import ReservationKeeper
+from webhook.controllers.assumed_pod_sweep import AssumedPodSweep
+from webhook.engine.assumed.assumed_pod import AssumedPod
+from webhook.engine.assumed.assumed_pods import AssumedPods
 from webhook.engine.snapshot.ledger import Ledger
 from webhook.kube.api_errors import UnreachableError
 
-GRANT = Grant("ns/p", "u", "n", {0: {"cpu": 1000}}, {"cpu": 1000}, None, expires=70)
+ASSUMED = AssumedPod("ns/p", "u", "n", {0: {"cpu": 1000}}, {"cpu": 1000}, None, expires=70)
 
 
 class Kept:
     """A keeper with one grant."""
 
     def __init__(self) -> None:
-        self.keeper = ReservationKeeper(Ledger())
-        self.keeper.grant(GRANT)
+        self.keeper = AssumedPods(Ledger())
+        self.keeper.assume(ASSUMED)
         self.changes: list[bool] = []
         self.on_change: Callable[[], None] = lambda: self.changes.append(True)
 
-    def overdue_grants(self, now: float) -> tuple[Grant, ...]:
-        return self.keeper.overdue(now)
+    def expired_pods(self, now: float) -> tuple[AssumedPod, ...]:
+        return self.keeper.expired(now)
 
-    def granted(self, pod: str) -> Grant | None:
-        return self.keeper.granted(pod)
+    def assumed_by(self, pod: str) -> AssumedPod | None:
+        return self.keeper.assumed_by(pod)
 
-    def withdraw(self, grant: Grant) -> None:
-        self.keeper.withdraw(grant.pod)
+    def forget(self, assumed_pod: AssumedPod) -> None:
+        self.keeper.forget(assumed_pod.pod)
 
     @property
-    def open_grants(self) -> int:
-        return self.keeper.open_grants
+    def assumed_count(self) -> int:
+        return self.keeper.assumed_count
 
 
 def pod(uid: str = "u", node: str = "") -> dict[str, Any]:
@@ -50,21 +50,23 @@ async def left_after(now: float, found: Mapping[str, Any] | None) -> int:
         assert (namespace, name) == ("ns", "p")
         return found
 
-    kept = Kept()
-    await GrantSweep(kept, fetch).sweep(now)
-    assert len(kept.changes) == 1 - kept.open_grants
-    return kept.open_grants
+    reserved_nodes = Kept()
+    await AssumedPodSweep(reserved_nodes, fetch).sweep(now)
+    assert len(reserved_nodes.changes) == 1 - reserved_nodes.assumed_count
+    return reserved_nodes.assumed_count
 
 
 @pytest.mark.parametrize(
     "found", [None, pod(), pod(node="m"), pod(uid="another", node="n")], ids=["gone", "waiting", "elsewhere", "another"]
 )
-async def test_a_grant_that_came_to_nothing_is_given_back_after_its_time(found: Mapping[str, Any] | None) -> None:
+async def test_an_assumed_pod_that_came_to_nothing_is_given_back_after_its_time(
+    found: Mapping[str, Any] | None,
+) -> None:
     assert await left_after(69, found) == 1
     assert await left_after(70, found) == 0
 
 
-async def test_a_grant_that_was_taken_stays_until_the_pod_is_seen() -> None:
+async def test_an_assumed_pod_that_was_taken_stays_until_the_pod_is_seen() -> None:
     assert await left_after(70, pod(node="n")) == 1
 
 
@@ -72,17 +74,17 @@ async def test_an_api_server_that_does_not_answer_settles_nothing() -> None:
     async def fetch(_: str, __: str) -> Mapping[str, Any] | None:
         raise UnreachableError("no route")
 
-    kept = Kept()
-    await GrantSweep(kept, fetch).sweep(70)
-    assert kept.open_grants == 1
+    reserved_nodes = Kept()
+    await AssumedPodSweep(reserved_nodes, fetch).sweep(70)
+    assert reserved_nodes.assumed_count == 1
 
 
-async def test_all_is_settled_when_no_grant_is_open() -> None:
+async def test_all_is_settled_when_no_assumed_pod_is_open() -> None:
     async def fetch(_: str, __: str) -> Mapping[str, Any] | None:
         return None
 
-    kept = Kept()
-    sweep = GrantSweep(kept, fetch)
+    reserved_nodes = Kept()
+    sweep = AssumedPodSweep(reserved_nodes, fetch)
     settled = asyncio.create_task(sweep.settle())
     await asyncio.sleep(0)
     assert not settled.done()
@@ -98,10 +100,10 @@ async def test_of_a_binding_that_did_not_come_the_guard_is_told(
 ) -> None:
     async def fetch(*_: str) -> Mapping[str, Any]:
         # Meanwhile the pod is reviewed once more.
-        kept.keeper.grant(replace(GRANT, arrives=True, node="n"))
+        reserved_nodes.keeper.assume(replace(ASSUMED, is_binding=True, node="n"))
         return found
 
-    kept, heard = Kept(), list[tuple[str, str, float]]()
-    kept.keeper.grant(replace(GRANT, arrives=True))
-    await GrantSweep(kept, fetch, lambda *about: heard.append(about)).sweep(70)
-    assert (heard, kept.open_grants) == (told, 0 if told else 1)
+    reserved_nodes, heard = Kept(), list[tuple[str, str, float]]()
+    reserved_nodes.keeper.assume(replace(ASSUMED, is_binding=True))
+    await AssumedPodSweep(reserved_nodes, fetch, lambda *about: heard.append(about)).sweep(70)
+    assert (heard, reserved_nodes.assumed_count) == (told, 0 if told else 1)

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from tests.unit.admission.clusters import node, topology, world
+from tests.unit.admission.clusters import cluster_snapshot, node, topology
 from tests.unit.controllers.placement.test_gated_pods import gated
 from tests.unit.controllers.test_containment import Site
 from tests.unit.controllers.test_not_aligned import burstable
-from webhook.cache.cluster_snapshot import World
-from webhook.controllers.placement.assignment import NoPlace, find_place
+from webhook.cache.cluster_snapshot import ClusterSnapshot
+from webhook.controllers.placement.assignment import NoAssignment, find_assignment
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.engine.decide import Decision
 from webhook.engine.snapshot.ledger import Reservation
@@ -35,7 +35,7 @@ def waiting(name: str = "p", group: str = "", **spec: Any) -> dict[str, Any]:
     return raw
 
 
-async def let_go(site: Site) -> list[str]:
+async def ungated(site: Site) -> list[str]:
     """The pods that one round lets go."""
     site.answers.set()
     site.round()
@@ -44,9 +44,9 @@ async def let_go(site: Site) -> list[str]:
     return [event.key for event in site.events if event.reason == "Released"]
 
 
-async def test_it_is_let_go_at_once_and_says_why() -> None:
+async def test_it_is_ungated_at_once_and_says_why() -> None:
     site = Site(waiting("p"), waiting("q"), waiting("fits", nodeSelector={}))
-    assert sorted(await let_go(site)) == ["default/p", "default/q"]
+    assert sorted(await ungated(site)) == ["default/p", "default/q"]
     (note,) = {event.note for event in site.events if event.reason == "Released"}
     assert note == f"left to the scheduler until a node is added: {TOLD}"
     assert sorted(site.patched) == ["default/fits", "default/p", "default/q"]
@@ -54,14 +54,14 @@ async def test_it_is_let_go_at_once_and_says_why() -> None:
 
 async def test_members_of_a_group_are_not() -> None:
     site = Site(waiting("a", group="g"), waiting("b", group="g"))
-    assert await let_go(site) == []
+    assert await ungated(site) == []
 
 
 async def test_it_stays_behind_the_gate_if_a_node_has_come_meanwhile() -> None:
     site = Site(waiting(nodeSelector={"kubernetes.io/hostname": "new"}))
     site.round()
-    site.world._put_node(node("new"))
-    assert await let_go(site) == []
+    site.cache._put_node(node("new"))
+    assert await ungated(site) == []
 
 
 def nobody(node: str) -> tuple[Reservation, ...]:
@@ -72,20 +72,22 @@ def nobody(node: str) -> tuple[Reservation, ...]:
 @pytest.mark.parametrize(
     ("cluster", "spec"),
     [
-        (world(node("a"), topology("a", [0])), {"nodeSelector": {}}),
-        (world(node("a")), {"nodeSelector": {}}),
-        (world(node("a", unschedulable=True), topology("a", [16])), {"nodeSelector": {}}),
+        (cluster_snapshot(node("a"), topology("a", [0])), {"nodeSelector": {}}),
+        (cluster_snapshot(node("a")), {"nodeSelector": {}}),
+        (cluster_snapshot(node("a", unschedulable=True), topology("a", [16])), {"nodeSelector": {}}),
     ],
 )
-def test_one_that_waits_for_others_to_leave_or_for_an_exporter_stays(cluster: World, spec: dict[str, Any]) -> None:
-    assert isinstance(find_place(cluster.view, GatedPod.from_object(waiting(**spec)), Rules(), nobody), Decision)
+def test_one_that_waits_for_others_to_leave_or_for_an_exporter_stays(
+    cluster: ClusterSnapshot, spec: dict[str, Any]
+) -> None:
+    assert isinstance(find_assignment(cluster.nodes, GatedPod.from_object(waiting(**spec)), Rules(), nobody), Decision)
 
 
 def test_one_that_its_owners_policy_would_have_denied_stays_and_says_so() -> None:
     refusing = Rules(not_alignable="Deny")
-    cluster = world(node("a", cpus=1), topology("a", [16]))
+    cluster = cluster_snapshot(node("a", cpus=1), topology("a", [16]))
     found = [
-        find_place(cluster.view, burstable("p", inherits=inherits, group="", cpu="4"), refusing, nobody)
+        find_assignment(cluster.nodes, burstable("p", inherits=inherits, group="", cpu="4"), refusing, nobody)
         for inherits in (True, False)
     ]
-    assert [isinstance(one, NoPlace) and one.awaits_node for one in found] == [False, True]
+    assert [isinstance(one, NoAssignment) and one.awaits_node for one in found] == [False, True]

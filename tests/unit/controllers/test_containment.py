@@ -14,14 +14,14 @@ from structlog.testing import capture_logs
 
 from tests.unit.admission.clusters import node, topology
 from tests.unit.controllers.placement.test_gated_pods import gated
-from webhook.cache.cluster_cache import ClusterWorld
-from webhook.controllers.metric_recorder import Correction, LetGo
+from webhook.cache.cluster_cache import ClusterCache
+from webhook.controllers.metric_recorder import Correction, Ungated
 from webhook.controllers.placement import controller as controlling
 from webhook.controllers.placement import fence, gated_gang
 from webhook.controllers.placement.controller import PlacementController
 from webhook.controllers.placement.dependencies import Limits
 from webhook.controllers.placement.gated_pods import GatedPod
-from webhook.controllers.status_reporter import Teller
+from webhook.controllers.status_reporter import StatusReporter
 from webhook.internal_errors import Where, internal_error_counts
 from webhook.kube.backoff import Backoff
 from webhook.kube.election import Term
@@ -38,20 +38,20 @@ class InjectedError(Exception):
     """No caller knows it."""
 
 
-class Figures:
+class ControllerMetrics:
     """Counts nothing."""
 
     def round(self) -> None: ...
 
     def decided(self, unit: str, seconds: float) -> None: ...
 
-    def let_go(self, how: LetGo, waited: float) -> None: ...
+    def ungated(self, how: Ungated, waited: float) -> None: ...
 
     def not_aligned(self) -> None: ...
 
     def evicted(self) -> None: ...
 
-    def hinted_late(self) -> None: ...
+    def hint_backfilled(self) -> None: ...
 
     def corrected(self, how: Correction) -> None: ...
 
@@ -60,10 +60,10 @@ class Site:
     """The leader of a cluster of pods that wait; its API server keeps every write unanswered until `answers` is set."""
 
     def __init__(self, *raws: dict[str, Any]) -> None:
-        self.world = ClusterWorld()
+        self.cache = ClusterCache()
         for number in range(4):
-            self.world._put_node(node(f"n{number}"))
-            self.world._put_node_topology(topology(f"n{number}", (16, 16)))
+            self.cache._put_node(node(f"n{number}"))
+            self.cache._put_node_topology(topology(f"n{number}", (16, 16)))
         for raw in raws:
             self.see(raw)
         self.events: list[PodEvent] = []
@@ -73,18 +73,18 @@ class Site:
         self.error = ""
         events: Any = self
         writes: Any = self
-        self.teller = Teller(writes, events, self.world.gated_pods, Figures())
+        self.status_reporter = StatusReporter(writes, events, self.cache.gated_pods, ControllerMetrics())
         # No pod has waited so long, but each is asked.
-        limits = Limits(horizon=60.0, concurrency=2, release_after=1e9)
+        limits = Limits(assume_ttl=60.0, concurrency=2, release_after=1e9)
         self.controller = PlacementController(
-            self.world, writes, self.teller, Rules(), limits, lambda: self, self.read_owner
+            self.cache, writes, self.status_reporter, Rules(), limits, lambda: self, self.read_owner
         )
         # However slow the machine: what is put off stays so, and a round has time for all.
         self.controller._delays._clock = self.controller.clock = lambda: 0.0
         self.controller.started(TERM)
 
     def see(self, raw: dict[str, Any]) -> None:
-        self.world.pods.upsert(f"default/{raw['metadata']['name']}", raw)
+        self.cache.pods.upsert(f"default/{raw['metadata']['name']}", raw)
 
     def is_leader(self) -> bool:
         return True
@@ -109,7 +109,7 @@ class Site:
         return Outcome.WRITTEN
 
     def waiting_because(self) -> dict[str, str]:
-        to_tell = self.teller._to_tell._namespaces.get("default", {})
+        to_tell = self.status_reporter._to_report._namespaces.get("default", {})
         return {key: one.why.text for key, one in to_tell.items()}
 
     def round(self) -> None:
@@ -186,7 +186,7 @@ def of_a_pod() -> list[tuple[Any, str]]:
     ]
     # By its key a pod is named in the log; nothing is made up for it.
     properties = [(GatedPod, name) for name, one in vars(GatedPod).items() if is_property(one) and name != "key"]
-    return [*functions, *properties, (GatedPod, "from_object"), (Teller, "news"), (Teller, "waits")]
+    return [*functions, *properties, (GatedPod, "from_object"), (StatusReporter, "news"), (StatusReporter, "waits")]
 
 
 def is_property(attribute: object) -> bool:
@@ -225,7 +225,7 @@ async def test_a_fault_with_one_pod_wherever_it_comes_from_is_that_pods(
 
 async def test_a_pod_that_fails_waits_says_so_and_is_tried_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
     site = Site(waiting("faulty"), waiting("a"))
-    faulty_for(monkeypatch, controlling, "find_place", "faulty")
+    faulty_for(monkeypatch, controlling, "find_assignment", "faulty")
     before = internal_error_counts().get(Where.POD, 0)
     for _ in range(10):
         site.round()
@@ -238,29 +238,29 @@ async def test_a_pod_that_is_recreated_under_the_name_does_not_inherit_the_delay
 ) -> None:
     site = Site(waiting("p"))
     with monkeypatch.context() as broken:
-        faulty_for(broken, controlling, "find_place", "p")
+        faulty_for(broken, controlling, "find_assignment", "p")
         site.round()
     site.round()
-    assert site.world.promised_node("default/p") is None
+    assert site.cache.assumed_node("default/p") is None
     again = waiting("p")
     again["metadata"]["uid"] = "another"
     site.see(again)
     site.round()
-    assert site.world.promised_node("default/p") is not None
+    assert site.cache.assumed_node("default/p") is not None
 
 
-async def test_a_gang_that_fails_gives_back_what_it_was_promised_and_the_others_are_placed(
+async def test_a_gang_that_fails_gives_back_what_it_was_assumed_and_the_others_are_placed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     members = [waiting(f"g-{number}", group="g", members=3) for number in range(3)]
     site = Site(*members, waiting("z"))
-    faulty_for(monkeypatch, gated_gang.GangPlacer, "_exact", "'g-2'")
+    faulty_for(monkeypatch, gated_gang.GangAssigner, "_exact", "'g-2'")
     before = internal_error_counts().get(Where.GANG, 0)
     for _ in range(5):
         site.round()
     assert internal_error_counts()[Where.GANG] == before + 1
-    assert [site.world.promised_node(f"default/g-{number}") for number in range(3)] == [None] * 3
-    assert site.world.promised_node("default/z") is not None
+    assert [site.cache.assumed_node(f"default/g-{number}") for number in range(3)] == [None] * 3
+    assert site.cache.assumed_node("default/z") is not None
     assert set(site.waiting_because()) == {f"default/g-{number}" for number in range(3)}
 
 
@@ -306,11 +306,11 @@ async def test_a_pod_whose_placement_is_refused_says_so_once_and_is_tried_again_
             tried.append(now)
     assert site.patched.count("default/a") == 1
     assert [later - earlier for earlier, later in pairwise(tried)] == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
-    assert site.world.promised_node("default/full") is None
+    assert site.cache.assumed_node("default/full") is None
     told = site.waiting_because()["default/full"]
     assert told.startswith("waiting: it fits, but its placement cannot be written: 422 Invalid")
     assert len(told) <= 1000
-    site.teller._to_tell.discard("default", "default/full")
+    site.status_reporter._to_report.discard("default", "default/full")
     now += 60.0
     site.round()
     await site.controller.settle()

@@ -6,14 +6,14 @@ from typing import Any
 
 from tests.unit.controllers.placement.test_gated_pods import gated
 from tests.unit.engine.machines import GI, node, state, topology
-from webhook.cache.cluster_snapshot import World
-from webhook.controllers.placement.assignment_writer import PlacementWriter
-from webhook.controllers.placement.gated_gang import Gang, GangPlacer, units_of
+from webhook.cache.cluster_snapshot import ClusterSnapshot
+from webhook.controllers.placement.assignment_writer import AssignmentWriter
+from webhook.controllers.placement.gated_gang import Gang, GangAssigner, units_of
 from webhook.controllers.placement.gated_pods import GatedPod
-from webhook.engine.assumed.assumed_pod import Grant
+from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.engine.snapshot.ledger import Ledger, Reservation
 from webhook.engine.snapshot.single_node import chosen_node
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.policy import NUMAPolicy
 from webhook.model.rules import Rules
 
@@ -33,16 +33,20 @@ class Cluster:
     """One node, and what is promised on it."""
 
     def __init__(self) -> None:
-        self._snapshot, self._ledger = NODE.snapshot(), Ledger()
+        self._node_arrays, self._ledger = NODE.node_arrays(), Ledger()
 
-    def view(self) -> World:
-        return World(View(self._snapshot, self._ledger), {})
+    def snapshot(self) -> ClusterSnapshot:
+        return ClusterSnapshot(Snapshot(self._node_arrays, self._ledger), {})
 
-    def chosen_node(self, name: str, pod: str) -> View | None:
-        return chosen_node(self._snapshot, self._ledger, name, pod)
+    def chosen_node(self, name: str, pod: str) -> Snapshot | None:
+        return chosen_node(self._node_arrays, self._ledger, name, pod)
 
-    def grant(self, grant: Grant) -> None:
-        self._ledger.put(Reservation.of(grant.pod, grant.node, grant.numa, grant.requests, policy=grant.policy))
+    def assume(self, assumed_pod: AssumedPod) -> None:
+        self._ledger.put(
+            Reservation.of(
+                assumed_pod.pod, assumed_pod.node, assumed_pod.numa, assumed_pod.requests, policy=assumed_pod.policy
+            )
+        )
 
 
 def member(name: str, cpu: str, memory: str) -> GatedPod:
@@ -56,10 +60,10 @@ async def test_a_small_member_leaves_the_numa_node_that_only_suits_another() -> 
     (gang,) = units_of([member("first", "4", "1Gi"), member("second", "2", "10Gi")])
     assert isinstance(gang, Gang)
     cluster: Any = Cluster()
-    placer = GangPlacer(cluster, PlacementWriter(cluster, cluster, lambda: True, 60.0), Rules(), 0)
-    found = await placer.place(gang, 2, {}, (), partial(asyncio.sleep, 0))
+    placer = GangAssigner(cluster, AssignmentWriter(cluster, cluster, lambda: True, 60.0), Rules(), 0)
+    found = await placer.assign(gang, 2, {}, (), partial(asyncio.sleep, 0))
     assert isinstance(found, list), found
-    assert {one.pod.name: [numa for numa, _ in place.hint.numa_nodes] for one, place, _ in found} == {
+    assert {one.pod.name: [numa for numa, _ in assignment.hint.numa_nodes] for one, assignment, _ in found} == {
         "first": [0],
         "second": [1],
     }

@@ -12,8 +12,8 @@ from prometheus_client import CollectorRegistry
 from tests.unit.controllers.placement.test_assignment_writer import Server
 from tests.unit.controllers.placement.test_gated_pods import gated
 from webhook.admission.patch import apply
-from webhook.cache.missing_hint import LateHint
-from webhook.controllers.hint_backfill import LateHints
+from webhook.cache.missing_hint import HintBackfill
+from webhook.controllers.hint_backfill import HintBackfiller
 from webhook.kube.client import Client
 from webhook.kube.events import EventRecorder, PodEvent
 from webhook.kube.pod_writes import Outcome
@@ -22,15 +22,15 @@ from webhook.model.hint import NUMAHint
 from webhook.model.names import NUMA_HINT, RESOURCE_STATUS
 
 HINT = NUMAHint("n0", ((1, {"cpu": 8000}),))
-LATE = LateHint("default/p", "u", HINT)
+LATE = HintBackfill("default/p", "u", HINT)
 COUNTED = "topology_webhook_late_hints_total"
 
 
-class Unguarded:
-    def __init__(self, *late: LateHint) -> None:
-        self._late = late
+class Unhinted:
+    def __init__(self, *backfill: HintBackfill) -> None:
+        self._late = backfill
 
-    def late_hints(self) -> Sequence[LateHint]:
+    def hint_backfills(self) -> Sequence[HintBackfill]:
         return self._late
 
 
@@ -50,11 +50,11 @@ def bound(uid: str = "u", node: str = "n0", **annotations: str) -> dict[str, Any
     return raw
 
 
-def sweep(server: Server, late: LateHint = LATE) -> tuple[Sequence[PodEvent], float | None]:
+def sweep(server: Server, backfill: HintBackfill = LATE) -> tuple[Sequence[PodEvent], float | None]:
     """What was told, and how many hints were counted."""
     registry, told = CollectorRegistry(), Told(None)  # type: ignore[arg-type] # nothing is written
-    figures = PlacementMetrics(registry, "topology_webhook")
-    hints = LateHints(Unguarded(late), server, told, lambda: True, figures, concurrency=2)
+    metrics = PlacementMetrics(registry, "topology_webhook")
+    hints = HintBackfiller(Unhinted(backfill), server, told, lambda: True, metrics, concurrency=2)
     asyncio.run(hints.sweep())
     return told.events, registry.get_sample_value(COUNTED)
 
@@ -108,6 +108,6 @@ def test_a_hint_that_was_not_written_is_not_counted() -> None:
 
 def test_where_there_is_none_an_event_says_why() -> None:
     server = Server()
-    (event,), _ = sweep(server, replace(LATE, hint=None, why_none="because"))
+    (event,), _ = sweep(server, replace(LATE, hint=None, why_unassigned="because"))
     assert (event.key, event.uid, event.reason, event.note) == ("default/p", "u", "NoHint", "because")
     assert server.sent == []

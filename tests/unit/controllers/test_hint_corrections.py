@@ -54,17 +54,17 @@ class Corrected:
 
     def __init__(self, server: Server, change: HintChange, *, leads: bool = True) -> None:
         self.registry, self.told = CollectorRegistry(), Told(None)  # type: ignore[arg-type] # nothing is written
-        self._world, self._leads = Hinted(change), leads
-        self._figures = PlacementMetrics(self.registry, "topology_webhook")
+        self._cache, self._leads = Hinted(change), leads
+        self._metrics = PlacementMetrics(self.registry, "topology_webhook")
         asyncio.run(self._sweep(server))
-        self.open = self._world.changes
+        self.open = self._cache.changes
         self.annotations = None
         if server.sent:
             before = hinted(()) if server._now is None else server._now
             self.annotations = apply(before, server.sent[-1])["metadata"]["annotations"]
 
     async def _sweep(self, server: Server) -> None:
-        corrections = HintCorrections(self._world, server, self.told, lambda: self._leads, self._figures, 2)
+        corrections = HintCorrections(self._cache, server, self.told, lambda: self._leads, self._metrics, 2)
         corrections.sweep()
         await corrections.settle()
 
@@ -164,13 +164,13 @@ def test_a_replica_that_does_not_lead_writes_nothing() -> None:
 
 
 async def test_changes_are_written_when_they_are_told() -> None:
-    world, server = Hinted(), Server(Outcome.WRITTEN, now=hinted(ON_0))
-    figures = PlacementMetrics(CollectorRegistry(), "topology_webhook")
-    corrections = HintCorrections(world, server, Told(None), lambda: True, figures, 2)  # type: ignore[arg-type]
+    cluster_snapshot, server = Hinted(), Server(Outcome.WRITTEN, now=hinted(ON_0))
+    metrics = PlacementMetrics(CollectorRegistry(), "topology_webhook")
+    corrections = HintCorrections(cluster_snapshot, server, Told(None), lambda: True, metrics, 2)  # type: ignore[arg-type]
     running = asyncio.create_task(corrections.run())
-    world.changes.append(change(None))
-    world.on_hint_change()
-    while world.changes:  # noqa: ASYNC110 # the loop has its own pace
+    cluster_snapshot.changes.append(change(None))
+    cluster_snapshot.on_hint_change()
+    while cluster_snapshot.changes:  # noqa: ASYNC110 # the loop has its own pace
         await asyncio.sleep(0.001)
     running.cancel()
     assert len(server.sent) == 1

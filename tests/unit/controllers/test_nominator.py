@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-from tests.unit.admission.clusters import node, topology, world
+from tests.unit.admission.clusters import cluster_snapshot, node, topology
 from tests.unit.controllers.placement.test_gated_pods import gated
 from webhook.admission.pod.affinity_patch import Constraint
-from webhook.admission.pod.managed_fields import Marker
-from webhook.cache.cluster_snapshot import World
+from webhook.admission.pod.managed_fields import ManagedFields
+from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.controllers import nominator as nominate
 from webhook.controllers.nominator import Nominator
 from webhook.kube.pod_writes import Outcome, PodWrites
-from webhook.model.names import NUMA_HINT, STEERED
+from webhook.model.names import MANAGED_FIELDS, NUMA_HINT
 from webhook.model.rules import Rules
 
 # a [9]  b [16]  c [2]      [free cpus]; the pods ask for 8
-CLUSTER = world(*map(node, "abc"), topology("a", [9]), topology("b", [16]), topology("c", [2]))
+CLUSTER = cluster_snapshot(*map(node, "abc"), topology("a", [9]), topology("b", [16]), topology("c", [2]))
 
 
 DENIED = {
@@ -32,23 +32,23 @@ DENIED = {
 class Cluster(PodWrites):
     """The pods p and q wait, unless the test says otherwise; what is named to the scheduler."""
 
-    def __init__(self, promised: str | None = None, annotations: Mapping[str, str] | None = None) -> None:
+    def __init__(self, assumed: str | None = None, annotations: Mapping[str, str] | None = None) -> None:
         self.error = ""
         self.waiting = {f"default/{name}": gated(name) for name in "pq"}
         for raw in self.waiting.values():
             raw["metadata"]["annotations"].update(annotations or {})
             raw["status"] = {"conditions": [DENIED]}
         self.named: list[tuple[str, str, str]] = []
-        self._promised = promised
+        self._assumed_for = assumed
 
-    def view(self) -> World:
+    def snapshot(self) -> ClusterSnapshot:
         return CLUSTER
 
     def waiting_pod(self, key: str, uid: str) -> Mapping[str, Any] | None:
         return self.waiting.get(key)
 
-    def promised_node(self, pod: str) -> str | None:
-        return self._promised
+    def assumed_node(self, pod: str) -> str | None:
+        return self._assumed_for
 
     async def nominate(self, key: str, uid: str, node: str) -> Outcome:
         self.named.append((key, uid, node))
@@ -91,20 +91,20 @@ def preferring(name: str) -> dict[str, Any]:
 async def test_of_equal_nodes_that_is_named_which_the_user_prefers_not_which_was_best_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    equal = world(*map(node, "de"), topology("d", [9]), topology("e", [9]))
-    monkeypatch.setattr(Cluster, "view", lambda _: equal)
+    equal = cluster_snapshot(*map(node, "de"), topology("d", [9]), topology("e", [9]))
+    monkeypatch.setattr(Cluster, "snapshot", lambda _: equal)
     for ours, best in (((), "e"), ((preferring("e"),), "d")):
         cluster = Cluster()
         for raw in cluster.waiting.values():
             preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [preferring("e")]}
             raw["spec"]["affinity"] = {"nodeAffinity": preferred}
-            raw["metadata"]["annotations"][STEERED] = Marker.of(Constraint((), ours), 0).text()
+            raw["metadata"]["annotations"][MANAGED_FIELDS] = ManagedFields.of(Constraint((), ours), 0).text()
         assert await named(cluster, ("p", "c")) == best
 
 
-async def test_that_which_it_was_promised_goes_before() -> None:
-    assert await named(Cluster(promised="b"), ("p", "c")) == "b"
-    assert await named(Cluster(promised="c"), ("p", "c")) == "a"
+async def test_that_which_it_was_assumed_goes_before() -> None:
+    assert await named(Cluster(assumed="b"), ("p", "c")) == "b"
+    assert await named(Cluster(assumed="c"), ("p", "c")) == "a"
 
 
 async def test_each_node_has_its_turn_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:

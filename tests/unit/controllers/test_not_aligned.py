@@ -4,19 +4,19 @@ import asyncio
 from functools import partial
 from typing import Any
 
-from tests.unit.admission.clusters import node, topology, world
+from tests.unit.admission.clusters import cluster_snapshot, node, topology
 from tests.unit.controllers.placement.test_assignment import APART, nobody
 from tests.unit.controllers.placement.test_gated_pods import gated
 from tests.unit.model.test_owner_chain import job, of
-from webhook.controllers.placement.assignment import NoPlace, Place, find_place, why_none
-from webhook.controllers.placement.assignment_writer import PlacementWriter
-from webhook.controllers.placement.gated_gang import Gang, GangPlacer, units_of
+from webhook.controllers.placement.assignment import Assignment, NoAssignment, find_assignment, why_unassigned
+from webhook.controllers.placement.assignment_writer import AssignmentWriter
+from webhook.controllers.placement.gated_gang import Gang, GangAssigner, units_of
 from webhook.controllers.placement.gated_pods import GatedPod
-from webhook.engine.assumed.assumed_pod import Grant
+from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.engine.decide import Decision
 from webhook.engine.snapshot.ledger import Ledger
 from webhook.engine.snapshot.single_node import chosen_node
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.names import NUMA_TOPOLOGY_SPEC
 from webhook.model.rules import Rules
 
@@ -24,7 +24,7 @@ DENY = Rules(not_alignable="Deny")
 FIELD = "spec.containers[0].resources.limits.memory to 1Gi"
 NO_LIMIT = f'container "main" has no limits.memory; set {FIELD}'
 # a [16]   single-numa-node, by its kubelet       [free cpus per NUMA node]
-CLUSTER = world(node("a"), topology("a", [16]))
+CLUSTER = cluster_snapshot(node("a"), topology("a", [16]))
 
 
 def burstable(name: str = "p", *, inherits: bool = False, group: str = "", **spec: Any) -> GatedPod:
@@ -38,54 +38,54 @@ def burstable(name: str = "p", *, inherits: bool = False, group: str = "", **spe
     return GatedPod.from_object(raw, of(job(**{NUMA_TOPOLOGY_SPEC: policy})))
 
 
-def found(pod: GatedPod, rules: Rules) -> Place | Decision | NoPlace:
-    return find_place(CLUSTER.view, pod, rules, nobody)
+def found(pod: GatedPod, rules: Rules) -> Assignment | Decision | NoAssignment:
+    return find_assignment(CLUSTER.nodes, pod, rules, nobody)
 
 
 def test_the_place_says_what_its_kubelet_does_not_align() -> None:
     for pod in (burstable(), burstable(inherits=True)):
-        place = found(pod, Rules())
-        assert isinstance(place, Place)
-        assert place.not_aligned
-        assert f"fits; its kubelet does not align this pod: {NO_LIMIT}; best a" in place.text
+        assignment = found(pod, Rules())
+        assert isinstance(assignment, Assignment)
+        assert assignment.not_aligned
+        assert f"fits; its kubelet does not align this pod: {NO_LIMIT}; best a" in assignment.text
 
 
 def test_of_a_pod_whose_node_the_scheduler_chooses_it_is_said_of_all_nodes() -> None:
-    place = found(burstable(**APART), Rules())
-    assert isinstance(place, Place)
-    assert f"; no kubelet aligns this pod: {NO_LIMIT}; " in place.text
+    assignment = found(burstable(**APART), Rules())
+    assert isinstance(assignment, Assignment)
+    assert f"; no kubelet aligns this pod: {NO_LIMIT}; " in assignment.text
 
 
 def test_a_pod_that_waits_for_room_says_it_too() -> None:
     pod = burstable(cpu="16")
-    full = world(node("a"), topology("a", [16]), node("b", cpus=8))
-    closed = full.view.closed(full.view.snapshot.has_topology)
-    decision = find_place(closed, pod, Rules(), nobody)
+    full = cluster_snapshot(node("a"), topology("a", [16]), node("b", cpus=8))
+    closed = full.nodes.closed(full.nodes.node_arrays.has_topology)
+    decision = find_assignment(closed, pod, Rules(), nobody)
     assert isinstance(decision, Decision)
-    assert f"; no kubelet aligns this pod: {NO_LIMIT}; excluded" in why_none(decision, pod, Rules(), 0).text
+    assert f"; no kubelet aligns this pod: {NO_LIMIT}; excluded" in why_unassigned(decision, pod, Rules(), 0).text
 
 
 def test_with_deny_a_pod_waits_whose_policy_its_creation_could_not_know() -> None:
     refused = found(burstable(inherits=True), DENY)
-    assert isinstance(refused, NoPlace)
+    assert isinstance(refused, NoAssignment)
     assert refused.text == f"waiting: SingleNUMANode is asked for, but no kubelet aligns this pod: {NO_LIMIT}"
 
 
 def test_with_deny_a_pod_that_was_admitted_before_is_placed() -> None:
-    assert isinstance(found(burstable(), DENY), Place)
+    assert isinstance(found(burstable(), DENY), Assignment)
 
 
 class Cluster:
     """The node a, with nothing promised."""
 
-    def view(self) -> Any:
+    def snapshot(self) -> Any:
         return CLUSTER
 
-    def chosen_node(self, name: str, pod: str) -> View | None:
-        return chosen_node(CLUSTER.view.snapshot, Ledger(), name, pod)
+    def chosen_node(self, name: str, pod: str) -> Snapshot | None:
+        return chosen_node(CLUSTER.nodes.node_arrays, Ledger(), name, pod)
 
-    def grant(self, grant: Grant) -> None:
-        del grant
+    def assume(self, assumed_pod: AssumedPod) -> None:
+        del assumed_pod
 
 
 async def placed_together(rules: Rules, *, inherits: bool) -> Any:
@@ -93,12 +93,12 @@ async def placed_together(rules: Rules, *, inherits: bool) -> Any:
     members = (burstable(name, inherits=inherits, group="g", cpu="1") for name in ("g-0", "g-1"))
     (gang,) = units_of(members)
     assert isinstance(gang, Gang)
-    placer = GangPlacer(cluster, PlacementWriter(cluster, cluster, lambda: True, 60.0), rules, 0)
-    return await placer.place(gang, 2, {}, (), partial(asyncio.sleep, 0))
+    placer = GangAssigner(cluster, AssignmentWriter(cluster, cluster, lambda: True, 60.0), rules, 0)
+    return await placer.assign(gang, 2, {}, (), partial(asyncio.sleep, 0))
 
 
 async def test_members_of_a_group_say_it_and_wait_alike() -> None:
-    for _, place, _ in await placed_together(Rules(), inherits=False):
-        assert place.text.endswith(f"; its kubelet does not align this pod: {NO_LIMIT}")
+    for _, assignment, _ in await placed_together(Rules(), inherits=False):
+        assert assignment.text.endswith(f"; its kubelet does not align this pod: {NO_LIMIT}")
     refused = await placed_together(DENY, inherits=True)
     assert refused.text == f"waiting: SingleNUMANode is asked for, but no kubelet aligns this pod: {NO_LIMIT}"

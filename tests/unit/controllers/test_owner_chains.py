@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.model.test_owner_chain import job, owned
 from webhook.controllers import owner_chains
-from webhook.controllers.owner_chains import Lineages
+from webhook.controllers.owner_chains import OwnerChains
 from webhook.internal_errors import Where, internal_error_counts
 from webhook.kube.api_errors import UnreachableError
 from webhook.model.names import KAI_TOPOLOGY
@@ -45,8 +45,8 @@ def nothing() -> None:
 
 
 @asynccontextmanager
-async def reading(server: Server, changed: Callable[[], None] = nothing) -> AsyncIterator[Lineages]:
-    known = Lineages(server.read, changed)
+async def reading(server: Server, changed: Callable[[], None] = nothing) -> AsyncIterator[OwnerChains]:
+    known = OwnerChains(server.read, changed)
     task = asyncio.create_task(known.run())
     try:
         async with asyncio.timeout(60):
@@ -68,9 +68,9 @@ async def test_an_owner_is_read_once_for_all_its_pods_and_those_above_it() -> No
         for _ in range(3):
             known.want([("ns", JOB)] * 5)
             await until(lambda: known.get("ns", JOB))
-        lineage = known.get("ns", JOB)
-        assert lineage is not None
-        assert (lineage.top.kind, server.asked) == ("JobSet", ["Job/w", "JobSet/above"])
+        owner_chain = known.get("ns", JOB)
+        assert owner_chain is not None
+        assert (owner_chain.top.kind, server.asked) == ("JobSet", ["Job/w", "JobSet/above"])
 
 
 async def test_who_asks_never_waits_and_is_told_that_owners_are_being_read() -> None:
@@ -147,9 +147,9 @@ async def test_a_change_that_matters_is_followed_while_pods_wait(monkeypatch: py
         assert not woken.is_set()
         server.objects["Job"] = job(**{KAI_TOPOLOGY: "t"})
         await woken.wait()
-        lineage = known.get("ns", JOB)
-        assert lineage is not None
-        assert lineage.annotations == {KAI_TOPOLOGY: "t"}
+        owner_chain = known.get("ns", JOB)
+        assert owner_chain is not None
+        assert owner_chain.annotations == {KAI_TOPOLOGY: "t"}
 
 
 async def test_what_is_known_stays_when_it_cannot_be_read_again(monkeypatch: pytest.MonkeyPatch) -> None:

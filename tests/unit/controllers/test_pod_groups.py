@@ -5,15 +5,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from tests.unit.admission.clusters import node, world
+from tests.unit.admission.clusters import cluster_snapshot, node
 from tests.unit.controllers.placement.test_gated_pods import gated
 from tests.unit.model.test_owner_chain import job
-from webhook.cache.cluster_snapshot import World
+from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.controllers import pod_groups
 from webhook.controllers.placement.gated_gang import Gang, units_of
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.controllers.pod_groups import PodGroupKeeper
-from webhook.model.membership import Seated
+from webhook.model.membership import AssignedMember
 from webhook.model.names import KAI_PREFERRED_PLACEMENT, KAI_TOPOLOGY, PLACEMENT
 from webhook.model.topology import Level, Topology, TopologySource
 
@@ -32,7 +32,7 @@ class Cluster:
     """Groups and pods that wait, and the PodGroups that were applied."""
 
     def __init__(self) -> None:
-        self.seats: dict[str, dict[str, Seated]] = {}
+        self.seats: dict[str, dict[str, AssignedMember]] = {}
         self.gated: dict[str, dict[str, Any]] = {}
         self.known: dict[str, dict[str, Any]] = {}
         self.owner = job(**{KAI_TOPOLOGY: "t"})
@@ -41,10 +41,10 @@ class Cluster:
         self.applied = 0
         self.leads = self.serves = True
 
-    def view(self) -> World:
-        return replace(world(node("n0")), topologies=self.topologies)
+    def snapshot(self) -> ClusterSnapshot:
+        return replace(cluster_snapshot(node("n0")), topologies=self.topologies)
 
-    def groups(self) -> Mapping[str, Mapping[str, Seated]]:
+    def groups(self) -> Mapping[str, Mapping[str, AssignedMember]]:
         return self.seats
 
     def gated_pods(self) -> Mapping[str, Mapping[str, Any]]:
@@ -69,8 +69,8 @@ class Cluster:
     def status(self) -> str:
         return str(self.known[NAME]["metadata"]["annotations"][PLACEMENT])
 
-    def place(self) -> None:
-        self.seats[GROUP] = {"default/w-0-abcde": Seated("n0", 0)}
+    def assign(self) -> None:
+        self.seats[GROUP] = {"default/w-0-abcde": AssignedMember("n0", 0)}
 
 
 def gang_of(cluster: Cluster) -> Gang:
@@ -84,8 +84,8 @@ def gang_of(cluster: Cluster) -> Gang:
 async def settle(keeper: PodGroupKeeper) -> None:
     """One comparison, and another one when the owners are read."""
     await keeper._settle()
-    reading = asyncio.create_task(keeper._lineages.run())
-    while any(not entry.lineage for entry in keeper._lineages._entries.values()):  # noqa: ASYNC110 # no event tells
+    reading = asyncio.create_task(keeper._owner_chains.run())
+    while any(not entry.owner_chain for entry in keeper._owner_chains._entries.values()):  # noqa: ASYNC110 # no event tells
         await asyncio.sleep(0)
     reading.cancel()
     await keeper._settle()
@@ -93,7 +93,7 @@ async def settle(keeper: PodGroupKeeper) -> None:
 
 async def test_a_group_that_was_placed_before_we_led_gets_its_pod_group() -> None:
     cluster = Cluster()
-    cluster.place()
+    cluster.assign()
     await settle(cluster.keeper())
     assert cluster.status() == "placed: pods 1, nodes 1"
 
@@ -103,7 +103,9 @@ async def test_a_preferred_level_that_it_misses_is_said_with_the_place() -> None
     wishes = ((KAI_TOPOLOGY, "t"), (KAI_PREFERRED_PLACEMENT, "rack"))
     cluster.topologies = {"t": Topology("t", TopologySource.KAI, (Level("example.com/rack"),))}
     cluster.seats[GROUP] = {
-        f"default/w-{rank}-abcde": Seated(f"n{rank}", rank, wishes, f'{{"example.com/rack": "r{rank}"}}', "uid-Job")
+        f"default/w-{rank}-abcde": AssignedMember(
+            f"n{rank}", rank, wishes, f'{{"example.com/rack": "r{rank}"}}', "uid-Job"
+        )
         for rank in range(2)
     }
     await settle(cluster.keeper())
@@ -120,7 +122,7 @@ async def test_why_a_group_waits_is_said_until_it_does_no_more(monkeypatch: Any)
         await settle(keeper)
     assert (cluster.status(), cluster.applied) == ("waiting: no room", 1)
     cluster.gated.clear()
-    cluster.place()
+    cluster.assign()
     keeper.saw(gang, "")
     await settle(keeper)
     assert cluster.status() == "placed: pods 1, nodes 1"
@@ -132,7 +134,7 @@ async def test_why_a_group_waits_is_said_until_it_does_no_more(monkeypatch: Any)
 async def test_what_somebody_takes_away_comes_back_and_what_is_refused_is_left_for_a_while(monkeypatch: Any) -> None:
     monkeypatch.setattr(pod_groups, "_WRITTEN_SECONDS", 0.0)
     cluster = Cluster()
-    cluster.place()
+    cluster.assign()
     keeper = cluster.keeper()
     await settle(keeper)
     cluster.known[NAME] = {**cluster.known[NAME], "spec": {}}
@@ -147,7 +149,7 @@ async def test_what_somebody_takes_away_comes_back_and_what_is_refused_is_left_f
 
 async def test_who_does_not_lead_writes_nothing() -> None:
     cluster = Cluster()
-    cluster.place()
+    cluster.assign()
     cluster.leads = False
     await settle(cluster.keeper())
     assert cluster.applied == 0

@@ -10,16 +10,16 @@ import pytest
 from tests.unit.controllers.placement.test_assignment import nobody
 from tests.unit.controllers.placement.test_gated_pods import gated
 from tests.unit.engine.gang.clusters import TOPOLOGY
-from tests.unit.engine.gang.test_backfill_reservation import view
-from webhook.cache.cluster_snapshot import World
-from webhook.controllers.placement.assignment import NoPlace, Place, find_place, why_none, without
-from webhook.controllers.placement.assignment_writer import PlacementWriter
-from webhook.controllers.placement.gated_gang import Gang, GangPlacer, units_of
+from tests.unit.engine.gang.test_backfill_reservation import snapshot
+from webhook.cache.cluster_snapshot import ClusterSnapshot
+from webhook.controllers.placement.assignment import Assignment, NoAssignment, find_assignment, why_unassigned, without
+from webhook.controllers.placement.assignment_writer import AssignmentWriter
+from webhook.controllers.placement.gated_gang import Gang, GangAssigner, units_of
 from webhook.controllers.placement.gated_pods import GatedPod
-from webhook.engine.assumed.assumed_pod import Grant
+from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.engine.decide import Decision
-from webhook.engine.snapshot.snapshot import View
-from webhook.model.membership import Seated
+from webhook.engine.snapshot.snapshot import Snapshot
+from webhook.model.membership import AssignedMember
 from webhook.model.names import KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY
 from webhook.model.rules import Rules
 
@@ -30,21 +30,21 @@ MEMBERS = 3
 class Cluster:
     """Nothing changes in it, and nobody has a place."""
 
-    def view(self) -> World:
-        return World(view(), {TOPOLOGY.name: TOPOLOGY})
+    def snapshot(self) -> ClusterSnapshot:
+        return ClusterSnapshot(snapshot(), {TOPOLOGY.name: TOPOLOGY})
 
-    def seated(self, group: str) -> Mapping[str, Seated]:
+    def assigned_members(self, group: str) -> Mapping[str, AssignedMember]:
         del group
         return {}
 
-    def chosen_node(self, node: str, pod: str) -> View | None:
+    def chosen_node(self, node: str, pod: str) -> Snapshot | None:
         raise AssertionError((node, pod))
 
-    def grant(self, grant: Grant) -> None:
-        raise AssertionError(grant)
+    def assume(self, assumed_pod: AssumedPod) -> None:
+        raise AssertionError(assumed_pod)
 
-    def withdraw(self, grant: Grant) -> None:
-        raise AssertionError(grant)
+    def forget(self, assumed_pod: AssumedPod) -> None:
+        raise AssertionError(assumed_pod)
 
 
 def member(name: str, created: str) -> GatedPod:
@@ -54,21 +54,21 @@ def member(name: str, created: str) -> GatedPod:
     return GatedPod.from_object(raw)
 
 
-async def waits(reserve_after: float, created: str = "2020-01-01T00:00:00Z", *, members: int = MEMBERS) -> NoPlace:
+async def waits(reserve_after: float, created: str = "2020-01-01T00:00:00Z", *, members: int = MEMBERS) -> NoAssignment:
     """Why a group has no place."""
     pods = [member(f"w-{number}", created) for number in range(members)]
     (gang,) = units_of(pods)
     assert isinstance(gang, Gang)
     cluster: Any = Cluster()
-    placer = GangPlacer(cluster, PlacementWriter(cluster, cluster, lambda: True, 60.0), Rules(), reserve_after)
-    found = await placer.place(gang, MEMBERS, {}, (), partial(asyncio.sleep, 0))
-    assert isinstance(found, NoPlace)
+    placer = GangAssigner(cluster, AssignmentWriter(cluster, cluster, lambda: True, 60.0), Rules(), reserve_after)
+    found = await placer.assign(gang, MEMBERS, {}, (), partial(asyncio.sleep, 0))
+    assert isinstance(found, NoAssignment)
     return found
 
 
 async def test_the_nodes_of_the_domain_are_kept_for_a_group_that_has_waited_so_long() -> None:
     found = await waits(60)
-    assert found.keeps == {"n2", "n3"}
+    assert found.reserved_nodes == {"n2", "n3"}
     assert found.text.endswith("; rack rack-2 is kept for it")
 
 
@@ -82,7 +82,7 @@ async def test_the_nodes_of_the_domain_are_kept_for_a_group_that_has_waited_so_l
     ids=["switched off", "too young", "not all there"],
 )
 async def test_else_nothing_is_kept(reserve_after: float, created: str, members: int) -> None:
-    assert (await waits(reserve_after, created, members=members)).keeps == frozenset()
+    assert (await waits(reserve_after, created, members=members)).reserved_nodes == frozenset()
 
 
 async def test_whoever_leads_keeps_the_same() -> None:
@@ -91,10 +91,10 @@ async def test_whoever_leads_keeps_the_same() -> None:
 
 def test_who_comes_later_gets_no_place_there_and_is_told() -> None:
     pod = GatedPod.from_object(gated("p"))
-    now = view(n0=(2, 2), n5=(2,))
-    place = find_place(now, pod, Rules(), nobody)
-    assert isinstance(place, Place)
-    assert place.hint.node in {"n2", "n3"}
-    found = find_place(without(now, {"n2", "n3", "gone"}), pod, Rules(), nobody)
+    now = snapshot(n0=(2, 2), n5=(2,))
+    assignment = find_assignment(now, pod, Rules(), nobody)
+    assert isinstance(assignment, Assignment)
+    assert assignment.hint.node in {"n2", "n3"}
+    found = find_assignment(without(now, {"n2", "n3", "gone"}), pod, Rules(), nobody)
     assert isinstance(found, Decision)
-    assert why_none(found, pod, Rules(), 2).text.endswith("; 2 nodes are kept for groups that have waited long")
+    assert why_unassigned(found, pod, Rules(), 2).text.endswith("; 2 nodes are kept for groups that have waited long")

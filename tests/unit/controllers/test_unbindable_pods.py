@@ -17,7 +17,7 @@ ON_N0 = json.dumps({"node": "n0", "numaNodeResources": [{"node": 0, "resources":
 UNRESERVED = json.dumps({"node": "n0", "reserved": False}, separators=(",", ":"))
 
 
-def placed(name: str = "p", reason: str = "Unschedulable", hint: str = ON_N0, **more: Any) -> dict[str, Any]:
+def assigned(name: str = "p", reason: str = "Unschedulable", hint: str = ON_N0, **more: Any) -> dict[str, Any]:
     annotations = {NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": "SingleNUMANode"}', NUMA_HINT: hint}
     metadata = {"name": name, "uid": name, "resourceVersion": "1", "annotations": annotations, **more.get("also", {})}
     condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": "no volume"}
@@ -62,7 +62,7 @@ class Cluster:
 
 async def test_what_is_reserved_goes_back_once_the_second_attempt_is_due_and_the_pod_says_so() -> None:
     cluster = Cluster()
-    cluster.pods = {"default/p": placed()}
+    cluster.pods = {"default/p": assigned()}
     await cluster.sweeps(0, 0.5, 1.5)
     assert cluster.tries == []
     await cluster.sweeps(2, 3, 9)
@@ -80,13 +80,13 @@ async def test_what_is_reserved_goes_back_once_the_second_attempt_is_due_and_the
 @pytest.mark.parametrize(
     "waits",
     [
-        placed(reason="SchedulingGated"),  # before the scheduler's first attempt
-        placed(reason="SchedulerError"),  # its binding was refused, by us for one
-        placed(status={"nominatedNodeName": "n0"}),  # others make room for it
-        placed(status={"conditions": []}),
-        placed(also={"deletionTimestamp": "2026-01-01T00:00:00Z"}),
-        placed(hint=UNRESERVED),
-        placed(hint="not JSON"),
+        assigned(reason="SchedulingGated"),  # before the scheduler's first attempt
+        assigned(reason="SchedulerError"),  # its binding was refused, by us for one
+        assigned(status={"nominatedNodeName": "n0"}),  # others make room for it
+        assigned(status={"conditions": []}),
+        assigned(also={"deletionTimestamp": "2026-01-01T00:00:00Z"}),
+        assigned(hint=UNRESERVED),
+        assigned(hint="not JSON"),
     ],
 )
 async def test_who_waits_its_turn_or_has_nothing_keeps_what_it_has(waits: dict[str, Any]) -> None:
@@ -99,7 +99,7 @@ async def test_who_waits_its_turn_or_has_nothing_keeps_what_it_has(waits: dict[s
 async def test_one_that_the_scheduler_may_never_try_without_saying_so_has_time_to_be_tried() -> None:
     cluster = Cluster()
     claims: Any = [{"name": "gpu", "resourceClaimName": "none"}]
-    tried, untried = placed("tried", reason="SchedulerError"), placed("untried", reason="SchedulingGated")
+    tried, untried = assigned("tried", reason="SchedulerError"), assigned("untried", reason="SchedulingGated")
     for raw in (tried, untried):
         raw["spec"]["resourceClaims"] = claims
     cluster.pods = {"default/tried": tried, "default/untried": untried}
@@ -110,10 +110,10 @@ async def test_one_that_the_scheduler_may_never_try_without_saying_so_has_time_t
     assert "one of its resource claims may not exist" in cluster.told_text
 
 
-async def test_an_attempt_that_failed_for_another_reason_in_between_begins_the_time_anew() -> None:
+async def test_an_attempt_that_failed_for_another_reason_in_between_begins_the_time_again() -> None:
     cluster = Cluster()
     for now, reason in ((0, "Unschedulable"), (1, "SchedulerError"), (2, "Unschedulable"), (3, "Unschedulable")):
-        cluster.pods = {"default/p": placed(reason=reason)}
+        cluster.pods = {"default/p": assigned(reason=reason)}
         await cluster.sweeps(now)
     assert cluster.tries == []
     await cluster.sweeps(4)
@@ -122,7 +122,7 @@ async def test_an_attempt_that_failed_for_another_reason_in_between_begins_the_t
 
 async def test_what_was_not_written_is_tried_again_and_nothing_is_told_before() -> None:
     cluster = Cluster()
-    cluster.pods = {f"default/{name}": placed(name) for name in "abc"}
+    cluster.pods = {f"default/{name}": assigned(name) for name in "abc"}
     cluster.outcome = Outcome.UNKNOWN
     await cluster.sweeps(0, 2)
     assert (sorted(cluster.tries), cluster.told) == ([f"default/{name}" for name in "abc"], [])
@@ -134,13 +134,13 @@ async def test_what_was_not_written_is_tried_again_and_nothing_is_told_before() 
 
 async def test_a_pod_of_an_impossible_shape_costs_the_others_nothing() -> None:
     cluster = Cluster()
-    cluster.pods = {"default/odd": {**placed("odd"), "status": {"conditions": "none"}}, "default/p": placed()}
+    cluster.pods = {"default/odd": {**assigned("odd"), "status": {"conditions": "none"}}, "default/p": assigned()}
     await cluster.sweeps(0, 2)
     assert cluster.tries == ["default/p"]
 
 
 async def test_only_the_leader_takes_anything_back() -> None:
     cluster = Cluster()
-    cluster.pods, cluster.leads = {"default/p": placed()}, False
+    cluster.pods, cluster.leads = {"default/p": assigned()}, False
     await cluster.sweeps(0, 3)
     assert cluster.tries == []

@@ -26,18 +26,18 @@ def test_the_schedulers_message_stands_behind_why_the_pod_was_left_to_it() -> No
 
 
 def test_of_other_pods_nothing_is_said() -> None:
-    placed = left()
-    placed["metadata"]["annotations"][NUMA_HINT] = '{"node": "n0", "numaNodeResources": []}'
+    assigned = left()
+    assigned["metadata"]["annotations"][NUMA_HINT] = '{"node": "n0", "numaNodeResources": []}'
     going = left()
     going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    for raw in (left(volumes=[]), left() | {"status": {}}, placed, going):
+    for raw in (left(volumes=[]), left() | {"status": {}}, assigned, going):
         assert why_not_bound(raw, Rules()) is None
 
 
 def test_a_placed_pod_that_lost_its_reservation_says_so_and_what_it_waits_for() -> None:
-    placed = left(volumes=[])
-    placed["metadata"]["annotations"][NUMA_HINT] = '{"node": "n0", "reserved": false}'
-    assert why_not_bound(placed, Rules()) == (
+    assigned = left(volumes=[])
+    assigned["metadata"]["annotations"][NUMA_HINT] = '{"node": "n0", "reserved": false}'
+    assert why_not_bound(assigned, Rules()) == (
         "placed on n0, where nothing is reserved for it any more; not bound yet: " + UNBOUND.format(1)
     )
 

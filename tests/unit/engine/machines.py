@@ -7,7 +7,7 @@ from typing import Any
 from webhook.engine.decide import Decision, decide
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.snapshot.ledger import Ledger
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.intent import parse_numa_intent
 from webhook.model.names import NUMA_TOPOLOGY_SPEC
 from webhook.model.node import Node, Taint
@@ -129,9 +129,9 @@ def decision(
 ) -> Decision:
     """The decision on the cluster as it is now."""
     intent, _ = parse_numa_intent(pod.annotations)
-    return decide(View(cluster.snapshot(), ledger), pod, intent, options)
+    return decide(Snapshot(cluster.node_arrays(), ledger), pod, intent, options)
 
 
 def reasons(decided: Decision) -> dict[str, str]:
     """Node name -> code of its reason."""
-    return {name: decided.explain(n)[0].code for n, name in enumerate(decided.view.snapshot.names)}
+    return {name: decided.explain(n)[0].code for n, name in enumerate(decided.snapshot.node_arrays.names)}

@@ -7,8 +7,8 @@ import pytest
 
 from tests.fingerprints import pod_fingerprint
 from tests.unit.engine.machines import cpus, resident, topology
-from webhook.engine.assumed.assumed_pod import Grant
-from webhook.engine.assumed.assumed_pods import ReservationKeeper
+from webhook.engine.assumed.assumed_pod import AssumedPod
+from webhook.engine.assumed.assumed_pods import AssumedPods
 from webhook.engine.assumed.free_bounds import Leeway
 from webhook.engine.snapshot.ledger import Ledger
 from webhook.engine.snapshot.node_sums import NumaAmounts
@@ -34,11 +34,11 @@ def pod(name: str, cpu: int, numa_id: int | None = None, *, at: int = 10, starte
     return replace(made, uid=name, bound_at=at, started=started, started_at=at + 1, containers=(container,))
 
 
-def grant(pod: ResidentPod, numa_id: int, *alternatives: int, sure: bool = True) -> Grant:
+def assumed_pod(pod: ResidentPod, numa_id: int, *alternatives: int, sure: bool = True) -> AssumedPod:
     """Its binding is under way."""
     numa = on(numa_id, pod.requests["cpu"] // 1000)
     others = frozenset(alternatives)
-    return Grant(
+    return AssumedPod(
         pod.key,
         pod.uid,
         "n",
@@ -46,7 +46,7 @@ def grant(pod: ResidentPod, numa_id: int, *alternatives: int, sure: bool = True)
         pod.requests,
         None,
         1e9,
-        arrives=True,
+        is_binding=True,
         sure=sure and not others,
         alternatives=others,
     )
@@ -56,7 +56,7 @@ class Node:
     """What a keeper makes of what it is told of one node."""
 
     def __init__(self, **changes: object) -> None:
-        self.keeper = ReservationKeeper(Ledger())
+        self.keeper = AssumedPods(Ledger())
         self.written = 0
         self._changes = changes
         self.scan((0, 0))
@@ -68,15 +68,15 @@ class Node:
         seen = pod_fingerprint(("default", name) for name in counted)
         self.tell(replace(machine, fingerprint=seen, written_at=self.written, **self._changes))  # type: ignore[arg-type]
 
-    def tell(self, *items: ResidentPod | NodeTopology | Grant, now: float = NOW) -> None:
+    def tell(self, *items: ResidentPod | NodeTopology | AssumedPod, now: float = NOW) -> None:
         for item in items:
             match item:
                 case ResidentPod():
                     self.keeper.put_pod(item, now=now)
                 case NodeTopology():
                     self.keeper.put_topology(item)
-                case Grant():
-                    self.keeper.grant(item)
+                case AssumedPod():
+                    self.keeper.assume(item)
             self.keeper.settle(now)
 
     def end(self, pod: ResidentPod, at: int) -> None:
@@ -87,7 +87,7 @@ class Node:
     ) -> ResidentPod:
         """A pod is bound here, with a hint if it is certain."""
         waiting = pod(name, cpu, at=at)
-        self.tell(grant(waiting, numa_id, *alternatives))
+        self.tell(assumed_pod(waiting, numa_id, *alternatives))
         bound = pod(name, cpu, None if alternatives else numa_id, at=at, started=started)
         self.tell(bound)
         return bound
@@ -105,7 +105,7 @@ class Node:
         return self.keeper.leeway("n", "default/other", NOW)
 
 
-def test_a_hint_that_was_foreseen_for_certain_stays() -> None:
+def test_a_hint_that_was_replayed_for_certain_stays() -> None:
     node = Node()
     node.bind("a", 5, 0)
     assert node.changes() == {}
@@ -184,7 +184,7 @@ def test_what_an_nrt_has_counted_is_in_doubt_no_more() -> None:
 def test_a_pod_whose_gift_is_not_known_puts_the_next_one_in_doubt() -> None:
     node = Node()
     next_one = pod("a", 10, at=11)
-    node.tell(grant(next_one, 0))
+    node.tell(assumed_pod(next_one, 0))
     node.tell(pod("unhinted", 10))
     node.tell(pod("a", 10, 0, at=11))
     assert node.changes() == {"a": None}
@@ -211,7 +211,7 @@ def test_an_nrt_that_shows_a_pod_elsewhere_corrects_its_hint() -> None:
     assert node.changes() == {"a": [1]}
 
 
-def test_and_puts_those_in_doubt_that_were_foreseen_with_it() -> None:
+def test_and_puts_those_in_doubt_that_were_replayed_with_it() -> None:
     node = Node()
     node.bind("a", 5, 0)
     node.bind("b", 11, 0, at=20)
@@ -245,8 +245,8 @@ def test_where_an_agent_does_as_it_is_told_no_hint_is_in_doubt(changes: Mapping[
 
 def test_a_placed_pod_whose_binding_nobody_judged_has_no_hint_until_it_is_counted() -> None:
     node = Node()
-    placed = replace(pod("a", 5, 1), node="", placed_on="n")
-    node.tell(placed, pod("a", 5, 1))
+    assigned = replace(pod("a", 5, 1), node="", assigned_node="n")
+    node.tell(assigned, pod("a", 5, 1))
     assert node.changes() == {"a": None}
     node.scan((0, 5), "a")
     assert node.changes() == {"a": [1]}
@@ -269,8 +269,8 @@ def test_a_name_that_comes_again_is_another_pod() -> None:
 
 def test_a_binding_that_does_not_come_leaves_nothing() -> None:
     node = Node()
-    node.tell(grant(pod("a", 5), 1, 0))
-    node.keeper.withdraw("default/a")
+    node.tell(assumed_pod(pod("a", 5), 1, 0))
+    node.keeper.forget("default/a")
     node.tell(pod("a", 5, 1))
     assert node.changes() == {}
 
@@ -285,7 +285,7 @@ def test_of_a_doubt_that_no_nrt_ends_it_is_told() -> None:
 def test_a_hint_over_a_blank_one_is_taken_away_altogether() -> None:
     node = Node()
     waiting = pod("a", 5)
-    node.tell(grant(waiting, 1, 0), pod("a", 5))
+    node.tell(assumed_pod(waiting, 1, 0), pod("a", 5))
     assert node.changes() == {"a": None}
     assert node.changes() == {}
 

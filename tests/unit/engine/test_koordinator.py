@@ -154,7 +154,7 @@ def test_without_a_policy_nobody_minds() -> None:
     assert reasons(decision(cluster, pod(FIVE))) == {"a": "Fits"}
 
 
-def test_a_promised_place_counts_like_a_taken_one() -> None:
+def test_a_assumed_place_counts_like_a_taken_one() -> None:
     ledger = Ledger()
     ledger.put(Reservation.of("default/wide", "a", {0: {"cpu": 1}, 1: {"cpu": 1}}, {}, policy=RESTRICTED))
     asked = pod(FIVE, policy="SingleNUMANode")

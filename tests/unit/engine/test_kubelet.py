@@ -7,7 +7,7 @@ from webhook.engine.numa_fit import NUMAFit
 from webhook.engine.reason import REASONS, Reason
 from webhook.engine.request import PodRequest
 from webhook.engine.snapshot.cluster_state import ClusterState
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.intent import parse_numa_intent
 from webhook.model.nrt import Publisher
 from webhook.model.pod import Pod
@@ -18,9 +18,9 @@ ZONE = {"cpu": 8000, "memory": 16 * GI}
 
 
 def predict(cluster: ClusterState, wanted: Pod) -> NUMAFit:
-    view = View(cluster.snapshot())
+    snapshot = Snapshot(cluster.node_arrays())
     intent, _ = parse_numa_intent(wanted.annotations)
-    return kubelet.predict(view, PodRequest.of(wanted, intent, view.snapshot.resources))
+    return kubelet.predict(snapshot, PodRequest.of(wanted, intent, snapshot.node_arrays.resources))
 
 
 def outcome(fit: NUMAFit, index: int = 0) -> tuple[Reason, int]:
@@ -149,12 +149,12 @@ def test_where_the_kubelet_does_not_place_the_pods_own_policy_holds_for_the_whol
 
 def test_the_refusal_names_the_manager_that_says_no() -> None:
     cluster = state(node("n"), topology("n", [ZONE] * 2, policy=SINGLE))
-    view = View(cluster.snapshot())
+    snapshot = Snapshot(cluster.node_arrays())
 
     def refusal(amounts: dict[str, str]) -> Reason:
         wanted = pod(amounts)
         intent, _ = parse_numa_intent(wanted.annotations)
-        return whole_way(view, PodRequest.of(wanted, intent, view.snapshot.resources), 0)[0]
+        return whole_way(snapshot, PodRequest.of(wanted, intent, snapshot.node_arrays.resources), 0)[0]
 
     assert refusal({"cpu": "9", "memory": "1Gi"}) is Reason.NO_SINGLE_NUMA_NODE
     # Memory that no set of NUMA nodes holds counts as "no preference" until it is to be allocated.

@@ -33,13 +33,13 @@ def admitted(
 ) -> bool:
     """Whether the node takes a pod. free: cores and GiB of each NUMA node; pods: None = nobody tells them."""
     amounts = [{"cpu": 1000 * cores, "memory": memory * GI} for cores, memory in free]
-    snapshot = state(node("n"), topology("n", amounts, WHOLE, policy=policy)).snapshot()
+    node_arrays = state(node("n"), topology("n", amounts, WHOLE, policy=policy)).node_arrays()
     wanted = pod({"cpu": str(cpu), "memory": f"{gib}Gi"})
-    view = chosen_node(snapshot, Ledger(), "n", wanted.key, pods or ())
-    assert view is not None
+    snapshot = chosen_node(node_arrays, Ledger(), "n", wanted.key, pods or ())
+    assert snapshot is not None
     if pods is None:
-        view.residents = None
-    return bool(kubelet.predict(view, PodRequest.of(wanted, NO_INTENT, snapshot.resources)).fits[0])
+        snapshot.residents = None
+    return bool(kubelet.predict(snapshot, PodRequest.of(wanted, NO_INTENT, node_arrays.resources)).fits[0])
 
 
 # n ── [16 16] cpus, [64 64] GiB, of which [0 12] and [0 48] are free: two pods may hold the rest, each on a NUMA node

@@ -7,7 +7,7 @@ from webhook.engine.plugin import FilterFit, Strategy
 from webhook.engine.reason import REASONS, Reason
 from webhook.engine.request import PodRequest
 from webhook.engine.snapshot.cluster_state import ClusterState
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.intent import NUMAIntent
 from webhook.model.pod import Pod
 from webhook.model.policy import NUMAPolicy, Scope
@@ -16,10 +16,10 @@ ZONE = {"cpu": 8000, "memory": 16 * GI}
 ONE = {"cpu": "2", "memory": "4Gi"}
 
 
-def asked(cluster: ClusterState, wanted: Pod) -> tuple[View, PodRequest]:
-    view = View(cluster.snapshot())
+def asked(cluster: ClusterState, wanted: Pod) -> tuple[Snapshot, PodRequest]:
+    snapshot = Snapshot(cluster.node_arrays())
     intent = NUMAIntent(policy=None, exclusive=None, managed=False)
-    return view, PodRequest.of(wanted, intent, view.snapshot.resources)
+    return snapshot, PodRequest.of(wanted, intent, snapshot.node_arrays.resources)
 
 
 def filtered(cluster: ClusterState, wanted: Pod) -> FilterFit:

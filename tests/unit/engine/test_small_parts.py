@@ -53,7 +53,7 @@ def test_a_longer_resource_index_keeps_the_rows_of_the_shorter() -> None:
 
 
 def test_a_request_has_a_column_for_every_resource_the_pod_names() -> None:
-    resources = state(node("a")).snapshot().resources
+    resources = state(node("a")).node_arrays().resources
     spec = {
         "initContainers": [{"name": "init", "resources": {"requests": {"cpu": "1500m"}}}],
         "overhead": {"memory": "1Gi"},

@@ -37,7 +37,7 @@ BOTH = state(node("odd"), unknown("odd", 8, 8), node("none"), topology("none", c
 def test_a_pod_with_a_policy_stays_away_in_either_fidelity(asked: str, fidelity: str) -> None:
     decided = decision(BOTH, pod(GUARANTEED, policy=asked), options=Options(fidelity=fidelity))  # type: ignore[arg-type]
     assert reasons(decided) == {"odd": "UnknownPolicy", "none": "Fits"}
-    assert decided.explain(decided.view.snapshot.index["odd"])[1] == f"unknown NUMA policy: {TEXT}"
+    assert decided.explain(decided.snapshot.node_arrays.index["odd"])[1] == f"unknown NUMA policy: {TEXT}"
 
 
 def test_a_pod_without_a_policy_stays_away_if_a_kubelet_would_align_it() -> None:
@@ -83,10 +83,10 @@ def test_a_policy_that_comes_to_be_read_counts_from_then_on_and_snapshots_stay_a
     for name in ("a", "b"):
         cluster.upsert_node(node(name))
         cluster.upsert_topology(unknown(name, 8))
-    before = cluster.snapshot()
+    before = cluster.node_arrays()
     assert dict(before.unknown_policies) == {"a": TEXT, "b": TEXT}
     cluster.upsert_topology(topology("a", cpus(8)))
     cluster.delete_node("b")
     assert reasons(decision(cluster, pod(GUARANTEED, policy="SingleNUMANode"))) == {"a": "Fits"}
-    assert not cluster.snapshot().unknown_policies
+    assert not cluster.node_arrays().unknown_policies
     assert dict(before.unknown_policies) == {"a": TEXT, "b": TEXT}

@@ -4,24 +4,24 @@ import numpy as np
 
 from webhook.engine import kubelet
 from webhook.engine.kubelet.all_sets import AllSets
-from webhook.engine.kubelet.policy_groups import parts
+from webhook.engine.kubelet.policy_groups import policy_groups
 from webhook.engine.numa_fit import Allocation
 from webhook.engine.reason import REASONS, Reason
 from webhook.engine.request import PodRequest
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 
 
-def whole_way(view: View, request: PodRequest, node: int) -> tuple[Reason, int]:
+def whole_way(snapshot: Snapshot, request: PodRequest, node: int) -> tuple[Reason, int]:
     """The verdict of one node's kubelet (an index) without any short way, and the mask of NUMA nodes."""
-    (part,) = parts(view, request, np.array([node]))
+    (part,) = policy_groups(snapshot, request, np.array([node]))
     if part.verdict is not None or part.ours:
-        fit = kubelet.predict(view, request)
+        fit = kubelet.predict(snapshot, request)
         return REASONS[fit.reason[node]], int(fit.mask[node])
-    reason, mask = AllSets(view, request).admit(part)
+    reason, mask = AllSets(snapshot, request).admit(part)
     return REASONS[reason[0]], int(mask[0])
 
 
-def whole_split(view: View, request: PodRequest, node: int) -> Allocation:
+def whole_split(snapshot: Snapshot, request: PodRequest, node: int) -> Allocation:
     """What the pod would take of each NUMA node of one node (an index), by the admission itself."""
-    (part,) = parts(view, request, np.array([node]))
-    return kubelet.predict(view, request).allocation(node) if part.ours else AllSets(view, request).split(part)
+    (part,) = policy_groups(snapshot, request, np.array([node]))
+    return kubelet.predict(snapshot, request).allocation(node) if part.ours else AllSets(snapshot, request).split(part)

@@ -186,7 +186,7 @@ async def test_another_error_in_the_middle_of_a_watch_resumes_it_without_a_list(
         assert informer.status.lists == 1
 
 
-async def test_a_continue_token_that_expires_starts_the_list_anew() -> None:
+async def test_a_continue_token_that_expires_starts_the_list_again() -> None:
     script = ListWatch()
     for number in range(4):
         script.put(f"n{number}")

@@ -80,7 +80,7 @@ def test_a_holder_is_believed_no_shorter_than_we_would_be_and_no_longer_than_a_m
 
 
 @pytest.mark.parametrize("terms", [2**31 - 1, 2**30 + 1])
-def test_terms_are_counted_anew_when_the_lease_names_more_than_there_can_have_been(terms: int) -> None:
+def test_terms_are_counted_again_when_the_lease_names_more_than_there_can_have_been(terms: int) -> None:
     election = candidate(LeaseRecord("1", "other", terms, 15, "t0"))
     assert answer(election, 15, 16, "2").transitions == 1
     election.read(LeaseRecord("3", "other", terms, 15, "t1"), 17)
@@ -207,7 +207,7 @@ def test_while_it_leads_a_call_is_waited_for_no_longer_than_its_term_lasts() -> 
     assert election.patience(10) == 5
 
 
-def test_epochs_grow_even_when_the_lease_is_made_anew() -> None:
+def test_epochs_grow_even_when_the_lease_is_made_again() -> None:
     election = leader(LeaseRecord("7", "", 4, 15, "t", Release.SETTLED), asked=0, now=1)
     first = election.term(1)
     election.look_again()
@@ -229,7 +229,7 @@ def test_epochs_grow_even_when_the_lease_is_made_anew() -> None:
         pytest.param(HELD, 20, 21, id="after one that died"),
     ],
 )
-def test_it_is_told_since_when_nobody_else_can_have_promised_anything(
+def test_it_is_told_since_when_nobody_else_can_have_assumed_anything(
     lease: LeaseRecord | None, asked: float, alone_since: float
 ) -> None:
     election = candidate(lease, 5)

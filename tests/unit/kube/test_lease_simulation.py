@@ -14,7 +14,7 @@ from webhook.kube.election import LONGEST_BELIEVED, Timing
 from webhook.kube.lease_record import LeaseRecord, Release
 
 TIMING = Timing(lease_duration=15, renew_deadline=10, retry_period=2)
-HORIZON = 120.0
+DURATION = 120.0
 
 # Most messages take a moment; some take so long that they arrive when their sender has long given up; some never do.
 moments = st.floats(0.001, 0.2)
@@ -51,7 +51,7 @@ def simulations(draw: st.DrawFn, timings: st.SearchStrategy[Timing]) -> tuple[Si
         candidates.append(Candidate(f"c{index}", timing, world, network, offset, rate, stopped, cut_off, frozen))
     for candidate in candidates:
         if draw(st.booleans()):
-            world.at(draw(st.floats(0, HORIZON)), candidate.release)
+            world.at(draw(st.floats(0, DURATION)), candidate.release)
     return world, candidates
 
 
@@ -69,7 +69,7 @@ def assert_alone(candidates: list[Candidate]) -> None:
 @given(simulations(st.just(TIMING)))
 def test_two_never_lead_at_once(simulation: tuple[Simulation, list[Candidate]]) -> None:
     world, candidates = simulation
-    world.run(HORIZON)
+    world.run(DURATION)
     assert_alone(candidates)
 
 
@@ -79,12 +79,12 @@ def test_two_never_lead_at_once_while_a_rollout_changes_the_settings(
     simulation: tuple[Simulation, list[Candidate]],
 ) -> None:
     world, candidates = simulation
-    world.run(3 * HORIZON)
+    world.run(3 * DURATION)
     assert_alone(candidates)
 
 
 # What somebody who is no candidate writes into the Lease: one that he keeps from running out, or lets run out at once.
-meddling = st.lists(st.tuples(st.floats(0, HORIZON), st.sampled_from([0.0, 1.0, 300.0, 2.0**31 - 1])), max_size=4)
+meddling = st.lists(st.tuples(st.floats(0, DURATION), st.sampled_from([0.0, 1.0, 300.0, 2.0**31 - 1])), max_size=4)
 
 
 @settings(max_examples=300, deadline=None)
@@ -95,7 +95,7 @@ def test_two_never_lead_at_once_whatever_duration_is_written_into_the_lease(
     world, candidates = simulation
     for when, duration in writes:
         world.at(when, partial(set_duration, world, duration))
-    world.run(3 * HORIZON)
+    world.run(3 * DURATION)
     assert_alone(candidates)
 
 
@@ -115,7 +115,7 @@ def test_epochs_are_never_used_twice(simulation: tuple[Simulation, list[Candidat
             if term := candidate.election.term(candidate.clock()):
                 assert epochs.setdefault(term.epoch, term.name) == term.name
 
-    world.run(HORIZON, note)
+    world.run(DURATION, note)
 
 
 def group(size: int, pauses: tuple[tuple[float, float], ...] = ()) -> tuple[Simulation, list[Candidate]]:

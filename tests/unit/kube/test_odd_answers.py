@@ -61,7 +61,7 @@ async def test_what_is_no_list_is_asked_for_again(answer: Any) -> None:
         assert list(copy.objects) == ["a"]
 
 
-async def test_a_list_that_does_not_go_on_is_begun_anew() -> None:
+async def test_a_list_that_does_not_go_on_is_begun_again() -> None:
     again = {"metadata": {"continue": "1", "resourceVersion": "1"}, "items": []}
     script = ListWatch(refusals=deque([Refusal("page", 200, again)]), watches=deque([[HOLD]]))
     script.put("a")

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from webhook.kube.rate_limiter import Pace
+from webhook.kube.rate_limiter import RateLimiter
 
 
 async def test_a_burst_goes_at_once_and_what_follows_at_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -15,7 +15,7 @@ async def test_a_burst_goes_at_once_and_what_follows_at_the_rate(monkeypatch: py
         now += seconds
 
     monkeypatch.setattr(asyncio, "sleep", sleep)
-    pace = Pace(rate=10.0, burst=5, clock=lambda: now)
+    pace = RateLimiter(rate=10.0, burst=5, clock=lambda: now)
     for _ in range(5):
         await pace.turn()
     assert waits == []

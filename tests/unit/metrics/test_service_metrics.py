@@ -24,7 +24,7 @@ SAMPLE = Sample(
     leading=True,
     gated_pods=5,
     stuck_pods=1,
-    open_grants=4,
+    assumed_count=4,
 )
 
 
@@ -38,7 +38,7 @@ def families() -> dict[str, Metric]:
     metrics.excluded.labels("NotReady").inc(4)
     metrics.placement.round()
     metrics.placement.decided("pod", 0.001)
-    metrics.placement.let_go("placed", 3.0)
+    metrics.placement.ungated("placed", 3.0)
     metrics.placement.evicted()
     metrics.placement.corrected("changed")
     found = {}

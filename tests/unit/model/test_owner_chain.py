@@ -15,7 +15,7 @@ from webhook.model.names import (
     POD_GROUP_NAME,
     RESOURCE_SPEC,
 )
-from webhook.model.owner_chain import Lineage, lineage_of, owner_above, ranked, taken_from_owners
+from webhook.model.owner_chain import OwnerChain, owner_above, owner_chain_of, ranked, taken_from_owners
 from webhook.model.pod import Owner
 
 TEMPLATE = {"spec": {"containers": [{"name": "main"}]}}
@@ -36,8 +36,8 @@ def job(above: str = "", **annotations: str) -> dict[str, Any]:
     return owned("Job", "batch/v1", {"parallelism": 4, "completions": 4, "template": TEMPLATE}, above, **annotations)
 
 
-def of(*chain: dict[str, Any]) -> Lineage:
-    return lineage_of(Owner("v1", "Thing", "thing", "uid-thing", True), chain)
+def of(*chain: dict[str, Any]) -> OwnerChain:
+    return owner_chain_of(Owner("v1", "Thing", "thing", "uid-thing", True), chain)
 
 
 def pod(name: str = "p", /, **annotations: str) -> dict[str, Any]:
@@ -56,16 +56,16 @@ def test_the_controller_comes_before_other_owners_and_the_first_of_those_before_
 def test_a_pods_own_annotation_comes_first_then_that_of_the_nearest_owner() -> None:
     replica_set = owned("ReplicaSet", "apps/v1", {}, "Deployment", **{KAI_BATCH_MIN_MEMBER: "2"})
     deployment = owned("Deployment", "apps/v1", {}, **{KAI_BATCH_MIN_MEMBER: "3", KAI_TOPOLOGY: "far", "note": "x"})
-    lineage = of(replica_set, deployment)
-    assert lineage.top.kind == "Deployment"
-    taken = taken_from_owners(pod(**{KAI_TOPOLOGY: "own"}), lineage)
+    owner_chain = of(replica_set, deployment)
+    assert owner_chain.top.kind == "Deployment"
+    taken = taken_from_owners(pod(**{KAI_TOPOLOGY: "own"}), owner_chain)
     assert taken == {KAI_BATCH_MIN_MEMBER: "2", POD_GROUP_NAME: "pg-w-uid-Deployment"}
 
 
 def test_numa_wishes_are_taken_only_by_a_pod_that_has_none_and_make_no_group() -> None:
-    lineage = of(job(**{NUMA_TOPOLOGY_SPEC: "{}"}))
-    assert taken_from_owners(pod(), lineage) == {NUMA_TOPOLOGY_SPEC: "{}"}
-    assert taken_from_owners(pod(**{RESOURCE_SPEC: "{}"}), lineage) == {}
+    owner_chain = of(job(**{NUMA_TOPOLOGY_SPEC: "{}"}))
+    assert taken_from_owners(pod(), owner_chain) == {NUMA_TOPOLOGY_SPEC: "{}"}
+    assert taken_from_owners(pod(**{RESOURCE_SPEC: "{}"}), owner_chain) == {}
 
 
 def test_a_group_that_a_pod_names_itself_stays_its_group() -> None:
@@ -73,18 +73,18 @@ def test_a_group_that_a_pod_names_itself_stays_its_group() -> None:
 
 
 def test_what_only_makes_workloads_is_not_the_top_but_its_wishes_hold() -> None:
-    lineage = of(job("CronJob"), owned("CronJob", "batch/v1", {}, **{KAI_TOPOLOGY: "t"}))
-    assert (lineage.top.kind, lineage.annotations) == ("Job", {KAI_TOPOLOGY: "t"})
+    owner_chain = of(job("CronJob"), owned("CronJob", "batch/v1", {}, **{KAI_TOPOLOGY: "t"}))
+    assert (owner_chain.top.kind, owner_chain.annotations) == ("Job", {KAI_TOPOLOGY: "t"})
     # all four start together: the job asks for a topology, by what stands above it
-    assert lineage.minimum({}, None) == 1
-    placed = {KAI_TOPOLOGY: "t", "kai.scheduler/topology-required-placement": "rack"}
-    assert of(job("CronJob"), owned("CronJob", "batch/v1", {}, **placed)).minimum({}, None) == 4
+    assert owner_chain.minimum({}, None) == 1
+    assigned = {KAI_TOPOLOGY: "t", "kai.scheduler/topology-required-placement": "rack"}
+    assert of(job("CronJob"), owned("CronJob", "batch/v1", {}, **assigned)).minimum({}, None) == 4
 
 
 def test_of_owners_that_cannot_be_read_the_nearest_makes_the_group() -> None:
-    lineage = of()
-    assert lineage.group_name({}) == "pg-thing-uid-thing"
-    assert (lineage.minimum({}, None), lineage.minimum({}, 5)) == (1, 5)
+    owner_chain = of()
+    assert owner_chain.group_name({}) == "pg-thing-uid-thing"
+    assert (owner_chain.minimum({}, None), owner_chain.minimum({}, 5)) == (1, 5)
 
 
 @pytest.mark.parametrize(("asked", "succeeded", "minimum"), [(None, 0, 4), (3, 0, 3), (9, 0, 4), (None, 3, 1)])
@@ -95,10 +95,10 @@ def test_a_job_waits_for_no_more_pods_than_it_will_still_have(asked: int | None,
 
 def test_each_replica_of_a_leader_worker_set_is_a_group() -> None:
     spec = {"replicas": 2, "leaderWorkerTemplate": {"size": 3, "workerTemplate": TEMPLATE}}
-    lineage = of(owned("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1", spec))
-    assert lineage.group_name({LWS_GROUP_INDEX: "1"}) == "pg-w-uid-LeaderWorkerSet-group-1"
-    assert lineage.minimum({LWS_GROUP_INDEX: "1"}, None) == 3
-    assert [lineage.rank(name, {LWS_GROUP_INDEX: "1"}) for name in ("w-1", "w-1-2")] == [0, 2]
+    owner_chain = of(owned("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1", spec))
+    assert owner_chain.group_name({LWS_GROUP_INDEX: "1"}) == "pg-w-uid-LeaderWorkerSet-group-1"
+    assert owner_chain.minimum({LWS_GROUP_INDEX: "1"}, None) == 3
+    assert [owner_chain.rank(name, {LWS_GROUP_INDEX: "1"}) for name in ("w-1", "w-1-2")] == [0, 2]
 
 
 def test_what_stands_on_a_leader_is_not_what_its_workers_take() -> None:
@@ -119,10 +119,10 @@ def test_of_a_rollouts_surge_a_group_is_as_large_as_the_others_and_of_workers_th
 def test_what_one_of_its_jobs_asks_is_not_asked_of_a_whole_job_set() -> None:
     jobs = [{"name": "a", "template": {"spec": {"template": TEMPLATE}}}]
     above = owned("JobSet", "jobset.x-k8s.io/v1alpha2", {"replicatedJobs": jobs}, **{KAI_TOPOLOGY: "t"})
-    lineage = of(job("JobSet", **{KAI_BATCH_MIN_MEMBER: "2"}), above)
-    assert lineage.annotations == {KAI_TOPOLOGY: "t", KAI_BATCH_MIN_MEMBER: "2"}
-    assert lineage.raw is not None
-    assert lineage.raw["metadata"]["annotations"] == {KAI_TOPOLOGY: "t"}
+    owner_chain = of(job("JobSet", **{KAI_BATCH_MIN_MEMBER: "2"}), above)
+    assert owner_chain.annotations == {KAI_TOPOLOGY: "t", KAI_BATCH_MIN_MEMBER: "2"}
+    assert owner_chain.raw is not None
+    assert owner_chain.raw["metadata"]["annotations"] == {KAI_TOPOLOGY: "t"}
 
 
 @pytest.mark.parametrize("order", ["InOrder", "AnyOrder"])
@@ -132,24 +132,28 @@ def test_the_jobs_of_a_job_set_are_one_group_unless_they_start_in_order(order: s
         for name, replicas in (("lead", 1), ("work", 2))
     ]
     spec = {"startupPolicy": {"startupPolicyOrder": order}, "replicatedJobs": jobs}
-    lineage = of(owned("JobSet", "jobset.x-k8s.io/v1alpha2", spec))
+    owner_chain = of(owned("JobSet", "jobset.x-k8s.io/v1alpha2", spec))
     labels = {JOBSET_REPLICATED_JOB: "work"}
-    found = lineage.group_name(labels), lineage.minimum(labels, None), lineage.rank("w-work-1-0-abcde", labels)
+    found = (
+        owner_chain.group_name(labels),
+        owner_chain.minimum(labels, None),
+        owner_chain.rank("w-work-1-0-abcde", labels),
+    )
     in_order = ("pg-w-uid-JobSet-work", 4, 2)
     assert found == (in_order if order == "InOrder" else ("pg-w-uid-JobSet", 6, 4))
 
 
 def test_the_longest_name_still_gives_a_name() -> None:
-    lineage = of(owned("Job", "batch/v1", {"template": TEMPLATE}, name="n" * 253))
-    assert len(lineage.group_name({})) == 253
-    assert lineage.group_name({}).endswith("-uid-Job")
+    owner_chain = of(owned("Job", "batch/v1", {"template": TEMPLATE}, name="n" * 253))
+    assert len(owner_chain.group_name({})) == 253
+    assert owner_chain.group_name({}).endswith("-uid-Job")
 
 
 def test_a_rank_that_the_user_or_a_placement_gave_stays() -> None:
-    lineage = of(job())
+    owner_chain = of(job())
     for annotations, wanted in (({}, 2), ({"topology-webhook.dev/rank": "7"}, 7)):
         raw = pod("w-2-abcde", **{POD_GROUP_NAME: "g", **annotations})
-        membership = ranked(membership_of(raw), raw, lineage)
+        membership = ranked(membership_of(raw), raw, owner_chain)
         assert membership is not None
         assert membership.rank == wanted
 
@@ -160,8 +164,8 @@ def test_a_group_is_of_the_roles_that_ask_where_the_whole_asks_for_nothing() -> 
     replicas = {"Master": {"template": TEMPLATE}, "Worker": {"replicas": 3, "template": asks}}
     spec = {"pytorchReplicaSpecs": replicas}
     for above, minimum, rank in (({}, 3, 1), (rack, 4, 2)):
-        lineage = of(owned("PyTorchJob", "kubeflow.org/v1", spec, **above))
-        assert (lineage.minimum({}, None), lineage.rank("w-worker-1", {})) == (minimum, rank)
+        owner_chain = of(owned("PyTorchJob", "kubeflow.org/v1", spec, **above))
+        assert (owner_chain.minimum({}, None), owner_chain.rank("w-worker-1", {})) == (minimum, rank)
 
 
 @pytest.mark.parametrize(
@@ -183,8 +187,8 @@ def test_of_a_group_are_no_roles_whose_pods_take_nothing_from_their_owners(
         "Worker": {"replicas": 3, "template": {"metadata": {"annotations": worker}, **TEMPLATE}},
     }
     rack = {KAI_TOPOLOGY: "t", "kai.scheduler/topology-required-placement": "rack"}
-    lineage = of(owned("PyTorchJob", "kubeflow.org/v1", {"pytorchReplicaSpecs": replicas}, **rack))
-    assert lineage.minimum({}, None) == minimum
+    owner_chain = of(owned("PyTorchJob", "kubeflow.org/v1", {"pytorchReplicaSpecs": replicas}, **rack))
+    assert owner_chain.minimum({}, None) == minimum
 
 
 @pytest.mark.parametrize(("mark", "minimum"), [("true", 3), ("false", 2), (None, 2)])
@@ -195,8 +199,8 @@ def test_a_leader_is_in_the_group_of_its_workers(mark: str | None, minimum: int)
         "leaderTemplate": {"metadata": {"annotations": {INHERIT: mark} if mark else {}}, **TEMPLATE},
         "workerTemplate": {"metadata": {"annotations": {**rack, NUMA_TOPOLOGY_SPEC: "{}"}}, **TEMPLATE},
     }
-    lineage = of(owned("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1", {"leaderWorkerTemplate": sets}))
+    owner_chain = of(owned("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1", {"leaderWorkerTemplate": sets}))
     labels = {LWS_GROUP_INDEX: "0"}
-    assert lineage.minimum(labels, None) == minimum
-    taken = taken_from_owners({"metadata": {"labels": labels}}, lineage)
-    assert taken == {**rack, POD_GROUP_NAME: lineage.group_name(labels)}
+    assert owner_chain.minimum(labels, None) == minimum
+    taken = taken_from_owners({"metadata": {"labels": labels}}, owner_chain)
+    assert taken == {**rack, POD_GROUP_NAME: owner_chain.group_name(labels)}

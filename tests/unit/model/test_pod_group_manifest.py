@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.model.test_owner_chain import TEMPLATE, job, of, owned
 from webhook.model.names import KAI_TOPOLOGY
-from webhook.model.owner_chain import Lineage, taken_from_owners
+from webhook.model.owner_chain import OwnerChain, taken_from_owners
 from webhook.model.pod_group_manifest import is_said, pod_group
 from webhook.model.topology import Level, Topology, TopologySource
 
@@ -14,10 +14,10 @@ TOPOLOGIES = {"dc": Topology("dc", TopologySource.KAI, (Level("example.com/row")
 RACK = {KAI_TOPOLOGY: "dc", "kai.scheduler/topology-required-placement": "rack"}
 
 
-def made(lineage: Lineage, labels: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
+def made(owner_chain: OwnerChain, labels: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
     raw: dict[str, Any] = {"metadata": {"namespace": "ns", "name": "p", "labels": labels or {}}, "spec": spec}
-    raw["metadata"]["annotations"] = taken_from_owners(raw, lineage)
-    return pod_group(lineage, raw, 4, TOPOLOGIES, "placed")
+    raw["metadata"]["annotations"] = taken_from_owners(raw, owner_chain)
+    return pod_group(owner_chain, raw, 4, TOPOLOGIES, "placed")
 
 
 def test_levels_are_node_labels_and_the_owner_is_the_top() -> None:

@@ -164,11 +164,11 @@ def waiting(hint: str, **spec: Any) -> ResidentPod:
 
 
 def test_a_pod_with_a_hint_and_without_our_gate_is_placed_until_it_is_bound() -> None:
-    assert (waiting(HINT_FOR_N2).placed_on, waiting(HINT_FOR_N2).hint) == ("n2", ((1, {"cpu": 2000}),))
-    assert waiting(HINT_FOR_N2, schedulingGates=[{"name": "example.com/quota"}]).placed_on == "n2"
-    assert (waiting(HINT_FOR_N2, **GATED).placed_on, waiting(HINT_FOR_N2, **GATED).hint) == ("", None)
-    assert (waiting("not JSON").placed_on, waiting("not JSON").hint) == ("", None)
-    assert waiting(HINT_FOR_N2, nodeName="n2").placed_on == ""
+    assert (waiting(HINT_FOR_N2).assigned_node, waiting(HINT_FOR_N2).hint) == ("n2", ((1, {"cpu": 2000}),))
+    assert waiting(HINT_FOR_N2, schedulingGates=[{"name": "example.com/quota"}]).assigned_node == "n2"
+    assert (waiting(HINT_FOR_N2, **GATED).assigned_node, waiting(HINT_FOR_N2, **GATED).hint) == ("", None)
+    assert (waiting("not JSON").assigned_node, waiting("not JSON").hint) == ("", None)
+    assert waiting(HINT_FOR_N2, nodeName="n2").assigned_node == ""
 
 
 def test_a_pod_is_bound_when_the_api_server_says_so_and_at_its_creation_at_the_earliest() -> None:

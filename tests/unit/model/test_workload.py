@@ -32,7 +32,7 @@ def gangs(
 
 def shape(gang: Gang) -> dict[str, tuple[int, int]]:
     """Role -> pods, minimum."""
-    return {role.name: (len(role.pods), role.minimum) for role in gang.all_roles()}
+    return {pod_set.name: (len(pod_set.pods), pod_set.minimum) for pod_set in gang.all_pod_sets()}
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_job_runs_as_many_pods_as_it_may_at_a_time(
 ) -> None:
     (gang,) = gangs("batch/v1", "Job", {**spec, "template": TEMPLATE}, annotations)
     assert (gang.size, gang.minimum) == (size, minimum)
-    assert gang.roles[0].pods == tuple(f"train-{rank}" for rank in range(size))
+    assert gang.pod_sets[0].pods == tuple(f"train-{rank}" for rank in range(size))
 
 
 def test_a_cron_job_makes_jobs() -> None:
@@ -82,7 +82,7 @@ def test_a_job_set_in_order_is_a_gang_for_each_replicated_job(
     spec = {"replicatedJobs": jobs} | ({"startupPolicy": policy} if policy else {})
     found = gangs("jobset.x-k8s.io/v1alpha2", "JobSet", spec, ON_RACK)
     assert list(map(shape, found)) == expected
-    workers = found[-1].roles[-1]
+    workers = found[-1].pod_sets[-1]
     assert workers.pods[3:5] == ("train-workers-0-3", "train-workers-1-0")
 
 
@@ -120,7 +120,7 @@ def test_a_pytorch_job_starts_whole_or_with_its_minimum(spec: dict[str, Any], ex
     replicas = {"Worker": {"replicas": 7, "template": TEMPLATE}, "Master": {"template": TEMPLATE}}
     (gang,) = gangs("kubeflow.org/v1", "PyTorchJob", {"pytorchReplicaSpecs": replicas, **spec})
     assert shape(gang) == expected
-    assert gang.roles[0].pods == ("train-master-0",)
+    assert gang.pod_sets[0].pods == ("train-master-0",)
 
 
 @pytest.mark.parametrize(
@@ -145,13 +145,13 @@ def test_an_mpi_job_does_not_wait_for_a_launcher_that_waits_for_its_workers() ->
     spec = {"mpiReplicaSpecs": replicas, "launcherCreationPolicy": "WaitForWorkersReady"}
     (gang,) = gangs("kubeflow.org/v2beta1", "MPIJob", spec)
     assert shape(gang) == {"worker": (4, 4), "launcher": (1, 0)}
-    assert (gang.roles[1].pods, gang.at_once) == (("train-launcher",), 4)
+    assert (gang.pod_sets[1].pods, gang.at_once) == (("train-launcher",), 4)
 
 
 def test_segments_stand_on_the_template_of_the_workers() -> None:
     replicas = {"Master": {"template": TEMPLATE}, "Worker": {"replicas": 8, "template": template(**SEGMENTS)}}
     (gang,) = gangs("kubeflow.org/v1", "PyTorchJob", {"pytorchReplicaSpecs": replicas}, ON_RACK)
-    master, worker = gang.roles
+    master, worker = gang.pod_sets
     assert master.segments is None
     assert worker.segments is not None
     assert (worker.segments.size, worker.segments.required) == (4, "rack")
@@ -185,7 +185,7 @@ def test_each_replica_of_a_leader_worker_set_is_a_gang() -> None:
     found = gangs("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", leader_worker_set(size=4))
     assert [gang.name for gang in found] == ["train-0", "train-1"]
     assert shape(found[1]) == {"leader": (1, 1), "workers": (3, 3)}
-    assert [role.pods for role in found[1].roles] == [("train-1",), ("train-1-1", "train-1-2", "train-1-3")]
+    assert [pod_set.pods for pod_set in found[1].pod_sets] == [("train-1",), ("train-1-1", "train-1-2", "train-1-3")]
 
 
 def test_a_leader_that_must_be_ready_first_does_not_wait_for_its_workers() -> None:
@@ -211,10 +211,10 @@ def test_the_first_segment_of_a_leader_worker_set_holds_its_leader(
     levels = {"kai.scheduler/segment-topology-required-placement": "rack"}
     spec = leader_worker_set(**fields, leaderTemplate=template())
     (gang, _) = gangs("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", spec, {**ON_RACK, **levels})
-    assert {role.name: len(role.pods) for role in gang.all_roles()} == expected
+    assert {pod_set.name: len(pod_set.pods) for pod_set in gang.all_pod_sets()} == expected
     if policy == "LeaderWorker":
         assert gang.gangs[0].request.required == "rack"
-        assert {role.name for role in gang.gangs[0].roles} == {"leader", "first-workers"}
+        assert {pod_set.name for pod_set in gang.gangs[0].pod_sets} == {"leader", "first-workers"}
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "StatefulSet"])

@@ -21,7 +21,7 @@ def pod(
 
 def seen(found: PodsTogether) -> tuple[str, list[tuple[tuple[str, ...], int]]]:
     (gang,) = found.workload.gangs
-    return found.workload.name, [(tuple(role.pods), role.minimum) for role in gang.all_roles()]
+    return found.workload.name, [(tuple(pod_set.pods), pod_set.minimum) for pod_set in gang.all_pod_sets()]
 
 
 def test_a_group_by_hand_starts_whole_in_order_of_rank() -> None:

@@ -157,13 +157,13 @@ async def test_chunks_without_end_are_cut_off_at_the_largest_body() -> None:
         reader, writer = await running.attack(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
         chunk = b"10000\r\n" + b"x" * 65536 + b"\r\n"
 
-        async def pour() -> None:
+        async def distribute() -> None:
             with contextlib.suppress(OSError):
                 while not writer.is_closing():
                     writer.write(chunk)
                     await writer.drain()
 
-        pouring = asyncio.create_task(pour())
+        pouring = asyncio.create_task(distribute())
         assert (await reader.readline()).startswith(b"HTTP/1.1 413")
         await pouring
 

@@ -27,10 +27,10 @@ import numpy as np
 from webhook.admission.patch import Operation, Patch
 from webhook.admission.pod import placement_text
 from webhook.admission.pod.placement_text import FOR_A_NODE, annotated
-from webhook.cache.delegated_pods import chosen_by_scheduler, why_left_to_scheduler
-from webhook.cache.hint_certainty import CERTAIN, Foresight, foresight, of_pod
-from webhook.cache.kubelet_admission import Arrival
-from webhook.cache.unmanaged import why_not_ours
+from webhook.cache.delegated_pods import delegation_text, why_delegated
+from webhook.cache.hint_certainty import CERTAIN, HintCertainty, hint_certainty, of_pod
+from webhook.cache.kubelet_admission import KubeletAdmission
+from webhook.cache.unmanaged import why_unmanaged
 from webhook.engine.decide import Decision, decide
 from webhook.engine.koordinator import ours_to_place
 from webhook.engine.reason import Reason
@@ -72,13 +72,13 @@ class Given:
     numa_nodes: NUMANodeAmounts
     requests: Mapping[str, int]
     policy: NUMAPolicy | None
-    promised: NUMANodeAmounts | None = None
+    assumed: NUMANodeAmounts | None = None
     """What the pod was promised when it was placed, where that is still free; None where it is not, or was not."""
     how_chosen: str | None = None
     """How its node was chosen, of a pod whose placement says that and perhaps why it waited; None of any other."""
     chosen: bool = False
     """Whether the NUMA nodes are ours to choose."""
-    foresight: Foresight = CERTAIN
+    hint_certainty: HintCertainty = CERTAIN
     """How certain it is that the kubelet chooses these."""
     was_hinted: bool = False
     """Whether the pod has a hint that names NUMA nodes, which a Binding can write over and not take away."""
@@ -89,7 +89,7 @@ class Given:
     def annotations(self) -> dict[str, str]:
         """What the Binding is to carry."""
         said = self._said
-        if self.foresight.sure and self.numa_nodes:
+        if self.hint_certainty.sure and self.numa_nodes:
             return said | {
                 NUMA_HINT: NUMAHint(self.node, self.numa_nodes).to_json(),
                 RESOURCE_STATUS: resource_status_to_json(self.numa_nodes),
@@ -99,14 +99,14 @@ class Given:
             return said | {NUMA_HINT: blank, RESOURCE_STATUS: resource_status_to_json(())}
         return said
 
-    def as_promised(self) -> "Given | None":
+    def as_assumed(self) -> "Given | None":
         """What takes no promise that was not made before; None where there is no such thing."""
-        if self.promised is None:
+        if self.assumed is None:
             return None
-        if self.chosen or dict(self.promised) == dict(self.numa_nodes):
-            return replace(self, numa_nodes=self.promised)
-        others = (self.foresight.alternatives | dict(self.numa_nodes).keys()) - dict(self.promised).keys()
-        return replace(self, numa_nodes=self.promised, foresight=Foresight(sure=False, alternatives=others))
+        if self.chosen or dict(self.assumed) == dict(self.numa_nodes):
+            return replace(self, numa_nodes=self.assumed)
+        others = (self.hint_certainty.alternatives | dict(self.numa_nodes).keys()) - dict(self.assumed).keys()
+        return replace(self, numa_nodes=self.assumed, hint_certainty=HintCertainty(sure=False, alternatives=others))
 
     @property
     def message(self) -> str:
@@ -116,7 +116,7 @@ class Given:
     @property
     def _numa_ids(self) -> Sequence[int] | None:
         """Those that are known; None: they are not certain."""
-        return [numa_id for numa_id, _ in self.numa_nodes] if self.foresight.sure else None
+        return [numa_id for numa_id, _ in self.numa_nodes] if self.hint_certainty.sure else None
 
     @property
     def _said(self) -> dict[str, str]:
@@ -126,7 +126,7 @@ class Given:
         return {} if located is None or located == self.placement else {PLACEMENT: located}
 
 
-def placed_on(raw: Mapping[str, Any]) -> NUMAHint | None:
+def assigned_node(raw: Mapping[str, Any]) -> NUMAHint | None:
     """Where a pod was placed before it is bound; None when it was not."""
     text = ((raw.get("metadata") or {}).get("annotations") or {}).get(NUMA_HINT)
     try:
@@ -136,50 +136,55 @@ def placed_on(raw: Mapping[str, Any]) -> NUMAHint | None:
 
 
 def guard(
-    raw: Mapping[str, Any], node: str, arrival: Arrival | None, rules: Rules, promised: NUMANodeAmounts | None = None
+    raw: Mapping[str, Any],
+    node: str,
+    kubelet_admission: KubeletAdmission | None,
+    rules: Rules,
+    assumed: NUMANodeAmounts | None = None,
 ) -> Given | Refusal | Pass:
     """Judge the binding of a pod to `node`.
 
-    arrival: that node as the pod finds it; None when it is not known. promised: what this pod was promised there
+    kubelet_admission: that node as the pod finds it; None when it is not known. assumed: what this pod was promised
+    there
     already, where that is newer than the pod's hint.
     """
-    if reason := why_not_ours(raw, rules):
+    if reason := why_unmanaged(raw, rules):
         return Pass(f"left alone: {reason}")
     try:
         pod = as_chosen(Pod.from_object(raw))
     except UserError as error:
         return Pass(f"left alone: unreadable: {error}")
     intent = _intent(pod)
-    hint = placed_on(raw)
-    if promised is None and hint is not None:
+    hint = assigned_node(raw)
+    if assumed is None and hint is not None:
         if hint.node != node:
             return Refusal(f"this pod was placed on node {hint.node}, not on {node}", "PlacedElsewhere")
-        promised = hint.numa_nodes if hint.reserved else None
-    if arrival is None:
+        assumed = hint.numa_nodes if hint.reserved else None
+    if kubelet_admission is None:
         return _on_unknown_node(node, intent)
     how_chosen = _how_chosen(raw, hint)
-    view = arrival.promised_view()
-    if promised is not None and not is_free(view, promised):
-        promised = None
-    ours, policy = bool(ours_to_place(view.snapshot)[0]), intent.policy
-    if ours and promised:
-        return Given(node, promised, pod.requests, policy, promised, how_chosen, ours)
-    found = view if ours else arrival.kubelet_view()
+    snapshot = kubelet_admission.assumed_snapshot()
+    if assumed is not None and not is_free(snapshot, assumed):
+        assumed = None
+    ours, policy = bool(ours_to_place(snapshot.node_arrays)[0]), intent.policy
+    if ours and assumed:
+        return Given(node, assumed, pod.requests, policy, assumed, how_chosen, ours)
+    found = snapshot if ours else kubelet_admission.kubelet_snapshot()
     decision = decide(found, pod, intent, rules.engine)
-    if _was_placed_unknowing(hint, intent) and decision.reason[0] in {Reason.POLICY_MISMATCH, Reason.UNKNOWN_POLICY}:
+    if _was_assigned_unknowing(hint, intent) and decision.reason[0] in {Reason.POLICY_MISMATCH, Reason.UNKNOWN_POLICY}:
         intent = replace(intent, policy=None)
         decision = decide(found, pod, intent, rules.engine)
     if not decision.fits[0]:
         return _refusal(node, decision)
     numa_nodes = decision.allocation(0)
-    if not is_free(view, numa_nodes) and (first := _holders(arrival, numa_nodes)):
+    if not is_free(snapshot, numa_nodes) and (first := _holders(kubelet_admission, numa_nodes)):
         message = f"{', '.join(sorted(first))} was placed before on the NUMA nodes of {node} that this pod would get"
         return Refusal(message, "NotNext", first)
     was_hinted = hint is not None and bool(hint.numa_nodes)
     exact = rules.engine.fidelity == "kubelet"
-    foreseen = CERTAIN if ours else foresight(arrival, of_pod(pod, intent), numa_nodes, exact=exact)
+    replayed = CERTAIN if ours else hint_certainty(kubelet_admission, of_pod(pod, intent), numa_nodes, exact=exact)
     return Given(
-        node, numa_nodes, pod.requests, policy, promised, how_chosen, ours, foreseen, was_hinted, _placement(raw)
+        node, numa_nodes, pod.requests, policy, assumed, how_chosen, ours, replayed, was_hinted, _placement(raw)
     )
 
 
@@ -198,8 +203,8 @@ def _how_chosen(raw: Mapping[str, Any], hint: NUMAHint | None) -> str | None:
     says = _placement(raw)
     if says.startswith(FOR_A_NODE):
         return "it waited for a node to be added"
-    why = why_left_to_scheduler(raw)
-    begins = None if why is None else chosen_by_scheduler(why)
+    why = why_delegated(raw)
+    begins = None if why is None else delegation_text(why)
     return begins if begins and says.startswith(begins) else None
 
 
@@ -216,7 +221,7 @@ def _intent(pod: Pod) -> NUMAIntent:
         return NO_INTENT
 
 
-def _was_placed_unknowing(hint: NUMAHint | None, intent: NUMAIntent) -> bool:
+def _was_assigned_unknowing(hint: NUMAHint | None, intent: NUMAIntent) -> bool:
     """Whether the pod was placed when nothing was known of the node's NUMA nodes, and asks for no strict policy.
 
     It is held to that node and can go to no other, and a stricter node keeps more than it asks for.
@@ -231,16 +236,16 @@ def _on_unknown_node(node: str, intent: NUMAIntent) -> Refusal | Pass:
     return Pass(f"nothing is known of node {node}")
 
 
-def _holders(arrival: Arrival, numa_nodes: NUMANodeAmounts) -> frozenset[str]:
+def _holders(kubelet_admission: KubeletAdmission, numa_nodes: NUMANodeAmounts) -> frozenset[str]:
     """The pods whose hints hold something of these NUMA nodes.
 
     What is promised to a pod that is left to the scheduler stands in no hint, and binds nobody: it may go elsewhere.
     """
     wanted = {numa_id for numa_id, _ in numa_nodes}
     return frozenset(
-        placed.promised.pod
-        for placed in arrival.placed
-        if not wanted.isdisjoint(placed.promised.numa) and (placed_on(placed.raw) or has_gate(placed.raw))
+        assigned.assumed.pod
+        for assigned in kubelet_admission.assigned
+        if not wanted.isdisjoint(assigned.assumed.numa) and (assigned_node(assigned.raw) or has_gate(assigned.raw))
     )
 
 
@@ -254,17 +259,17 @@ def _refusal(node: str, decision: Decision) -> Refusal:
 
 def _shortage(decision: Decision) -> str | None:
     """The first resource that no NUMA node has enough of; None where each is there, but not together."""
-    view, request = decision.view, decision.request
-    snapshot = view.snapshot
-    whole = snapshot.scope[0] == Scope.POD or snapshot.total[0] or snapshot.policy[0] == NUMAPolicy.NONE
+    snapshot, request = decision.snapshot, decision.request
+    node_arrays = snapshot.node_arrays
+    whole = node_arrays.scope[0] == Scope.POD or node_arrays.total[0] or node_arrays.policy[0] == NUMAPolicy.NONE
     needs = request.node if whole else tuple(map(max, zip(*request.containers, strict=True)))
     for name, row, need in zip(request.resources, request.rows, needs, strict=True):
-        free = view.free(row)[:, 0] if row >= 0 else None
+        free = snapshot.free(row)[:, 0] if row >= 0 else None
         if free is None or need <= 0 or free.max() < 0:
             continue
         most = int(np.argmax(free))
         if free[most] < need:
             has = format_amount(name, int(free[most]))
-            numa_id = int(snapshot.zone_ids[most, 0])
+            numa_id = int(node_arrays.zone_ids[most, 0])
             return f"needs {format_amount(name, need)} {name}, most free on one is {has} (NUMA {numa_id})"
     return None

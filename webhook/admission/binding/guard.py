@@ -28,15 +28,15 @@ from enum import Enum
 from time import monotonic
 from typing import Any, Final, Protocol
 
-from webhook.admission.binding.decision import Given, Pass, Refusal, guard, into_binding, placed_on
+from webhook.admission.binding.decision import Given, Pass, Refusal, assigned_node, guard, into_binding
 from webhook.admission.binding.pod_lookup import Fetch, PodLookup, is_gated
 from webhook.admission.binding.review_trust import FIRST_SECONDS, Doubts
 from webhook.admission.binding.waiting_reviews import WaitingReviews
 from webhook.admission.handler import Answer, NotNowError, Unreserved
 from webhook.admission.reserved_fields import forgery
-from webhook.cache.kubelet_admission import Arrival
-from webhook.cache.unmanaged import why_not_ours
-from webhook.engine.assumed.assumed_pod import Grant
+from webhook.cache.kubelet_admission import KubeletAdmission
+from webhook.cache.unmanaged import why_unmanaged
+from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.model.admission_review import AdmissionRequest, Allowed, Denied, Patched
 from webhook.model.hint import NUMANodeAmounts
 from webhook.model.rules import Rules
@@ -65,34 +65,34 @@ _POLL_SECONDS: Final = 0.005
 _ON_ITS_WAY_SECONDS: Final = 5.0
 
 
-class Duty(Enum):
+class LeaderState(Enum):
     """What this replica may answer."""
 
     NONE = "not the leader, and no other is known to be"
     ELSEWHERE = "not the leader: another one is, or is about to be"
-    PLACED_ONLY = "the leader, while promises of the last one may be on their way"
+    ASSIGNED_ONLY = "the leader, while promises of the last one may be on their way"
     ALL = "the leader"
 
 
-class BindingWorld(Protocol):
+class BindingCache(Protocol):
     """What the guard needs of the cluster."""
 
     def waiting_pod(self, key: str, uid: str) -> Mapping[str, Any] | None:
         """The pod namespace/name that is not bound yet, as last seen; None when that incarnation was not."""
 
-    def arrival(self, node: str, pod: str) -> Arrival | None:
+    def kubelet_admission(self, node: str, pod: str) -> KubeletAdmission | None:
         """The node as the pod will find it; None when it is not known."""
 
-    def is_approached(self, node: str, pod: str, expiring_after: float) -> bool:
+    def has_binding_in_progress(self, node: str, pod: str, expiring_after: float) -> bool:
         """Whether another pod was bound to the node, by a grant that expires later, and is not seen there yet."""
 
-    def promised(self, pod: str, uid: str, node: str) -> NUMANodeAmounts | None:
+    def assumed(self, pod: str, uid: str, node: str) -> NUMANodeAmounts | None:
         """What the pod was granted on the node in an answer or patch that it does not show yet."""
 
-    def granted(self, pod: str) -> Grant | None:
+    def assumed_by(self, pod: str) -> AssumedPod | None:
         """What was given to the pod and no object shows yet."""
 
-    def grant(self, grant: Grant) -> None:
+    def assume(self, assumed_pod: AssumedPod) -> None:
         """Keep what was given."""
 
 
@@ -105,26 +105,26 @@ _LONGEST_WAIT: Final = 5.0
 class BindingGuard:
     """Reviews of Bindings.
 
-    horizon: seconds after which an answer that is not in the pod never will be; on_refused: told of the pod
+    assume_ttl: seconds after which an answer that is not in the pod never will be; on_refused: told of the pod
     (namespace/name), its uid and the node that cannot hold it; doubts: None where every caller is the API server.
     """
 
     def __init__(
         self,
-        world: BindingWorld,
+        cache: BindingCache,
         fetch: Fetch,
-        duty: Callable[[], Duty],
+        leader_state: Callable[[], LeaderState],
         rules: Rules,
-        horizon: float,
+        assume_ttl: float,
         on_refused: Callable[[str, str, str], None],
         doubts: Doubts | None = None,
     ) -> None:
-        self._world = world
-        self._lookup = PodLookup(world, fetch)
-        self._duty = duty
+        self._cache = cache
+        self._lookup = PodLookup(cache, fetch)
+        self._leader_state = leader_state
         self._rules = rules
         self._doubts = doubts
-        self._horizon = horizon if doubts is None else FIRST_SECONDS
+        self._assume_ttl = assume_ttl if doubts is None else FIRST_SECONDS
         self._on_refused = on_refused
         self._waiting = WaitingReviews()
 
@@ -148,7 +148,7 @@ class BindingGuard:
                 return Answer(
                     Allowed(), "allow", message="the pod does not exist; the API server will reject the binding"
                 )
-            if reason := why_not_ours(pod, self._rules):
+            if reason := why_unmanaged(pod, self._rules):
                 return Answer(Allowed(), "allow", message=f"left alone: {reason}")
             if pod["spec"].get("nodeName"):
                 return Answer(
@@ -156,7 +156,7 @@ class BindingGuard:
                 )
             if is_gated(pod):
                 return Answer(Allowed(), "allow", message="the pod is gated; the API server will reject the binding")
-            verdict = _NOT_NEXT if self._is_approached(node, key) else self._judge(request, pod, node)
+            verdict = _NOT_NEXT if self._has_binding_in_progress(node, key) else self._judge(request, pod, node)
             if isinstance(verdict, Answer):
                 return verdict
             if not await self._has_moved(node, key, verdict.after, give_up):
@@ -166,31 +166,31 @@ class BindingGuard:
     async def _has_moved(self, node: str, pod: str, after: frozenset[str], give_up: float) -> bool:
         """Wait until no other pod is on its way to the node, and one of these has come; False if that takes long."""
         with self._waiting.one(pod.partition("/")[0], pod) as waiting:
-            while self._is_approached(node, pod) or (after and all(map(self._waits, after))):
+            while self._has_binding_in_progress(node, pod) or (after and all(map(self._waits, after))):
                 if waiting.displaced or asyncio.get_running_loop().time() > give_up:
                     return False
                 await asyncio.sleep(_POLL_SECONDS)
         return True
 
-    def _is_approached(self, node: str, pod: str) -> bool:
-        return self._world.is_approached(node, pod, monotonic() + self._horizon - _ON_ITS_WAY_SECONDS)
+    def _has_binding_in_progress(self, node: str, pod: str) -> bool:
+        return self._cache.has_binding_in_progress(node, pod, monotonic() + self._assume_ttl - _ON_ITS_WAY_SECONDS)
 
     def _waits(self, key: str) -> bool:
-        return self._world.waiting_pod(key, "") is not None
+        return self._cache.waiting_pod(key, "") is not None
 
     def _judge(self, request: AdmissionRequest, pod: Mapping[str, Any], node: str) -> Answer | Refusal:
         """The answer, or why the pod is to wait for others."""
-        duty = self._duty()
-        hint = placed_on(pod)
-        if duty is not Duty.ALL and (hint is None or hint.node != node or not hint.reserved):
-            if duty is Duty.NONE:
+        leader_state = self._leader_state()
+        hint = assigned_node(pod)
+        if leader_state is not LeaderState.ALL and (hint is None or hint.node != node or not hint.reserved):
+            if leader_state is LeaderState.NONE:
                 raise NotNowError("this replica is not the leader, who alone gives out NUMA nodes")
-            return _refused(_MISROUTED) if duty is Duty.ELSEWHERE else _refused(_LEADER_CHANGED)
-        if duty in {Duty.NONE, Duty.ELSEWHERE}:
+            return _refused(_MISROUTED) if leader_state is LeaderState.ELSEWHERE else _refused(_LEADER_CHANGED)
+        if leader_state in {LeaderState.NONE, LeaderState.ELSEWHERE}:
             return Answer(Allowed(), "allow", decided=True, message=f"placed on {node} before")
         key, uid = f"{request.namespace}/{pod['metadata']['name']}", pod["metadata"].get("uid", "")
-        arrival = self._world.arrival(node, key)
-        verdict = guard(pod, node, arrival, self._rules, self._world.promised(key, uid, node))
+        kubelet_admission = self._cache.kubelet_admission(node, key)
+        verdict = guard(pod, node, kubelet_admission, self._rules, self._cache.assumed(key, uid, node))
         by_scheduler = request.user.username in self._rules.scheduler_users | self._rules.trusted_users
         match verdict:
             case Pass():
@@ -201,7 +201,7 @@ class BindingGuard:
                 if by_scheduler and not request.dry_run:
                     self._on_refused(key, uid, node)
                 return _refused(verdict)
-        given = verdict if duty is Duty.ALL else verdict.as_promised()
+        given = verdict if leader_state is LeaderState.ALL else verdict.as_assumed()
         if given is None:
             return _refused(_LEADER_CHANGED)
         if not by_scheduler:
@@ -219,15 +219,15 @@ class BindingGuard:
     def _reserve(self, given: Given, key: str, uid: str) -> Unreserved | None:
         """Keep what is given until the pod is seen with it; why not."""
         now = monotonic()
-        seconds = self._horizon if self._doubts is None else self._doubts.believed_seconds(key, uid, now)
+        seconds = self._assume_ttl if self._doubts is None else self._doubts.believed_seconds(key, uid, now)
         if not seconds:
             return Unreserved.DOUBTED
-        grant = grant_of(given, key, uid, now + seconds)
-        before = self._world.granted(key)
-        if self._doubts is not None and before is not None and before.arrives and before.uid == uid:
+        assumed_pod = grant_of(given, key, uid, now + seconds)
+        before = self._cache.assumed_by(key)
+        if self._doubts is not None and before is not None and before.is_binding and before.uid == uid:
             # A repeated review does not prolong this: a binding that never comes would be awaited without limit.
-            grant = replace(grant, expires=min(grant.expires, before.expires))
-        self._world.grant(grant)
+            assumed_pod = replace(assumed_pod, expires=min(assumed_pod.expires, before.expires))
+        self._cache.assume(assumed_pod)
         return None
 
 
@@ -236,9 +236,9 @@ def _refused(refusal: Refusal) -> Answer:
     return Answer(denied, "deny", decided=True, message=refusal.message, misrouted=refusal is _MISROUTED)
 
 
-def grant_of(given: Given, key: str, uid: str, expires: float) -> Grant:
+def grant_of(given: Given, key: str, uid: str, expires: float) -> AssumedPod:
     """What is kept of an answer until the pod (namespace/name) is seen bound with it."""
-    return Grant(
+    return AssumedPod(
         key,
         uid,
         given.node,
@@ -246,8 +246,8 @@ def grant_of(given: Given, key: str, uid: str, expires: float) -> Grant:
         given.requests,
         given.policy,
         expires,
-        arrives=True,
-        sure=given.foresight.sure,
+        is_binding=True,
+        sure=given.hint_certainty.sure,
         chosen=given.chosen,
-        alternatives=given.foresight.alternatives,
+        alternatives=given.hint_certainty.alternatives,
     )

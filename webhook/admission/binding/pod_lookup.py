@@ -23,7 +23,7 @@ Fetch = Callable[[str, str], Awaitable[Mapping[str, Any] | None]]
 """(namespace, name) -> the pod by one GET; None when there is none."""
 
 
-class SeenPods(Protocol):
+class WaitingPods(Protocol):
     """The informers' copy."""
 
     def waiting_pod(self, key: str, uid: str) -> Mapping[str, Any] | None:
@@ -33,7 +33,7 @@ class SeenPods(Protocol):
 class PodLookup:
     """Finds pods; `fetch` is the GET."""
 
-    def __init__(self, seen: SeenPods, fetch: Fetch) -> None:
+    def __init__(self, seen: WaitingPods, fetch: Fetch) -> None:
         self._seen = seen
         self._fetch = fetch
         self._slots = asyncio.Semaphore(_SLOTS)

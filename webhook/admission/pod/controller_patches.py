@@ -1,11 +1,13 @@
 """What the placement controller writes into a gated pod, as one JSON patch each.
 
-- `placing`: its node, exactly, its NUMA nodes, what people read, and the gate away. How it is held to the node:
+- `assignment_patch`: its node, exactly, its NUMA nodes, what people read, and the gate away. How it is held to the
+  node:
   `repeatable`.
-- `releasing`: the gate away without a place, held to a set of nodes.
-- `telling`: why it still waits, and in which group.
-Of a placed pod that the scheduler cannot bind `giving_back` takes what was reserved, and says so.
-And one that was bound without a hint gets it afterwards: `hinting`. A hint that was wrong, or became doubtful after the
+- `ungate_patch`: the gate away without a place, held to a set of nodes.
+- `status_patch`: why it still waits, and in which group.
+Of a placed pod that the scheduler cannot bind `forget_patch` takes what was reserved, and says so.
+And one that was bound without a hint gets it afterwards: `hint_patch`. A hint that was wrong, or became doubtful after
+the
 binding, is put right: `correcting`.
 
 Each patch but the last holds the resource version it was made from, so what was decided on an old pod is refused (409)
@@ -30,7 +32,7 @@ from webhook.admission.pod.affinity_patch import (
     within_bounds,
 )
 from webhook.admission.pod.gate import set_gate
-from webhook.admission.pod.managed_fields import Marker
+from webhook.admission.pod.managed_fields import ManagedFields
 from webhook.admission.pod.placement_text import annotated
 from webhook.admission.pod.reapply import kept_by_a_merge, select, terms_are_fixed
 from webhook.model.errors import UserError
@@ -41,11 +43,11 @@ from webhook.model.hint import (
     parse_resource_status,
     resource_status_to_json,
 )
-from webhook.model.names import NUMA_HINT, NUMA_SIGNATURE, PLACEMENT, POD_GROUP_NAME, RESOURCE_STATUS, STEERED
+from webhook.model.names import MANAGED_FIELDS, NUMA_HINT, NUMA_SIGNATURE, PLACEMENT, POD_GROUP_NAME, RESOURCE_STATUS
 from webhook.model.resident import ResidentPod
 
 
-def placing(
+def assignment_patch(
     raw: Mapping[str, Any],
     hint: NUMAHint,
     text: str,
@@ -60,7 +62,7 @@ def placing(
     patch = Patch(raw)
     if terms_are_fixed(raw) and hostname is not None and select(patch, hostname):
         if patch.operations:
-            patch.put(("metadata", "annotations", STEERED), Marker.of_hostname(hostname).text())
+            patch.put(("metadata", "annotations", MANAGED_FIELDS), ManagedFields.of_hostname(hostname).text())
     else:
         # By name, which the scheduler looks up instead of filtering all nodes.
         _constrain(patch, Constraint(one_of([NodeRef(hint.node, None)])))
@@ -72,7 +74,7 @@ def placing(
     return _at_version(raw, patch)
 
 
-def releasing(
+def ungate_patch(
     raw: Mapping[str, Any], constraint: Constraint, text: str, annotations: Mapping[str, str] | None = None
 ) -> tuple[Operation, ...]:
     """The patch that lets a gated pod go; alternatives are not written if there are terms, which must stay as many."""
@@ -87,7 +89,7 @@ def releasing(
     return _at_version(raw, patch)
 
 
-def telling(raw: Mapping[str, Any], text: str, group: str | None = None) -> tuple[Operation, ...]:
+def status_patch(raw: Mapping[str, Any], text: str, group: str | None = None) -> tuple[Operation, ...]:
     """The patch that says why the pod waits, and the name of its group; empty when it says so already."""
     wanted = {PLACEMENT: annotated(text), **({POD_GROUP_NAME: group} if group else {})}
     if wanted.items() <= (raw["metadata"].get("annotations") or {}).items():
@@ -98,7 +100,7 @@ def telling(raw: Mapping[str, Any], text: str, group: str | None = None) -> tupl
     return _at_version(raw, patch)
 
 
-def giving_back(raw: Mapping[str, Any], hint: NUMAHint, signature: str, text: str) -> tuple[Operation, ...]:
+def forget_patch(raw: Mapping[str, Any], hint: NUMAHint, signature: str, text: str) -> tuple[Operation, ...]:
     """The patch that takes back what a placed pod was promised; hint: that without a reservation."""
     patch = Patch(raw)
     for name, value in {NUMA_HINT: hint.to_json(), NUMA_SIGNATURE: signature, PLACEMENT: annotated(text)}.items():
@@ -108,7 +110,7 @@ def giving_back(raw: Mapping[str, Any], hint: NUMAHint, signature: str, text: st
     return _at_version(raw, patch)
 
 
-def hinting(raw: Mapping[str, Any], hint: NUMAHint) -> tuple[Operation, ...]:
+def hint_patch(raw: Mapping[str, Any], hint: NUMAHint) -> tuple[Operation, ...]:
     """The patch that gives a bound pod the hint it lacks; empty when it has one. One that cannot be so is none.
 
     A resource status without NUMA nodes (Koordinator's cpuset) stays.
@@ -173,11 +175,11 @@ def _constrain(patch: Patch, constraint: Constraint) -> None:
     before = patch.document
     terms = required_terms(before)
     constraint = within_bounds(constraint, terms)
-    marker = Marker.of(constraint, len(terms or ()))
+    managed_fields = ManagedFields.of(constraint, len(terms or ()))
     constrain(patch, constraint)
     check_only_appended(before, patch.document)
-    if marker:
-        patch.put(("metadata", "annotations", STEERED), marker.text())
+    if managed_fields:
+        patch.put(("metadata", "annotations", MANAGED_FIELDS), managed_fields.text())
 
 
 def _at_version(raw: Mapping[str, Any], patch: Patch) -> tuple[Operation, ...]:

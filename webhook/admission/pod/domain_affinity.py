@@ -15,7 +15,7 @@ from webhook.admission.pod.affinity_patch import EXPRESSIONS, Constraint, Term, 
 from webhook.admission.pod.node_names import NodeNames
 from webhook.engine.arrays import Bools
 from webhook.engine.decide import Decision, decide
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import Domain, TopologyTree
 from webhook.model.intent import NUMAIntent
 from webhook.model.pod import Pod
@@ -23,14 +23,14 @@ from webhook.model.rules import Rules
 
 
 def hold_to_domains(
-    view: View, domains: Sequence[tuple[TopologyTree, Domain]], pod: Pod, intent: NUMAIntent, rules: Rules
+    snapshot: Snapshot, domains: Sequence[tuple[TopologyTree, Domain]], pod: Pod, intent: NUMAIntent, rules: Rules
 ) -> Constraint:
     """The constraint of a pod that belongs into any of these domains."""
-    inside = np.zeros(view.snapshot.n, dtype=np.bool_)
+    inside = np.zeros(snapshot.node_arrays.n, dtype=np.bool_)
     for tree, domain in domains:
         inside[tree.order[tree.span(domain)]] = True
-    decision = decide(view.closed(~inside), pod, intent, rules.engine)
-    nodes = NodeNames(view.snapshot)
+    decision = decide(snapshot.closed(~inside), pod, intent, rules.engine)
+    nodes = NodeNames(snapshot.node_arrays)
     labels = _labels(domains)
     terms = _named(nodes, decision, inside, rules.max_affinity_values)
     alternatives = tuple({**term, EXPRESSIONS: [*labels, *term.get(EXPRESSIONS, ())]} for term in terms or ({},))

@@ -28,7 +28,7 @@ from webhook.admission.pod.affinity_patch import (
     required_terms,
 )
 from webhook.model.limits import MAX_ADDED, MAX_TERMS
-from webhook.model.names import HOSTNAME_LABEL, STEERED
+from webhook.model.names import HOSTNAME_LABEL, MANAGED_FIELDS
 
 # 32 bits: a requirement of the user's is taken for one of ours by chance once in 2**32 / 74 pods, and the digests of as
 # many as there can be (64 nodes, 10 preferences) still make less than 1 KiB.
@@ -43,7 +43,7 @@ _MOST_TERMS = MAX_TERMS + MAX_ADDED
 
 
 @dataclass(frozen=True, slots=True)
-class Marker:
+class ManagedFields:
     """Digests of what was added to a pod: per alternative its requirements, the preferences, a hostname it selects.
 
     `terms` is the number of required terms before: those that follow are copies, made for the further alternatives.
@@ -99,12 +99,12 @@ class Marker:
         return json.dumps({key: value for key, value in raw.items() if value}, separators=(",", ":"))
 
 
-def without_ours(pod: Mapping[str, Any], marker: Marker) -> Mapping[str, Any]:
+def without_ours(pod: Mapping[str, Any], managed_fields: ManagedFields) -> Mapping[str, Any]:
     """The pod without what the marker says is ours; what that leaves empty goes with it.
 
     The argument is not altered.
     """
-    return _without_hostname(_without_terms(pod, marker), marker)
+    return _without_hostname(_without_terms(pod, managed_fields), managed_fields)
 
 
 def without_our_preferences(pod: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -113,31 +113,31 @@ def without_our_preferences(pod: Mapping[str, Any]) -> Mapping[str, Any]:
     What is required of it holds, whoever wrote it.
     """
     annotations: Mapping[str, str] = (pod.get("metadata") or {}).get("annotations") or {}
-    text = annotations.get(STEERED)
-    preferred = Marker.parse(text).preferred if text else ()
-    return without_ours(pod, Marker(preferred=preferred)) if preferred else pod
+    text = annotations.get(MANAGED_FIELDS)
+    preferred = ManagedFields.parse(text).preferred if text else ()
+    return without_ours(pod, ManagedFields(preferred=preferred)) if preferred else pod
 
 
-def _without_hostname(pod: Mapping[str, Any], marker: Marker) -> Mapping[str, Any]:
+def _without_hostname(pod: Mapping[str, Any], managed_fields: ManagedFields) -> Mapping[str, Any]:
     selector: Mapping[str, str] = (pod.get("spec") or {}).get("nodeSelector") or {}
     hostname = selector.get(HOSTNAME_LABEL)
-    if not marker.hostname or hostname is None or _digest(hostname) != marker.hostname:
+    if not managed_fields.hostname or hostname is None or _digest(hostname) != managed_fields.hostname:
         return pod
     spec = dict(pod["spec"])
     _keep(spec, "nodeSelector", {key: value for key, value in selector.items() if key != HOSTNAME_LABEL})
     return {**pod, "spec": spec}
 
 
-def _without_terms(pod: Mapping[str, Any], marker: Marker) -> Mapping[str, Any]:
+def _without_terms(pod: Mapping[str, Any], managed_fields: ManagedFields) -> Mapping[str, Any]:
     held = node_affinity(pod)
-    if not marker or max(len(required_terms(pod) or ()), len(held.get(PREFERRED) or ())) > _MOST_TERMS:
+    if not managed_fields or max(len(required_terms(pod) or ()), len(held.get(PREFERRED) or ())) > _MOST_TERMS:
         return pod
     kept = dict(held)
-    if marker.alternatives and (terms := required_terms(pod)):
-        left = list(_users(terms, marker))
+    if managed_fields.alternatives and (terms := required_terms(pod)):
+        left = list(_users(terms, managed_fields))
         _keep(kept, REQUIRED, {**held[REQUIRED], "nodeSelectorTerms": left} if left else None)
     if preferred := held.get(PREFERRED):
-        _keep(kept, PREFERRED, _without(preferred, marker.preferred))
+        _keep(kept, PREFERRED, _without(preferred, managed_fields.preferred))
     if kept == held:
         return pod
     affinity = dict(pod["spec"]["affinity"])
@@ -154,22 +154,22 @@ def _keep(held: dict[str, Any], key: str, value: Any) -> None:
         del held[key]
 
 
-def _users(terms: Sequence[Term | None], marker: Marker) -> Iterator[Term | None]:
+def _users(terms: Sequence[Term | None], managed_fields: ManagedFields) -> Iterator[Term | None]:
     """The required terms without our requirements, without the copies, and without terms that were ours alone."""
-    alternatives = [(frozenset(digests), digests) for digests in dict.fromkeys(marker.alternatives)]
+    alternatives = [(frozenset(digests), digests) for digests in dict.fromkeys(managed_fields.alternatives)]
     for position, term in enumerate(terms):
         if term is None or is_empty(term):
             yield term
             continue
-        is_users = position < marker.terms
+        is_users = position < managed_fields.terms
         if is_users:
-            ours = next(iter(marker.alternatives), None)
+            ours = next(iter(managed_fields.alternatives), None)
         else:
             there = _digests_in(term)
             ours = next((digests for needed, digests in alternatives if needed <= there), None)
         if ours is None:
             yield term
-        elif is_users or not marker.terms:
+        elif is_users or not managed_fields.terms:
             left = {where: _without(held, ours) if where in _LISTS and held else held for where, held in term.items()}
             left = {where: held for where, held in left.items() if held or not term[where]}
             if not is_empty(left):

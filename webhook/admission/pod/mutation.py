@@ -18,27 +18,27 @@ from webhook.admission.pod import placement_text
 from webhook.admission.pod.affinity_patch import AFFINITY_PATH, check_only_appended, constrain
 from webhook.admission.pod.environment import inject_environment
 from webhook.admission.pod.gate import set_gate
-from webhook.admission.pod.managed_fields import Marker, without_ours
-from webhook.admission.pod.plan import NOT_ALIGNABLE, Plan, Plans, Verdict, plan, question_of
+from webhook.admission.pod.managed_fields import ManagedFields, without_ours
+from webhook.admission.pod.plan import NOT_ALIGNABLE, Plan, Plans, Verdict, plan, signature_of
 from webhook.admission.pod.reapply import NODE_SELECTOR_PATH
-from webhook.cache.cluster_snapshot import World
+from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.cache.management import MARKS, Unmanaged, management_of
 from webhook.engine.decide import Decision
 from webhook.model.errors import UserError
 from webhook.model.flag import is_on
 from webhook.model.intent import NUMASpec, parse_numa_spec
 from webhook.model.limits import check_annotations, check_size
-from webhook.model.names import INHERIT, INJECT_ENV, NUMA_DEFAULTS, PLACEMENT, STEERED
+from webhook.model.names import INHERIT, INJECT_ENV, MANAGED_FIELDS, NUMA_DEFAULTS, PLACEMENT
 from webhook.model.owner_reference import check_owners
 from webhook.model.pod import Pod
 from webhook.model.rules import Rules
 from webhook.model.topology import Topology
 
-__all__ = ["Steering", "Verdict", "steer"]
+__all__ = ["PodMutation", "Verdict", "mutate_pod"]
 
 
 @dataclass(frozen=True, slots=True)
-class Steering:
+class PodMutation:
     """The verdict on a pod, and what is done to it."""
 
     verdict: Verdict
@@ -57,22 +57,22 @@ class Steering:
     """What the engine says of each node; None where it was not asked, for this pod."""
 
 
-def steer(
+def mutate_pod(
     raw: Mapping[str, Any],
-    world: World,
+    cluster_snapshot: ClusterSnapshot,
     rules: Rules,
     path: str = "",
     plans: Plans | None = None,
     namespace: str = "",
-) -> Steering:
+) -> PodMutation:
     """Decide on a pod; `path` is where it stands in its workload ("spec.template."), for messages.
 
     `plans` are those made before, by the same rules; `namespace` is that of the workload. Raises UserError for a pod
     that is unreadable beyond its annotations.
     """
-    management = management_of(raw, world, rules, namespace)
+    management = management_of(raw, cluster_snapshot, rules, namespace)
     if isinstance(management, Unmanaged):
-        return Steering(Verdict.ALLOW, f"left alone: {management.why}", raw, warnings=management.warnings)
+        return PodMutation(Verdict.ALLOW, f"left alone: {management.why}", raw, warnings=management.warnings)
     annotations = raw["metadata"].get("annotations") or {}
     try:
         spec, warnings = parse_numa_spec(annotations, f"{path}metadata.annotations")
@@ -80,40 +80,40 @@ def steer(
             is_on(annotations, switch, f"{path}metadata.annotations")
         marks = management.marks(annotations, spec)
     except UserError as error:
-        return Steering(Verdict.DENY, " ".join(map(str, error.faults)), raw, reason="InvalidAnnotation")
+        return PodMutation(Verdict.DENY, " ".join(map(str, error.faults)), raw, reason="InvalidAnnotation")
     warnings = (*warnings, *management.warnings)
     intent = spec.intent(NUMASpec.from_json(marks.get(NUMA_DEFAULTS)))
     try:
         check_owners(raw)
     except UserError as error:
-        return Steering(Verdict.DENY, str(error), raw, reason="InvalidOwnerReference")
-    users = without_ours(raw, Marker.parse(annotations.get(STEERED)))
+        return PodMutation(Verdict.DENY, str(error), raw, reason="InvalidOwnerReference")
+    users = without_ours(raw, ManagedFields.parse(annotations.get(MANAGED_FIELDS)))
     check_size(users.get("spec") or {})
     check_annotations(users["metadata"].get("annotations") or {})
     pod = Pod.from_object(users)
-    plans, question = plans or Plans(), question_of(pod, intent)
-    planned, decision = plans.get(world.view, question), None
+    plans, request_signature = plans or Plans(), signature_of(pod, intent)
+    planned, decision = plans.get(cluster_snapshot.nodes, request_signature), None
     if planned is None:
-        planned, decision = plan(world.view, pod, intent, rules)
-        plans.put(world.view, question, planned)
+        planned, decision = plan(cluster_snapshot.nodes, pod, intent, rules)
+        plans.put(cluster_snapshot.nodes, request_signature, planned)
     unaligned = planned.not_aligned
     if planned.verdict is Verdict.DENY:
         text = unaligned.sentence(path) if unaligned and planned.reason == NOT_ALIGNABLE else planned.text
-        return Steering(Verdict.DENY, text, raw, (), warnings, planned.reason, planned, decision)
+        return PodMutation(Verdict.DENY, text, raw, (), warnings, planned.reason, planned, decision)
     if unaligned and unaligned.warns:
         warnings = (*warnings, unaligned.sentence(path))
-    patch = written(raw, planned, world.topologies, marks)
+    patch = written(raw, planned, cluster_snapshot.topologies, marks)
     if planned.warn:
         warnings = (*warnings, planned.text)
     operations = tuple(patch.operations)
-    return Steering(planned.verdict, planned.text, patch.document, operations, warnings, "", planned, decision)
+    return PodMutation(planned.verdict, planned.text, patch.document, operations, warnings, "", planned, decision)
 
 
 def written(
     raw: Mapping[str, Any], planned: Plan, topologies: Mapping[str, Topology], marks: Mapping[str, str]
 ) -> Patch:
     """The patch that writes the plan into the pod, in the place of what an earlier pass added."""
-    users = without_ours(raw, Marker.parse(_annotations(raw).get(STEERED)))
+    users = without_ours(raw, ManagedFields.parse(_annotations(raw).get(MANAGED_FIELDS)))
     wanted = Patch(users)
     constrain(wanted, planned.constraint)
     if users is raw:
@@ -126,7 +126,7 @@ def written(
             constrain(patch, planned.constraint)
     set_gate(patch, wanted=planned.gated)
     _annotate(patch, PLACEMENT, placement_text.annotated(_said(planned)))
-    _annotate(patch, STEERED, planned.marker.text() if planned.marker else None)
+    _annotate(patch, MANAGED_FIELDS, planned.managed_fields.text() if planned.managed_fields else None)
     for mark in MARKS:
         _annotate(patch, mark, marks.get(mark))
     inject_environment(patch, topologies)
@@ -140,7 +140,7 @@ def _said(planned: Plan) -> str:
         return placement_text.waiting_for_node(planned.text)
     if not planned.gated:
         return planned.text
-    return (placement_text.to_be_placed if planned.fit_count else placement_text.waiting)(planned.text)
+    return (placement_text.to_be_assigned if planned.fit_count else placement_text.waiting)(planned.text)
 
 
 def _affinity(pod: Mapping[str, Any]) -> Any:

@@ -18,18 +18,18 @@ import numpy as np
 import numpy.typing as npt
 
 from webhook.admission.pod.affinity_patch import Constraint, NodeRef, Term, none_of, one_of, preference
-from webhook.admission.pod.schedulability import Outlook, Prospect
+from webhook.admission.pod.schedulability import Unschedulable, UnschedulableReason
 from webhook.engine.decide import Candidate, Decision
 from webhook.engine.snapshot.label_columns import ABSENT
-from webhook.engine.snapshot.node_arrays import Snapshot
+from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.model.names import HOSTNAME_LABEL
 
 
 def hold_to_fitting(
-    snapshot: Snapshot, decision: Decision, preferred: Sequence[Candidate], most_names: int
+    node_arrays: NodeArrays, decision: Decision, preferred: Sequence[Candidate], most_names: int
 ) -> Constraint:
     """Only nodes that fit, some of them preferred. At least one must fit."""
-    nodes = NodeNames(snapshot)
+    nodes = NodeNames(node_arrays)
     required = _required(nodes, decision, most_names)
     if decision.fit_count == 1:
         return Constraint(required)
@@ -37,12 +37,12 @@ def hold_to_fitting(
 
 
 def keep_off_others(
-    snapshot: Snapshot, outlook: Outlook, most_names: int, preferred: Sequence[Candidate] = ()
+    node_arrays: NodeArrays, unschedulable: Unschedulable, most_names: int, preferred: Sequence[Candidate] = ()
 ) -> Constraint:
     """Only nodes where there is hope, some preferred. The others are named if they can be: nodes to come stay open."""
-    nodes, hopeful = NodeNames(snapshot), outlook.hopeful
+    nodes, hopeful = NodeNames(node_arrays), unschedulable.hopeful
     return Constraint(
-        _where_hope_is(nodes, outlook, np.flatnonzero(hopeful), np.flatnonzero(~hopeful), most_names),
+        _where_hope_is(nodes, unschedulable, np.flatnonzero(hopeful), np.flatnonzero(~hopeful), most_names),
         _preferring(nodes, preferred),
     )
 
@@ -68,15 +68,19 @@ def _preferring(nodes: "NodeNames", best: Sequence[Candidate]) -> tuple[Term, ..
 
 
 def _where_hope_is(
-    nodes: "NodeNames", outlook: Outlook, hopeful: npt.NDArray[np.intp], others: npt.NDArray[np.intp], most: int
+    nodes: "NodeNames",
+    unschedulable: Unschedulable,
+    hopeful: npt.NDArray[np.intp],
+    others: npt.NDArray[np.intp],
+    most: int,
 ) -> tuple[Term, ...]:
     if len(others) <= most:
         return none_of(nodes.refs(others.tolist()))
-    if outlook.prospect is Prospect.NO_NODE:
+    if unschedulable.reason_code is UnschedulableReason.NO_NODE:
         return ()  # it waits for a node that no list of today's could name, and the others do not take it anyway
     if len(hopeful) <= most:
         return one_of(nodes.refs(hopeful.tolist()))
-    best = outlook.when_empty.best(most)
+    best = unschedulable.when_empty.best(most)
     return one_of([nodes.named(one.node) for one in best]) if best else ()
 
 
@@ -93,9 +97,9 @@ def _required(nodes: "NodeNames", decision: Decision, most: int) -> tuple[Term, 
 class NodeNames:
     """How each node of a snapshot is named."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
-        codes, self._hostnames = snapshot.labels.column(HOSTNAME_LABEL)
+    def __init__(self, node_arrays: NodeArrays) -> None:
+        self._node_arrays = node_arrays
+        codes, self._hostnames = node_arrays.labels.column(HOSTNAME_LABEL)
         self._codes = codes
         # A value per code; the slot of the nodes without the label comes first.
         self._nodes_with = np.bincount(codes - ABSENT, minlength=1)
@@ -106,10 +110,10 @@ class NodeNames:
 
     def named(self, name: str) -> NodeRef:
         """By its name, which must be in the snapshot."""
-        return self.ref(self._snapshot.index[name])
+        return self.ref(self._node_arrays.index[name])
 
     def ref(self, i: int) -> NodeRef:
         """By its index."""
         code = int(self._codes[i])
         alone = code != ABSENT and self._nodes_with[code - ABSENT] == 1
-        return NodeRef(self._snapshot.names[i], self._hostnames.values[code] if alone else None)
+        return NodeRef(self._node_arrays.names[i], self._hostnames.values[code] if alone else None)

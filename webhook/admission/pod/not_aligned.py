@@ -17,8 +17,8 @@ from webhook.admission.pod.placement_text import subject
 from webhook.admission.pod.schedulability import look_ahead
 from webhook.engine.arrays import Bools
 from webhook.engine.decide import Decision
-from webhook.engine.kubelet.device_alignment import aligned_devices, placed_by_kubelets, placed_by_us
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.kubelet.device_alignment import aligned_devices, numa_assigned_by_kubelets, numa_assigned_by_us
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.alignment import Obstacle, in_words, obstacles
 from webhook.model.intent import NUMAIntent
 from webhook.model.options import Options
@@ -52,15 +52,15 @@ class NotAligned:
         return f"{self.asked} is asked for, but {self.fact}: {in_words(self.obstacles, path)}"
 
 
-def not_aligned(view: View, pod: Pod, intent: NUMAIntent, options: Options) -> NotAligned | None:
+def not_aligned(snapshot: Snapshot, pod: Pod, intent: NUMAIntent, options: Options) -> NotAligned | None:
     """What is not aligned on the nodes that the pod may go to, those without room now included; None: nothing."""
     found = obstacles(pod) if intent.policy and not intent.by_default else ()
     if not found:
         return None
-    outlook = look_ahead(view.snapshot, pod, intent, options)
-    snapshot, nodes = outlook.when_empty.view.snapshot, outlook.hopeful
-    near, kubelets = _near(outlook.when_empty), nodes & placed_by_kubelets(snapshot)
-    ours, in_part = _count(nodes & placed_by_us(snapshot)), _count(kubelets & _any(near, snapshot.n))
+    unschedulable = look_ahead(snapshot.node_arrays, pod, intent, options)
+    node_arrays, nodes = unschedulable.when_empty.snapshot.node_arrays, unschedulable.hopeful
+    near, kubelets = _near(unschedulable.when_empty), nodes & numa_assigned_by_kubelets(node_arrays)
+    ours, in_part = _count(nodes & numa_assigned_by_us(node_arrays)), _count(kubelets & _any(near, node_arrays.n))
     unaligned = _count(kubelets) - in_part
     known = ours + in_part + unaligned
     if not known and any(map(is_device, pod.requests)):
@@ -79,7 +79,7 @@ def not_aligned(view: View, pod: Pod, intent: NUMAIntent, options: Options) -> N
 def not_aligned_on(decision: Decision, node: int, intent: NUMAIntent) -> NotAligned | None:
     """What the kubelet of one node (an index) does not align of the pod; None: nothing, or it is not known."""
     found = obstacles(decision.pod) if intent.policy and not intent.by_default else ()
-    if not found or not placed_by_kubelets(decision.view.snapshot)[node]:
+    if not found or not numa_assigned_by_kubelets(decision.snapshot.node_arrays)[node]:
         return None
     devices = ", ".join(name for name, where in _near(decision).items() if where[node])
     fact = f"its kubelet aligns only {devices} for" if devices else "its kubelet does not align"
@@ -88,7 +88,7 @@ def not_aligned_on(decision: Decision, node: int, intent: NUMAIntent) -> NotAlig
 
 
 def _near(decision: Decision) -> dict[str, Bools]:
-    return dict(aligned_devices(decision.view.snapshot, decision.request))
+    return dict(aligned_devices(decision.snapshot.node_arrays, decision.request))
 
 
 def _any(near: dict[str, Bools], n: int) -> Bools:

@@ -11,7 +11,7 @@ from textwrap import wrap
 from webhook.engine.arrays import Bools
 from webhook.engine.decide import Candidate, Decision
 from webhook.engine.reason import Reason
-from webhook.engine.snapshot.node_arrays import Snapshot
+from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.model.intent import NUMAIntent
 from webhook.model.pod import Pod
 from webhook.model.resources import EPHEMERAL_STORAGE, STORAGE, format_list
@@ -42,9 +42,9 @@ def fitting(pod: Pod, intent: NUMAIntent, decision: Decision, best: Sequence[Can
     return shortened(text + excluded(pod, decision, "; excluded: "))
 
 
-def nowhere(pod: Pod, intent: NUMAIntent, decision: Decision, outlook: str, note: str = "") -> str:
+def nowhere(pod: Pod, intent: NUMAIntent, decision: Decision, unschedulable: str, note: str = "") -> str:
     """That no node fits now, what the outlook is, and why each node does not. note: as for `fitting`."""
-    text = f"{subject(intent)}: none of {len(decision.fits)} nodes fits now; {outlook}{_noted(note)}"
+    text = f"{subject(intent)}: none of {len(decision.fits)} nodes fits now; {unschedulable}{_noted(note)}"
     return shortened(text + excluded(pod, decision, "; excluded: "))
 
 
@@ -58,7 +58,7 @@ def waiting_for_node(text: str) -> str:
     return f"{FOR_A_NODE} {text}"
 
 
-def to_be_placed(text: str) -> str:
+def to_be_assigned(text: str) -> str:
     """The text of a pod behind the gate that fits somewhere: where, is decided when its turn has come."""
     return f"to be placed: {text}"
 
@@ -95,13 +95,13 @@ def _example(reason: Reason, decision: Decision) -> str:
     """Of a fault that an operator has to correct, a node that has it and what it says."""
     if reason is not Reason.UNKNOWN_POLICY:
         return ""
-    return f" ({unknown_policy(decision.view.snapshot, decision.reason == reason)})"
+    return f" ({unknown_policy(decision.snapshot.node_arrays, decision.reason == reason)})"
 
 
-def unknown_policy(snapshot: Snapshot, where: Bools) -> str:
+def unknown_policy(node_arrays: NodeArrays, where: Bools) -> str:
     """The first by name of these nodes (bool [node]), whose policies are unknown, and what it says."""
-    first = snapshot.names[int(snapshot.order[where[snapshot.order].argmax()])]
-    return f"{first}: {snapshot.unknown_policies[first]}"
+    first = node_arrays.names[int(node_arrays.order[where[node_arrays.order].argmax()])]
+    return f"{first}: {node_arrays.unknown_policies[first]}"
 
 
 def phrase(reason: Reason, pod: Pod) -> str:

@@ -19,13 +19,13 @@ from typing import Any, Final
 from webhook.admission.pod import placement_text
 from webhook.admission.pod.affinity_patch import Constraint, within_bounds
 from webhook.admission.pod.gate import needs_gate
-from webhook.admission.pod.managed_fields import Marker
+from webhook.admission.pod.managed_fields import ManagedFields
 from webhook.admission.pod.node_names import hold_to_fitting, keep_off_others
 from webhook.admission.pod.not_aligned import NotAligned, not_aligned
-from webhook.admission.pod.schedulability import Prospect, look_ahead
+from webhook.admission.pod.schedulability import UnschedulableReason, look_ahead
 from webhook.engine.decide import Decision, decide
 from webhook.engine.reason import Reason
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.intent import NUMAIntent
 from webhook.model.membership import may_be_in_group
 from webhook.model.pod import Pod
@@ -57,7 +57,7 @@ class Plan:
     excluded: Mapping[Reason, int]
     """The others by reason."""
     constraint: Constraint = field(default_factory=Constraint)
-    marker: Marker = field(default_factory=Marker)
+    managed_fields: ManagedFields = field(default_factory=ManagedFields)
     """Of the constraint."""
     gated: bool = False
     """Whether it waits behind the gate; the constraint is then empty."""
@@ -80,19 +80,19 @@ class Plans:
         self._version: Hashable = None
         self._plans: dict[Hashable, Plan] = {}
 
-    def get(self, view: View, question: Hashable) -> Plan | None:
+    def get(self, snapshot: Snapshot, request_signature: Hashable) -> Plan | None:
         """The plan for a pod that asks this, if one was made in view of the same cluster."""
-        return self._plans.get(question) if self._version == view.version else None
+        return self._plans.get(request_signature) if self._version == snapshot.version else None
 
-    def put(self, view: View, question: Hashable, plan: Plan) -> None:
+    def put(self, snapshot: Snapshot, request_signature: Hashable, plan: Plan) -> None:
         """Keep a plan."""
-        if self._version != view.version or len(self._plans) >= _MOST_PLANS:
+        if self._version != snapshot.version or len(self._plans) >= _MOST_PLANS:
             self._plans.clear()
-            self._version = view.version
-        self._plans[question] = plan
+            self._version = snapshot.version
+        self._plans[request_signature] = plan
 
 
-def question_of(pod: Pod, intent: NUMAIntent) -> Hashable:
+def signature_of(pod: Pod, intent: NUMAIntent) -> Hashable:
     """Everything of a pod that its plan depends on."""
     return (
         intent,
@@ -118,10 +118,10 @@ def _items(amounts: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     return tuple(amounts.items())
 
 
-def plan(view: View, pod: Pod, intent: NUMAIntent, rules: Rules) -> tuple[Plan, Decision]:
+def plan(snapshot: Snapshot, pod: Pod, intent: NUMAIntent, rules: Rules) -> tuple[Plan, Decision]:
     """Decide on a pod as its user wrote it."""
-    decision = decide(view, pod, intent, rules.engine)
-    unaligned = not_aligned(view, pod, intent, rules.engine)
+    decision = decide(snapshot, pod, intent, rules.engine)
+    unaligned = not_aligned(snapshot, pod, intent, rules.engine)
     if unaligned and unaligned.everywhere and rules.not_alignable == "Deny":
         denied = Plan(Verdict.DENY, unaligned.sentence(), decision.fit_count, decision.excluded, reason=NOT_ALIGNABLE)
         return replace(denied, not_aligned=unaligned), decision
@@ -138,33 +138,42 @@ def _held_to_fitting(
     if needs_gate(pod.annotations, rules, fits=True, own_affinity=pod.has_own_affinity):
         return Plan(Verdict.ALLOW, text, decision.fit_count, decision.excluded, gated=True)
     preferred = best[: rules.preferred_nodes]
-    constraint = hold_to_fitting(decision.view.snapshot, decision, preferred, rules.max_affinity_values)
+    constraint = hold_to_fitting(decision.snapshot.node_arrays, decision, preferred, rules.max_affinity_values)
     constraint = within_bounds(constraint, pod.required_terms)
     return Plan(
-        Verdict.ALLOW, text, decision.fit_count, decision.excluded, constraint, Marker.of(constraint, _terms(pod))
+        Verdict.ALLOW,
+        text,
+        decision.fit_count,
+        decision.excluded,
+        constraint,
+        ManagedFields.of(constraint, _terms(pod)),
     )
 
 
 def _fits_nowhere(decision: Decision, pod: Pod, intent: NUMAIntent, rules: Rules, unaligned: NotAligned | None) -> Plan:
-    snapshot = decision.view.snapshot
-    outlook = look_ahead(snapshot, pod, intent, rules.engine)
-    text = placement_text.nowhere(pod, intent, decision, outlook.message, unaligned.clause if unaligned else "")
+    node_arrays = decision.snapshot.node_arrays
+    unschedulable = look_ahead(node_arrays, pod, intent, rules.engine)
+    text = placement_text.nowhere(pod, intent, decision, unschedulable.message, unaligned.clause if unaligned else "")
     excluded = decision.excluded
-    may_fit_later = outlook.prospect in {Prospect.LATER, Prospect.UNKNOWN, Prospect.NO_NODE}
+    may_fit_later = unschedulable.reason_code in {
+        UnschedulableReason.LATER,
+        UnschedulableReason.UNKNOWN,
+        UnschedulableReason.NO_NODE,
+    }
     if may_fit_later and (rules.no_room != "deny" or may_be_in_group(pod.annotations)):
-        awaits_node = outlook.prospect is Prospect.NO_NODE and not may_be_in_group(pod.annotations)
+        awaits_node = unschedulable.reason_code is UnschedulableReason.NO_NODE and not may_be_in_group(pod.annotations)
         if not awaits_node and needs_gate(pod.annotations, rules, fits=False):
             return Plan(Verdict.WAIT, text, 0, excluded, gated=True, warn=True)
         constraint = Constraint()
         # The nodes that are there do not take it anyway: that is no reason to change what its user wrote.
         if not (awaits_node and pod.has_own_affinity):
-            constraint = keep_off_others(snapshot, outlook, rules.max_affinity_values)
+            constraint = keep_off_others(node_arrays, unschedulable, rules.max_affinity_values)
             constraint = within_bounds(constraint, pod.required_terms)
-        marker = Marker.of(constraint, _terms(pod))
-        return Plan(Verdict.WAIT, text, 0, excluded, constraint, marker, awaits_node=awaits_node, warn=True)
+        managed_fields = ManagedFields.of(constraint, _terms(pod))
+        return Plan(Verdict.WAIT, text, 0, excluded, constraint, managed_fields, awaits_node=awaits_node, warn=True)
     if not may_fit_later and rules.no_compatible_node == "warn":
         return Plan(Verdict.ALLOW, text, 0, excluded, warn=True)
-    return Plan(Verdict.DENY, text, 0, excluded, reason=outlook.prospect.value)
+    return Plan(Verdict.DENY, text, 0, excluded, reason=unschedulable.reason_code.value)
 
 
 def _terms(pod: Pod) -> int:

@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from webhook.admission.patch import Patch
 from webhook.admission.pod.affinity_patch import PREFERRED, Constraint, node_affinity, required_terms
-from webhook.model.names import HOSTNAME_LABEL, STEERED
+from webhook.model.names import HOSTNAME_LABEL, MANAGED_FIELDS
 
 NODE_SELECTOR_PATH: Final = ("spec", "nodeSelector")
 
@@ -76,10 +76,10 @@ def warnings_of(raw: Mapping[str, Any], *, gated: bool, constraint: Constraint) 
     server_side = [one for one in raw["metadata"].get("managedFields") or () if one.get("operation") == "Apply"]
     if not may_be_applied_again(raw) or not (client_side or server_side):
         return
-    if STEERED in client_side or STEERED in repr(server_side):
+    if MANAGED_FIELDS in client_side or MANAGED_FIELDS in repr(server_side):
         yield (
             f"this manifest cannot be applied again once the pod is placed: it was exported, and contains what was "
-            f"added to another pod ({STEERED}). Apply the manifest that was written by hand."
+            f"added to another pod ({MANAGED_FIELDS}). Apply the manifest that was written by hand."
         )
     elif gated and server_side and selects(raw) and required_terms(raw) is not None:
         yield (

@@ -24,10 +24,10 @@ from webhook.engine.filter.node_fit import node_fit
 from webhook.engine.koordinator import policy_fit
 from webhook.engine.reason import Reason
 from webhook.engine.request import named_resources
-from webhook.engine.snapshot.empty_cluster import emptied
-from webhook.engine.snapshot.node_arrays import Snapshot
+from webhook.engine.snapshot.empty_cluster import empty_cluster
+from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.snapshot.rare_resources import with_rows
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.intent import NUMAIntent
 from webhook.model.options import Options
 from webhook.model.pod import Pod
@@ -50,7 +50,7 @@ _NOT_ALIGNED = frozenset(
 )
 
 
-class Prospect(Enum):
+class UnschedulableReason(Enum):
     """What can become of a pod that fits nowhere now; the value is the reason of a denial, for programs."""
 
     LATER = "NoRoomNow"
@@ -61,10 +61,10 @@ class Prospect(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class Unschedulable:
     """The prospect, and why, in words."""
 
-    prospect: Prospect
+    reason_code: UnschedulableReason
     message: str
     when_empty: Decision
     """The decision on the emptied cluster."""
@@ -72,41 +72,43 @@ class Outlook:
     """bool [node]: where the pod may go once it can: nodes that fit when empty, else those of a compatible policy."""
 
 
-def look_ahead(snapshot: Snapshot, pod: Pod, intent: NUMAIntent, options: Options) -> Outlook:
+def look_ahead(node_arrays: NodeArrays, pod: Pod, intent: NUMAIntent, options: Options) -> Unschedulable:
     """The outlook of a pod that fits nowhere now."""
-    empty = emptied(with_rows(snapshot, named_resources(pod)))
-    decision = decide(View(empty), pod, intent, options)
+    empty = empty_cluster(with_rows(node_arrays, named_resources(pod)))
+    decision = decide(Snapshot(empty), pod, intent, options)
     reasons = decision.excluded.keys()
     if decision.fit_count:
         nodes = "1 node" if decision.fit_count == 1 else f"{decision.fit_count} nodes"
         message = f"{nodes} could take it once other pods leave"
-        return Outlook(Prospect.LATER, message, decision, decision.fits)
+        return Unschedulable(UnschedulableReason.LATER, message, decision, decision.fits)
     eligible = ~_any_of(decision, _PODS_OWN)
     compatible = _compatible(empty, decision)
     if reasons & _NOT_ALIGNED:
         why = _too_large_for_one(empty, pod, intent, _any_of(decision, _NOT_ALIGNED))
         message = f"none could align it even if it were empty: {why or excluded(pod, decision)}"
-        return Outlook(Prospect.NEVER_ALIGNED, message, decision, compatible)
+        return Unschedulable(UnschedulableReason.NEVER_ALIGNED, message, decision, compatible)
     if reasons & _UNKNOWN:
-        return Outlook(Prospect.UNKNOWN, _what_is_unknown(decision, eligible), decision, _any_of(decision, _UNKNOWN))
+        return Unschedulable(
+            UnschedulableReason.UNKNOWN, _what_is_unknown(decision, eligible), decision, _any_of(decision, _UNKNOWN)
+        )
     if Reason.POLICY_MISMATCH in reasons:
         message = _why_incompatible(empty, intent, _any_of(decision, frozenset({Reason.POLICY_MISMATCH})))
-        return Outlook(Prospect.NO_COMPATIBLE_NODE, message, decision, compatible)
-    return Outlook(Prospect.NO_NODE, _why_no_node(decision, pod, eligible), decision, compatible)
+        return Unschedulable(UnschedulableReason.NO_COMPATIBLE_NODE, message, decision, compatible)
+    return Unschedulable(UnschedulableReason.NO_NODE, _why_no_node(decision, pod, eligible), decision, compatible)
 
 
 def awaits_node(decision: Decision) -> bool:
     """Whether the prospect is NO_NODE, found without the other steps: no node as a whole would do, even if empty."""
     if not decision.excluded.keys() <= _AS_A_WHOLE:
         return False
-    empty = View(emptied(decision.view.snapshot))
+    empty = Snapshot(empty_cluster(decision.snapshot.node_arrays))
     return not (node_fit(empty, decision.pod, decision.request) == Reason.FITS).any()
 
 
-def _compatible(snapshot: Snapshot, decision: Decision) -> Bools:
+def _compatible(node_arrays: NodeArrays, decision: Decision) -> Bools:
     """Where the node's NUMA policy goes with the pod's, bool [node]."""
-    unfit = policy_fit(snapshot, decision.request)
-    return np.ones(snapshot.n, dtype=np.bool_) if unfit is None else unfit == Reason.FITS
+    unfit = policy_fit(node_arrays, decision.request)
+    return np.ones(node_arrays.n, dtype=np.bool_) if unfit is None else unfit == Reason.FITS
 
 
 def _any_of(decision: Decision, reasons: frozenset[Reason]) -> Bools:
@@ -127,7 +129,7 @@ def _what_is_unknown(decision: Decision, eligible: Bools) -> str:
         clauses.append(f"no NUMA topology is known for {which} it may go to")
     if nodes := decision.excluded.get(Reason.UNKNOWN_POLICY):
         which = "the one node" if nodes == count == 1 else f"{nodes} of the {count} nodes"
-        example = unknown_policy(decision.view.snapshot, decision.reason == Reason.UNKNOWN_POLICY)
+        example = unknown_policy(decision.snapshot.node_arrays, decision.reason == Reason.UNKNOWN_POLICY)
         clauses.append(f"the NUMA policy of {which} it may go to is unknown ({example})")
     return ", and ".join(clauses)
 
@@ -138,18 +140,18 @@ def _why_no_node(decision: Decision, pod: Pod, eligible: Bools) -> str:
         return "the cluster has no nodes"
     if not eligible.any():
         return "its own node selector, affinity and tolerations let it onto none"
-    why = _too_large(decision.view.snapshot, pod, eligible)
+    why = _too_large(decision.snapshot.node_arrays, pod, eligible)
     return f"none could take it even if it were empty: {why or excluded(pod, decision)}"
 
 
-def _why_incompatible(snapshot: Snapshot, intent: NUMAIntent, nodes: Bools) -> str:
+def _why_incompatible(node_arrays: NodeArrays, intent: NUMAIntent, nodes: Bools) -> str:
     """Which policies the nodes have. nodes: bool [node], those with a policy that does not go with the pod's."""
-    counts = np.bincount(snapshot.policy[nodes], minlength=len(NUMAPolicy)).tolist()
+    counts = np.bincount(node_arrays.policy[nodes], minlength=len(NUMAPolicy)).tolist()
     policies = [f"{count} with {NUMAPolicy(policy).kubelet}" for policy, count in enumerate(counts) if count]
     return f"no node has a NUMA policy that goes with {subject(intent)}: there are {', '.join(policies)}"
 
 
-def _too_large(empty: Snapshot, pod: Pod, eligible: Bools) -> str | None:
+def _too_large(empty: NodeArrays, pod: Pod, eligible: Bools) -> str | None:
     """The resource that no node has enough of; None when it is not a matter of one resource."""
     nodes = np.flatnonzero(eligible)
     for resource, amount in pod.requests.items():
@@ -164,7 +166,7 @@ def _too_large(empty: Snapshot, pod: Pod, eligible: Bools) -> str | None:
     return None
 
 
-def _too_large_for_one(empty: Snapshot, pod: Pod, intent: NUMAIntent, eligible: Bools) -> str | None:
+def _too_large_for_one(empty: NodeArrays, pod: Pod, intent: NUMAIntent, eligible: Bools) -> str | None:
     """The resource that no single NUMA node has enough of; None when it is not a matter of one resource and NUMA node.
 
     A resource that no NUMA node lists is not looked for in one.

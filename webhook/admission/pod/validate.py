@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from webhook.admission.gang import check_bare_pod
 from webhook.admission.reserved_fields import forgery
-from webhook.cache.unmanaged import why_not_ours
+from webhook.cache.unmanaged import why_unmanaged
 from webhook.model.admission_review import AdmissionRequest, AdmissionResponse, Allowed, Denied
 from webhook.model.errors import UserError
 from webhook.model.intent import parse_numa_intent
@@ -30,7 +30,7 @@ def validate(request: AdmissionRequest, topologies: Mapping[str, Topology], rule
     if forged := forgery(request, rules):
         return Denied(" ".join(map(str, forged.faults)), "Forged")
     asked = _asked(request.object)
-    if why_not_ours(request.object, rules) or asked == _asked(request.old_object):
+    if why_unmanaged(request.object, rules) or asked == _asked(request.old_object):
         return Allowed()
     try:
         _, warnings = parse_numa_intent(asked)

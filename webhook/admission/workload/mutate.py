@@ -20,7 +20,7 @@ from webhook.model.admission_review import AdmissionRequest, AdmissionResponse, 
 from webhook.model.membership import GROUP_ANNOTATIONS
 from webhook.model.names import INHERIT
 from webhook.model.rules import Rules
-from webhook.model.workload.common_fields import MAX_ROLES
+from webhook.model.workload.common_fields import MAX_POD_SETS
 
 # Those of others are fixed once the workload runs (Job, JobSet), or are not looked at again by their operators.
 _TEMPLATES_MAY_CHANGE: Final = frozenset({"CronJob", "Deployment", "LeaderWorkerSet", "ReplicaSet", "StatefulSet"})
@@ -33,7 +33,7 @@ def mark_templates(request: AdmissionRequest, rules: Rules) -> AdmissionResponse
     creates = request.operation is Operation.CREATE
     before = {} if creates else {template.path: template for template in templates_in(request.old_object)}
     may_change = request.kind in _TEMPLATES_MAY_CHANGE
-    asks_anew = asked_in(annotations_on(request.object)) != asked_in(annotations_on(request.old_object))
+    asks_again = asked_in(annotations_on(request.object)) != asked_in(annotations_on(request.old_object))
     marked: list[Tokens] = []
     for template in templates_in(request.object):
         old = before.get(template.path)
@@ -41,10 +41,10 @@ def mark_templates(request: AdmissionRequest, rules: Rules) -> AdmissionResponse
             continue
         kept = old is not None and INHERIT in old.annotations and (template.above or not may_change)
         wanted = template.above and GROUP_ANNOTATIONS.isdisjoint(template.annotations)
-        news = creates or (may_change and (asks_anew or old is None or template.raw != old.raw))
+        news = creates or (may_change and (asks_again or old is None or template.raw != old.raw))
         if kept or (news and wanted):
             marked.append((*template.path, "metadata", "annotations", INHERIT))
-        if len(marked) > MAX_ROLES:
+        if len(marked) > MAX_POD_SETS:
             # It is denied by its validation, which names the bound.
             return Allowed()
     patch = Patch(request.object)

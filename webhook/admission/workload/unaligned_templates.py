@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from webhook.admission.pod.not_aligned import NotAligned, not_aligned
 from webhook.admission.workload.templates import Template, templates_in
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.alignment import obstacles
 from webhook.model.errors import UserError
 from webhook.model.intent import NUMAIntent, parse_numa_intent
@@ -25,7 +25,7 @@ _MOST_TEMPLATES: Final = 20
 
 
 def unaligned_templates(
-    raw: Mapping[str, Any], before: Mapping[str, Any], view: View, rules: Rules
+    raw: Mapping[str, Any], before: Mapping[str, Any], snapshot: Snapshot, rules: Rules
 ) -> Iterator[tuple[NotAligned, str]]:
     """What kubelets do not align of a template's pods, and the template's path; of an update only what is new."""
     old = {template.path: template for template in templates_in(before)} if before else {}
@@ -38,7 +38,7 @@ def unaligned_templates(
         if asked is None or looked_at == _MOST_TEMPLATES:
             continue
         looked_at += 1
-        found = not_aligned(view, *asked, rules.engine)
+        found = not_aligned(snapshot, *asked, rules.engine)
         if found is not None and found.warns and not (known and _has_the_same(known, found, rules)):
             yield found, template.prefix
 

@@ -13,11 +13,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from webhook.admission.annotation_warnings import annotation_warnings
-from webhook.admission.gang import annotations_in, check_gangs, is_made_by_another, why_not_ours
+from webhook.admission.gang import annotations_in, check_gangs, is_made_by_another, why_unmanaged
 from webhook.admission.pod.plan import NOT_ALIGNABLE
 from webhook.admission.reserved_fields import is_output
 from webhook.admission.workload.unaligned_templates import unaligned_templates
-from webhook.cache.cluster_snapshot import World
+from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.model.admission_review import AdmissionRequest, AdmissionResponse, Allowed, Denied, Operation
 from webhook.model.errors import UserError, sentences
 from webhook.model.flag import is_on
@@ -28,7 +28,7 @@ from webhook.model.names import INHERIT, INJECT_ENV, NUMA_TOPOLOGY_SPEC, RESOURC
 from webhook.model.quoted import quoted
 from webhook.model.rules import Rules
 from webhook.model.topology import Topology
-from webhook.model.workload.common_fields import MAX_ROLES
+from webhook.model.workload.common_fields import MAX_POD_SETS
 from webhook.model.workload.readers import read_workload
 
 _NUMA: Final = (NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC)
@@ -39,16 +39,19 @@ _MOST_WARNINGS: Final = 20
 _JUDGED: Final = GROUP_ANNOTATIONS.union(_NUMA, _SWITCHES)
 
 
-def validate_workload(request: AdmissionRequest, world: World, rules: Rules) -> AdmissionResponse:
+def validate_workload(request: AdmissionRequest, cluster_snapshot: ClusterSnapshot, rules: Rules) -> AdmissionResponse:
     """Judge a workload that is created, or one whose annotations about placement or whose templates change."""
     is_written = request.operation in {Operation.CREATE, Operation.UPDATE}
     if request.sub_resource or not is_written or is_made_by_another(request.object):
         return Allowed()
-    judged = _annotations(request.object, request.old_object, world.topologies, rules)
+    judged = _annotations(request.object, request.old_object, cluster_snapshot.topologies, rules)
     if isinstance(judged, Denied):
         return judged
-    warnings = (*judged.warnings, *_new_warnings(request.object, request.old_object, world.topologies, rules))
-    unaligned = list(unaligned_templates(request.object, request.old_object, world.view, rules))
+    warnings = (
+        *judged.warnings,
+        *_new_warnings(request.object, request.old_object, cluster_snapshot.topologies, rules),
+    )
+    unaligned = list(unaligned_templates(request.object, request.old_object, cluster_snapshot.nodes, rules))
     told = tuple(found.sentence(path) for found, path in unaligned)
     if rules.not_alignable == "Deny" and any(found.everywhere for found, _ in unaligned):
         return Denied(" ".join(told), NOT_ALIGNABLE, warnings[:_MOST_WARNINGS])
@@ -80,7 +83,7 @@ def _annotations(
     if not faults:
         try:
             workload = read_workload(raw)
-            if workload is not None and why_not_ours(workload, rules):
+            if workload is not None and why_unmanaged(workload, rules):
                 return Allowed()
             if workload is not None:
                 check_gangs(workload, topologies)
@@ -117,8 +120,10 @@ def _asked(raw: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
             ours = {key: text for key, text in annotations.items() if key in _JUDGED or is_output(key)}
             if ours:
                 found[path] = ours
-            if len(found) > MAX_ROLES:
-                raise TooLarge("", f"More than {MAX_ROLES} templates ask for a placement. At most {MAX_ROLES} may.")
+            if len(found) > MAX_POD_SETS:
+                raise TooLarge(
+                    "", f"More than {MAX_POD_SETS} templates ask for a placement. At most {MAX_POD_SETS} may."
+                )
     return found
 
 

@@ -18,11 +18,11 @@ from typing import Any, Final, Protocol
 
 import structlog
 
-from webhook.admission.binding.decision import placed_on
+from webhook.admission.binding.decision import assigned_node
 from webhook.cache.delegated_pods import TENTATIVE_SECONDS
-from webhook.controllers.placement.assignment import Place
+from webhook.controllers.placement.assignment import Assignment
 from webhook.controllers.placement.gated_pods import GatedPod
-from webhook.engine.assumed.assumed_pod import Grant
+from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.kube.api_errors import ClusterError
 from webhook.kube.backoff import Backoff
 from webhook.kube.pod_writes import Outcome, PodWrites
@@ -35,47 +35,49 @@ log = structlog.get_logger(__name__)
 _ATTEMPTS: Final = 6
 
 
-class PromisingWorld(Protocol):
+class PromisingCache(Protocol):
     """Where promises are kept."""
 
-    def grant(self, grant: Grant) -> None:
+    def assume(self, assumed_pod: AssumedPod) -> None:
         """Keep what is given to a pod."""
 
-    def withdraw(self, grant: Grant) -> None:
+    def forget(self, assumed_pod: AssumedPod) -> None:
         """Give it back."""
 
-    def holds(self, grant: Grant) -> bool:
+    def holds(self, assumed_pod: AssumedPod) -> bool:
         """Whether it is kept: neither shown by an object nor given back because its time was up."""
 
     def sign(self, uid: str, hint: str) -> str:
         """What proves that we gave the pod with this uid this hint."""
 
 
-class PlacementWriter:
-    """Writes places; `horizon`: seconds after which a write that was not seen never will be."""
+class AssignmentWriter:
+    """Writes places; `assume_ttl`: seconds after which a write that was not seen never will be."""
 
-    def __init__(self, world: PromisingWorld, writes: PodWrites, may_write: Callable[[], bool], horizon: float) -> None:
-        self._world = world
+    def __init__(
+        self, cache: PromisingCache, writes: PodWrites, may_write: Callable[[], bool], assume_ttl: float
+    ) -> None:
+        self._cache = cache
         self._writes = writes
         self._may_write = may_write
-        self._horizon = horizon
+        self._assume_ttl = assume_ttl
 
-    def promise(self, gated: GatedPod, place: Place) -> Grant:
+    def assume(self, gated: GatedPod, assignment: Assignment) -> AssumedPod:
         """Take the place for the pod, before anything is awaited."""
-        lasts = self._horizon if place.nodes is None else min(self._horizon, TENTATIVE_SECONDS)
-        grant = place.grant(gated, monotonic() + lasts)
-        self._world.grant(grant)
-        return grant
+        lasts = self._assume_ttl if assignment.nodes is None else min(self._assume_ttl, TENTATIVE_SECONDS)
+        assumed_pod = assignment.assume(gated, monotonic() + lasts)
+        self._cache.assume(assumed_pod)
+        return assumed_pod
 
-    async def write(self, gated: GatedPod, place: Place, grant: Grant) -> Outcome:
+    async def write(self, gated: GatedPod, assignment: Assignment, assumed_pod: AssumedPod) -> Outcome:
         """Write the place that was promised. WRITTEN: it stands in the pod; STALE, GONE: the pod is another one now."""
-        place = place.signed(self._world.sign(gated.pod.uid, place.hint.to_json()))
-        patch = place.patch(gated.raw)
+        assignment = assignment.signed(self._cache.sign(gated.pod.uid, assignment.hint.to_json()))
+        patch = assignment.patch(gated.raw)
         backoff = Backoff()
         outcome, may_come = Outcome.NOT_NOW, False
         for _ in range(_ATTEMPTS):
-            grant = self._renewed(grant)
-            if not self._may_write() or (grant.expires <= monotonic() and not grant.tentative):
+            assumed_pod = self._renewed(assumed_pod)
+            if not self._may_write() or (assumed_pod.expires <= monotonic() and not assumed_pod.tentative):
                 break
             outcome = await self._writes.patch(gated.key, patch)
             if outcome is Outcome.WRITTEN:
@@ -87,46 +89,46 @@ class PlacementWriter:
                     log.warning("placement.retry", pod=gated.key, error=str(error))
                     await asyncio.sleep(backoff.next())
                     continue
-                if _shows(raw, gated, place):
+                if _shows(raw, gated, assignment):
                     return Outcome.WRITTEN
                 again = _still_waiting(raw, gated)
                 if again is None:
-                    self._world.withdraw(grant)
+                    self._cache.forget(assumed_pod)
                     return outcome
-                patch = place.patch(again.raw)
+                patch = assignment.patch(again.raw)
                 # What was sent before was made from a version that is no more: it can never be written.
                 may_come = False
             elif outcome is Outcome.GONE:
-                self._world.withdraw(grant)
+                self._cache.forget(assumed_pod)
                 return outcome
             elif outcome is Outcome.REFUSED:
                 # An earlier patch may be written all the same: an API server that has just started refuses this one
                 # because it does not know its webhooks yet, and the one before it may have been in etcd's hands.
-                log.warning("placement.refused", pod=gated.key, node=place.hint.node, error=self._writes.error)
+                log.warning("placement.refused", pod=gated.key, node=assignment.hint.node, error=self._writes.error)
                 break
             else:
                 may_come = may_come or outcome is Outcome.UNKNOWN
                 log.warning("placement.retry", pod=gated.key, error=self._writes.error)
                 await asyncio.sleep(backoff.next())
         if not may_come:
-            self._world.withdraw(grant)
+            self._cache.forget(assumed_pod)
         return outcome
 
-    def _renewed(self, grant: Grant) -> Grant:
+    def _renewed(self, assumed_pod: AssumedPod) -> AssumedPod:
         """The promise for as long as a patch that leaves now may still be written; the same where it stands no more."""
-        if grant.tentative or not self._world.holds(grant):
-            return grant
-        renewed = replace(grant, expires=monotonic() + self._horizon)
-        self._world.grant(renewed)
+        if assumed_pod.tentative or not self._cache.holds(assumed_pod):
+            return assumed_pod
+        renewed = replace(assumed_pod, expires=monotonic() + self._assume_ttl)
+        self._cache.assume(renewed)
         return renewed
 
 
-def _shows(raw: Mapping[str, Any] | None, gated: GatedPod, place: Place) -> bool:
+def _shows(raw: Mapping[str, Any] | None, gated: GatedPod, assignment: Assignment) -> bool:
     """Whether the pod, as it was read, has the place."""
     if raw is None or raw["metadata"].get("uid") != gated.pod.uid or waits_for_us_alone(raw):
         return False
     # Nobody else may take the gate away.
-    return place.nodes is not None or placed_on(raw) == place.hint
+    return assignment.nodes is not None or assigned_node(raw) == assignment.hint
 
 
 def _still_waiting(raw: Mapping[str, Any] | None, gated: GatedPod) -> GatedPod | None:
@@ -136,7 +138,7 @@ def _still_waiting(raw: Mapping[str, Any] | None, gated: GatedPod) -> GatedPod |
     if not waits_for_us_alone(raw):
         return None
     try:
-        now = GatedPod.from_object(raw, gated.lineage)
+        now = GatedPod.from_object(raw, gated.owner_chain)
     except UserError:
         return None
-    return now if now.shape == gated.shape else None
+    return now if now.signature == gated.signature else None

@@ -10,7 +10,7 @@ A round:
 2. Each in turn is decided on with the cluster as it is at that moment, less all that was promised before.
 3. One that fits is promised its place at once, which is then written in the background (see `writer`, `in_flight`).
    Where so many writes are in flight the round ends; the end of each makes another one.
-4. Where one does not fit, or others are to be bound first (`placed`), no other of the same shape is tried: nothing
+4. Where one does not fit, or others are to be bound first (`assigned`), no other of the same shape is tried: nothing
    becomes more within a round. Smaller ones are: what waits for something rare does not hold up the others. But for
    a group that has waited long its domain is kept, if that is wanted: those whose turn comes later get no place there.
 5. One that no node could take even if it were empty is let go without a place; so is one that has waited too long, if
@@ -35,27 +35,27 @@ import structlog
 
 from webhook.admission.pod.placement_text import shortened
 from webhook.admission.pod.placement_text import waiting as waits
-from webhook.controllers.owner_chains import Lineages
-from webhook.controllers.placement.assignment import NoPlace, Place, find_place, why_none, without
-from webhook.controllers.placement.assignment_writer import PlacementWriter
-from webhook.controllers.placement.dependencies import GatedWorld, Limits, Standing
+from webhook.controllers.owner_chains import OwnerChains
+from webhook.controllers.placement.assignment import Assignment, NoAssignment, find_assignment, why_unassigned, without
+from webhook.controllers.placement.assignment_writer import AssignmentWriter
+from webhook.controllers.placement.dependencies import GatedCache, LeadershipState, Limits
 from webhook.controllers.placement.fair_order import PART_SECONDS, Turns, Unit, name_of
 from webhook.controllers.placement.fence import fence
 from webhook.controllers.placement.gang_agreement import agree
-from webhook.controllers.placement.gated_gang import Gang, GangPlacer, units_of
+from webhook.controllers.placement.gated_gang import Gang, GangAssigner, units_of
 from webhook.controllers.placement.gated_pods import ASKS_FOR_NOTHING, GatedPod, GatedPods, seconds_waited
 from webhook.controllers.placement.retry_delays import RetryDelays
 from webhook.controllers.placement.round_clock import Work
-from webhook.controllers.placement.ungate_unplaced import Releaser
+from webhook.controllers.placement.ungate_unplaced import UnplacedUngater
 from webhook.controllers.placement.writes_in_flight import WritesInFlight
-from webhook.controllers.status_reporter import Teller
-from webhook.engine.assumed.assumed_pod import Grant
+from webhook.controllers.status_reporter import StatusReporter
+from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.engine.decide import Decision
 from webhook.internal_errors import INTERNAL, Where, contained, internal_error
 from webhook.kube.election import Term
 from webhook.kube.owners import ReadOwner
 from webhook.kube.pod_writes import Outcome, PodWrites
-from webhook.model.membership import Seated, controllers_group, wishes_of
+from webhook.model.membership import AssignedMember, controllers_group, wishes_of
 from webhook.model.names import POD_GROUP_NAME
 from webhook.model.rules import Rules
 
@@ -74,30 +74,30 @@ Background = Callable[[], Coroutine[Any, Any, NoReturn]]
 
 
 class PlacementController:
-    """The duty of a leader. `standing` is asked when it works: leading knows its duties, and so comes later."""
+    """The duty of a leader. `leadership` is asked when it works: leading knows its duties, and so comes later."""
 
     def __init__(
         self,
-        world: GatedWorld,
+        cache: GatedCache,
         writes: PodWrites,
-        teller: Teller,
+        status_reporter: StatusReporter,
         rules: Rules,
         limits: Limits,
-        standing: Callable[[], Standing],
+        leadership: Callable[[], LeadershipState],
         read_owner: ReadOwner,
     ) -> None:
         self.clock: Callable[[], float] = monotonic
         """Seconds, by which a round's work is bounded."""
-        self._world = world
+        self._cache = cache
         self._writes = writes
-        self._teller = teller
+        self._status_reporter = status_reporter
         self._rules = rules
         self._limits = limits
-        self._standing = standing
-        self._writer = PlacementWriter(world, writes, self._may_write, limits.horizon)
-        self._gangs = GangPlacer(world, self._writer, rules, limits.reserve_after)
-        self._releaser = Releaser(world, writes, teller, rules, self._may_write)
-        self._figures = teller.figures
+        self._leadership = leadership
+        self._writer = AssignmentWriter(cache, writes, self._may_write, limits.assume_ttl)
+        self._gangs = GangAssigner(cache, self._writer, rules, limits.reserve_after)
+        self._ungater = UnplacedUngater(cache, writes, status_reporter, rules, self._may_write)
+        self._metrics = status_reporter.metrics
         self._delays = RetryDelays(self._wake_in)
         self._pods = GatedPods(rules, self._delays)
         self.on_gang: Callable[[Gang, str], None] = _nothing
@@ -105,15 +105,15 @@ class PlacementController:
         self._term: Term | None = None
         self._fenced: Term | None = None
         self._wake = asyncio.Event()
-        self._lineages = Lineages(read_owner, self._changed)
-        self._kept: frozenset[str] = frozenset()
+        self._owner_chains = OwnerChains(read_owner, self._changed)
+        self._reserved_nodes: frozenset[str] = frozenset()
         self._turns = Turns()
         self._changes = 0
         self._as_of: tuple[tuple[int, int], int] = (0, 0), 0
-        self._placing = WritesInFlight(limits.concurrency, self._written, self._write_failed)
+        self._writing = WritesInFlight(limits.concurrency, self._written, self._write_failed)
         # Apart from the others: one who creates thousands of pods that are not ours to place must not hold those up.
-        self._releasing = WritesInFlight(max(1, limits.concurrency // 4), self._written, self._write_failed)
-        world.on_change = self._changed
+        self._ungating = WritesInFlight(max(1, limits.concurrency // 4), self._written, self._write_failed)
+        cache.on_change = self._changed
 
     def started(self, term: Term) -> None:
         """A term has begun."""
@@ -126,14 +126,14 @@ class PlacementController:
 
     async def settle(self) -> None:
         """Wait for the patches under way."""
-        await self._placing.settle()
-        await self._releasing.settle()
+        await self._writing.settle()
+        await self._ungating.settle()
 
     def background(self) -> Iterator[Background]:
         """What runs for as long as the process does; each ends by cancellation or an exception, and may run again."""
         yield self.run
-        yield self._teller.run
-        yield self._lineages.run
+        yield self._status_reporter.run
+        yield self._owner_chains.run
         if self._limits.release_after or self._limits.reserve_after:
             yield self._wake_regularly
 
@@ -148,14 +148,14 @@ class PlacementController:
                 if term is None:
                     continue
                 if self._fenced is not term:
-                    if self._standing().seconds_until_settled() > 0 and not await self._fence(term):
+                    if self._leadership().seconds_until_settled() > 0 and not await self._fence(term):
                         continue
                     self._fenced = term
                 worked = await self._round()
                 await asyncio.sleep(max(_COALESCE_SECONDS, worked * _REST_PER_WORK))
         except asyncio.CancelledError:
-            self._placing.cancel()
-            self._releasing.cancel()
+            self._writing.cancel()
+            self._ungating.cancel()
             raise
 
     async def _wake_regularly(self) -> NoReturn:
@@ -172,42 +172,42 @@ class PlacementController:
         self._wake.set()
 
     def _may_write(self) -> bool:
-        return self._term is not None and self._standing().is_leader()
+        return self._term is not None and self._leadership().is_leader()
 
     async def _fence(self, term: Term) -> bool:
         """Whether the term goes on, and nothing that the last leader has under way can be written any more."""
 
         def goes_on() -> bool:
-            return self._term is term and self._standing().is_leader()
+            return self._term is term and self._leadership().is_leader()
 
         def is_needed() -> bool:
             # By then a pod that cannot be written holds up the others no more.
-            return goes_on() and self._standing().seconds_until_settled() > 0
+            return goes_on() and self._leadership().seconds_until_settled() > 0
 
-        await fence(self._world.gated_pods, self._writes, term.name, is_needed, self._limits.concurrency)
+        await fence(self._cache.gated_pods, self._writes, term.name, is_needed, self._limits.concurrency)
         return goes_on()
 
     async def _round(self) -> float:
         """One round; the seconds that were worked in vain."""
-        self._figures.round()
+        self._metrics.round()
         work = Work(self.clock)
-        gated = self._world.gated_pods()
+        gated = self._cache.gated_pods()
         self._pods.update(gated)
-        self._teller.keep(set(gated))
-        self._kept = frozenset()
-        nowhere_to_go: dict[str, Decision | NoPlace] = {}
-        units = units_of(self._to_place())
+        self._status_reporter.keep(set(gated))
+        self._reserved_nodes = frozenset()
+        nowhere_to_go: dict[str, Decision | NoAssignment] = {}
+        units = units_of(self._to_assign())
         groups = {unit.membership.group for unit in units if isinstance(unit, Gang)}
         self._gangs.keep(groups)
         self._delays.keep({raw["metadata"].get("uid", "") for raw in gated.values()} | groups)
         self._turns.begin(units)
-        self._as_of = self._world.view().view.version, self._changes
+        self._as_of = self._cache.snapshot().nodes.version, self._changes
         given, worked = 0, work.seconds()
         for _ in ("in order", "every namespace"):
             later: list[Unit] = []
             vain = 0.0
             for unit in units:
-                if not self._may_write() or self._placing.full:
+                if not self._may_write() or self._writing.full:
                     return worked
                 if given >= _PER_ROUND:
                     self._wake.set()
@@ -216,7 +216,7 @@ class PlacementController:
                     later.append(unit)
                     continue
                 began = work.seconds()
-                taken = await self._place(unit, nowhere_to_go, work)
+                taken = await self._assign(unit, nowhere_to_go, work)
                 given += taken
                 took = 0.0 if taken else work.seconds() - began
                 vain, worked = vain + took, worked + took
@@ -226,21 +226,21 @@ class PlacementController:
             self._wake.set()  # which is no change: what has failed since the last one is not tried again
         return worked
 
-    async def _place(self, unit: Unit, nowhere_to_go: dict[str, Decision | NoPlace], work: Work) -> int:
+    async def _assign(self, unit: Unit, nowhere_to_go: dict[str, Decision | NoAssignment], work: Work) -> int:
         """Give a unit its place; how many pods were given one. A fault with one unit is that unit's."""
         try:
             if isinstance(unit, Gang):
-                return await self._place_gang(unit, work)
-            return self._place_pod(unit, nowhere_to_go)
+                return await self._assign_gang(unit, work)
+            return self._assign_pod(unit, nowhere_to_go)
         except Exception as error:  # noqa: BLE001 # whatever it is, the others go on
             self._failed(unit, error)
             return 0
 
-    def _is_open(self, unit: Unit, nowhere_to_go: Mapping[str, Decision | NoPlace]) -> bool:
+    def _is_open(self, unit: Unit, nowhere_to_go: Mapping[str, Decision | NoAssignment]) -> bool:
         """Whether it takes a decision to answer the unit. Nodes stay kept for one whose turn is put off."""
         failed = self._turns.of(unit)
         if failed is not None:
-            self._kept |= failed.keeps
+            self._reserved_nodes |= failed.reserved_nodes
         if isinstance(unit, Gang):
             return failed is None or failed.basis != self._basis_of(unit)
         return not (
@@ -250,75 +250,75 @@ class PlacementController:
     def _basis_of(self, unit: Unit) -> Hashable:
         """What an answer depends on: of a gang more than nodes and promises, so that any change is one."""
         version, changes = self._as_of
-        return changes if isinstance(unit, Gang) else (version, self._kept)
+        return changes if isinstance(unit, Gang) else (version, self._reserved_nodes)
 
     def _has_failed(self, gated: GatedPod) -> bool:
         """Whether the pod's question has failed, nothing has changed since, and the pod has been told."""
         failed = self._turns.of(gated)
         if failed is None or failed.basis != self._basis_of(gated):
             return False
-        return not self._teller.news(gated.raw, failed.kind)
+        return not self._status_reporter.news(gated.raw, failed.kind)
 
-    def _to_place(self) -> list[GatedPod]:
+    def _to_assign(self) -> list[GatedPod]:
         """The pods that ask for something, in the order of their turn, with what they take from their owners."""
-        self._lineages.want(self._pods.owners())
-        self._pods.take(self._lineages.get)
-        for key, (raw, why) in self._pods.not_ours.items():
+        self._owner_chains.want(self._pods.owners())
+        self._pods.take(self._owner_chains.get)
+        for key, (raw, why) in self._pods.unmanaged.items():
             with contained(Where.POD, pod=key):
-                self._let_go(key, raw, partial(self._releaser.unasked, key, raw, why))
+                self._ungate(key, raw, partial(self._ungater.unasked, key, raw, why))
         for key, (raw, why) in self._pods.faults.items():
             with contained(Where.POD, pod=key):
                 if not self._is_looked_after(key, raw["metadata"].get("uid", "")) or why.startswith(INTERNAL):
                     self._waits_unread(key, raw, why)
-        to_place = []
+        to_assign = []
         for gated in self._pods.in_order():
             with contained(Where.POD, pod=gated.key):
-                if self._is_to_be_placed(gated):
-                    to_place.append(gated)
-        return to_place
+                if self._is_to_be_assigned(gated):
+                    to_assign.append(gated)
+        return to_assign
 
-    def _is_to_be_placed(self, gated: GatedPod) -> bool:
+    def _is_to_be_assigned(self, gated: GatedPod) -> bool:
         """Whether its owners are known, and it or they ask for something; what becomes of it otherwise is begun."""
         owner = gated.owner
-        if owner and (why := self._lineages.why_not(gated.pod.namespace, owner)):
+        if owner and (why := self._owner_chains.why_not(gated.pod.namespace, owner)):
             if not self._is_looked_after(gated.key, gated.pod.uid):
-                self._waits(gated, NoPlace(frozenset({"owner", why}), waits(f"its owners: {why}")), {})
+                self._waits(gated, NoAssignment(frozenset({"owner", why}), waits(f"its owners: {why}")), {})
             return False
         if not gated.asks:
-            unasked = partial(self._releaser.unasked, gated.key, gated.raw, ASKS_FOR_NOTHING)
-            self._let_go(gated.key, gated.raw, unasked)
+            unasked = partial(self._ungater.unasked, gated.key, gated.raw, ASKS_FOR_NOTHING)
+            self._ungate(gated.key, gated.raw, unasked)
         return gated.asks
 
-    def _place_pod(self, gated: GatedPod, nowhere_to_go: dict[str, Decision | NoPlace]) -> int:
+    def _assign_pod(self, gated: GatedPod, nowhere_to_go: dict[str, Decision | NoAssignment]) -> int:
         """Give a pod a place; 1 if it was given one. nowhere_to_go: what this round knows already, by question."""
         if self._is_looked_after(gated.key, gated.pod.uid):
             return 0
-        known = nowhere_to_go.get(gated.question)
+        known = nowhere_to_go.get(gated.request_signature)
         if known is None and (failed := self._turns.of(gated)) is not None and self._has_failed(gated):
-            known = NoPlace(failed.kind, "")  # told before
+            known = NoAssignment(failed.kind, "")  # told before
         if known is not None:
             self._waits(gated, known, nowhere_to_go)
             return 0
-        if self._world.gated_pods().get(gated.key) is not gated.raw:
+        if self._cache.gated_pods().get(gated.key) is not gated.raw:
             return 0  # what changed makes another round
         began = monotonic()
-        view = self._world.view().view
+        snapshot = self._cache.snapshot().nodes
         # Not as of the round's begin: what is reserved in it may end before the next one, which then looks the same.
-        basis = view.version, self._kept
-        found = find_place(without(view, self._kept), gated, self._rules, self._world.placed)
-        self._figures.decided("pod", monotonic() - began)
-        if isinstance(found, Place):
-            self._give(gated, found, self._writer.promise(gated, found))
+        basis = snapshot.version, self._reserved_nodes
+        found = find_assignment(without(snapshot, self._reserved_nodes), gated, self._rules, self._cache.assigned)
+        self._metrics.decided("pod", monotonic() - began)
+        if isinstance(found, Assignment):
+            self._give(gated, found, self._writer.assume(gated, found))
             return 1
-        nowhere_to_go[gated.question] = found
+        nowhere_to_go[gated.request_signature] = found
         self._waits(gated, found, nowhere_to_go)
-        if isinstance(found, NoPlace) and found.awaits_node:
+        if isinstance(found, NoAssignment) and found.awaits_node:
             return 0  # one that cannot be let go now is looked at again in the next round
-        kind = found.kind if isinstance(found, NoPlace) else frozenset(found.excluded)
+        kind = found.kind if isinstance(found, NoAssignment) else frozenset(found.excluded)
         self._turns.failed(gated, basis, kind)
         return 0
 
-    async def _place_gang(self, gang: Gang, work: Work) -> int:
+    async def _assign_gang(self, gang: Gang, work: Work) -> int:
         """Place a group as far as its members wait; how many were given a place."""
         group = gang.membership.group
         waiting = tuple(one for one in gang.members if not self._is_looked_after(one.key, one.pod.uid))
@@ -326,13 +326,13 @@ class PlacementController:
             return 0
         failed = self._turns.of(gang)
         if failed is not None and failed.basis == self._basis_of(gang):
-            self._kept |= failed.keeps
+            self._reserved_nodes |= failed.reserved_nodes
             return 0
-        gated = self._world.gated_pods()
+        gated = self._cache.gated_pods()
         if any(gated.get(one.key) is not one.raw for one in waiting):
             return 0  # what changed makes another round
         began = work.seconds()
-        agreed = agree(self._without_promised(gang), self._seated(gang), self._world.view().topologies)
+        agreed = agree(self._without_assumed(gang), self._assigned_members(gang), self._cache.snapshot().topologies)
         for one in waiting:
             if (why := agreed.odd.get(one.key)) is not None:
                 self._waits(one, why, {})
@@ -340,39 +340,41 @@ class PlacementController:
         together = replace(gang, members=tuple(one for one in agreed.gang.members if one.key in keys))
         if not together.members:
             return 0
-        found = await self._gangs.place(together, agreed.minimum, agreed.seated, self._kept, work.pause)
+        found = await self._gangs.assign(
+            together, agreed.minimum, agreed.assigned_members, self._reserved_nodes, work.pause
+        )
         self._delays.succeeded(group)
-        self._figures.decided("group", work.seconds() - began)
-        self.on_gang(together, found.text if isinstance(found, NoPlace) else "")
-        if isinstance(found, NoPlace):
-            self._turns.failed(gang, self._basis_of(gang), found.kind, found.keeps)
-            self._kept |= found.keeps
+        self._metrics.decided("group", work.seconds() - began)
+        self.on_gang(together, found.text if isinstance(found, NoAssignment) else "")
+        if isinstance(found, NoAssignment):
+            self._turns.failed(gang, self._basis_of(gang), found.kind, found.reserved_nodes)
+            self._reserved_nodes |= found.reserved_nodes
             for one in together.members:
                 self._waits(one, found, {})
             return 0
-        for one, place, grant in found:
-            self._give(one, place, grant)
+        for one, assignment, assumed_pod in found:
+            self._give(one, assignment, assumed_pod)
         return len(found)
 
-    def _without_promised(self, gang: Gang) -> Gang:
+    def _without_assumed(self, gang: Gang) -> Gang:
         """The members without those whose place is on its way into them."""
-        return replace(gang, members=tuple(one for one in gang.members if not self._world.promised_node(one.key)))
+        return replace(gang, members=tuple(one for one in gang.members if not self._cache.assumed_node(one.key)))
 
-    def _seated(self, gang: Gang) -> dict[str, Seated]:
+    def _assigned_members(self, gang: Gang) -> dict[str, AssignedMember]:
         """The members that have a place, or are promised one, by namespace/name."""
-        promised = {
-            one.key: Seated(node, None, wishes_of(one.pod.annotations), placed=True)
+        assumed = {
+            one.key: AssignedMember(node, None, wishes_of(one.pod.annotations), assigned=True)
             for one in gang.members
-            if (node := self._world.promised_node(one.key)) is not None
+            if (node := self._cache.assumed_node(one.key)) is not None
         }
         # A pod bound while no replica answered asks for what the others have from the same owner.
         of_owners = {one.owner.uid: one for one in gang.members if one.owner is not None and one.in_group_of_its_top}
         unasked = {
             key: replace(seat, wishes=wishes_of(one.pod.annotations))
             for uid, one in of_owners.items()
-            for key, seat in self._world.unasked(controllers_group(one.pod.namespace, uid)).items()
+            for key, seat in self._cache.unasked(controllers_group(one.pod.namespace, uid)).items()
         }
-        return unasked | promised | dict(self._world.seated(gang.membership.group))
+        return unasked | assumed | dict(self._cache.assigned_members(gang.membership.group))
 
     def _failed(self, unit: GatedPod | Gang, error: Exception) -> None:
         """A unit met with a fault of ours: it waits, says so, and has its turn again later."""
@@ -390,63 +392,67 @@ class PlacementController:
 
     def _is_looked_after(self, key: str, uid: str) -> bool:
         return (
-            key in self._placing
-            or key in self._releasing
+            key in self._writing
+            or key in self._ungating
             or self._delays.is_put_off(uid)
-            or self._world.promised_node(key) is not None
+            or self._cache.assumed_node(key) is not None
         )
 
-    def _give(self, gated: GatedPod, place: Place, grant: Grant) -> None:
+    def _give(self, gated: GatedPod, assignment: Assignment, assumed_pod: AssumedPod) -> None:
         """Have the place that was promised written, with what the pod takes from its owners."""
-        place = replace(place, annotations={**gated.taken, **place.annotations})
+        assignment = replace(assignment, annotations={**gated.taken, **assignment.annotations})
 
         async def write() -> bool:
-            outcome = await self._writer.write(gated, place, grant)
+            outcome = await self._writer.write(gated, assignment, assumed_pod)
             if outcome is Outcome.WRITTEN:
-                self._teller.placed(gated, place)
-                log.info("pod.placed", pod=gated.key, node=place.hint.node)
+                self._status_reporter.assigned(gated, assignment)
+                log.info("pod.placed", pod=gated.key, node=assignment.hint.node)
             elif outcome is Outcome.REFUSED:
                 self._refused(gated, self._writes.error)  # nothing was awaited since the refusal
             return outcome in {Outcome.WRITTEN, Outcome.STALE, Outcome.GONE}
 
-        self._placing.start(gated.key, gated.pod.uid, write)
+        self._writing.start(gated.key, gated.pod.uid, write)
 
     def _refused(self, gated: GatedPod, error: str) -> None:
         """The API server will not have the pod placed: a policy of the cluster, or an object that is full."""
         text = shortened(waits(f"it fits, but its placement cannot be written: {error}"))
-        why = NoPlace(frozenset({Outcome.REFUSED}), text)
-        if self._teller.news(gated.raw, why.kind):
-            self._teller.waits(gated.raw, why)
+        why = NoAssignment(frozenset({Outcome.REFUSED}), text)
+        if self._status_reporter.news(gated.raw, why.kind):
+            self._status_reporter.waits(gated.raw, why)
 
-    def _waits(self, gated: GatedPod, known: Decision | NoPlace, shapes: dict[str, Decision | NoPlace]) -> None:
+    def _waits(
+        self, gated: GatedPod, known: Decision | NoAssignment, shapes: dict[str, Decision | NoAssignment]
+    ) -> None:
         """The pod fits nowhere; what that is in words is worked out once for a shape, and only when it is news."""
-        if isinstance(known, NoPlace) and known.awaits_node:
-            self._let_go(gated.key, gated.raw, partial(self._releaser.until_a_node_is_added, gated))
+        if isinstance(known, NoAssignment) and known.awaits_node:
+            self._ungate(gated.key, gated.raw, partial(self._ungater.until_a_node_is_added, gated))
             return
         if 0 < self._limits.release_after <= seconds_waited(gated.raw):
-            self._let_go(gated.key, gated.raw, partial(self._releaser.after_waiting, gated, self._limits.release_after))
+            self._ungate(gated.key, gated.raw, partial(self._ungater.after_waiting, gated, self._limits.release_after))
             return
-        kind = known.kind if isinstance(known, NoPlace) else frozenset(known.excluded)
-        if not self._teller.news(gated.raw, kind):
+        kind = known.kind if isinstance(known, NoAssignment) else frozenset(known.excluded)
+        if not self._status_reporter.news(gated.raw, kind):
             return
         if isinstance(known, Decision):
-            known = shapes[gated.question] = why_none(known, gated, self._rules, len(self._kept))
-        self._teller.waits(gated.raw, known, gated.taken.get(POD_GROUP_NAME))
+            known = shapes[gated.request_signature] = why_unassigned(
+                known, gated, self._rules, len(self._reserved_nodes)
+            )
+        self._status_reporter.waits(gated.raw, known, gated.taken.get(POD_GROUP_NAME))
 
     def _waits_unread(self, key: str, raw: Mapping[str, Any], why: str) -> None:
         """The pod cannot be read."""
         if 0 < self._limits.release_after <= seconds_waited(raw):
-            self._let_go(key, raw, partial(self._releaser.unasked, key, raw, why))
+            self._ungate(key, raw, partial(self._ungater.unasked, key, raw, why))
             return
-        found = NoPlace(frozenset({"unreadable", why}), waits(why))
-        if self._teller.news(raw, found.kind):
-            self._teller.waits(raw, found)
+        found = NoAssignment(frozenset({"unreadable", why}), waits(why))
+        if self._status_reporter.news(raw, found.kind):
+            self._status_reporter.waits(raw, found)
 
-    def _let_go(self, key: str, raw: Mapping[str, Any], releasing: Callable[[], Awaitable[bool]]) -> None:
+    def _ungate(self, key: str, raw: Mapping[str, Any], ungate_patch: Callable[[], Awaitable[bool]]) -> None:
         """Have the pod let go without a place."""
         uid = raw["metadata"].get("uid", "")
-        if not (self._releasing.full or key in self._releasing or key in self._placing or self._delays.is_put_off(uid)):
-            self._releasing.start(key, uid, releasing)
+        if not (self._ungating.full or key in self._ungating or key in self._writing or self._delays.is_put_off(uid)):
+            self._ungating.start(key, uid, ungate_patch)
 
     def _written(self, key: str, uid: str, done: bool) -> None:  # told by position, see WritesInFlight
         """A write in flight has ended."""
@@ -461,13 +467,13 @@ class PlacementController:
         """A write met with a fault of ours."""
         self._delays.failed(uid)
         self._changed()
-        raw = self._world.gated_pods().get(key)
+        raw = self._cache.gated_pods().get(key)
         if raw is not None and raw["metadata"].get("uid", "") == uid:
-            self._teller.waits(raw, _at_fault(fault))
+            self._status_reporter.waits(raw, _at_fault(fault))
 
 
-def _at_fault(sentence: str) -> NoPlace:
-    return NoPlace(frozenset({INTERNAL}), waits(sentence))
+def _at_fault(sentence: str) -> NoAssignment:
+    return NoAssignment(frozenset({INTERNAL}), waits(sentence))
 
 
 def _nothing(gang: Gang, why: str) -> None:

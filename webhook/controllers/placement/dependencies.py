@@ -4,13 +4,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from webhook.controllers.placement.assignment_writer import PromisingWorld
-from webhook.controllers.placement.gated_gang import GangWorld
+from webhook.controllers.placement.assignment_writer import PromisingCache
+from webhook.controllers.placement.gated_gang import GangCache
 from webhook.engine.snapshot.ledger import Reservation
-from webhook.model.membership import Seated
+from webhook.model.membership import AssignedMember
 
 
-class GatedWorld(PromisingWorld, GangWorld, Protocol):
+class GatedCache(PromisingCache, GangCache, Protocol):
     """What the controller needs of the cluster."""
 
     on_change: Callable[[], None]
@@ -18,20 +18,20 @@ class GatedWorld(PromisingWorld, GangWorld, Protocol):
     def gated_pods(self) -> Mapping[str, dict[str, Any]]:
         """The pods that only our gate holds back."""
 
-    def promised_node(self, pod: str) -> str | None:
+    def assumed_node(self, pod: str) -> str | None:
         """The node that a pod was given and does not show yet; None when it was given none."""
 
-    def unasked(self, group: str) -> Mapping[str, Seated]:
+    def unasked(self, group: str) -> Mapping[str, AssignedMember]:
         """Pods of a controller that were bound before they could take their group from it."""
 
-    def seated(self, group: str) -> Mapping[str, Seated]:
+    def assigned_members(self, group: str) -> Mapping[str, AssignedMember]:
         """The members of a group that have a place, by namespace/name; not to be changed."""
 
-    def placed(self, node: str) -> tuple[Reservation, ...]:
+    def assigned(self, node: str) -> tuple[Reservation, ...]:
         """What is promised to pods that are placed on the node and not bound yet."""
 
 
-class Standing(Protocol):
+class LeadershipState(Protocol):
     """Whether we lead."""
 
     def is_leader(self) -> bool:
@@ -45,7 +45,7 @@ class Standing(Protocol):
 class Limits:
     """The settings of the controller."""
 
-    horizon: float
+    assume_ttl: float
     """Seconds after which a write that was not seen never will be."""
     concurrency: int
     """Pods that are written at a time."""

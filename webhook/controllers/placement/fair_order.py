@@ -35,7 +35,7 @@ class Failed:
     basis: Hashable
     kind: frozenset[Hashable]
     """The kinds of reasons."""
-    keeps: frozenset[str] = frozenset()
+    reserved_nodes: frozenset[str] = frozenset()
     """The nodes that are kept for it."""
 
 
@@ -56,9 +56,11 @@ class Turns:
         self._failed = {name: failed for name, failed in self._failed.items() if name in names}
         self._served = {name: at for name, at in self._served.items() if name in namespaces}
 
-    def failed(self, unit: Unit, basis: Hashable, kind: frozenset[Hashable], keeps: Collection[str] = ()) -> None:
+    def failed(
+        self, unit: Unit, basis: Hashable, kind: frozenset[Hashable], reserved_nodes: Collection[str] = ()
+    ) -> None:
         """The unit was tried in vain."""
-        self._failed[name_of(unit)] = Failed(self._round, basis, kind, frozenset(keeps))
+        self._failed[name_of(unit)] = Failed(self._round, basis, kind, frozenset(reserved_nodes))
         self._served[_namespace(unit)] = self._round
 
     def of(self, unit: Unit) -> Failed | None:
@@ -83,7 +85,7 @@ def name_of(unit: Unit) -> str:
     if isinstance(unit, Gang):
         return f"group {unit.membership.group}"
     try:
-        return unit.question
+        return unit.request_signature
     except Exception:  # noqa: BLE001 # it is contained, and told, where the pod is decided on: that one is like no other
         return f"pod {unit.pod.uid}"
 

@@ -21,14 +21,14 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from webhook.admission.pod import placement_text
-from webhook.controllers.placement.assignment import NoPlace
+from webhook.controllers.placement.assignment import NoAssignment
 from webhook.controllers.placement.gated_gang import Gang
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.controllers.placement.pod_sets import topology_of
-from webhook.controllers.placement.segments import Roles
+from webhook.controllers.placement.segments import WorkloadPodSets
 from webhook.model.errors import UserError
 from webhook.model.json_text import shortened
-from webhook.model.membership import Seated, Wishes, wishes_of
+from webhook.model.membership import AssignedMember, Wishes, wishes_of
 from webhook.model.names import KAI_BATCH_MIN_MEMBER, KAI_TOPOLOGY, MIN_MEMBER, POD_GROUP_NAME
 from webhook.model.topology import Topology
 from webhook.model.workload.common_fields import min_member
@@ -48,15 +48,15 @@ class Agreement:
     gang: Gang
     """With the members that go together; there may be none."""
     minimum: int
-    seated: Mapping[str, Seated]
+    assigned_members: Mapping[str, AssignedMember]
     """Its members that have a place, by namespace/name."""
-    odd: Mapping[str, NoPlace]
+    odd: Mapping[str, NoAssignment]
     """Why others wait, by namespace/name."""
 
 
-def agree(gang: Gang, seated: Mapping[str, Seated], topologies: Mapping[str, Topology]) -> Agreement:
+def agree(gang: Gang, assigned_members: Mapping[str, AssignedMember], topologies: Mapping[str, Topology]) -> Agreement:
     """What the gated members and those that have a place agree on."""
-    return _Agreeing(gang, seated, topologies).run()
+    return _Agreeing(gang, assigned_members, topologies).run()
 
 
 def minimum_of(gated: GatedPod) -> int:
@@ -66,20 +66,22 @@ def minimum_of(gated: GatedPod) -> int:
     Never more than the spec makes, nor those of a Job that have succeeded.
     """
     asked = min_member(gated.pod.annotations, KAI_BATCH_MIN_MEMBER)
-    if gated.lineage is None or not gated.in_group_of_its_top:
+    if gated.owner_chain is None or not gated.in_group_of_its_top:
         return asked or 1
-    return gated.lineage.minimum(gated.pod.labels, asked)
+    return gated.owner_chain.minimum(gated.pod.labels, asked)
 
 
 class _Agreeing:
     """One group; each step leaves those that are still in."""
 
-    def __init__(self, gang: Gang, seated: Mapping[str, Seated], topologies: Mapping[str, Topology]) -> None:
+    def __init__(
+        self, gang: Gang, assigned_members: Mapping[str, AssignedMember], topologies: Mapping[str, Topology]
+    ) -> None:
         self._gang = gang
         self._members = sorted(gang.members, key=lambda gated: (gated.pod.created, gated.key))
-        self._seated = dict(seated)
+        self._assigned_members = dict(assigned_members)
         self._topologies = topologies
-        self._odd: dict[str, NoPlace] = {}
+        self._odd: dict[str, NoAssignment] = {}
 
     def run(self) -> Agreement:
         """Steps 1 to 5."""
@@ -89,7 +91,7 @@ class _Agreeing:
         minimum = self._settle_minimum()
         left = {gated.key for gated in self._members}
         members = tuple(gated for gated in self._gang.members if gated.key in left)
-        return Agreement(replace(self._gang, members=members), minimum, self._seated, self._odd)
+        return Agreement(replace(self._gang, members=members), minimum, self._assigned_members, self._odd)
 
     def _leave_out_others(self) -> None:
         """Step 1."""
@@ -98,13 +100,15 @@ class _Agreeing:
             self._leave_out_strangers()
             return
         owners = {gated.owner.uid for gated in own if gated.owner}
-        top = own[0].lineage.top if own[0].lineage else None
+        top = own[0].owner_chain.top if own[0].owner_chain else None
         whose = f"{top.kind} {top.name}" if top else "other owners"
         for gated in self._members:
             if not gated.in_group_of_its_top:
                 self._is_none_of(gated, whose)
         self._members = own
-        self._seated = {key: seat for key, seat in self._seated.items() if seat.placed or seat.owner in owners}
+        self._assigned_members = {
+            key: seat for key, seat in self._assigned_members.items() if seat.assigned or seat.owner in owners
+        }
 
     def _leave_out_strangers(self) -> None:
         """Those in a group that only owners make, but not theirs: they wait though none of its own pods is there yet.
@@ -132,7 +136,7 @@ class _Agreeing:
         """Step 2."""
         faults: dict[tuple[Wishes, int], str] = {}
         for gated in self._members:
-            key = wishes_of(gated.pod.annotations), id(gated.lineage)
+            key = wishes_of(gated.pod.annotations), id(gated.owner_chain)
             if key not in faults:
                 faults[key] = self._fault(gated)
             if faults[key]:
@@ -144,7 +148,7 @@ class _Agreeing:
         try:
             topology = topology_of(gated.pod.annotations, self._topologies)
             rank = None if gated.membership is None else gated.membership.rank
-            request, segments = topology_request(asked), Roles.of(gated).asked(gated, rank, _PATH)
+            request, segments = topology_request(asked), WorkloadPodSets.of(gated).asked(gated, rank, _PATH)
             if request.levels:
                 request.resolve(topology)
             if segments is not None:
@@ -156,7 +160,7 @@ class _Agreeing:
 
     def _settle_topology(self) -> None:
         """Step 3."""
-        said = [dict(seat.wishes).get(KAI_TOPOLOGY) or None for seat in self._seated.values()]
+        said = [dict(seat.wishes).get(KAI_TOPOLOGY) or None for seat in self._assigned_members.values()]
         # Owners are followed while their pods wait: what those say that have a place may be what was asked before.
         of_owners = any(gated.in_group_of_its_top for gated in self._members)
         own = [gated.pod.annotations.get(KAI_TOPOLOGY) or None for gated in self._members]
@@ -175,20 +179,22 @@ class _Agreeing:
         members = self._members
         if not members:
             return 1
-        lineage = members[0].lineage
-        known = members[0].in_group_of_its_top and lineage is not None and lineage.gang(members[0].pod.labels)
-        if known and lineage is not None and lineage.raw is not None:
-            of_top = _asked(lineage.raw["metadata"]["annotations"])
+        owner_chain = members[0].owner_chain
+        known = members[0].in_group_of_its_top and owner_chain is not None and owner_chain.gang(members[0].pod.labels)
+        if known and owner_chain is not None and owner_chain.raw is not None:
+            of_top = _asked(owner_chain.raw["metadata"]["annotations"])
             if of_top is not None:
-                return lineage.minimum(members[0].pod.labels, of_top)
+                return owner_chain.minimum(members[0].pod.labels, of_top)
             return _most([minimum_of(gated) for gated in members]) or 1
-        there = len(members) + len(self._seated)
+        there = len(members) + len(self._assigned_members)
         of_owners = members[0].in_group_of_its_top
-        said = [] if of_owners else [_said(seat) for seat in self._seated.values()]
+        said = [] if of_owners else [_said(seat) for seat in self._assigned_members.values()]
         chosen = _most([*said, *(_asked(gated.pod.annotations) for gated in members)])
         if not of_owners:
-            self._seated = {key: seat for key, seat in self._seated.items() if _said(seat) in {None, chosen}}
-        has_begun = chosen is None or bool(self._seated)
+            self._assigned_members = {
+                key: seat for key, seat in self._assigned_members.items() if _said(seat) in {None, chosen}
+            }
+        has_begun = chosen is None or bool(self._assigned_members)
         for gated in members:
             asked = _asked(gated.pod.annotations)
             if asked not in {None, chosen} and not (has_begun and there >= (asked or 0)):
@@ -205,14 +211,14 @@ class _Agreeing:
 
     def _waits(self, gated: GatedPod, kind: str, text: str) -> None:
         waiting = placement_text.waiting(f"group {self._gang.membership.name}: {text}")
-        self._odd[gated.key] = NoPlace(frozenset({kind, text}), placement_text.shortened(waiting))
+        self._odd[gated.key] = NoAssignment(frozenset({kind, text}), placement_text.shortened(waiting))
 
 
 def _asked(annotations: Mapping[str, str]) -> int | None:
     return min_member(annotations, KAI_BATCH_MIN_MEMBER)
 
 
-def _said(seat: Seated) -> int | None:
+def _said(seat: AssignedMember) -> int | None:
     """The minimum that one with a place says; what is no number says nothing."""
     try:
         return _asked(dict(seat.wishes))

@@ -14,11 +14,11 @@ from functools import cached_property
 
 from webhook.engine.arrays import Codes
 from webhook.engine.gang.result import Path
-from webhook.engine.snapshot.node_arrays import Snapshot
+from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.topology.tree import Domain, TopologyTree
 from webhook.model.errors import UserError
 from webhook.model.json_text import parse_object
-from webhook.model.membership import Seated
+from webhook.model.membership import AssignedMember
 from webhook.model.names import DOMAIN
 
 
@@ -35,9 +35,9 @@ class Anchors:
     """Where members of groups are, in a tree of this snapshot's nodes."""
 
     tree: TopologyTree
-    snapshot: Snapshot
+    node_arrays: NodeArrays
 
-    def of(self, seats: Collection[Seated], level: int) -> Domain | Unknown | None:
+    def of(self, seats: Collection[AssignedMember], level: int) -> Domain | Unknown | None:
         """The domain of a level of the tree (1: the topology's first) that these hold others to; None if none does.
 
         Rests, the nodes without a label, are no domain: a node there says as little as one that is gone.
@@ -58,9 +58,9 @@ class Anchors:
         held = next((domain for domain in real if self.tree.path(domain) == path and self._has_nodes(domain)), None)
         return held or Unknown(f"its pods run in {name} {path[-1][1]}, which has no nodes any more")
 
-    def domain_of(self, seat: Seated, level: int) -> int | None:
+    def domain_of(self, seat: AssignedMember, level: int) -> int | None:
         """The number of the domain in which the member's node is; None where it is gone, or lacks a label."""
-        node = self.snapshot.index.get(seat.node)
+        node = self.node_arrays.index.get(seat.node)
         if node is None:
             return None
         number = self.tree.containing(int(self._positions[node]), level)
@@ -68,7 +68,7 @@ class Anchors:
 
     def first_node(self, domain: Domain) -> str:
         """The name of a node in the domain: it stands for those that are gone."""
-        return self.snapshot.names[int(self.tree.order[self.tree.span(domain).start])]
+        return self.node_arrays.names[int(self.tree.order[self.tree.span(domain).start])]
 
     def _has_nodes(self, domain: Domain) -> bool:
         span = self.tree.span(domain)
@@ -78,7 +78,7 @@ class Anchors:
     def _positions(self) -> Codes:
         return self.tree.positions()
 
-    def _recorded(self, seat: Seated, level: int) -> Path | None:
+    def _recorded(self, seat: AssignedMember, level: int) -> Path | None:
         """The path down to a level that the placement of a member recorded in it; None where it did not."""
         if not seat.domain:
             return None

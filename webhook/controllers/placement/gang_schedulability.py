@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from webhook.admission.gang_text import never_held
 from webhook.engine.gang.gang_spec import PodGroup
-from webhook.engine.gang.resolvable import place_when_empty
-from webhook.engine.gang.result import GroupPlacement
+from webhook.engine.gang.resolvable import assign_when_empty
+from webhook.engine.gang.result import GangAssignment
 from webhook.engine.request import named_resources
 from webhook.engine.topology.tree import Domain, TopologyTree
 from webhook.model.options import GroupStrategy
@@ -24,19 +24,19 @@ class _Answer:
     text: str
 
 
-class GangProspects:
+class GangSchedulability:
     """What is said of each group that waits."""
 
-    def __init__(self, strategy: GroupStrategy, place: Callable[..., GroupPlacement] = place_when_empty) -> None:
+    def __init__(self, strategy: GroupStrategy, assignment: Callable[..., GangAssignment] = assign_when_empty) -> None:
         self._strategy = strategy
-        self._place = place
+        self._assign = assignment
         self._answers: dict[str, _Answer] = {}
 
     def keep(self, keys: Container[str]) -> None:
         """Only these groups wait still."""
         self._answers = {key: answer for key, answer in self._answers.items() if key in keys}
 
-    def text(self, key: str, placement: GroupPlacement, group: PodGroup, within: Domain | None) -> str:
+    def text(self, key: str, placement: GangAssignment, group: PodGroup, within: Domain | None) -> str:
         """That no place would do even if no other pod ran, and what is needed; empty otherwise.
 
         key: of the group. placement: that it has none now. within: the domain in which it has begun.
@@ -44,17 +44,19 @@ class GangProspects:
         basis = _basis(placement, group, within)
         known = self._answers.get(key)
         if known is None or known.tree is not placement.tree or known.basis != basis or known.group != group:
-            when_empty = self._place(placement.view, placement.tree, group, within, self._strategy)
+            when_empty = self._assign(placement.snapshot, placement.tree, group, within, self._strategy)
             known = _Answer(placement.tree, group, basis, never_held(when_empty))
             self._answers[key] = known
         return known.text
 
 
-def _basis(placement: GroupPlacement, group: PodGroup, within: Domain | None) -> Hashable:
+def _basis(placement: GangAssignment, group: PodGroup, within: Domain | None) -> Hashable:
     """What the answer depends on beside the tree and the group: what nodes have, their policies and taints, in sums."""
-    snapshot = placement.view.snapshot
-    rows = [snapshot.resources.find(name) for podset in group.all_sets() for name in named_resources(podset.pod)]
+    node_arrays = placement.snapshot.node_arrays
+    rows = [node_arrays.resources.find(name) for podset in group.all_sets() for name in named_resources(podset.pod)]
     amounts = [
-        (int(snapshot.allocatable[row].sum()), int(snapshot.zone_allocatable[row].sum())) for row in {*rows} if row >= 0
+        (int(node_arrays.allocatable[row].sum()), int(node_arrays.zone_allocatable[row].sum()))
+        for row in {*rows}
+        if row >= 0
     ]
-    return within, snapshot.n, tuple(amounts), int(snapshot.kind.sum()), int(snapshot.taint_set.sum())
+    return within, node_arrays.n, tuple(amounts), int(node_arrays.kind.sum()), int(node_arrays.taint_set.sum())

@@ -22,27 +22,27 @@ from webhook.admission.gang_text import missed_text
 from webhook.admission.pod import placement_text
 from webhook.admission.pod.node_names import NodeNames
 from webhook.admission.pod.not_aligned import NotAligned, not_aligned_on
-from webhook.cache.cluster_snapshot import World
-from webhook.controllers.placement.assignment import NoPlace, Place, placed_on, without
-from webhook.controllers.placement.assignment_writer import PlacementWriter
-from webhook.controllers.placement.gang_schedulability import GangProspects
+from webhook.cache.cluster_snapshot import ClusterSnapshot
+from webhook.controllers.placement.assignment import Assignment, NoAssignment, assigned_node, without
+from webhook.controllers.placement.assignment_writer import AssignmentWriter
+from webhook.controllers.placement.gang_schedulability import GangSchedulability
 from webhook.controllers.placement.gang_search import Gang, GroupSearch, named, search_group, why_too_few
 from webhook.controllers.placement.gated_pods import GatedPod, seconds_waited
-from webhook.engine.assumed.assumed_pod import Grant
+from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.engine.decide import decide
-from webhook.engine.gang.backfill_reservation import nodes_of, soonest
-from webhook.engine.gang.result import GroupPlacement, Path, PodPlacement
+from webhook.engine.gang.backfill_reservation import earliest_domain, nodes_of
+from webhook.engine.gang.result import GangAssignment, Path, PodAssignment
 from webhook.engine.gang.unmet_levels import missed_levels
 from webhook.engine.koordinator import ours_to_place
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.domain_label import labels_of_member
 from webhook.model.hint import NUMAHint
-from webhook.model.membership import Membership, Seated
+from webhook.model.membership import AssignedMember, Membership
 from webhook.model.names import DOMAIN, RANK
 from webhook.model.rules import Rules
 
-__all__ = ["Gang", "GangPlacer", "GangWorld", "Promised", "units_of"]
+__all__ = ["Assumed", "Gang", "GangAssigner", "GangCache", "units_of"]
 
 # A member's exact amounts take a millisecond or two; after so many reviews have their turn.
 _TURN: Final = 8
@@ -63,95 +63,105 @@ def units_of(pods: Iterable[GatedPod]) -> list[GatedPod | Gang]:
     return sorted(units, key=lambda unit: unit.order)
 
 
-class GangWorld(Protocol):
+class GangCache(Protocol):
     """What is needed of the cluster."""
 
-    def view(self) -> World:
+    def snapshot(self) -> ClusterSnapshot:
         """The cluster as it is now."""
 
-    def chosen_node(self, node: str, pod: str) -> View | None:
+    def chosen_node(self, node: str, pod: str) -> Snapshot | None:
         """A node alone, as free as it is to the pod."""
 
-    def withdraw(self, grant: Grant) -> None:
+    def forget(self, assumed_pod: AssumedPod) -> None:
         """Give a promise back."""
 
 
-Promised = tuple[GatedPod, Place, Grant]
+Assumed = tuple[GatedPod, Assignment, AssumedPod]
 Pause = Callable[[], Awaitable[None]]
 
 
-class GangPlacer:
+class GangAssigner:
     """Finds places for groups and promises them."""
 
-    def __init__(self, world: GangWorld, writer: PlacementWriter, rules: Rules, reserve_after: float) -> None:
-        self._world = world
+    def __init__(self, cache: GangCache, writer: AssignmentWriter, rules: Rules, reserve_after: float) -> None:
+        self._cache = cache
         self._reserve_after = reserve_after
         self._writer = writer
         self._rules = rules
         self._trees = TopologyTrees()
-        self._prospects = GangProspects(rules.engine.group_strategy)
+        self._schedulability = GangSchedulability(rules.engine.group_strategy)
 
     def keep(self, groups: Container[str]) -> None:
         """Only these groups wait still."""
-        self._prospects.keep(groups)
+        self._schedulability.keep(groups)
 
-    async def place(
-        self, gang: Gang, minimum: int, seated: Mapping[str, Seated], kept: Collection[str], pause: Pause
-    ) -> list[Promised] | NoPlace:
+    async def assign(
+        self,
+        gang: Gang,
+        minimum: int,
+        assigned_members: Mapping[str, AssignedMember],
+        reserved_nodes: Collection[str],
+        pause: Pause,
+    ) -> list[Assumed] | NoAssignment:
         """Places for the members.
 
-        seated: its members that have a place, by namespace/name; kept: nodes that are kept for others; pause: lets
+        assigned_members: its members that have a place, by namespace/name; reserved_nodes: nodes that are kept for
+        others; pause: lets
         others have their turn.
         """
-        if too_few := why_too_few(gang, minimum, seated):
+        if too_few := why_too_few(gang, minimum, assigned_members):
             return too_few
-        world = self._world.view()
-        world = replace(world, view=without(world.view, kept))
-        found = search_group(gang, minimum, seated, world, self._trees, self._rules)
-        if isinstance(found, NoPlace):
+        cluster_snapshot = self._cache.snapshot()
+        cluster_snapshot = replace(cluster_snapshot, nodes=without(cluster_snapshot.nodes, reserved_nodes))
+        found = search_group(gang, minimum, assigned_members, cluster_snapshot, self._trees, self._rules)
+        if isinstance(found, NoAssignment):
             return found
-        if not found.placement.placed:
-            return self._waits(gang, found, len(gang.members) + len(seated))
-        return await self._promise(gang, found.placement, pause)
+        if not found.placement.assigned:
+            return self._waits(gang, found, len(gang.members) + len(assigned_members))
+        return await self._assume(gang, found.placement, pause)
 
-    def _waits(self, gang: Gang, found: GroupSearch, there: int) -> NoPlace:
+    def _waits(self, gang: Gang, found: GroupSearch, there: int) -> NoAssignment:
         """What is missing, and what is kept for a group that has waited long."""
         assembled, placement = found.assembled, found.placement
         why, tree, within = placement.why, placement.tree, assembled.within
         kind: frozenset[Hashable] = frozenset((short.level, short.resource) for short in why)
         begun = "" if within is None else f" its running pods hold it to {_spoken(tree.path(within))};"
         text = f"{named(gang)}, {there} pods:{begun} {'; '.join(map(str, why))}"
-        if never := self._prospects.text(gang.membership.group, placement, assembled.group, within):
+        if never := self._schedulability.text(gang.membership.group, placement, assembled.group, within):
             kind |= {"never"}
             text += f"; {never}"
         has_waited = 0 < self._reserve_after <= max(seconds_waited(gated.raw) for gated in gang.members)
-        domain = soonest(placement.view, tree, assembled.group, within) if has_waited else None
+        domain = earliest_domain(placement.snapshot, tree, assembled.group, within) if has_waited else None
         if domain is None:
-            return NoPlace(kind, placement_text.waiting(text))
-        path, names = tree.path(domain), placement.view.snapshot.names
-        keeps = frozenset(names[node] for node in nodes_of(tree, domain).nonzero()[0].tolist())
-        return NoPlace(kind | {path}, placement_text.waiting(f"{text}; {_spoken(path)} is kept for it"), keeps=keeps)
+            return NoAssignment(kind, placement_text.waiting(text))
+        path, names = tree.path(domain), placement.snapshot.node_arrays.names
+        reserved_nodes = frozenset(names[node] for node in nodes_of(tree, domain).nonzero()[0].tolist())
+        return NoAssignment(
+            kind | {path},
+            placement_text.waiting(f"{text}; {_spoken(path)} is kept for it"),
+            reserved_nodes=reserved_nodes,
+        )
 
-    async def _promise(self, gang: Gang, placement: GroupPlacement, pause: Pause) -> list[Promised] | NoPlace:
+    async def _assume(self, gang: Gang, placement: GangAssignment, pause: Pause) -> list[Assumed] | NoAssignment:
         """Promise all members their places, or none."""
-        promised: list[Promised] = []
+        assumed: list[Assumed] = []
         try:
-            refusal = await self._promise_each(gang, placement, pause, promised)
+            refusal = await self._assume_each(gang, placement, pause, assumed)
         except BaseException:
-            self._withdraw(promised)
+            self._forget(assumed)
             raise
         if refusal is not None:
-            self._withdraw(promised)
-        return refusal or promised
+            self._forget(assumed)
+        return refusal or assumed
 
-    async def _promise_each(
-        self, gang: Gang, placement: GroupPlacement, pause: Pause, promised: list[Promised]
-    ) -> NoPlace | None:
+    async def _assume_each(
+        self, gang: Gang, placement: GangAssignment, pause: Pause, assumed: list[Assumed]
+    ) -> NoAssignment | None:
         """Add to what is promised member by member; why that ended early."""
         by_name = {gated.pod.name: gated for gated in gang.members}
         domain = placement.tree.path(placement.domain) if placement.domain is not None else ()
         seats = sorted(placement.pods(), key=lambda pod: (pod.rank, pod.name))
-        names = NodeNames(placement.view.snapshot)
+        names = NodeNames(placement.snapshot.node_arrays)
         # Its parts have names of pods here, which say nothing of the others.
         told = missed_text(replace(one, part="") for one in missed_levels(placement))
         missed = f"; {told}" if told else ""
@@ -160,26 +170,26 @@ class GangPlacer:
             exact = self._exact(gated, seat)
             if exact is None:
                 text = f"{named(gang)}: {seat.node} does not take {seat.name} beside the others"
-                return NoPlace(frozenset({"beside"}), placement_text.waiting(text))
+                return NoAssignment(frozenset({"beside"}), placement_text.waiting(text))
             hint, unaligned = exact
-            text = f"{placed_on(hint)}; {named(gang)}: {len(seats)} pods in {_spoken(domain)}{missed}"
+            text = f"{assigned_node(hint)}; {named(gang)}: {len(seats)} pods in {_spoken(domain)}{missed}"
             if unaligned is not None:
                 text += f"; {unaligned.clause}"
             warns = unaligned is not None and unaligned.warns
             outputs = {RANK: str(seat.rank), **({DOMAIN: json.dumps(dict(seat.domain))} if seat.domain else {})}
             labels = labels_of_member(seat.rank, seat.domain, placement.tree.topology.node_labels)
             hostname = names.named(seat.node).hostname
-            place = Place(hint, text, outputs, labels, hostname=hostname, not_aligned=warns)
-            promised.append((gated, place, self._writer.promise(gated, place)))
+            assignment = Assignment(hint, text, outputs, labels, hostname=hostname, not_aligned=warns)
+            assumed.append((gated, assignment, self._writer.assume(gated, assignment)))
             if turn % _TURN == 0:
                 await pause()
         return None
 
-    def _withdraw(self, promised: Iterable[Promised]) -> None:
-        for _, _, grant in promised:
-            self._world.withdraw(grant)
+    def _forget(self, assumed: Iterable[Assumed]) -> None:
+        for _, _, assumed_pod in assumed:
+            self._cache.forget(assumed_pod)
 
-    def _exact(self, gated: GatedPod, seat: PodPlacement) -> tuple[NUMAHint, NotAligned | None] | None:
+    def _exact(self, gated: GatedPod, seat: PodAssignment) -> tuple[NUMAHint, NotAligned | None] | None:
         """What the node gives the pod after what was promised so far, and what its kubelet does not align of it.
 
         None when it does not take it.
@@ -187,12 +197,12 @@ class GangPlacer:
         Where the NUMA nodes are ours to choose, those of its seat: others may be another member's.
         """
         node = seat.node
-        view = self._world.chosen_node(node, gated.key)
-        if view is None:
+        snapshot = self._cache.chosen_node(node, gated.key)
+        if snapshot is None:
             return None
-        if seat.numa_nodes and ours_to_place(view.snapshot)[0]:
-            view = view.without(~np.isin(view.snapshot.zone_ids, seat.numa_nodes))
-        decision = decide(view, gated.pod, gated.intent, self._rules.engine)
+        if seat.numa_nodes and ours_to_place(snapshot.node_arrays)[0]:
+            snapshot = snapshot.without(~np.isin(snapshot.node_arrays.zone_ids, seat.numa_nodes))
+        decision = decide(snapshot, gated.pod, gated.intent, self._rules.engine)
         if not decision.fits[0]:
             return None
         return NUMAHint(node, decision.allocation(0)), not_aligned_on(decision, 0, gated.intent)

@@ -8,8 +8,8 @@ from time import time
 from typing import Any, Final
 
 from webhook.admission.pod.managed_fields import without_our_preferences
-from webhook.cache.delegated_pods import why_left_to_scheduler
-from webhook.cache.unmanaged import why_not_ours
+from webhook.cache.delegated_pods import why_delegated
+from webhook.cache.unmanaged import why_unmanaged
 from webhook.controllers.placement.retry_delays import RetryDelays
 from webhook.internal_errors import Where, internal_error
 from webhook.model.errors import UserError
@@ -17,7 +17,7 @@ from webhook.model.intent import NUMAIntent, parse_numa_intent
 from webhook.model.limits import check_annotations
 from webhook.model.membership import Membership, may_be_in_group, membership_of
 from webhook.model.names import MANAGED, NUMA_DEFAULTS, NUMA_TOPOLOGY_SPEC, POD_GROUP_NAME, RESOURCE_SPEC
-from webhook.model.owner_chain import Lineage, owner_above, ranked, taken_from_owners
+from webhook.model.owner_chain import OwnerChain, owner_above, ranked, taken_from_owners
 from webhook.model.pod import Owner, Pod
 from webhook.model.rules import Rules
 from webhook.model.timestamps import epoch_seconds
@@ -43,24 +43,24 @@ class GatedPod:
     """Its group."""
     taken: Mapping[str, str]
     """The annotations that it takes from its owners."""
-    lineage: Lineage | None
+    owner_chain: OwnerChain | None
 
     @classmethod
-    def from_object(cls, raw: Mapping[str, Any], lineage: Lineage | None = None) -> "GatedPod":
+    def from_object(cls, raw: Mapping[str, Any], owner_chain: OwnerChain | None = None) -> "GatedPod":
         """Read it; raises UserError."""
-        taken = taken_from_owners(raw, lineage) if lineage else {}
+        taken = taken_from_owners(raw, owner_chain) if owner_chain else {}
         metadata = raw["metadata"]
         whole = {**raw, "metadata": {**metadata, "annotations": {**taken, **(metadata.get("annotations") or {})}}}
         check_annotations(whole["metadata"]["annotations"], with_ours=True)
         pod = Pod.from_object(without_our_preferences(whole))
         membership = membership_of(whole)
-        if lineage:
-            membership = ranked(membership, whole, lineage)
-        return cls(raw, pod, parse_numa_intent(pod.annotations)[0], membership, taken, lineage)
+        if owner_chain:
+            membership = ranked(membership, whole, owner_chain)
+        return cls(raw, pod, parse_numa_intent(pod.annotations)[0], membership, taken, owner_chain)
 
-    def with_lineage(self, lineage: Lineage | None) -> "GatedPod":
+    def with_owner_chain(self, owner_chain: OwnerChain | None) -> "GatedPod":
         """The same pod of these owners. Raises UserError."""
-        return self if lineage is self.lineage else GatedPod.from_object(self.raw, lineage)
+        return self if owner_chain is self.owner_chain else GatedPod.from_object(self.raw, owner_chain)
 
     @cached_property
     def owner(self) -> Owner | None:
@@ -70,7 +70,7 @@ class GatedPod:
     @property
     def in_group_of_its_top(self) -> bool:
         """Whether its group is that which its owners make, not one by a name of its own."""
-        return self.lineage is not None and self.pod.annotations.get(POD_GROUP_NAME) == self.lineage.group_name(
+        return self.owner_chain is not None and self.pod.annotations.get(POD_GROUP_NAME) == self.owner_chain.group_name(
             self.pod.labels
         )
 
@@ -95,14 +95,14 @@ class GatedPod:
         return -self.pod.priority, self.pod.created, self.pod.key
 
     @cached_property
-    def left_to_scheduler(self) -> str | None:
+    def delegated_why(self) -> str | None:
         """What of it only the scheduler can judge, in words; None when it has nothing of the kind."""
-        return why_left_to_scheduler(self.raw)
+        return why_delegated(self.raw)
 
     @property
-    def question(self) -> str:
+    def request_signature(self) -> str:
         """Equal for pods that have the same answer: one that is left to the scheduler waits for no binding."""
-        return self.shape if self.left_to_scheduler is None else f"left {self.shape}"
+        return self.signature if self.delegated_why is None else f"left {self.signature}"
 
     @cached_property
     def preferred(self) -> str:
@@ -110,7 +110,7 @@ class GatedPod:
         return repr(self.pod.preferred_terms) if self.pod.preferred_terms else ""
 
     @cached_property
-    def shape(self) -> str:
+    def signature(self) -> str:
         """Equal for pods that fit on the same nodes."""
         spec = self.raw["spec"]
         affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
@@ -138,7 +138,7 @@ class GatedPods:
         self._broken: set[str] = set()
         self.faults: dict[str, tuple[Mapping[str, Any], str]] = {}
         """Pods that cannot be read, and why."""
-        self.not_ours: dict[str, tuple[Mapping[str, Any], str]] = {}
+        self.unmanaged: dict[str, tuple[Mapping[str, Any], str]] = {}
         """Pods that nobody here places, and why: they have the gate from somebody else."""
 
     def update(self, raws: Mapping[str, Mapping[str, Any]]) -> None:
@@ -156,14 +156,14 @@ class GatedPods:
         """(namespace, owner) of the pods that may take something from their owners."""
         return [(pod.pod.namespace, owner) for _, pod in self._read.values() if pod and (owner := pod.owner)]
 
-    def take(self, lineage: Callable[[str, Owner], Lineage | None]) -> None:
+    def take(self, owner_chain: Callable[[str, Owner], OwnerChain | None]) -> None:
         """Read anew those whose owners say something else than before."""
         for key, (raw, pod) in self._read.items():
             if pod is not None and (owner := pod.owner):
-                known = lineage(pod.pod.namespace, owner)
-                if known is not pod.lineage or key in self.faults:
+                known = owner_chain(pod.pod.namespace, owner)
+                if known is not pod.owner_chain or key in self.faults:
                     self.faults.pop(key, None)
-                    self._read[key] = raw, self._contained(key, raw, partial(pod.with_lineage, known)) or pod
+                    self._read[key] = raw, self._contained(key, raw, partial(pod.with_owner_chain, known)) or pod
 
     def in_order(self) -> Iterable[GatedPod]:
         """Those to place, in the order of their turn."""
@@ -173,8 +173,8 @@ class GatedPods:
     def _of(self, key: str, raw: Mapping[str, Any]) -> GatedPod | None:
         if "deletionTimestamp" in raw["metadata"]:
             return None
-        if why := why_not_ours(raw, self._rules):
-            self.not_ours[key] = raw, why
+        if why := why_unmanaged(raw, self._rules):
+            self.unmanaged[key] = raw, why
             return None
         pod = GatedPod.from_object(raw)
         # What a round asks of every pod is worked out here, where a fault is the pod's own.
@@ -200,7 +200,7 @@ class GatedPods:
     def _clear(self, key: str) -> None:
         self._broken.discard(key)
         self.faults.pop(key, None)
-        self.not_ours.pop(key, None)
+        self.unmanaged.pop(key, None)
 
 
 def seconds_waited(raw: Mapping[str, Any]) -> float:

@@ -12,7 +12,7 @@ from webhook.engine.gang.unmet_levels import Missed
 from webhook.model.errors import UserError
 from webhook.model.fields import whole_number
 from webhook.model.json_text import parse_object
-from webhook.model.membership import Seated
+from webhook.model.membership import AssignedMember
 from webhook.model.names import (
     DOMAIN,
     KAI_PREFERRED_PLACEMENT,
@@ -23,9 +23,9 @@ from webhook.model.names import (
 from webhook.model.topology import Topology
 
 
-def missed_by_seats(seats: Iterable[Seated], topologies: Mapping[str, Topology]) -> tuple[Missed, ...]:
+def missed_by_members(seats: Iterable[AssignedMember], topologies: Mapping[str, Topology]) -> tuple[Missed, ...]:
     """Those of the members with a place."""
-    alike: dict[tuple[str, str, int], list[Seated]] = {}
+    alike: dict[tuple[str, str, int], list[AssignedMember]] = {}
     for seat in seats:
         for wish in _preferred(seat):
             alike.setdefault(wish, []).append(seat)
@@ -36,7 +36,7 @@ def missed_by_seats(seats: Iterable[Seated], topologies: Mapping[str, Topology])
     )
 
 
-def _preferred(seat: Seated) -> Iterator[tuple[str, str, int]]:
+def _preferred(seat: AssignedMember) -> Iterator[tuple[str, str, int]]:
     """(topology, level, size of a segment) of what a member prefers; size 0: for the group as a whole."""
     wishes = dict(seat.wishes)
     topology = wishes.get(KAI_TOPOLOGY, "")
@@ -48,7 +48,7 @@ def _preferred(seat: Seated) -> Iterator[tuple[str, str, int]]:
             yield topology, level, size
 
 
-def _missed(members: Sequence[Seated], topology: Topology, level: str, size: int) -> Missed | None:
+def _missed(members: Sequence[AssignedMember], topology: Topology, level: str, size: int) -> Missed | None:
     try:
         labels = topology.node_labels[: topology.level(level) + 1]
     except UserError:

@@ -13,14 +13,14 @@ from typing import Final, NamedTuple
 
 from webhook.controllers.placement.gang_anchor import Anchors, Unknown
 from webhook.controllers.placement.gated_pods import GatedPod
-from webhook.controllers.placement.segments import Roles
+from webhook.controllers.placement.segments import WorkloadPodSets
 from webhook.engine.gang.gang_spec import Constraint, Member, PodGroup, PodSet, Segments
 from webhook.engine.gang.workload_gang import NO_TOPOLOGY
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import Domain, TopologyTree
 from webhook.model.errors import UserError
 from webhook.model.json_text import shortened
-from webhook.model.membership import Seated, Wishes
+from webhook.model.membership import AssignedMember, Wishes
 from webhook.model.names import (
     KAI_PREFERRED_PLACEMENT,
     KAI_REQUIRED_PLACEMENT,
@@ -57,23 +57,29 @@ class Assembly:
     """Puts one group together. Raises UserError."""
 
     def __init__(
-        self, members: Sequence[GatedPod], topology: Topology, seated: Mapping[str, Seated], name: str = ""
+        self,
+        members: Sequence[GatedPod],
+        topology: Topology,
+        assigned_members: Mapping[str, AssignedMember],
+        name: str = "",
     ) -> None:
         self._members = members
         self._topology = topology
-        self._seats = tuple(seated.values())
+        self._seats = tuple(assigned_members.values())
         self._name = name
         self._ranks = ranks_of(members, self._seats)
         first = members[0]
-        lineage = first.lineage if first.in_group_of_its_top else None
-        top = lineage.raw if lineage is not None else None
+        owner_chain = first.owner_chain if first.in_group_of_its_top else None
+        top = owner_chain.raw if owner_chain is not None else None
         self._of_top = None if top is None else _only(top["metadata"]["annotations"], _LEVELS)
         self._whole = self._wish_of_all()
-        self._roles = Roles.of(first)
+        self._pod_sets = WorkloadPodSets.of(first)
 
-    def run(self, minimum: int, view: View, tree: TopologyTree, *, largest_first: bool = False) -> Assembled | Unknown:
+    def run(
+        self, minimum: int, snapshot: Snapshot, tree: TopologyTree, *, largest_first: bool = False
+    ) -> Assembled | Unknown:
         """The group, of which so many go together or none; or why it is not known where it goes on."""
-        anchors = Anchors(tree, view.snapshot)
+        anchors = Anchors(tree, snapshot.node_arrays)
         whole = self._constraint(self._whole)
         within = anchors.of(self._bound_as_a_whole(whole), whole.required) if whole.required else None
         if isinstance(within, Unknown):
@@ -101,7 +107,7 @@ class Assembly:
         """Step 1: what the members of each set ask for, these members, and how many of them cannot be done without."""
         alike: dict[tuple[_Asked, str], list[GatedPod]] = {}
         for gated in sorted(self._members, key=lambda gated: self._ranks[gated.key]):
-            alike.setdefault((self._asked(gated), gated.shape), []).append(gated)
+            alike.setdefault((self._asked(gated), gated.signature), []).append(gated)
         made = []
         by_size = sorted(alike.items(), key=lambda entry: len(entry[1]), reverse=largest_first)
         for (asked, _), members in by_size:
@@ -112,13 +118,13 @@ class Assembly:
 
     def _asked(self, gated: GatedPod) -> "_Asked":
         rank = self._ranks[gated.key]
-        row = self._roles.at(rank)
+        row = self._pod_sets.at(rank)
         wish = _only(gated.pod.annotations, _LEVELS)
         if row is not None and row.head is not None:
             request = row.head.request
             constraint = _constraint(request.resolve(self._topology)) if request.levels else Constraint()
-            return _Asked(wish, None, (frozenset(self._roles.ranks_of(row.head)), constraint))
-        asked = self._roles.asked(gated, rank, _PATH)
+            return _Asked(wish, None, (frozenset(self._pod_sets.ranks_of(row.head)), constraint))
+        asked = self._pod_sets.asked(gated, rank, _PATH)
         if asked is None:
             return _Asked(wish, None, None)
         first = 0 if row is None else row.ranks.start
@@ -134,7 +140,7 @@ class Assembly:
             return self._of_top
         return tuple(asked for asked in wishes[0] if all(asked in wish for wish in wishes))
 
-    def _bound_as_a_whole(self, whole: Constraint) -> Sequence[Seated]:
+    def _bound_as_a_whole(self, whole: Constraint) -> Sequence[AssignedMember]:
         """The members with a place that are bound by what all ask.
 
         What owners ask binds all of theirs. Else a role that has a place may ask for less, or has asked for another
@@ -157,17 +163,17 @@ class Assembly:
         required = self._constraint(asked.wish).required
         seats = [seat for seat in self._seats if self._required_of(seat) == required]
         if asked.segments is not None and asked.segments.constraint.required is not None:
-            row = self._roles.at(self._ranks[members[0].key])
+            row = self._pod_sets.at(self._ranks[members[0].key])
             here = seats if row is None else [seat for seat in seats if seat.rank in row.ranks]
             return self._running_by_segment(here, asked.segments, members, anchors)
         return _in_their_domain(seats, required, anchors)
 
     def _running_by_segment(
-        self, seats: Sequence[Seated], segments: Segments, members: Sequence[GatedPod], anchors: Anchors
+        self, seats: Sequence[AssignedMember], segments: Segments, members: Sequence[GatedPod], anchors: Anchors
     ) -> tuple[tuple[int, str], ...] | Unknown:
         """The same where each segment has a domain of its own."""
         waiting = {segments.number_of(self._ranks[gated.key]) for gated in members}
-        begun: dict[int, list[Seated]] = {}
+        begun: dict[int, list[AssignedMember]] = {}
         for seat in seats:
             begun.setdefault(segments.number_of(seat.rank or 0), []).append(seat)
         running: list[tuple[int, str]] = []
@@ -179,7 +185,7 @@ class Assembly:
                 return domain
         return tuple(running)
 
-    def _required_of(self, seat: Seated) -> int | None:
+    def _required_of(self, seat: AssignedMember) -> int | None:
         """The level that a member with a place requires; what is no level of the topology requires none."""
         try:
             return self._constraint(_only(dict(seat.wishes), _LEVELS)).required
@@ -199,7 +205,7 @@ def _preferring(members: Sequence[GatedPod]) -> tuple[tuple[Pod, int], ...]:
     return tuple((ones[0].pod, len(ones)) for ones in alike.values()) if len(alike) > 1 else ()
 
 
-def ranks_of(members: Sequence[GatedPod], seats: Sequence[Seated]) -> dict[str, int]:
+def ranks_of(members: Sequence[GatedPod], seats: Sequence[AssignedMember]) -> dict[str, int]:
     """Each member's place in the order of the group: its own, or the next that is free, by name.
 
     A rank is one member's. Of two with the same, the one that has a place keeps it, then the older one.
@@ -229,13 +235,13 @@ def topology_of(annotations: Mapping[str, str], topologies: Mapping[str, Topolog
 
 
 def _in_their_domain(
-    seats: Sequence[Seated], level: int | None, anchors: Anchors
+    seats: Sequence[AssignedMember], level: int | None, anchors: Anchors
 ) -> tuple[tuple[int, str], ...] | Unknown:
     domain = anchors.of(seats, level) if level else None
     return domain if isinstance(domain, Unknown) else _in(domain, seats, anchors)
 
 
-def _in(domain: Domain | None, seats: Sequence[Seated], anchors: Anchors) -> tuple[tuple[int, str], ...]:
+def _in(domain: Domain | None, seats: Sequence[AssignedMember], anchors: Anchors) -> tuple[tuple[int, str], ...]:
     """(rank, node) of members, each in the domain; where there is none, of those whose node is known."""
     if domain is None:
         return tuple((seat.rank or 0, seat.node) for seat in seats)

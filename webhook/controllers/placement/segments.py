@@ -9,7 +9,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from webhook.controllers.placement.gated_pods import GatedPod
-from webhook.model.workload.record import Gang, Role
+from webhook.model.workload.record import Gang, WorkloadPodSet
 from webhook.model.workload.topology_request import SegmentRequest, segment_request
 
 
@@ -18,26 +18,26 @@ class Row(NamedTuple):
 
     ranks: range
     """Those of its pods in the group."""
-    role: Role
+    pod_set: WorkloadPodSet
     head: Gang | None
     """The segment that it is part of, beside other roles; None = it is in segments of its own, or in none."""
 
 
-class Roles:
+class WorkloadPodSets:
     """The roles of a group's workload; none where no owner says them."""
 
     def __init__(self, rows: Collection[Row] = ()) -> None:
         self._rows = tuple(rows)
 
     @classmethod
-    def of(cls, gated: GatedPod) -> "Roles":
+    def of(cls, gated: GatedPod) -> "WorkloadPodSets":
         """Those of a member's workload. Raises UserError."""
-        lineage = gated.lineage if gated.in_group_of_its_top else None
-        gang = None if lineage is None else lineage.gang(gated.pod.labels)
+        owner_chain = gated.owner_chain if gated.in_group_of_its_top else None
+        gang = None if owner_chain is None else owner_chain.gang(gated.pod.labels)
         if gang is None:
             return cls()
-        heads = {id(role): part for part in gang.gangs if part.segment for role in part.all_roles()}
-        return cls([Row(ranks, role, heads.get(id(role))) for ranks, role in gang.by_rank()])
+        heads = {id(pod_set): part for part in gang.gangs if part.segment for pod_set in part.all_pod_sets()}
+        return cls([Row(ranks, pod_set, heads.get(id(pod_set))) for ranks, pod_set in gang.by_rank()])
 
     def at(self, rank: int | None) -> Row | None:
         """The role of a rank."""
@@ -50,8 +50,8 @@ class Roles:
     def asked(self, gated: GatedPod, rank: int | None, path: str) -> SegmentRequest | None:
         """The segments that a member is in; path: the place of its annotations. Raises UserError."""
         row = self.at(rank)
-        if row is not None and row.role.cut:
-            return row.role.segments
-        if row is None and any(row.role.cut for row in self._rows):
+        if row is not None and row.pod_set.cut:
+            return row.pod_set.segments
+        if row is None and any(row.pod_set.cut for row in self._rows):
             return None
         return segment_request((gated.pod.annotations, path))

@@ -14,15 +14,15 @@ import structlog
 
 from webhook.admission.patch import Operation
 from webhook.admission.pod.affinity_patch import Constraint
-from webhook.admission.pod.controller_patches import releasing
+from webhook.admission.pod.controller_patches import ungate_patch
 from webhook.admission.pod.node_names import keep_off_others
 from webhook.admission.pod.not_aligned import not_aligned
 from webhook.admission.pod.placement_text import nowhere, waiting_for_node
 from webhook.admission.pod.reapply import kept_by_a_merge
 from webhook.admission.pod.schedulability import awaits_node, look_ahead
-from webhook.cache.cluster_snapshot import World
+from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.controllers.placement.gated_pods import GatedPod
-from webhook.controllers.status_reporter import Teller
+from webhook.controllers.status_reporter import StatusReporter
 from webhook.engine.decide import Decision, decide
 from webhook.kube.pod_writes import Outcome, PodWrites
 from webhook.model.rules import Rules
@@ -30,65 +30,65 @@ from webhook.model.rules import Rules
 log = structlog.get_logger(__name__)
 
 
-class ReleasingWorld(Protocol):
+class UngatingCache(Protocol):
     """What is needed of the cluster."""
 
-    def view(self) -> World:
+    def snapshot(self) -> ClusterSnapshot:
         """The cluster as it is now."""
 
 
-class Releaser:
+class UnplacedUngater:
     """Lets pods go; each call gives whether the pod is let go."""
 
     def __init__(
         self,
-        world: ReleasingWorld,
+        cache: UngatingCache,
         writes: PodWrites,
-        teller: Teller,
+        status_reporter: StatusReporter,
         rules: Rules,
         may_write: Callable[[], bool],
     ) -> None:
-        self._world = world
+        self._cache = cache
         self._writes = writes
-        self._teller = teller
+        self._status_reporter = status_reporter
         self._rules = rules
         self._may_write = may_write
 
     async def after_waiting(self, gated: GatedPod, seconds: float) -> bool:
         """A pod that has waited so long."""
-        view = self._world.view().view
-        decision: Decision = decide(view, gated.pod, gated.intent, self._rules.engine)
-        outlook = look_ahead(view.snapshot, gated.pod, gated.intent, self._rules.engine)
-        constraint = keep_off_others(view.snapshot, outlook, self._rules.max_affinity_values)
+        snapshot = self._cache.snapshot().nodes
+        decision: Decision = decide(snapshot, gated.pod, gated.intent, self._rules.engine)
+        unschedulable = look_ahead(snapshot.node_arrays, gated.pod, gated.intent, self._rules.engine)
+        constraint = keep_off_others(snapshot.node_arrays, unschedulable, self._rules.max_affinity_values)
         note = f"released without a place after {seconds:g} s"
         alone = "" if kept_by_a_merge(gated.raw, constraint) == constraint else ", by its own node affinity alone"
-        text = f"{note}{alone}; {nowhere(gated.pod, gated.intent, decision, outlook.message)}"
-        patch = releasing(gated.raw, constraint, text, gated.taken)
-        return await self._let_go(gated.key, gated.raw, patch, note)
+        text = f"{note}{alone}; {nowhere(gated.pod, gated.intent, decision, unschedulable.message)}"
+        patch = ungate_patch(gated.raw, constraint, text, gated.taken)
+        return await self._ungate(gated.key, gated.raw, patch, note)
 
     async def until_a_node_is_added(self, gated: GatedPod) -> bool:
         """A pod that no node could take, unless one has come meanwhile."""
-        view = self._world.view().view
-        decision = decide(view, gated.pod, gated.intent, self._rules.engine)
+        snapshot = self._cache.snapshot().nodes
+        decision = decide(snapshot, gated.pod, gated.intent, self._rules.engine)
         if decision.fit_count or not awaits_node(decision):
             return False
-        outlook = look_ahead(view.snapshot, gated.pod, gated.intent, self._rules.engine)
-        constraint = keep_off_others(view.snapshot, outlook, self._rules.max_affinity_values)
-        unaligned = not_aligned(view, gated.pod, gated.intent, self._rules.engine)
+        unschedulable = look_ahead(snapshot.node_arrays, gated.pod, gated.intent, self._rules.engine)
+        constraint = keep_off_others(snapshot.node_arrays, unschedulable, self._rules.max_affinity_values)
+        unaligned = not_aligned(snapshot, gated.pod, gated.intent, self._rules.engine)
         note = unaligned.clause if unaligned else ""
-        text = waiting_for_node(nowhere(gated.pod, gated.intent, decision, outlook.message, note))
-        patch = releasing(gated.raw, constraint, text, gated.taken)
-        said = f"left to the scheduler until a node is added: {outlook.message}"
-        return await self._let_go(gated.key, gated.raw, patch, said)
+        text = waiting_for_node(nowhere(gated.pod, gated.intent, decision, unschedulable.message, note))
+        patch = ungate_patch(gated.raw, constraint, text, gated.taken)
+        said = f"left to the scheduler until a node is added: {unschedulable.message}"
+        return await self._ungate(gated.key, gated.raw, patch, said)
 
     async def unasked(self, key: str, raw: Mapping[str, Any], why: str) -> bool:
         """A pod that is not placed here, and why."""
         note = f"released: {why}"
-        return await self._let_go(key, raw, releasing(raw, Constraint(), note), note)
+        return await self._ungate(key, raw, ungate_patch(raw, Constraint(), note), note)
 
-    async def _let_go(self, key: str, raw: Mapping[str, Any], patch: Sequence[Operation], note: str) -> bool:
+    async def _ungate(self, key: str, raw: Mapping[str, Any], patch: Sequence[Operation], note: str) -> bool:
         if not self._may_write() or await self._writes.patch(key, patch) is not Outcome.WRITTEN:
             return False
         log.info("pod.released", pod=key, why=note)
-        self._teller.released(key, raw, note)
+        self._status_reporter.released(key, raw, note)
         return True

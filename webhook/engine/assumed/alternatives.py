@@ -29,7 +29,7 @@ def doubt_ends(pod: ResidentPod, age: float) -> float:
     return inf if pod.bound_at is None else pod.bound_at + (age if pod.started else _SHOWN_SECONDS)
 
 
-class Elsewhere:
+class Alternatives:
     """By pod (namespace/name): further NUMA ids."""
 
     def __init__(self) -> None:

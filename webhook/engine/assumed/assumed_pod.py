@@ -8,7 +8,7 @@ from webhook.model.policy import NUMAPolicy
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
+class AssumedPod:
     """What was given to a pod in an answer, or a patch, that no object shows yet."""
 
     pod: str
@@ -20,7 +20,7 @@ class Grant:
     policy: NUMAPolicy | None
     expires: float
     """When the binding or patch must have been written, or never will be; on the caller's own clock."""
-    arrives: bool = False
+    is_binding: bool = False
     """By a binding: once it is written the pod reaches its kubelet. A patch only places it, to be bound later."""
     sure: bool = True
     """Whether nothing that is not known could make the kubelet choose other NUMA nodes."""

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from webhook.engine.assumed.alternatives import Elsewhere
-from webhook.engine.assumed.assumed_pod import Grant
+from webhook.engine.assumed.alternatives import Alternatives
+from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.engine.assumed.displaced_pods import Arrived, displaced
 from webhook.engine.assumed.known_placements import Certainty, HintChange, KnownHints
 from webhook.engine.assumed.reported_placement import whereabouts
@@ -36,32 +36,32 @@ class BoundHints:
         self._pods = pods
         self._newcomers: list[ResidentPod] = []
         self._known = KnownHints()
-        self._elsewhere = Elsewhere()
+        self._alternatives = Alternatives()
 
-    def granted(self, grant: Grant) -> None:
+    def assumed_by(self, assumed_pod: AssumedPod) -> None:
         """The pod was given something, in place of whatever it was given before."""
-        self._elsewhere.forget(grant.pod)
-        self._known.withdrawn(grant.pod)
-        if grant.arrives:
-            self._known.granted(grant)
-            self._elsewhere.also(grant.pod, grant.alternatives)
+        self._alternatives.forget(assumed_pod.pod)
+        self._known.withdrawn(assumed_pod.pod)
+        if assumed_pod.is_binding:
+            self._known.assumed_by(assumed_pod)
+            self._alternatives.also(assumed_pod.pod, assumed_pod.alternatives)
 
-    def foreseen(self, pod: ResidentPod, numa: NumaAmounts, alternatives: frozenset[int], *, sure: bool) -> None:
+    def replayed(self, pod: ResidentPod, numa: NumaAmounts, alternatives: frozenset[int], *, sure: bool) -> None:
         """The pod, which is not ours to hint, was just bound, and this is what its kubelet gives it."""
-        self._known.foreseen(pod, numa, sure=sure)
-        self._elsewhere.also(pod.key, alternatives)
+        self._known.replayed(pod, numa, sure=sure)
+        self._alternatives.also(pod.key, alternatives)
 
     def withdrawn(self, pod: str) -> None:
         """What it was given it will not take."""
-        self._elsewhere.forget(pod)
+        self._alternatives.forget(pod)
         self._known.withdrawn(pod)
 
     def seen(self, pod: ResidentPod, before: ResidentPod | None, topology: NodeTopology | None) -> None:
         """The pod is bound, and looks like this. before: as it looked last."""
-        placed = before is not None and before.uid == pod.uid and bool(before.placed_on)
-        self._known.seen(pod, placed=placed and topology is not None and not _is_chosen(topology))
+        assigned = before is not None and before.uid == pod.uid and bool(before.assigned_node)
+        self._known.seen(pod, assigned=assigned and topology is not None and not _is_chosen(topology))
         first = before is None or before.uid != pod.uid or not before.node
-        if first and pod.exclusive_resources and not (pod.unguarded or self.places(pod)):
+        if first and pod.exclusive_resources and not (pod.unhinted or self.places(pod)):
             self._newcomers.append(pod)
 
     def applied(self, pod: ResidentPod) -> ResidentPod:
@@ -81,21 +81,21 @@ class BoundHints:
         """The pod with this uid is gone."""
         self._known.forget(pod, uid)
         if self._known.get(pod) is None:
-            self._elsewhere.forget(pod)
+            self._alternatives.forget(pod)
 
     def left_room(
         self,
         ended: ResidentPod,
         on_node: Sequence[ResidentPod],
         later: frozenset[str],
-        grants: Iterable[Grant],
+        assumed_pods: Iterable[AssumedPod],
         topology: NodeTopology | None,
         now: float,
     ) -> frozenset[str]:
         """A pod of a node has ended, as is heard at `now`; those that may therefore be elsewhere, which is news.
 
         on_node: the pods bound there, in the order of binding; later: the keys of those bound after the one that ended.
-        grants: those on their way there.
+        assumed_pods: those on their way there.
         """
         if topology is None or _is_chosen(topology):
             return frozenset()
@@ -105,28 +105,32 @@ class BoundHints:
             for pod in others
             if pod.hint
         ]
-        came += [self._arrived(grant.pod, grant.numa, may_find=True) for grant in grants if grant.numa]
+        came += [
+            self._arrived(assumed_pod.pod, assumed_pod.numa, may_find=True)
+            for assumed_pod in assumed_pods
+            if assumed_pod.numa
+        ]
         found = displaced(came, self._room_of(ended, topology), topology)
         return frozenset(pod for pod, numa_ids in found.items() if self._may_be(pod, numa_ids))
 
-    def came_before(self, grant: Grant, topology: NodeTopology | None) -> bool:
+    def came_before(self, assumed_pod: AssumedPod, topology: NodeTopology | None) -> bool:
         """A pod without a hint was bound, perhaps before the one on its way to that node; whether that is news."""
-        if _is_chosen(topology) or self.certainty(grant.pod) in _SURE:
+        if _is_chosen(topology) or self.certainty(assumed_pod.pod) in _SURE:
             return False
-        return topology is not None and self._may_be(grant.pod, _others(topology, grant.numa))
+        return topology is not None and self._may_be(assumed_pod.pod, _others(topology, assumed_pod.numa))
 
     def locate(
         self,
         topology: NodeTopology,
         counted: Sequence[ResidentPod],
         on_node: Sequence[ResidentPod],
-        grants: Sequence[Grant],
+        assumed_pods: Sequence[AssumedPod],
     ) -> Mapping[str, NumaAmounts]:
         """Take in an NRT that has counted these pods; where those are for which it is proof.
 
-        on_node, grants: as of `left_room`.
+        on_node, assumed_pods: as of `left_room`.
         """
-        found = whereabouts(topology, counted, self._known, self._elsewhere)
+        found = whereabouts(topology, counted, self._known, self._alternatives)
         moved = False
         for pod in on_node:
             if pod.key in found.places:
@@ -134,12 +138,12 @@ class BoundHints:
                 certainty = Certainty.CONFIRMED if pod.key in found.certain else Certainty.FORESEEN
                 self._known.locate(pod.key, found.places[pod.key], certainty)
                 if found.places[pod.key] is not None:
-                    self._elsewhere.forget(pod.key)
+                    self._alternatives.forget(pod.key)
             elif moved and pod.hint and self.certainty(pod.key) is Certainty.FORESEEN:
                 # What was foreseen for it took that one to be where it is not.
                 self._may_be(pod.key, _others(topology, held(pod)))
-        for grant in grants if moved else ():
-            self._may_be(grant.pod, _others(topology, grant.numa))
+        for assumed_pod in assumed_pods if moved else ():
+            self._may_be(assumed_pod.pod, _others(topology, assumed_pod.numa))
         return found.certain
 
     def certainty(self, pod: str) -> Certainty | None:
@@ -148,15 +152,15 @@ class BoundHints:
 
     def widened(self, pod: str, hint: NumaAmounts) -> NumaAmounts:
         """What must be kept for a pod wherever it is."""
-        return self._elsewhere.widened(pod, hint)
+        return self._alternatives.widened(pod, hint)
 
     def doubt_until(self, pod: ResidentPod, age: float) -> float:
         """When nothing more is kept for a doubt about a bound pod; inf where there is none."""
-        return self._elsewhere.until(pod, age)
+        return self._alternatives.until(pod, age)
 
     def anywhere(self, pod: str, kept: NumaAmounts, topology: NodeTopology) -> NumaAmounts:
         """What a pod in doubt may have taken where nothing is kept for it."""
-        ids = self._elsewhere.ids(pod) or frozenset(zone.id for zone in topology.zones)
+        ids = self._alternatives.ids(pod) or frozenset(zone.id for zone in topology.zones)
         known = self._known.get(pod)
         total = added(known.numa.values()) if known is not None else {}
         beyond: dict[int, Mapping[str, int]] = {}
@@ -203,13 +207,13 @@ class BoundHints:
         certainty = self.certainty(pod)
         return Arrived(pod, hint, certainty in _SURE, certainty is Certainty.DOUBTFUL, may_find)
 
-    def _is_moved(self, pod: str, place: NumaAmounts | None) -> bool:
+    def _is_moved(self, pod: str, numa: NumaAmounts | None) -> bool:
         """Whether a pod is not where it was foreseen for certain."""
         known = self._known.get(pod)
-        return known is not None and known.certainty is Certainty.FORESEEN and known.numa != place
+        return known is not None and known.certainty is Certainty.FORESEEN and known.numa != numa
 
     def _may_be(self, pod: str, numa_ids: Iterable[int]) -> bool:
-        news = self._elsewhere.also(pod, numa_ids)
+        news = self._alternatives.also(pod, numa_ids)
         self._known.doubt(pod)
         return news
 

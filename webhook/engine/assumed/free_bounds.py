@@ -29,16 +29,16 @@ class Leeway:
     def at_most(self, sums: NodeSums) -> NodeSums:
         """What is reserved on the node, with all free that may be."""
         roomy = sums.copy()
-        for place in self.kept:
-            roomy.add(place, {}, None, -1)
+        for numa in self.kept:
+            roomy.add(numa, {}, None, -1)
         roomy.ended = together([roomy.ended, *self.maybe_free])
         return roomy
 
     def at_least(self, sums: NodeSums) -> NodeSums:
         """The same with all taken that may be."""
         tight = sums.copy()
-        for place in self.maybe_taken:
-            tight.add(place, {}, None, 1)
+        for numa in self.maybe_taken:
+            tight.add(numa, {}, None, 1)
         return tight
 
 
@@ -48,7 +48,7 @@ NO_LEEWAY: Final = Leeway()
 def together(places: Iterable[NumaAmounts]) -> dict[int, Mapping[str, int]]:
     """NUMA id -> resource -> sum."""
     found: dict[int, list[Mapping[str, int]]] = {}
-    for place in places:
-        for numa_id, amounts in place.items():
+    for numa in places:
+        for numa_id, amounts in numa.items():
             found.setdefault(numa_id, []).append(amounts)
     return {numa_id: added(each) for numa_id, each in found.items()}

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from webhook.engine.assumed.assumed_pod import Grant
+from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.engine.snapshot.node_sums import NumaAmounts
 from webhook.model.hint import NUMANodeAmounts
 from webhook.model.resident import ResidentPod
@@ -92,14 +92,14 @@ class KnownHints:
         """The pods that are in doubt."""
         return tuple(self._doubtful)
 
-    def granted(self, grant: Grant) -> None:
+    def assumed_by(self, assumed_pod: AssumedPod) -> None:
         """The pod is on its way to its kubelet."""
-        certainty = Certainty.FORESEEN if grant.sure else Certainty.DOUBTFUL
-        if grant.chosen:
+        certainty = Certainty.FORESEEN if assumed_pod.sure else Certainty.DOUBTFUL
+        if assumed_pod.chosen:
             certainty = Certainty.CHOSEN
-        self._put(grant.pod, Known(grant.uid, grant.numa, certainty, None, ours=True))
+        self._put(assumed_pod.pod, Known(assumed_pod.uid, assumed_pod.numa, certainty, None, ours=True))
 
-    def foreseen(self, pod: ResidentPod, numa: NumaAmounts, *, sure: bool) -> None:
+    def replayed(self, pod: ResidentPod, numa: NumaAmounts, *, sure: bool) -> None:
         """The pod, which is not ours to hint, was just bound, and this is what its kubelet gives it."""
         certainty = Certainty.FORESEEN if sure else Certainty.DOUBTFUL
         self._put(pod.key, Known(pod.uid, numa, certainty, None, ours=True, bound=True, managed=False))
@@ -110,8 +110,8 @@ class KnownHints:
         if known is not None and not known.bound:
             self.forget(pod)
 
-    def seen(self, pod: ResidentPod, *, placed: bool) -> None:
-        """The pod is bound and looks like this. placed: it was seen placed, and its binding was not judged here."""
+    def seen(self, pod: ResidentPod, *, assigned: bool) -> None:
+        """The pod is bound and looks like this. assigned: it was seen placed, and its binding was not judged here."""
         known = self._known.get(pod.key)
         if known is not None and known.uid != pod.uid:
             known = None
@@ -119,7 +119,7 @@ class KnownHints:
             if not pod.hint:
                 self.forget(pod.key)
                 return
-            certainty = Certainty.DOUBTFUL if placed else Certainty.FORESEEN
+            certainty = Certainty.DOUBTFUL if assigned else Certainty.FORESEEN
             known = Known(pod.uid, dict(pod.hint), certainty, pod.hint, ours=False)
         elif not known.ours and pod.hint != known.shown:
             known = replace(known, certainty=Certainty.FORESEEN if pod.hint else Certainty.DOUBTFUL)
@@ -133,7 +133,7 @@ class KnownHints:
         known = self._known.get(pod.key)
         if known is None or known.uid != pod.uid or not known.numa:
             return pod
-        return replace(pod, hint=tuple(known.numa.items()), unguarded=False)
+        return replace(pod, hint=tuple(known.numa.items()), unhinted=False)
 
     def places(self, pod: ResidentPod) -> bool:
         """Whether something is known of where the pod is, by its hint or without one."""
@@ -146,15 +146,15 @@ class KnownHints:
         if known is not None and known.certainty is Certainty.FORESEEN:
             self._put(pod, replace(known, certainty=Certainty.DOUBTFUL))
 
-    def locate(self, pod: str, place: NumaAmounts | None, certainty: Certainty) -> None:
+    def locate(self, pod: str, numa: NumaAmounts | None, certainty: Certainty) -> None:
         """What its NRT says: the place is this; None: it may be one of several."""
         known = self._known.get(pod)
         if known is None or known.certainty is Certainty.CONFIRMED:
             return
-        if place is None:
+        if numa is None:
             self._put(pod, replace(known, certainty=Certainty.DOUBTFUL))
         else:
-            self._put(pod, replace(known, numa=place, certainty=certainty))
+            self._put(pod, replace(known, numa=numa, certainty=certainty))
 
     def forget(self, pod: str, uid: str | None = None) -> None:
         """The pod is gone. uid: that of the one; None: whichever has the name."""

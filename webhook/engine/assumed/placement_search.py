@@ -55,8 +55,8 @@ def locate(topology: NodeTopology, pods: Sequence[Candidate]) -> Located | None:
     if len(anywhere) > 1:
         return None
     cells = [(numa_id, resource) for numa_id in taken for resource in resources]
-    placed = sorted((pod for pod in pods if pod.places is not None), key=lambda pod: len(pod.places or ()))
-    steps = [[_state(place, cells) for place in pod.places or ()] for pod in placed]
+    assigned = sorted((pod for pod in pods if pod.places is not None), key=lambda pod: len(pod.places or ()))
+    steps = [[_state(numa, cells) for numa in pod.places or ()] for pod in assigned]
     start = tuple(taken[numa_id].get(resource, 0) for numa_id, resource in cells)
     layers = _forward(start, steps)
     if layers is None:
@@ -65,7 +65,7 @@ def locate(topology: NodeTopology, pods: Sequence[Candidate]) -> Located | None:
     remaining = _backward(layers, steps, ends)
     found: dict[str, Sequence[NumaAmounts]] = {
         pod.pod: [(pod.places or ())[number] for number in numbers]
-        for pod, numbers in zip(placed, remaining, strict=True)
+        for pod, numbers in zip(assigned, remaining, strict=True)
     }
     for pod in anywhere:
         whole = pod.amounts.keys() <= resources
@@ -99,7 +99,7 @@ def _forward(start: _State, steps: Sequence[Sequence[_State]]) -> list[set[_Stat
         tried += len(layers[-1]) * len(places)
         if tried > _MOST_STEPS:
             return None
-        after = {_less(state, place) for state in layers[-1] for place in places}
+        after = {_less(state, numa) for state in layers[-1] for numa in places}
         layers.append({state for state in after if min(state, default=0) >= 0})
     return layers
 
@@ -112,8 +112,8 @@ def _backward(
     for before, places in zip(reversed(layers[:-1]), reversed(steps), strict=True):
         useful: set[_State] = set()
         numbers = []
-        for number, place in enumerate(places):
-            here = {state for state in before if _less(state, place) in ends}
+        for number, numa in enumerate(places):
+            here = {state for state in before if _less(state, numa) in ends}
             if here:
                 numbers.append(number)
                 useful |= here
@@ -122,17 +122,17 @@ def _backward(
     return remaining[::-1]
 
 
-def _state(place: NumaAmounts, cells: Sequence[tuple[int, str]]) -> _State:
-    return tuple(place.get(numa_id, {}).get(resource, 0) for numa_id, resource in cells)
+def _state(numa: NumaAmounts, cells: Sequence[tuple[int, str]]) -> _State:
+    return tuple(numa.get(numa_id, {}).get(resource, 0) for numa_id, resource in cells)
 
 
-def _less(state: _State, place: _State) -> _State:
-    return tuple(left - amount for left, amount in zip(state, place, strict=True))
+def _less(state: _State, numa: _State) -> _State:
+    return tuple(left - amount for left, amount in zip(state, numa, strict=True))
 
 
 def _place(state: _State, cells: Sequence[tuple[int, str]]) -> NumaAmounts:
-    place: dict[int, dict[str, int]] = {}
+    numa: dict[int, dict[str, int]] = {}
     for (numa_id, resource), amount in zip(cells, state, strict=True):
         if amount:
-            place.setdefault(numa_id, {})[resource] = amount
-    return place
+            numa.setdefault(numa_id, {})[resource] = amount
+    return numa

@@ -36,7 +36,7 @@ _SEEN: Final[Mapping[FingerprintMethod, tuple[_Seen, ...]]] = {
 }
 
 
-def covered_pods(
+def reported_pods(
     fingerprint: str, method: FingerprintMethod, living: Sequence[ResidentPod], ended: Sequence[ResidentPod]
 ) -> frozenset[str] | None:
     """The keys of the pods that the fingerprint stands for; None when it cannot be told.

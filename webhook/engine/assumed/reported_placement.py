@@ -10,7 +10,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from webhook.engine.assumed.alternatives import Elsewhere
+from webhook.engine.assumed.alternatives import Alternatives
 from webhook.engine.assumed.known_placements import Certainty, KnownHints
 from webhook.engine.assumed.placement_search import Candidate, Located, locate
 from webhook.engine.assumed.possible_placements import given_to, most_given_to, places_of
@@ -30,7 +30,7 @@ class Whereabouts:
 
 
 def whereabouts(
-    topology: NodeTopology, pods: Sequence[ResidentPod], hints: KnownHints, elsewhere: Elsewhere
+    topology: NodeTopology, pods: Sequence[ResidentPod], hints: KnownHints, elsewhere: Alternatives
 ) -> Whereabouts:
     """Of all pods that the NRT has counted and the kubelet's managers give something, those that have ended too."""
     confirmed = {pod.key for pod in pods if hints.certainty(pod.key) is Certainty.CONFIRMED}
@@ -42,7 +42,7 @@ def whereabouts(
     if _agrees(found):
         places = _single(found)
         if not doubtful:
-            return Whereabouts(places, {key: place for key, place in places.items() if place is not None})
+            return Whereabouts(places, {key: numa for key, numa in places.items() if numa is not None})
         alone = _of_the_nrt_alone(topology, pods, confirmed)
         return Whereabouts(places, {} if alone is None else _known(alone))
     alone = _of_the_nrt_alone(topology, pods, confirmed)
@@ -57,7 +57,7 @@ def _of_the_nrt_alone(topology: NodeTopology, pods: Iterable[ResidentPod], confi
     return locate(topology, [_candidate(pod, topology, None, fixed=pod.key in fixed) for pod in pods])
 
 
-def _candidate(pod: ResidentPod, topology: NodeTopology, elsewhere: Elsewhere | None, *, fixed: bool) -> Candidate:
+def _candidate(pod: ResidentPod, topology: NodeTopology, elsewhere: Alternatives | None, *, fixed: bool) -> Candidate:
     hint = dict(pod.hint or ())
     # One over several NUMA nodes could have any shares: there would soon be too many of them.
     if fixed or (len(hint) > 1 and elsewhere is None):
@@ -70,7 +70,7 @@ def _candidate(pod: ResidentPod, topology: NodeTopology, elsewhere: Elsewhere | 
     places = places_of(shares, topology)
     if places is not None and hint and elsewhere is not None and pod.key in elsewhere:
         allowed = elsewhere.ids(pod.key) | hint.keys()
-        places = [place for place in places if place.keys() <= allowed]
+        places = [numa for numa in places if numa.keys() <= allowed]
     return Candidate(pod.key, added(shares), places)
 
 

@@ -37,19 +37,19 @@ class Doubt(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Foreseen:
+class Replayed:
     """Of one pod."""
 
-    place: NumaAmounts
+    numa: NumaAmounts
     """What it holds, if that is known; else all of it on each NUMA node on which it may be."""
     doubt: Doubt | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Unguarded:
+class Unhinted:
     """Pods bound to one node that its NRT has not counted, some of them without a hint."""
 
-    arrivals: Sequence[ResidentPod]
+    admissions: Sequence[ResidentPod]
     """In the order of binding, as far as it is known."""
     asked: Collection[str]
     """The keys of those of which something is to be found out: the first one without a hint, and all after it."""
@@ -73,12 +73,12 @@ class _Left:
     """When that was last heard of."""
 
 
-class UnguardedPods:
+class UnhintedPods:
     """By node, with what was foreseen of each."""
 
     def __init__(self) -> None:
         self._on: dict[str, Sequence[ResidentPod]] = {}
-        self._foreseen: dict[str, Foreseen] = {}
+        self._replayed: dict[str, Replayed] = {}
         self._open: set[str] = set()
         self._turns: dict[str, int] = {}
         self._turn = 0
@@ -96,7 +96,7 @@ class UnguardedPods:
 
     def left(self, pod: ResidentPod, heard: float) -> None:
         """A bound pod is gone or has ended, as was heard then. heard: seconds since the epoch."""
-        self._foreseen.pop(pod.key, None)
+        self._replayed.pop(pod.key, None)
         turn = self._turns.pop(pod.key, 0)
         if pod.exclusive_resources:
             left = self._left.setdefault(pod.node, _Left())
@@ -104,27 +104,27 @@ class UnguardedPods:
 
     def forget(self, pod: str) -> None:
         """The pod has a hint now."""
-        self._foreseen.pop(pod, None)
+        self._replayed.pop(pod, None)
 
     def forget_node(self, node: str) -> None:
         """There is neither an NRT nor a pod."""
         self._left.pop(node, None)
 
-    def put(self, node: str, not_counted: Sequence[ResidentPod], *, outage: bool = False) -> None:
+    def put(self, node: str, not_reported: Sequence[ResidentPod], *, outage: bool = False) -> None:
         """Take in the pods of a node that its NRT has not counted, with a hint or not; all is to be found out again.
 
         outage: some pods have come there unguarded that it has counted, and others may have come after them.
         """
         self._on.pop(node, None)
         self._open.discard(node)
-        if not_counted and (outage or any(pod.unguarded for pod in not_counted)):
-            self._on[node] = self.in_order(not_counted)
+        if not_reported and (outage or any(pod.unhinted for pod in not_reported)):
+            self._on[node] = self.in_order(not_reported)
             self._open.add(node)
 
     def had_outage(self, pods: Iterable[ResidentPod]) -> bool:
         """Whether some were bound unguarded, and some with a hint, and it is not known which came first."""
         listed = [pod for pod in pods if not self._turn_of(pod)]
-        return any(pod.unguarded for pod in listed) and any(pod.hint for pod in listed)
+        return any(pod.unhinted for pod in listed) and any(pod.hint for pod in listed)
 
     def bound_after(self, pod: str, others: Iterable[str]) -> frozenset[str]:
         """Those of the others that were, or may have been, bound after the pod."""
@@ -135,14 +135,14 @@ class UnguardedPods:
         """The pods as they were seen bound; those from a list by their stamps, to the second, and by name."""
         return sorted(pods, key=lambda pod: (self._turn_of(pod), pod.bound_at or 0, pod.key))
 
-    def to_foresee(self) -> Sequence[str]:
+    def to_replay(self) -> Sequence[str]:
         """The nodes of which that is to be found out."""
         return tuple(self._open)
 
-    def arrivals(self, node: str) -> tuple[Sequence[ResidentPod], Collection[str]]:
+    def admissions(self, node: str) -> tuple[Sequence[ResidentPod], Collection[str]]:
         """The pods that the node's NRT has not counted, and the keys of those from the first one without a hint on."""
         pods = self._on[node]
-        first = next((n for n, pod in enumerate(pods) if pod.unguarded), 0)
+        first = next((n for n, pod in enumerate(pods) if pod.unhinted), 0)
         turn = self._turn_of(pods[first])
         return pods, {pod.key for n, pod in enumerate(pods) if n >= first or self._turn_of(pod) == turn}
 
@@ -168,19 +168,19 @@ class UnguardedPods:
             return None
         return Doubt.ENDED
 
-    def keep(self, node: str, foreseen: Mapping[str, Foreseen]) -> None:
+    def keep(self, node: str, replayed: Mapping[str, Replayed]) -> None:
         """Take what was foreseen of the node's arrivals as they are now."""
         self._open.discard(node)
-        self._foreseen.update(foreseen)
+        self._replayed.update(replayed)
 
-    def on(self, node: str) -> Sequence[tuple[ResidentPod, Foreseen]]:
+    def on(self, node: str) -> Sequence[tuple[ResidentPod, Replayed]]:
         """Those of the node, and those bound after them, as far as they were looked at."""
         pods = self._on.get(node, ())
-        return [(pod, foreseen) for pod in pods if (foreseen := self._foreseen.get(pod.key)) is not None]
+        return [(pod, replayed) for pod in pods if (replayed := self._replayed.get(pod.key)) is not None]
 
     def doubtful(self, node: str) -> frozenset[int]:
         """NUMA ids that may have more free than is kept."""
-        return frozenset(numa for _, foreseen in self.on(node) if foreseen.doubt is not None for numa in foreseen.place)
+        return frozenset(numa for _, replayed in self.on(node) if replayed.doubt is not None for numa in replayed.numa)
 
     def nodes(self) -> Collection[str]:
         """Where there are any."""

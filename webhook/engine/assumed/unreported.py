@@ -34,7 +34,7 @@ NOWHERE: Final[Mapping[str, NumaAmounts]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class CountingTimes:
+class ReportingTimes:
     """How long it takes until an NRT without a readable fingerprint has counted a pod."""
 
     settle: float = 10.0
@@ -45,7 +45,7 @@ class CountingTimes:
 
 
 @dataclass(frozen=True, slots=True)
-class Uncounted:
+class Unreported:
     """What is to be taken off the NRT's numbers."""
 
     amounts: Mapping[str, NumaAmounts]
@@ -60,18 +60,18 @@ class Uncounted:
     """Of `amounts` what the NRT may show already."""
 
 
-NOTHING: Final = Uncounted({}, None)
+NOTHING: Final = Unreported({}, None)
 
 
-def uncounted(
+def unreported(
     topology: NodeTopology | None,
     pods: Iterable[ResidentPod],
     covered: frozenset[str] | None,
-    times: CountingTimes,
+    times: ReportingTimes,
     now: float,
     ended: Sequence[ResidentPod] = (),
     certain: Mapping[str, NumaAmounts] = NOWHERE,
-) -> Uncounted:
+) -> Unreported:
     """What the pods bound to one node hold that its NRT does not show at `now`.
 
     covered: the pods its fingerprint stands for; None where it has none, or none that can be read. ended: the pods that
@@ -86,7 +86,7 @@ def uncounted(
     changes: list[float] = []
     maybe_counted: dict[str, NumaAmounts] = {}
     for pod in hinted:
-        judged, change = _is_counted(pod, topology, covered, times, now)
+        judged, change = _is_reported(pod, topology, covered, times, now)
         if judged:
             counted.append(pod)
         else:
@@ -95,7 +95,7 @@ def uncounted(
             changes.append(change)
             maybe_counted[pod.key] = held(pod)
     if topology is None:
-        return Uncounted(amounts, min(changes, default=None))
+        return Unreported(amounts, min(changes, default=None))
     shown = [pod for pod in ended if covered is None or pod.key in covered]
     given_back = together(certain[pod.key] for pod in shown if pod.key in certain)
     maybe_free: NumaAmounts = together(_anywhere(topology, pod, covered) for pod in shown if pod.key not in certain)
@@ -105,23 +105,23 @@ def uncounted(
         beyond = _beyond(topology, counted, added(given_back.values()))
         amounts.update(beyond)
         maybe_counted.update(beyond)
-    return Uncounted(amounts, min(changes, default=None), given_back, maybe_free, maybe_counted)
+    return Unreported(amounts, min(changes, default=None), given_back, maybe_free, maybe_counted)
 
 
-def not_counted(
+def not_reported(
     topology: NodeTopology,
     pods: Iterable[ResidentPod],
     covered: frozenset[str] | None,
-    times: CountingTimes,
+    times: ReportingTimes,
     now: float,
 ) -> tuple[Sequence[ResidentPod], float | None]:
     """The pods of one node that its NRT has not counted at `now`, hint or not, and when time alone changes that.
 
-    Arguments as of `uncounted`. Where totals are published: those of ours without a hint.
+    Arguments as of `unreported`. Where totals are published: those of ours without a hint.
     """
     if topology.publisher is Publisher.TOTAL:
-        return [pod for pod in pods if pod.unguarded], None
-    judged = [(pod, *_is_counted(pod, topology, covered, times, now)) for pod in pods]
+        return [pod for pod in pods if pod.unhinted], None
+    judged = [(pod, *_is_reported(pod, topology, covered, times, now)) for pod in pods]
     changes = [change for _, _, change in judged if change is not None]
     return [pod for pod, counted, _ in judged if not counted], min(changes, default=None)
 
@@ -142,11 +142,11 @@ def is_older(topology: NodeTopology, pod: ResidentPod) -> bool:
     return written is not None and bound is not None and written < bound
 
 
-def _is_counted(
+def _is_reported(
     pod: ResidentPod,
     topology: NodeTopology | None,
     covered: frozenset[str] | None,
-    times: CountingTimes,
+    times: ReportingTimes,
     now: float,
 ) -> tuple[bool, float | None]:
     """Whether the NRT can have counted the pod, and when time alone changes that."""

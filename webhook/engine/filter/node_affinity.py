@@ -14,36 +14,36 @@ import numpy as np
 
 from webhook.engine.arrays import Bools, Codes
 from webhook.engine.snapshot.label_columns import LabelColumns, Vocabulary, integer
-from webhook.engine.snapshot.node_arrays import Snapshot
+from webhook.engine.snapshot.node_arrays import NodeArrays
 
 _NAME_FIELD = "metadata.name"
 
 
-def selected(snapshot: Snapshot, selector: Mapping[str, str]) -> Bools | None:
+def selected(node_arrays: NodeArrays, selector: Mapping[str, str]) -> Bools | None:
     """Nodes with every label of the nodeSelector, bool [node]; None = all of them."""
     holds: Bools | None = None
     for key, value in selector.items():
-        holds = _and(holds, labelled(snapshot.labels, key, "In", (value,)))
+        holds = _and(holds, labelled(node_arrays.labels, key, "In", (value,)))
     return holds
 
 
-def matches_any(snapshot: Snapshot, terms: Sequence[Mapping[str, Any]] | None) -> Bools | None:
+def matches_any(node_arrays: NodeArrays, terms: Sequence[Mapping[str, Any]] | None) -> Bools | None:
     """Nodes where some nodeSelectorTerm holds, bool [node]; None = all of them, there being no required affinity."""
     if terms is None:
         return None
-    matched = [matches(snapshot, term) for term in terms]
-    return np.logical_or.reduce(matched) if matched else np.zeros(snapshot.n, dtype=np.bool_)
+    matched = [matches(node_arrays, term) for term in terms]
+    return np.logical_or.reduce(matched) if matched else np.zeros(node_arrays.n, dtype=np.bool_)
 
 
-def matches(snapshot: Snapshot, term: Mapping[str, Any]) -> Bools:
+def matches(node_arrays: NodeArrays, term: Mapping[str, Any]) -> Bools:
     """Nodes where a nodeSelectorTerm holds, bool [node]."""
     holds: Bools | None = None
     for raw in term.get("matchExpressions") or ():
         values = tuple(raw.get("values") or ())
-        holds = _and(holds, labelled(snapshot.labels, raw.get("key", ""), raw.get("operator", ""), values))
+        holds = _and(holds, labelled(node_arrays.labels, raw.get("key", ""), raw.get("operator", ""), values))
     for raw in term.get("matchFields") or ():
-        holds = _and(holds, _named(snapshot, raw))
-    return np.zeros(snapshot.n, dtype=np.bool_) if holds is None else holds
+        holds = _and(holds, _named(node_arrays, raw))
+    return np.zeros(node_arrays.n, dtype=np.bool_) if holds is None else holds
 
 
 def _and(one: Bools | None, other: Bools) -> Bools:
@@ -82,14 +82,14 @@ def _compared(codes: Codes, vocabulary: Vocabulary, operator: str, bound: int) -
     return np.append(table, False).take(codes)
 
 
-def _named(snapshot: Snapshot, raw: Mapping[str, Any]) -> Bools:
+def _named(node_arrays: NodeArrays, raw: Mapping[str, Any]) -> Bools:
     """Nodes where a requirement in matchFields holds, bool [node]: the node's name, In or NotIn exactly one value."""
     values: Sequence[str] = raw.get("values") or ()
     operator = raw.get("operator")
     if raw.get("key") != _NAME_FIELD or operator not in {"In", "NotIn"} or len(values) != 1:
-        return np.zeros(snapshot.n, dtype=np.bool_)
-    holds = np.full(snapshot.n, operator == "NotIn", dtype=np.bool_)
-    n = snapshot.index.get(values[0])
+        return np.zeros(node_arrays.n, dtype=np.bool_)
+    holds = np.full(node_arrays.n, operator == "NotIn", dtype=np.bool_)
+    n = node_arrays.index.get(values[0])
     if n is not None:
         holds[n] = operator == "In"
     return holds

@@ -18,7 +18,7 @@ import numpy as np
 
 from webhook.engine.arrays import Counts, Nodes
 from webhook.engine.filter.node_affinity import labelled, matches
-from webhook.engine.snapshot.node_arrays import Snapshot
+from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.model.node import PREFER_NO_SCHEDULE
 from webhook.model.pod import Pod, PreferredTerm
 
@@ -40,11 +40,11 @@ class Preference:
     """int32 [node]: soft taints that the pod does not tolerate; None = there are none."""
 
     @classmethod
-    def of(cls, snapshot: Snapshot, pod: Pod) -> "Preference | None":
+    def of(cls, node_arrays: NodeArrays, pod: Pod) -> "Preference | None":
         """The pod's preference; None where it has none and no node has a soft taint that it does not tolerate."""
-        if not pod.preferred_terms and snapshot.soft_taints.empty:
+        if not pod.preferred_terms and node_arrays.soft_taints.empty:
             return None
-        weights, taints = _weights(snapshot, pod.preferred_terms), _untolerated(snapshot, pod.tolerations)
+        weights, taints = _weights(node_arrays, pod.preferred_terms), _untolerated(node_arrays, pod.tolerations)
         return None if weights is None and taints is None else cls(weights, taints)
 
     def among(self, nodes: Nodes) -> Counts | None:
@@ -59,17 +59,17 @@ class Preference:
         return _AFFINITY * affinity + _TAINTS * taints
 
 
-def _weights(snapshot: Snapshot, terms: Iterable[PreferredTerm]) -> Counts | None:
+def _weights(node_arrays: NodeArrays, terms: Iterable[PreferredTerm]) -> Counts | None:
     weights: Counts | None = None
     for weight, term in terms:
-        matched = matches(snapshot, term) * np.int32(weight)
+        matched = matches(node_arrays, term) * np.int32(weight)
         weights = matched if weights is None else np.add(weights, matched, out=weights)
     return weights
 
 
-def _untolerated(snapshot: Snapshot, tolerations: Iterable[Mapping[str, Any]]) -> Counts | None:
+def _untolerated(node_arrays: NodeArrays, tolerations: Iterable[Mapping[str, Any]]) -> Counts | None:
     """A node has one soft taint of a key at most, so every key that is tolerated takes one off where it stands."""
-    if snapshot.soft_taints.empty:
+    if node_arrays.soft_taints.empty:
         return None
     tolerated: dict[str, set[str] | None] = {}
     for raw in tolerations:
@@ -84,10 +84,10 @@ def _untolerated(snapshot: Snapshot, tolerations: Iterable[Mapping[str, Any]]) -
             values = tolerated.setdefault(key, set())
             if values is not None:
                 values.add(raw.get("value") or "")
-    taints = snapshot.soft_taint_count.astype(np.int32)
+    taints = node_arrays.soft_taint_count.astype(np.int32)
     for key, values in tolerated.items():
         operator = "Exists" if values is None else "In"
-        taints -= labelled(snapshot.soft_taints, key, operator, tuple(values or ()))
+        taints -= labelled(node_arrays.soft_taints, key, operator, tuple(values or ()))
     return taints
 
 

@@ -17,21 +17,21 @@ NOT_READY: Final = Taint("node.kubernetes.io/not-ready", "", "NoSchedule")
 class Tolerations:
     """A pod's tolerations, looked up by what they cover: a taint takes the same time however many there are."""
 
-    __slots__ = ("_covered",)
+    __slots__ = ("_reported",)
 
     def __init__(self, raws: Iterable[Mapping[str, Any]]) -> None:
         # (key, effect, value); an empty effect covers every effect, an empty key every key, Exists every value.
-        self._covered: set[tuple[str | None, str | None, str | None]] = set()
+        self._reported: set[tuple[str | None, str | None, str | None]] = set()
         for raw in raws:
             operator = raw.get("operator") or "Equal"
             if operator in {"Exists", "Equal"}:
                 value = None if operator == "Exists" else raw.get("value") or ""
-                self._covered.add((raw.get("key") or None, raw.get("effect") or None, value))
+                self._reported.add((raw.get("key") or None, raw.get("effect") or None, value))
 
     def cover(self, taint: Taint) -> bool:
         """Whether any of them covers the taint."""
-        return bool(self._covered) and any(
-            (key, effect, value) in self._covered
+        return bool(self._reported) and any(
+            (key, effect, value) in self._reported
             for key in (taint.key, None)
             for effect in (taint.effect, None)
             for value in (taint.value, None)

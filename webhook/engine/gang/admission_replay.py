@@ -16,8 +16,8 @@ from webhook.engine.gang.pod_class import Kind
 from webhook.engine.koordinator import intrudes, ours_to_place, shut_out
 from webhook.engine.kubelet import predict
 from webhook.engine.numa_fit import NUMAFit
-from webhook.engine.snapshot.node_arrays import Snapshot
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.node_arrays import NodeArrays
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.policy import Exclusive, NUMAPolicy
 
 # Fields of a snapshot without an axis of nodes, or that no kubelet looks at.
@@ -35,49 +35,49 @@ class Admitted:
     """Bit per position of a NUMA node that it uses; 0 = it is not bound to any."""
 
 
-def rehearse(view: View, sequences: Mapping[int, Sequence[Kind]]) -> dict[int, tuple[Admitted, ...]]:
+def replay(snapshot: Snapshot, sequences: Mapping[int, Sequence[Kind]]) -> dict[int, tuple[Admitted, ...]]:
     """How far each node (by n) gets with its sequence of pods: those admitted before the first that is not."""
     stages: dict[tuple[bytes, tuple[int, ...]], int] = {}
     stage_of = {
-        node: stages.setdefault((_state(view, node), tuple(map(id, sequence))), node)
+        node: stages.setdefault((_state(snapshot, node), tuple(map(id, sequence))), node)
         for node, sequence in sequences.items()
     }
     leaders = sorted(stages.values())
-    stage = View(_copied(view, leaders))
+    stage = Snapshot(_copied(snapshot, leaders))
     admitted = dict(zip(leaders, _advance(stage, [sequences[node] for node in leaders]), strict=True))
     return {node: admitted[leader] for node, leader in stage_of.items()}
 
 
-def _state(view: View, node: int) -> bytes:
+def _state(snapshot: Snapshot, node: int) -> bytes:
     """Everything that decides what a node admits."""
-    snapshot = view.snapshot
-    rows = range(len(snapshot.available))
-    parts = [getattr(snapshot, name)[..., node].tobytes() for name in _STATE]
-    parts += [view.free(row)[:, node].tobytes() + view.node_free(row)[node].tobytes() for row in rows]
-    parts += [view.single_residents[:, node].tobytes(), view.multi_residents[:, node].tobytes()]
+    node_arrays = snapshot.node_arrays
+    rows = range(len(node_arrays.available))
+    parts = [getattr(node_arrays, name)[..., node].tobytes() for name in _STATE]
+    parts += [snapshot.free(row)[:, node].tobytes() + snapshot.node_free(row)[node].tobytes() for row in rows]
+    parts += [snapshot.single_residents[:, node].tobytes(), snapshot.multi_residents[:, node].tobytes()]
     return b"".join(parts)
 
 
-def settled(view: View, sequences: Mapping[int, Sequence[Kind]]) -> View:
+def settled(snapshot: Snapshot, sequences: Mapping[int, Sequence[Kind]]) -> Snapshot:
     """The view as it is once these pods run on their nodes (by n), which admit them."""
     nodes = sorted(sequences)
     if not nodes:
-        return view
-    stage = View(_copied(view, nodes))
+        return snapshot
+    stage = Snapshot(_copied(snapshot, nodes))
     _advance(stage, [sequences[node] for node in nodes])
-    rows = range(len(view.snapshot.available))
+    rows = range(len(snapshot.node_arrays.available))
     arrays: dict[str, Any] = {
-        "available": np.stack([view.free(row) for row in rows]),
-        "node_free": np.stack([view.node_free(row) for row in rows]),
-        "single_residents": view.single_residents.copy(),
-        "multi_residents": view.multi_residents.copy(),
+        "available": np.stack([snapshot.free(row) for row in rows]),
+        "node_free": np.stack([snapshot.node_free(row) for row in rows]),
+        "single_residents": snapshot.single_residents.copy(),
+        "multi_residents": snapshot.multi_residents.copy(),
     }
     for name, array in arrays.items():
-        array[..., nodes] = getattr(stage.snapshot, name)
-    return View(replace(view.snapshot, **arrays))
+        array[..., nodes] = getattr(stage.node_arrays, name)
+    return Snapshot(replace(snapshot.node_arrays, **arrays))
 
 
-def _advance(stage: View, sequences: list[Sequence[Kind]]) -> list[tuple[Admitted, ...]]:
+def _advance(stage: Snapshot, sequences: list[Sequence[Kind]]) -> list[tuple[Admitted, ...]]:
     """Admit the sequences of a stage's nodes, which are changed."""
     admitted: list[list[Admitted]] = [[] for _ in sequences]
     active = [at for at, sequence in enumerate(sequences) if sequence]
@@ -94,61 +94,63 @@ def _advance(stage: View, sequences: list[Sequence[Kind]]) -> list[tuple[Admitte
     return list(map(tuple, admitted))
 
 
-def _admit(stage: View, kind: Kind, nodes: list[int]) -> list[Admitted | None]:
+def _admit(stage: Snapshot, kind: Kind, nodes: list[int]) -> list[Admitted | None]:
     """One pod of a kind on each of these nodes of the stage; None where it is refused."""
     fits = {node: fit for node, fit in _fits(stage, kind) if node in set(nodes)}
     # All are read before anything is taken: an allocation is worked out from the stage as it is.
     allocations = {node: fit.allocation(node) for node, fit in fits.items()}
     for node, allocation in allocations.items():
-        _take(stage.snapshot, node, kind, int(fits[node].mask[node]))
-        ids = stage.snapshot.zone_ids[:, node].tolist()
+        _take(stage.node_arrays, node, kind, int(fits[node].mask[node]))
+        ids = stage.node_arrays.zone_ids[:, node].tolist()
         for numa_id, amounts in allocation:
             for resource, amount in amounts.items():
-                stage.snapshot.available[stage.snapshot.resources.find(resource), ids.index(numa_id), node] -= amount
+                stage.node_arrays.available[stage.node_arrays.resources.find(resource), ids.index(numa_id), node] -= (
+                    amount
+                )
     return [Admitted(int(fits[node].mask[node])) if node in fits else None for node in nodes]
 
 
-def _fits(stage: View, kind: Kind) -> Iterator[tuple[int, NUMAFit]]:
+def _fits(stage: Snapshot, kind: Kind) -> Iterator[tuple[int, NUMAFit]]:
     """The nodes of the stage that admit a pod, each with the fit that tells on which NUMA nodes."""
     request = kind.request
     fit = predict(stage, request)
-    room = np.logical_and.reduce([stage.node_free(row) >= amount for row, amount in kind.node.items()])
+    domain_capacity = np.logical_and.reduce([stage.node_free(row) >= amount for row, amount in kind.node.items()])
     shut = shut_out(stage, request) if request.exclusive is Exclusive.REQUIRED else None
     if shut is None:
-        yield from ((node, fit) for node in np.flatnonzero(room & fit.fits).tolist())
+        yield from ((node, fit) for node in np.flatnonzero(domain_capacity & fit.fits).tolist())
         return
     intruding = intrudes(shut, request, fit.mask)
-    yield from ((node, fit) for node in np.flatnonzero(room & fit.fits & ~intruding).tolist())
+    yield from ((node, fit) for node in np.flatnonzero(domain_capacity & fit.fits & ~intruding).tolist())
     # Where the NUMA nodes are ours to choose, others are looked for.
     elsewhere = predict(stage.without(shut), request)
-    better = room & fit.fits & intruding & ours_to_place(stage.snapshot) & elsewhere.fits
+    better = domain_capacity & fit.fits & intruding & ours_to_place(stage.node_arrays) & elsewhere.fits
     yield from ((node, elsewhere) for node in np.flatnonzero(better).tolist())
 
 
-def _take(snapshot: Snapshot, node: int, kind: Kind, mask: int) -> None:
+def _take(node_arrays: NodeArrays, node: int, kind: Kind, mask: int) -> None:
     for row, amount in kind.node.items():
-        snapshot.node_free[row, node] -= amount
-    positions = [z for z in range(snapshot.z) if mask >> z & 1]
+        node_arrays.node_free[row, node] -= amount
+    positions = [z for z in range(node_arrays.z) if mask >> z & 1]
     if kind.request.policy is NUMAPolicy.SINGLE_NUMA_NODE:
-        snapshot.single_residents[positions, node] += 1
+        node_arrays.single_residents[positions, node] += 1
     elif len(positions) > 1:
-        snapshot.multi_residents[positions, node] += 1
+        node_arrays.multi_residents[positions, node] += 1
 
 
-def _copied(view: View, nodes: list[int]) -> Snapshot:
+def _copied(snapshot: Snapshot, nodes: list[int]) -> NodeArrays:
     """A snapshot of these nodes only, reservations taken off, that may be written to."""
-    snapshot = view.snapshot
-    rows = range(len(snapshot.available))
-    copies = {name: getattr(snapshot, name)[..., nodes] for name in _OF_NODES}
-    copies["available"] = np.stack([view.free(row)[:, nodes] for row in rows])
-    copies["node_free"] = np.stack([view.node_free(row)[nodes] for row in rows])
-    copies["single_residents"] = view.single_residents[:, nodes].copy()
-    copies["multi_residents"] = view.multi_residents[:, nodes].copy()
-    names = [snapshot.names[node] for node in nodes]
-    return replace(snapshot, names=names, index={}, order=np.argsort(names).astype(np.int32), **copies)
+    node_arrays = snapshot.node_arrays
+    rows = range(len(node_arrays.available))
+    copies = {name: getattr(node_arrays, name)[..., nodes] for name in _OF_NODES}
+    copies["available"] = np.stack([snapshot.free(row)[:, nodes] for row in rows])
+    copies["node_free"] = np.stack([snapshot.node_free(row)[nodes] for row in rows])
+    copies["single_residents"] = snapshot.single_residents[:, nodes].copy()
+    copies["multi_residents"] = snapshot.multi_residents[:, nodes].copy()
+    names = [node_arrays.names[node] for node in nodes]
+    return replace(node_arrays, names=names, index={}, order=np.argsort(names).astype(np.int32), **copies)
 
 
-_OF_NODES = [field.name for field in fields(Snapshot) if field.name not in _NOT_OF_NODES]
+_OF_NODES = [field.name for field in fields(NodeArrays) if field.name not in _NOT_OF_NODES]
 _STATE = [
     "capacity",
     "zone_allocatable",

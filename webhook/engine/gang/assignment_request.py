@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from webhook.engine.gang.mean_preference import GroupPreference
 from webhook.engine.gang.remaining import Caps
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import TopologyTree
 from webhook.model.options import GroupStrategy
 
@@ -23,7 +23,7 @@ class Effort:
 class Asked:
     """A group's cluster, and what its placement goes by."""
 
-    view: View
+    snapshot: Snapshot
     tree: TopologyTree
     caps: Caps
     strategy: GroupStrategy

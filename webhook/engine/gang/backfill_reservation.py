@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from webhook.engine.arrays import Amounts, Bools
-from webhook.engine.gang.gang_assignment import place_group
+from webhook.engine.gang.gang_assignment import assign_gang
 from webhook.engine.gang.gang_spec import PodGroup
-from webhook.engine.gang.remaining import Caps, Stock
+from webhook.engine.gang.remaining import Caps, Remaining
 from webhook.engine.gang.slices import cut
 from webhook.engine.request import named_resources
-from webhook.engine.snapshot.empty_cluster import emptied
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.empty_cluster import empty_cluster
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import ROOT, Domain, TopologyTree
 
 if TYPE_CHECKING:
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 _TRIALS: Final = 8
 
 
-def soonest(view: View, tree: TopologyTree, group: PodGroup, within: Domain | None = None) -> Domain | None:
+def earliest_domain(
+    snapshot: Snapshot, tree: TopologyTree, group: PodGroup, within: Domain | None = None
+) -> Domain | None:
     """The domain; None if there is none to keep, or none that could ever hold the group.
 
     within: that in which the group has begun; no other is kept.
@@ -38,16 +40,16 @@ def soonest(view: View, tree: TopologyTree, group: PodGroup, within: Domain | No
     level = group.constraint.bound
     if level == ROOT:
         return None
-    view = view.covering(name for podset in group.all_sets() for name in named_resources(podset.pod))
-    empty = View(emptied(view.snapshot))
+    snapshot = snapshot.covering(name for podset in group.all_sets() for name in named_resources(podset.pod))
+    empty = Snapshot(empty_cluster(snapshot.node_arrays))
     needed = sum(podset.minimum for podset in group.all_sets())
     able = np.flatnonzero(tree.real(level) & (_holds(empty, tree, group, level) >= needed))
     if within is not None:
         able = able[able == tree.ancestor(within, level).number]
-    now = _holds(view, tree, group, level)[able]
+    now = _holds(snapshot, tree, group, level)[able]
     for number in able[np.argsort(-now, kind="stable")][:_TRIALS].tolist():
         domain = Domain(level, number)
-        if place_group(empty.closed(~nodes_of(tree, domain)), tree, group).placed:
+        if assign_gang(empty.closed(~nodes_of(tree, domain)), tree, group).assigned:
             return domain
     return None
 
@@ -59,13 +61,16 @@ def nodes_of(tree: TopologyTree, domain: Domain) -> Bools:
     return inside
 
 
-def _holds(view: View, tree: TopologyTree, group: PodGroup, level: int) -> Amounts:
+def _holds(snapshot: Snapshot, tree: TopologyTree, group: PodGroup, level: int) -> Amounts:
     """int64 [domain]: the pods up to the minimum that each domain holds, each kind counted by itself."""
-    stock = Stock(view, tree, Caps())
+    remaining = Remaining(snapshot, tree, Caps())
     needed: dict[int, tuple[Kind, int]] = {}
-    for piece in cut(view, tree, group).all_pieces():
-        needed[id(piece.kind)] = piece.kind, needed.get(id(piece.kind), (piece.kind, 0))[1] + piece.minimum
+    for pod_slice in cut(snapshot, tree, group).all_slices():
+        needed[id(pod_slice.kind)] = (
+            pod_slice.kind,
+            needed.get(id(pod_slice.kind), (pod_slice.kind, 0))[1] + pod_slice.minimum,
+        )
     holds = np.zeros(tree.size(level), dtype=np.int64)
     for kind, count in needed.values():
-        holds += np.minimum(tree.sums(level, stock.slots(kind)[0]), count)
+        holds += np.minimum(tree.sums(level, remaining.slots(kind)[0]), count)
     return holds

@@ -11,7 +11,7 @@ Fronts lose nothing, so what this does not find is not there.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from webhook.engine.gang.pareto_front import Budget, Front, Vector, both, covers, maximal, split
+from webhook.engine.gang.pareto_front import Budget, ParetoFront, Vector, both, covers, maximal, split
 from webhook.engine.topology.tree import Domain, TopologyTree
 
 
@@ -43,7 +43,7 @@ class Search:
     def __init__(
         self,
         tree: TopologyTree,
-        node_front: Callable[[int], Front],
+        node_front: Callable[[int], ParetoFront],
         wanted: Vector,
         rules: Sequence[Rule],
         budget: Budget,
@@ -55,7 +55,7 @@ class Search:
         self._rules = rules
         self._budget = budget
         self._real = [tree.real(level) for level in range(tree.node_level + 1)]
-        self._fronts: dict[Domain, Front] = {}
+        self._fronts: dict[Domain, ParetoFront] = {}
 
     def holds(self, domain: Domain) -> bool:
         """Whether a domain holds the whole group; raises TooMuchWork."""
@@ -67,31 +67,31 @@ class Search:
         self._assign(domain, self._wanted, found)
         return found
 
-    def _front(self, domain: Domain) -> Front:
-        front = self._fronts.get(domain)
-        if front is None:
-            front = self._cut(domain, self._inside(domain))
-            self._fronts[domain] = front
-        return front
+    def _front(self, domain: Domain) -> ParetoFront:
+        pareto_front = self._fronts.get(domain)
+        if pareto_front is None:
+            pareto_front = self._cut(domain, self._inside(domain))
+            self._fronts[domain] = pareto_front
+        return pareto_front
 
-    def _inside(self, domain: Domain) -> Front:
+    def _inside(self, domain: Domain) -> ParetoFront:
         if domain.level == self._tree.node_level:
             return [tuple(map(min, vector, self._wanted)) for vector in self._node_front(domain.number)]
-        front: Front = [(0,) * len(self._wanted)]
+        pareto_front: ParetoFront = [(0,) * len(self._wanted)]
         for child in self._children(domain):
-            front = both(front, self._front(child), self._wanted, self._budget)
-        return front
+            pareto_front = both(pareto_front, self._front(child), self._wanted, self._budget)
+        return pareto_front
 
     def _children(self, domain: Domain) -> list[Domain]:
         below = self._tree.under(domain, domain.level + 1)
         return [Domain(domain.level + 1, number) for number in range(below.start, below.stop)]
 
-    def _cut(self, domain: Domain, front: Front) -> Front:
+    def _cut(self, domain: Domain, pareto_front: ParetoFront) -> ParetoFront:
         rules = [rule for rule in self._rules if rule.level == domain.level]
         if not rules:
-            return front
+            return pareto_front
         real = bool(self._real[domain.level][domain.number])
-        return maximal((self._passing(vector, rules, domain.number, real) for vector in front), self._budget)
+        return maximal((self._passing(vector, rules, domain.number, real) for vector in pareto_front), self._budget)
 
     def _passing(self, vector: Vector, rules: Sequence[Rule], number: int, real: bool) -> Vector:
         counts = list(vector)

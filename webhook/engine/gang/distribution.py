@@ -39,10 +39,10 @@ class SubDomains(NamedTuple):
     """The sub-domains to share out to: those of one level."""
 
     level: int
-    room: Amounts
+    domain_capacity: Amounts
     """int64 [domain]: what each holds."""
     pods: Amounts | None = None
-    """int64 [domain]: the room in pods where `room` counts segments."""
+    """int64 [domain]: the room in pods where `domain_capacity` counts segments."""
     anchored: Bools | None = None
     """bool [domain]: where members of the group run; None = nowhere."""
     liked: Amounts | None = None
@@ -52,20 +52,20 @@ class SubDomains(NamedTuple):
         """Some of them (numbers)."""
         return SubDomains(
             self.level,
-            self.room.take(domains),
+            self.domain_capacity.take(domains),
             None if self.pods is None else self.pods.take(domains),
             None if self.anchored is None else self.anchored.take(domains),
             None if self.liked is None else self.liked.take(domains),
         )
 
 
-def pour(tree: TopologyTree, share: Share, upper: int, among: SubDomains, *, joint: bool) -> Share:
+def distribute(tree: TopologyTree, share: Share, upper: int, among: SubDomains, *, joint: bool) -> Share:
     """The share of each sub-domain, given that of domains of level `upper`, which have the room.
 
     joint: the domains share one amount, so that the sub-domains of all of them are chosen together.
     """
     below, widths = tree.below(upper, among.level, share.domains)
-    amounts = among.room.take(below)
+    amounts = among.domain_capacity.take(below)
     wanted = share.amounts
     if joint:
         widths, wanted = widths.sum(keepdims=True), wanted.sum(keepdims=True)
@@ -84,15 +84,15 @@ def _fewest(among: SubDomains, widths: Amounts, wanted: Amounts) -> Amounts:
 
     among: those of one domain side by side; widths, wanted: [domain].
     """
-    room, anchored, liked = among.room, among.anchored, among.liked
+    domain_capacity, anchored, liked = among.domain_capacity, among.anchored, among.liked
     if liked is not None and anchored is None:
-        room = without_disliked(room, widths, wanted, liked)
-    order = _largest_first(room, among)
+        domain_capacity = without_disliked(domain_capacity, widths, wanted, liked)
+    order = _largest_first(domain_capacity, among)
     # By owner at last: the sort is stable.
     if len(widths) > 1:
         owner = np.arange(len(widths)).repeat(widths)
         order = order.take(np.argsort(owner.take(order), kind="stable"))
-    sizes = room.take(order)
+    sizes = domain_capacity.take(order)
     before = sizes.cumsum() - sizes
     if len(widths) > 1:
         starts = widths.cumsum() - widths
@@ -103,17 +103,17 @@ def _fewest(among: SubDomains, widths: Amounts, wanted: Amounts) -> Amounts:
         cut = cut[~anchored[order[cut]]]
     if len(cut):
         _tighten(sizes, taken, widths, cut, None if liked is None else liked[order])
-    amounts = np.empty_like(room)
+    amounts = np.empty_like(domain_capacity)
     amounts[order] = taken
     return amounts
 
 
-def _largest_first(room: Amounts, among: SubDomains) -> Amounts:
+def _largest_first(domain_capacity: Amounts, among: SubDomains) -> Amounts:
     """Step 2: the order in which sub-domains are taken. Of equal ones the most preferred, then the tightest."""
     ties = [each for each in (among.pods, None if among.liked is None else -among.liked) if each is not None]
     if among.anchored is None and not ties:
-        return largest_first(room)
-    size = -room if among.anchored is None else -room - among.anchored * _MEMBERS_FIRST
+        return largest_first(domain_capacity)
+    size = -domain_capacity if among.anchored is None else -domain_capacity - among.anchored * _MEMBERS_FIRST
     order: Amounts = np.lexsort([*ties, size])
     return order
 

@@ -21,7 +21,7 @@ from webhook.engine.topology.tree import TopologyTree
 _UNIT = 1 << 20
 
 
-class Room:
+class DomainCapacity:
     """The room of one tree for one group."""
 
     def __init__(self, tree: TopologyTree, slots: Amounts, count: int, segments: tuple[int, int] | None) -> None:
@@ -39,9 +39,9 @@ class Room:
         self._pods_at: dict[int, Amounts] = {tree.node_level: slots}
         self._at: dict[int, Amounts] = {}
 
-    def cut(self, count: int) -> "Room":
+    def cut(self, count: int) -> "DomainCapacity":
         """The room for fewer pods of the group."""
-        return Room(self.tree, self.slots, count, (self.level, self.size) if self.segmented else None)
+        return DomainCapacity(self.tree, self.slots, count, (self.level, self.size) if self.segmented else None)
 
     def pods(self, level: int) -> Amounts:
         """int64 [domain]: pods that fit into the domains of a level."""

@@ -29,7 +29,7 @@ _THRESHOLDS = 8
 class Finer(NamedTuple):
     """A finer level at which few domains are wanted. D domains at the level that is chosen at."""
 
-    room: Amounts
+    domain_capacity: Amounts
     """int64 [domain of the finer level]: what each holds, in pods, or as webhook.engine.gang.domain_capacity counts
     segments."""
     bounds: Codes
@@ -59,7 +59,7 @@ Key = Callable[[Amounts], Amounts]
 def fewest_below(
     candidates: Amounts,
     size: int,
-    room: Amounts,
+    domain_capacity: Amounts,
     wanted: int,
     finer: Iterable[Finer],
     ties: Iterable[Key],
@@ -67,17 +67,18 @@ def fewest_below(
 ) -> Amounts:
     """The best `size` of the candidates, ascending; together they hold `wanted`, which some choice does.
 
-    candidates: int64 [D], numbers of domains, ascending; room: int64 [D]; disliked: how little each is preferred.
+    candidates: int64 [D], numbers of domains, ascending; domain_capacity: int64 [D]; disliked: how little each is
+    preferred.
     """
     tables: Iterable[_Table] = (_by_size(level, candidates) for level in finer)
-    if comb(len(room), size) <= _EXHAUSTIVE:
-        choices = _every(len(room), size)
+    if comb(len(domain_capacity), size) <= _EXHAUSTIVE:
+        choices = _every(len(domain_capacity), size)
     elif size == 1 and disliked is not None:
-        choices = np.arange(len(room))[:, None]
+        choices = np.arange(len(domain_capacity))[:, None]
     else:
         tables = list(tables)
-        choices = _likely(room, size, tables, None if disliked is None else disliked(candidates))
-    choices = choices[_added(room, choices) >= wanted]
+        choices = _likely(domain_capacity, size, tables, None if disliked is None else disliked(candidates))
+    choices = choices[_added(domain_capacity, choices) >= wanted]
     for counts, sizes, needed in tables:
         if len(choices) == 1:
             break
@@ -106,12 +107,12 @@ def _added(amounts: Amounts, choices: Amounts) -> Amounts:
     return total
 
 
-def _likely(room: Amounts, size: int, finer: Sequence[_Table], disliked: Amounts | None) -> Amounts:
+def _likely(domain_capacity: Amounts, size: int, finer: Sequence[_Table], disliked: Amounts | None) -> Amounts:
     """int64 [choice, size]: the largest, and the optima of the relaxation; the same of preferred domains only.
 
     disliked: int64 [D].
     """
-    worth = [room[None]]
+    worth = [domain_capacity[None]]
     for table in finer:
         present = np.flatnonzero(table.counts.any(axis=0))[::-1]
         counts, sizes = table.counts.take(present, axis=1), table.sizes.take(present)
@@ -129,7 +130,7 @@ def _by_size(level: Finer, candidates: Amounts) -> _Table:
     """How many finer domains of each size a candidate has; larger than wanted counts as wanted."""
     low, high = int(candidates[0]), int(candidates[-1]) + 1
     below = slice(int(level.bounds[low]), int(level.bounds[high]))
-    codes = np.minimum(level.room[below], level.wanted)
+    codes = np.minimum(level.domain_capacity[below], level.wanted)
     if level.unit > 1:
         # Whole segments, with room for a smaller one beside them or without.
         codes = codes // level.unit * 2 + (codes % level.unit > 0)

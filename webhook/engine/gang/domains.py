@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from webhook.engine.gang.gang_spec import ANYWHERE, PodGroup
-from webhook.engine.gang.result import GroupPlacement, Seats
+from webhook.engine.gang.result import GangAssignment, Seats
 from webhook.engine.topology.tree import ROOT, Domain
 
 
-def domains_of(placement: GroupPlacement) -> Mapping[str, tuple[Domain, ...]]:
+def domains_of(placement: GangAssignment) -> Mapping[str, tuple[Domain, ...]]:
     """Name of a set -> the domains of its placed pods, in the order of the tree."""
     found: dict[str, set[Domain]] = {}
     positions = placement.tree.positions()
@@ -25,7 +25,7 @@ def domains_of(placement: GroupPlacement) -> Mapping[str, tuple[Domain, ...]]:
     return {name: tuple(sorted(domains)) for name, domains in found.items()}
 
 
-def domain_of_pod(placement: GroupPlacement, name: str) -> Domain | None:
+def domain_of_pod(placement: GangAssignment, name: str) -> Domain | None:
     """The domain of one placed pod; None where it has no place."""
     for seats, level in _levels_of_seats(placement):
         for member, node in zip(seats.members.tolist(), seats.nodes.tolist(), strict=True):
@@ -35,7 +35,7 @@ def domain_of_pod(placement: GroupPlacement, name: str) -> Domain | None:
     return None
 
 
-def _levels_of_seats(placement: GroupPlacement) -> Iterator[tuple[Seats, int]]:
+def _levels_of_seats(placement: GangAssignment) -> Iterator[tuple[Seats, int]]:
     asks = placement.group.constraint != ANYWHERE
     whole = placement.domain.level if asks and placement.domain is not None else ROOT
     levels = dict(_levels(placement.group, whole))

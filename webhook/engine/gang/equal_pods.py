@@ -24,8 +24,8 @@ from itertools import chain
 import numpy as np
 
 from webhook.engine.arrays import Amounts, Bools
-from webhook.engine.gang.distribution import Share, SubDomains, pour
-from webhook.engine.gang.domain_capacity import Room
+from webhook.engine.gang.distribution import Share, SubDomains, distribute
+from webhook.engine.gang.domain_capacity import DomainCapacity
 from webhook.engine.gang.domain_choice import Key, fewest_below
 from webhook.engine.gang.gang_spec import ANYWHERE, Constraint, Segments
 from webhook.engine.topology.tree import ROOT, Domain, TopologyTree
@@ -62,39 +62,39 @@ class EqualPlan:
     """Positions of the domain that takes the last, smaller segment: its pods come last in rank."""
 
 
-def place_equal(tree: TopologyTree, slots: Amounts, pods: EqualPods) -> EqualPlan | None:
+def assign_equal(tree: TopologyTree, slots: Amounts, pods: EqualPods) -> EqualPlan | None:
     """The plan, or None if the pods (their minimum) fit nowhere.
 
     slots: int64 [position], the pods each node can take.
     """
     if pods.segments is None:
-        return _Search(tree, pods, Room(tree, slots, pods.count, None)).run()
+        return _Search(tree, pods, DomainCapacity(tree, slots, pods.count, None)).run()
     for level in pods.segments.constraint.levels():
-        plan = _Search(tree, pods, Room(tree, slots, pods.count, (level, pods.segments.size))).run()
+        plan = _Search(tree, pods, DomainCapacity(tree, slots, pods.count, (level, pods.segments.size))).run()
         if plan is not None:
             return plan
     return None
 
 
 class _Search:
-    def __init__(self, tree: TopologyTree, pods: EqualPods, room: Room) -> None:
+    def __init__(self, tree: TopologyTree, pods: EqualPods, domain_capacity: DomainCapacity) -> None:
         self.tree = tree
         self.pods = pods
-        self.room = room
+        self.domain_capacity = domain_capacity
         self.within = self._pinned()
 
     def run(self) -> EqualPlan | None:
         """Steps 2 to 4."""
         for level in self.pods.constraint.levels():
-            fitting = np.flatnonzero(self._open(level) & self.room.holds(level))
+            fitting = np.flatnonzero(self._open(level) & self.domain_capacity.holds(level))
             if len(fitting):
-                return self._down(Domain(level, self._choose(level, fitting)), self.room)
+                return self._down(Domain(level, self._choose(level, fitting)), self.domain_capacity)
         bound = self.pods.constraint.bound
-        for room in (self.room.most_whole(bound), self.room.most(bound)):
-            most = np.where(self._open(bound), room, 0)
+        for domain_capacity in (self.domain_capacity.most_whole(bound), self.domain_capacity.most(bound)):
+            most = np.where(self._open(bound), domain_capacity, 0)
             if (most >= max(self.pods.minimum, 1)).any():
                 best = self._most(bound, most)
-                return self._down(Domain(bound, best), self.room.cut(int(most[best])))
+                return self._down(Domain(bound, best), self.domain_capacity.cut(int(most[best])))
         return None
 
     def _pinned(self) -> Domain | None:
@@ -122,17 +122,21 @@ class _Search:
         if len(fitting) == 1:
             return int(fitting[0])
         counted = self._counted_level(level)
-        room, disliked = self.room.pods(level), self._disliked(level)
+        domain_capacity, disliked = self.domain_capacity.pods(level), self._disliked(level)
         if self.pods.strategy is GroupStrategy.SPREAD:
-            few = [] if counted is None else [self.room.finer(level, counted)]
-            return int(fewest_below(fitting, 1, room[fitting], 0, few, [lambda left: -room[left]], disliked)[0])
+            few = [] if counted is None else [self.domain_capacity.finer(level, counted)]
+            return int(
+                fewest_below(
+                    fitting, 1, domain_capacity[fitting], 0, few, [lambda left: -domain_capacity[left]], disliked
+                )[0]
+            )
         levels = self._finer_levels(level)
         if counted is not None:
             levels = [counted, *(each for each in levels if each != counted)]
-        finer = (self.room.finer(level, each) for each in levels)
-        above = (partial(self._room_above, level, coarser) for coarser in range(level - 1, ROOT, -1))
-        ties: chain[Key] = chain([room.__getitem__], above)
-        return int(fewest_below(fitting, 1, room[fitting], 0, finer, ties, disliked)[0])
+        finer = (self.domain_capacity.finer(level, each) for each in levels)
+        above = (partial(self._capacity_above, level, coarser) for coarser in range(level - 1, ROOT, -1))
+        ties: chain[Key] = chain([domain_capacity.__getitem__], above)
+        return int(fewest_below(fitting, 1, domain_capacity[fitting], 0, finer, ties, disliked)[0])
 
     def _most(self, level: int, most: Amounts) -> int:
         """The domain of a level that holds most, of equal ones the one that is preferred."""
@@ -156,70 +160,81 @@ class _Search:
         nodes = self.tree.node_level
         if level == nodes:
             return -1000 * preference[domains]
-        amounts = np.minimum(self.room.pods(level)[domains], self.room.count)
-        among = SubDomains(nodes, self.room.slots, liked=preference)
-        poured = pour(self.tree, Share(domains.astype(np.int64), amounts), level, among, joint=False)
+        amounts = np.minimum(self.domain_capacity.pods(level)[domains], self.domain_capacity.count)
+        among = SubDomains(nodes, self.domain_capacity.slots, liked=preference)
+        poured = distribute(self.tree, Share(domains.astype(np.int64), amounts), level, among, joint=False)
         within = self.tree.bounds(level, nodes)[domains].searchsorted(poured.domains, side="right") - 1
         liked = np.bincount(within, weights=poured.amounts * preference[poured.domains], minlength=len(domains))
         return -(1000 * liked.astype(np.int64)) // np.maximum(amounts, 1)
 
-    def _room_above(self, level: int, coarser: int, domains: Amounts) -> Amounts:
+    def _capacity_above(self, level: int, coarser: int, domains: Amounts) -> Amounts:
         """int64 [domain]: the room of the domain of a coarser level that each is in."""
         owners = self.tree.bounds(coarser, level).searchsorted(domains, side="right") - 1
-        room: Amounts = self.room.pods(coarser)[owners]
-        return room
+        domain_capacity: Amounts = self.domain_capacity.pods(coarser)[owners]
+        return domain_capacity
 
     def _finer_levels(self, level: int) -> list[int]:
         """The levels below one at which few domains are wanted: down to the segments' domains, from there to nodes."""
-        above_segments = self.room.segmented and level < self.room.level
-        return list(range(level + 1, (self.room.level if above_segments else self.tree.node_level) + 1))
+        above_segments = self.domain_capacity.segmented and level < self.domain_capacity.level
+        return list(range(level + 1, (self.domain_capacity.level if above_segments else self.tree.node_level) + 1))
 
     def _counted_level(self, level: int) -> int | None:
         """The level whose domains are to be few within a domain of `level`, before all others."""
         preferred = self.pods.constraint.preferred
         if preferred is not None and preferred > level:
             return preferred
-        return self.room.level if self.room.segmented and self.room.level > level else None
+        return (
+            self.domain_capacity.level
+            if self.domain_capacity.segmented and self.domain_capacity.level > level
+            else None
+        )
 
-    def _down(self, domain: Domain, room: Room) -> EqualPlan:
+    def _down(self, domain: Domain, domain_capacity: DomainCapacity) -> EqualPlan:
         """Step 4."""
-        if not room.segmented or room.level < domain.level:
-            all_of_them = Share(np.array([domain.number]), np.array([room.count]))
-            return EqualPlan(domain, self._levels(all_of_them, domain.level, self.tree.node_level, room), None)
-        share = Share(np.array([domain.number]), np.array([room.wanted]))
-        share, last = room.in_pods(self._levels(share, domain.level, room.level, room))
-        tail = None if last is None else self.tree.span(Domain(room.level, last))
-        return EqualPlan(domain, self._levels(share, room.level, self.tree.node_level, room), tail)
+        if not domain_capacity.segmented or domain_capacity.level < domain.level:
+            all_of_them = Share(np.array([domain.number]), np.array([domain_capacity.count]))
+            return EqualPlan(
+                domain, self._levels(all_of_them, domain.level, self.tree.node_level, domain_capacity), None
+            )
+        share = Share(np.array([domain.number]), np.array([domain_capacity.wanted]))
+        share, last = domain_capacity.in_pods(self._levels(share, domain.level, domain_capacity.level, domain_capacity))
+        tail = None if last is None else self.tree.span(Domain(domain_capacity.level, last))
+        return EqualPlan(
+            domain, self._levels(share, domain_capacity.level, self.tree.node_level, domain_capacity), tail
+        )
 
-    def _levels(self, share: Share, upper: int, lower: int, room: Room) -> Share:
+    def _levels(self, share: Share, upper: int, lower: int, domain_capacity: DomainCapacity) -> Share:
         """From level to level, at once to the preferred one; in segments down to their level."""
         preferred = self.pods.constraint.preferred
         while upper < lower:
             below = preferred if preferred is not None and upper < preferred <= lower else upper + 1
             members = self.pods.members
             anchored = None if members is None else self.tree.sums(below, members) > 0
-            joint = not room.segmented or below <= room.level
-            pods = room.pods(below) if room.segmented and joint else None
+            joint = not domain_capacity.segmented or below <= domain_capacity.level
+            pods = domain_capacity.pods(below) if domain_capacity.segmented and joint else None
             liked = self.pods.preference if pods is None and below == self.tree.node_level else None
-            among = SubDomains(below, room.at(below), pods, anchored, liked)
-            poured = pour(self.tree, share, upper, among, joint=joint)
+            among = SubDomains(below, domain_capacity.at(below), pods, anchored, liked)
+            poured = distribute(self.tree, share, upper, among, joint=joint)
             if joint and anchored is None and below < self.tree.node_level:
-                poured = self._better(share, poured, upper, below, room)
+                poured = self._better(share, poured, upper, below, domain_capacity)
             share, upper = poured, below
         return share
 
-    def _better(self, above: Share, share: Share, upper: int, level: int, room: Room) -> Share:
+    def _better(self, above: Share, share: Share, upper: int, level: int, domain_capacity: DomainCapacity) -> Share:
         """As many domains of a level, within those `above`, that need fewer domains further down."""
         wanted = int(share.amounts.sum())
-        amounts = room.at(level)
+        amounts = domain_capacity.at(level)
         candidates, _ = self.tree.below(upper, level, above.domains)
         candidates = candidates[amounts.take(candidates) > 0]
         if len(candidates) == len(share.domains):
             return share
         held, disliked = amounts.take(candidates), self._disliked(level)
-        finer = (room.finer(level, each) for each in self._finer_levels(level))
+        finer = (domain_capacity.finer(level, each) for each in self._finer_levels(level))
         # Of domains that hold equally many segments those that have least room left beside them.
-        ties: list[Key] = [each.__getitem__ for each in ([amounts, room.pods(level)] if room.segmented else [amounts])]
+        ties: list[Key] = [
+            each.__getitem__
+            for each in ([amounts, domain_capacity.pods(level)] if domain_capacity.segmented else [amounts])
+        ]
         chosen = fewest_below(candidates, len(share.domains), held, wanted, finer, ties, disliked)
         # Largest first, as the fewest need: the smallest takes what is left.
         order = np.argsort(-amounts[chosen], kind="stable")

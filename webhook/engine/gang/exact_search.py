@@ -15,30 +15,30 @@ import numpy as np
 
 from webhook.engine.arrays import UNLISTED, Amounts, Bools
 from webhook.engine.gang.bounded_search import InSegments, Rule, Search, Together
-from webhook.engine.gang.pareto_front import Budget, Front, Vector, both, common, packings, split
+from webhook.engine.gang.pareto_front import Budget, ParetoFront, Vector, both, common, packings, split
 from webhook.engine.gang.pod_assignment import Row, joined, row_of
 from webhook.engine.gang.pod_counts import Count
-from webhook.engine.gang.remaining import Stock, Taken
-from webhook.engine.gang.slices import Part, Piece
+from webhook.engine.gang.remaining import Remaining, Taken
+from webhook.engine.gang.slices import Part, PodSlice
 from webhook.engine.topology.tree import ROOT, Domain, TopologyTree
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Class:
-    piece: Piece
+    pod_slice: PodSlice
     count: int
     slots: Amounts
     counted: Count
 
 
-def place_exactly(
-    stock: Stock, tree: TopologyTree, part: Part, full: bool, budget: Budget, liked: Amounts | None = None
-) -> tuple[Domain, list[tuple[Piece, Row]]] | None:
+def assign_exactly(
+    remaining: Remaining, tree: TopologyTree, part: Part, full: bool, budget: Budget, liked: Amounts | None = None
+) -> tuple[Domain, list[tuple[PodSlice, Row]]] | None:
     """A domain and seats for all pods (full) or the minimum of each piece; None if there is no place at all.
 
     liked: int64 [domain of the group's level]: how much each is preferred; None = all alike. Raises TooMuchWork.
     """
-    return _Exact(stock, tree, part, full, budget).run(liked)
+    return _Exact(remaining, tree, part, full, budget).run(liked)
 
 
 def pinned(tree: TopologyTree, running: Amounts | None, level: int | None) -> int | None:
@@ -49,23 +49,23 @@ def pinned(tree: TopologyTree, running: Amounts | None, level: int | None) -> in
 
 
 class _Exact:
-    def __init__(self, stock: Stock, tree: TopologyTree, part: Part, full: bool, budget: Budget) -> None:
-        self._stock = stock
+    def __init__(self, remaining: Remaining, tree: TopologyTree, part: Part, full: bool, budget: Budget) -> None:
+        self._remaining = remaining
         self._tree = tree
         self._part = part
         self._budget = budget
         self._classes: list[_Class] = []
-        self._of_piece: dict[int, tuple[int, ...]] = {}
+        self._of_slice: dict[int, tuple[int, ...]] = {}
         self._rules: list[Rule] = []
-        self._memo: dict[tuple[object, ...], tuple[Front, list[Front]]] = {}
-        for piece in part.all_pieces():
-            self._add(piece, len(piece.members) if full else piece.minimum)
+        self._memo: dict[tuple[object, ...], tuple[ParetoFront, list[ParetoFront]]] = {}
+        for pod_slice in part.all_slices():
+            self._add(pod_slice, len(pod_slice.members) if full else pod_slice.minimum)
         self._constrain(part)
         for rule in self._rules:
             self._leave_out(rule)
         self._wanted: Vector = tuple(cls.count for cls in self._classes)
 
-    def run(self, liked: Amounts | None) -> tuple[Domain, list[tuple[Piece, Row]]] | None:
+    def run(self, liked: Amounts | None) -> tuple[Domain, list[tuple[PodSlice, Row]]] | None:
         """The first domain that holds the group."""
         search = Search(self._tree, lambda position: self._node(position)[0], self._wanted, self._rules, self._budget)
         for domain in self._domains(liked):
@@ -73,29 +73,29 @@ class _Exact:
                 return domain, self._seats(search.nodes(domain))
         return None
 
-    def _add(self, piece: Piece, count: int) -> None:
-        slots, counted = self._stock.slots(piece.kind)
+    def _add(self, pod_slice: PodSlice, count: int) -> None:
+        slots, counted = self._remaining.slots(pod_slice.kind)
         first = len(self._classes)
-        level = None if piece.segments is None else piece.segments.constraint.required
-        size = 1 if piece.segments is None or level is None else piece.segments.size
+        level = None if pod_slice.segments is None else pod_slice.segments.constraint.required
+        size = 1 if pod_slice.segments is None or level is None else pod_slice.segments.size
         whole, rest = divmod(count, size)
-        self._classes.append(_Class(piece, whole * size, slots, counted))
+        self._classes.append(_Class(pod_slice, whole * size, slots, counted))
         if level is not None and size > 1:
             self._rules.append(InSegments(level, first, size))
             if rest:
-                self._classes.append(_Class(piece, rest, slots, counted))
+                self._classes.append(_Class(pod_slice, rest, slots, counted))
                 self._rules.append(Together(level, (first + 1,)))
-        self._of_piece[id(piece)] = tuple(range(first, len(self._classes)))
-        required = piece.constraint.required
+        self._of_slice[id(pod_slice)] = tuple(range(first, len(self._classes)))
+        required = pod_slice.constraint.required
         if required is not None:
             self._rules.append(
-                Together(required, self._of_piece[id(piece)], pinned(self._tree, piece.running, required))
+                Together(required, self._of_slice[id(pod_slice)], pinned(self._tree, pod_slice.running, required))
             )
 
     def _constrain(self, part: Part) -> None:
         required = part.constraint.required
         if required is not None:
-            classes = tuple(index for piece in part.all_pieces() for index in self._of_piece[id(piece)])
+            classes = tuple(index for pod_slice in part.all_slices() for index in self._of_slice[id(pod_slice)])
             self._rules.append(Together(required, classes, pinned(self._tree, part.running, required)))
         for below in part.parts:
             self._constrain(below)
@@ -124,69 +124,69 @@ class _Exact:
         if level == ROOT:
             yield Domain(ROOT, 0)
             return
-        room = np.zeros(self._tree.size(level), dtype=np.int64)
+        domain_capacity = np.zeros(self._tree.size(level), dtype=np.int64)
         possible = self._tree.real(level).copy()
-        possible &= self._stock.totals_suffice(level, [(cls.piece.kind, cls.count) for cls in self._classes])
+        possible &= self._remaining.totals_suffice(level, [(cls.pod_slice.kind, cls.count) for cls in self._classes])
         for cls in self._classes:
             here = self._tree.sums(level, cls.slots)
             possible &= here >= cls.count
-            room += here
-        keys = [room] if liked is None else [room, -liked]
+            domain_capacity += here
+        keys = [domain_capacity] if liked is None else [domain_capacity, -liked]
         for number in np.lexsort(keys).tolist():
             if possible[number]:
                 yield Domain(level, number)
 
-    def _node(self, position: int) -> tuple[Front, list[Front]]:
+    def _node(self, position: int) -> tuple[ParetoFront, list[ParetoFront]]:
         """The front of a node, and those of its NUMA nodes (none if no class is bound there)."""
         limit = tuple(min(cls.count, int(cls.slots[position])) for cls in self._classes)
         if not any(limit):
             return [limit], []
         node = int(self._tree.order[position])
-        view = self._stock.view
-        rows = sorted({row for cls in self._classes for row in cls.piece.kind.node})
-        free = tuple(int(view.node_free(row)[node]) for row in rows)
+        snapshot = self._remaining.snapshot
+        rows = sorted({row for cls in self._classes for row in cls.pod_slice.kind.node})
+        free = tuple(int(snapshot.node_free(row)[node]) for row in rows)
         shares = [self._bound_share(cls, node) for cls in self._classes]
         zone_rows = sorted({row for share in shares if share is not None for row in share})
-        planes = [view.free(row)[:, node].tolist() for row in zone_rows]
+        planes = [snapshot.free(row)[:, node].tolist() for row in zone_rows]
         caps = [
             None if cls.counted.zones is None or share is None else tuple(cls.counted.zones[:, node].tolist())
             for cls, share in zip(self._classes, shares, strict=True)
         ]
         key = (limit, free, tuple(map(tuple, planes)), tuple(caps))
         if key not in self._memo:
-            needs = [[cls.piece.kind.node.get(row, 0) for row in rows] for cls in self._classes]
-            front = packings(free, needs, limit, self._budget)
-            zones: list[Front] = []
+            needs = [[cls.pod_slice.kind.node.get(row, 0) for row in rows] for cls in self._classes]
+            pareto_front = packings(free, needs, limit, self._budget)
+            zones: list[ParetoFront] = []
             if any(cap is not None for cap in caps):
                 # What no NUMA node lists is not aligned there.
                 listed = [index for index, plane in enumerate(planes) if max(plane) != UNLISTED]
                 zone_needs = [[(share or {}).get(zone_rows[index], 0) for index in listed] for share in shares]
-                for z in range(view.snapshot.z):
+                for z in range(snapshot.node_arrays.z):
                     here = tuple(
                         most if cap is None else min(most, cap[z]) for most, cap in zip(limit, caps, strict=True)
                     )
                     zones.append(packings([planes[index][z] for index in listed], zone_needs, here, self._budget))
                 together = reduce(lambda one, other: both(one, other, limit, self._budget), zones)
-                front = common(front, together, self._budget)
-            self._memo[key] = front, zones
+                pareto_front = common(pareto_front, together, self._budget)
+            self._memo[key] = pareto_front, zones
         return self._memo[key]
 
     def _bound_share(self, cls: _Class, node: int) -> dict[int, int] | None:
         """What a pod of the class takes of one NUMA node; None if it is not bound to one there."""
-        for bound in cls.piece.kind.ways.bound:
+        for bound in cls.pod_slice.kind.ways.bound:
             if bound.where[node]:
                 return {row: amount for row, amount in bound.share.amounts.items() if amount > 0}
         return None
 
-    def _seats(self, nodes: dict[int, Vector]) -> list[tuple[Piece, Row]]:
+    def _seats(self, nodes: dict[int, Vector]) -> list[tuple[PodSlice, Row]]:
         """Rows of seats, piece by piece; of a piece in segments the smaller last one comes last."""
-        z = self._stock.view.snapshot.z
+        z = self._remaining.snapshot.node_arrays.z
         positions = sorted(nodes)
         zones = np.zeros((len(self._classes), len(positions), z + 1), dtype=np.int64)
         for at, position in enumerate(positions):
             target = nodes[position]
-            _, fronts = self._node(position)
-            shares = split(fronts, target, self._budget) if fronts else None
+            _, pareto_fronts = self._node(position)
+            shares = split(pareto_fronts, target, self._budget) if pareto_fronts else None
             for index, wanted in enumerate(target):
                 bound = self._bound_share(self._classes[index], int(self._tree.order[position]))
                 if bound is not None and shares is not None:
@@ -196,5 +196,6 @@ class _Exact:
         of_nodes = self._tree.order[positions].astype(np.int64)
         rows = [row_of(Taken(of_nodes, zones[index]), None) for index in range(len(self._classes))]
         return [
-            (piece, joined([rows[index] for index in self._of_piece[id(piece)]])) for piece in self._part.all_pieces()
+            (pod_slice, joined([rows[index] for index in self._of_slice[id(pod_slice)]]))
+            for pod_slice in self._part.all_slices()
         ]

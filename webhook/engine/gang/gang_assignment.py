@@ -13,62 +13,62 @@ from functools import partial
 import numpy as np
 
 from webhook.engine.arrays import Bools
-from webhook.engine.gang.admission_replay import rehearse
+from webhook.engine.gang.admission_replay import replay
 from webhook.engine.gang.assignment_request import Asked, Effort
-from webhook.engine.gang.equal_pods import EqualPods, place_equal
+from webhook.engine.gang.equal_pods import EqualPods, assign_equal
 from webhook.engine.gang.gang_spec import ANYWHERE, PodGroup
 from webhook.engine.gang.mean_preference import GroupPreference
-from webhook.engine.gang.mixed_pods import Found, place_mixed
+from webhook.engine.gang.mixed_pods import Found, assign_mixed
 from webhook.engine.gang.pod_assignment import Row, by_set, row_of, shared_out
 from webhook.engine.gang.pod_class import Kind
-from webhook.engine.gang.remaining import Caps, Stock
-from webhook.engine.gang.result import GroupPlacement
+from webhook.engine.gang.remaining import Caps, Remaining
+from webhook.engine.gang.result import GangAssignment
 from webhook.engine.gang.shortfall import shortfalls
 from webhook.engine.gang.slices import Part, cut
 from webhook.engine.request import named_resources
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import ROOT, Domain, TopologyTree
 from webhook.model.options import GroupStrategy
 
 DEFAULT_EFFORT = Effort()
 
 
-def place_group(
-    view: View,
+def assign_gang(
+    snapshot: Snapshot,
     tree: TopologyTree,
     group: PodGroup,
     strategy: GroupStrategy = GroupStrategy.BIN_PACK,
     effort: Effort = DEFAULT_EFFORT,
-) -> GroupPlacement:
+) -> GangAssignment:
     """The placement of a group on the nodes of the view, which the tree is of."""
-    view = view.covering(name for podset in group.all_sets() for name in named_resources(podset.pod))
-    part = cut(view, tree, group)
+    snapshot = snapshot.covering(name for podset in group.all_sets() for name in named_resources(podset.pod))
+    part = cut(snapshot, tree, group)
     caps = Caps()
-    pieces = part.all_pieces()
-    if not any(len(piece.members) for piece in pieces):
-        return GroupPlacement(group, view, tree, True, Domain(ROOT, 0), (), tuple)
-    preference = GroupPreference(view.snapshot, tree, pieces)
+    pod_slices = part.all_slices()
+    if not any(len(pod_slice.members) for pod_slice in pod_slices):
+        return GangAssignment(group, snapshot, tree, True, Domain(ROOT, 0), (), tuple)
+    preference = GroupPreference(snapshot.node_arrays, tree, pod_slices)
     while True:
         if _of_one_kind(part):
-            found, certain = _place_equal(view, tree, part, caps, strategy, preference), True
+            found, certain = _assign_equal(snapshot, tree, part, caps, strategy, preference), True
         else:
-            found, certain = place_mixed(Asked(view, tree, caps, strategy, effort, preference), part)
+            found, certain = assign_mixed(Asked(snapshot, tree, caps, strategy, effort, preference), part)
         if found is None:
             # In company a kind may be capped lower than it would have to be.
             certain = certain and (not caps or _of_one_kind(part))
-            why = partial(shortfalls, view, tree, part, caps)
-            return GroupPlacement(group, view, tree, False, None, (), why, certain)
-        if _admitted(view, found, caps):
-            seats = [seats for pieces, row in found.rows for seats in shared_out(pieces, row)]
-            return GroupPlacement(group, view, tree, True, found.domain, by_set(seats), tuple)
+            why = partial(shortfalls, snapshot, tree, part, caps)
+            return GangAssignment(group, snapshot, tree, False, None, (), why, certain)
+        if _admitted(snapshot, found, caps):
+            seats = [seats for pod_slices, row in found.rows for seats in shared_out(pod_slices, row)]
+            return GangAssignment(group, snapshot, tree, True, found.domain, by_set(seats), tuple)
 
 
 def _of_one_kind(part: Part) -> bool:
     """Whether sums alone decide: equal pods, one constraint for all of them."""
-    pieces = part.all_pieces()
+    pod_slices = part.all_slices()
     return (
-        all(piece.kind is pieces[0].kind and piece.constraint is ANYWHERE for piece in pieces)
-        and (len(pieces) == 1 or all(piece.segments is None for piece in pieces))
+        all(pod_slice.kind is pod_slices[0].kind and pod_slice.constraint is ANYWHERE for pod_slice in pod_slices)
+        and (len(pod_slices) == 1 or all(pod_slice.segments is None for pod_slice in pod_slices))
         and all(below.constraint == ANYWHERE for below in _below(part))
     )
 
@@ -77,47 +77,47 @@ def _below(part: Part) -> list[Part]:
     return [each for below in part.parts for each in (below, *_below(below))]
 
 
-def _place_equal(
-    view: View, tree: TopologyTree, part: Part, caps: Caps, strategy: GroupStrategy, preference: GroupPreference
+def _assign_equal(
+    snapshot: Snapshot, tree: TopologyTree, part: Part, caps: Caps, strategy: GroupStrategy, preference: GroupPreference
 ) -> Found | None:
-    pieces = part.all_pieces()
-    stock = Stock(view, tree, caps)
-    slots, counted = stock.slots(pieces[0].kind)
+    pod_slices = part.all_slices()
+    remaining = Remaining(snapshot, tree, caps)
+    slots, counted = remaining.slots(pod_slices[0].kind)
     pods = EqualPods(
-        count=sum(len(piece.members) for piece in pieces),
-        minimum=sum(piece.minimum for piece in pieces),
+        count=sum(len(pod_slice.members) for pod_slice in pod_slices),
+        minimum=sum(pod_slice.minimum for pod_slice in pod_slices),
         constraint=part.constraint,
-        segments=pieces[0].segments,
+        segments=pod_slices[0].segments,
         strategy=strategy,
         members=part.running,
-        preference=preference.of(pieces, slots),
+        preference=preference.of(pod_slices, slots),
     )
-    plan = place_equal(tree, slots, pods)
+    plan = assign_equal(tree, slots, pods)
     if plan is None:
         return None
     last = None if plan.tail is None else tree.order[plan.tail].astype(np.int64)
-    return Found(plan.domain, [(pieces, row_of(stock.seat(counted, plan.nodes), last))])
+    return Found(plan.domain, [(pod_slices, row_of(remaining.seat(counted, plan.nodes), last))])
 
 
-def _admitted(view: View, found: Found, caps: Caps) -> bool:
+def _admitted(snapshot: Snapshot, found: Found, caps: Caps) -> bool:
     """Whether every node admits what it was given, as far as that is open; what one refuses goes to the caps.
 
     Rehearsed pods get the NUMA nodes that they got in the rehearsal.
     """
-    kinds = {id(pieces[0].kind): pieces[0].kind for pieces, _ in found.rows}
+    kinds = {id(pod_slices[0].kind): pod_slices[0].kind for pod_slices, _ in found.rows}
     open_to = {key: kind.ways.open for key, kind in kinds.items()}
     if all(where is None for where in open_to.values()):
         return True
     seats: dict[int, list[tuple[Kind, Row, int]]] = {}
-    for pieces, row in found.rows:
+    for pod_slices, row in found.rows:
         for at, node in enumerate(row.nodes.tolist()):
-            seats.setdefault(node, []).append((pieces[0].kind, row, at))
+            seats.setdefault(node, []).append((pod_slices[0].kind, row, at))
     asked = {
         node: taken
         for node, taken in seats.items()
         if any((where := open_to[id(kind)]) is not None and where[node] for kind, _, _ in taken)
     }
-    admitted = rehearse(view, {node: [kind for kind, _, _ in taken] for node, taken in asked.items()})
+    admitted = replay(snapshot, {node: [kind for kind, _, _ in taken] for node, taken in asked.items()})
     refused = False
     for node, taken in asked.items():
         for (_, row, at), pod in zip(taken, admitted[node], strict=False):

@@ -13,8 +13,8 @@ import numpy as np
 
 from webhook.engine.arrays import Amounts
 from webhook.engine.filter.node_preference import Preference
-from webhook.engine.gang.slices import Piece
-from webhook.engine.snapshot.node_arrays import Snapshot
+from webhook.engine.gang.slices import PodSlice
+from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.topology.tree import TopologyTree
 from webhook.model.limits import MAX_REQUIREMENTS
 from webhook.model.pod import Pod
@@ -30,13 +30,13 @@ _UNREAD: Final = Preference(None, None)
 class GroupPreference:
     """What the pods of one group prefer, on the nodes of a snapshot."""
 
-    def __init__(self, snapshot: Snapshot, tree: TopologyTree, pieces: Sequence[Piece]) -> None:
-        self._snapshot = snapshot
+    def __init__(self, node_arrays: NodeArrays, tree: TopologyTree, pod_slices: Sequence[PodSlice]) -> None:
+        self._node_arrays = node_arrays
         self._tree = tree
         self._read: dict[int, Preference] = {}
         """By the id of a pod that the pieces hold."""
-        pods = [one for piece in pieces for one in _pods(piece)]
-        if snapshot.soft_taints.empty and not any(pod.preferred_terms for pod, _ in pods):
+        pods = [one for pod_slice in pod_slices for one in _pods(pod_slice)]
+        if node_arrays.soft_taints.empty and not any(pod.preferred_terms for pod, _ in pods):
             return
         self._read_all(pods)
 
@@ -45,14 +45,14 @@ class GroupPreference:
         """Whether they prefer all nodes alike."""
         return not self._read
 
-    def of(self, pieces: Iterable[Piece], slots: Amounts) -> Amounts | None:
+    def of(self, pod_slices: Iterable[PodSlice], slots: Amounts) -> Amounts | None:
         """int64 [position], 0..MOST: the mean over the pods of these pieces; None = all nodes alike.
 
         slots: int64 [position], the pods that each node can take: nodes that take none do not count.
         """
         if not self._read:
             return None
-        pods = [one for piece in pieces for one in _pods(piece)]
+        pods = [one for pod_slice in pod_slices for one in _pods(pod_slice)]
         counts: Counter[Preference] = Counter()
         for pod, number in pods:
             if (preference := self._read.get(id(pod))) is not None:
@@ -67,18 +67,18 @@ class GroupPreference:
         everywhere[positions] = total // sum(number for _, number in pods)
         return everywhere
 
-    def of_domains(self, level: int, shares: Iterable[tuple[Piece, Amounts, int]]) -> Amounts:
+    def of_domains(self, level: int, shares: Iterable[tuple[PodSlice, Amounts, int]]) -> Amounts:
         """int64 [domain]: how much the room in each domain of a level is preferred, added up over the pods.
 
         shares: pieces, each with the pods that nodes can take (int64 [position]) and how many are wanted.
         """
         liked = np.zeros(self._tree.size(level), dtype=np.int64)
-        for piece, slots, wanted in shares:
-            room = np.minimum(slots, wanted)
-            preference = self.of((piece,), room)
+        for pod_slice, slots, wanted in shares:
+            domain_capacity = np.minimum(slots, wanted)
+            preference = self.of((pod_slice,), domain_capacity)
             if preference is not None:
-                whole = np.maximum(self._tree.sums(level, room), 1)
-                liked += wanted * (self._tree.sums(level, room * preference) // whole)
+                whole = np.maximum(self._tree.sums(level, domain_capacity), 1)
+                liked += wanted * (self._tree.sums(level, domain_capacity * preference) // whole)
         return liked
 
     def _read_all(self, pods: Iterable[tuple[Pod, int]]) -> None:
@@ -95,15 +95,15 @@ class GroupPreference:
                         break
                     continue
                 left -= cost
-                preference = Preference.of(self._snapshot, pod)
+                preference = Preference.of(self._node_arrays, pod)
                 read.append((pod, preference))
             if preference is not None:
                 self._read[id(pod)] = preference
 
 
-def _pods(piece: Piece) -> Sequence[tuple[Pod, int]]:
+def _pods(pod_slice: PodSlice) -> Sequence[tuple[Pod, int]]:
     """One pod of each preference in a piece, and how many prefer the same."""
-    return piece.podset.preferring or ((piece.podset.pod, len(piece.members)),)
+    return pod_slice.podset.preferring or ((pod_slice.podset.pod, len(pod_slice.members)),)
 
 
 def _prefer_the_same(one: Pod, other: Pod) -> bool:

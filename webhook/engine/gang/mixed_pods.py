@@ -17,15 +17,15 @@ import numpy as np
 
 from webhook.engine.arrays import Amounts, Bools
 from webhook.engine.gang.assignment_request import Asked
-from webhook.engine.gang.equal_pods import EqualPods, place_equal
-from webhook.engine.gang.exact_search import pinned, place_exactly
+from webhook.engine.gang.equal_pods import EqualPods, assign_equal
+from webhook.engine.gang.exact_search import assign_exactly, pinned
 from webhook.engine.gang.gang_spec import ANYWHERE, Constraint
 from webhook.engine.gang.pareto_front import Budget, TooMuchWork
 from webhook.engine.gang.pod_assignment import Row, joined, row_of
 from webhook.engine.gang.pod_class import Kind
 from webhook.engine.gang.pod_counts import Count
-from webhook.engine.gang.remaining import Stock
-from webhook.engine.gang.slices import Part, Piece
+from webhook.engine.gang.remaining import Remaining
+from webhook.engine.gang.slices import Part, PodSlice
 from webhook.engine.topology.tree import Domain
 from webhook.model.options import GroupStrategy
 
@@ -35,21 +35,24 @@ class Found:
     """Seats for the pieces of a group, within a domain."""
 
     domain: Domain
-    rows: Sequence[tuple[tuple[Piece, ...], Row]]
+    rows: Sequence[tuple[tuple[PodSlice, ...], Row]]
     """Seats, shared by equal pieces."""
 
 
-def place_mixed(asked: Asked, part: Part) -> tuple[Found | None, bool]:
+def assign_mixed(asked: Asked, part: Part) -> tuple[Found | None, bool]:
     """Seats, and whether "no seats" is certain."""
     certain = True
-    elastic = any(piece.minimum < len(piece.members) for piece in part.all_pieces())
+    elastic = any(pod_slice.minimum < len(pod_slice.members) for pod_slice in part.all_slices())
     for full in (True, False) if elastic else (True,):
         greedy = _Greedy(asked, full=full)
         domain = greedy.part(part, Domain(0, 0), None)
         if domain is None:
             try:
-                stock, liked = Stock(asked.view, asked.tree, asked.caps), greedy.liked(part, part.constraint.bound)
-                exact = place_exactly(stock, asked.tree, part, full, Budget(asked.effort.steps), liked)
+                remaining, liked = (
+                    Remaining(asked.snapshot, asked.tree, asked.caps),
+                    greedy.liked(part, part.constraint.bound),
+                )
+                exact = assign_exactly(remaining, asked.tree, part, full, Budget(asked.effort.steps), liked)
             except TooMuchWork:
                 certain = False
                 continue
@@ -59,7 +62,7 @@ def place_mixed(asked: Asked, part: Part) -> tuple[Found | None, bool]:
             greedy.adopt(exact[1])
         if not full:
             greedy.add_extras(part, [])
-        return Found(domain, greedy.rows_by_piece()), True
+        return Found(domain, greedy.rows_by_slice()), True
     return None, certain
 
 
@@ -67,9 +70,9 @@ class _Greedy:
     """Pieces placed one after the other."""
 
     def __init__(self, asked: Asked, *, full: bool) -> None:
-        self.rows: list[tuple[Piece, Row]] = []
+        self.rows: list[tuple[PodSlice, Row]] = []
         self._tree = asked.tree
-        self._stock = Stock(asked.view, asked.tree, asked.caps)
+        self._remaining = Remaining(asked.snapshot, asked.tree, asked.caps)
         self._strategy = asked.strategy
         self._effort = asked.effort
         self._preference = asked.preference
@@ -79,8 +82,8 @@ class _Greedy:
     def part(self, part: Part, within: Domain, preferred: int | None) -> Domain | None:
         """Place a part; the domain that holds it, None if that failed."""
         preferred = part.constraint.preferred or preferred
-        if not part.parts and len(part.pieces) == 1 and part.pieces[0].constraint is ANYWHERE:
-            return self._piece(part.pieces[0], part.constraint, within, preferred)
+        if not part.parts and len(part.pod_slices) == 1 and part.pod_slices[0].constraint is ANYWHERE:
+            return self._pod_slice(part.pod_slices[0], part.constraint, within, preferred)
         for level in self._levels(part.constraint, within):
             for domain in self._candidates(part, level, within)[: self._effort.domains]:
                 if any(self._fills(part, domain, preferred, few) for few in self._few(part, domain)):
@@ -94,18 +97,18 @@ class _Greedy:
             yield from range(self._tree.node_level - 1, levels.start, -1)
         yield from levels
 
-    def rows_by_piece(self) -> list[tuple[tuple[Piece, ...], Row]]:
+    def rows_by_slice(self) -> list[tuple[tuple[PodSlice, ...], Row]]:
         """One row for each piece: its minimum first."""
-        rows: dict[int, tuple[Piece, list[Row]]] = {}
-        for piece, row in self.rows:
-            rows.setdefault(id(piece), (piece, []))[1].append(row)
-        return [((piece,), joined(parts)) for piece, parts in rows.values()]
+        rows: dict[int, tuple[PodSlice, list[Row]]] = {}
+        for pod_slice, row in self.rows:
+            rows.setdefault(id(pod_slice), (pod_slice, []))[1].append(row)
+        return [((pod_slice,), joined(parts)) for pod_slice, parts in rows.values()]
 
-    def adopt(self, rows: Sequence[tuple[Piece, Row]]) -> None:
+    def adopt(self, rows: Sequence[tuple[PodSlice, Row]]) -> None:
         """Take over seats that were found otherwise."""
-        for piece, row in rows:
-            self.rows.append((piece, row))
-            self._stock.take(piece.kind, row.taken(self._stock.view.snapshot.z))
+        for pod_slice, row in rows:
+            self.rows.append((pod_slice, row))
+            self._remaining.take(pod_slice.kind, row.taken(self._remaining.snapshot.node_arrays.z))
 
     def add_extras(self, part: Part, bounds: list[tuple[int, Part]]) -> None:
         """Seats for pods beyond the minimum, beside those that are placed."""
@@ -113,17 +116,17 @@ class _Greedy:
             bounds = [*bounds, (part.constraint.required, part)]
         for below in part.parts:
             self.add_extras(below, bounds)
-        for piece in part.pieces:
-            self._extend(piece, part, bounds)
+        for pod_slice in part.pod_slices:
+            self._extend(pod_slice, part, bounds)
 
-    def _extend(self, piece: Piece, part: Part, bounds: Sequence[tuple[int, Part]]) -> None:
-        placed = sum(len(row.nodes) for of, row in self.rows if of is piece)
-        missing = len(piece.members) - placed
-        if not missing or (piece.segments is not None and placed % piece.segments.size):
+    def _extend(self, pod_slice: PodSlice, part: Part, bounds: Sequence[tuple[int, Part]]) -> None:
+        assigned = sum(len(row.nodes) for of, row in self.rows if of is pod_slice)
+        missing = len(pod_slice.members) - assigned
+        if not missing or (pod_slice.segments is not None and assigned % pod_slice.segments.size):
             return
-        slots, counted = self._stock.slots(piece.kind)
+        slots, counted = self._remaining.slots(pod_slice.kind)
         for level, owner in bounds:
-            beside = self._positions_of(owner.all_pieces())
+            beside = self._positions_of(owner.all_slices())
             if beside is not None:
                 held_to = int(self._tree.sums(level, beside).argmax())
                 slots = _only(slots, self._tree.span(Domain(level, held_to)))
@@ -131,21 +134,25 @@ class _Greedy:
             count=missing,
             minimum=1,
             constraint=Constraint(max((level for level, _ in bounds), default=None), None),
-            segments=piece.segments,
+            segments=pod_slice.segments,
             strategy=self._strategy,
-            members=self._positions_of((piece,)),
-            preference=self._preference.of((piece,), slots),
+            members=self._positions_of((pod_slice,)),
+            preference=self._preference.of((pod_slice,), slots),
         )
-        plan = place_equal(self._tree, slots, pods)
+        plan = assign_equal(self._tree, slots, pods)
         if plan is None:
             return
-        taken = self._stock.seat(counted, plan.nodes)
-        self._stock.take(piece.kind, taken)
-        self.rows.append((piece, row_of(taken, None)))
+        taken = self._remaining.seat(counted, plan.nodes)
+        self._remaining.take(pod_slice.kind, taken)
+        self.rows.append((pod_slice, row_of(taken, None)))
 
-    def _positions_of(self, pieces: Sequence[Piece]) -> Amounts | None:
+    def _positions_of(self, pod_slices: Sequence[PodSlice]) -> Amounts | None:
         """int64 [position]: pods placed so far of these pieces; None = none."""
-        nodes = [row.nodes for piece, row in self.rows if any(piece is other for other in pieces) and len(row.nodes)]
+        nodes = [
+            row.nodes
+            for pod_slice, row in self.rows
+            if any(pod_slice is other for other in pod_slices) and len(row.nodes)
+        ]
         if not nodes:
             return None
         return np.bincount(self._tree.positions()[np.concatenate(nodes)], minlength=self._tree.n)
@@ -160,15 +167,15 @@ class _Greedy:
             inside = self._tree.under(Domain(part.constraint.required, held_to), level)
             possible[: inside.start] = False
             possible[inside.stop :] = False
-        room = np.zeros(len(possible), dtype=np.int64)
+        domain_capacity = np.zeros(len(possible), dtype=np.int64)
         needs = self._needs(part)
-        possible &= self._stock.totals_suffice(level, needs)
+        possible &= self._remaining.totals_suffice(level, needs)
         for kind, need in needs:
             here = self._tree.sums(level, self._slots(kind)[0])
             possible &= here >= need
-            room += here
+            domain_capacity += here
         # The more room beside a minimum, the more of the others come in.
-        keys = [room if self._full and self._strategy is GroupStrategy.BIN_PACK else -room]
+        keys = [domain_capacity if self._full and self._strategy is GroupStrategy.BIN_PACK else -domain_capacity]
         if (liked := self.liked(part, level)) is not None:
             keys.insert(1 if self._full else 0, -liked)
         if part.running is not None:
@@ -179,7 +186,9 @@ class _Greedy:
         """int64 [domain]: how much the pods of a part prefer the room of each domain of a level; None = all alike."""
         if self._preference.empty:
             return None
-        shares = ((piece, self._slots(piece.kind)[0], self._wanted(piece)) for piece in part.all_pieces())
+        shares = (
+            (pod_slice, self._slots(pod_slice.kind)[0], self._wanted(pod_slice)) for pod_slice in part.all_slices()
+        )
         return self._preference.of_domains(level, shares)
 
     def _few(self, part: Part, domain: Domain) -> Iterator[Bools | None]:
@@ -191,12 +200,14 @@ class _Greedy:
             rooms = [self._tree.sums(preferred, self._slots(kind)[0])[under] for kind, _ in needs]
             # A domain is worth the share of each kind that it holds; where members run is worth more than any other.
             worth = np.zeros(under.stop - under.start)
-            for room, (_, need) in zip(rooms, needs, strict=True):
-                worth += np.minimum(room / max(need, 1), 1.0)
+            for domain_capacity, (_, need) in zip(rooms, needs, strict=True):
+                worth += np.minimum(domain_capacity / max(need, 1), 1.0)
             if part.running is not None:
                 worth[self._tree.sums(preferred, part.running)[under] > 0] += len(needs)
             order = np.argsort(-worth, kind="stable")
-            reached = [room[order].cumsum() >= need for room, (_, need) in zip(rooms, needs, strict=True)]
+            reached = [
+                domain_capacity[order].cumsum() >= need for domain_capacity, (_, need) in zip(rooms, needs, strict=True)
+            ]
             enough = np.flatnonzero(np.logical_and.reduce(reached))
             for last in enough[: self._effort.domains].tolist():
                 allowed = np.zeros(self._tree.n, dtype=np.bool_)
@@ -207,78 +218,82 @@ class _Greedy:
 
     def _fills(self, part: Part, domain: Domain, preferred: int | None, few: Bools | None) -> bool:
         """Place a part in a domain, on a choice of nodes; if that fails all is as it was."""
-        saved, rows, allowed = self._stock.save(), len(self.rows), self._allowed
+        saved, rows, allowed = self._remaining.save(), len(self.rows), self._allowed
         if few is not None:
             self._allowed = few
         filled = self._fill(part, domain, preferred)
         self._allowed = allowed
         if not filled:
-            self._stock.restore(saved)
+            self._remaining.restore(saved)
             del self.rows[rows:]
         return filled
 
     def _needs(self, part: Part) -> list[tuple[Kind, int]]:
         """The kinds of a part and how many pods of each."""
         needs: dict[int, tuple[Kind, int]] = {}
-        for piece in part.all_pieces():
-            _, before = needs.get(id(piece.kind), (piece.kind, 0))
-            needs[id(piece.kind)] = piece.kind, before + self._wanted(piece)
+        for pod_slice in part.all_slices():
+            _, before = needs.get(id(pod_slice.kind), (pod_slice.kind, 0))
+            needs[id(pod_slice.kind)] = pod_slice.kind, before + self._wanted(pod_slice)
         return list(needs.values())
 
     def _slots(self, kind: Kind) -> tuple[Amounts, Count]:
         """As of the stock, on the nodes allowed."""
-        slots, counted = self._stock.slots(kind)
+        slots, counted = self._remaining.slots(kind)
         return (slots if self._allowed is None else slots * self._allowed), counted
 
     def _fill(self, part: Part, domain: Domain, preferred: int | None) -> bool:
         for below in sorted(part.parts, key=lambda below: -_finest(below)):
             if self.part(below, domain, preferred) is None:
                 return False
-        pieces = sorted(part.pieces, key=lambda piece: -max(piece.kind.node.values()))
-        return all(self._piece(piece, piece.constraint, domain, preferred) is not None for piece in pieces)
+        pod_slices = sorted(part.pod_slices, key=lambda pod_slice: -max(pod_slice.kind.node.values()))
+        return all(
+            self._pod_slice(pod_slice, pod_slice.constraint, domain, preferred) is not None for pod_slice in pod_slices
+        )
 
-    def _piece(self, piece: Piece, constraint: Constraint, within: Domain, preferred: int | None) -> Domain | None:
-        count = self._wanted(piece)
+    def _pod_slice(
+        self, pod_slice: PodSlice, constraint: Constraint, within: Domain, preferred: int | None
+    ) -> Domain | None:
+        count = self._wanted(pod_slice)
         if not count:
             return within
-        slots, counted = self._slots(piece.kind)
+        slots, counted = self._slots(pod_slice.kind)
         bound = max(constraint.bound, within.level)
-        members = piece.running
+        members = pod_slice.running
         if members is None and constraint is ANYWHERE:
             members = self._beside(within)
         pods = EqualPods(
             count=count,
             minimum=count,
             constraint=Constraint(bound, max(preferred, bound) if preferred is not None else None),
-            segments=piece.segments,
+            segments=pod_slice.segments,
             strategy=self._strategy,
             members=members,
-            preference=self._preference.of((piece,), slots),
+            preference=self._preference.of((pod_slice,), slots),
         )
-        plan = place_equal(self._tree, _only(slots, self._tree.span(within)), pods)
+        plan = assign_equal(self._tree, _only(slots, self._tree.span(within)), pods)
         if plan is None:
             return None
-        taken = self._stock.seat(counted, plan.nodes)
-        self._stock.take(piece.kind, taken)
+        taken = self._remaining.seat(counted, plan.nodes)
+        self._remaining.take(pod_slice.kind, taken)
         last = None if plan.tail is None else self._tree.order[plan.tail].astype(np.int64)
-        self.rows.append((piece, row_of(taken, last)))
+        self.rows.append((pod_slice, row_of(taken, last)))
         return plan.domain
 
     def _beside(self, within: Domain) -> Amounts | None:
         """int64 [position]: pods of the group placed so far within a domain, which attract others; None = none."""
-        placed = self._positions_of([piece for piece, _ in self.rows])
-        if placed is None:
+        assigned = self._positions_of([pod_slice for pod_slice, _ in self.rows])
+        if assigned is None:
             return None
-        placed = _only(placed, self._tree.span(within))
-        return placed if placed.any() else None
+        assigned = _only(assigned, self._tree.span(within))
+        return assigned if assigned.any() else None
 
-    def _wanted(self, piece: Piece) -> int:
-        return len(piece.members) if self._full else piece.minimum
+    def _wanted(self, pod_slice: PodSlice) -> int:
+        return len(pod_slice.members) if self._full else pod_slice.minimum
 
 
 def _finest(part: Part) -> int:
     """The finest level at which pods of a part must be together, all of them or those of a segment."""
-    segments = (piece.segments for piece in part.all_pieces())
+    segments = (pod_slice.segments for pod_slice in part.all_slices())
     levels = (each.constraint.bound for each in segments if each is not None)
     return max([part.constraint.bound, *map(_finest, part.parts), *levels])
 

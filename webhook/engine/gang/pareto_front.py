@@ -7,7 +7,7 @@ the sums of what each holds. With one kind a front is one number, and all this i
 from collections.abc import Iterable, Sequence
 
 Vector = tuple[int, ...]
-Front = list[Vector]
+ParetoFront = list[Vector]
 
 
 class TooMuchWork(Exception):  # noqa: N818 - an outcome that callers expect, not a fault
@@ -29,26 +29,26 @@ class Budget:
             raise TooMuchWork
 
 
-def maximal(vectors: Iterable[Vector], budget: Budget) -> Front:
+def maximal(vectors: Iterable[Vector], budget: Budget) -> ParetoFront:
     """The vectors that no other one covers, largest first."""
     in_order = sorted(set(vectors), reverse=True)
     if in_order and len(in_order[0]) <= 2:
         return _maximal_pairs(in_order)
-    front: Front = []
+    pareto_front: ParetoFront = []
     for vector in in_order:
-        budget.spend(len(front))
-        if not any(covers(larger, vector) for larger in front):
-            front.append(vector)
-    return front
+        budget.spend(len(pareto_front))
+        if not any(covers(larger, vector) for larger in pareto_front):
+            pareto_front.append(vector)
+    return pareto_front
 
 
-def _maximal_pairs(in_order: Sequence[Vector]) -> Front:
+def _maximal_pairs(in_order: Sequence[Vector]) -> ParetoFront:
     """The same for one or two kinds: going down in the first, each must reach higher in the last."""
-    front: Front = []
+    pareto_front: ParetoFront = []
     for vector in in_order:
-        if not front or (len(vector) == 2 and vector[1] > front[-1][1]):
-            front.append(vector)
-    return front
+        if not pareto_front or (len(vector) == 2 and vector[1] > pareto_front[-1][1]):
+            pareto_front.append(vector)
+    return pareto_front
 
 
 def covers(larger: Vector, smaller: Vector) -> bool:
@@ -56,7 +56,7 @@ def covers(larger: Vector, smaller: Vector) -> bool:
     return all(have >= need for have, need in zip(larger, smaller, strict=True))
 
 
-def both(one: Front, other: Front, limit: Vector, budget: Budget) -> Front:
+def both(one: ParetoFront, other: ParetoFront, limit: Vector, budget: Budget) -> ParetoFront:
     """The front of two places together; nobody needs more than `limit`."""
     if one == [limit] or other == [limit]:
         return [limit]
@@ -69,13 +69,13 @@ def both(one: Front, other: Front, limit: Vector, budget: Budget) -> Front:
     return maximal(sums, budget)
 
 
-def common(one: Front, other: Front, budget: Budget) -> Front:
+def common(one: ParetoFront, other: ParetoFront, budget: Budget) -> ParetoFront:
     """The front of what both places allow."""
     budget.spend(len(one) * len(other))
     return maximal((tuple(map(min, left, right)) for left in one for right in other), budget)
 
 
-def packings(free: Sequence[int], needs: Sequence[Sequence[int]], limit: Vector, budget: Budget) -> Front:
+def packings(free: Sequence[int], needs: Sequence[Sequence[int]], limit: Vector, budget: Budget) -> ParetoFront:
     """The front of one space. free: amount per resource; needs: amounts per kind; limit: most pods of each kind."""
     if not limit:
         return [()]
@@ -94,15 +94,15 @@ def packings(free: Sequence[int], needs: Sequence[Sequence[int]], limit: Vector,
     return maximal(vectors, budget)
 
 
-def split(fronts: Sequence[Front], target: Vector, budget: Budget) -> list[Vector] | None:
+def split(pareto_fronts: Sequence[ParetoFront], target: Vector, budget: Budget) -> list[Vector] | None:
     """How much of `target` each of these places takes, at most what it holds; None if they cannot hold it together."""
     zero = (0,) * len(target)
-    reached: list[Front] = [[zero]]
-    for front in fronts:
-        reached.append(both(reached[-1], front, target, budget))
+    reached: list[ParetoFront] = [[zero]]
+    for pareto_front in pareto_fronts:
+        reached.append(both(reached[-1], pareto_front, target, budget))
     shares: list[Vector] = []
-    for before, front in zip(reversed(reached[:-1]), reversed(fronts), strict=True):
-        share = _share(before, front, target)
+    for before, pareto_front in zip(reversed(reached[:-1]), reversed(pareto_fronts), strict=True):
+        share = _share(before, pareto_front, target)
         if share is None:
             return None
         shares.append(share)
@@ -110,10 +110,10 @@ def split(fronts: Sequence[Front], target: Vector, budget: Budget) -> list[Vecto
     return shares[::-1]
 
 
-def _share(before: Front, front: Front, target: Vector) -> Vector | None:
+def _share(before: ParetoFront, pareto_front: ParetoFront, target: Vector) -> Vector | None:
     """What the last place takes so that those before it hold the rest; as little as can be."""
     for earlier in before:
         missing = tuple(max(need - have, 0) for need, have in zip(target, earlier, strict=True))
-        if any(covers(vector, missing) for vector in front):
+        if any(covers(vector, missing) for vector in pareto_front):
             return missing
     return None

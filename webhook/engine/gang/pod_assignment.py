@@ -13,7 +13,7 @@ import numpy as np
 from webhook.engine.arrays import Amounts
 from webhook.engine.gang.remaining import Taken
 from webhook.engine.gang.result import Seats
-from webhook.engine.gang.slices import Piece
+from webhook.engine.gang.slices import PodSlice
 
 
 class Row(NamedTuple):
@@ -49,24 +49,24 @@ def joined(rows: Sequence[Row]) -> Row:
     return Row(np.concatenate([row.nodes for row in rows]), np.concatenate([row.masks for row in rows]))
 
 
-def shared_out(pieces: Sequence[Piece], row: Row) -> list[Seats]:
+def shared_out(pod_slices: Sequence[PodSlice], row: Row) -> list[Seats]:
     """One row of seats for equal pods of several pieces: the minimum of each first, then the others in order."""
-    quotas = [piece.minimum for piece in pieces]
+    quotas = [pod_slice.minimum for pod_slice in pod_slices]
     extra = len(row.nodes) - sum(quotas)
-    for index, piece in enumerate(pieces):
-        more = min(extra, len(piece.members) - quotas[index])
+    for index, pod_slice in enumerate(pod_slices):
+        more = min(extra, len(pod_slice.members) - quotas[index])
         quotas[index] += more
         extra -= more
     seats = []
     start = 0
-    for piece, quota in zip(pieces, quotas, strict=True):
-        seats.append(_seats(piece, Row(row.nodes[start : start + quota], row.masks[start : start + quota])))
+    for pod_slice, quota in zip(pod_slices, quotas, strict=True):
+        seats.append(_seats(pod_slice, Row(row.nodes[start : start + quota], row.masks[start : start + quota])))
         start += quota
     return seats
 
 
-def _seats(piece: Piece, row: Row) -> Seats:
-    return Seats(piece.podset, piece.members[: len(row.nodes)], row.nodes, row.masks)
+def _seats(pod_slice: PodSlice, row: Row) -> Seats:
+    return Seats(pod_slice.podset, pod_slice.members[: len(row.nodes)], row.nodes, row.masks)
 
 
 def by_set(seats: Sequence[Seats]) -> tuple[Seats, ...]:

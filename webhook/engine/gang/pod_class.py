@@ -14,10 +14,10 @@ import numpy as np
 
 from webhook.engine.arrays import Bools, Nodes, all_nodes
 from webhook.engine.kubelet.demand import Demand, Share
-from webhook.engine.kubelet.policy_groups import Part, parts
+from webhook.engine.kubelet.policy_groups import PolicyGroup, policy_groups
 from webhook.engine.reason import Reason
 from webhook.engine.request import PodRequest
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.intent import NUMAIntent
 from webhook.model.pod import Pod
 from webhook.model.policy import NUMAPolicy, Scope
@@ -47,7 +47,7 @@ class Ways(NamedTuple):
 class Asking:
     """What a pod asks of NUMA nodes, depending on who aligns."""
 
-    placed: tuple[Share, ...]
+    assigned: tuple[Share, ...]
     """What a kubelet aligns, piece by piece (scope container)."""
     pod_scope: Share
     """The same as one piece (scope pod)."""
@@ -56,11 +56,11 @@ class Asking:
     whole: Share
     """What is aligned where the NUMA nodes are ours to choose."""
 
-    def as_one_piece(self, part: Part) -> Share | None:
+    def as_one_piece(self, part: PolicyGroup) -> Share | None:
         """What nodes align within one NUMA node, nothing perhaps; None where only a rehearsal tells."""
         if part.ours and not _asks(self.whole):
             return self.whole
-        if not part.ours and not self.placed:
+        if not part.ours and not self.assigned:
             return self.pod_scope
         if part.policy is not NUMAPolicy.SINGLE_NUMA_NODE:
             return None
@@ -68,7 +68,7 @@ class Asking:
             return self.whole
         if part.scope is Scope.POD:
             return None if self.init_only_memory else self.pod_scope
-        return self.placed[0] if len(self.placed) == 1 else None
+        return self.assigned[0] if len(self.assigned) == 1 else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,35 +84,35 @@ class Kind:
     """How the nodes of the view decide about it."""
 
     @classmethod
-    def of(cls, view: View, pod: Pod, intent: NUMAIntent) -> "Kind":
+    def of(cls, snapshot: Snapshot, pod: Pod, intent: NUMAIntent) -> "Kind":
         """The kind of a pod."""
-        request = PodRequest.of(pod, intent, view.snapshot.resources)
+        request = PodRequest.of(pod, intent, snapshot.node_arrays.resources)
         columns = zip(request.rows, request.node, strict=True)
         node = {row: amount for row, amount in columns if amount > 0}
-        node[view.snapshot.resources.find(PODS)] = 1
+        node[snapshot.node_arrays.resources.find(PODS)] = 1
         demand = Demand.of(request)
         asking = Asking(
             tuple(filter(_asks, demand.containers)), demand.pod, demand.init_only_memory, Demand.whole(request).pod
         )
-        return cls(pod, request, node, asking, _ways(view, request, asking))
+        return cls(pod, request, node, asking, _ways(snapshot, request, asking))
 
 
-def _ways(view: View, request: PodRequest, asking: Asking) -> Ways:
+def _ways(snapshot: Snapshot, request: PodRequest, asking: Asking) -> Ways:
     """The parts of webhook.engine.kubelet.policy_groups, sorted by how to count."""
-    n = view.snapshot.n
+    n = snapshot.node_arrays.n
     bound: list[Bound] = []
     still_open: Bools | None = None
     refusing: Bools | None = None
-    for part in parts(view, request, all_nodes(n)):
+    for part in policy_groups(snapshot, request, all_nodes(n)):
         if part.verdict is not None:
             if part.verdict is not Reason.FITS:
                 refusing = _with(refusing, part.nodes, n)
             continue
-        piece = asking.as_one_piece(part)
-        if piece is None:
+        pod_slice = asking.as_one_piece(part)
+        if pod_slice is None:
             still_open = _with(still_open, part.nodes, n)
-        elif _asks(piece):
-            _add(bound, piece, part.nodes, n)
+        elif _asks(pod_slice):
+            _add(bound, pod_slice, part.nodes, n)
     return Ways(tuple(bound), still_open, refusing)
 
 

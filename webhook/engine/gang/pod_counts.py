@@ -22,7 +22,7 @@ from webhook.engine.koordinator import ours_to_place, policy_fit, shut_out
 from webhook.engine.kubelet import predict
 from webhook.engine.kubelet.bitmask import as_mask
 from webhook.engine.reason import Reason
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.policy import Exclusive
 
 Positions = npt.NDArray[np.intp]
@@ -40,14 +40,14 @@ class Count:
     """bool [N]: each pod stays within one NUMA node."""
 
 
-def count(view: View, kind: Kind) -> Count:
+def count(snapshot: Snapshot, kind: Kind) -> Count:
     """The count of every node."""
-    nodes = _as_a_whole(view, kind)
+    nodes = _as_a_whole(snapshot, kind)
     # What is short of the node as a whole is in that count already.
-    shut = closed(view.snapshot, kind.pod)
+    shut = closed(snapshot.node_arrays, kind.pod)
     if shut is not None:
         nodes[shut] = 0
-    policies = policy_fit(view.snapshot, kind.request)
+    policies = policy_fit(snapshot.node_arrays, kind.request)
     if policies is not None:
         nodes[policies != Reason.FITS] = 0
     how = kind.ways
@@ -57,57 +57,61 @@ def count(view: View, kind: Kind) -> Count:
     anywhere = np.zeros(len(nodes), dtype=np.bool_)
     for bound in how.bound:
         anywhere |= bound.where
-        fit = _per_zone(view, kind, bound)
+        fit = _per_zone(snapshot, kind, bound)
         np.minimum(nodes, fit.sum(axis=0), out=nodes, where=bound.where)
         zones = fit if zones is None else np.where(bound.where, fit, zones)
     if how.open is not None:
-        nodes[how.open & ~predict(view, kind.request).fits] = 0
+        nodes[how.open & ~predict(snapshot, kind.request).fits] = 0
     return Count(nodes, zones, anywhere)
 
 
-def _as_a_whole(view: View, kind: Kind) -> Amounts:
+def _as_a_whole(snapshot: Snapshot, kind: Kind) -> Amounts:
     if any(row < 0 for row in kind.node):
-        return np.zeros(view.snapshot.n, dtype=np.int64)
-    return slots([view.node_free(row) for row in kind.node], list(kind.node.values()))
+        return np.zeros(snapshot.node_arrays.n, dtype=np.int64)
+    return slots([snapshot.node_free(row) for row in kind.node], list(kind.node.values()))
 
 
-def _per_zone(view: View, kind: Kind, bound: Bound) -> Amounts:
+def _per_zone(snapshot: Snapshot, kind: Kind, bound: Bound) -> Amounts:
     """int64 [zone, node]: pods that fit into each NUMA node; exclusive NUMA nodes are left out."""
     wanted = {row: amount for row, amount in bound.share.amounts.items() if amount > 0}
     devices = [row for row, amount in bound.share.devices.items() if amount == 0]
-    fit = _planes(view, wanted, devices, slice(None))
-    without = np.flatnonzero(bound.where & ~view.snapshot.listed[[*wanted, *devices]].all(axis=0))
+    fit = _planes(snapshot, wanted, devices, slice(None))
+    without = np.flatnonzero(bound.where & ~snapshot.node_arrays.listed[[*wanted, *devices]].all(axis=0))
     if len(without):
-        fit[:, without] = _leaving_unlisted_out(view, wanted, devices, without)
-    shut = shut_out(view, kind.request) if kind.request.exclusive is Exclusive.REQUIRED else None
+        fit[:, without] = _leaving_unlisted_out(snapshot, wanted, devices, without)
+    shut = shut_out(snapshot, kind.request) if kind.request.exclusive is Exclusive.REQUIRED else None
     if shut is not None:
         # The kubelet takes the lowest NUMA node with room: once that is another's, the node takes no more.
-        blocked = np.where(ours_to_place(view.snapshot), shut, np.logical_or.accumulate(shut & (fit > 0), axis=0))
+        blocked = np.where(
+            ours_to_place(snapshot.node_arrays), shut, np.logical_or.accumulate(shut & (fit > 0), axis=0)
+        )
         fit[blocked] = 0
     return fit
 
 
-def _planes(view: View, wanted: Mapping[int, int], devices: Sequence[int], at: slice | Positions) -> Amounts:
-    planes = [view.free(row)[:, at] for row in wanted]
+def _planes(snapshot: Snapshot, wanted: Mapping[int, int], devices: Sequence[int], at: slice | Positions) -> Amounts:
+    planes = [snapshot.free(row)[:, at] for row in wanted]
     if planes:
         fit = slots(planes, list(wanted.values()))
     else:
-        fit = np.full((view.snapshot.z, len(view.snapshot.names)), UNBOUNDED, dtype=np.int64)[:, at]
+        fit = np.full((snapshot.node_arrays.z, len(snapshot.node_arrays.names)), UNBOUNDED, dtype=np.int64)[:, at]
     for row in devices:
         # Asking for no devices still binds the pod to where there are some.
-        fit[view.snapshot.capacity[row][:, at] <= 0] = 0
+        fit[snapshot.node_arrays.capacity[row][:, at] <= 0] = 0
     return fit
 
 
-def _leaving_unlisted_out(view: View, wanted: Mapping[int, int], devices: Sequence[int], nodes: Positions) -> Amounts:
+def _leaving_unlisted_out(
+    snapshot: Snapshot, wanted: Mapping[int, int], devices: Sequence[int], nodes: Positions
+) -> Amounts:
     """The same for nodes where no NUMA node lists some resource: nobody aligns that one."""
-    fit = np.zeros((view.snapshot.z, len(nodes)), dtype=np.int64)
+    fit = np.zeros((snapshot.node_arrays.z, len(nodes)), dtype=np.int64)
     rows = [*wanted, *devices]
-    patterns = as_mask(~view.snapshot.listed[rows][:, nodes])
+    patterns = as_mask(~snapshot.node_arrays.listed[rows][:, nodes])
     for pattern in np.unique(patterns).tolist():
         gone = {row for bit, row in enumerate(rows) if pattern >> bit & 1}
         here = patterns == pattern
         listed = {row: amount for row, amount in wanted.items() if row not in gone}
-        fit[:, here] = _planes(view, listed, [row for row in devices if row not in gone], nodes[here])
-    fit[view.snapshot.zone_ids[:, nodes] == NO_ZONE] = 0
+        fit[:, here] = _planes(snapshot, listed, [row for row in devices if row not in gone], nodes[here])
+    fit[snapshot.node_arrays.zone_ids[:, nodes] == NO_ZONE] = 0
     return fit

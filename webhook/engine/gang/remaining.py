@@ -10,7 +10,7 @@ from webhook.engine.gang.distribution import Share
 from webhook.engine.gang.pod_class import Kind
 from webhook.engine.gang.pod_counts import Count, count
 from webhook.engine.koordinator import ours_to_place
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import TopologyTree
 
 # Half a million nodes with so much each stay in int64; 16 TiB are more than a group needs of any one node.
@@ -31,19 +31,19 @@ class Caps(dict[tuple[int, int], int]):
     """What a rehearsal showed: (id of a kind, n of a node) -> the most pods of the kind that the node admits."""
 
 
-class Stock:
+class Remaining:
     """Free amounts that pieces are taken from. The view given is never written to."""
 
-    def __init__(self, view: View, tree: TopologyTree, caps: Caps) -> None:
+    def __init__(self, snapshot: Snapshot, tree: TopologyTree, caps: Caps) -> None:
         self._caps = caps
         self._tree = tree
         self._available: Amounts | None = None
         self._node_free: Amounts | None = None
-        self.view = view
+        self.snapshot = snapshot
 
     def slots(self, kind: Kind) -> tuple[Amounts, Count]:
         """int64 [position]: the pods of a kind that each node can take, and the count behind it."""
-        counted = count(self.view, kind)
+        counted = count(self.snapshot, kind)
         for (of, node), most in self._caps.items():
             if of == id(kind):
                 counted.nodes[node] = min(int(counted.nodes[node]), most)
@@ -58,22 +58,22 @@ class Stock:
         enough = np.ones(self._tree.size(level), dtype=np.bool_)
         for row, total in totals.items():
             # Amounts beyond what all the pods need add nothing, and sums of them might not stay in int64.
-            free = np.clip(self.view.node_free(row)[self._tree.order], 0, min(total, _LARGE))
+            free = np.clip(self.snapshot.node_free(row)[self._tree.order], 0, min(total, _LARGE))
             enough &= self._tree.sums(level, free) >= min(total, _LARGE)
         return enough
 
     def seat(self, counted: Count, share: Share) -> Taken:
         """The NUMA nodes for pods per position: the lowest first, as kubelets fill them; where ours, the fullest."""
         nodes = self._tree.order[share.domains].astype(np.int64)
-        z = self.view.snapshot.z
+        z = self.snapshot.node_arrays.z
         zones = np.zeros((len(nodes), z + 1), dtype=np.int64)
         if counted.zones is None:
             zones[:, z] = share.amounts
             return Taken(nodes, zones)
-        room = counted.zones[:, nodes].T
-        ours = ours_to_place(self.view.snapshot)[nodes]
-        order = np.argsort(np.where(ours[:, None] & (room > 0), room, 0), axis=1, kind="stable")
-        in_order = np.take_along_axis(room, order, axis=1)
+        domain_capacity = counted.zones[:, nodes].T
+        ours = ours_to_place(self.snapshot.node_arrays)[nodes]
+        order = np.argsort(np.where(ours[:, None] & (domain_capacity > 0), domain_capacity, 0), axis=1, kind="stable")
+        in_order = np.take_along_axis(domain_capacity, order, axis=1)
         before = in_order.cumsum(axis=1) - in_order
         np.put_along_axis(zones, order, np.clip(share.amounts[:, None] - before, 0, in_order), axis=1)
         loose = ~counted.bound[nodes]
@@ -106,16 +106,16 @@ class Stock:
 
     def _writable(self) -> tuple[Amounts, Amounts]:
         if self._available is None or self._node_free is None:
-            rows = range(len(self.view.snapshot.available))
-            self._available = np.stack([self.view.free(row) for row in rows])
-            self._node_free = np.stack([self.view.node_free(row) for row in rows])
+            rows = range(len(self.snapshot.node_arrays.available))
+            self._available = np.stack([self.snapshot.free(row) for row in rows])
+            self._node_free = np.stack([self.snapshot.node_free(row) for row in rows])
             # Who else lives where is as before: members of one group do not shut each other out.
             copied = replace(
-                self.view.snapshot,
+                self.snapshot.node_arrays,
                 available=self._available,
                 node_free=self._node_free,
-                single_residents=self.view.single_residents,
-                multi_residents=self.view.multi_residents,
+                single_residents=self.snapshot.single_residents,
+                multi_residents=self.snapshot.multi_residents,
             )
-            self.view = View(copied)
+            self.snapshot = Snapshot(copied)
         return self._available, self._node_free

@@ -7,7 +7,7 @@ from typing import Any
 
 from webhook.engine.arrays import Amounts
 from webhook.engine.gang.gang_spec import PodGroup, PodSet
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import Domain, TopologyTree
 
 Path = tuple[tuple[str, str], ...]
@@ -35,7 +35,7 @@ class Shortfall:
 
 
 @dataclass(frozen=True, slots=True)
-class PodPlacement:
+class PodAssignment:
     """Where one pod goes."""
 
     name: str
@@ -61,13 +61,13 @@ class Seats:
 
 
 @dataclass(frozen=True, eq=False)
-class GroupPlacement:
+class GangAssignment:
     """The answer for one group."""
 
     group: PodGroup
-    view: View
+    snapshot: Snapshot
     tree: TopologyTree
-    placed: bool
+    assigned: bool
     """Whether at least the minimum of every set has a place."""
     domain: Domain | None
     """The domain that holds all pods; None if not placed."""
@@ -87,19 +87,19 @@ class GroupPlacement:
         """What is missing, coarse to fine, if not placed; worked out when asked for."""
         return self.explain()
 
-    def pods(self) -> Iterator[PodPlacement]:
+    def pods(self) -> Iterator[PodAssignment]:
         """Every placed pod, set by set in order of rank."""
-        snapshot, positions = self.view.snapshot, self.tree.positions()
+        node_arrays, positions = self.snapshot.node_arrays, self.tree.positions()
         for seats in self.seats:
             columns = (seats.members.tolist(), seats.nodes.tolist(), seats.masks.tolist())
             for index, node, mask in zip(*columns, strict=True):
                 member = seats.podset.members[index]
-                ids = snapshot.zone_ids[:, node].tolist()
-                yield PodPlacement(
+                ids = node_arrays.zone_ids[:, node].tolist()
+                yield PodAssignment(
                     name=member.name,
                     set=seats.podset.name,
                     rank=member.rank,
-                    node=snapshot.names[node],
+                    node=node_arrays.names[node],
                     numa_nodes=tuple(numa_id for z, numa_id in enumerate(ids) if mask >> z & 1),
                     domain=self.tree.path(Domain(self.tree.node_level, int(positions[node]))),
                 )
@@ -108,8 +108,8 @@ class GroupPlacement:
         """The members of elastic sets that found no place, by name."""
         names = []
         for seats in self.seats:
-            placed = set(seats.members.tolist())
-            names += [member.name for index, member in enumerate(seats.podset.members) if index not in placed]
+            assigned = set(seats.members.tolist())
+            names += [member.name for index, member in enumerate(seats.podset.members) if index not in assigned]
         return names
 
     def _label(self, level: int | None) -> str | None:
@@ -125,7 +125,7 @@ class GroupPlacement:
             "required": self._label(self.group.constraint.required),
             "preferred": self._label(self.group.constraint.preferred),
             "minimum": sum(podset.minimum for podset in self.group.all_sets()),
-            "placed": self.placed,
+            "placed": self.assigned,
             "domain": list(map(list, domain)) or None,
             "pods": [
                 {

@@ -10,55 +10,58 @@ import numpy as np
 
 from webhook.engine.arrays import Amounts
 from webhook.engine.filter.node_fit import node_fit
-from webhook.engine.gang.distribution import Share, SubDomains, pour
+from webhook.engine.gang.distribution import Share, SubDomains, distribute
 from webhook.engine.gang.exact_search import pinned
 from webhook.engine.gang.pod_class import Kind
 from webhook.engine.gang.pods_per_node import slots
-from webhook.engine.gang.remaining import Caps, Stock
+from webhook.engine.gang.remaining import Caps, Remaining
 from webhook.engine.gang.result import Shortfall
-from webhook.engine.gang.slices import Part, Piece
+from webhook.engine.gang.slices import Part, PodSlice
 from webhook.engine.koordinator import policy_fit
 from webhook.engine.reason import Reason
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import ROOT, Domain, TopologyTree
 from webhook.model.resources import PODS
 
 _FULL = (Reason.FITS, Reason.INSUFFICIENT_RESOURCES, Reason.TOO_MANY_PODS)
 
 
-def shortfalls(view: View, tree: TopologyTree, part: Part, caps: Caps) -> tuple[Shortfall, ...]:
+def shortfalls(snapshot: Snapshot, tree: TopologyTree, part: Part, caps: Caps) -> tuple[Shortfall, ...]:
     """What is missing, coarse to fine."""
-    return tuple(_at(view, tree, part, caps, level) for level in reversed(part.constraint.levels()))
+    return tuple(_at(snapshot, tree, part, caps, level) for level in reversed(part.constraint.levels()))
 
 
-def _at(view: View, tree: TopologyTree, part: Part, caps: Caps, level: int) -> Shortfall:
-    pieces = [piece for piece in part.all_pieces() if piece.minimum]
-    needed = sum(piece.minimum for piece in pieces)
+def _at(snapshot: Snapshot, tree: TopologyTree, part: Part, caps: Caps, level: int) -> Shortfall:
+    pod_slices = [pod_slice for pod_slice in part.all_slices() if pod_slice.minimum]
+    needed = sum(pod_slice.minimum for pod_slice in pod_slices)
     label = "" if level == ROOT else tree.topology.levels[level - 1].node_label
     if not tree.real(level).any():
         return Shortfall(label, (), 0, needed, "")
-    best = Domain(level, _best_domain(view, tree, part, caps, level))
-    stock = Stock(view, tree, caps)
-    holds, short, missing = 0, pieces[0], -1
-    for piece in sorted(pieces, key=lambda piece: -max(piece.kind.node.values())):
-        fitting = _fill(stock, tree, best, piece)
+    best = Domain(level, _best_domain(snapshot, tree, part, caps, level))
+    remaining = Remaining(snapshot, tree, caps)
+    holds, short, missing = 0, pod_slices[0], -1
+    for pod_slice in sorted(pod_slices, key=lambda pod_slice: -max(pod_slice.kind.node.values())):
+        fitting = _fill(remaining, tree, best, pod_slice)
         holds += fitting
-        if piece.minimum - fitting > missing:
-            short, missing = piece, piece.minimum - fitting
+        if pod_slice.minimum - fitting > missing:
+            short, missing = pod_slice, pod_slice.minimum - fitting
     # What each kind could have by itself the kinds together cannot: one pod at least is left over.
-    resource = _short_resource(view, tree, best, short.kind)
+    resource = _short_resource(snapshot, tree, best, short.kind)
     amount = _amount(short.kind, resource) if resource else 0
     return Shortfall(label, tree.path(best), min(holds, needed - 1), needed, resource, amount)
 
 
-def _best_domain(view: View, tree: TopologyTree, part: Part, caps: Caps, level: int) -> int:
-    stock = Stock(view, tree, caps)
+def _best_domain(snapshot: Snapshot, tree: TopologyTree, part: Part, caps: Caps, level: int) -> int:
+    remaining = Remaining(snapshot, tree, caps)
     needed: dict[int, tuple[Kind, int]] = {}
-    for piece in part.all_pieces():
-        needed[id(piece.kind)] = piece.kind, needed.get(id(piece.kind), (piece.kind, 0))[1] + piece.minimum
+    for pod_slice in part.all_slices():
+        needed[id(pod_slice.kind)] = (
+            pod_slice.kind,
+            needed.get(id(pod_slice.kind), (pod_slice.kind, 0))[1] + pod_slice.minimum,
+        )
     holds = np.zeros(tree.size(level), dtype=np.int64)
     for kind, count in needed.values():
-        holds += np.minimum(tree.sums(level, stock.slots(kind)[0]), count)
+        holds += np.minimum(tree.sums(level, remaining.slots(kind)[0]), count)
     possible = tree.real(level).copy()
     required = part.constraint.required
     held_to = pinned(tree, part.running, required)
@@ -69,29 +72,29 @@ def _best_domain(view: View, tree: TopologyTree, part: Part, caps: Caps, level: 
     return int(np.where(possible, holds, -1).argmax())
 
 
-def _fill(stock: Stock, tree: TopologyTree, domain: Domain, piece: Piece) -> int:
+def _fill(remaining: Remaining, tree: TopologyTree, domain: Domain, pod_slice: PodSlice) -> int:
     """Place as many pods of a piece in a domain as fit; how many."""
-    room, counted = stock.slots(piece.kind)
+    domain_capacity, counted = remaining.slots(pod_slice.kind)
     span = tree.span(domain)
-    inside = np.zeros_like(room)
-    inside[span] = room[span]
-    count = min(int(inside.sum()), piece.minimum)
+    inside = np.zeros_like(domain_capacity)
+    inside[span] = domain_capacity[span]
+    count = min(int(inside.sum()), pod_slice.minimum)
     if count:
         share = Share(np.array([domain.number]), np.array([count]))
         if domain.level < tree.node_level:
-            share = pour(tree, share, domain.level, SubDomains(tree.node_level, inside), joint=True)
-        stock.take(piece.kind, stock.seat(counted, share))
+            share = distribute(tree, share, domain.level, SubDomains(tree.node_level, inside), joint=True)
+        remaining.take(pod_slice.kind, remaining.seat(counted, share))
     return count
 
 
-def _short_resource(view: View, tree: TopologyTree, domain: Domain, kind: Kind) -> str:
+def _short_resource(snapshot: Snapshot, tree: TopologyTree, domain: Domain, kind: Kind) -> str:
     """The resource that binds; empty if no node of the domain may be used."""
-    snapshot = view.snapshot
-    usable = np.isin(node_fit(view, kind.pod, kind.request), _FULL)
-    policies = policy_fit(snapshot, kind.request)
+    node_arrays = snapshot.node_arrays
+    usable = np.isin(node_fit(snapshot, kind.pod, kind.request), _FULL)
+    policies = policy_fit(node_arrays, kind.request)
     if policies is not None:
         usable &= policies == Reason.FITS
-    here = np.zeros(snapshot.n, dtype=np.bool_)
+    here = np.zeros(node_arrays.n, dtype=np.bool_)
     here[tree.order[tree.span(domain)]] = True
     here &= usable
     if not here.any():
@@ -100,13 +103,13 @@ def _short_resource(view: View, tree: TopologyTree, domain: Domain, kind: Kind) 
     for column, row in enumerate(kind.request.rows):
         amount = kind.request.node[column]
         if amount > 0:
-            allowed[kind.request.resources[column]] = 0 if row < 0 else _pods(view.node_free(row)[here], amount)
-    allowed[PODS] = _pods(view.node_free(snapshot.resources.find(PODS))[here], 1)
-    for shares in (kind.asking.placed, (kind.asking.whole,)):
+            allowed[kind.request.resources[column]] = 0 if row < 0 else _pods(snapshot.node_free(row)[here], amount)
+    allowed[PODS] = _pods(snapshot.node_free(node_arrays.resources.find(PODS))[here], 1)
+    for shares in (kind.asking.assigned, (kind.asking.whole,)):
         for share in shares:
             for row, amount in share.amounts.items():
-                name = snapshot.resources.names[row]
-                zones = view.free(row)[:, here]
+                name = node_arrays.resources.names[row]
+                zones = snapshot.free(row)[:, here]
                 if amount > 0 and kind.request.strict and (zones >= 0).any():
                     allowed[name] = min(allowed.get(name, 1 << 60), _pods(zones, amount))
     return min(allowed, key=allowed.__getitem__)

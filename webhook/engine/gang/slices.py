@@ -13,12 +13,12 @@ import numpy as np
 from webhook.engine.arrays import Amounts
 from webhook.engine.gang.gang_spec import ANYWHERE, Constraint, PodGroup, PodSet, Segments
 from webhook.engine.gang.pod_class import Kind
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import TopologyTree
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Piece:
+class PodSlice:
     """Pods of one kind, to be placed as one."""
 
     podset: PodSet
@@ -38,24 +38,24 @@ class Part:
     """A group or subgroup as pieces."""
 
     constraint: Constraint
-    pieces: tuple[Piece, ...]
+    pod_slices: tuple[PodSlice, ...]
     parts: tuple["Part", ...]
     running: Amounts | None
     """int64 [position]: running members of the part."""
 
-    def all_pieces(self) -> tuple[Piece, ...]:
+    def all_slices(self) -> tuple[PodSlice, ...]:
         """The pieces of the part and of all below."""
-        return self.pieces + tuple(piece for part in self.parts for piece in part.all_pieces())
+        return self.pod_slices + tuple(pod_slice for part in self.parts for pod_slice in part.all_slices())
 
 
-def cut(view: View, tree: TopologyTree, group: PodGroup) -> Part:
+def cut(snapshot: Snapshot, tree: TopologyTree, group: PodGroup) -> Part:
     """The group in pieces."""
-    return _part(group, _Cutter(view, tree))
+    return _part(group, _Cutter(snapshot, tree))
 
 
 class _Cutter:
-    def __init__(self, view: View, tree: TopologyTree) -> None:
-        self._view = view
+    def __init__(self, snapshot: Snapshot, tree: TopologyTree) -> None:
+        self._snapshot = snapshot
         self._tree = tree
         self._kinds: list[tuple[PodSet, Kind]] = []
 
@@ -64,13 +64,13 @@ class _Cutter:
         for other, kind in self._kinds:
             if _asks_the_same(podset, other):
                 return kind
-        kind = Kind.of(self._view, podset.pod, podset.intent)
+        kind = Kind.of(self._snapshot, podset.pod, podset.intent)
         self._kinds.append((podset, kind))
         return kind
 
     def running(self, nodes: Sequence[str]) -> Amounts | None:
         """int64 [position]: how many of these node names stand at each position; None = none of them is known."""
-        index = self._view.snapshot.index
+        index = self._snapshot.node_arrays.index
         known = [index[name] for name in nodes if name in index]
         return np.bincount(self._tree.positions()[known], minlength=self._tree.n) if known else None
 
@@ -79,18 +79,18 @@ def _part(group: PodGroup, cutter: _Cutter) -> Part:
     names = [name for podset in group.all_sets() for _, name in podset.running]
     return Part(
         group.constraint,
-        tuple(piece for podset in group.sets for piece in _pieces(podset, cutter)),
+        tuple(pod_slice for podset in group.sets for pod_slice in _pod_slices(podset, cutter)),
         tuple(_part(subgroup, cutter) for subgroup in group.subgroups),
         cutter.running(names),
     )
 
 
-def _pieces(podset: PodSet, cutter: _Cutter) -> list[Piece]:
+def _pod_slices(podset: PodSet, cutter: _Cutter) -> list[PodSlice]:
     kind = cutter.kind(podset)
     everyone = np.arange(len(podset.members))
     if podset.segments is None or not podset.running:
         running = cutter.running([name for _, name in podset.running])
-        return [Piece(podset, kind, everyone, podset.minimum, ANYWHERE, podset.segments, running)]
+        return [PodSlice(podset, kind, everyone, podset.minimum, ANYWHERE, podset.segments, running)]
     number_of = podset.segments.number_of
     begun: dict[int, list[str]] = {}
     for rank, name in podset.running:
@@ -98,19 +98,21 @@ def _pieces(podset: PodSet, cutter: _Cutter) -> list[Piece]:
     members: dict[int, list[int]] = {}
     for index, member in enumerate(podset.members):
         members.setdefault(number_of(member.rank), []).append(index)
-    pieces = []
+    pod_slices = []
     minimum = podset.minimum
     for segment, names in sorted(begun.items()):
         beside = np.array(members.get(segment, ()), dtype=np.int64)
         if len(beside):
             needed = min(len(beside), minimum)
             minimum -= needed
-            pieces.append(Piece(podset, kind, beside, needed, podset.segments.constraint, None, cutter.running(names)))
+            pod_slices.append(
+                PodSlice(podset, kind, beside, needed, podset.segments.constraint, None, cutter.running(names))
+            )
     rest = everyone[[number_of(member.rank) not in begun for member in podset.members]]
     if len(rest):
         running = cutter.running([name for _, name in podset.running])
-        pieces.append(Piece(podset, kind, rest, minimum, ANYWHERE, podset.segments, running))
-    return pieces
+        pod_slices.append(PodSlice(podset, kind, rest, minimum, ANYWHERE, podset.segments, running))
+    return pod_slices
 
 
 def _asks_the_same(one: PodSet, other: PodSet) -> bool:

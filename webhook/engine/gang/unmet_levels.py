@@ -11,7 +11,7 @@ import numpy as np
 
 from webhook.engine.arrays import Amounts
 from webhook.engine.gang.gang_spec import PodGroup, PodSet
-from webhook.engine.gang.result import GroupPlacement, Path
+from webhook.engine.gang.result import GangAssignment, Path
 from webhook.engine.topology.tree import Domain
 
 
@@ -31,18 +31,18 @@ class Missed:
     """How many there are."""
 
 
-def missed_levels(placement: GroupPlacement) -> tuple[Missed, ...]:
+def missed_levels(placement: GangAssignment) -> tuple[Missed, ...]:
     """Those of the group, coarse parts first."""
-    if not placement.placed:
+    if not placement.assigned:
         return ()
     reader = _Reader(placement)
     return tuple(reader.of_group(placement.group, ""))
 
 
 class _Reader:
-    def __init__(self, placement: GroupPlacement) -> None:
+    def __init__(self, placement: GangAssignment) -> None:
         self._tree = placement.tree
-        self._index = placement.view.snapshot.index
+        self._index = placement.snapshot.node_arrays.index
         self._positions = placement.tree.positions()
         self._seats = {id(seats.podset): seats for seats in placement.seats}
 
@@ -81,8 +81,8 @@ class _Reader:
         """int64 [pod]: their ranks, in the same order."""
         running = [rank for rank, name in podset.running if name in self._index]
         seats = self._seats.get(id(podset))
-        placed = [] if seats is None else [podset.members[member].rank for member in seats.members.tolist()]
-        return np.array([*running, *placed], dtype=np.int64)
+        assigned = [] if seats is None else [podset.members[member].rank for member in seats.members.tolist()]
+        return np.array([*running, *assigned], dtype=np.int64)
 
     def _domains(self, level: int, nodes: Amounts) -> Amounts:
         """int64 [pod]: the number of the domain of a level that each of these nodes is in."""

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from webhook.engine.gang.admission_replay import settled
-from webhook.engine.gang.gang_assignment import place_group
+from webhook.engine.gang.gang_assignment import assign_gang
 from webhook.engine.gang.gang_spec import Constraint, Member, PodGroup, PodSet, Segments
 from webhook.engine.gang.pod_class import Kind
-from webhook.engine.gang.resolvable import emptied_but_for
-from webhook.engine.gang.result import GroupPlacement
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.gang.resolvable import empty_but_for
+from webhook.engine.gang.result import GangAssignment
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.errors import UserError, UserErrors
 from webhook.model.intent import NUMAIntent, parse_numa_intent
@@ -27,7 +27,7 @@ from webhook.model.options import GroupStrategy
 from webhook.model.pod import Pod
 from webhook.model.topology import Topology, TopologySource
 from webhook.model.workload.common_fields import annotations_of
-from webhook.model.workload.record import Gang, Role, Workload
+from webhook.model.workload.record import Gang, Workload, WorkloadPodSet
 from webhook.model.workload.topology_request import Levels
 
 NO_TOPOLOGY: Final = Topology("", TopologySource.KAI, ())
@@ -47,16 +47,16 @@ class _Reader:
     running: Running
 
 
-def place_workload(
+def assign_workload(
     workload: Workload,
-    view: View,
+    snapshot: Snapshot,
     topologies: Mapping[str, Topology],
     trees: TopologyTrees,
     running: Running = _NOT_RUNNING,
     strategy: GroupStrategy = GroupStrategy.BIN_PACK,
     *,
     when_empty: bool = False,
-) -> tuple[GroupPlacement, ...]:
+) -> tuple[GangAssignment, ...]:
     """The placement of each gang; raises UserError for what the workload's annotations or templates have wrong.
 
     when_empty: where no pods run but its own.
@@ -64,23 +64,23 @@ def place_workload(
     asked = []
     for gang in workload.gangs:
         topology = topology_of(gang, topologies)
-        asked.append((trees.tree(topology, view.snapshot), group_of(workload, gang, topology, running)))
+        asked.append((trees.tree(topology, snapshot.node_arrays), group_of(workload, gang, topology, running)))
     if when_empty:
-        view = emptied_but_for(view, [group for _, group in asked])
+        snapshot = empty_but_for(snapshot, [group for _, group in asked])
     placements = []
     for index, (tree, group) in enumerate(asked):
-        placement = place_group(view, tree, group, strategy)
+        placement = assign_gang(snapshot, tree, group, strategy)
         placements.append(placement)
         if index + 1 < len(asked):
-            view = settled(placement.view, _sequences(placement.view, placement))
+            snapshot = settled(placement.snapshot, _sequences(placement.snapshot, placement))
     return tuple(placements)
 
 
-def _sequences(view: View, placement: GroupPlacement) -> dict[int, list[Kind]]:
+def _sequences(snapshot: Snapshot, placement: GangAssignment) -> dict[int, list[Kind]]:
     """The pods of a placement by node (n)."""
     sequences: dict[int, list[Kind]] = {}
     for seats in placement.seats:
-        kind = Kind.of(view, seats.podset.pod, seats.podset.intent)
+        kind = Kind.of(snapshot, seats.podset.pod, seats.podset.intent)
         for node in seats.nodes.tolist():
             sequences.setdefault(node, []).append(kind)
     return sequences
@@ -110,9 +110,9 @@ def check_group(workload: Workload, gang: Gang, topology: Topology) -> None:
     """Raise UserError as `group_of` does, without a word of its pods: a gang of 150,000 is judged like one of two."""
     if gang.request.levels:
         gang.request.resolve(topology)
-    for role in gang.roles:
-        _read(role, workload)
-        _segments(role, topology)
+    for pod_set in gang.pod_sets:
+        _read(pod_set, workload)
+        _segments(pod_set, topology)
     for part in gang.gangs:
         check_group(workload, part, topology)
 
@@ -121,53 +121,53 @@ def _group(gang: Gang, reader: _Reader) -> PodGroup:
     return PodGroup(
         gang.name,
         _constraint(gang.request.resolve(reader.topology)) if gang.request.levels else Constraint(),
-        tuple(_set(role, reader) for role in gang.roles),
+        tuple(_set(pod_set, reader) for pod_set in gang.pod_sets),
         tuple(_group(part, reader) for part in gang.gangs),
     )
 
 
-def _set(role: Role, reader: _Reader) -> PodSet:
-    pod, intent = _read(role, reader.workload)
-    begun = tuple((rank, reader.running[name]) for rank, name in enumerate(role.pods) if name in reader.running)
-    members = tuple(Member(name, rank) for rank, name in enumerate(role.pods) if name not in reader.running)
-    minimum = min(max(role.minimum - len(begun), 0), len(members))
-    return PodSet(role.name, pod, intent, members, minimum, _segments(role, reader.topology), begun)
+def _set(pod_set: WorkloadPodSet, reader: _Reader) -> PodSet:
+    pod, intent = _read(pod_set, reader.workload)
+    begun = tuple((rank, reader.running[name]) for rank, name in enumerate(pod_set.pods) if name in reader.running)
+    members = tuple(Member(name, rank) for rank, name in enumerate(pod_set.pods) if name not in reader.running)
+    minimum = min(max(pod_set.minimum - len(begun), 0), len(members))
+    return PodSet(pod_set.name, pod, intent, members, minimum, _segments(pod_set, reader.topology), begun)
 
 
-def _segments(role: Role, topology: Topology) -> Segments | None:
-    if role.segments is None:
+def _segments(pod_set: WorkloadPodSet, topology: Topology) -> Segments | None:
+    if pod_set.segments is None:
         return None
-    return Segments(role.segments.size, _constraint(role.segments.resolve(topology)))
+    return Segments(pod_set.segments.size, _constraint(pod_set.segments.resolve(topology)))
 
 
-def _read(role: Role, workload: Workload) -> tuple[Pod, NUMAIntent]:
+def _read(pod_set: WorkloadPodSet, workload: Workload) -> tuple[Pod, NUMAIntent]:
     """A pod of the template, and what it asks of NUMA placement."""
     try:
-        raw = _pod_object(role, workload)
+        raw = _pod_object(pod_set, workload)
         if isinstance(raw["spec"], Mapping):
             check_size(raw["spec"])
         pod = Pod.from_object(raw)
         return pod, parse_numa_intent(pod.annotations)[0]
     except UserError as error:
         # The pod's own paths, below the template's.
-        below = f"{role.path}." if role.path else ""
+        below = f"{pod_set.path}." if pod_set.path else ""
         raise UserErrors([type(fault)(f"{below}{fault.path}", fault.message) for fault in error.faults]) from error
 
 
-def _pod_object(role: Role, workload: Workload) -> dict[str, Any]:
+def _pod_object(pod_set: WorkloadPodSet, workload: Workload) -> dict[str, Any]:
     """The template as a pod. The workload's NUMA annotations hold where the template has none, defaults below both."""
-    own = annotations_of(role.template, role.path)
+    own = annotations_of(pod_set.template, pod_set.path)
     held = {NUMA_DEFAULTS} if own.keys() & _NUMA else {NUMA_DEFAULTS, *_NUMA}
     above = {key: text for key, text in workload.annotations.items() if key in held}
-    metadata = role.template.get("metadata") or {}
+    metadata = pod_set.template.get("metadata") or {}
     return {
         "metadata": {
             "namespace": workload.namespace,
-            "name": role.pods[0] if role.pods else workload.name,
+            "name": pod_set.pods[0] if pod_set.pods else workload.name,
             "labels": metadata.get("labels") or {},
             "annotations": {**above, **own},
         },
-        "spec": role.template.get("spec") or {},
+        "spec": pod_set.template.get("spec") or {},
     }
 
 

@@ -13,20 +13,20 @@ from webhook.engine.filter.node_fit import eligible
 from webhook.engine.kubelet.demand import Demand
 from webhook.engine.request import PodRequest, named_resources
 from webhook.engine.snapshot import node_kind
-from webhook.engine.snapshot.node_arrays import Snapshot
+from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.snapshot.rare_resources import with_rows
 from webhook.model.intent import NO_INTENT
 from webhook.model.pod import Pod
 from webhook.model.policy import NUMAPolicy
 
 
-def is_aligned_somewhere(snapshot: Snapshot, pod: Pod) -> bool:
+def is_aligned_somewhere(node_arrays: NodeArrays, pod: Pod) -> bool:
     """Whether a node with a policy is there whose kubelet would align something of the pod."""
-    snapshot = with_rows(snapshot, named_resources(pod))
-    demand = Demand.of(PodRequest.of(pod, NO_INTENT, snapshot.resources))
+    node_arrays = with_rows(node_arrays, named_resources(pod))
+    demand = Demand.of(PodRequest.of(pod, NO_INTENT, node_arrays.resources))
     rows = sorted({row for share in demand.containers for row, amount in share.amounts.items() if amount > 0})
     if not rows:
         return False
-    has_policy = (snapshot.policy != NUMAPolicy.NONE) | (snapshot.kind & node_kind.UNKNOWN_POLICY != 0)
-    aligning = has_policy & snapshot.listed[rows].any(axis=0)
-    return bool(aligning.any()) and bool(np.any(aligning & eligible(snapshot, pod)))
+    has_policy = (node_arrays.policy != NUMAPolicy.NONE) | (node_arrays.kind & node_kind.UNKNOWN_POLICY != 0)
+    aligning = has_policy & node_arrays.listed[rows].any(axis=0)
+    return bool(aligning.any()) and bool(np.any(aligning & eligible(node_arrays, pod)))

@@ -16,12 +16,12 @@ from webhook.engine.kubelet.admission import Admission
 from webhook.engine.kubelet.demand import Demand
 from webhook.engine.kubelet.machine_state import Machines, machines_of
 from webhook.engine.kubelet.memory_replay import remembered_groups
-from webhook.engine.kubelet.policy_groups import Part, parts
+from webhook.engine.kubelet.policy_groups import PolicyGroup, policy_groups
 from webhook.engine.kubelet.totals import pieces_suffice
 from webhook.engine.numa_fit import Allocation, by_numa_id
 from webhook.engine.reason import FITS, Reason
 from webhook.engine.request import PodRequest
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.policy import NUMAPolicy, Scope
 
 # Tables of 2^z masks by nodes: 256 Ki entries are 2 MiB of int64 and stay in the cache.
@@ -37,8 +37,8 @@ _SETUP_ENTRIES: Final = 1 << 13
 class AllSets:
     """One pod on nodes of one view."""
 
-    def __init__(self, view: View, request: PodRequest) -> None:
-        self._view = view
+    def __init__(self, snapshot: Snapshot, request: PodRequest) -> None:
+        self._snapshot = snapshot
         self._request = request
         self._left = _MOST_ENTRIES
 
@@ -47,15 +47,15 @@ class AllSets:
         """What the pod asks of a kubelet."""
         return Demand.of(self._request)
 
-    def admit(self, part: Part) -> tuple[Bytes, npt.NDArray[np.int64]]:
+    def admit(self, policy_group: PolicyGroup) -> tuple[Bytes, npt.NDArray[np.int64]]:
         """Reason (uint8 [n]) and mask (int64 [n]) of each node, in batches, as far as a decision goes."""
-        n = len(part.nodes)
+        n = len(policy_group.nodes)
         reason: Bytes = np.zeros(n, dtype=np.uint8)
         mask = np.zeros(n, dtype=np.int64)
         demand = self.demand
         if not demand.names:
             return reason, mask
-        zones = np.count_nonzero(self._view.snapshot.zone_ids[:, part.nodes] != NO_ZONE, axis=0)
+        zones = np.count_nonzero(self._snapshot.node_arrays.zone_ids[:, policy_group.nodes] != NO_ZONE, axis=0)
         for z in np.flatnonzero(np.bincount(zones)).tolist():
             alike = np.flatnonzero(zones == z)
             each = max(self._left // len(demand.containers) - _SETUP_ENTRIES, 0)
@@ -64,25 +64,25 @@ class AllSets:
             size = max(1, _BATCH >> z)
             for start in range(0, len(tried), size):
                 batch = tried[start : start + size]
-                reason[batch], used = self._admitted(part.at(batch), demand)
-                if part.policy is not NUMAPolicy.NONE:
+                reason[batch], used = self._admitted(policy_group.at(batch), demand)
+                if policy_group.policy is not NUMAPolicy.NONE:
                     mask[batch] = used
             doubtful = alike[len(tried) :]
             if len(doubtful):
-                reason[doubtful] = self._by_sums(part.at(doubtful), demand)
+                reason[doubtful] = self._by_sums(policy_group.at(doubtful), demand)
         return reason, mask
 
-    def masks(self, part: Part) -> npt.NDArray[np.int64]:
+    def masks(self, policy_group: PolicyGroup) -> npt.NDArray[np.int64]:
         """The NUMA nodes used on a few nodes that admit the pod (int64 [n])."""
         self._left = _MOST_ENTRIES
-        return self.admit(part)[1]
+        return self.admit(policy_group)[1]
 
-    def split(self, part: Part) -> Allocation:
+    def split(self, policy_group: PolicyGroup) -> Allocation:
         """What the pod would take of each NUMA node of the one node of a part."""
         demand = self.demand
-        if part.verdict is not None or part.policy is NUMAPolicy.NONE or not demand.names:
+        if policy_group.verdict is not None or policy_group.policy is NUMAPolicy.NONE or not demand.names:
             return ()
-        machines = self._machines(part, demand)
+        machines = self._machines(policy_group, demand)
         z = len(next(iter(machines.pools.values())).capacity)
         if len(demand.containers) * (_SETUP_ENTRIES + (1 << z)) > _MOST_ENTRIES:
             return ()
@@ -92,7 +92,7 @@ class AllSets:
         if admission.reason[0] != Reason.FITS:
             return ()
         taken = {demand.names[row]: (free - machines.pools[row].free)[:, 0] for row, free in before.items()}
-        return by_numa_id(self._view.snapshot.zone_ids[:, part.nodes[0]], taken)
+        return by_numa_id(self._snapshot.node_arrays.zone_ids[:, policy_group.nodes[0]], taken)
 
     @property
     def groups_decide(self) -> bool:
@@ -102,56 +102,58 @@ class AllSets:
     @cached_property
     def _groups(self) -> npt.NDArray[np.int64] | None:
         """The memory groups of the one node of a view that tells its pods, where they can be told and matter."""
-        if self._view.residents is None:
+        if self._snapshot.residents is None:
             return None
-        (part,) = parts(self._view, self._request, np.array([0]))
+        (policy_group,) = policy_groups(self._snapshot, self._request, np.array([0]))
         # A kubelet with single-numa-node makes no groups.
-        if part.ours or part.policy is NUMAPolicy.SINGLE_NUMA_NODE:
+        if policy_group.ours or policy_group.policy is NUMAPolicy.SINGLE_NUMA_NODE:
             return None
-        return remembered_groups(self._view, part)
+        return remembered_groups(self._snapshot, policy_group)
 
-    def _machines(self, part: Part, demand: Demand) -> Machines:
-        machines = machines_of(self._view, part, demand)
+    def _machines(self, policy_group: PolicyGroup, demand: Demand) -> Machines:
+        machines = machines_of(self._snapshot, policy_group, demand)
         machines.groups = self._groups
         return machines
 
-    def _admitted(self, part: Part, demand: Demand) -> tuple[Bytes, npt.NDArray[np.int64]]:
-        admission = Admission(self._machines(part, demand), demand)
+    def _admitted(self, policy_group: PolicyGroup, demand: Demand) -> tuple[Bytes, npt.NDArray[np.int64]]:
+        admission = Admission(self._machines(policy_group, demand), demand)
         admission.run()
         reason = admission.reason
         doubtful = np.flatnonzero((reason != Reason.FITS) & admission.doubt)
         if len(doubtful):
-            spared = doubtful[self._may_be_admitted(part.at(doubtful), demand)]
+            spared = doubtful[self._may_be_admitted(policy_group.at(doubtful), demand)]
             reason[spared] = Reason.FITS
             # Nobody knows on which NUMA nodes.
             admission.mask[spared] = 0
-        reason[(reason == Reason.FITS) & ~pieces_suffice(self._view, part, demand)] = Reason.ALLOCATION_FAILS
+        reason[(reason == Reason.FITS) & ~pieces_suffice(self._snapshot, policy_group, demand)] = (
+            Reason.ALLOCATION_FAILS
+        )
         return reason, np.where(reason == Reason.FITS, admission.mask, 0)
 
-    def _may_be_admitted(self, part: Part, demand: Demand) -> Bools:
+    def _may_be_admitted(self, policy_group: PolicyGroup, demand: Demand) -> Bools:
         """Whether nodes (bool [n]) that refuse as far as can be seen may admit as far as cannot.
 
         What no state could change: there must be enough in total, and where the policy refuses, each container by
         itself, or the pod with scope "pod", must have a preferred hint now.
         """
-        machines = machines_of(self._view, part, demand)
-        possible = np.ones(len(part.nodes), dtype=np.bool_)
+        machines = machines_of(self._snapshot, policy_group, demand)
+        possible = np.ones(len(policy_group.nodes), dtype=np.bool_)
         for row, amount in demand.pod.amounts.items():
             pool = machines.pools[row]
             possible &= ~pool.listed | (pool.total() >= amount)
-        if part.policy in {NUMAPolicy.RESTRICTED, NUMAPolicy.SINGLE_NUMA_NODE}:
-            for share in (demand.pod,) if part.scope is Scope.POD else demand.containers:
-                alone = Admission(machines_of(self._view, part, demand), demand.alone(share))
+        if policy_group.policy in {NUMAPolicy.RESTRICTED, NUMAPolicy.SINGLE_NUMA_NODE}:
+            for share in (demand.pod,) if policy_group.scope is Scope.POD else demand.containers:
+                alone = Admission(machines_of(self._snapshot, policy_group, demand), demand.alone(share))
                 alone.run()
                 possible &= alone.reason == Reason.FITS
         return possible
 
-    def _by_sums(self, part: Part, demand: Demand) -> Bytes:
+    def _by_sums(self, policy_group: PolicyGroup, demand: Demand) -> Bytes:
         """Reason (uint8 [n]) of nodes that are not looked into: whether there is enough of everything in total."""
-        view, nodes = self._view, part.nodes
-        enough = pieces_suffice(view, part, demand)
+        snapshot, nodes = self._snapshot, policy_group.nodes
+        enough = pieces_suffice(snapshot, policy_group, demand)
         for row, amount in demand.pod.amounts.items():
             if row not in demand.pod.devices:
-                total = amounts_at(view.free(row), nodes).sum(axis=0)
-                enough &= ~view.snapshot.listed[row].take(nodes) | (total >= amount)
+                total = amounts_at(snapshot.free(row), nodes).sum(axis=0)
+                enough &= ~snapshot.node_arrays.listed[row].take(nodes) | (total >= amount)
         return np.where(enough, FITS, Reason.ALLOCATION_FAILS).astype(np.uint8)

@@ -16,14 +16,14 @@ from collections.abc import Mapping
 
 from webhook.engine.kubelet.demand import Demand
 from webhook.engine.kubelet.policy_best_effort import spread
-from webhook.engine.kubelet.policy_groups import Part
+from webhook.engine.kubelet.policy_groups import PolicyGroup
 from webhook.engine.kubelet.totals import totals
 from webhook.engine.numa_fit import Allocation, by_numa_id
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.policy import NUMAPolicy
 
 
-def split_inside(view: View, demand: Demand, policy: NUMAPolicy, node: int, mask: int) -> Allocation | None:
+def split_inside(snapshot: Snapshot, demand: Demand, policy: NUMAPolicy, node: int, mask: int) -> Allocation | None:
     """The amounts taken of each NUMA node in the mask; None where they do not follow from it.
 
     node: an index; mask: of the NUMA nodes that the pod uses, 0 = not known.
@@ -32,19 +32,19 @@ def split_inside(view: View, demand: Demand, policy: NUMAPolicy, node: int, mask
     restricted = policy is NUMAPolicy.RESTRICTED and len(demand.containers) == 1 and not demand.pod.devices
     if demand.init_only_memory or not mask or not (alone or restricted):
         return None
-    snapshot = view.snapshot
-    ids = snapshot.zone_ids[:, node].tolist()
+    node_arrays = snapshot.node_arrays
+    ids = node_arrays.zone_ids[:, node].tolist()
     taken: dict[int, dict[str, int]] = {position: {} for position in range(len(ids)) if mask >> position & 1}
     for row, amount in demand.pod.amounts.items():
-        if not snapshot.listed[row, node]:
+        if not node_arrays.listed[row, node]:
             continue
-        column = view.free(row)[:, node].tolist()
+        column = snapshot.free(row)[:, node].tolist()
         free = {position: max(column[position], 0) for position in taken}
         if sum(free.values()) < amount:
             return None
         order = list(free)
         if row in demand.pod.cpu and not alone:
-            order = _cpu_order(free, snapshot.capacity[row, :, node].tolist(), amount)
+            order = _cpu_order(free, node_arrays.capacity[row, :, node].tolist(), amount)
         needed = amount
         for position in order:
             here = min(free[position], needed)
@@ -54,17 +54,17 @@ def split_inside(view: View, demand: Demand, policy: NUMAPolicy, node: int, mask
     return tuple((ids[position], amounts) for position, amounts in taken.items() if amounts)
 
 
-def split_over_several(view: View, demand: Demand, part: Part) -> Allocation | None:
+def split_over_several(snapshot: Snapshot, demand: Demand, policy_group: PolicyGroup) -> Allocation | None:
     """The amounts taken on the one node of a part, best-effort, where no NUMA node holds the pod; None: not known."""
-    by_totals = totals(view, demand, part.nodes)
+    by_totals = totals(snapshot, demand, policy_group.nodes)
     if by_totals is None or not demand.pod.amounts or not (by_totals.sure & by_totals.suffice)[0]:
         return None
     (share,) = demand.containers
-    found = spread(view, share, part)
+    found = spread(snapshot, share, policy_group)
     if found.open[0]:
         return None
     taken = {demand.names[row]: amounts[:, 0] for row, amounts in zip(share.amounts, found.taken, strict=True)}
-    return by_numa_id(view.snapshot.zone_ids[:, part.nodes[0]], taken)
+    return by_numa_id(snapshot.node_arrays.zone_ids[:, policy_group.nodes[0]], taken)
 
 
 def _cpu_order(free: Mapping[int, int], capacity: list[int], amount: int) -> list[int]:

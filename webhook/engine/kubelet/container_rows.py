@@ -9,9 +9,9 @@ from webhook.engine.arrays import Amounts, Bools, Nodes, amounts_at
 from webhook.engine.kubelet.demand import Share, is_memory
 from webhook.engine.kubelet.hints import narrowest_width
 from webhook.engine.kubelet.machine_state import devices_shared
-from webhook.engine.kubelet.policy_groups import Part
+from webhook.engine.kubelet.policy_groups import PolicyGroup
 from webhook.engine.numa_fit import Masks
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,32 +39,32 @@ class Row:
         return width
 
 
-def rows_of(view: View, share: Share, nodes: Nodes) -> list[Row]:
+def rows_of(snapshot: Snapshot, share: Share, nodes: Nodes) -> list[Row]:
     """The rows of a share, in the order of its amounts."""
-    return [_row(view, row, amount, nodes) for row, amount in share.amounts.items()]
+    return [_row(snapshot, row, amount, nodes) for row, amount in share.amounts.items()]
 
 
-def unsure(view: View, share: Share, rows: Sequence[Row], part: Part) -> Bools:
+def unsure(snapshot: Snapshot, share: Share, rows: Sequence[Row], policy_group: PolicyGroup) -> Bools:
     """Nodes (bool [n]) whose rows may not say it all.
 
     No NUMA node lists the resource, more is free than there is, pieces are near two NUMA nodes, or none are asked for,
     which binds all the same.
     """
-    nodes = part.nodes
+    nodes = policy_group.nodes
     found = np.zeros(len(nodes), dtype=np.bool_)
     for number, one in zip(share.amounts, rows, strict=True):
-        found |= ~view.snapshot.listed[number].take(nodes)
+        found |= ~snapshot.node_arrays.listed[number].take(nodes)
         found |= np.logical_or.reduce(one.free > one.capacity, axis=0)
         if one.amount == 0:
             found[:] = True
         elif number in share.devices:
-            found |= devices_shared(view, number, nodes)
+            found |= devices_shared(snapshot, number, nodes)
     return found
 
 
-def _row(view: View, row: int, amount: int, nodes: Nodes) -> Row:
-    snapshot = view.snapshot
-    memory = is_memory(snapshot.resources.names[row])
+def _row(snapshot: Snapshot, row: int, amount: int, nodes: Nodes) -> Row:
+    node_arrays = snapshot.node_arrays
+    memory = is_memory(node_arrays.resources.names[row])
     # Reserved CPUs count for how narrow a set could be, memory that the system keeps does not.
-    capacity = (snapshot.zone_allocatable if memory else snapshot.capacity)[row]
-    return Row(amount, amounts_at(capacity, nodes), amounts_at(view.free(row), nodes), memory)
+    capacity = (node_arrays.zone_allocatable if memory else node_arrays.capacity)[row]
+    return Row(amount, amounts_at(capacity, nodes), amounts_at(snapshot.free(row), nodes), memory)

@@ -13,29 +13,29 @@ from webhook.engine.arrays import Bools
 from webhook.engine.koordinator import ours_to_place
 from webhook.engine.request import PodRequest
 from webhook.engine.snapshot import node_kind
-from webhook.engine.snapshot.node_arrays import Snapshot
+from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.model.resources import is_device
 
 _UNKNOWN: Final = node_kind.NO_TOPOLOGY | node_kind.UNKNOWN_POLICY
 
 
-def placed_by_kubelets(snapshot: Snapshot) -> Bools:
+def numa_assigned_by_kubelets(node_arrays: NodeArrays) -> Bools:
     """Bool [node]: NUMA nodes and policy are known, and the kubelet chooses among them."""
-    return _known(snapshot) & ~ours_to_place(snapshot)
+    return _known(node_arrays) & ~ours_to_place(node_arrays)
 
 
-def placed_by_us(snapshot: Snapshot) -> Bools:
+def numa_assigned_by_us(node_arrays: NodeArrays) -> Bools:
     """Bool [node]: NUMA nodes and policy are known, and the pod's hint says which are its own."""
-    return _known(snapshot) & ours_to_place(snapshot)
+    return _known(node_arrays) & ours_to_place(node_arrays)
 
 
-def aligned_devices(snapshot: Snapshot, request: PodRequest) -> Iterator[tuple[str, Bools]]:
+def aligned_devices(node_arrays: NodeArrays, request: PodRequest) -> Iterator[tuple[str, Bools]]:
     """Each device that the pod asks for, and bool [node]: where it is near particular NUMA nodes."""
     for name, row, amount in zip(request.resources, request.rows, request.node, strict=True):
         if amount > 0 and is_device(name):
-            yield name, snapshot.listed[row] if row >= 0 else np.zeros(snapshot.n, dtype=np.bool_)
+            yield name, node_arrays.listed[row] if row >= 0 else np.zeros(node_arrays.n, dtype=np.bool_)
 
 
-def _known(snapshot: Snapshot) -> Bools:
-    known: Bools = (snapshot.kind & _UNKNOWN) == 0
+def _known(node_arrays: NodeArrays) -> Bools:
+    known: Bools = (node_arrays.kind & _UNKNOWN) == 0
     return known

@@ -8,9 +8,9 @@ import numpy.typing as npt
 from webhook.engine.arrays import NO_ZONE, UNLISTED, Bools, Ids, Nodes, amounts_at
 from webhook.engine.kubelet.bitmask import as_mask
 from webhook.engine.kubelet.demand import Demand, is_memory
-from webhook.engine.kubelet.policy_groups import Part
+from webhook.engine.kubelet.policy_groups import PolicyGroup
 from webhook.engine.kubelet.pools import Pool
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.policy import NUMAPolicy, Scope
 from webhook.model.resources import is_device
 
@@ -33,58 +33,58 @@ class Machines:
     """int64 [z, n]: the groups, where they are known for certain (webhook.engine.kubelet.memory_replay)."""
 
 
-def machines_of(view: View, part: Part, demand: Demand) -> Machines:
+def machines_of(snapshot: Snapshot, policy_group: PolicyGroup, demand: Demand) -> Machines:
     """The nodes of a part, with a pool for every resource of the demand and for every kind of memory."""
-    snapshot, nodes = view.snapshot, part.nodes
-    exists = snapshot.zone_ids[:, nodes] != NO_ZONE
+    node_arrays, nodes = snapshot.node_arrays, policy_group.nodes
+    exists = node_arrays.zone_ids[:, nodes] != NO_ZONE
     z = int(exists.any(axis=1).sum())
-    memory = tuple(row for row, name in enumerate(snapshot.resources) if is_memory(name))
+    memory = tuple(row for row, name in enumerate(node_arrays.resources) if is_memory(name))
     wanted = {row for share in demand.containers for row in share.amounts}
     return Machines(
-        policy=part.policy,
-        scope=part.scope,
+        policy=policy_group.policy,
+        scope=policy_group.scope,
         machine=as_mask(exists[:z]),
-        distances=snapshot.distances[:z, :z, nodes] if part.closest else None,
-        pools={row: _pool(view, row, nodes, z) for row in wanted.union(memory)},
+        distances=node_arrays.distances[:z, :z, nodes] if policy_group.closest else None,
+        pools={row: _pool(snapshot, row, nodes, z) for row in wanted.union(memory)},
         memory_rows=memory,
     )
 
 
-def elsewhere(view: View, row: int, nodes: Nodes) -> npt.NDArray[np.int64]:
+def elsewhere(snapshot: Snapshot, row: int, nodes: Nodes) -> npt.NDArray[np.int64]:
     """int64 [n]: at most so many free pieces are near no NUMA node: what the node has, or has left, beyond them."""
-    snapshot = view.snapshot
-    near = amounts_at(snapshot.capacity[row], nodes).sum(axis=0)
-    free = amounts_at(view.free(row), nodes).sum(axis=0)
+    node_arrays = snapshot.node_arrays
+    near = amounts_at(node_arrays.capacity[row], nodes).sum(axis=0)
+    free = amounts_at(snapshot.free(row), nodes).sum(axis=0)
     # Pieces near several NUMA nodes make either difference too small, seldom both.
     beyond: npt.NDArray[np.int64] = np.maximum(
-        snapshot.allocatable[row][nodes] - near, view.node_free(row)[nodes] - free
+        node_arrays.allocatable[row][nodes] - near, snapshot.node_free(row)[nodes] - free
     )
     np.maximum(beyond, 0, out=beyond)
     return beyond
 
 
-def devices_shared(view: View, row: int, nodes: Nodes) -> Bools:
+def devices_shared(snapshot: Snapshot, row: int, nodes: Nodes) -> Bools:
     """Whether some devices must be near several NUMA nodes (bool [n]): together these count more than the node has."""
-    near = amounts_at(view.snapshot.capacity[row], nodes).sum(axis=0)
-    named = view.snapshot.allocatable[row][nodes]
+    near = amounts_at(snapshot.node_arrays.capacity[row], nodes).sum(axis=0)
+    named = snapshot.node_arrays.allocatable[row][nodes]
     shared: Bools = (named != UNLISTED) & (near > named)
     return shared
 
 
-def _pool(view: View, row: int, nodes: Nodes, z: int) -> Pool:
-    snapshot = view.snapshot
-    name = snapshot.resources.names[row]
+def _pool(snapshot: Snapshot, row: int, nodes: Nodes, z: int) -> Pool:
+    node_arrays = snapshot.node_arrays
+    name = node_arrays.resources.names[row]
     device = is_device(name)
     # Reserved CPUs count for how narrow a mask could be, memory that the system keeps does not.
-    by_capacity = snapshot.zone_allocatable if is_memory(name) else snapshot.capacity
+    by_capacity = node_arrays.zone_allocatable if is_memory(name) else node_arrays.capacity
     capacity = np.maximum(by_capacity[row][:z, nodes], 0)
-    free = view.free(row)[:z, nodes]
+    free = snapshot.free(row)[:z, nodes]
     return Pool(
         capacity=capacity,
         free=np.maximum(free, 0),
         listed=np.asarray((free != UNLISTED).any(axis=0)),
-        elsewhere=elsewhere(view, row, nodes) if device else np.zeros(len(nodes), dtype=np.int64),
-        shared=devices_shared(view, row, nodes) if device else np.zeros(len(nodes), dtype=np.bool_),
+        elsewhere=elsewhere(snapshot, row, nodes) if device else np.zeros(len(nodes), dtype=np.int64),
+        shared=devices_shared(snapshot, row, nodes) if device else np.zeros(len(nodes), dtype=np.bool_),
         reusable=np.zeros_like(capacity),
         reusable_by_mask={},
     )

@@ -14,27 +14,27 @@ import numpy.typing as npt
 from webhook.engine.kubelet.admission import Admission
 from webhook.engine.kubelet.demand import Demand, is_memory
 from webhook.engine.kubelet.machine_state import Machines, machines_of
-from webhook.engine.kubelet.policy_groups import Part
+from webhook.engine.kubelet.policy_groups import PolicyGroup
 from webhook.engine.reason import Reason
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 
 
-def remembered_groups(view: View, part: Part) -> npt.NDArray[np.int64] | None:
+def remembered_groups(snapshot: Snapshot, policy_group: PolicyGroup) -> npt.NDArray[np.int64] | None:
     """The group of each NUMA node (int64 [z, 1]) as a mask, 0 = none; None where it cannot be told.
 
-    part: the one node of the view.
+    policy_group: the one node of the view.
     """
-    if view.residents is None:
+    if snapshot.residents is None:
         return None
-    resources = view.snapshot.resources
-    demands = [Demand.of_resident(pod, resources) for pod in view.residents if pod.containers]
+    resources = snapshot.node_arrays.resources
+    demands = [Demand.of_resident(pod, resources) for pod in snapshot.residents if pod.containers]
     shares = [share for demand in demands for share in demand.containers]
     names = {row: name for demand in demands for row, name in demand.names.items()}
-    machines = machines_of(view, part, Demand.of_shares(shares, names))
+    machines = machines_of(snapshot, policy_group, Demand.of_shares(shares, names))
     if not machines.pools:
         return None
     published = {row: pool.free.copy() for row, pool in machines.pools.items()}
-    groups = _empty(view, part, machines)
+    groups = _empty(snapshot, policy_group, machines)
     for demand in demands:
         machines.groups = groups
         admission = Admission(machines, demand)
@@ -49,12 +49,12 @@ def remembered_groups(view: View, part: Part) -> npt.NDArray[np.int64] | None:
     return groups if agrees else None
 
 
-def _empty(view: View, part: Part, machines: Machines) -> npt.NDArray[np.int64]:
+def _empty(snapshot: Snapshot, policy_group: PolicyGroup, machines: Machines) -> npt.NDArray[np.int64]:
     """Make all of the machines free; gives their groups: none."""
-    snapshot = view.snapshot
+    node_arrays = snapshot.node_arrays
     for row, pool in machines.pools.items():
-        pool.free = np.maximum(snapshot.zone_allocatable[row][: len(pool.free), part.nodes], 0)
-        if not is_memory(snapshot.resources.names[row]):
-            named = snapshot.allocatable[row][part.nodes]
+        pool.free = np.maximum(node_arrays.zone_allocatable[row][: len(pool.free), policy_group.nodes], 0)
+        if not is_memory(node_arrays.resources.names[row]):
+            named = node_arrays.allocatable[row][policy_group.nodes]
             pool.elsewhere = np.maximum(named - pool.free.sum(axis=0), 0)
-    return np.zeros((len(next(iter(machines.pools.values())).free), len(part.nodes)), dtype=np.int64)
+    return np.zeros((len(next(iter(machines.pools.values())).free), len(policy_group.nodes)), dtype=np.int64)

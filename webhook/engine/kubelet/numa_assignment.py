@@ -26,7 +26,7 @@ from webhook.engine.arrays import NO_ZONE, Amounts, Bools, Nodes, every
 from webhook.engine.kubelet.bitmask import as_mask, lowest
 from webhook.engine.kubelet.demand import Demand, Share
 from webhook.engine.numa_fit import Allocation, Masks
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.resources import CPU, is_hugepages
 
 # Entries of tables of sets by nodes that are looked at for one pod, some 40 ms. On 5,000 nodes of eight NUMA nodes one
@@ -50,13 +50,13 @@ class _Row(NamedTuple):
         return _Row(self.amount, self.free.take(where, axis=1), self.size.take(where, axis=1))
 
 
-def joint_sets(view: View, share: Share, nodes: Nodes, widest: int) -> Masks:
+def joint_sets(snapshot: Snapshot, share: Share, nodes: Nodes, widest: int) -> Masks:
     """int64 [n]: the NUMA nodes (a mask of positions) for what a pod asks of some nodes (indexes); 0 = none.
 
     share: what is aligned, of which there is something; widest: the most NUMA nodes that may be used.
     """
-    rows = [_row(view, row, amount, nodes) for row, amount in share.amounts.items() if amount > 0]
-    usable = _usable(view, share, rows, nodes)
+    rows = [_row(snapshot, row, amount, nodes) for row, amount in share.amounts.items() if amount > 0]
+    usable = _usable(snapshot, share, rows, nodes)
     mask = _fullest_one(rows, usable)
     if widest == 1 or not rows:
         return mask
@@ -78,15 +78,15 @@ def joint_sets(view: View, share: Share, nodes: Nodes, widest: int) -> Masks:
     return mask
 
 
-def share_out(view: View, demand: Demand, node: int, mask: int) -> Allocation:
+def share_out(snapshot: Snapshot, demand: Demand, node: int, mask: int) -> Allocation:
     """What the pod takes of each NUMA node of the mask, which hold it together. node: an index."""
-    snapshot = view.snapshot
-    ids = snapshot.zone_ids[:, node].tolist()
+    node_arrays = snapshot.node_arrays
+    ids = node_arrays.zone_ids[:, node].tolist()
     taken: dict[int, dict[str, int]] = {z: {} for z in range(len(ids)) if mask >> z & 1}
     for row, amount in demand.pod.amounts.items():
-        if amount <= 0 or not snapshot.listed[row, node]:
+        if amount <= 0 or not node_arrays.listed[row, node]:
             continue
-        free = {z: max(int(view.free(row)[z, node]), 0) for z in taken}
+        free = {z: max(int(snapshot.free(row)[z, node]), 0) for z in taken}
         name, needed = demand.names[row], amount
         unit = _unit(name, amount, free.values())
         for left, z in zip(range(len(free), 0, -1), sorted(free, key=free.__getitem__), strict=True):
@@ -98,12 +98,12 @@ def share_out(view: View, demand: Demand, node: int, mask: int) -> Allocation:
     return tuple((ids[z], amounts) for z, amounts in taken.items() if amounts)
 
 
-def _row(view: View, row: int, amount: int, nodes: Nodes) -> _Row:
-    free = view.free(row)
-    size = view.snapshot.zone_allocatable[row]
+def _row(snapshot: Snapshot, row: int, amount: int, nodes: Nodes) -> _Row:
+    free = snapshot.free(row)
+    size = snapshot.node_arrays.zone_allocatable[row]
     if len(nodes) < free.shape[1]:
         free, size = free.take(nodes, axis=1), size.take(nodes, axis=1)
-    listed = view.snapshot.listed[row].take(nodes)
+    listed = snapshot.node_arrays.listed[row].take(nodes)
     if not every(listed):
         free, size = free.copy(), size.copy()
         free[:, ~listed] = amount
@@ -111,17 +111,17 @@ def _row(view: View, row: int, amount: int, nodes: Nodes) -> _Row:
     return _Row(amount, free, size)
 
 
-def _usable(view: View, share: Share, rows: Sequence[_Row], nodes: Nodes) -> Bools:
+def _usable(snapshot: Snapshot, share: Share, rows: Sequence[_Row], nodes: Nodes) -> Bools:
     """The NUMA nodes with something left of every resource: bool [z, n]."""
-    snapshot = view.snapshot
-    usable: Bools = snapshot.zone_ids[:, nodes] != NO_ZONE
+    node_arrays = snapshot.node_arrays
+    usable: Bools = node_arrays.zone_ids[:, nodes] != NO_ZONE
     for row in rows:
         np.logical_and(usable, row.free > 0, out=usable)
     for number, amount in share.devices.items():
         if amount == 0:
             # Asking for no devices still binds the pod to where there are some.
-            there: Bools = snapshot.capacity[number][:, nodes] > 0
-            np.logical_and(usable, there | ~snapshot.listed[number].take(nodes), out=usable)
+            there: Bools = node_arrays.capacity[number][:, nodes] > 0
+            np.logical_and(usable, there | ~node_arrays.listed[number].take(nodes), out=usable)
     return usable
 
 

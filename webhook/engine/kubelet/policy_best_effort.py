@@ -34,11 +34,11 @@ from webhook.engine.kubelet.bitmask import as_mask
 from webhook.engine.kubelet.container_rows import Row, rows_of, unsure
 from webhook.engine.kubelet.demand import Share
 from webhook.engine.kubelet.hints import narrowest_width
-from webhook.engine.kubelet.policy_groups import Part
+from webhook.engine.kubelet.policy_groups import PolicyGroup
 from webhook.engine.kubelet.policy_restricted import lowest_sets
 from webhook.engine.kubelet.pools import take_cpus, take_in_order
 from webhook.engine.numa_fit import Masks
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +63,14 @@ class Spread:
     """int64 [z, n] for each of the share's amounts."""
 
 
-def lowest(view: View, share: Share, part: Part) -> Lowest:
+def lowest(snapshot: Snapshot, share: Share, policy_group: PolicyGroup) -> Lowest:
     """Phase 4, for nodes that hold the share, each in two NUMA nodes or more."""
-    rows = rows_of(view, share, part.nodes)
-    needed = np.ones(len(part.nodes), dtype=np.int64)
+    rows = rows_of(snapshot, share, policy_group.nodes)
+    needed = np.ones(len(policy_group.nodes), dtype=np.int64)
     for row in rows:
         np.maximum(needed, -(-row.amount // np.maximum(row.free.max(axis=0), 1)), out=needed)
     least = np.maximum(needed, 2)
-    doubtful = _doubtful(view, share, rows, part)
+    doubtful = _doubtful(snapshot, share, rows, policy_group)
     # Of what only some NUMA nodes list, or count twice, nothing follows.
     least[doubtful] = 2
     mask = np.zeros(len(least), dtype=np.int64)
@@ -90,13 +90,13 @@ def lowest(view: View, share: Share, part: Part) -> Lowest:
     return Lowest((least + wider).astype(np.uint8), mask)
 
 
-def spread(view: View, share: Share, part: Part) -> Spread:
+def spread(snapshot: Snapshot, share: Share, policy_group: PolicyGroup) -> Spread:
     """Phases 1 to 3, for nodes that hold the share, each in two NUMA nodes or more."""
-    rows = rows_of(view, share, part.nodes)
+    rows = rows_of(snapshot, share, policy_group.nodes)
     positions = np.arange(len(rows[0].free))[:, None]
     width = narrowest_width([(row.free, row.amount) for row in rows])
     preferred = np.zeros(len(width), dtype=np.int64)
-    left_open = _doubtful(view, share, rows, part)
+    left_open = _doubtful(snapshot, share, rows, policy_group)
     if _one_memory(rows):
         _prefer(rows, width, _may_prefer(rows, width) & ~left_open, preferred)
     else:
@@ -115,12 +115,12 @@ def spread(view: View, share: Share, part: Part) -> Spread:
     return Spread(left_open, mask, tuple(taken))
 
 
-def _doubtful(view: View, share: Share, rows: Sequence[Row], part: Part) -> Bools:
+def _doubtful(snapshot: Snapshot, share: Share, rows: Sequence[Row], policy_group: PolicyGroup) -> Bools:
     """Nodes (bool [n]) on which more decides than how much is free where."""
-    if part.closest:
-        return np.ones(len(part.nodes), dtype=np.bool_)
-    doubtful = unsure(view, share, rows, part)
-    exists = view.snapshot.zone_ids.take(part.nodes, axis=1) >= 0
+    if policy_group.closest:
+        return np.ones(len(policy_group.nodes), dtype=np.bool_)
+    doubtful = unsure(snapshot, share, rows, policy_group)
+    exists = snapshot.node_arrays.zone_ids.take(policy_group.nodes, axis=1) >= 0
     for row in rows:
         if not row.memory:
             # NUMA nodes without any CPU or device of the kind are in no hint for it.
@@ -161,8 +161,8 @@ def _reached(rows: Sequence[Row], inside: Bools) -> Bools:
     cost = [np.zeros_like(each) for each in spare]
     for position in range(len(inside)):
         then = [before + row.free[position] for before, row in zip(cost, rows, strict=True)]
-        parts = np.array([each / np.maximum(most, 1) for each, most in zip(then, spare, strict=True)])
-        cheapest = parts.argmin(axis=0)
+        policy_groups = np.array([each / np.maximum(most, 1) for each, most in zip(then, spare, strict=True)])
+        cheapest = policy_groups.argmin(axis=0)
         for number, before in enumerate(cost):
             mine = ~inside[position] & (cheapest == number)
             cost[number] = np.where(mine, then[number], before)

@@ -11,12 +11,12 @@ from webhook.engine.kubelet.demand import is_aligned
 from webhook.engine.reason import Reason
 from webhook.engine.request import PodRequest
 from webhook.engine.snapshot import node_kind
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.policy import NUMAPolicy, Scope
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PolicyGroup:
     """Nodes that decide alike."""
 
     nodes: Nodes
@@ -29,26 +29,26 @@ class Part:
     verdict: Reason | None
     """The same whatever is free: NUMA nodes or policy are unknown, or the kubelet takes fewer NUMA nodes than these."""
 
-    def at(self, where: Bools | Nodes) -> "Part":
+    def at(self, where: Bools | Nodes) -> "PolicyGroup":
         """A part of the part."""
-        return Part(self.nodes[where], self.policy, self.scope, self.closest, self.ours, self.verdict)
+        return PolicyGroup(self.nodes[where], self.policy, self.scope, self.closest, self.ours, self.verdict)
 
 
 _Rules = tuple[NUMAPolicy, Scope, bool, bool, Reason | None]
 
 
-def parts(view: View, request: PodRequest, nodes: Nodes) -> Iterator[Part]:
+def policy_groups(snapshot: Snapshot, request: PodRequest, nodes: Nodes) -> Iterator[PolicyGroup]:
     """Split nodes into those that decide alike: by kind, of which a cluster has few."""
-    kinds = view.snapshot.kind
+    kinds = snapshot.node_arrays.kind
     if len(nodes) != len(kinds):
         kinds = kinds[nodes]
     if not len(kinds):
         return
     if every(kinds == kinds[0]):
-        yield Part(nodes, *_rules(int(kinds[0]), request))
+        yield PolicyGroup(nodes, *_rules(int(kinds[0]), request))
         return
     for kind in np.flatnonzero(np.bincount(kinds)).tolist():
-        yield Part(nodes[kinds == kind], *_rules(kind, request))
+        yield PolicyGroup(nodes[kinds == kind], *_rules(kind, request))
 
 
 def _rules(kind: int, request: PodRequest) -> _Rules:

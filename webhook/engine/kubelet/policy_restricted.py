@@ -25,9 +25,9 @@ from webhook.engine.arrays import Amounts, Bools, Nodes, amounts_at
 from webhook.engine.kubelet.bitmask import as_mask, widths
 from webhook.engine.kubelet.container_rows import Row, rows_of, unsure
 from webhook.engine.kubelet.demand import Share, is_memory
-from webhook.engine.kubelet.policy_groups import Part
+from webhook.engine.kubelet.policy_groups import PolicyGroup
 from webhook.engine.numa_fit import Masks
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +40,10 @@ class Preferred:
     """int64 [n]: the lowest set of NUMA nodes that every manager prefers; 0 = none."""
 
 
-def preferred_sets(view: View, share: Share, part: Part) -> Preferred:
+def preferred_sets(snapshot: Snapshot, share: Share, policy_group: PolicyGroup) -> Preferred:
     """The sets preferred for a share on nodes with policy restricted, none of whose NUMA nodes holds it alone."""
-    rows, nodes = rows_of(view, share, part.nodes), part.nodes
-    left_open = unsure(view, share, rows, part)
+    rows, nodes = rows_of(snapshot, share, policy_group.nodes), policy_group.nodes
+    left_open = unsure(snapshot, share, rows, policy_group)
     pieces = [one.narrowest() for one in rows if not one.memory]
     kinds = [one for one in rows if one.memory]
     if len(kinds) > 1:
@@ -56,7 +56,7 @@ def preferred_sets(view: View, share: Share, part: Part) -> Preferred:
     width = pieces[0]
     agreed = np.logical_and.reduce([other == width for other in pieces]) & (width > 1)
     if kinds:
-        left_open |= agreed & _others_in_use(view, share, nodes)
+        left_open |= agreed & _others_in_use(snapshot, share, nodes)
     mask = np.zeros(len(nodes), dtype=np.int64)
     (left,) = (agreed & ~left_open).nonzero()
     for wanted in np.unique(width[left]).tolist():
@@ -65,20 +65,20 @@ def preferred_sets(view: View, share: Share, part: Part) -> Preferred:
     return Preferred(left_open, mask)
 
 
-def _others_in_use(view: View, share: Share, nodes: Nodes) -> Bools:
+def _others_in_use(snapshot: Snapshot, share: Share, nodes: Nodes) -> Bools:
     """Nodes with kinds of memory that the share does not ask for, in use or unevenly spread (bool [n]).
 
     These may have made groups, too.
     """
-    snapshot = view.snapshot
+    node_arrays = snapshot.node_arrays
     found = np.zeros(len(nodes), dtype=np.bool_)
-    kinds = [row for row, name in enumerate(snapshot.resources) if is_memory(name)]
-    listed = [row for row in kinds if np.count_nonzero(snapshot.listed[row].take(nodes))]
+    kinds = [row for row, name in enumerate(node_arrays.resources) if is_memory(name)]
+    listed = [row for row in kinds if np.count_nonzero(node_arrays.listed[row].take(nodes))]
     for row in listed if len(listed) > 1 else ():
-        capacity = amounts_at(snapshot.zone_allocatable[row], nodes)
+        capacity = amounts_at(node_arrays.zone_allocatable[row], nodes)
         found |= (capacity != capacity[0]).any(axis=0)
         if row not in share.memory:
-            found |= (amounts_at(view.free(row), nodes) != capacity).any(axis=0)
+            found |= (amounts_at(snapshot.free(row), nodes) != capacity).any(axis=0)
     return found
 
 

@@ -26,34 +26,34 @@ from webhook.engine.kubelet.lazy_masks import wide
 from webhook.engine.kubelet.machine_state import devices_shared
 from webhook.engine.kubelet.memory_manager import grouped_by_hints
 from webhook.engine.kubelet.numa_assignment import joint_sets, share_out
-from webhook.engine.kubelet.policy_groups import Part, parts
+from webhook.engine.kubelet.policy_groups import PolicyGroup, policy_groups
 from webhook.engine.kubelet.policy_restricted import preferred_sets
 from webhook.engine.kubelet.policy_single_numa_node import ZoneFit, fit_zones
 from webhook.engine.kubelet.totals import pieces_suffice, totals
 from webhook.engine.numa_fit import Allocation, NUMAFit, Wide
 from webhook.engine.reason import FITS, Reason
 from webhook.engine.request import PodRequest
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.policy import NUMAPolicy, Scope
 from webhook.model.resources import MEMORY
 
 
-def predict(view: View, request: PodRequest, among: Bools | None = None) -> NUMAFit:
+def predict(snapshot: Snapshot, request: PodRequest, among: Bools | None = None) -> NUMAFit:
     """The verdict of every node's kubelet on the pod, and the NUMA nodes it would use.
 
     A node without a known topology takes every pod that has no strict policy of its own.
     among: bool [node]: the nodes that matter; the verdict of others may be NoSingleNUMANode without a closer look.
     """
-    prediction = _Prediction(view, request, among)
-    n = view.snapshot.n
-    alike = tuple(parts(view, request, all_nodes(n)))
+    prediction = _Prediction(snapshot, request, among)
+    n = snapshot.node_arrays.n
+    alike = tuple(policy_groups(snapshot, request, all_nodes(n)))
     if len(alike) == 1:
         reason, mask = prediction.admit(alike[0])
     else:
         reason = np.zeros(n, dtype=np.uint8)
         mask = np.zeros(n, dtype=np.int64)
-        for part in alike:
-            reason[part.nodes], mask[part.nodes] = prediction.admit(part)
+        for policy_group in alike:
+            reason[policy_group.nodes], mask[policy_group.nodes] = prediction.admit(policy_group)
     return NUMAFit(
         reason == FITS, reason, mask, lambda node: prediction.split(node, int(mask[node])), prediction.wide()
     )
@@ -62,151 +62,157 @@ def predict(view: View, request: PodRequest, among: Bools | None = None) -> NUMA
 class _Prediction:
     """One pod on nodes of one view."""
 
-    def __init__(self, view: View, request: PodRequest, among: Bools | None = None) -> None:
-        self._view = view
+    def __init__(self, snapshot: Snapshot, request: PodRequest, among: Bools | None = None) -> None:
+        self._snapshot = snapshot
         self._request = request
         self._among = among
-        self._late: list[tuple[Part, Share]] = []
-        self._all_sets = AllSets(view, request)
+        self._late: list[tuple[PolicyGroup, Share]] = []
+        self._all_sets = AllSets(snapshot, request)
 
-    def admit(self, part: Part) -> tuple[Bytes, npt.NDArray[np.int64]]:
+    def admit(self, policy_group: PolicyGroup) -> tuple[Bytes, npt.NDArray[np.int64]]:
         """Reason (uint8 [n]) and mask (int64 [n]) of each node of the part."""
-        n = len(part.nodes)
-        if part.verdict is not None:
-            return np.full(n, part.verdict, dtype=np.uint8), np.zeros(n, dtype=np.int64)
-        if part.ours:
-            return self._jointly(part)
-        demand = self._placed
+        n = len(policy_group.nodes)
+        if policy_group.verdict is not None:
+            return np.full(n, policy_group.verdict, dtype=np.uint8), np.zeros(n, dtype=np.int64)
+        if policy_group.ours:
+            return self._jointly(policy_group)
+        demand = self._assigned
         if (
             self._all_sets.groups_decide
-            or (part.scope is Scope.POD and demand.init_only_memory)
-            or self._closest_differs(part)
+            or (policy_group.scope is Scope.POD and demand.init_only_memory)
+            or self._closest_differs(policy_group)
         ):
-            return self._all_sets.admit(part)
-        shares = self._shares(part, demand)
-        short = self._by_zones(shares, part.nodes, self._grouped(part, demand))
+            return self._all_sets.admit(policy_group)
+        shares = self._shares(policy_group, demand)
+        short = self._by_zones(shares, policy_group.nodes, self._grouped(policy_group, demand))
         fits, mask = short.fits, short.mask
-        if demand.pod.devices or part.policy is NUMAPolicy.NONE:
-            fits = fits & pieces_suffice(self._view, part, demand)
-            mask = mask * (fits if part.policy is not NUMAPolicy.NONE else 0)
-        none = part.policy is NUMAPolicy.NONE
+        if demand.pod.devices or policy_group.policy is NUMAPolicy.NONE:
+            fits = fits & pieces_suffice(self._snapshot, policy_group, demand)
+            mask = mask * (fits if policy_group.policy is not NUMAPolicy.NONE else 0)
+        none = policy_group.policy is NUMAPolicy.NONE
         reason = (~fits).view(np.uint8) * np.uint8(Reason.ALLOCATION_FAILS if none else Reason.NO_SINGLE_NUMA_NODE)
-        final = self._short_way_is_final(part, demand)
+        final = self._short_way_is_final(policy_group, demand)
         if final is not True:
             rest = np.flatnonzero(~(fits | final))
             if self._among is not None:
-                rest = rest[self._among[part.nodes[rest]]]
-            if len(rest) and part.policy is NUMAPolicy.RESTRICTED and len(shares) == 1:
-                rest = self._prefer(part, demand, shares[0], rest, reason, mask)
-            elif len(rest) and part.policy in {NUMAPolicy.NONE, NUMAPolicy.BEST_EFFORT}:
-                rest = self._put_off(part, demand, rest, reason)
+                rest = rest[self._among[policy_group.nodes[rest]]]
+            if len(rest) and policy_group.policy is NUMAPolicy.RESTRICTED and len(shares) == 1:
+                rest = self._prefer(policy_group, demand, shares[0], rest, reason, mask)
+            elif len(rest) and policy_group.policy in {NUMAPolicy.NONE, NUMAPolicy.BEST_EFFORT}:
+                rest = self._put_off(policy_group, demand, rest, reason)
             if len(rest):
-                reason[rest], mask[rest] = self._all_sets.admit(part.at(rest))
+                reason[rest], mask[rest] = self._all_sets.admit(policy_group.at(rest))
         return reason, mask
 
-    def _jointly(self, part: Part) -> tuple[Bytes, npt.NDArray[np.int64]]:
+    def _jointly(self, policy_group: PolicyGroup) -> tuple[Bytes, npt.NDArray[np.int64]]:
         """Reason and mask where the NUMA nodes are ours to choose; best-effort goes without them where none will do."""
-        n = len(part.nodes)
+        n = len(policy_group.nodes)
         share = self._whole.pod
         if not (any(share.amounts.values()) or share.devices):
             return np.zeros(n, dtype=np.uint8), np.zeros(n, dtype=np.int64)
-        single = part.policy is NUMAPolicy.SINGLE_NUMA_NODE
-        mask = joint_sets(self._view, share, part.nodes, 1 if single else self._view.snapshot.z)
-        if part.policy is NUMAPolicy.BEST_EFFORT:
+        single = policy_group.policy is NUMAPolicy.SINGLE_NUMA_NODE
+        mask = joint_sets(self._snapshot, share, policy_group.nodes, 1 if single else self._snapshot.node_arrays.z)
+        if policy_group.policy is NUMAPolicy.BEST_EFFORT:
             return np.zeros(n, dtype=np.uint8), mask
         reason = np.uint8(Reason.NO_SINGLE_NUMA_NODE if single else Reason.NOT_ALIGNED)
         return (mask == 0).astype(np.uint8) * reason, mask
 
-    def _put_off(self, part: Part, demand: Demand, rest: Nodes, reason: Bytes) -> Nodes:
+    def _put_off(self, policy_group: PolicyGroup, demand: Demand, rest: Nodes, reason: Bytes) -> Nodes:
         """Judge `rest`, indexes into a part whose policy refuses nothing, by totals; returns what needs a closer look.
 
         Writes their reasons; which NUMA nodes they use stays open.
         """
-        by_totals = totals(self._view, demand, part.nodes[rest])
+        by_totals = totals(self._snapshot, demand, policy_group.nodes[rest])
         if by_totals is None:
             return rest
-        fits = by_totals.suffice & pieces_suffice(self._view, part.at(rest), demand)
+        fits = by_totals.suffice & pieces_suffice(self._snapshot, policy_group.at(rest), demand)
         reason[rest] = np.where(fits, FITS, Reason.ALLOCATION_FAILS)
         late = rest[by_totals.sure & fits]
-        if len(late) and part.policy is not NUMAPolicy.NONE:
-            self._late.append((part.at(late), demand.containers[0]))
+        if len(late) and policy_group.policy is not NUMAPolicy.NONE:
+            self._late.append((policy_group.at(late), demand.containers[0]))
         return rest[~by_totals.sure]
 
     def _prefer(
-        self, part: Part, demand: Demand, share: Share, rest: Nodes, reason: Bytes, mask: npt.NDArray[np.int64]
+        self,
+        policy_group: PolicyGroup,
+        demand: Demand,
+        share: Share,
+        rest: Nodes,
+        reason: Bytes,
+        mask: npt.NDArray[np.int64],
     ) -> Nodes:
         """Judge `rest`, indexes into a part with policy restricted, by the sets it could prefer; returns what is open.
 
         Writes their reasons and masks. What admits is judged again if that is not all: several containers are admitted
         one after the other, and the closest NUMA nodes need not be the lowest.
         """
-        here = part.at(rest)
-        preferred = preferred_sets(self._view, share, here)
+        here = policy_group.at(rest)
+        preferred = preferred_sets(self._snapshot, share, here)
         admits = preferred.mask > 0
         still_open = preferred.open
-        if part.closest or len(demand.containers) > 1:
+        if policy_group.closest or len(demand.containers) > 1:
             still_open = still_open | admits
-        enough = pieces_suffice(self._view, here, demand)
+        enough = pieces_suffice(self._snapshot, here, demand)
         reason[rest] = np.where(admits, np.where(enough, FITS, Reason.ALLOCATION_FAILS), Reason.NOT_ALIGNED)
         mask[rest] = np.where(admits & enough, preferred.mask, 0)
         return rest[still_open]
 
     def wide(self) -> Wide | None:
         """The nodes admitted whose NUMA nodes were left open so far."""
-        return wide(self._view, self._late, self._all_sets.masks) if self._late else None
+        return wide(self._snapshot, self._late, self._all_sets.masks) if self._late else None
 
     def split(self, node: int, mask: int) -> Allocation:
         """What the pod would take of each NUMA node of one node (an index); mask: those it uses, 0 = not known."""
-        (part,) = parts(self._view, self._request, np.array([node]))
-        demand = self._placed
-        if part.verdict is not None or part.policy is NUMAPolicy.NONE or not demand.names:
+        (policy_group,) = policy_groups(self._snapshot, self._request, np.array([node]))
+        demand = self._assigned
+        if policy_group.verdict is not None or policy_group.policy is NUMAPolicy.NONE or not demand.names:
             return ()
-        if part.ours:
-            return share_out(self._view, self._whole, node, mask)
-        short = split_inside(self._view, demand, part.policy, node, mask)
-        by_totals = part.policy is NUMAPolicy.BEST_EFFORT and not self._all_sets.groups_decide
+        if policy_group.ours:
+            return share_out(self._snapshot, self._whole, node, mask)
+        short = split_inside(self._snapshot, demand, policy_group.policy, node, mask)
+        by_totals = policy_group.policy is NUMAPolicy.BEST_EFFORT and not self._all_sets.groups_decide
         if short is None and mask == 0 and by_totals:
-            short = split_over_several(self._view, demand, part)
-        return self._all_sets.split(part) if short is None else short
+            short = split_over_several(self._snapshot, demand, policy_group)
+        return self._all_sets.split(policy_group) if short is None else short
 
     @property
-    def _placed(self) -> Demand:
+    def _assigned(self) -> Demand:
         return self._all_sets.demand
 
     @cached_property
     def _whole(self) -> Demand:
         return Demand.whole(self._request)
 
-    def _shares(self, part: Part, demand: Demand) -> list[Share]:
+    def _shares(self, policy_group: PolicyGroup, demand: Demand) -> list[Share]:
         """What must stay within one NUMA node each."""
-        if part.policy is NUMAPolicy.NONE:
+        if policy_group.policy is NUMAPolicy.NONE:
             return [Share(share.kind, {}, share.memory, {}) for share in demand.containers]
-        return [demand.pod] if part.scope is Scope.POD else list(demand.containers)
+        return [demand.pod] if policy_group.scope is Scope.POD else list(demand.containers)
 
-    def _grouped(self, part: Part, demand: Demand) -> Bools | None:
+    def _grouped(self, policy_group: PolicyGroup, demand: Demand) -> Bools | None:
         """NUMA nodes whose memory is for pods on several of them only, as far as known (bool [z, n]); None: none is."""
-        if part.policy is not NUMAPolicy.RESTRICTED or not demand.pod.memory:
+        if policy_group.policy is not NUMAPolicy.RESTRICTED or not demand.pod.memory:
             return None
-        row = self._view.snapshot.resources.find(MEMORY)
-        over_several = self._view.multi_residents[:, part.nodes] > 0
+        row = self._snapshot.node_arrays.resources.find(MEMORY)
+        over_several = self._snapshot.multi_residents[:, policy_group.nodes] > 0
         if row < 0 or not over_several.any():
             return None
-        free = np.maximum(self._view.free(row)[:, part.nodes], 0)
-        capacity = np.maximum(self._view.snapshot.zone_allocatable[row][:, part.nodes], 0)
+        free = np.maximum(self._snapshot.free(row)[:, policy_group.nodes], 0)
+        capacity = np.maximum(self._snapshot.node_arrays.zone_allocatable[row][:, policy_group.nodes], 0)
         return grouped_by_hints(over_several, free, capacity)
 
     def _by_zones(self, shares: list[Share], nodes: Nodes, grouped: Bools | None = None) -> ZoneFit:
         """The short way. Resources that no NUMA node of a node lists are left out there: nobody aligns them."""
-        view, everywhere = self._view, len(nodes) == self._view.snapshot.n
+        snapshot, everywhere = self._snapshot, len(nodes) == self._snapshot.node_arrays.n
         at = slice(None) if everywhere else nodes
         memory = {row for share in shares for row in share.memory}
 
         def free(row: int) -> Amounts:
-            plane = view.free(row)[:, at]
+            plane = snapshot.free(row)[:, at]
             return plane if grouped is None or row not in memory else np.where(grouped, np.minimum(plane, 0), plane)
 
-        fit = fit_zones(shares, free, lambda row: view.snapshot.capacity[row][:, at], len(nodes))
-        listed = view.snapshot.listed
+        fit = fit_zones(shares, free, lambda row: snapshot.node_arrays.capacity[row][:, at], len(nodes))
+        listed = snapshot.node_arrays.listed
         rows = sorted({row for share in shares for row in share.amounts if not every(listed[row])})
         if not rows:
             return fit
@@ -220,24 +226,24 @@ class _Prediction:
             fit.fits[here], fit.mask[here] = again.fits, again.mask
         return fit
 
-    def _short_way_is_final(self, part: Part, demand: Demand) -> bool | Bools:
+    def _short_way_is_final(self, policy_group: PolicyGroup, demand: Demand) -> bool | Bools:
         """Whether what the short way refuses is refused: for all nodes of the part, or for each (bool [n])."""
-        if part.policy is not NUMAPolicy.SINGLE_NUMA_NODE:
-            return part.policy is NUMAPolicy.NONE and not demand.pod.memory
+        if policy_group.policy is not NUMAPolicy.SINGLE_NUMA_NODE:
+            return policy_group.policy is NUMAPolicy.NONE and not demand.pod.memory
         if len(demand.containers) == 1:
             return True
-        if part.scope is Scope.POD:
+        if policy_group.scope is Scope.POD:
             # Without a hint from another manager, containers may end up on NUMA nodes of their own: a sum of memory
             # that no mask can hold counts as "no preference".
             return bool(demand.pod.cpu)
-        shared = [devices_shared(self._view, row, part.nodes) for row in demand.reused_devices]
+        shared = [devices_shared(self._snapshot, row, policy_group.nodes) for row in demand.reused_devices]
         return ~np.logical_or.reduce(shared) if shared else True
 
-    def _closest_differs(self, part: Part) -> bool:
+    def _closest_differs(self, policy_group: PolicyGroup) -> bool:
         """Whether single NUMA nodes may differ in their distance to themselves, which would decide between them."""
-        if not part.closest or part.policy in {NUMAPolicy.NONE, NUMAPolicy.SINGLE_NUMA_NODE}:
+        if not policy_group.closest or policy_group.policy in {NUMAPolicy.NONE, NUMAPolicy.SINGLE_NUMA_NODE}:
             return False
-        snapshot = self._view.snapshot
-        to_self = snapshot.distances[:, :, part.nodes].diagonal()
-        exists = (snapshot.zone_ids[:, part.nodes] != NO_ZONE).T
+        node_arrays = self._snapshot.node_arrays
+        to_self = node_arrays.distances[:, :, policy_group.nodes].diagonal()
+        exists = (node_arrays.zone_ids[:, policy_group.nodes] != NO_ZONE).T
         return bool((np.where(exists, to_self, to_self[:, :1]) != to_self[:, :1]).any())

@@ -17,8 +17,8 @@ import numpy as np
 from webhook.engine.arrays import UNLISTED, Amounts, Bools, Nodes, amounts_at
 from webhook.engine.kubelet.demand import Demand
 from webhook.engine.kubelet.machine_state import elsewhere
-from webhook.engine.kubelet.policy_groups import Part
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.kubelet.policy_groups import PolicyGroup
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.pod import ContainerKind
 from webhook.model.policy import NUMAPolicy
 
@@ -33,42 +33,42 @@ class Totals:
     """bool [n]: that decides, and more than one NUMA node is used."""
 
 
-def totals(view: View, demand: Demand, nodes: Nodes) -> Totals | None:
+def totals(snapshot: Snapshot, demand: Demand, nodes: Nodes) -> Totals | None:
     """Judge nodes that refuse no hint, where no NUMA node holds all of the demand; None if totals do not decide."""
     if len(demand.containers) != 1:
         return None
     (share,) = demand.containers
     if share.kind is not ContainerKind.APP or 0 in share.amounts.values():
         return None
-    snapshot = view.snapshot
+    node_arrays = snapshot.node_arrays
     suffice = np.ones(len(nodes), dtype=np.bool_)
     sure = np.ones(len(nodes), dtype=np.bool_)
     for row, amount in share.amounts.items():
-        unlisted = ~snapshot.listed[row].take(nodes)
-        suffice &= unlisted | (_total(view.free(row), nodes) >= amount)
+        unlisted = ~node_arrays.listed[row].take(nodes)
+        suffice &= unlisted | (_total(snapshot.free(row), nodes) >= amount)
         if row in share.memory:
             # More free than there is at all: an NRT that contradicts itself.
-            sure &= unlisted | ~suffice | (_total(snapshot.zone_allocatable[row], nodes) >= amount)
+            sure &= unlisted | ~suffice | (_total(node_arrays.zone_allocatable[row], nodes) >= amount)
         elif row in share.devices:
             # Devices near no NUMA node could complete what one NUMA node has.
-            sure &= unlisted | (elsewhere(view, row, nodes) == 0)
+            sure &= unlisted | (elsewhere(snapshot, row, nodes) == 0)
     return Totals(suffice, sure)
 
 
-def pieces_suffice(view: View, part: Part, demand: Demand) -> Bools:
+def pieces_suffice(snapshot: Snapshot, policy_group: PolicyGroup, demand: Demand) -> Bools:
     """Whether there are enough pieces of what is not bound to NUMA nodes, wherever they are (bool [n])."""
-    nodes = part.nodes
+    nodes = policy_group.nodes
     enough = np.ones(len(nodes), dtype=np.bool_)
     for row, amount in demand.pod.devices.items():
         # Also where NUMA nodes list them: a device near two of them is counted by both.
-        named = view.snapshot.allocatable[row].take(nodes) > UNLISTED
-        enough &= ~named | (view.node_free(row).take(nodes) >= amount)
-    if part.policy is NUMAPolicy.NONE:
+        named = snapshot.node_arrays.allocatable[row].take(nodes) > UNLISTED
+        enough &= ~named | (snapshot.node_free(row).take(nodes) >= amount)
+    if policy_group.policy is NUMAPolicy.NONE:
         for row, amount in {**demand.pod.cpu, **demand.pod.devices}.items():
-            total = _total(view.free(row), nodes)
+            total = _total(snapshot.free(row), nodes)
             if row in demand.pod.devices:
-                total += elsewhere(view, row, nodes)
-            enough &= ~view.snapshot.listed[row].take(nodes) | (total >= amount)
+                total += elsewhere(snapshot, row, nodes)
+            enough &= ~snapshot.node_arrays.listed[row].take(nodes) | (total >= amount)
     return enough
 
 

@@ -25,7 +25,7 @@ from webhook.engine.numa_fit import Allocation, NUMAFit, by_numa_id
 from webhook.engine.plugin.pod_requests import Part, parts
 from webhook.engine.reason import Reason
 from webhook.engine.request import PodRequest
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.pod import ContainerKind, QoS
 from webhook.model.policy import NUMAPolicy, Scope
 from webhook.model.resources import (
@@ -55,19 +55,19 @@ class FilterFit(NUMAFit):
     """int16 [N]: index of the part that does not fit: a container with scope container, 0 with scope pod; -1 = none."""
 
 
-def filter_nodes(view: View, request: PodRequest) -> FilterFit:
+def filter_nodes(snapshot: Snapshot, request: PodRequest) -> FilterFit:
     """The plugin's verdict on every node."""
-    snapshot = view.snapshot
-    n = snapshot.n
+    node_arrays = snapshot.node_arrays
+    n = node_arrays.n
     reason = np.full(n, Reason.FITS, dtype=np.uint8)
     mask = np.zeros(n, dtype=np.int64)
     failed = np.full(n, NO_PART, dtype=np.int16)
     if request.qos is not QoS.BEST_EFFORT or not _names_native_only(request):
-        strict = snapshot.has_topology & (snapshot.plugin_policy == NUMAPolicy.SINGLE_NUMA_NODE)
+        strict = node_arrays.has_topology & (node_arrays.plugin_policy == NUMAPolicy.SINGLE_NUMA_NODE)
         for scope in Scope:
-            nodes = np.flatnonzero(strict & (snapshot.plugin_scope == scope))
+            nodes = np.flatnonzero(strict & (node_arrays.plugin_scope == scope))
             if len(nodes):
-                aligned = _Alignment(view, request, nodes)
+                aligned = _Alignment(snapshot, request, nodes)
                 failed[nodes], mask[nodes] = aligned.run(parts(request, scope))
         reason[failed != NO_PART] = Reason.NO_SINGLE_NUMA_NODE
         mask[failed != NO_PART] = 0
@@ -75,16 +75,18 @@ def filter_nodes(view: View, request: PodRequest) -> FilterFit:
         fits=reason == Reason.FITS,
         reason=reason,
         known=mask,
-        split=lambda node: _split(view, request, node) if mask[node] else (),
+        split=lambda node: _split(snapshot, request, node) if mask[node] else (),
         failed=failed,
     )
 
 
-def _split(view: View, request: PodRequest, node: int) -> Allocation:
-    aligned = _Alignment(view, request, np.array([node]))
-    aligned.run(parts(request, Scope(int(view.snapshot.plugin_scope[node]))))
+def _split(snapshot: Snapshot, request: PodRequest, node: int) -> Allocation:
+    aligned = _Alignment(snapshot, request, np.array([node]))
+    aligned.run(parts(request, Scope(int(snapshot.node_arrays.plugin_scope[node]))))
     aligned.settle()
-    return by_numa_id(view.snapshot.zone_ids[:, node], {name: taken[:, 0] for name, taken in aligned.taken.items()})
+    return by_numa_id(
+        snapshot.node_arrays.zone_ids[:, node], {name: taken[:, 0] for name, taken in aligned.taken.items()}
+    )
 
 
 def _names_native_only(request: PodRequest) -> bool:
@@ -99,13 +101,13 @@ def _names_native_only(request: PodRequest) -> bool:
 class _Alignment:
     """The parts of one pod against n nodes with policy single-numa-node."""
 
-    def __init__(self, view: View, request: PodRequest, nodes: npt.NDArray[np.intp]) -> None:
-        self._view = view
+    def __init__(self, snapshot: Snapshot, request: PodRequest, nodes: npt.NDArray[np.intp]) -> None:
+        self._snapshot = snapshot
         self._nodes = nodes
         self._guaranteed = request.qos is QoS.GUARANTEED
         self._rows = dict(zip(request.resources, request.rows, strict=True))
-        self._at: slice | npt.NDArray[np.intp] = slice(None) if len(nodes) == view.snapshot.n else nodes
-        ids = view.snapshot.zone_ids[:, self._at]
+        self._at: slice | npt.NDArray[np.intp] = slice(None) if len(nodes) == snapshot.node_arrays.n else nodes
+        ids = snapshot.node_arrays.zone_ids[:, self._at]
         self._exists = (ids != NO_ZONE) & (ids <= _MAX_NUMA_ID)
         self.taken: dict[str, Amounts] = {}
         """Resource -> int64 [z, n]: what app containers took so far."""
@@ -136,7 +138,7 @@ class _Alignment:
     def _available(self, name: str) -> Amounts | None:
         """int64 [z, n] as published, None if nothing names the resource."""
         row = self._rows[name]
-        return None if row < 0 else self._view.free(row)[:, self._at]
+        return None if row < 0 else self._snapshot.free(row)[:, self._at]
 
     def _enough(self, part: Part) -> Bools:
         """Which NUMA nodes (bool [z, n]) have enough of everything."""
@@ -159,7 +161,7 @@ class _Alignment:
         if is_host_level(name):
             enough |= (available == UNLISTED).all(axis=0)
         if name not in _ALWAYS_NAMED:
-            enough &= self._view.snapshot.allocatable[self._rows[name]][self._at] != UNLISTED
+            enough &= self._snapshot.node_arrays.allocatable[self._rows[name]][self._at] != UNLISTED
         return enough
 
     def _take(self, part: Part, zone: npt.NDArray[np.intp]) -> None:

@@ -26,7 +26,7 @@ from webhook.engine.arrays import NO_ZONE, UNKNOWN_DISTANCE, UNLISTED, Amounts, 
 from webhook.engine.kubelet.bitmask import lowest
 from webhook.engine.plugin.pod_requests import Part
 from webhook.engine.request import PodRequest
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 
 _MAX_SCORE: Final = 100
 # More than any request, and sums over 64 NUMA nodes stay in int64.
@@ -34,10 +34,10 @@ _UNLIMITED: Final = 1 << 56
 
 
 def least_numa_nodes(
-    view: View, request: PodRequest, sequence: Sequence[Part], nodes: npt.NDArray[np.intp], *, as_shipped: bool
+    snapshot: Snapshot, request: PodRequest, sequence: Sequence[Part], nodes: npt.NDArray[np.intp], *, as_shipped: bool
 ) -> npt.NDArray[np.int64]:
     """int64 [n]: the score of some nodes (indexes). as_shipped: a resource that no NUMA node lists leaves no score."""
-    search = _Search(view, request, nodes, as_shipped)
+    search = _Search(snapshot, request, nodes, as_shipped)
     n = len(nodes)
     widest = np.zeros(n, dtype=np.int64)
     nearest = np.ones(n, dtype=np.bool_)
@@ -50,7 +50,7 @@ def least_numa_nodes(
         widest = np.where(counts, np.maximum(widest, width), widest)
         if len(sequence) > 1:
             search.take(part, taken & counts)
-    unit = _MAX_SCORE // view.snapshot.max_numa_nodes[nodes].astype(np.int64)
+    unit = _MAX_SCORE // snapshot.node_arrays.max_numa_nodes[nodes].astype(np.int64)
     score = _MAX_SCORE - widest * unit + np.where(nearest, unit // 2, 0)
     return np.where(possible, np.where(widest > 0, score, _MAX_SCORE), 0)
 
@@ -58,17 +58,17 @@ def least_numa_nodes(
 class _Search:
     """Combinations of NUMA nodes on n nodes, with what earlier parts took taken off."""
 
-    def __init__(self, view: View, request: PodRequest, nodes: npt.NDArray[np.intp], as_shipped: bool) -> None:
-        snapshot = view.snapshot
-        everywhere = len(nodes) == snapshot.n
-        self._exists = (snapshot.zone_ids if everywhere else snapshot.zone_ids.take(nodes, axis=1)) != NO_ZONE
-        self._snapshot, self._nodes = snapshot, nodes
+    def __init__(self, snapshot: Snapshot, request: PodRequest, nodes: npt.NDArray[np.intp], as_shipped: bool) -> None:
+        node_arrays = snapshot.node_arrays
+        everywhere = len(nodes) == node_arrays.n
+        self._exists = (node_arrays.zone_ids if everywhere else node_arrays.zone_ids.take(nodes, axis=1)) != NO_ZONE
+        self._node_arrays, self._nodes = node_arrays, nodes
         self._left: dict[str, Amounts] = {}
         for name, row in zip(request.resources, request.rows, strict=True):
             if row >= 0:
-                self._left[name] = view.free(row).take(nodes, axis=1)
+                self._left[name] = snapshot.free(row).take(nodes, axis=1)
                 if not as_shipped:
-                    self._left[name][:, ~snapshot.listed[row].take(nodes)] = _UNLIMITED
+                    self._left[name][:, ~node_arrays.listed[row].take(nodes)] = _UNLIMITED
             else:
                 self._left[name] = np.full(self._exists.shape, UNLISTED if as_shipped else _UNLIMITED, dtype=np.int64)
 
@@ -76,9 +76,9 @@ class _Search:
         """Whether (bool [n]) some NUMA node lists a resource that the part names."""
         listed = np.zeros(len(self._nodes), dtype=np.bool_)
         for name in part.amounts:
-            row = self._snapshot.resources.find(name)
+            row = self._node_arrays.resources.find(name)
             if row >= 0:
-                listed |= self._snapshot.listed[row].take(self._nodes)
+                listed |= self._node_arrays.listed[row].take(self._nodes)
         return listed
 
     def find(self, part: Part) -> tuple[npt.NDArray[np.int64], Bools, Bools]:
@@ -130,7 +130,7 @@ class _Search:
 
     def _equally_near_to_themselves(self) -> bool:
         """Whether, node by node, all NUMA nodes have the same distance to themselves, at most the unknown one."""
-        distances = self._snapshot.distances
+        distances = self._node_arrays.distances
         to_self = np.stack([distances[z, z].take(self._nodes) for z in range(len(distances))])
         alike = (to_self == to_self[0]) & (to_self <= UNKNOWN_DISTANCE) | ~self._exists
         return bool(alike.all())
@@ -138,7 +138,7 @@ class _Search:
     def _distance(self, table: npt.NDArray[np.intp], nodes: npt.NDArray[np.intp]) -> npt.NDArray[np.float32]:
         """float32 [combination, n]: the mean distance within each combination, as upstream rounds it."""
         k = table.shape[1]
-        between = self._snapshot.distances[:, :, self._nodes[nodes]]
+        between = self._node_arrays.distances[:, :, self._nodes[nodes]]
         total = np.zeros((len(table), len(nodes)), dtype=np.int64)
         for left in range(k):
             for right in range(k):

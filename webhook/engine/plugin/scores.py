@@ -25,7 +25,7 @@ from webhook.engine.arrays import NO_ZONE, UNLISTED, Amounts, Bools
 from webhook.engine.plugin.least_numa_nodes import least_numa_nodes
 from webhook.engine.plugin.pod_requests import Part, parts
 from webhook.engine.request import PodRequest
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.pod import QoS
 from webhook.model.policy import NUMAPolicy, Scope
 from webhook.model.resources import CPU
@@ -55,7 +55,7 @@ class Strategy(StrEnum):
 
 
 def score_nodes(
-    view: View,
+    snapshot: Snapshot,
     request: PodRequest,
     strategy: Strategy,
     weights: Weights,
@@ -68,34 +68,39 @@ def score_nodes(
     among: bool [N]: the nodes whose score is wanted; that of others is 0. as_shipped: as the plugin does also where it
     gives LeastNUMANodes no sense (webhook.engine.plugin.least_numa_nodes).
     """
-    snapshot = view.snapshot
-    scores = np.zeros(snapshot.n, dtype=np.int64)
+    node_arrays = snapshot.node_arrays
+    scores = np.zeros(node_arrays.n, dtype=np.int64)
     if request.qos is not QoS.GUARANTEED:
         return scores + MAX_SCORE
-    scored = snapshot.has_topology if among is None else snapshot.has_topology & among
+    scored = node_arrays.has_topology if among is None else node_arrays.has_topology & among
     if strategy is not Strategy.LEAST_NUMA_NODES:
-        scored = scored & (snapshot.plugin_policy == NUMAPolicy.SINGLE_NUMA_NODE)
+        scored = scored & (node_arrays.plugin_policy == NUMAPolicy.SINGLE_NUMA_NODE)
     for scope in Scope:
-        nodes = np.flatnonzero(scored & (snapshot.plugin_scope == scope))
+        nodes = np.flatnonzero(scored & (node_arrays.plugin_scope == scope))
         if not len(nodes):
             continue
         sequence = parts(request, scope)
         if strategy is Strategy.LEAST_NUMA_NODES:
-            scores[nodes] = least_numa_nodes(view, request, sequence, nodes, as_shipped=as_shipped)
+            scores[nodes] = least_numa_nodes(snapshot, request, sequence, nodes, as_shipped=as_shipped)
         else:
-            scores[nodes] = _allocation_scores(view, request, sequence, nodes, strategy, weights)
+            scores[nodes] = _allocation_scores(snapshot, request, sequence, nodes, strategy, weights)
     return scores
 
 
 def _allocation_scores(
-    view: View, request: PodRequest, sequence: tuple[Part, ...], nodes: _Nodes, strategy: Strategy, weights: Weights
+    snapshot: Snapshot,
+    request: PodRequest,
+    sequence: tuple[Part, ...],
+    nodes: _Nodes,
+    strategy: Strategy,
+    weights: Weights,
 ) -> npt.NDArray[np.int64]:
     rows = dict(zip(request.resources, request.rows, strict=True))
-    unlisted = np.full((view.snapshot.z, len(nodes)), UNLISTED, dtype=np.int64)
-    exists = view.snapshot.zone_ids.take(nodes, axis=1) != NO_ZONE
+    unlisted = np.full((snapshot.node_arrays.z, len(nodes)), UNLISTED, dtype=np.int64)
+    exists = snapshot.node_arrays.zone_ids.take(nodes, axis=1) != NO_ZONE
 
     def available(name: str) -> Amounts:
-        return unlisted if rows[name] < 0 else view.free(rows[name]).take(nodes, axis=1)
+        return unlisted if rows[name] < 0 else snapshot.free(rows[name]).take(nodes, axis=1)
 
     asking = [part for part in sequence if part.amounts]
     total = np.zeros(len(nodes), dtype=np.int64)

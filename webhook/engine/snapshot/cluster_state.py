@@ -23,7 +23,7 @@ from weakref import ref
 from webhook.engine.snapshot.buffers import ALL, HELD, NODE, ZONES, Buffer
 from webhook.engine.snapshot.change_log import ChangeLog
 from webhook.engine.snapshot.name_order import NameOrder
-from webhook.engine.snapshot.node_arrays import Snapshot
+from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.snapshot.node_policy import UnknownPolicies, unknown_policy
 from webhook.engine.snapshot.node_sums import NodeSums
 from webhook.engine.snapshot.rare_resources import RareResources
@@ -47,7 +47,7 @@ class ClusterState:
     """Nodes, NUMA topologies and bound pods; `snapshot()` gives them as arrays."""
 
     def __init__(self, on_fault: OnFault | None = None, cells: int = MAX_CELLS) -> None:
-        """on_fault: called for a node whose column cannot be written, by name; without it `snapshot` raises.
+        """on_fault: called for a node whose column cannot be written, by name; without it `node_arrays` raises.
 
         cells: rows times NUMA nodes that the arrays may have.
         """
@@ -74,8 +74,8 @@ class ClusterState:
         self._current = Buffer(self._rows.index, self._z, 0)
         self._spare: Buffer | None = None
         self._lag: dict[int, int] = {}
-        self._snapshot: Snapshot | None = None
-        self._spare_snapshot: ref[Snapshot] | None = None
+        self._node_arrays: NodeArrays | None = None
+        self._spare_snapshot: ref[NodeArrays] | None = None
 
     @property
     def nodes(self) -> Mapping[str, Node]:
@@ -157,10 +157,10 @@ class ClusterState:
         if pod is not None:
             self._count(pod, -1)
 
-    def snapshot(self) -> Snapshot:
+    def node_arrays(self) -> NodeArrays:
         """The state as it is now; the same object as long as nothing changes."""
-        if self._snapshot is not None and not self._marked:
-            return self._snapshot
+        if self._node_arrays is not None and not self._marked:
+            return self._node_arrays
         self._fit_rows()
         if self._taints.renewed(self._current.windows()["taint_set"]):
             for name in self._columns:
@@ -171,9 +171,9 @@ class ClusterState:
         self._lag = self._marked
         self._marked = {}
         self._spare, self._current = self._current, buffer
-        self._spare_snapshot = None if self._snapshot is None else ref(self._snapshot)
-        self._snapshot = self._window(buffer, generation)
-        return self._snapshot
+        self._spare_snapshot = None if self._node_arrays is None else ref(self._node_arrays)
+        self._node_arrays = self._window(buffer, generation)
+        return self._node_arrays
 
     def _place(self, name: str, column: int) -> None:
         self._columns[name] = column
@@ -277,9 +277,9 @@ class ClusterState:
         self._rare.write(name, buffer.without_row(node, topology, sums))
         self._unknown_policies.write(name, unknown_policy(node, topology))
 
-    def _window(self, buffer: Buffer, generation: int) -> Snapshot:
+    def _window(self, buffer: Buffer, generation: int) -> NodeArrays:
         fields: dict[str, Any] = dict(buffer.windows())
-        return Snapshot(
+        return NodeArrays(
             generation=generation,
             names=buffer.names,
             index=buffer.index,

@@ -4,18 +4,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from webhook.engine.snapshot.node_arrays import Snapshot
+from webhook.engine.snapshot.node_arrays import NodeArrays
 
 
-def emptied(snapshot: Snapshot) -> Snapshot:
+def empty_cluster(node_arrays: NodeArrays) -> NodeArrays:
     """All that is allocatable is free, every node is ready and not cordoned."""
     return replace(
-        snapshot,
-        available=snapshot.zone_allocatable,
-        requested=np.zeros_like(snapshot.requested),
-        node_free=np.maximum(snapshot.allocatable, 0),
-        single_residents=np.zeros_like(snapshot.single_residents),
-        multi_residents=np.zeros_like(snapshot.multi_residents),
-        ready=np.ones_like(snapshot.ready),
-        unschedulable=np.zeros_like(snapshot.unschedulable),
+        node_arrays,
+        available=node_arrays.zone_allocatable,
+        requested=np.zeros_like(node_arrays.requested),
+        node_free=np.maximum(node_arrays.allocatable, 0),
+        single_residents=np.zeros_like(node_arrays.single_residents),
+        multi_residents=np.zeros_like(node_arrays.multi_residents),
+        ready=np.ones_like(node_arrays.ready),
+        unschedulable=np.zeros_like(node_arrays.unschedulable),
     )

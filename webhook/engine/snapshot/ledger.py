@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Final
 
 from webhook.engine.snapshot.change_log import ChangeLog
-from webhook.engine.snapshot.node_arrays import Snapshot
+from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.snapshot.node_sums import NodeSums, NumaAmounts
 from webhook.engine.snapshot.overlay import Overlay, OverlayCache
 from webhook.model.policy import NUMAPolicy
@@ -81,9 +81,9 @@ class Ledger:
         """All that is reserved on the node; not to be changed."""
         return self._sums.get(node) or NodeSums()
 
-    def overlay(self, snapshot: Snapshot) -> Overlay | None:
+    def overlay(self, node_arrays: NodeArrays) -> Overlay | None:
         """The reservations laid over the snapshot; None if there are none."""
-        return self._overlays.over(snapshot) if self._sums else None
+        return self._overlays.over(node_arrays) if self._sums else None
 
     def put(self, reservation: Reservation) -> None:
         """Promise this to the pod, in place of whatever it was promised before."""

@@ -16,7 +16,7 @@ from webhook.model.node import Taint
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
-class Snapshot:
+class NodeArrays:
     """R resources, Z positions of NUMA nodes, N nodes. Every array is read-only and runs contiguously along its nodes.
 
     Amounts: cpu in millicores, the rest in bytes or pieces; -1 = not listed.

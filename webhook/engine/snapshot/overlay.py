@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from webhook.engine.arrays import NO_ZONE, Amounts, Counts, read_only
 from webhook.engine.snapshot.change_log import ChangeLog
-from webhook.engine.snapshot.node_arrays import Snapshot
+from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.snapshot.node_sums import NodeSums, NumaAmounts
 from webhook.model.resources import MAX_AMOUNT
 
@@ -30,7 +30,7 @@ _SLACK = 8
 class Overlay:
     """A snapshot's free amounts minus the reservations. Shapes and units as in Snapshot."""
 
-    snapshot: Snapshot
+    node_arrays: NodeArrays
     version: int
     available: Amounts
     node_free: Amounts
@@ -47,26 +47,26 @@ class OverlayCache:
         self._arrays: _Arrays | None = None
         self._last: ref[Overlay] | None = None
 
-    def over(self, snapshot: Snapshot) -> Overlay:
+    def over(self, node_arrays: NodeArrays) -> Overlay:
         """The overlay of the ledger as it is now over the snapshot."""
         last = self._last() if self._last is not None else None
-        if last is not None and last.snapshot is snapshot and last.version == self._log.version:
+        if last is not None and last.node_arrays is node_arrays and last.version == self._log.version:
             return last
         arrays = self._arrays
-        stale = None if arrays is None else arrays.stale(snapshot, self._log)
+        stale = None if arrays is None else arrays.stale(node_arrays, self._log)
         if arrays is None or stale is None:
-            arrays = _Arrays(snapshot, self._log.version)
-            stale = {snapshot.index[name] for name in self._sums if name in snapshot.index}
+            arrays = _Arrays(node_arrays, self._log.version)
+            stale = {node_arrays.index[name] for name in self._sums if name in node_arrays.index}
         else:
             if last is not None:
                 arrays = arrays.copy()
-            arrays.restore(snapshot, stale, self._log.version)
+            arrays.restore(node_arrays, stale, self._log.version)
         for n in stale:
-            sums = self._sums.get(snapshot.names[n])
+            sums = self._sums.get(node_arrays.names[n])
             if sums is not None:
-                arrays.subtract(snapshot, n, sums)
+                arrays.subtract(node_arrays, n, sums)
         self._arrays = arrays
-        overlay = arrays.window(snapshot)
+        overlay = arrays.window(node_arrays)
         self._last = ref(overlay)
         return overlay
 
@@ -76,14 +76,14 @@ class _Arrays:
 
     __slots__ = ("available", "generation", "log", "multi", "node_free", "single", "version")
 
-    def __init__(self, snapshot: Snapshot, version: int) -> None:
-        capacity = snapshot.n + snapshot.n // _SLACK + _SLACK
-        self.available = _widened(snapshot.available, capacity)
-        self.node_free = _widened(snapshot.node_free, capacity)
-        self.single = _widened(snapshot.single_residents, capacity)
-        self.multi = _widened(snapshot.multi_residents, capacity)
-        self.log = snapshot.changes
-        self.generation = snapshot.generation
+    def __init__(self, node_arrays: NodeArrays, version: int) -> None:
+        capacity = node_arrays.n + node_arrays.n // _SLACK + _SLACK
+        self.available = _widened(node_arrays.available, capacity)
+        self.node_free = _widened(node_arrays.node_free, capacity)
+        self.single = _widened(node_arrays.single_residents, capacity)
+        self.multi = _widened(node_arrays.multi_residents, capacity)
+        self.log = node_arrays.changes
+        self.generation = node_arrays.generation
         self.version = version
 
     def copy(self) -> "_Arrays":
@@ -93,44 +93,44 @@ class _Arrays:
             setattr(twin, name, getattr(self, name).copy())
         return twin
 
-    def stale(self, snapshot: Snapshot, log: ChangeLog[str]) -> set[int] | None:
+    def stale(self, node_arrays: NodeArrays, log: ChangeLog[str]) -> set[int] | None:
         """The nodes to write again; None if everything has to be."""
-        if snapshot.changes is not self.log or snapshot.generation < self.generation:
+        if node_arrays.changes is not self.log or node_arrays.generation < self.generation:
             return None
-        if self.available.shape[:2] != snapshot.available.shape[:2] or self.available.shape[2] < snapshot.n:
+        if self.available.shape[:2] != node_arrays.available.shape[:2] or self.available.shape[2] < node_arrays.n:
             return None
-        columns = snapshot.changes.since(self.generation)
+        columns = node_arrays.changes.since(self.generation)
         names = log.since(self.version)
         if columns is None or names is None:
             return None
-        columns.update(snapshot.index[name] for name in names if name in snapshot.index)
-        return {n for n in columns if n < snapshot.n}
+        columns.update(node_arrays.index[name] for name in names if name in node_arrays.index)
+        return {n for n in columns if n < node_arrays.n}
 
-    def restore(self, snapshot: Snapshot, columns: set[int], version: int) -> None:
+    def restore(self, node_arrays: NodeArrays, columns: set[int], version: int) -> None:
         """Write the nodes as the snapshot has them, without any reservation."""
         at = list(columns)
-        self.available[:, :, at] = snapshot.available[:, :, at]
-        self.node_free[:, at] = snapshot.node_free[:, at]
-        self.single[:, at] = snapshot.single_residents[:, at]
-        self.multi[:, at] = snapshot.multi_residents[:, at]
-        self.generation = snapshot.generation
+        self.available[:, :, at] = node_arrays.available[:, :, at]
+        self.node_free[:, at] = node_arrays.node_free[:, at]
+        self.single[:, at] = node_arrays.single_residents[:, at]
+        self.multi[:, at] = node_arrays.multi_residents[:, at]
+        self.generation = node_arrays.generation
         self.version = version
 
-    def subtract(self, snapshot: Snapshot, n: int, sums: NodeSums) -> None:
+    def subtract(self, node_arrays: NodeArrays, n: int, sums: NodeSums) -> None:
         """Give back what ended pods held, up to what is allocatable; then take the reservations of one node off.
 
         What its zones cannot give is lost: never below zero.
         """
         rows = len(self.available)
-        position = {zone: z for z, zone in enumerate(snapshot.zone_ids[:, n].tolist()) if zone != NO_ZONE}
-        for row, z, amount in _cells(snapshot, position, sums.ended):
+        position = {zone: z for z, zone in enumerate(node_arrays.zone_ids[:, n].tolist()) if zone != NO_ZONE}
+        for row, z, amount in _cells(node_arrays, position, sums.ended):
             if (free := int(self.available[row, z, n])) >= 0:
-                self.available[row, z, n] = min(free + amount, max(int(snapshot.zone_allocatable[row, z, n]), free))
-        for row, z, amount in _cells(snapshot, position, sums.numa):
+                self.available[row, z, n] = min(free + amount, max(int(node_arrays.zone_allocatable[row, z, n]), free))
+        for row, z, amount in _cells(node_arrays, position, sums.numa):
             if (free := int(self.available[row, z, n])) > 0:
                 self.available[row, z, n] = max(free - amount, 0)
         for resource, amount in sums.requests.items():
-            row = snapshot.resources.find(resource)
+            row = node_arrays.resources.find(resource)
             if 0 <= row < rows:
                 self.node_free[row, n] = max(int(self.node_free[row, n]) - amount, -MAX_AMOUNT)
         for counts, array in ((sums.single, self.single), (sums.multi, self.multi)):
@@ -138,25 +138,25 @@ class _Arrays:
                 if zone in position:
                     array[position[zone], n] += pods
 
-    def window(self, snapshot: Snapshot) -> Overlay:
+    def window(self, node_arrays: NodeArrays) -> Overlay:
         """The arrays as an overlay of the snapshot: its nodes only, read-only."""
         return Overlay(
-            snapshot,
+            node_arrays,
             self.version,
-            read_only(self.available[:, :, : snapshot.n]),
-            read_only(self.node_free[:, : snapshot.n]),
-            read_only(self.single[:, : snapshot.n]),
-            read_only(self.multi[:, : snapshot.n]),
+            read_only(self.available[:, :, : node_arrays.n]),
+            read_only(self.node_free[:, : node_arrays.n]),
+            read_only(self.single[:, : node_arrays.n]),
+            read_only(self.multi[:, : node_arrays.n]),
         )
 
 
-def _cells(snapshot: Snapshot, position: Mapping[int, int], numa: NumaAmounts) -> Iterator[tuple[int, int, int]]:
+def _cells(node_arrays: NodeArrays, position: Mapping[int, int], numa: NumaAmounts) -> Iterator[tuple[int, int, int]]:
     """(row, position of the NUMA node, amount) of what the snapshot's arrays have a place for."""
     for zone, amounts in numa.items():
         if zone in position:
             for resource, amount in amounts.items():
-                row = snapshot.resources.find(resource)
-                if 0 <= row < len(snapshot.available):
+                row = node_arrays.resources.find(resource)
+                if 0 <= row < len(node_arrays.available):
                     yield row, position[zone], amount
 
 

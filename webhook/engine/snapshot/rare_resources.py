@@ -15,7 +15,7 @@ import numpy as np
 from webhook.engine.arrays import UNLISTED
 
 if TYPE_CHECKING:
-    from webhook.engine.snapshot.node_arrays import Snapshot
+    from webhook.engine.snapshot.node_arrays import NodeArrays
 
 
 class RareAmounts(NamedTuple):
@@ -79,18 +79,20 @@ class RareResources:
         return self._table[resource]
 
 
-def with_rows(snapshot: "Snapshot", names: Iterable[str]) -> "Snapshot":
+def with_rows(node_arrays: "NodeArrays", names: Iterable[str]) -> "NodeArrays":
     """The snapshot with a row for each of these resources that some node offers; itself where it has them all."""
-    rare = tuple(name for name in dict.fromkeys(names) if name in snapshot.rare and name not in snapshot.resources)
+    rare = tuple(
+        name for name in dict.fromkeys(names) if name in node_arrays.rare and name not in node_arrays.resources
+    )
     if not rare:
-        return snapshot
-    z, n = snapshot.zone_ids.shape
+        return node_arrays
+    z, n = node_arrays.zone_ids.shape
     zones = {field: np.full((len(rare), z, n), UNLISTED, dtype=np.int64) for field in _OF_ZONES}
     allocatable = np.full((len(rare), n), UNLISTED, dtype=np.int64)
     requested = np.zeros((len(rare), n), dtype=np.int64)
     for row, resource in enumerate(rare):
-        for name, amounts in snapshot.rare[resource].items():
-            node = snapshot.index.get(name)
+        for name, amounts in node_arrays.rare[resource].items():
+            node = node_arrays.index.get(name)
             if node is not None:
                 for field in _OF_ZONES:
                     column = getattr(amounts, field)
@@ -104,8 +106,8 @@ def with_rows(snapshot: "Snapshot", names: Iterable[str]) -> "Snapshot":
         "requested": requested,
         "node_free": np.maximum(allocatable, 0) - requested,
     }
-    arrays = {field: _read_only(np.concatenate([getattr(snapshot, field), rows])) for field, rows in more.items()}
-    return replace(snapshot, resources=snapshot.resources.with_names(rare), **arrays)
+    arrays = {field: _read_only(np.concatenate([getattr(node_arrays, field), rows])) for field, rows in more.items()}
+    return replace(node_arrays, resources=node_arrays.resources.with_names(rare), **arrays)
 
 
 _OF_ZONES: Final = ("available", "capacity", "zone_allocatable")

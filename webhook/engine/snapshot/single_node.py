@@ -14,55 +14,55 @@ from webhook.engine.arrays import NO_ZONE
 from webhook.engine.snapshot.change_log import ChangeLog
 from webhook.engine.snapshot.label_columns import LabelColumns
 from webhook.engine.snapshot.ledger import Ledger, Reservation
-from webhook.engine.snapshot.node_arrays import Snapshot
+from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.snapshot.node_sums import NodeSums
 from webhook.engine.snapshot.overlay import Overlay, OverlayCache
 from webhook.engine.snapshot.rare_resources import with_rows
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.hint import NUMANodeAmounts
 from webhook.model.pod import Pod
 from webhook.model.resident import ResidentPod
 
 
-class _NodeView(View):
+class _NodeSnapshot(Snapshot):
     """A view of one node with reservations that are no ledger's as a whole."""
 
     __slots__ = ()
 
     def __init__(self, overlay: Overlay, residents: Sequence[ResidentPod]) -> None:
-        super().__init__(overlay.snapshot, residents=residents)
+        super().__init__(overlay.node_arrays, residents=residents)
         self._source = overlay
 
 
 class NodeAlone:
     """The column of one node."""
 
-    def __init__(self, snapshot: Snapshot, n: int, bound: Iterable[ResidentPod]) -> None:
-        self._snapshot = _alone(snapshot, n)
+    def __init__(self, node_arrays: NodeArrays, n: int, bound: Iterable[ResidentPod]) -> None:
+        self._node_arrays = _alone(node_arrays, n)
         self._residents = sorted(bound, key=lambda pod: (pod.bound_at or 0, pod.key))
 
-    def view(self, sums: NodeSums, bound_since: Sequence[ResidentPod] = ()) -> View:
+    def snapshot(self, sums: NodeSums, bound_since: Sequence[ResidentPod] = ()) -> Snapshot:
         """The node less what is promised there. bound_since: further pods, in the order of binding."""
         residents = [*self._residents, *bound_since]
         if not sums:
-            return View(self._snapshot, residents=residents)
-        overlay = OverlayCache({self._snapshot.names[0]: sums}, ChangeLog()).over(self._snapshot)
-        return _NodeView(overlay, residents)
+            return Snapshot(self._node_arrays, residents=residents)
+        overlay = OverlayCache({self._node_arrays.names[0]: sums}, ChangeLog()).over(self._node_arrays)
+        return _NodeSnapshot(overlay, residents)
 
 
-def node_alone(snapshot: Snapshot, node: str, bound: Iterable[ResidentPod] = ()) -> NodeAlone | None:
+def node_alone(node_arrays: NodeArrays, node: str, bound: Iterable[ResidentPod] = ()) -> NodeAlone | None:
     """The node by itself, with the pods bound to it; None when it is not known."""
-    n = snapshot.index.get(node)
-    return None if n is None else NodeAlone(snapshot, n, bound)
+    n = node_arrays.index.get(node)
+    return None if n is None else NodeAlone(node_arrays, n, bound)
 
 
 def chosen_node(
-    snapshot: Snapshot, ledger: Ledger, node: str, pod: str, bound: Iterable[ResidentPod] = ()
-) -> View | None:
+    node_arrays: NodeArrays, ledger: Ledger, node: str, pod: str, bound: Iterable[ResidentPod] = ()
+) -> Snapshot | None:
     """The view of `node` alone, as free as it is to `pod` (namespace/name); None when the node is not known."""
-    alone = node_alone(snapshot, node, bound)
+    alone = node_alone(node_arrays, node, bound)
     own = ledger.get(pod)
-    return None if alone is None else alone.view(less(ledger.sums(node), node, () if own is None else (own,)))
+    return None if alone is None else alone.snapshot(less(ledger.sums(node), node, () if own is None else (own,)))
 
 
 def less(sums: NodeSums, node: str, reservations: Iterable[Reservation]) -> NodeSums:
@@ -79,13 +79,13 @@ def as_chosen(pod: Pod) -> Pod:
     return replace(pod, node_selector={}, required_terms=None)
 
 
-def is_free(view: View, numa_nodes: NUMANodeAmounts) -> bool:
+def is_free(snapshot: Snapshot, numa_nodes: NUMANodeAmounts) -> bool:
     """Whether each NUMA node of the view's one node still has what it is to give."""
-    snapshot = view.snapshot
-    position = {numa_id: z for z, numa_id in enumerate(snapshot.zone_ids[:, 0].tolist()) if numa_id != NO_ZONE}
-    rows = snapshot.resources
+    node_arrays = snapshot.node_arrays
+    position = {numa_id: z for z, numa_id in enumerate(node_arrays.zone_ids[:, 0].tolist()) if numa_id != NO_ZONE}
+    rows = node_arrays.resources
     return all(
-        numa_id in position and (row := rows.find(name)) >= 0 and view.free(row)[position[numa_id], 0] >= amount
+        numa_id in position and (row := rows.find(name)) >= 0 and snapshot.free(row)[position[numa_id], 0] >= amount
         for numa_id, amounts in numa_nodes
         for name, amount in amounts.items()
     )
@@ -106,23 +106,23 @@ _NO_ARRAYS: Final = {
     )
 }
 _ARRAYS: Final = tuple(
-    field.name for field in fields(Snapshot) if field.name not in _NO_ARRAYS | {"order", "taint_set"}
+    field.name for field in fields(NodeArrays) if field.name not in _NO_ARRAYS | {"order", "taint_set"}
 )
 
 
-def _alone(snapshot: Snapshot, n: int) -> Snapshot:
-    arrays: dict[str, Any] = {name: getattr(snapshot, name)[..., n : n + 1].copy() for name in _ARRAYS}
-    name = snapshot.names[n]
-    rare = {resource: {name: nodes[name]} for resource, nodes in snapshot.rare.items() if name in nodes}
+def _alone(node_arrays: NodeArrays, n: int) -> NodeArrays:
+    arrays: dict[str, Any] = {name: getattr(node_arrays, name)[..., n : n + 1].copy() for name in _ARRAYS}
+    name = node_arrays.names[n]
+    rare = {resource: {name: nodes[name]} for resource, nodes in node_arrays.rare.items() if name in nodes}
     alone = replace(
-        snapshot,
+        node_arrays,
         **arrays
         | {"ready": np.ones(1, dtype=np.bool_), "unschedulable": np.zeros(1, dtype=np.bool_)}
         | {"order": np.zeros(1, dtype=np.intp), "taint_set": np.zeros(1, dtype=np.int32)},
         names=(name,),
         index={name: 0},
-        labels=LabelColumns(1, [snapshot.labels.rows[n]]),
-        soft_taints=LabelColumns(1, [snapshot.soft_taints.rows[n]]),
+        labels=LabelColumns(1, [node_arrays.labels.rows[n]]),
+        soft_taints=LabelColumns(1, [node_arrays.soft_taints.rows[n]]),
         rare=rare,
         changes=ChangeLog(),
     )

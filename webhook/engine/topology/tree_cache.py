@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from webhook.engine.arrays import Codes
 from webhook.engine.snapshot.change_log import ChangeLog
 from webhook.engine.snapshot.label_columns import Vocabulary
-from webhook.engine.snapshot.node_arrays import Snapshot
+from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.topology.tree import TopologyTree
 from webhook.engine.topology.tree_update import change_nodes
 from webhook.model.topology import Topology
@@ -38,36 +38,36 @@ class TopologyTrees:
     def __init__(self) -> None:
         self._held: dict[Topology, _Held] = {}
 
-    def tree(self, topology: Topology, snapshot: Snapshot) -> TopologyTree:
+    def tree(self, topology: Topology, node_arrays: NodeArrays) -> TopologyTree:
         """The tree of the snapshot's nodes under `topology`."""
         held = self._held.get(topology)
-        if held is not None and held.changes is snapshot.changes:
-            if held.generation == snapshot.generation:
+        if held is not None and held.changes is node_arrays.changes:
+            if held.generation == node_arrays.generation:
                 return held.tree
-            if held.generation < snapshot.generation and self._catch_up(held, snapshot):
+            if held.generation < node_arrays.generation and self._catch_up(held, node_arrays):
                 return held.tree
-        columns = [snapshot.labels.column(level.node_label) for level in topology.levels]
-        tree = TopologyTree.build(topology, [(codes, values.values) for codes, values in columns], snapshot.n)
-        paths = _paths([codes for codes, _ in columns], snapshot.n)
+        columns = [node_arrays.labels.column(level.node_label) for level in topology.levels]
+        tree = TopologyTree.build(topology, [(codes, values.values) for codes, values in columns], node_arrays.n)
+        paths = _paths([codes for codes, _ in columns], node_arrays.n)
         vocabularies = [vocabulary for _, vocabulary in columns]
-        self._held[topology] = _Held(tree, paths, vocabularies, snapshot.generation, snapshot.changes)
+        self._held[topology] = _Held(tree, paths, vocabularies, node_arrays.generation, node_arrays.changes)
         return tree
 
     def forget(self, topologies: Sequence[Topology]) -> None:
         """Keep the trees of these topologies only."""
         self._held = {topology: held for topology, held in self._held.items() if topology in topologies}
 
-    def _catch_up(self, held: _Held, snapshot: Snapshot) -> bool:
+    def _catch_up(self, held: _Held, node_arrays: NodeArrays) -> bool:
         """Whether the held tree could be brought to the snapshot's generation."""
-        changed = snapshot.changes.since(held.generation)
+        changed = node_arrays.changes.since(held.generation)
         if changed is None:
             return False
         levels = held.tree.topology.levels
-        found = [snapshot.labels.column(level.node_label) for level in levels]
+        found = [node_arrays.labels.column(level.node_label) for level in levels]
         if any(vocabulary is not known for (_, vocabulary), known in zip(found, held.vocabularies, strict=True)):
             return False
         columns = [codes for codes, _ in found]
-        old_n, n = len(held.paths), snapshot.n
+        old_n, n = len(held.paths), node_arrays.n
         come = {}
         gone = list(range(n, old_n))
         for node in sorted(changed.union(range(old_n, n))):
@@ -88,7 +88,7 @@ class TopologyTrees:
             del held.paths[n:]
             for node in sorted(come):
                 held.paths[node : node + 1] = [come[node]]
-        held.generation = snapshot.generation
+        held.generation = node_arrays.generation
         return True
 
 

@@ -17,12 +17,12 @@ from webhook.model.workload.common_fields import (
     annotations_of,
     annotations_path,
     count,
-    gang_of_one_role,
+    gang_of_one_pod_set,
     min_member,
     template_of,
 )
 from webhook.model.workload.pod_names import PodNames
-from webhook.model.workload.record import Gang, Role
+from webhook.model.workload.record import Gang, WorkloadPodSet
 
 
 def replicas(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> tuple[Gang, ...]:
@@ -31,20 +31,20 @@ def replicas(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path:
     template, where = template_of(spec, path), f"{path}.template"
     asked = min_member(annotations_of(template, where), path=annotations_path(where)) or min_member(owner) or 1
     pods = PodNames(name, range(size))
-    role = Role("pods", pods, min(asked, size), template, where)
-    return (gang_of_one_role(name, owner, role),)
+    pod_set = WorkloadPodSet("pods", pods, min(asked, size), template, where)
+    return (gang_of_one_pod_set(name, owner, pod_set),)
 
 
 def stateful_set(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> tuple[Gang, ...]:
     """The gang of a StatefulSet."""
     (gang,) = replicas(name, owner, spec, path)
-    (role,) = gang.roles
-    if spec.get("podManagementPolicy") == "Parallel" or len(role.pods) <= 1:
+    (pod_set,) = gang.pod_sets
+    if spec.get("podManagementPolicy") == "Parallel" or len(pod_set.pods) <= 1:
         return (gang,)
-    first = replace(role, minimum=1, late=len(role.pods) - 1, at_once_by=f"{path}.podManagementPolicy: Parallel")
-    return (replace(gang, roles=(first,)),)
+    first = replace(pod_set, minimum=1, late=len(pod_set.pods) - 1, at_once_by=f"{path}.podManagementPolicy: Parallel")
+    return (replace(gang, pod_sets=(first,)),)
 
 
 def bare_pod(raw: Mapping[str, Any], name: str) -> tuple[Gang, ...]:
     """The gang of a pod that nobody owns: itself."""
-    return (gang_of_one_role(name, {}, Role("pods", (name,), 1, raw, "")),)
+    return (gang_of_one_pod_set(name, {}, WorkloadPodSet("pods", (name,), 1, raw, "")),)

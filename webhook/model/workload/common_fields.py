@@ -10,7 +10,7 @@ from webhook.model.json_text import shortened
 from webhook.model.limits import TooLarge
 from webhook.model.names import KAI_BATCH_MIN_MEMBER, KAI_TOPOLOGY, MIN_MEMBER
 from webhook.model.quoted import quoted
-from webhook.model.workload.record import Annotations, Gang, Role
+from webhook.model.workload.record import Annotations, Gang, WorkloadPodSet
 from webhook.model.workload.topology_request import names_segment_level, segment_request, topology_request
 
 # More pods than any cluster runs: a count beyond it is a typing error that would only fill the memory.
@@ -18,7 +18,7 @@ MAX_PODS = 150_000
 # The most that a count of the API holds.
 _INT32 = 2**31 - 1
 # Each role of a workload, with a template of its own, takes some 50 us to judge. Those in use have hundreds at most.
-MAX_ROLES = 1_000
+MAX_POD_SETS = 1_000
 
 
 def annotations_of(raw: Mapping[str, Any], path: str) -> Mapping[str, str]:
@@ -27,9 +27,9 @@ def annotations_of(raw: Mapping[str, Any], path: str) -> Mapping[str, str]:
     return mapping(mapping(raw, "metadata", where.removesuffix(".annotations")), "annotations", where)
 
 
-def annotations_on(role: Role) -> tuple[Annotations, ...]:
+def annotations_on(pod_set: WorkloadPodSet) -> tuple[Annotations, ...]:
     """What is asked for a role alone: on its template first, then on what is between that and the workload."""
-    return annotations_at(role.template, role.path), *role.between
+    return annotations_at(pod_set.template, pod_set.path), *pod_set.between
 
 
 def annotations_at(raw: Mapping[str, Any], path: str) -> Annotations:
@@ -63,18 +63,18 @@ def at_most_a_cluster(pods: int, path: str) -> int:
     return pods
 
 
-def at_most_roles(roles: int, path: str) -> None:
+def at_most_pod_sets(pod_sets: int, path: str) -> None:
     """Raise UserError if a workload has more templates than are placed here."""
-    if roles > MAX_ROLES:
+    if pod_sets > MAX_POD_SETS:
         raise TooLarge(
-            path, f"There are {roles} of them. A workload that asks for a placement may have at most {MAX_ROLES}."
+            path, f"There are {pod_sets} of them. A workload that asks for a placement may have at most {MAX_POD_SETS}."
         )
 
 
-def roles_in(raw: Mapping[str, Any], name: str, path: str) -> Sequence[Mapping[str, Any]]:
+def pod_sets_in(raw: Mapping[str, Any], name: str, path: str) -> Sequence[Mapping[str, Any]]:
     """The list of objects in field `name`, of which each has a template; raises UserError."""
     entries = mappings(raw, name, f"{path}.{name}")
-    at_most_roles(len(entries), f"{path}.{name}")
+    at_most_pod_sets(len(entries), f"{path}.{name}")
     return entries
 
 
@@ -108,30 +108,32 @@ def template_of(raw: Mapping[str, Any], path: str) -> Mapping[str, Any]:
     return template
 
 
-def gang_of_one_role(name: str, owner: Mapping[str, str], role: Role) -> Gang:
+def gang_of_one_pod_set(name: str, owner: Mapping[str, str], pod_set: WorkloadPodSet) -> Gang:
     """A gang of equal pods: the template's annotations go before those above it."""
-    found = (*annotations_on(role), (owner, "metadata.annotations"))
-    return Gang(name, topology_request(*found), (replace(role, segments=segment_request(*found)),))
+    found = (*annotations_on(pod_set), (owner, "metadata.annotations"))
+    return Gang(name, topology_request(*found), (replace(pod_set, segments=segment_request(*found)),))
 
 
-def gang_of_roles(name: str, owner: Mapping[str, str], roles: Sequence[Role], *, reads_segments: bool = True) -> Gang:
+def gang_of_pod_sets(
+    name: str, owner: Mapping[str, str], pod_sets: Sequence[WorkloadPodSet], *, reads_segments: bool = True
+) -> Gang:
     """A gang of different pods: what the owner asks holds for all of them, what a template asks for its own.
 
     All are placed in one topology, which the owner or any template names. reads_segments: whether the segments that a
     template asks for are read here; False where the kind's reader cuts them itself.
     """
-    if len(roles) == 1 and reads_segments:
-        return gang_of_one_role(name, owner, roles[0])
+    if len(pod_sets) == 1 and reads_segments:
+        return gang_of_one_pod_set(name, owner, pod_sets[0])
     above = topology_request((owner, "metadata.annotations"))
     named = [above] if above.levels else []
-    own: list[Role] = []
+    own: list[WorkloadPodSet] = []
     parts: list[Gang] = []
-    for order, role in enumerate(roles):
-        found = annotations_on(role)
+    for order, pod_set in enumerate(pod_sets):
+        found = annotations_on(pod_set)
         request = topology_request(*found, ({KAI_TOPOLOGY: above.topology or ""}, above.topology_path))
-        whole = replace(role, order=order, segments=segment_request(*found) if reads_segments else None)
+        whole = replace(pod_set, order=order, segments=segment_request(*found) if reads_segments else None)
         if request.levels:
-            parts.append(Gang(role.name, request, (whole,)))
+            parts.append(Gang(pod_set.name, request, (whole,)))
         else:
             own.append(whole)
         if request.levels or names_segment_level(*found):
@@ -148,13 +150,13 @@ def gang_of_roles(name: str, owner: Mapping[str, str], roles: Sequence[Role], *,
     return Gang(name, above, tuple(own), tuple(parts))
 
 
-def with_minimum(roles: Sequence[Role], minimum: int | None) -> list[Role]:
+def with_minimum(pod_sets: Sequence[WorkloadPodSet], minimum: int | None) -> list[WorkloadPodSet]:
     """The roles with a minimum for all of them together: leaders, who come first, count first."""
     if minimum is None:
-        return list(roles)
+        return list(pod_sets)
     shared = []
-    for role in roles:
-        here = min(len(role.pods) - role.late, minimum)
+    for pod_set in pod_sets:
+        here = min(len(pod_set.pods) - pod_set.late, minimum)
         minimum -= here
-        shared.append(replace(role, minimum=here))
+        shared.append(replace(pod_set, minimum=here))
     return shared

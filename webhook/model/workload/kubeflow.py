@@ -15,15 +15,15 @@ from webhook.model.errors import UserError
 from webhook.model.fields import mapping
 from webhook.model.workload.common_fields import (
     at_most_a_cluster,
-    at_most_roles,
+    at_most_pod_sets,
     count,
-    gang_of_roles,
+    gang_of_pod_sets,
     min_member,
     template_of,
     with_minimum,
 )
 from webhook.model.workload.pod_names import PodNames
-from webhook.model.workload.record import Gang, Role
+from webhook.model.workload.record import Gang, WorkloadPodSet
 
 REPLICA_SPECS: Final[Mapping[str, str]] = {
     "MPIJob": "mpiReplicaSpecs",
@@ -45,18 +45,18 @@ def training_job(
     specs = mapping(spec, field, f"{path}.{field}")
     if not specs:
         raise UserError(f"{path}.{field}", f"This is missing. A {kind} has its pod templates here.")
-    at_most_roles(len(specs), f"{path}.{field}")
-    roles: list[Role] = []
+    at_most_pod_sets(len(specs), f"{path}.{field}")
+    pod_sets: list[WorkloadPodSet] = []
     total = 0
     for kind_of in sorted(specs, key=_order):
-        roles.append(_role(name, kind_of, specs, f"{path}.{field}"))
-        total = at_most_a_cluster(total + len(roles[-1].pods), f"{path}.{field}")
+        pod_sets.append(_pod_set(name, kind_of, specs, f"{path}.{field}"))
+        total = at_most_a_cluster(total + len(pod_sets[-1].pods), f"{path}.{field}")
     if kind == "MPIJob" and spec.get("launcherCreationPolicy") == "WaitForWorkersReady":
         by = f"{path}.launcherCreationPolicy: AtStartup"
-        launchers = [role for role in roles if role.name == "launcher"]
-        launchers = [replace(role, minimum=0, late=len(role.pods), at_once_by=by) for role in launchers]
-        roles = [*(role for role in roles if role.name != "launcher"), *launchers]
-    return (gang_of_roles(name, owner, with_minimum(roles, _minimum(owner, spec, path))),)
+        launchers = [pod_set for pod_set in pod_sets if pod_set.name == "launcher"]
+        launchers = [replace(pod_set, minimum=0, late=len(pod_set.pods), at_once_by=by) for pod_set in launchers]
+        pod_sets = [*(pod_set for pod_set in pod_sets if pod_set.name != "launcher"), *launchers]
+    return (gang_of_pod_sets(name, owner, with_minimum(pod_sets, _minimum(owner, spec, path))),)
 
 
 def _order(kind_of: str) -> tuple[int, str]:
@@ -64,14 +64,14 @@ def _order(kind_of: str) -> tuple[int, str]:
     return (_LEADERS.index(lower) if lower in _LEADERS else len(_LEADERS)), lower
 
 
-def _role(name: str, kind_of: str, specs: Mapping[str, Any], path: str) -> Role:
+def _pod_set(name: str, kind_of: str, specs: Mapping[str, Any], path: str) -> WorkloadPodSet:
     spec = mapping(specs, kind_of, f"{path}.{kind_of}")
     size = count(spec, "replicas", f"{path}.{kind_of}", 1)
-    role = kind_of.lower()
-    pods: Sequence[str] = PodNames(f"{name}-{role}", range(size))
-    if role == "launcher" and size == 1:
+    pod_set = kind_of.lower()
+    pods: Sequence[str] = PodNames(f"{name}-{pod_set}", range(size))
+    if pod_set == "launcher" and size == 1:
         pods = (f"{name}-launcher",)
-    return Role(role, pods, size, template_of(spec, f"{path}.{kind_of}"), f"{path}.{kind_of}.template")
+    return WorkloadPodSet(pod_set, pods, size, template_of(spec, f"{path}.{kind_of}"), f"{path}.{kind_of}.template")
 
 
 def _minimum(owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> int | None:

@@ -19,16 +19,16 @@ def coarser_levels(gang: Gang, topology: Topology, bound: Bound | None = None) -
             yield _sentence(gang.request.path, gang.request.keys[0], required, bound, topology)
         else:
             bound = level, required
-    for role in gang.roles:
-        if role.segments is None or bound is None:
+    for pod_set in gang.pod_sets:
+        if pod_set.segments is None or bound is None:
             continue
-        levels = role.segments.resolve(topology)
+        levels = pod_set.segments.resolve(topology)
         for key, name, level in (
-            (KAI_SEGMENT_REQUIRED_PLACEMENT, role.segments.required, levels.required),
-            (KAI_SEGMENT_PREFERRED_PLACEMENT, role.segments.preferred, levels.preferred),
+            (KAI_SEGMENT_REQUIRED_PLACEMENT, pod_set.segments.required, levels.required),
+            (KAI_SEGMENT_PREFERRED_PLACEMENT, pod_set.segments.preferred, levels.preferred),
         ):
             if name is not None and level is not None and level < bound[0]:
-                yield _sentence(role.segments.path, key, name, bound, topology)
+                yield _sentence(pod_set.segments.path, key, name, bound, topology)
     for part in gang.gangs:
         yield from coarser_levels(part, topology, bound)
 

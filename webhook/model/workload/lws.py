@@ -23,13 +23,13 @@ from webhook.model.workload.common_fields import (
     annotations_of,
     at_most_a_cluster,
     count,
-    gang_of_roles,
+    gang_of_pod_sets,
     min_member,
     template_of,
     with_minimum,
 )
 from webhook.model.workload.pod_names import PodNames
-from webhook.model.workload.record import Gang, Replicas, Role
+from webhook.model.workload.record import Gang, Replicas, WorkloadPodSet
 from webhook.model.workload.topology_request import SegmentRequest, segment_request, topology_request
 
 
@@ -55,20 +55,20 @@ def _replica(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path:
     worker = template_of({"template": template.get("workerTemplate")}, below)
     leader = mapping(template, "leaderTemplate", f"{below}.leaderTemplate")
     leader_path = "leaderTemplate" if leader else "workerTemplate"
-    lead = Role("leader", (name,), 1, leader or worker, f"{below}.{leader_path}")
+    lead = WorkloadPodSet("leader", (name,), 1, leader or worker, f"{below}.{leader_path}")
     workers = PodNames(name, range(1, size))
     late = len(workers) if spec.get("startupPolicy") == "LeaderReady" else 0
-    follow = Role("workers", workers, len(workers) - late, worker, f"{below}.workerTemplate", late=late)
+    follow = WorkloadPodSet("workers", workers, len(workers) - late, worker, f"{below}.workerTemplate", late=late)
     follow = replace(follow, at_once_by=f"{path}.startupPolicy: LeaderCreated")
     segments = _segments(owner, worker, policy, f"{below}.workerTemplate")
-    roles = with_minimum([lead, follow], min_member(owner))
-    roles = [replace(role, order=order, cut=segments is not None) for order, role in enumerate(roles)]
+    pod_sets = with_minimum([lead, follow], min_member(owner))
+    pod_sets = [replace(pod_set, order=order, cut=segments is not None) for order, pod_set in enumerate(pod_sets)]
     if leader:
-        gang = gang_of_roles(name, owner, roles, reads_segments=segments is None)
+        gang = gang_of_pod_sets(name, owner, pod_sets, reads_segments=segments is None)
     else:
         where = f"{below}.workerTemplate"
         asked = annotations_of(worker, where), f"{where}.metadata.annotations"
-        gang = Gang(name, topology_request(asked, (owner, "metadata.annotations")), tuple(roles))
+        gang = Gang(name, topology_request(asked, (owner, "metadata.annotations")), tuple(pod_sets))
     if segments is None:
         return gang
     excluded = policy.get("subGroupPolicyType") == "LeaderExcluded"
@@ -94,9 +94,9 @@ def _segments(
 
 def _in_segments(gang: Gang, segments: SegmentRequest, size: int, excluded: bool) -> Gang:
     """The gang with its workers in segments, the first of them beside the leader unless it is excluded."""
-    roles = gang.all_roles()
-    (lead,) = (role for role in roles if role.name == "leader")
-    (follow,) = (role for role in roles if role.name == "workers")
+    pod_sets = gang.all_pod_sets()
+    (lead,) = (pod_set for pod_set in pod_sets if pod_set.name == "leader")
+    (follow,) = (pod_set for pod_set in pod_sets if pod_set.name == "workers")
     if excluded:
         return _with_worker(gang, replace(follow, segments=segments), lead)
     beside = segments.size if (size - 1) % segments.size == 0 else segments.size - 1
@@ -120,8 +120,8 @@ def _in_segments(gang: Gang, segments: SegmentRequest, size: int, excluded: bool
     return replace(without_lead, gangs=(head, *without_lead.gangs))
 
 
-def _with_worker(gang: Gang, worker: Role, leader: Role | None) -> Gang:
+def _with_worker(gang: Gang, worker: WorkloadPodSet, leader: WorkloadPodSet | None) -> Gang:
     """The gang with these roles in the place of the ones it has."""
     new = {"workers": worker, "leader": leader}
-    roles = tuple(role for old in gang.roles if (role := new[old.name]) is not None and role.pods)
-    return replace(gang, roles=roles, gangs=tuple(_with_worker(part, worker, leader) for part in gang.gangs))
+    pod_sets = tuple(pod_set for old in gang.pod_sets if (pod_set := new[old.name]) is not None and pod_set.pods)
+    return replace(gang, pod_sets=pod_sets, gangs=tuple(_with_worker(part, worker, leader) for part in gang.gangs))

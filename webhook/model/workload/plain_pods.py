@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from webhook.model.fields import mapping, mappings
 from webhook.model.names import KAI_PREFERRED_PLACEMENT, KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY, POD_GROUP_NAME
-from webhook.model.workload.common_fields import annotations_of, batch_min_member, gang_of_roles, with_minimum
+from webhook.model.workload.common_fields import annotations_of, batch_min_member, gang_of_pod_sets, with_minimum
 from webhook.model.workload.rank import rank_of
-from webhook.model.workload.record import Gang, Role, Workload
+from webhook.model.workload.record import Gang, Workload, WorkloadPodSet
 
 BY_HAND: Final = "PodGroup"
 """The kind of a group that pods name themselves."""
@@ -63,15 +63,15 @@ def _together(key: tuple[str, ...], pods: list[Mapping[str, Any]]) -> PodsTogeth
     for pod in sorted(pods, key=_order):
         templates.setdefault(_template(pod), []).append(pod)
     together = _asked_by_all([alike[0] for alike in templates.values()])
-    roles = []
+    pod_sets = []
     for index, alike in enumerate(templates.values()):
         names = tuple(map(_name, alike))
         name_of = "pods" if len(templates) == 1 else f"pods-{index}"
-        roles.append(Role(name_of, names, len(names), _without(alike[0], together), ""))
+        pod_sets.append(WorkloadPodSet(name_of, names, len(names), _without(alike[0], together), ""))
     asked = next(filter(None, (batch_min_member(annotations_of(pod, "")) for pod in pods)), None)
     if asked is None and kind not in {BY_HAND, "Pod"}:
         asked = 1
-    gang: Gang = gang_of_roles(name, together, with_minimum(roles, asked))
+    gang: Gang = gang_of_pod_sets(name, together, with_minimum(pod_sets, asked))
     running = {_name(pod): node for pod in pods if (node := mapping(pod, "spec", "spec").get("nodeName"))}
     return PodsTogether(Workload(kind, namespace, name, "", (gang,), {}), running)
 

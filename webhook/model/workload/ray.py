@@ -14,27 +14,27 @@ from webhook.model.fields import mapping
 from webhook.model.workload.common_fields import (
     at_most_a_cluster,
     count,
-    gang_of_roles,
+    gang_of_pod_sets,
     min_member,
-    roles_in,
+    pod_sets_in,
     template_of,
     with_minimum,
 )
 from webhook.model.workload.pod_names import PodNames
-from webhook.model.workload.record import Gang, Role
+from webhook.model.workload.record import Gang, WorkloadPodSet
 
 
 def ray_cluster(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> tuple[Gang, ...]:
     """The gang of a RayCluster, or of the one that a RayJob or a RayService makes."""
     head = mapping(spec, "headGroupSpec", f"{path}.headGroupSpec")
     where = f"{path}.headGroupSpec"
-    roles = [Role("headgroup", (f"{name}-head",), 1, template_of(head, where), f"{where}.template")]
+    pod_sets = [WorkloadPodSet("headgroup", (f"{name}-head",), 1, template_of(head, where), f"{where}.template")]
     total = 0
-    for index, group in enumerate(roles_in(spec, "workerGroupSpecs", path)):
+    for index, group in enumerate(pod_sets_in(spec, "workerGroupSpecs", path)):
         if group.get("suspend") is not True:
-            roles.append(_workers(name, group, f"{path}.workerGroupSpecs[{index}]", index))
-            total = at_most_a_cluster(total + len(roles[-1].pods), f"{path}.workerGroupSpecs")
-    return (gang_of_roles(name, owner, with_minimum(roles, min_member(owner))),)
+            pod_sets.append(_workers(name, group, f"{path}.workerGroupSpecs[{index}]", index))
+            total = at_most_a_cluster(total + len(pod_sets[-1].pods), f"{path}.workerGroupSpecs")
+    return (gang_of_pod_sets(name, owner, with_minimum(pod_sets, min_member(owner))),)
 
 
 def ray_job(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> tuple[Gang, ...]:
@@ -48,10 +48,10 @@ def ray_service(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], pa
     return ray_cluster(name, owner, mapping(spec, "rayClusterConfig", below), below)
 
 
-def _workers(name: str, group: Mapping[str, Any], path: str, index: int) -> Role:
+def _workers(name: str, group: Mapping[str, Any], path: str, index: int) -> WorkloadPodSet:
     hosts = count(group, "numOfHosts", path, 1)
     least = count(group, "minReplicas", path, 0)
     size = at_most_a_cluster(max(count(group, "replicas", path, 0), least) * hosts, path)
-    role = str(group.get("groupName") or f"worker-group-{index}")
-    pods = PodNames(f"{name}-{role}-worker", range(size))
-    return Role(role, pods, min(least * hosts or size, size), template_of(group, path), f"{path}.template")
+    pod_set = str(group.get("groupName") or f"worker-group-{index}")
+    pods = PodNames(f"{name}-{pod_set}-worker", range(size))
+    return WorkloadPodSet(pod_set, pods, min(least * hosts or size, size), template_of(group, path), f"{path}.template")

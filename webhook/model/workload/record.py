@@ -17,7 +17,7 @@ Annotations = tuple[Mapping[str, str], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Role:
+class WorkloadPodSet:
     """Pods of one template, in order of rank: the launcher, the workers, a replicated job."""
 
     name: str
@@ -48,7 +48,7 @@ class Gang:
 
     name: str
     request: TopologyRequest = NO_REQUEST
-    roles: tuple[Role, ...] = ()
+    pod_sets: tuple[WorkloadPodSet, ...] = ()
     gangs: tuple["Gang", ...] = ()
     """Parts with a request of their own."""
     segment: bool = False
@@ -57,28 +57,28 @@ class Gang:
     @property
     def size(self) -> int:
         """Pods in the gang and its parts."""
-        return sum(len(role.pods) for role in self.roles) + sum(gang.size for gang in self.gangs)
+        return sum(len(pod_set.pods) for pod_set in self.pod_sets) + sum(gang.size for gang in self.gangs)
 
     @property
     def minimum(self) -> int:
         """Pods without which none starts."""
-        return sum(role.minimum for role in self.roles) + sum(gang.minimum for gang in self.gangs)
+        return sum(pod_set.minimum for pod_set in self.pod_sets) + sum(gang.minimum for gang in self.gangs)
 
     @property
     def at_once(self) -> int:
         """Pods that are made without any of them running."""
-        return sum(len(role.pods) - role.late for role in self.all_roles())
+        return sum(len(pod_set.pods) - pod_set.late for pod_set in self.all_pod_sets())
 
-    def all_roles(self) -> tuple[Role, ...]:
+    def all_pod_sets(self) -> tuple[WorkloadPodSet, ...]:
         """The roles of the gang and its parts."""
-        return self.roles + tuple(role for gang in self.gangs for role in gang.all_roles())
+        return self.pod_sets + tuple(pod_set for gang in self.gangs for pod_set in gang.all_pod_sets())
 
-    def by_rank(self) -> Iterator[tuple[range, Role]]:
+    def by_rank(self) -> Iterator[tuple[range, WorkloadPodSet]]:
         """The roles in order, each with the ranks of its pods in the gang."""
         start = 0
-        for role in sorted(self.all_roles(), key=lambda role: role.order):
-            yield range(start, start + len(role.pods)), role
-            start += len(role.pods)
+        for pod_set in sorted(self.all_pod_sets(), key=lambda pod_set: pod_set.order):
+            yield range(start, start + len(pod_set.pods)), pod_set
+            start += len(pod_set.pods)
 
 
 class Replicas(Sequence[Gang]):

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.unit.admission.clusters import SINGLE, arrival_at, node, pod, topology
+from tests.unit.admission.clusters import SINGLE, kubelet_admission_at, node, pod, topology
 from webhook.admission.binding.decision import Given, Pass, Refusal, guard, into_binding
 from webhook.admission.patch import apply
-from webhook.cache.kubelet_admission import Arrival
+from webhook.cache.kubelet_admission import KubeletAdmission
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.snapshot.ledger import Ledger, Reservation
 from webhook.model.hint import NUMANodeAmounts
@@ -24,27 +24,29 @@ KEY = "default/p"
 
 
 def alone(
-    name: str, *objects: Node | NodeTopology, ledger: Ledger | None = None, placed: Sequence[dict[str, Any]] = ()
-) -> Arrival | None:
+    name: str, *objects: Node | NodeTopology, ledger: Ledger | None = None, assigned: Sequence[dict[str, Any]] = ()
+) -> KubeletAdmission | None:
     state = ClusterState()
     for one in objects:
         state.upsert_node(one) if isinstance(one, Node) else state.upsert_topology(one)
-    return arrival_at(state.snapshot(), ledger or Ledger(), name, KEY, placed)
+    return kubelet_admission_at(state.node_arrays(), ledger or Ledger(), name, KEY, assigned)
 
 
 def judged(
-    raw: dict[str, Any], arrival: Arrival | None, promised: NUMANodeAmounts | None = None
+    raw: dict[str, Any], kubelet_admission: KubeletAdmission | None, assumed: NUMANodeAmounts | None = None
 ) -> Given | Refusal | Pass:
-    return guard(raw, "n3", arrival, RULES, promised)
+    return guard(raw, "n3", kubelet_admission, RULES, assumed)
 
 
-def given(raw: dict[str, Any], arrival: Arrival | None, promised: NUMANodeAmounts | None = None) -> Given:
-    verdict = judged(raw, arrival, promised)
+def given(
+    raw: dict[str, Any], kubelet_admission: KubeletAdmission | None, assumed: NUMANodeAmounts | None = None
+) -> Given:
+    verdict = judged(raw, kubelet_admission, assumed)
     assert isinstance(verdict, Given), verdict
     return verdict
 
 
-def placed(node_name: str, numa_id: int, cpu: str = "8") -> dict[str, str]:
+def assigned(node_name: str, numa_id: int, cpu: str = "8") -> dict[str, str]:
     zones = [{"node": numa_id, "resources": {"cpu": cpu, "memory": "1Gi"}}]
     hint = json.dumps({"node": node_name, "numaNodeResources": zones})
     return {NUMA_TOPOLOGY_SPEC: SINGLE, NUMA_HINT: hint}
@@ -74,7 +76,7 @@ def test_a_node_that_filled_up_is_refused_with_what_is_needed_and_what_is_left()
     )
 
 
-def test_what_others_were_promised_is_not_free() -> None:
+def test_what_others_were_assumed_is_not_free() -> None:
     ledger = Ledger()
     ledger.put(Reservation.of("default/other", "n3", {1: {"cpu": 3000}}, {"cpu": 3000}))
     verdict = judged(pod("8"), alone("n3", *N3, ledger=ledger))
@@ -82,7 +84,7 @@ def test_what_others_were_promised_is_not_free() -> None:
     assert "most free on one is 5 (NUMA 1)" in verdict.message
 
 
-def test_what_the_pod_itself_was_promised_is_free_to_it() -> None:
+def test_what_the_pod_itself_was_assumed_is_free_to_it() -> None:
     ledger = Ledger()
     ledger.put(Reservation.of(KEY, "n3", {1: {"cpu": 8000}}, {"cpu": 8000}))
     assert given(pod("8"), alone("n3", *N3, ledger=ledger)).numa_nodes[0][0] == 1
@@ -126,17 +128,17 @@ def test_pods_without_our_annotations_pass() -> None:
 def test_a_placed_pod_is_given_what_its_kubelet_takes_whatever_its_hint_foresaw() -> None:
     # n3 ── NUMA 0 [8]  NUMA 1 [8]
     both = alone("n3", node("n3"), topology("n3", (8, 8)))
-    verdict = given(pod("8", metadata={"annotations": placed("n3", 1)}), both)
+    verdict = given(pod("8", metadata={"annotations": assigned("n3", 1)}), both)
     assert verdict.numa_nodes[0][0] == 0
-    assert verdict.promised == ((1, {"cpu": 8000, "memory": GI}),)
+    assert verdict.assumed == ((1, {"cpu": 8000, "memory": GI}),)
 
 
 def test_where_numa_nodes_are_ours_to_choose_a_placed_pod_keeps_its_own() -> None:
     both = alone("n3", node("n3"), topology("n3", (8, 8), policy="none"))
-    assert given(pod("8", metadata={"annotations": placed("n3", 1)}), both).numa_nodes[0][0] == 1
+    assert given(pod("8", metadata={"annotations": assigned("n3", 1)}), both).numa_nodes[0][0] == 1
 
 
-class Promised:
+class Assumed:
     """n3 ── NUMA 0 [16]  NUMA 1 [16], and pods that are placed there, each by (name, cpus, NUMA node)."""
 
     def __init__(self, *pods: tuple[str, str, int]) -> None:
@@ -145,7 +147,7 @@ class Promised:
         for name, cpu, numa_id in pods:
             amounts = {"cpu": int(cpu) * 1000, "memory": GI}
             self.ledger.put(Reservation.of(f"default/{name}", "n3", {numa_id: amounts}, amounts))
-            metadata = {"name": name, "annotations": placed("n3", numa_id, cpu)}
+            metadata = {"name": name, "annotations": assigned("n3", numa_id, cpu)}
             self.raws.append(pod(cpu, metadata=metadata))
 
     def binding_of(self, name: str) -> Given | Refusal | Pass:
@@ -155,9 +157,9 @@ class Promised:
         state = ClusterState()
         state.upsert_node(node("n3"))
         state.upsert_topology(topology("n3", (16, 16)))
-        arrival = arrival_at(state.snapshot(), self.ledger, "n3", f"default/{name}", others)
+        kubelet_admission = kubelet_admission_at(state.node_arrays(), self.ledger, "n3", f"default/{name}", others)
         raw = mine[0] if mine else pod("9", metadata={"name": name, "annotations": {NUMA_TOPOLOGY_SPEC: SINGLE}})
-        return judged(raw, arrival)
+        return judged(raw, kubelet_admission)
 
 
 def numa_of(verdict: Given | Refusal | Pass) -> int:
@@ -173,7 +175,7 @@ def first(verdict: Given | Refusal | Pass) -> frozenset[str]:
 
 
 def test_a_pod_that_would_get_the_numa_node_of_one_placed_before_goes_after_it() -> None:
-    two = Promised(("a", "9", 0), ("b", "9", 1))
+    two = Assumed(("a", "9", 0), ("b", "9", 1))
     assert numa_of(two.binding_of("a")) == 0
     assert first(two.binding_of("b")) == {"a"}
     assert first(two.binding_of("other")) == {"a"}
@@ -181,25 +183,25 @@ def test_a_pod_that_would_get_the_numa_node_of_one_placed_before_goes_after_it()
 
 def test_of_pods_placed_on_one_node_one_can_always_go() -> None:
     # 9 7 | 9 7 fits in this order; 7 7 | 9 leaves no room for the other 9 (tests/cluster/test_replay.py).
-    node_of_four = Promised(("a", "9", 0), ("b", "7", 0), ("c", "9", 1), ("d", "7", 1))
+    node_of_four = Assumed(("a", "9", 0), ("b", "7", 0), ("c", "9", 1), ("d", "7", 1))
     assert [numa_of(node_of_four.binding_of(name)) for name in ("a", "b")] == [0, 0]
     assert [first(node_of_four.binding_of(name)) for name in ("c", "d")] == [{"a", "b"}, {"a", "b"}]
 
 
-def test_a_pod_gets_what_no_placed_one_holds_though_another_was_foreseen() -> None:
-    assert numa_of(Promised(("a", "9", 1)).binding_of("other")) == 0
+def test_a_pod_gets_what_no_placed_one_holds_though_another_was_replayed() -> None:
+    assert numa_of(Assumed(("a", "9", 1)).binding_of("other")) == 0
 
 
-def test_a_promise_that_stands_in_no_pod_holds_up_nobody() -> None:
-    left_to_scheduler = Promised(("a", "9", 0))
-    del left_to_scheduler.raws[0]["metadata"]["annotations"][NUMA_HINT]
-    assert numa_of(left_to_scheduler.binding_of("other")) == 0
-    left_to_scheduler.raws[0]["spec"]["schedulingGates"] = [{"name": PLACEMENT_GATE}]  # its hint is on the way
-    assert first(left_to_scheduler.binding_of("other")) == {"a"}
+def test_an_assumed_pod_that_stands_in_no_pod_holds_up_nobody() -> None:
+    delegated_why = Assumed(("a", "9", 0))
+    del delegated_why.raws[0]["metadata"]["annotations"][NUMA_HINT]
+    assert numa_of(delegated_why.binding_of("other")) == 0
+    delegated_why.raws[0]["spec"]["schedulingGates"] = [{"name": PLACEMENT_GATE}]  # its hint is on the way
+    assert first(delegated_why.binding_of("other")) == {"a"}
 
 
 def test_a_placed_pod_whose_numa_node_was_taken_is_given_another_one() -> None:
-    assert given(pod("8", metadata={"annotations": placed("n3", 0)}), alone("n3", *N3)).numa_nodes[0][0] == 1
+    assert given(pod("8", metadata={"annotations": assigned("n3", 0)}), alone("n3", *N3)).numa_nodes[0][0] == 1
 
 
 # A placed pod that the scheduler could not bind: what was reserved for it is others' now.
@@ -215,8 +217,8 @@ def test_a_placed_pod_without_its_reservation_is_given_what_is_free_and_says_no_
     policy: str,
 ) -> None:
     verdict = given(pod("8", metadata={"annotations": UNRESERVED}), alone("n3", N3[0], topology("n3", (4, 8), policy)))
-    assert (verdict.numa_nodes[0][0], verdict.promised) == (1, None)
-    assert verdict.as_promised() is None  # who does not know all that was given out since gives it nothing
+    assert (verdict.numa_nodes[0][0], verdict.assumed) == (1, None)
+    assert verdict.as_assumed() is None  # who does not know all that was given out since gives it nothing
     assert verdict.annotations[PLACEMENT] == "bound to n3, NUMA 1\nplaced there before"
 
 
@@ -236,20 +238,20 @@ def test_nor_does_it_go_to_another_node() -> None:
 
 def test_a_placed_pod_is_refused_where_nothing_is_left() -> None:
     verdict = judged(
-        pod("8", metadata={"annotations": placed("n3", 0)}), alone("n3", node("n3"), topology("n3", (4, 4)))
+        pod("8", metadata={"annotations": assigned("n3", 0)}), alone("n3", node("n3"), topology("n3", (4, 4)))
     )
     assert isinstance(verdict, Refusal)
 
 
 def test_a_placed_pod_goes_to_no_other_node() -> None:
-    verdict = judged(pod("8", metadata={"annotations": placed("n1", 0)}), alone("n3", *N3))
+    verdict = judged(pod("8", metadata={"annotations": assigned("n1", 0)}), alone("n3", *N3))
     assert verdict == Refusal("this pod was placed on node n1, not on n3", "PlacedElsewhere")
 
 
-def test_a_promise_newer_than_the_pod_in_the_cache_goes_before_its_hint() -> None:
-    raw = pod("8", metadata={"annotations": placed("n1", 0)})
-    promised: NUMANodeAmounts = ((1, {"cpu": 8000, "memory": GI}),)
-    assert given(raw, alone("n3", *N3), promised).numa_nodes == promised
+def test_an_assumed_pod_newer_than_the_pod_in_the_cache_goes_before_its_hint() -> None:
+    raw = pod("8", metadata={"annotations": assigned("n1", 0)})
+    assumed: NUMANodeAmounts = ((1, {"cpu": 8000, "memory": GI}),)
+    assert given(raw, alone("n3", *N3), assumed).numa_nodes == assumed
 
 
 @pytest.mark.parametrize("spec", ["not JSON", '{"numaTopologyPolicy": "Sometimes"}'])
@@ -272,7 +274,7 @@ def test_a_strict_pod_waits_for_what_is_known_of_its_node_and_others_do_not() ->
 def test_a_node_whose_policy_cannot_be_read_gets_no_pod_that_its_kubelet_might_reject() -> None:
     n3 = alone("n3", node("n3"), topology("n3", (8, 8), policy="strict"))
     refusal = "node n3 can no longer hold this pod: unknown NUMA policy: topologyManagerPolicy 'strict'"
-    for raw in (pod("8"), pod("8", spec="{}"), pod("8", metadata={"annotations": placed("n3", 0)})):
+    for raw in (pod("8"), pod("8", spec="{}"), pod("8", metadata={"annotations": assigned("n3", 0)})):
         assert judged(raw, n3) == Refusal(refusal, "UnknownPolicy")
     burstable = pod("8", spec="{}")
     del burstable["spec"]["containers"][0]["resources"]["limits"]

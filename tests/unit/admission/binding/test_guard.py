@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from tests.unit.admission.clusters import arrival_at, node, pod, topology
+from tests.unit.admission.clusters import kubelet_admission_at, node, pod, topology
 from tests.unit.engine.machines import resident
-from webhook.admission.binding.guard import BindingGuard, Duty
+from webhook.admission.binding.guard import BindingGuard, LeaderState
 from webhook.admission.binding.review_trust import Doubts
 from webhook.admission.handler import Answer, NotNowError, Unreserved
 from webhook.admission.patch import apply
-from webhook.cache.kubelet_admission import Arrival
-from webhook.engine.assumed.assumed_pod import Grant
-from webhook.engine.assumed.assumed_pods import ReservationKeeper
+from webhook.cache.kubelet_admission import KubeletAdmission
+from webhook.engine.assumed.assumed_pod import AssumedPod
+from webhook.engine.assumed.assumed_pods import AssumedPods
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.snapshot.ledger import Ledger, Reservation
 from webhook.model.admission_review import AdmissionRequest, Allowed, Denied, Patched
@@ -35,9 +35,9 @@ class OneNode:
         state = ClusterState()
         state.upsert_node(node("n3"))
         state.upsert_topology(topology("n3", (8, 8)))
-        self.snapshot = state.snapshot()
+        self.node_arrays = state.node_arrays()
         self.ledger = Ledger()
-        self.keeper = ReservationKeeper(self.ledger)
+        self.keeper = AssumedPods(self.ledger)
         self.waiting = {each["metadata"]["name"]: each for each in waiting}
         self.fetched: list[str] = []
         self.on_the_server: dict[str, Raw] = dict(self.waiting)
@@ -48,40 +48,46 @@ class OneNode:
         known = self.waiting.get(key.partition("/")[2])
         return known if known and uid in {"", known["metadata"]["uid"]} else None
 
-    def arrival(self, node: str, pod: str) -> Arrival | None:
-        others = [held.pod.partition("/")[2] for held in self.keeper.placed(node) if held.pod != pod]
-        return arrival_at(self.snapshot, self.ledger, node, pod, [self.waiting[name] for name in others])
+    def kubelet_admission(self, node: str, pod: str) -> KubeletAdmission | None:
+        others = [held.pod.partition("/")[2] for held in self.keeper.assigned(node) if held.pod != pod]
+        return kubelet_admission_at(self.node_arrays, self.ledger, node, pod, [self.waiting[name] for name in others])
 
-    def is_approached(self, node: str, pod: str, expiring_after: float) -> bool:
-        arriving = self.keeper.arriving(node)
-        return any(grant.pod != pod and grant.expires > expiring_after for grant in arriving)
+    def has_binding_in_progress(self, node: str, pod: str, expiring_after: float) -> bool:
+        binding_to = self.keeper.binding_to(node)
+        return any(assumed_pod.pod != pod and assumed_pod.expires > expiring_after for assumed_pod in binding_to)
 
     def show_placed(self, name: str) -> None:
         """The informer shows the pod, placed as its hint says."""
         hint = NUMAHint.parse(self.waiting[name]["metadata"]["annotations"][NUMA_HINT])
         held = {zone: dict(amounts) for zone, amounts in hint.numa_nodes}
         record = resident(name, "", {"cpu": 8000, "memory": 2**30}, held)
-        self.keeper.put_pod(replace(record, placed_on=hint.node, uid="u"))
+        self.keeper.put_pod(replace(record, assigned_node=hint.node, uid="u"))
         self.keeper.settle(0)
 
     def show_bound(self, name: str) -> None:
         """The informer shows the pod where its grant says."""
-        grant = self.keeper.granted(f"default/{name}")
-        assert grant is not None
-        held = {zone: dict(amounts) for zone, amounts in grant.numa.items()}
-        self.keeper.put_pod(replace(resident(name, grant.node, dict(grant.requests), held), uid=grant.uid))
+        assumed_pod = self.keeper.assumed_by(f"default/{name}")
+        assert assumed_pod is not None
+        held = {zone: dict(amounts) for zone, amounts in assumed_pod.numa.items()}
+        self.keeper.put_pod(
+            replace(resident(name, assumed_pod.node, dict(assumed_pod.requests), held), uid=assumed_pod.uid)
+        )
         self.keeper.settle(0)
         self.waiting.pop(name)
 
-    def promised(self, pod: str, uid: str, node: str) -> NUMANodeAmounts | None:
-        grant = self.keeper.granted(pod)
-        return tuple(grant.numa.items()) if grant and (grant.uid, grant.node) == (uid, node) else None
+    def assumed(self, pod: str, uid: str, node: str) -> NUMANodeAmounts | None:
+        assumed_pod = self.keeper.assumed_by(pod)
+        return (
+            tuple(assumed_pod.numa.items())
+            if assumed_pod and (assumed_pod.uid, assumed_pod.node) == (uid, node)
+            else None
+        )
 
-    def granted(self, pod: str) -> Grant | None:
-        return self.keeper.granted(pod)
+    def assumed_by(self, pod: str) -> AssumedPod | None:
+        return self.keeper.assumed_by(pod)
 
-    def grant(self, grant: Grant) -> None:
-        self.keeper.grant(grant)
+    def assume(self, assumed_pod: AssumedPod) -> None:
+        self.keeper.assume(assumed_pod)
 
     async def fetch(self, namespace: str, name: str) -> Raw | None:
         self.fetched.append(f"{namespace}/{name}")
@@ -91,13 +97,19 @@ class OneNode:
         self,
         name: str,
         uid: str = "",
-        duty: Duty = Duty.ALL,
+        leader_state: LeaderState = LeaderState.ALL,
         dry_run: bool = False,
         seconds: float = 5,
         user: str = "system:kube-scheduler",
     ) -> Answer:
         guard = BindingGuard(
-            self, self.fetch, lambda: duty, Rules(), 70, lambda *refused: self.refused.append(refused), self.doubts
+            self,
+            self.fetch,
+            lambda: leader_state,
+            Rules(),
+            70,
+            lambda *refused: self.refused.append(refused),
+            self.doubts,
         )
         request = binding(name, uid, dry_run, user)
         return await guard.review(request, asyncio.get_running_loop().time() + seconds)
@@ -108,7 +120,7 @@ def named(name: str, uid: str = "u", annotations: dict[str, str] | None = None, 
     return pod(metadata={"name": name, "uid": uid, "annotations": own}, **spec)
 
 
-def placed(name: str, node: str = "n3", numa_id: int = 1) -> dict[str, Any]:
+def assigned(name: str, node: str = "n3", numa_id: int = 1) -> dict[str, Any]:
     zones = [{"node": numa_id, "resources": {"cpu": "8", "memory": "1Gi"}}]
     return named(name, annotations={NUMA_HINT: json.dumps({"node": node, "numaNodeResources": zones})})
 
@@ -149,40 +161,40 @@ def hint_of(answer: Answer) -> dict[str, Any]:
 
 
 async def test_what_one_binding_was_given_the_next_one_finds_taken() -> None:
-    world = OneNode(named("a"), named("b"), named("c"))
-    assert numa_of(await world.bind("a")) == [0]
-    world.show_bound("a")
-    assert numa_of(await world.bind("b")) == [1]
-    world.show_bound("b")
-    refused = await world.bind("c")
+    cluster_snapshot = OneNode(named("a"), named("b"), named("c"))
+    assert numa_of(await cluster_snapshot.bind("a")) == [0]
+    cluster_snapshot.show_bound("a")
+    assert numa_of(await cluster_snapshot.bind("b")) == [1]
+    cluster_snapshot.show_bound("b")
+    refused = await cluster_snapshot.bind("c")
     assert isinstance(refused.response, Denied)
     assert (refused.verdict, refused.decided) == ("deny", True)
-    assert world.fetched == []
+    assert cluster_snapshot.fetched == []
 
 
 async def test_a_binding_tried_again_is_given_the_same() -> None:
-    world = OneNode(named("a"), named("b"))
-    assert numa_of(await world.bind("a")) == [0]
-    assert numa_of(await world.bind("a")) == [0]
-    world.show_bound("a")
-    assert numa_of(await world.bind("b")) == [1]
+    cluster_snapshot = OneNode(named("a"), named("b"))
+    assert numa_of(await cluster_snapshot.bind("a")) == [0]
+    assert numa_of(await cluster_snapshot.bind("a")) == [0]
+    cluster_snapshot.show_bound("a")
+    assert numa_of(await cluster_snapshot.bind("b")) == [1]
 
 
 async def test_the_next_binding_to_a_node_waits_until_the_last_one_is_seen_written() -> None:
-    world = OneNode(named("a"), named("b"))
-    assert numa_of(await world.bind("a")) == [0]
-    next_one = asyncio.create_task(world.bind("b"))
+    cluster_snapshot = OneNode(named("a"), named("b"))
+    assert numa_of(await cluster_snapshot.bind("a")) == [0]
+    next_one = asyncio.create_task(cluster_snapshot.bind("b"))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert not next_one.done()
-    world.show_bound("a")
+    cluster_snapshot.show_bound("a")
     assert numa_of(await next_one) == [1]
 
 
 async def test_a_binding_that_is_not_seen_written_lets_the_next_one_try_again() -> None:
-    world = OneNode(named("a"), named("b"))
-    await world.bind("a")
-    refused = await world.bind("b", seconds=0.02)
+    cluster_snapshot = OneNode(named("a"), named("b"))
+    await cluster_snapshot.bind("a")
+    refused = await cluster_snapshot.bind("b", seconds=0.02)
     assert isinstance(refused.response, Denied)
     assert refused.response.reason == "NotNext"
 
@@ -190,127 +202,127 @@ async def test_a_binding_that_is_not_seen_written_lets_the_next_one_try_again() 
 async def test_a_binding_that_was_refused_after_us_holds_up_its_node_for_seconds_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    world = OneNode(named("a"), named("b"))
-    assert numa_of(await world.bind("a")) == [0]
+    cluster_snapshot = OneNode(named("a"), named("b"))
+    assert numa_of(await cluster_snapshot.bind("a")) == [0]
     monkeypatch.setattr("webhook.admission.binding.guard._ON_ITS_WAY_SECONDS", 0.0)
-    assert numa_of(await world.bind("b")) == [1]
+    assert numa_of(await cluster_snapshot.bind("b")) == [1]
 
 
 async def test_a_binding_waits_for_the_pod_that_was_placed_on_the_numa_node_it_would_get() -> None:
-    world = OneNode(placed("a", numa_id=0), placed("b", numa_id=1))
+    cluster_snapshot = OneNode(assigned("a", numa_id=0), assigned("b", numa_id=1))
     for name in ("a", "b"):
-        world.show_placed(name)
-    out_of_order = asyncio.create_task(world.bind("b"))
+        cluster_snapshot.show_placed(name)
+    out_of_order = asyncio.create_task(cluster_snapshot.bind("b"))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert not out_of_order.done()
-    assert numa_of(await world.bind("a")) == [0]
-    world.show_bound("a")
+    assert numa_of(await cluster_snapshot.bind("a")) == [0]
+    cluster_snapshot.show_bound("a")
     assert numa_of(await out_of_order) == [1]
 
 
 async def test_a_binding_that_has_waited_for_half_of_its_time_is_refused_and_says_for_whom() -> None:
-    world = OneNode(placed("a", numa_id=0), placed("b", numa_id=1))
+    cluster_snapshot = OneNode(assigned("a", numa_id=0), assigned("b", numa_id=1))
     for name in ("a", "b"):
-        world.show_placed(name)
-    refused = await world.bind("b", seconds=0.02)
+        cluster_snapshot.show_placed(name)
+    refused = await cluster_snapshot.bind("b", seconds=0.02)
     assert isinstance(refused.response, Denied)
     assert refused.response.reason == "NotNext"
     assert refused.message == "default/a was placed before on the NUMA nodes of n3 that this pod would get"
-    assert world.keeper.open_grants == 0
+    assert cluster_snapshot.keeper.assumed_count == 0
 
 
 async def test_a_dry_run_takes_nothing() -> None:
-    world = OneNode(named("a"))
-    assert numa_of(await world.bind("a", dry_run=True)) == [0]
-    assert world.keeper.open_grants == 0
+    cluster_snapshot = OneNode(named("a"))
+    assert numa_of(await cluster_snapshot.bind("a", dry_run=True)) == [0]
+    assert cluster_snapshot.keeper.assumed_count == 0
 
 
 async def test_a_pod_that_was_not_seen_yet_is_asked_for_once() -> None:
-    world = OneNode(named("a", uid="old"))
-    world.on_the_server["a"] = named("a", uid="new")
-    assert numa_of(await world.bind("a", uid="new")) == [0]
-    assert world.fetched == ["default/a"]
+    cluster_snapshot = OneNode(named("a", uid="old"))
+    cluster_snapshot.on_the_server["a"] = named("a", uid="new")
+    assert numa_of(await cluster_snapshot.bind("a", uid="new")) == [0]
+    assert cluster_snapshot.fetched == ["default/a"]
 
 
 async def test_a_pod_seen_with_its_gate_was_seen_too_early() -> None:
-    world = OneNode(named("a", schedulingGates=[{"name": PLACEMENT_GATE}]))
-    world.on_the_server["a"] = placed("a")
-    assert numa_of(await world.bind("a")) == [0]
-    assert world.fetched == ["default/a"]
+    cluster_snapshot = OneNode(named("a", schedulingGates=[{"name": PLACEMENT_GATE}]))
+    cluster_snapshot.on_the_server["a"] = assigned("a")
+    assert numa_of(await cluster_snapshot.bind("a")) == [0]
+    assert cluster_snapshot.fetched == ["default/a"]
 
 
 async def test_a_pod_that_does_not_exist_is_the_api_servers_affair() -> None:
     assert (await OneNode().bind("a")).verdict == "allow"
 
 
-@pytest.mark.parametrize("duty", Duty)
-async def test_what_is_no_affair_of_ours_passes_on_every_replica(duty: Duty) -> None:
+@pytest.mark.parametrize("leader_state", LeaderState)
+async def test_what_is_no_affair_of_ours_passes_on_every_replica(leader_state: LeaderState) -> None:
     plain = pod(metadata={"name": "a", "uid": "u", "annotations": {}})
-    answer = await OneNode(plain).bind("a", duty=duty)
+    answer = await OneNode(plain).bind("a", leader_state=leader_state)
     assert (answer.verdict, answer.decided) == ("allow", False)
-    bound = await OneNode(named("a", nodeName="n3")).bind("a", duty=duty)
+    bound = await OneNode(named("a", nodeName="n3")).bind("a", leader_state=leader_state)
     assert (bound.verdict, bound.decided) == ("allow", False)
 
 
 async def test_who_does_not_lead_gives_nothing_out_and_lets_placed_pods_pass() -> None:
-    world = OneNode(named("a"), placed("b"), placed("c", node="n1"))
+    cluster_snapshot = OneNode(named("a"), assigned("b"), assigned("c", node="n1"))
     for name in ("a", "c"):
         with pytest.raises(NotNowError):
-            await world.bind(name, duty=Duty.NONE)
-    assert (await world.bind("b", duty=Duty.NONE)).verdict == "allow"
-    assert world.keeper.open_grants == 0
+            await cluster_snapshot.bind(name, leader_state=LeaderState.NONE)
+    assert (await cluster_snapshot.bind("b", leader_state=LeaderState.NONE)).verdict == "allow"
+    assert cluster_snapshot.keeper.assumed_count == 0
 
 
 async def test_where_another_replica_leads_a_binding_is_refused_and_its_connection_given_up() -> None:
-    world = OneNode(named("a"), placed("b"))
-    refused = await world.bind("a", duty=Duty.ELSEWHERE)
+    cluster_snapshot = OneNode(named("a"), assigned("b"))
+    refused = await cluster_snapshot.bind("a", leader_state=LeaderState.ELSEWHERE)
     assert isinstance(refused.response, Denied)
     assert (refused.response.reason, refused.misrouted) == ("LeaderElsewhere", True)
-    passed = await world.bind("b", duty=Duty.ELSEWHERE)
+    passed = await cluster_snapshot.bind("b", leader_state=LeaderState.ELSEWHERE)
     assert (passed.verdict, passed.misrouted) == ("allow", False)
-    assert world.keeper.open_grants == 0
+    assert cluster_snapshot.keeper.assumed_count == 0
 
 
 async def test_a_new_leader_gives_out_nothing_new() -> None:
-    world = OneNode(named("a"), placed("b"))
-    refused = await world.bind("a", duty=Duty.PLACED_ONLY)
+    cluster_snapshot = OneNode(named("a"), assigned("b"))
+    refused = await cluster_snapshot.bind("a", leader_state=LeaderState.ASSIGNED_ONLY)
     assert isinstance(refused.response, Denied)
     assert refused.response.reason == "LeaderChanged"
     # Its kubelet would take NUMA node 0, which the last leader may have promised to somebody: it is not certain.
-    passed = await world.bind("b", duty=Duty.PLACED_ONLY)
+    passed = await cluster_snapshot.bind("b", leader_state=LeaderState.ASSIGNED_ONLY)
     assert hint_of(passed) == {"node": "n3", "certain": False}
-    granted = world.granted("default/b")
-    assert granted is not None
-    assert (list(granted.numa), granted.sure, granted.alternatives) == ([1], False, frozenset({0}))
+    assumed_by = cluster_snapshot.assumed_by("default/b")
+    assert assumed_by is not None
+    assert (list(assumed_by.numa), assumed_by.sure, assumed_by.alternatives) == ([1], False, frozenset({0}))
     # Somebody unforeseen took what the pod was placed on; NUMA node 0 may be promised by the last leader.
-    world.keeper.withdraw("default/b")
-    world.ledger.put(Reservation.of("default/x", "n3", {1: {"cpu": 1000}}, {"cpu": 1000}))
-    assert (await world.bind("b", duty=Duty.PLACED_ONLY)).verdict == "deny"
-    assert numa_of(await world.bind("b")) == [0]
+    cluster_snapshot.keeper.forget("default/b")
+    cluster_snapshot.ledger.put(Reservation.of("default/x", "n3", {1: {"cpu": 1000}}, {"cpu": 1000}))
+    assert (await cluster_snapshot.bind("b", leader_state=LeaderState.ASSIGNED_ONLY)).verdict == "deny"
+    assert numa_of(await cluster_snapshot.bind("b")) == [0]
 
 
-@pytest.mark.parametrize("duty", [Duty.NONE, Duty.ELSEWHERE, Duty.PLACED_ONLY])
-async def test_only_a_leader_who_knows_all_gives_a_placed_pod_anew_what_it_lost(duty: Duty) -> None:
-    world = OneNode(named("p", annotations={NUMA_HINT: '{"node":"n3","reserved":false}'}))
-    if duty is Duty.NONE:
+@pytest.mark.parametrize("leader_state", [LeaderState.NONE, LeaderState.ELSEWHERE, LeaderState.ASSIGNED_ONLY])
+async def test_only_a_leader_who_knows_all_gives_a_placed_pod_again_what_it_lost(leader_state: LeaderState) -> None:
+    cluster_snapshot = OneNode(named("p", annotations={NUMA_HINT: '{"node":"n3","reserved":false}'}))
+    if leader_state is LeaderState.NONE:
         with pytest.raises(NotNowError):
-            await world.bind("p", duty=duty)
+            await cluster_snapshot.bind("p", leader_state=leader_state)
     else:
-        assert (await world.bind("p", duty=duty)).verdict == "deny"
-    assert world.keeper.open_grants == 0
-    assert numa_of(await world.bind("p")) == [0]
+        assert (await cluster_snapshot.bind("p", leader_state=leader_state)).verdict == "deny"
+    assert cluster_snapshot.keeper.assumed_count == 0
+    assert numa_of(await cluster_snapshot.bind("p")) == [0]
 
 
 async def test_of_a_pod_that_its_node_cannot_hold_another_part_is_told_and_of_one_that_only_waits_it_is_not() -> None:
-    world = OneNode(named("a"), named("b"), named("c"))
+    cluster_snapshot = OneNode(named("a"), named("b"), named("c"))
     for name in "ab":
-        await world.bind(name)
-        world.show_bound(name)
-    assert isinstance((await world.bind("c", dry_run=True)).response, Denied)
-    assert world.refused == []
-    assert isinstance((await world.bind("c")).response, Denied)
-    assert world.refused == [("default/c", "u", "n3")]
+        await cluster_snapshot.bind(name)
+        cluster_snapshot.show_bound(name)
+    assert isinstance((await cluster_snapshot.bind("c", dry_run=True)).response, Denied)
+    assert cluster_snapshot.refused == []
+    assert isinstance((await cluster_snapshot.bind("c")).response, Denied)
+    assert cluster_snapshot.refused == [("default/c", "u", "n3")]
     waits = OneNode(named("a"), named("b"))
     await waits.bind("a")
     assert isinstance((await waits.bind("b", seconds=0.1)).response, Denied)
@@ -318,46 +330,46 @@ async def test_of_a_pod_that_its_node_cannot_hold_another_part_is_told_and_of_on
 
 
 async def test_a_binding_by_no_scheduler_is_judged_and_has_no_effect() -> None:
-    world = OneNode(named("a"), named("b"), named("c"))
-    answer = await world.bind("a", user="admin")
+    cluster_snapshot = OneNode(named("a"), named("b"), named("c"))
+    answer = await cluster_snapshot.bind("a", user="admin")
     assert answer.unreserved is Unreserved.USER
     assert isinstance(answer.response, Allowed)
     assert answer.message == "bound to n3 by admin, who is none of --scheduler-users: no NUMA nodes are reserved"
-    assert world.keeper.open_grants == 0
+    assert cluster_snapshot.keeper.assumed_count == 0
     for name in "ab":
-        await world.bind(name)
-        world.show_bound(name)
-    assert isinstance((await world.bind("c", user="admin")).response, Denied)
-    assert world.refused == []
+        await cluster_snapshot.bind(name)
+        cluster_snapshot.show_bound(name)
+    assert isinstance((await cluster_snapshot.bind("c", user="admin")).response, Denied)
+    assert cluster_snapshot.refused == []
 
 
 async def test_a_binding_of_a_gated_pod_or_of_another_one_of_its_name_has_no_effect() -> None:
     gated = named("a", schedulingGates=[{"name": "example.com/hold"}])
-    for world, uid in ((OneNode(gated), ""), (OneNode(named("a", uid="new")), "old")):
-        answer = await world.bind("a", uid=uid)
-        assert (answer.verdict, answer.decided, world.keeper.open_grants) == ("allow", False, 0)
+    for cluster_snapshot, uid in ((OneNode(gated), ""), (OneNode(named("a", uid="new")), "old")):
+        answer = await cluster_snapshot.bind("a", uid=uid)
+        assert (answer.verdict, answer.decided, cluster_snapshot.keeper.assumed_count) == ("allow", False, 0)
 
 
 async def test_a_review_that_may_be_forged_is_believed_for_a_moment_however_often_it_comes() -> None:
-    world = OneNode(named("a"), named("b"))
-    world.doubts = Doubts()
-    assert numa_of(await world.bind("a")) == [0]
-    first = world.keeper.granted("default/a")
+    cluster_snapshot = OneNode(named("a"), named("b"))
+    cluster_snapshot.doubts = Doubts()
+    assert numa_of(await cluster_snapshot.bind("a")) == [0]
+    first = cluster_snapshot.keeper.assumed_by("default/a")
     assert first is not None
     assert first.expires < monotonic() + 2
     for _ in range(3):
-        await world.bind("a")
-    again = world.keeper.granted("default/a")
+        await cluster_snapshot.bind("a")
+    again = cluster_snapshot.keeper.assumed_by("default/a")
     assert again is not None
     assert again.expires == first.expires
 
 
 async def test_a_pod_whose_reviews_came_to_nothing_is_answered_and_stands_in_nobodys_way() -> None:
-    world = OneNode(named("a"), named("b"))
-    world.doubts = Doubts()
+    cluster_snapshot = OneNode(named("a"), named("b"))
+    cluster_snapshot.doubts = Doubts()
     for _ in range(2):
-        world.doubts.came_to_nothing("default/a", "u", monotonic())
-    answer = await world.bind("a")
+        cluster_snapshot.doubts.came_to_nothing("default/a", "u", monotonic())
+    answer = await cluster_snapshot.bind("a")
     assert (numa_of(answer), answer.unreserved) == ([0], Unreserved.DOUBTED)
-    assert world.keeper.open_grants == 0
-    assert numa_of(await world.bind("b")) == [0]
+    assert cluster_snapshot.keeper.assumed_count == 0
+    assert numa_of(await cluster_snapshot.bind("b")) == [0]

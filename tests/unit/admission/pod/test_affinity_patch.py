@@ -24,7 +24,7 @@ A, B, C = (NodeRef(name, f"host-{name}") for name in "abc")
 BARE, TWIN = NodeRef("bare", None), NodeRef("twin", None)
 
 
-def _steered(affinity: Any, constraint: Constraint) -> Any:
+def _mutated(affinity: Any, constraint: Constraint) -> Any:
     patch = Patch({"spec": {"affinity": affinity}})
     constrain(patch, constraint)
     return patch.document["spec"]["affinity"]
@@ -72,7 +72,7 @@ def test_a_preference_weighs_its_score_within_the_allowed_range(score: int, weig
 
 def test_requirements_go_into_every_term_and_empty_terms_stay_empty() -> None:
     gpu = {"key": "gpu", "operator": "Exists"}
-    steered = _steered(
+    mutated_pod = _mutated(
         {
             "nodeAffinity": {
                 REQUIRED: {
@@ -83,7 +83,7 @@ def test_requirements_go_into_every_term_and_empty_terms_stay_empty() -> None:
         Constraint(one_of([A, B])),
     )
     ours = _hostname("In", "host-a", "host-b")
-    assert steered["nodeAffinity"][REQUIRED]["nodeSelectorTerms"] == [
+    assert mutated_pod["nodeAffinity"][REQUIRED]["nodeSelectorTerms"] == [
         {"matchExpressions": [gpu, ours]},
         {},
         {"matchFields": [_name("NotIn", "b")], "matchExpressions": [ours]},
@@ -92,7 +92,7 @@ def test_requirements_go_into_every_term_and_empty_terms_stay_empty() -> None:
 
 def test_further_alternatives_are_copies_of_every_term_that_has_requirements() -> None:
     gpu, arm = {"key": "gpu", "operator": "Exists"}, {"key": "arm", "operator": "Exists"}
-    steered = _steered(
+    mutated_pod = _mutated(
         {
             "nodeAffinity": {
                 REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [gpu]}, {}, {"matchExpressions": [arm]}]}
@@ -101,7 +101,7 @@ def test_further_alternatives_are_copies_of_every_term_that_has_requirements() -
         Constraint(one_of([A, BARE])),
     )
     ours = _hostname("In", "host-a")
-    assert steered["nodeAffinity"][REQUIRED]["nodeSelectorTerms"] == [
+    assert mutated_pod["nodeAffinity"][REQUIRED]["nodeSelectorTerms"] == [
         {"matchExpressions": [gpu, ours]},
         {},
         {"matchExpressions": [arm, ours]},
@@ -113,14 +113,14 @@ def test_further_alternatives_are_copies_of_every_term_that_has_requirements() -
 @pytest.mark.parametrize("terms", [[], [{}], [None], [{"matchExpressions": [], "matchFields": None}]])
 def test_terms_that_match_nothing_go_on_matching_nothing(terms: list[Any]) -> None:
     affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}
-    assert _steered(affinity, Constraint(one_of([A, BARE]))) == affinity
+    assert _mutated(affinity, Constraint(one_of([A, BARE]))) == affinity
 
 
 @pytest.mark.parametrize(
     "affinity", [None, {}, {"nodeAffinity": None}, {"nodeAffinity": {REQUIRED: None, PREFERRED: None}}]
 )
 def test_missing_and_null_parents_are_filled_in(affinity: Any) -> None:
-    assert _steered(affinity, Constraint(one_of([A]), (preference(A, 7),)))["nodeAffinity"] == {
+    assert _mutated(affinity, Constraint(one_of([A]), (preference(A, 7),)))["nodeAffinity"] == {
         REQUIRED: {"nodeSelectorTerms": [{"matchFields": [_name("In", "a")]}]},
         PREFERRED: [preference(A, 7)],
     }
@@ -128,8 +128,8 @@ def test_missing_and_null_parents_are_filled_in(affinity: Any) -> None:
 
 def test_preferences_are_appended_to_the_users() -> None:
     mine = {"weight": 3, "preference": {"matchExpressions": [{"key": "ssd", "operator": "Exists"}]}}
-    steered = _steered({"nodeAffinity": {PREFERRED: [mine]}}, Constraint((), (preference(A, 7), preference(B, 6))))
-    assert steered == {"nodeAffinity": {PREFERRED: [mine, preference(A, 7), preference(B, 6)]}}
+    mutated_pod = _mutated({"nodeAffinity": {PREFERRED: [mine]}}, Constraint((), (preference(A, 7), preference(B, 6))))
+    assert mutated_pod == {"nodeAffinity": {PREFERRED: [mine, preference(A, 7), preference(B, 6)]}}
 
 
 @pytest.mark.parametrize(
@@ -179,23 +179,23 @@ _LABELS = {
 def test_a_constraint_admits_what_both_it_and_the_user_admit(pod: dict[str, Any], constraint: Constraint) -> None:
     alone = Patch({"spec": {}})
     constrain(alone, constraint)
-    steered = Patch(pod)
-    constrain(steered, constraint)
+    mutated_pod = Patch(pod)
+    constrain(mutated_pod, constraint)
     for name, labels in _LABELS.items():
         both = admits(pod, name, labels) and admits(alone.document, name, labels)
-        assert admits(steered.document, name, labels) == both
+        assert admits(mutated_pod.document, name, labels) == both
 
 
 @given(pods, constraints)
 def test_the_api_server_accepts_what_is_added(pod: dict[str, Any], constraint: Constraint) -> None:
-    steered = Patch(pod)
-    constrain(steered, constraint)
-    assert faults(steered.document) == faults(pod)
+    mutated_pod = Patch(pod)
+    constrain(mutated_pod, constraint)
+    assert faults(mutated_pod.document) == faults(pod)
 
 
 @given(pods, constraints)
 def test_constraining_only_adds(pod: dict[str, Any], constraint: Constraint) -> None:
-    steered = Patch(pod)
-    constrain(steered, constraint)
-    check_only_appended(pod, steered.document)
-    assert {operation["op"] for operation in steered.operations} <= {"add"}
+    mutated_pod = Patch(pod)
+    constrain(mutated_pod, constraint)
+    check_only_appended(pod, mutated_pod.document)
+    assert {operation["op"] for operation in mutated_pod.operations} <= {"add"}

@@ -9,17 +9,17 @@ from tests.unit.admission.clusters import pod
 from tests.unit.admission.node_affinity import admits
 from tests.unit.admission.strategies import pods
 from webhook.admission.pod.affinity_patch import Constraint, NodeRef, none_of, one_of, required_terms
-from webhook.admission.pod.controller_patches import giving_back, placing, releasing, telling
-from webhook.admission.pod.managed_fields import Marker, without_ours
+from webhook.admission.pod.controller_patches import assignment_patch, forget_patch, status_patch, ungate_patch
+from webhook.admission.pod.managed_fields import ManagedFields, without_ours
 from webhook.model.hint import NUMAHint
 from webhook.model.names import (
+    MANAGED_FIELDS,
     NUMA_HINT,
     NUMA_SIGNATURE,
     PLACEMENT,
     PLACEMENT_GATE,
     POD_GROUP_NAME,
     RESOURCE_STATUS,
-    STEERED,
 )
 
 HINT = NUMAHint("b", ((1, {"cpu": 8000, "memory": 1 << 30}),))
@@ -39,11 +39,11 @@ def applied(raw: dict[str, Any], operations: Any) -> dict[str, Any]:
 
 
 def test_a_place_is_one_node_and_its_numa_nodes_and_takes_the_gate_away() -> None:
-    placed = applied(gated(), placing(gated(), HINT, "placed on b, NUMA 1", {"example.com/rank": "3"}))
-    assert placed["spec"]["schedulingGates"] == []
-    assert admits(placed, "b", {})
-    assert not admits(placed, "a", {})
-    annotations = placed["metadata"]["annotations"]
+    assigned = applied(gated(), assignment_patch(gated(), HINT, "placed on b, NUMA 1", {"example.com/rank": "3"}))
+    assert assigned["spec"]["schedulingGates"] == []
+    assert admits(assigned, "b", {})
+    assert not admits(assigned, "a", {})
+    annotations = assigned["metadata"]["annotations"]
     zones = '[{"node":1,"resources":{"cpu":"8","memory":"1Gi"}}]'
     assert annotations[NUMA_HINT] == f'{{"node":"b","numaNodeResources":{zones}}}'
     assert annotations[RESOURCE_STATUS] == f'{{"numaNodeResources":{zones}}}'
@@ -51,26 +51,30 @@ def test_a_place_is_one_node_and_its_numa_nodes_and_takes_the_gate_away() -> Non
 
 
 def test_a_pod_that_is_bound_to_no_numa_node_is_placed_on_its_node_all_the_same() -> None:
-    placed = applied(gated(), placing(gated(), NUMAHint("b", ()), "placed on b"))
-    assert placed["metadata"]["annotations"][NUMA_HINT] == '{"node":"b","numaNodeResources":[]}'
-    assert RESOURCE_STATUS not in placed["metadata"]["annotations"]
+    assigned = applied(gated(), assignment_patch(gated(), NUMAHint("b", ()), "placed on b"))
+    assert assigned["metadata"]["annotations"][NUMA_HINT] == '{"node":"b","numaNodeResources":[]}'
+    assert RESOURCE_STATUS not in assigned["metadata"]["annotations"]
 
 
 def test_every_patch_names_the_version_it_was_made_from() -> None:
     version = {"op": "replace", "path": "/metadata/resourceVersion", "value": "7"}
-    for patch in (placing(gated(), HINT, "x"), releasing(gated(), Constraint(), "x"), telling(gated(), "x")):
+    for patch in (
+        assignment_patch(gated(), HINT, "x"),
+        ungate_patch(gated(), Constraint(), "x"),
+        status_patch(gated(), "x"),
+    ):
         assert patch[0] == version
 
 
 @given(pods)
 def test_terms_stay_as_many_and_in_their_place_and_what_is_ours_can_be_told(raw: dict[str, Any]) -> None:
     raw = gated(raw)
-    placed = applied(raw, placing(raw, HINT, "x"))
-    before, after = required_terms(raw), required_terms(placed)
+    assigned = applied(raw, assignment_patch(raw, HINT, "x"))
+    before, after = required_terms(raw), required_terms(assigned)
     assert after is not None
     assert len(after) == (1 if before is None else len(before))
-    marker = Marker.parse(placed["metadata"]["annotations"].get(STEERED))
-    assert without_nulls(required_terms(without_ours(placed, marker))) == without_nulls(before)
+    managed_fields = ManagedFields.parse(assigned["metadata"]["annotations"].get(MANAGED_FIELDS))
+    assert without_nulls(required_terms(without_ours(assigned, managed_fields))) == without_nulls(before)
 
 
 def without_nulls(terms: list[Any] | None) -> list[dict[str, Any]] | None:
@@ -85,34 +89,34 @@ def test_a_released_pod_is_kept_off_nodes_by_as_many_terms_as_it_has() -> None:
     required = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "x", "operator": "In", "values": ["y"]}]}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
     raw = gated(pod(metadata={"ownerReferences": [{"controller": True}]}, affinity=affinity))
-    released = applied(raw, releasing(raw, off, "released"))
+    released = applied(raw, ungate_patch(raw, off, "released"))
     assert not admits(released, "a", {"x": "y", "kubernetes.io/hostname": "a"})
     assert admits(released, "b", {"x": "y", "kubernetes.io/hostname": "b"})
     several = Constraint(one_of([NodeRef("a", None), NodeRef("b", None)]))
-    assert required_terms(applied(raw, releasing(raw, several, "released"))) == required["nodeSelectorTerms"]
+    assert required_terms(applied(raw, ungate_patch(raw, several, "released"))) == required["nodeSelectorTerms"]
 
 
 def test_what_the_pod_says_already_is_not_written_again() -> None:
-    told = applied(gated(), telling(gated(), "waiting: a; b"))
+    told = applied(gated(), status_patch(gated(), "waiting: a; b"))
     assert told["metadata"]["annotations"][PLACEMENT] == "waiting: a\nb"
-    assert telling(told, "waiting: a; b") == ()
+    assert status_patch(told, "waiting: a; b") == ()
 
 
 def test_a_member_that_waits_says_in_which_group() -> None:
-    told = applied(gated(), telling(gated(), "waiting: a"))
-    named = applied(told, telling(told, "waiting: a", "pg-w"))
+    told = applied(gated(), status_patch(gated(), "waiting: a"))
+    named = applied(told, status_patch(told, "waiting: a", "pg-w"))
     assert named["metadata"]["annotations"][POD_GROUP_NAME] == "pg-w"
-    assert telling(named, "waiting: a", "pg-w") == ()
+    assert status_patch(named, "waiting: a", "pg-w") == ()
 
 
-def test_what_was_promised_is_taken_back_and_the_pod_stays_held_to_its_node() -> None:
+def test_what_was_assumed_is_taken_back_and_the_pod_stays_held_to_its_node() -> None:
     for hint in (HINT, NUMAHint("b", ())):
-        placed = applied(gated(), placing(gated(), hint, "placed on b"))
+        assigned = applied(gated(), assignment_patch(gated(), hint, "placed on b"))
         empty = NUMAHint.without_reservation("b")
-        patch = giving_back(placed, empty, "signed", "placed on b, where nothing is reserved for it any more")
+        patch = forget_patch(assigned, empty, "signed", "placed on b, where nothing is reserved for it any more")
         assert patch[0] == {"op": "replace", "path": "/metadata/resourceVersion", "value": "7"}
-        after = applied(placed, patch)
-        assert after["spec"] == placed["spec"]
+        after = applied(assigned, patch)
+        assert after["spec"] == assigned["spec"]
         annotations = after["metadata"]["annotations"]
         assert (annotations[NUMA_HINT], annotations[NUMA_SIGNATURE]) == ('{"node":"b","reserved":false}', "signed")
         assert annotations[PLACEMENT] == "placed on b, where nothing is reserved for it any more"

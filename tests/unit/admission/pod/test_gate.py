@@ -5,32 +5,32 @@ from typing import Any
 import jsonpatch
 import pytest
 
-from tests.unit.admission.clusters import SINGLE, node, pod, topology, world
-from webhook.admission.pod.mutation import Verdict, steer
+from tests.unit.admission.clusters import SINGLE, cluster_snapshot, node, pod, topology
+from webhook.admission.pod.mutation import Verdict, mutate_pod
 from webhook.model.gates import waits_for_us_alone
 from webhook.model.names import (
     KAI_REQUIRED_PLACEMENT,
     KAI_TOPOLOGY,
+    MANAGED_FIELDS,
     NUMA_TOPOLOGY_SPEC,
     PLACEMENT,
     PLACEMENT_GATE,
     POD_GROUP_NAME,
-    STEERED,
 )
 from webhook.model.rules import GateMode, NoRoom, Rules
 
 # a [7 7]  b [2 9]   single-numa-node, 16 cpus each       [free cpus per NUMA node]
-CLUSTER = world(node("a"), node("b"), topology("a", [7, 7]), topology("b", [2, 9]))
+CLUSTER = cluster_snapshot(node("a"), node("b"), topology("a", [7, 7]), topology("b", [2, 9]))
 GATE = {"name": PLACEMENT_GATE}
 
 
 def created(raw: dict[str, Any], gate: GateMode = "always", no_room: NoRoom = "gate") -> dict[str, Any]:
     """The pod as it is let in; a second pass changes nothing."""
     rules = Rules(gate=gate, no_room=no_room)
-    steering = steer(raw, CLUSTER, rules)
-    patched: dict[str, Any] = jsonpatch.apply_patch(raw, list(steering.operations))
-    assert patched == steering.mutated
-    assert steer(patched, CLUSTER, rules).operations == ()
+    mutation = mutate_pod(raw, CLUSTER, rules)
+    patched: dict[str, Any] = jsonpatch.apply_patch(raw, list(mutation.operations))
+    assert patched == mutation.mutated
+    assert mutate_pod(patched, CLUSTER, rules).operations == ()
     return patched
 
 
@@ -55,10 +55,10 @@ def test_what_fits_nowhere_now_is_let_in_or_refused_where_the_operator_says_so_a
     member["spec"]["containers"] = waits["spec"]["containers"]
     refusing = Rules(gate=gate, no_room="deny")
     assert "schedulingGates" not in created(waits, gate, "allow")["spec"]
-    refused = steer(waits, CLUSTER, refusing)
+    refused = mutate_pod(waits, CLUSTER, refusing)
     assert (refused.verdict, refused.reason) == (Verdict.DENY, "NoRoomNow")
     assert "none of 2 nodes fits now; 2 nodes could take it once other pods leave" in refused.message
-    never_here = steer(pod(nodeSelector={"pool": "none"}), CLUSTER, refusing)
+    never_here = mutate_pod(pod(nodeSelector={"pool": "none"}), CLUSTER, refusing)
     assert (never_here.verdict, never_here.reason) == (Verdict.DENY, "NoNode")
     for no_room in ("allow", "deny"):
         assert waits_for_us_alone(created(member, gate, no_room)) == (gate != "never")
@@ -68,9 +68,9 @@ def test_a_gated_pod_keeps_the_affinity_its_user_wrote_and_says_why_it_waits() -
     raw = pod(cpu="12", affinity={"podAffinity": {}})
     gated = created(raw)
     assert gated["spec"] == {**raw["spec"], "schedulingGates": [GATE]}
-    assert STEERED not in gated["metadata"]["annotations"]
+    assert MANAGED_FIELDS not in gated["metadata"]["annotations"]
     assert gated["metadata"]["annotations"][PLACEMENT].startswith("waiting: SingleNUMANode: none of 2 nodes fits now")
-    assert steer(raw, CLUSTER, Rules()).verdict is Verdict.WAIT
+    assert mutate_pod(raw, CLUSTER, Rules()).verdict is Verdict.WAIT
 
 
 def test_a_gated_pod_that_fits_says_where_it_could_go() -> None:
@@ -94,11 +94,11 @@ def test_a_gate_that_is_not_needed_any_more_is_taken_off_and_others_stay() -> No
     assert created(waits, "when-needed")["spec"]["schedulingGates"] == [other, GATE]
 
 
-def test_a_pod_that_was_steered_before_and_fits_nowhere_here_is_gated_as_its_user_wrote_it() -> None:
-    elsewhere = world(node("x"), topology("x", [16, 16]))
+def test_a_pod_that_was_mutated_before_and_fits_nowhere_here_is_gated_as_its_user_wrote_it() -> None:
+    elsewhere = cluster_snapshot(node("x"), topology("x", [16, 16]))
     raw = pod(cpu="12")
-    steered = dict(steer(raw, elsewhere, Rules(gate="never")).mutated)
-    assert created(steered)["spec"] == created(raw)["spec"]
+    mutated_pod = dict(mutate_pod(raw, elsewhere, Rules(gate="never")).mutated)
+    assert created(mutated_pod)["spec"] == created(raw)["spec"]
 
 
 def test_a_pod_that_asks_for_a_rack_alone_is_ours_as_well() -> None:

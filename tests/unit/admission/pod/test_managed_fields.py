@@ -16,7 +16,7 @@ from webhook.admission.pod.affinity_patch import (
     preference,
     required_terms,
 )
-from webhook.admission.pod.managed_fields import Marker, without_ours
+from webhook.admission.pod.managed_fields import ManagedFields, without_ours
 
 HALF_NULL = {
     "matchExpressions": None,
@@ -25,10 +25,10 @@ HALF_NULL = {
 A, B, BARE = NodeRef("a", "host-a"), NodeRef("b", "host-b"), NodeRef("bare", None)
 
 
-def _steer(pod: Any, constraint: Constraint) -> tuple[Any, Marker]:
+def _mutate(pod: Any, constraint: Constraint) -> tuple[Any, ManagedFields]:
     patch = Patch(pod)
     constrain(patch, constraint)
-    return patch.document, Marker.of(constraint, len(required_terms(pod) or ()))
+    return patch.document, ManagedFields.of(constraint, len(required_terms(pod) or ()))
 
 
 def _bare(held: Any) -> Any:
@@ -43,8 +43,8 @@ def _bare(held: Any) -> Any:
 @given(pods, constraints)
 @settings(max_examples=300)
 def test_taking_out_what_is_ours_gives_the_pod_as_it_was(pod: dict[str, Any], constraint: Constraint) -> None:
-    steered, marker = _steer(pod, constraint)
-    assert _bare(without_ours(steered, marker)) == _bare(pod)
+    mutated_pod, managed_fields = _mutate(pod, constraint)
+    assert _bare(without_ours(mutated_pod, managed_fields)) == _bare(pod)
 
 
 @given(pods, constraints)
@@ -54,45 +54,45 @@ def test_taking_out_what_is_ours_gives_the_pod_as_it_was(pod: dict[str, Any], co
 )
 @settings(max_examples=300)
 def test_a_second_pass_changes_nothing(pod: dict[str, Any], constraint: Constraint) -> None:
-    steered, marker = _steer(pod, constraint)
-    again, marker_again = _steer(without_ours(steered, marker), constraint)
-    assert marker_again == marker
-    assert again["spec"].get("affinity") == steered["spec"].get("affinity")
+    mutated_pod, managed_fields = _mutate(pod, constraint)
+    again, managed_fields_again = _mutate(without_ours(mutated_pod, managed_fields), constraint)
+    assert managed_fields_again == managed_fields
+    assert again["spec"].get("affinity") == mutated_pod["spec"].get("affinity")
 
 
 @given(constraints)
-def test_a_marker_survives_its_annotation(constraint: Constraint) -> None:
-    marker = Marker.of(constraint, 2)
-    assert Marker.parse(marker.text()) == marker
+def test_managed_fields_survives_its_annotation(constraint: Constraint) -> None:
+    managed_fields = ManagedFields.of(constraint, 2)
+    assert ManagedFields.parse(managed_fields.text()) == managed_fields
 
 
-def test_a_marker_of_the_largest_constraint_stays_below_a_kibibyte() -> None:
+def test_managed_fields_of_the_largest_constraint_stays_below_a_kibibyte() -> None:
     nodes = [NodeRef(f"{i}" * 100, None) for i in range(64)]
-    marker = Marker.of(Constraint(one_of(nodes), tuple(preference(node, 5) for node in nodes[:10])), 9)
-    assert len(marker.text()) < 1024
+    managed_fields = ManagedFields.of(Constraint(one_of(nodes), tuple(preference(node, 5) for node in nodes[:10])), 9)
+    assert len(managed_fields.text()) < 1024
 
 
 @pytest.mark.parametrize(
     "text", [None, "", "{", "[]", "7", '{"required": 3}', '{"required": [3]}', '{"terms": "x"}', "null"]
 )
-def test_what_is_no_marker_marks_nothing(text: str | None) -> None:
-    assert not Marker.parse(text)
+def test_what_is_no_managed_field_marks_nothing(text: str | None) -> None:
+    assert not ManagedFields.parse(text)
 
 
 def test_the_users_own_requirement_stays_when_it_equals_ours() -> None:
     mine = one_of([A, B])[0]
     pod = {"spec": {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [mine]}}}}}
-    steered, marker = _steer(pod, Constraint(one_of([A, B])))
-    assert len(required_terms(steered)[0]["matchExpressions"]) == 2  # type: ignore[index]
-    assert without_ours(steered, marker) == pod
+    mutated_pod, managed_fields = _mutate(pod, Constraint(one_of([A, B])))
+    assert len(required_terms(mutated_pod)[0]["matchExpressions"]) == 2  # type: ignore[index]
+    assert without_ours(mutated_pod, managed_fields) == pod
 
 
 def test_what_another_webhook_added_in_between_stays() -> None:
     other = {"key": "arch", "operator": "In", "values": ["arm64"]}
-    steered, marker = _steer({"spec": {}}, Constraint(one_of([A, BARE])))
-    for term in required_terms(steered) or ():
+    mutated_pod, managed_fields = _mutate({"spec": {}}, Constraint(one_of([A, BARE])))
+    for term in required_terms(mutated_pod) or ():
         term.setdefault("matchExpressions", []).append(other)
-    assert required_terms(without_ours(steered, marker)) == [
+    assert required_terms(without_ours(mutated_pod, managed_fields)) == [
         {"matchExpressions": [other]},
         {"matchExpressions": [other]},
     ]
@@ -104,6 +104,6 @@ def test_a_term_that_only_we_are_left_in_goes_away() -> None:
             "affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [{"key": "x"}]}]}}}
         }
     }
-    steered, marker = _steer(pod, Constraint(one_of([A, B])))
-    del required_terms(steered)[0]["matchExpressions"][0]  # type: ignore[index]
-    assert without_ours(steered, marker) == {"spec": {}}
+    mutated_pod, managed_fields = _mutate(pod, Constraint(one_of([A, B])))
+    del required_terms(mutated_pod)[0]["matchExpressions"][0]  # type: ignore[index]
+    assert without_ours(mutated_pod, managed_fields) == {"spec": {}}

@@ -7,21 +7,21 @@ import jsonpatch
 import pytest
 from hypothesis import given
 
-from tests.unit.admission.clusters import node, pod, topology, world
+from tests.unit.admission.clusters import cluster_snapshot, node, pod, topology
 from tests.unit.admission.node_affinity import admits, faults
 from tests.unit.admission.strategies import pods
 from webhook.admission.pod.affinity_patch import PREFERRED, REQUIRED, node_affinity, required_terms
-from webhook.admission.pod.mutation import Steering, Verdict, steer
-from webhook.cache.cluster_snapshot import World
+from webhook.admission.pod.mutation import PodMutation, Verdict, mutate_pod
+from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.model.errors import UserError
-from webhook.model.names import NUMA_TOPOLOGY_SPEC, PLACEMENT, RESOURCE_SPEC, STEERED
+from webhook.model.names import MANAGED_FIELDS, NUMA_TOPOLOGY_SPEC, PLACEMENT, RESOURCE_SPEC
 from webhook.model.options import Options
 from webhook.model.rules import Rules
 
 # a [7 7]  b [2 9]  c [0 12]   single-numa-node              [free cpus per NUMA node]
 # d [8 8]           restricted
 # e                 no NodeResourceTopology
-CLUSTER = world(
+CLUSTER = cluster_snapshot(
     *(node(name) for name in "abcde"),
     topology("a", [7, 7]),
     topology("b", [2, 9]),
@@ -31,43 +31,43 @@ CLUSTER = world(
 LABELS = {name: {"kubernetes.io/hostname": name} for name in "abcde"}
 
 
-def _applied(raw: Any, steering: Steering) -> Any:
+def _applied(raw: Any, mutation: PodMutation) -> Any:
     """The pod as the API server makes it from the patch."""
-    return jsonpatch.apply_patch(raw, list(steering.operations))
+    return jsonpatch.apply_patch(raw, list(mutation.operations))
 
 
-def _allowed_nodes(raw: Any, steering: Steering) -> set[str]:
-    steered = _applied(raw, steering)
-    return {name for name, labels in LABELS.items() if admits(steered, name, labels)}
+def _allowed_nodes(raw: Any, mutation: PodMutation) -> set[str]:
+    mutated_pod = _applied(raw, mutation)
+    return {name for name, labels in LABELS.items() if admits(mutated_pod, name, labels)}
 
 
-def _only_requirement(steering: Steering) -> Any:
-    terms = required_terms(steering.mutated)
+def _only_requirement(mutation: PodMutation) -> Any:
+    terms = required_terms(mutation.mutated)
     assert terms is not None
     ((requirement,),) = (term["matchExpressions"] for term in terms)
     return requirement
 
 
-def _annotation(raw: Any, steering: Steering) -> str:
-    return str(_applied(raw, steering)["metadata"]["annotations"][PLACEMENT])
+def _annotation(raw: Any, mutation: PodMutation) -> str:
+    return str(_applied(raw, mutation)["metadata"]["annotations"][PLACEMENT])
 
 
 def test_a_pod_is_held_to_the_nodes_where_one_numa_node_holds_it() -> None:
     raw = pod(cpu="8")
-    steering = steer(raw, CLUSTER, Rules(gate="never"))
-    assert steering.verdict is Verdict.ALLOW
-    assert _allowed_nodes(raw, steering) == {"b", "c"}
-    assert [term["preference"] for term in node_affinity(steering.mutated)[PREFERRED]] == [
+    mutation = mutate_pod(raw, CLUSTER, Rules(gate="never"))
+    assert mutation.verdict is Verdict.ALLOW
+    assert _allowed_nodes(raw, mutation) == {"b", "c"}
+    assert [term["preference"] for term in node_affinity(mutation.mutated)[PREFERRED]] == [
         {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [name]}]} for name in "bc"
     ]
 
 
 def test_the_placement_is_written_down_with_a_clause_a_line() -> None:
     raw = pod(cpu="8")
-    steering = steer(raw, CLUSTER, Rules(gate="never"))
-    assert _annotation(raw, steering).splitlines() == steering.message.split("; ")
-    assert steering.message.startswith("SingleNUMANode: 2 of 5 nodes fit; best b (score ")
-    assert steering.message.endswith(
+    mutation = mutate_pod(raw, CLUSTER, Rules(gate="never"))
+    assert _annotation(raw, mutation).splitlines() == mutation.message.split("; ")
+    assert mutation.message.startswith("SingleNUMANode: 2 of 5 nodes fit; best b (score ")
+    assert mutation.message.endswith(
         "; excluded: 1 no NUMA topology known, 1 NUMA policy mismatch, 1 no single NUMA node with 8 cpu, 1Gi memory"
     )
 
@@ -75,38 +75,38 @@ def test_the_placement_is_written_down_with_a_clause_a_line() -> None:
 @pytest.mark.parametrize("name", [NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC])
 def test_either_annotation_is_obeyed(name: str) -> None:
     raw = pod(metadata={"annotations": {name: '{"numaTopologyPolicy": "SingleNUMANode"}'}})
-    assert _allowed_nodes(raw, steer(raw, CLUSTER, Rules(gate="never"))) == {"b", "c"}
+    assert _allowed_nodes(raw, mutate_pod(raw, CLUSTER, Rules(gate="never"))) == {"b", "c"}
 
 
 def test_a_single_fitting_node_is_named_and_nothing_is_preferred() -> None:
-    steering = steer(pod(cpu="10"), CLUSTER, Rules(gate="never"))
-    assert required_terms(steering.mutated) == [
+    mutation = mutate_pod(pod(cpu="10"), CLUSTER, Rules(gate="never"))
+    assert required_terms(mutation.mutated) == [
         {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["c"]}]}
     ]
-    assert PREFERRED not in node_affinity(steering.mutated)
+    assert PREFERRED not in node_affinity(mutation.mutated)
 
 
 def test_the_shorter_list_of_nodes_is_written() -> None:
     raw = pod(cpu="7")
-    steering = steer(raw, CLUSTER, Rules(gate="never"))
-    assert required_terms(steering.mutated) == [
+    mutation = mutate_pod(raw, CLUSTER, Rules(gate="never"))
+    assert required_terms(mutation.mutated) == [
         {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["d", "e"]}]}
     ]
-    assert _allowed_nodes(raw, steering) == {"a", "b", "c"}
+    assert _allowed_nodes(raw, mutation) == {"a", "b", "c"}
 
 
 def test_nothing_is_required_when_every_node_fits() -> None:
-    everywhere = world(*(node(name) for name in "ab"), topology("a", [8, 8]), topology("b", [8, 8]))
-    steering = steer(pod(), everywhere, Rules(gate="never"))
-    assert required_terms(steering.mutated) is None
-    assert len(node_affinity(steering.mutated)[PREFERRED]) == 2
+    everywhere = cluster_snapshot(*(node(name) for name in "ab"), topology("a", [8, 8]), topology("b", [8, 8]))
+    mutation = mutate_pod(pod(), everywhere, Rules(gate="never"))
+    assert required_terms(mutation.mutated) is None
+    assert len(node_affinity(mutation.mutated)[PREFERRED]) == 2
 
 
 # n0 .. n19 [16]      [free cpus]; the last five are ssd, n18 and n19 have a soft taint
-def disks() -> World:
+def disks() -> ClusterSnapshot:
     soft = [{"key": "old", "effect": "PreferNoSchedule"}]
     nodes = [node(f"n{i:02}", labels={"disk": "ssd" if i > 14 else "hdd"}, taints=soft * (i > 17)) for i in range(20)]
-    return world(*nodes, *(topology(one.name, [16]) for one in nodes))
+    return cluster_snapshot(*nodes, *(topology(one.name, [16]) for one in nodes))
 
 
 def preferring(weight: int) -> dict[str, Any]:
@@ -117,30 +117,30 @@ def preferring(weight: int) -> dict[str, Any]:
 @pytest.mark.parametrize("weight", [1, 100])
 def test_of_equal_nodes_those_that_the_user_prefers_are_written_first_and_heavier(weight: int) -> None:
     raw = pod(affinity=preferring(weight))
-    steering = steer(raw, disks(), Rules(gate="never"))
-    mine, *ours = node_affinity(steering.mutated)[PREFERRED]
+    mutation = mutate_pod(raw, disks(), Rules(gate="never"))
+    mine, *ours = node_affinity(mutation.mutated)[PREFERRED]
     assert [mine] == raw["spec"]["affinity"]["nodeAffinity"][PREFERRED]
     weights = {term["preference"]["matchExpressions"][0]["values"][0]: term["weight"] for term in ours}
     # Five match the term, of which two have the taint; of the others the first five by name make it ten.
     assert list(weights) == ["n15", "n16", "n17", "n00", "n01", "n02", "n03", "n04", "n05", "n06"]
     assert len({weights[name] for name in ("n15", "n16", "n17")}) == 1
     assert weights["n15"] > weights["n00"] == weights["n06"] >= 1
-    assert "best n15 (score " in steering.message
-    assert ", preference 100, NUMA 0)" in steering.message
-    again = steer(steering.mutated, disks(), Rules(gate="never"))
-    assert again.mutated == steering.mutated
+    assert "best n15 (score " in mutation.message
+    assert ", preference 100, NUMA 0)" in mutation.message
+    again = mutate_pod(mutation.mutated, disks(), Rules(gate="never"))
+    assert again.mutated == mutation.mutated
 
 
 def test_scores_stay_before_preferences() -> None:
     # b and c fit: b has 9 of 16 cpus free, c 12
     raw = pod(affinity={"nodeAffinity": {PREFERRED: [{"weight": 100, "preference": NAMED_C}]}})
-    ours = node_affinity(steer(raw, CLUSTER, Rules(gate="never")).mutated)[PREFERRED][1:]
+    ours = node_affinity(mutate_pod(raw, CLUSTER, Rules(gate="never")).mutated)[PREFERRED][1:]
     (b, heavier), (c, lighter) = ((term["preference"], term["weight"]) for term in ours)
     assert [b, c] == [
         {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [name]}]} for name in "bc"
     ]
     assert heavier > lighter
-    swapped = steer(raw, CLUSTER, Rules(gate="never", engine=Options(preference_weight=50)))
+    swapped = mutate_pod(raw, CLUSTER, Rules(gate="never", engine=Options(preference_weight=50)))
     assert "best c (score " in swapped.message
 
 
@@ -149,7 +149,7 @@ NAMED_C = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": 
 
 def test_a_weight_out_of_bounds_is_denied_with_its_place() -> None:
     with pytest.raises(UserError, match="from 1 to 100") as caught:
-        steer(pod(affinity=preferring(0)), CLUSTER, Rules())
+        mutate_pod(pod(affinity=preferring(0)), CLUSTER, Rules())
     assert caught.value.path.endswith("preferredDuringSchedulingIgnoredDuringExecution[0].weight")
 
 
@@ -158,13 +158,13 @@ def test_when_both_lists_are_too_long_the_best_nodes_remain(fitting: int, others
     names = [f"n{i:03}" for i in range(fitting + others)]
     # The fuller a NUMA node, the better it suits a pod that needs only one: the last ones that fit are the best.
     free = [16 - 4 * i // fitting if i < fitting else 7 for i in range(fitting + others)]
-    large = world(*map(node, names), *(topology(name, [free[i]]) for i, name in enumerate(names)))
-    steering = steer(pod(), large, Rules(gate="never"))
-    requirement = _only_requirement(steering)
+    large = cluster_snapshot(*map(node, names), *(topology(name, [free[i]]) for i, name in enumerate(names)))
+    mutation = mutate_pod(pod(), large, Rules(gate="never"))
+    requirement = _only_requirement(mutation)
     assert requirement["operator"] == "In"
     assert len(requirement["values"]) == 64
-    assert steering.decision is not None
-    assert set(requirement["values"]) == {one.node for one in steering.decision.best(64)}
+    assert mutation.decision is not None
+    assert set(requirement["values"]) == {one.node for one in mutation.decision.best(64)}
 
 
 @pytest.mark.parametrize(
@@ -172,14 +172,16 @@ def test_when_both_lists_are_too_long_the_best_nodes_remain(fitting: int, others
 )
 def test_up_to_64_nodes_are_named(fitting: int, others: int, operator: str) -> None:
     names = [f"n{i:03}" for i in range(fitting + others)]
-    large = world(*map(node, names), *(topology(name, [16 if i < fitting else 1]) for i, name in enumerate(names)))
-    requirement = _only_requirement(steer(pod(), large, Rules(gate="never")))
+    large = cluster_snapshot(
+        *map(node, names), *(topology(name, [16 if i < fitting else 1]) for i, name in enumerate(names))
+    )
+    requirement = _only_requirement(mutate_pod(pod(), large, Rules(gate="never")))
     assert requirement["operator"] == operator
     assert requirement["values"] == (names[:fitting] if operator == "In" else names[fitting:])
 
 
 def test_a_node_whose_hostname_is_missing_or_shared_goes_by_its_name() -> None:
-    odd = world(
+    odd = cluster_snapshot(
         node("bare", hostname=None),
         node("one", hostname="twin"),
         node("two", hostname="twin"),
@@ -187,7 +189,7 @@ def test_a_node_whose_hostname_is_missing_or_shared_goes_by_its_name() -> None:
         *(node(f"full-{i}") for i in range(4)),
         *(topology(name, [16]) for name in ("bare", "one", "plain")),
     )
-    steered = steer(pod(), odd, Rules(gate="never")).mutated
+    mutated_pod = mutate_pod(pod(), odd, Rules(gate="never")).mutated
     hostnames: dict[str, dict[str, str]] = {
         "bare": {},
         "one": {"kubernetes.io/hostname": "twin"},
@@ -195,20 +197,20 @@ def test_a_node_whose_hostname_is_missing_or_shared_goes_by_its_name() -> None:
         "plain": {"kubernetes.io/hostname": "plain"},
         "full-0": {"kubernetes.io/hostname": "full-0"},
     }
-    assert {name for name, labels in hostnames.items() if admits(steered, name, labels)} == {"bare", "one", "plain"}
-    assert faults(steered) == []
+    assert {name for name, labels in hostnames.items() if admits(mutated_pod, name, labels)} == {"bare", "one", "plain"}
+    assert faults(mutated_pod) == []
 
 
 def test_a_pod_that_fits_nowhere_now_waits_for_the_nodes_that_could_take_it() -> None:
     raw = pod(cpu="14")
-    steering = steer(raw, CLUSTER, Rules(gate="never"))
-    assert steering.verdict is Verdict.WAIT
-    assert _allowed_nodes(raw, steering) == {"a", "b", "c"}
-    assert _annotation(raw, steering).splitlines() == steering.message.split("; ")
-    assert steering.message.startswith(
+    mutation = mutate_pod(raw, CLUSTER, Rules(gate="never"))
+    assert mutation.verdict is Verdict.WAIT
+    assert _allowed_nodes(raw, mutation) == {"a", "b", "c"}
+    assert _annotation(raw, mutation).splitlines() == mutation.message.split("; ")
+    assert mutation.message.startswith(
         "SingleNUMANode: none of 5 nodes fits now; 3 nodes could take it once other pods leave; excluded: 3 no single "
     )
-    assert steering.warnings == (steering.message,)
+    assert mutation.warnings == (mutation.message,)
 
 
 # A NUMA node of the cluster has 16 cpus.
@@ -234,10 +236,10 @@ ON_A = pod(spec='{"numaTopologyPolicy": "BestEffort"}', nodeSelector={"kubernete
 def test_a_pod_that_no_node_could_ever_align_is_denied_or_warned_about(
     raw: dict[str, Any], reason: str, message: str
 ) -> None:
-    denied = steer(raw, CLUSTER, Rules(gate="never"))
+    denied = mutate_pod(raw, CLUSTER, Rules(gate="never"))
     assert (denied.verdict, denied.reason, denied.operations) == (Verdict.DENY, reason, ())
     assert message in denied.message
-    warned = steer(raw, CLUSTER, Rules(no_compatible_node="warn"))
+    warned = mutate_pod(raw, CLUSTER, Rules(no_compatible_node="warn"))
     assert warned.verdict is Verdict.ALLOW
     assert warned.warnings == (warned.message,)
     assert message in warned.message
@@ -246,9 +248,9 @@ def test_a_pod_that_no_node_could_ever_align_is_denied_or_warned_about(
 
 def test_which_policies_there_are_is_said_when_none_is_compatible() -> None:
     policies = topology("a", [4], "restricted"), topology("b", [4], "best-effort")
-    steering = steer(pod(), world(node("a"), node("b"), *policies), Rules(gate="never"))
-    assert (steering.verdict, steering.reason) == (Verdict.DENY, "NoCompatibleNode")
-    assert "there are 1 with best-effort, 1 with restricted" in steering.message
+    mutation = mutate_pod(pod(), cluster_snapshot(node("a"), node("b"), *policies), Rules(gate="never"))
+    assert (mutation.verdict, mutation.reason) == (Verdict.DENY, "NoCompatibleNode")
+    assert "there are 1 with best-effort, 1 with restricted" in mutation.message
 
 
 ONLY_A = {"kubernetes.io/hostname": "a"}
@@ -257,71 +259,71 @@ ONLY_A = {"kubernetes.io/hostname": "a"}
 @pytest.mark.parametrize(
     ("cluster", "selector", "message"),
     [
-        (world(node("a"), node("b")), {}, "no NUMA topology is known for any of the 2 nodes it may go to"),
-        (world(node("a"), node("b"), topology("b", [4])), ONLY_A, "is known for the one node it may go to"),
+        (cluster_snapshot(node("a"), node("b")), {}, "no NUMA topology is known for any of the 2 nodes it may go to"),
+        (cluster_snapshot(node("a"), node("b"), topology("b", [4])), ONLY_A, "is known for the one node it may go to"),
     ],
 )
 @pytest.mark.parametrize("gate", ["always", "when-needed", "never"])
 def test_a_pod_waits_while_nothing_is_known_of_the_nodes_it_may_go_to(
-    cluster: World, selector: dict[str, str], message: str, gate: Literal["always", "when-needed", "never"]
+    cluster: ClusterSnapshot, selector: dict[str, str], message: str, gate: Literal["always", "when-needed", "never"]
 ) -> None:
-    steering = steer(pod(nodeSelector=selector), cluster, Rules(gate=gate))
-    assert steering.verdict is Verdict.WAIT
-    assert message in steering.message
-    assert steering.warnings == (steering.message,)
-    assert ("schedulingGates" in steering.mutated["spec"]) is (gate != "never")
+    mutation = mutate_pod(pod(nodeSelector=selector), cluster, Rules(gate=gate))
+    assert mutation.verdict is Verdict.WAIT
+    assert message in mutation.message
+    assert mutation.warnings == (mutation.message,)
+    assert ("schedulingGates" in mutation.mutated["spec"]) is (gate != "never")
 
 
 def test_in_pod_scope_the_whole_pod_must_fit_one_numa_node() -> None:
-    cluster = world(node("a"), topology("a", [4, 4], scope="pod"))
+    cluster = cluster_snapshot(node("a"), topology("a", [4, 4], scope="pod"))
     message = "it asks for 20 cpu in one NUMA node, the largest has 16 (a, NUMA 0)"
-    assert message in steer(pod(cpu="20"), cluster, Rules(gate="never")).message
+    assert message in mutate_pod(pod(cpu="20"), cluster, Rules(gate="never")).message
 
 
 def test_a_pod_that_is_too_large_for_any_node_waits_as_it_would_without_us() -> None:
-    steering = steer(pod(cpu="40"), CLUSTER, Rules(gate="never"))
-    assert steering.verdict is Verdict.WAIT
-    assert "none could take it even if it were empty: it asks for 40 cpu, the largest node has 32 (" in steering.message
+    mutation = mutate_pod(pod(cpu="40"), CLUSTER, Rules(gate="never"))
+    assert mutation.verdict is Verdict.WAIT
+    assert "none could take it even if it were empty: it asks for 40 cpu, the largest node has 32 (" in mutation.message
 
 
 def test_a_resource_that_no_node_has_is_named() -> None:
     raw = pod()
     raw["spec"]["containers"][0]["resources"]["limits"]["example.com/fpga"] = "1"
-    steering = steer(raw, CLUSTER, Rules(gate="never"))
-    assert steering.verdict is Verdict.WAIT
-    assert "none could take it even if it were empty: no node has example.com/fpga" in steering.message
+    mutation = mutate_pod(raw, CLUSTER, Rules(gate="never"))
+    assert mutation.verdict is Verdict.WAIT
+    assert "none could take it even if it were empty: no node has example.com/fpga" in mutation.message
 
 
 def test_a_pod_whose_own_selector_matches_no_node_waits_as_it_would_without_us() -> None:
     raw = pod(nodeSelector={"pool": "none"})
-    steering = steer(raw, CLUSTER, Rules(gate="never"))
-    assert steering.verdict is Verdict.WAIT
-    assert "its own node selector, affinity and tolerations let it onto none; excluded: 5 node sel" in steering.message
+    mutation = mutate_pod(raw, CLUSTER, Rules(gate="never"))
+    assert mutation.verdict is Verdict.WAIT
+    assert "its own node selector, affinity and tolerations let it onto none; excluded: 5 node sel" in mutation.message
     # Should a node come to match, it has to be one of a compatible policy all the same.
-    assert _allowed_nodes(raw, steering) == {"a", "b", "c"}
+    assert _allowed_nodes(raw, mutation) == {"a", "b", "c"}
 
 
 def test_a_node_that_joins_later_is_open_to_a_pod_that_waits() -> None:
-    steering = steer(pod(cpu="14"), CLUSTER, Rules(gate="never"))
-    assert admits(steering.mutated, "new", {"kubernetes.io/hostname": "new"})
+    mutation = mutate_pod(pod(cpu="14"), CLUSTER, Rules(gate="never"))
+    assert admits(mutation.mutated, "new", {"kubernetes.io/hostname": "new"})
 
 
 @pytest.mark.parametrize(("hopeful", "others", "operator"), [(10, 64, "NotIn"), (10, 65, "In"), (65, 65, "In")])
 def test_a_waiting_pod_is_kept_off_others_by_at_most_64_names(hopeful: int, others: int, operator: str) -> None:
     names = [f"n{i:03}" for i in range(hopeful + others)]
-    full = world(
+    full = cluster_snapshot(
         *map(node, names), *(topology(name, [0], cpus=16 if i < hopeful else 4) for i, name in enumerate(names))
     )
-    steering = steer(pod(), full, Rules(gate="never"))
-    assert steering.verdict is Verdict.WAIT
-    requirement = _only_requirement(steering)
+    mutation = mutate_pod(pod(), full, Rules(gate="never"))
+    assert mutation.verdict is Verdict.WAIT
+    requirement = _only_requirement(mutation)
     assert requirement["operator"] == operator
     assert len(requirement["values"]) == min(64, others if operator == "NotIn" else hopeful)
 
 
 def test_a_cordoned_node_can_be_waited_for() -> None:
-    cordoned = world(node("a", unschedulable=True), topology("a", [16, 16]))
-    assert steer(pod(), cordoned, Rules(gate="never")).verdict is Verdict.WAIT
+    cordoned = cluster_snapshot(node("a", unschedulable=True), topology("a", [16, 16]))
+    assert mutate_pod(pod(), cordoned, Rules(gate="never")).verdict is Verdict.WAIT
 
 
 @pytest.mark.parametrize(
@@ -347,31 +349,31 @@ def test_a_cordoned_node_can_be_waited_for() -> None:
     ],
 )
 def test_pods_that_are_not_ours_to_place_are_left_alone(raw: dict[str, Any], reason: str) -> None:
-    steering = steer(raw, CLUSTER, Rules(gate="never"))
-    assert (steering.verdict, steering.operations, steering.mutated) == (Verdict.ALLOW, (), raw)
-    assert steering.message.startswith(f"left alone: {reason}")
-    assert steering.decision is None
+    mutation = mutate_pod(raw, CLUSTER, Rules(gate="never"))
+    assert (mutation.verdict, mutation.operations, mutation.mutated) == (Verdict.ALLOW, (), raw)
+    assert mutation.message.startswith(f"left alone: {reason}")
+    assert mutation.decision is None
 
 
 def test_a_pod_without_a_requirement_takes_each_nodes_own_policy() -> None:
     raw = pod(cpu="8", spec='{"numaTopologyPolicy": ""}')
-    steering = steer(raw, CLUSTER, Rules(gate="never"))
+    mutation = mutate_pod(raw, CLUSTER, Rules(gate="never"))
     # d spreads it over as few NUMA nodes as it must, e is not known to care.
-    assert _allowed_nodes(raw, steering) == {"b", "c", "d", "e"}
-    assert steering.message.startswith("each node's own NUMA policy: 4 of 5 nodes fit; best ")
+    assert _allowed_nodes(raw, mutation) == {"b", "c", "d", "e"}
+    assert mutation.message.startswith("each node's own NUMA policy: 4 of 5 nodes fit; best ")
 
 
 def test_faults_in_the_annotations_deny_all_at_once() -> None:
     raw = pod(spec='{"numaTopologyPolicy": "single", "singleNUMANodeExclusive": 3}')
-    steering = steer(raw, CLUSTER, Rules(gate="never"))
-    assert (steering.verdict, steering.reason) == (Verdict.DENY, "InvalidAnnotation")
-    assert "numaTopologyPolicy" in steering.message
-    assert "singleNUMANodeExclusive" in steering.message
+    mutation = mutate_pod(raw, CLUSTER, Rules(gate="never"))
+    assert (mutation.verdict, mutation.reason) == (Verdict.DENY, "InvalidAnnotation")
+    assert "numaTopologyPolicy" in mutation.message
+    assert "singleNUMANodeExclusive" in mutation.message
 
 
 def test_an_unreadable_pod_is_the_users_fault() -> None:
     with pytest.raises(UserError, match=r"spec\.containers\[0\]\.resources\.limits\[cpu\]"):
-        steer(pod(cpu="abc"), CLUSTER, Rules(gate="never"))
+        mutate_pod(pod(cpu="abc"), CLUSTER, Rules(gate="never"))
 
 
 @given(pods)
@@ -379,34 +381,34 @@ def test_the_patch_adds_only_and_a_second_pass_changes_nothing(raw: dict[str, An
     annotations = {**(raw["metadata"].get("annotations") or {}), NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": ""}'}
     raw = {**raw, "metadata": {**raw["metadata"], "annotations": annotations}}
     before = copy.deepcopy(raw)
-    steering = steer(raw, CLUSTER, Rules(gate="never"))
+    mutation = mutate_pod(raw, CLUSTER, Rules(gate="never"))
     assert raw == before
-    assert {operation["op"] for operation in steering.operations} <= {"add"}
-    steered = _applied(raw, steering)
-    assert steered == steering.mutated
-    again = steer(steered, CLUSTER, Rules(gate="never"))
-    assert (again.operations, again.mutated, again.message) == ((), steered, steering.message)
+    assert {operation["op"] for operation in mutation.operations} <= {"add"}
+    mutated_pod = _applied(raw, mutation)
+    assert mutated_pod == mutation.mutated
+    again = mutate_pod(mutated_pod, CLUSTER, Rules(gate="never"))
+    assert (again.operations, again.mutated, again.message) == ((), mutated_pod, mutation.message)
 
 
-def test_a_pod_steered_elsewhere_before_is_steered_anew_from_what_the_user_wrote() -> None:
+def test_a_pod_mutated_elsewhere_before_is_mutated_again_from_what_the_user_wrote() -> None:
     mine = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["c"]}]}
     raw = pod(affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [mine]}}})
-    first = steer(raw, CLUSTER, Rules(gate="never"))
+    first = mutate_pod(raw, CLUSTER, Rules(gate="never"))
     assert _allowed_nodes(raw, first) == {"b"}
     # b is full now, a is empty.
-    later = world(
+    later = cluster_snapshot(
         *(node(name) for name in "abc"), topology("a", [16, 16]), topology("b", [0, 0]), topology("c", [16, 16])
     )
-    second = steer(first.mutated, later, Rules(gate="never"))
+    second = mutate_pod(first.mutated, later, Rules(gate="never"))
     assert _allowed_nodes(first.mutated, second) == {"a"}
-    assert second.mutated == steer(raw, later, Rules(gate="never")).mutated
+    assert second.mutated == mutate_pod(raw, later, Rules(gate="never")).mutated
     assert _applied(first.mutated, second) == second.mutated
 
 
 def test_what_was_added_goes_when_nothing_can_be_required_any_more() -> None:
     raw = pod()
-    first = steer(raw, CLUSTER, Rules(gate="never"))
-    second = steer(first.mutated, world(), Rules(no_compatible_node="warn"))
+    first = mutate_pod(raw, CLUSTER, Rules(gate="never"))
+    second = mutate_pod(first.mutated, cluster_snapshot(), Rules(no_compatible_node="warn"))
     assert "affinity" not in second.mutated["spec"]
-    assert STEERED not in second.mutated["metadata"]["annotations"]
+    assert MANAGED_FIELDS not in second.mutated["metadata"]["annotations"]
     assert _applied(first.mutated, second) == second.mutated

@@ -5,9 +5,9 @@ from typing import Any
 import jsonpatch
 import pytest
 
-from tests.unit.admission.clusters import node, pod, topology, world
-from webhook.admission.pod.mutate import steered
-from webhook.admission.pod.mutation import Steering, Verdict, steer
+from tests.unit.admission.clusters import cluster_snapshot, node, pod, topology
+from webhook.admission.pod.mutate import mutation_of
+from webhook.admission.pod.mutation import PodMutation, Verdict, mutate_pod
 from webhook.admission.pod.plan import Plans
 from webhook.model.admission_review import AdmissionRequest, Denied, Patched
 from webhook.model.names import PLACEMENT
@@ -19,7 +19,7 @@ NO_LIMIT = 'container "main" has no limits.memory; set spec.containers[0].resour
 DENY = Rules(not_alignable="Deny")
 
 # a [16 16]  b [16 16]   single-numa-node, by their kubelets        [free cpus per NUMA node]
-KUBELETS = world(node("a"), node("b"), topology("a", [16, 16]), topology("b", [16, 16]))
+KUBELETS = cluster_snapshot(node("a"), node("b"), topology("a", [16, 16]), topology("b", [16, 16]))
 
 
 def koordlet(name: str) -> NodeTopology:
@@ -63,52 +63,54 @@ def burstable(policy: str = "SingleNUMANode", devices: dict[str, str] | None = N
     return raw
 
 
-def placement(raw: dict[str, Any], steering: Steering) -> list[str]:
-    written = jsonpatch.apply_patch(raw, list(steering.operations))
+def placement(raw: dict[str, Any], mutation: PodMutation) -> list[str]:
+    written = jsonpatch.apply_patch(raw, list(mutation.operations))
     return str(written["metadata"]["annotations"][PLACEMENT]).splitlines()
 
 
 @pytest.mark.parametrize("gate", ["always", "when-needed", "never"])
 def test_it_is_admitted_with_a_warning_and_a_clause_that_name_container_and_field(gate: Any) -> None:
     raw = burstable()
-    steering = steer(raw, KUBELETS, Rules(gate=gate))
-    assert steering.verdict is Verdict.ALLOW
-    assert steering.warnings == (f"SingleNUMANode is asked for, but no kubelet aligns this pod: {NO_LIMIT}",)
-    assert "; ".join(placement(raw, steering)[1:3]) == f"no kubelet aligns this pod: {NO_LIMIT}"
+    mutation = mutate_pod(raw, KUBELETS, Rules(gate=gate))
+    assert mutation.verdict is Verdict.ALLOW
+    assert mutation.warnings == (f"SingleNUMANode is asked for, but no kubelet aligns this pod: {NO_LIMIT}",)
+    assert "; ".join(placement(raw, mutation)[1:3]) == f"no kubelet aligns this pod: {NO_LIMIT}"
 
 
 @pytest.mark.parametrize("gate", ["always", "never"])
 def test_a_pod_that_fits_nowhere_now_is_told_the_same(gate: Any) -> None:
-    full = world(node("a", cpus=2), topology("a", [1, 1]))
+    full = cluster_snapshot(node("a", cpus=2), topology("a", [1, 1]))
     raw = burstable()
-    steering = steer(raw, full, Rules(gate=gate))
-    assert steering.verdict is Verdict.WAIT
-    assert steering.warnings[0] == f"SingleNUMANode is asked for, but no kubelet aligns this pod: {NO_LIMIT}"
-    assert f"no kubelet aligns this pod: {NO_LIMIT}" in steering.message
+    mutation = mutate_pod(raw, full, Rules(gate=gate))
+    assert mutation.verdict is Verdict.WAIT
+    assert mutation.warnings[0] == f"SingleNUMANode is asked for, but no kubelet aligns this pod: {NO_LIMIT}"
+    assert f"no kubelet aligns this pod: {NO_LIMIT}" in mutation.message
 
 
 @pytest.mark.parametrize("policy", ["SingleNUMANode", "Restricted", "BestEffort"])
 def test_every_policy_that_is_asked_for_is_taken_at_its_word(policy: str) -> None:
     kubelet = {"SingleNUMANode": "single-numa-node", "Restricted": "restricted", "BestEffort": "best-effort"}[policy]
-    steering = steer(burstable(policy), world(node("a"), topology("a", [16, 16], policy=kubelet)), Rules())
-    assert steering.warnings == (f"{policy} is asked for, but no kubelet aligns this pod: {NO_LIMIT}",)
+    mutation = mutate_pod(
+        burstable(policy), cluster_snapshot(node("a"), topology("a", [16, 16], policy=kubelet)), Rules()
+    )
+    assert mutation.warnings == (f"{policy} is asked for, but no kubelet aligns this pod: {NO_LIMIT}",)
 
 
 @pytest.mark.parametrize("spec", ["{}", '{"numaTopologyPolicy": ""}'])
 def test_a_pod_that_asks_for_no_policy_is_told_nothing(spec: str) -> None:
     raw = burstable()
     raw["metadata"]["annotations"] = pod(spec=spec)["metadata"]["annotations"]
-    assert steer(raw, KUBELETS, DENY).warnings == ()
+    assert mutate_pod(raw, KUBELETS, DENY).warnings == ()
 
 
 def test_a_guaranteed_pod_of_whole_cpus_is_told_nothing() -> None:
-    steering = steer(pod(), KUBELETS, DENY)
-    assert (steering.verdict, steering.warnings) == (Verdict.ALLOW, ())
-    assert "kubelet" not in steering.message
+    mutation = mutate_pod(pod(), KUBELETS, DENY)
+    assert (mutation.verdict, mutation.warnings) == (Verdict.ALLOW, ())
+    assert "kubelet" not in mutation.message
 
 
 def test_of_fractional_cpus_the_cpus_are_named_for_memory_is_aligned() -> None:
-    (warning,) = steer(pod(cpu="1500m"), KUBELETS, Rules()).warnings
+    (warning,) = mutate_pod(pod(cpu="1500m"), KUBELETS, Rules()).warnings
     assert warning == (
         'SingleNUMANode is asked for, but no kubelet aligns the CPUs of this pod: container "main" asks for 1500m cpu, '
         "not for whole CPUs; set spec.containers[0].resources.requests.cpu to 2 and "
@@ -119,61 +121,61 @@ def test_of_fractional_cpus_the_cpus_are_named_for_memory_is_aligned() -> None:
 @pytest.mark.parametrize("publisher", ["koordlet", "policy none"])
 def test_where_the_numa_nodes_are_ours_to_choose_nothing_is_wrong(publisher: str) -> None:
     published = koordlet("k") if publisher == "koordlet" else topology("k", [16, 16], policy="none")
-    steering = steer(burstable(), world(node("k"), published), DENY)
-    assert (steering.verdict, steering.warnings) == (Verdict.ALLOW, ())
-    assert "kubelet" not in steering.message
+    mutation = mutate_pod(burstable(), cluster_snapshot(node("k"), published), DENY)
+    assert (mutation.verdict, mutation.warnings) == (Verdict.ALLOW, ())
+    assert "kubelet" not in mutation.message
 
 
 def test_where_only_some_nodes_do_not_align_it_their_number_is_said_and_it_is_not_denied() -> None:
-    mixed = world(node("a"), topology("a", [16, 16]), node("k"), koordlet("k"))
+    mixed = cluster_snapshot(node("a"), topology("a", [16, 16]), node("k"), koordlet("k"))
     for rules in (Rules(), DENY):
-        steering = steer(burstable(), mixed, rules)
-        assert steering.verdict is Verdict.ALLOW
-        assert steering.warnings == (
+        mutation = mutate_pod(burstable(), mixed, rules)
+        assert mutation.verdict is Verdict.ALLOW
+        assert mutation.warnings == (
             f"SingleNUMANode is asked for, but the kubelets of 1 of 2 nodes do not align this pod: {NO_LIMIT}",
         )
 
 
 def test_only_nodes_that_the_pod_may_go_to_count() -> None:
-    mixed = world(node("a"), topology("a", [16, 16]), node("k"), koordlet("k"))
+    mixed = cluster_snapshot(node("a"), topology("a", [16, 16]), node("k"), koordlet("k"))
     on_koordlets = burstable(nodeSelector={"kubernetes.io/hostname": "k"})
-    assert steer(on_koordlets, mixed, DENY).warnings == ()
+    assert mutate_pod(on_koordlets, mixed, DENY).warnings == ()
     on_kubelets = burstable(nodeSelector={"kubernetes.io/hostname": "a"})
-    assert steer(on_kubelets, mixed, DENY).verdict is Verdict.DENY
+    assert mutate_pod(on_kubelets, mixed, DENY).verdict is Verdict.DENY
 
 
 def test_a_device_near_a_numa_node_is_aligned_for_any_pod_and_only_the_placement_says_what_is_not() -> None:
     raw = burstable(devices={"nvidia.com/gpu": "1"})
-    steering = steer(raw, world(*with_gpus("g")), DENY)
-    assert (steering.verdict, steering.warnings) == (Verdict.ALLOW, ())
-    assert f"; kubelets align only nvidia.com/gpu for this pod: {NO_LIMIT}; " in steering.message
+    mutation = mutate_pod(raw, cluster_snapshot(*with_gpus("g")), DENY)
+    assert (mutation.verdict, mutation.warnings) == (Verdict.ALLOW, ())
+    assert f"; kubelets align only nvidia.com/gpu for this pod: {NO_LIMIT}; " in mutation.message
 
 
 def test_a_device_that_is_near_no_numa_node_aligns_nothing() -> None:
     raw = burstable(devices={"nvidia.com/gpu": "1"})
-    (warning,) = steer(raw, world(*with_gpus("g", listed=False)), Rules()).warnings
+    (warning,) = mutate_pod(raw, cluster_snapshot(*with_gpus("g", listed=False)), Rules()).warnings
     assert warning == f"SingleNUMANode is asked for, but no kubelet aligns this pod: {NO_LIMIT}"
 
 
 def test_while_no_numa_node_is_known_it_is_warned_about_and_not_denied() -> None:
-    unknown_policy = world(node("a"), topology("a", [16, 16], policy="tomorrow"))
-    for cluster in (world(node("a")), world(), unknown_policy):
-        steering = steer(burstable(), cluster, DENY)
-        assert steering.verdict is Verdict.WAIT
-        assert steering.warnings[0] == f"SingleNUMANode is asked for, but no kubelet aligns this pod: {NO_LIMIT}"
+    unknown_policy = cluster_snapshot(node("a"), topology("a", [16, 16], policy="tomorrow"))
+    for cluster in (cluster_snapshot(node("a")), cluster_snapshot(), unknown_policy):
+        mutation = mutate_pod(burstable(), cluster, DENY)
+        assert mutation.verdict is Verdict.WAIT
+        assert mutation.warnings[0] == f"SingleNUMANode is asked for, but no kubelet aligns this pod: {NO_LIMIT}"
 
 
 def test_deny_refuses_it_in_the_same_words() -> None:
-    steering = steer(burstable(), KUBELETS, DENY)
-    assert (steering.verdict, steering.reason) == (Verdict.DENY, "NotAlignable")
-    assert steering.message == f"SingleNUMANode is asked for, but no kubelet aligns this pod: {NO_LIMIT}"
-    assert steering.operations == ()
+    mutation = mutate_pod(burstable(), KUBELETS, DENY)
+    assert (mutation.verdict, mutation.reason) == (Verdict.DENY, "NotAlignable")
+    assert mutation.message == f"SingleNUMANode is asked for, but no kubelet aligns this pod: {NO_LIMIT}"
+    assert mutation.operations == ()
 
 
 def test_the_place_of_a_template_in_its_workload_stands_in_the_warning_and_the_denial() -> None:
     told = NO_LIMIT.replace("spec.containers", "spec.template.spec.containers")
-    assert steer(burstable(), KUBELETS, Rules(), "spec.template.").warnings[0].endswith(told)
-    assert steer(burstable(), KUBELETS, DENY, "spec.template.").message.endswith(told)
+    assert mutate_pod(burstable(), KUBELETS, Rules(), "spec.template.").warnings[0].endswith(told)
+    assert mutate_pod(burstable(), KUBELETS, DENY, "spec.template.").message.endswith(told)
 
 
 def test_the_api_server_gets_the_warning_with_the_patch_and_the_reason_with_the_denial() -> None:
@@ -185,7 +187,7 @@ def test_the_api_server_gets_the_warning_with_the_patch_and_the_reason_with_the_
             "request": {**review, "object": burstable()},
         }
     )
-    patched, denied = (steered(request, KUBELETS, rules)[0] for rules in (Rules(), DENY))
+    patched, denied = (mutation_of(request, KUBELETS, rules)[0] for rules in (Rules(), DENY))
     assert isinstance(patched, Patched)
     assert patched.warnings == (f"SingleNUMANode is asked for, but no kubelet aligns this pod: {NO_LIMIT}",)
     assert isinstance(denied, Denied)
@@ -194,7 +196,7 @@ def test_the_api_server_gets_the_warning_with_the_patch_and_the_reason_with_the_
 
 def test_pods_that_ask_for_the_same_share_a_plan_with_its_warning() -> None:
     plans = Plans()
-    first, second = (steer(burstable(), KUBELETS, Rules(), plans=plans) for _ in range(2))
+    first, second = (mutate_pod(burstable(), KUBELETS, Rules(), plans=plans) for _ in range(2))
     assert first.decision is not None
     assert second.decision is None
     assert second.warnings == first.warnings

@@ -4,17 +4,19 @@ from typing import Any
 
 import pytest
 
-from tests.unit.admission.clusters import SINGLE, node, pod, topology, world
-from webhook.admission.pod.mutation import steer
+from tests.unit.admission.clusters import SINGLE, cluster_snapshot, node, pod, topology
+from webhook.admission.pod.mutation import mutate_pod
 from webhook.admission.pod.plan import Plans
-from webhook.cache.cluster_snapshot import World
+from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.snapshot.ledger import Ledger, Reservation
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.names import NUMA_TOPOLOGY_SPEC, POD_GROUP_NAME
 from webhook.model.rules import GateMode, Rules
 
-CLUSTER = world(node("a"), node("b"), node("c"), topology("a", [16, 2]), topology("b", [16, 16]), topology("c", [2, 2]))
+CLUSTER = cluster_snapshot(
+    node("a"), node("b"), node("c"), topology("a", [16, 2]), topology("b", [16, 16]), topology("c", [2, 2])
+)
 TERM = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["b"]}]}
 PREFERRED = {"weight": 7, "preference": TERM}
 INIT = {"name": "init", "resources": {"requests": {"cpu": "12", "memory": "1Gi"}, "limits": {"cpu": "12"}}}
@@ -42,33 +44,33 @@ PODS: list[dict[str, Any]] = [
 def test_a_pod_gets_what_it_would_get_had_there_been_no_other(gate: GateMode) -> None:
     rules, plans = Rules(gate=gate), Plans()
     for raw in [*PODS, *PODS]:
-        shared, alone = steer(raw, CLUSTER, rules, plans=plans), steer(raw, CLUSTER, rules)
+        shared, alone = mutate_pod(raw, CLUSTER, rules, plans=plans), mutate_pod(raw, CLUSTER, rules)
         assert shared.mutated == alone.mutated
         assert (shared.verdict, shared.warnings, shared.plan) == (alone.verdict, alone.warnings, alone.plan)
 
 
-def test_each_question_is_put_to_the_engine_once() -> None:
+def test_each_signature_is_put_to_the_engine_once() -> None:
     plans = Plans()
-    first = [steer(raw, CLUSTER, Rules(), plans=plans).decision for raw in PODS]
-    second = [steer(raw, CLUSTER, Rules(), plans=plans).decision for raw in PODS]
+    first = [mutate_pod(raw, CLUSTER, Rules(), plans=plans).decision for raw in PODS]
+    second = [mutate_pod(raw, CLUSTER, Rules(), plans=plans).decision for raw in PODS]
     assert all(first)
     assert not any(second)
 
 
 def test_other_names_labels_and_images_ask_for_the_same() -> None:
     plans, raw = Plans(), pod()
-    steer(raw, CLUSTER, Rules(), plans=plans)
+    mutate_pod(raw, CLUSTER, Rules(), plans=plans)
     other = pod(volumes=[{"name": "kube-api-access-x"}])
     other["metadata"] |= {"name": "other", "labels": {"a": "b"}}
     other["spec"]["containers"][0]["image"] = "another"
-    assert steer(other, CLUSTER, Rules(), plans=plans).decision is None
+    assert mutate_pod(other, CLUSTER, Rules(), plans=plans).decision is None
 
 
 def test_a_plan_ends_with_the_state_of_the_cluster_it_was_made_in() -> None:
     state, ledger, plans, rules = ClusterState(), Ledger(), Plans(), Rules(gate="never")
 
     def text() -> str:
-        return steer(pod(), World(View(state.snapshot(), ledger)), rules, plans=plans).message
+        return mutate_pod(pod(), ClusterSnapshot(Snapshot(state.node_arrays(), ledger)), rules, plans=plans).message
 
     state.upsert_node(node("a"))
     state.upsert_topology(topology("a", [16, 2]))

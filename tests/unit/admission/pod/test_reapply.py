@@ -8,21 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.admission.clusters import SINGLE, node, pod, topology, world
+from tests.unit.admission.clusters import SINGLE, cluster_snapshot, node, pod, topology
 from tests.unit.admission.pod.test_controller_patches import HINT, applied, gated
 from tests.unit.admission.strategies import constraints, pods
 from webhook.admission.pod.affinity_patch import Constraint, NodeRef, node_affinity, one_of, required_terms
-from webhook.admission.pod.controller_patches import placing, releasing
-from webhook.admission.pod.managed_fields import Marker, without_ours
-from webhook.admission.pod.mutate import steered
-from webhook.admission.pod.mutation import steer
+from webhook.admission.pod.controller_patches import assignment_patch, ungate_patch
+from webhook.admission.pod.managed_fields import ManagedFields, without_ours
+from webhook.admission.pod.mutate import mutation_of
+from webhook.admission.pod.mutation import mutate_pod
 from webhook.admission.pod.reapply import kept_by_a_merge, selects, warnings_of
 from webhook.model.admission_review import AdmissionRequest, Operation, Patched
-from webhook.model.names import HOSTNAME_LABEL, NUMA_TOPOLOGY_SPEC, PLACEMENT_GATE, STEERED
+from webhook.model.names import HOSTNAME_LABEL, MANAGED_FIELDS, NUMA_TOPOLOGY_SPEC, PLACEMENT_GATE
 from webhook.model.rules import GateMode, Rules
 
 # a [7 7]  b [2 9]   single-numa-node, 16 cpus each       [free cpus per NUMA node]
-CLUSTER = world(node("a"), node("b"), topology("a", [7, 7]), topology("b", [2, 9]))
+CLUSTER = cluster_snapshot(node("a"), node("b"), topology("a", [7, 7]), topology("b", [2, 9]))
 ZONE = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["z"]}]}
 REQUIRED = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [ZONE, ZONE]}}
 PREFERRED = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": ZONE}]}
@@ -38,18 +38,18 @@ def with_affinity(**held: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("selector", [None, {}, {"disk": "ssd"}], ids=repr)
 def test_a_bare_pods_own_terms_stay_and_its_node_selector_names_the_node(selector: dict[str, str] | None) -> None:
     raw = gated(pod(affinity={"nodeAffinity": REQUIRED | PREFERRED}, nodeSelector=selector))
-    placed = applied(raw, placing(raw, HINT, "x", hostname="host-b"))
-    assert placed["spec"]["affinity"] == raw["spec"]["affinity"]
-    assert placed["spec"]["nodeSelector"] == {**(selector or {}), HOSTNAME_LABEL: "host-b"}
-    marker = Marker.parse(placed["metadata"]["annotations"][STEERED])
-    assert selects(without_ours(placed, marker)) == (selector or {})
+    assigned = applied(raw, assignment_patch(raw, HINT, "x", hostname="host-b"))
+    assert assigned["spec"]["affinity"] == raw["spec"]["affinity"]
+    assert assigned["spec"]["nodeSelector"] == {**(selector or {}), HOSTNAME_LABEL: "host-b"}
+    managed_fields = ManagedFields.parse(assigned["metadata"]["annotations"][MANAGED_FIELDS])
+    assert selects(without_ours(assigned, managed_fields)) == (selector or {})
 
 
 def test_a_bare_pod_that_selects_its_node_itself_is_given_nothing_more() -> None:
     raw = gated(pod(affinity={"nodeAffinity": REQUIRED}, nodeSelector={HOSTNAME_LABEL: "host-b"}))
-    placed = applied(raw, placing(raw, HINT, "x", hostname="host-b"))
-    assert {**placed["spec"], "schedulingGates": raw["spec"]["schedulingGates"]} == raw["spec"]
-    assert STEERED not in placed["metadata"]["annotations"]
+    assigned = applied(raw, assignment_patch(raw, HINT, "x", hostname="host-b"))
+    assert {**assigned["spec"], "schedulingGates": raw["spec"]["schedulingGates"]} == raw["spec"]
+    assert MANAGED_FIELDS not in assigned["metadata"]["annotations"]
 
 
 @pytest.mark.parametrize(
@@ -64,10 +64,10 @@ def test_a_bare_pod_that_selects_its_node_itself_is_given_nothing_more() -> None
 )
 def test_other_pods_terms_are_added_to(raw: dict[str, Any], hostname: str | None) -> None:
     raw = gated(raw)
-    placed = applied(raw, placing(raw, HINT, "x", hostname=hostname))
+    assigned = applied(raw, assignment_patch(raw, HINT, "x", hostname=hostname))
     named = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["b"]}]}
-    assert required_terms(placed) == [{**ZONE, **named}, {**ZONE, **named}]
-    assert selects(placed) == selects(raw)
+    assert required_terms(assigned) == [{**ZONE, **named}, {**ZONE, **named}]
+    assert selects(assigned) == selects(raw)
 
 
 @given(pods, st.sampled_from([None, "host-b"]), st.sampled_from([None, {}, {"disk": "ssd"}]))
@@ -76,17 +76,17 @@ def test_what_a_place_adds_is_told_from_what_the_user_wrote(
 ) -> None:
     raw = gated(raw)
     raw = {**raw, "spec": {**raw["spec"], "nodeSelector": selector}}
-    placed = applied(raw, placing(raw, HINT, "x", hostname=hostname))
-    back = without_ours(placed, Marker.parse(placed["metadata"]["annotations"].get(STEERED)))
+    assigned = applied(raw, assignment_patch(raw, HINT, "x", hostname=hostname))
+    back = without_ours(assigned, ManagedFields.parse(assigned["metadata"]["annotations"].get(MANAGED_FIELDS)))
     assert selects(back) == selects(raw)
     if hostname is not None and required_terms(raw) is not None:
-        assert node_affinity(placed) == node_affinity(raw)
+        assert node_affinity(assigned) == node_affinity(raw)
 
 
 @given(pods, constraints)
-def test_a_bare_pod_that_is_let_go_keeps_each_of_its_own_lists(raw: dict[str, Any], constraint: Constraint) -> None:
+def test_a_bare_pod_that_is_ungated_keeps_each_of_its_own_lists(raw: dict[str, Any], constraint: Constraint) -> None:
     raw = gated(raw)
-    after = node_affinity(applied(raw, releasing(raw, constraint, "x")))
+    after = node_affinity(applied(raw, ungate_patch(raw, constraint, "x")))
     for name, held in node_affinity(raw).items():
         assert not held or after[name] == held
 
@@ -105,9 +105,9 @@ def test_with_node_affinity_of_its_own_a_bare_pod_waits_for_one_node(
         (pod(affinity=free, metadata=metadata | CONTROLLED), controlled),
     ):
         rules = Rules(gate=gate)
-        steering = steer(raw, CLUSTER, rules)
-        assert ({"name": PLACEMENT_GATE} in steering.mutated["spec"].get("schedulingGates", [])) == waits
-        assert steer(steering.mutated, CLUSTER, rules).operations == ()
+        mutation = mutate_pod(raw, CLUSTER, rules)
+        assert ({"name": PLACEMENT_GATE} in mutation.mutated["spec"].get("schedulingGates", [])) == waits
+        assert mutate_pod(mutation.mutated, CLUSTER, rules).operations == ()
 
 
 B_ALONE = {"matchExpressions": [{"key": HOSTNAME_LABEL, "operator": "In", "values": ["b"]}]}
@@ -115,23 +115,23 @@ B_ALONE = {"matchExpressions": [{"key": HOSTNAME_LABEL, "operator": "In", "value
 
 def test_a_hostname_that_an_earlier_placement_added_is_taken_out_at_creation() -> None:
     raw = gated(pod(affinity={"nodeAffinity": REQUIRED}, nodeSelector={"disk": "ssd"}))
-    placed = applied(raw, placing(raw, HINT, "x", hostname="b"))
-    exported = {**placed, "metadata": {**placed["metadata"], "name": "q"}}
+    assigned = applied(raw, assignment_patch(raw, HINT, "x", hostname="b"))
+    exported = {**assigned, "metadata": {**assigned["metadata"], "name": "q"}}
     for gate in ("always", "never"):
-        steering = steer(exported, CLUSTER, Rules(gate=gate))
-        if steering.operations:
-            assert jsonpatch.apply_patch(exported, list(steering.operations)) == steering.mutated
-            assert steering.mutated["spec"]["nodeSelector"] == {"disk": "ssd"}
-        assert "node selector" in steering.message  # no node has the disk, one has the hostname
+        mutation = mutate_pod(exported, CLUSTER, Rules(gate=gate))
+        if mutation.operations:
+            assert jsonpatch.apply_patch(exported, list(mutation.operations)) == mutation.mutated
+            assert mutation.mutated["spec"]["nodeSelector"] == {"disk": "ssd"}
+        assert "node selector" in mutation.message  # no node has the disk, one has the hostname
 
 
 def test_the_only_selector_goes_with_the_hostname() -> None:
     raw = gated(pod(affinity={"nodeAffinity": {next(iter(REQUIRED)): {"nodeSelectorTerms": [B_ALONE]}}}))
-    placed = applied(raw, placing(raw, HINT, "x", hostname="a"))
-    steering = steer(placed, CLUSTER, Rules())
-    assert "nodeSelector" not in steering.mutated["spec"]
-    assert jsonpatch.apply_patch(placed, list(steering.operations)) == steering.mutated
-    assert steering.message.startswith("SingleNUMANode: 1 of 2 nodes fits")
+    assigned = applied(raw, assignment_patch(raw, HINT, "x", hostname="a"))
+    mutation = mutate_pod(assigned, CLUSTER, Rules())
+    assert "nodeSelector" not in mutation.mutated["spec"]
+    assert jsonpatch.apply_patch(assigned, list(mutation.operations)) == mutation.mutated
+    assert mutation.message.startswith("SingleNUMANode: 1 of 2 nodes fits")
 
 
 def applied_by(how: str, raw: dict[str, Any], text: str = "{}") -> dict[str, Any]:
@@ -177,7 +177,7 @@ def test_whoever_applies_what_cannot_be_applied_again_is_told(
 
 @pytest.mark.parametrize("how", ["client", "server"])
 def test_whoever_applies_an_exported_pod_is_told(how: str) -> None:
-    (warning,) = warnings_of(applied_by(how, pod(), STEERED), gated=True, constraint=Constraint())
+    (warning,) = warnings_of(applied_by(how, pod(), MANAGED_FIELDS), gated=True, constraint=Constraint())
     assert "it was exported" in warning
 
 
@@ -189,7 +189,7 @@ def test_the_warning_is_in_the_answer_to_the_api_server() -> None:
         "apiVersion": "admission.k8s.io/v1",
         "request": {"uid": "u", "operation": Operation.CREATE.value, "kind": {"kind": "Pod"}, "object": raw},
     }
-    answer = steered(AdmissionRequest.from_object(review), CLUSTER, Rules(gate="never"))[0]
+    answer = mutation_of(AdmissionRequest.from_object(review), CLUSTER, Rules(gate="never"))[0]
     assert isinstance(answer, Patched)
     assert any("cannot be applied again" in warning for warning in answer.warnings)
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.admission.clusters import node, topology, world
+from tests.unit.admission.clusters import cluster_snapshot, node, topology
 from tests.unit.admission.workloads import workload, written
 from webhook.admission.workload.validate import validate_workload
 from webhook.model.admission_review import AdmissionResponse, Allowed, Denied
@@ -12,8 +12,8 @@ from webhook.model.names import INHERIT, NUMA_TOPOLOGY_SPEC
 from webhook.model.rules import Rules
 
 SINGLE = {NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": "SingleNUMANode"}'}
-KUBELETS = world(node("a"), topology("a", [16]))
-OURS = world(node("a"), topology("a", [16], policy="none"))
+KUBELETS = cluster_snapshot(node("a"), topology("a", [16]))
+OURS = cluster_snapshot(node("a"), topology("a", [16], policy="none"))
 WARN, DENY = Rules(), Rules(not_alignable="Deny")
 
 
@@ -85,7 +85,7 @@ def test_with_deny_it_is_refused_in_the_same_words() -> None:
 
 
 def test_where_nothing_is_known_yet_it_is_warned_about_and_not_refused() -> None:
-    assert judged(deployment(SINGLE), rules=DENY, cluster=world()) == Allowed((told("spec.template"),))
+    assert judged(deployment(SINGLE), rules=DENY, cluster=cluster_snapshot()) == Allowed((told("spec.template"),))
 
 
 @pytest.mark.parametrize("rules", [Rules(), DENY])

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.admission.clusters import world
+from tests.unit.admission.clusters import cluster_snapshot
 from tests.unit.admission.workloads import RACK, SPEC, job, template, workload, written
 from webhook.admission.workload.validate import validate_workload
 from webhook.model.admission_review import AdmissionResponse, Allowed, Denied
@@ -19,7 +19,7 @@ BAD_NUMA = {"scheduling.koordinator.sh/numa-topology-spec": '{"numaTopologyPolic
 
 
 def judged(raw: dict[str, Any], before: dict[str, Any] | None = None) -> AdmissionResponse:
-    return validate_workload(written(raw, before), replace(world(), topologies=TOPOLOGIES), Rules())
+    return validate_workload(written(raw, before), replace(cluster_snapshot(), topologies=TOPOLOGIES), Rules())
 
 
 @pytest.mark.parametrize("raw", [job(), job(RACK), job(None, RACK), job({"kai.scheduler/batch-min-member": "2"})])
@@ -39,7 +39,7 @@ def test_a_template_that_carries_what_only_we_write_is_refused_and_once_it_is_th
     assert judged(job({key: "{}"})) == Allowed()
 
 
-def test_what_steering_writes_may_come_with_a_template() -> None:
+def test_what_mutation_writes_may_come_with_a_template() -> None:
     assert judged(job(None, {"topology-webhook.dev/placement": "placed"})) == Allowed()
 
 

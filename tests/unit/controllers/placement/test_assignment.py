@@ -4,10 +4,10 @@ from typing import Any
 
 import jsonpatch
 
-from tests.unit.admission.clusters import node, topology, world
+from tests.unit.admission.clusters import cluster_snapshot, node, topology
 from tests.unit.admission.node_affinity import admits
 from tests.unit.controllers.placement.test_gated_pods import gated
-from webhook.controllers.placement.assignment import NoPlace, Place, find_place
+from webhook.controllers.placement.assignment import Assignment, NoAssignment, find_assignment
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.engine.decide import Decision
 from webhook.engine.snapshot.ledger import Reservation
@@ -15,7 +15,7 @@ from webhook.model.names import NUMA_HINT, PLACEMENT, PLACEMENT_GATE
 from webhook.model.rules import Rules
 
 # a [9]  b [16]  c [2]  of 16,  d [2] of 4       [free cpus]
-CLUSTER = world(
+CLUSTER = cluster_snapshot(
     *map(node, "abcd"), topology("a", [9]), topology("b", [16]), topology("c", [2]), topology("d", [2], cpus=4)
 )
 TERM = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}
@@ -28,13 +28,13 @@ def nobody(node: str) -> tuple[Reservation, ...]:
     return ()
 
 
-def let_go(**spec: Any) -> tuple[Place, dict[str, Any]]:
+def ungated(**spec: Any) -> tuple[Assignment, dict[str, Any]]:
     """The place of a pod, and the pod with it."""
     raw = gated("p", schedulingGates=[{"name": PLACEMENT_GATE}], **spec)
     raw["metadata"]["resourceVersion"] = "1"
-    place = find_place(CLUSTER.view, GatedPod.from_object(raw), Rules(), nobody)
-    assert isinstance(place, Place)
-    return place, jsonpatch.apply_patch(raw, list(place.patch(raw)))
+    assignment = find_assignment(CLUSTER.nodes, GatedPod.from_object(raw), Rules(), nobody)
+    assert isinstance(assignment, Assignment)
+    return assignment, jsonpatch.apply_patch(raw, list(assignment.patch(raw)))
 
 
 def allowed(raw: dict[str, Any]) -> str:
@@ -42,14 +42,14 @@ def allowed(raw: dict[str, Any]) -> str:
 
 
 def test_a_pod_is_held_to_the_best_node_and_told_its_numa_node() -> None:
-    place, raw = let_go()
-    assert (place.hint.node, allowed(raw)) == ("a", "a")
+    assignment, raw = ungated()
+    assert (assignment.hint.node, allowed(raw)) == ("a", "a")
     assert NUMA_HINT in raw["metadata"]["annotations"]
 
 
 def test_a_pod_that_must_be_apart_from_others_is_kept_off_nodes_that_never_fit_and_prefers_those_that_do() -> None:
-    place, raw = let_go(**APART)
-    assert (place.hint.node, allowed(raw), raw["spec"]["schedulingGates"]) == ("a", "abc", [])
+    assignment, raw = ungated(**APART)
+    assert (assignment.hint.node, allowed(raw), raw["spec"]["schedulingGates"]) == ("a", "abc", [])
     preferred = raw["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
     assert [term["preference"]["matchExpressions"][0]["values"] for term in preferred] == [["a"], ["b"]]
     annotations = raw["metadata"]["annotations"]
@@ -58,7 +58,7 @@ def test_a_pod_that_must_be_apart_from_others_is_kept_off_nodes_that_never_fit_a
 
 
 def test_alternatives_that_cannot_be_added_behind_a_gate_leave_the_pod_as_its_user_wrote_it() -> None:
-    nameless = world(
+    nameless = cluster_snapshot(
         *(node(name, hostname=None) for name in "abcde"),
         *(topology(name, [9]) for name in "ab"),
         *(topology(name, [4], cpus=4) for name in "cde"),
@@ -69,16 +69,16 @@ def test_alternatives_that_cannot_be_added_behind_a_gate_leave_the_pod_as_its_us
         "p", schedulingGates=[{"name": PLACEMENT_GATE}], affinity={**APART["affinity"], "nodeAffinity": required}
     )
     raw["metadata"]["resourceVersion"] = "1"
-    place = find_place(nameless.view, GatedPod.from_object(raw), Rules(max_affinity_values=2), nobody)
-    assert isinstance(place, Place)
-    held = jsonpatch.apply_patch(raw, list(place.patch(raw)))["spec"]["affinity"]["nodeAffinity"]
+    assignment = find_assignment(nameless.nodes, GatedPod.from_object(raw), Rules(max_affinity_values=2), nobody)
+    assert isinstance(assignment, Assignment)
+    held = jsonpatch.apply_patch(raw, list(assignment.patch(raw)))["spec"]["affinity"]["nodeAffinity"]
     assert held["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"] == terms
     assert len(held["preferredDuringSchedulingIgnoredDuringExecution"]) == 2
 
 
 def test_a_pod_that_fits_nowhere_has_no_place_whoever_chooses() -> None:
     raw = gated("p", cpu="17", affinity=APART["affinity"])
-    assert isinstance(find_place(CLUSTER.view, GatedPod.from_object(raw), Rules(), nobody), Decision)
+    assert isinstance(find_assignment(CLUSTER.nodes, GatedPod.from_object(raw), Rules(), nobody), Decision)
 
 
 def beside(spec: dict[str, Any] | None = None, **cpus: int) -> str:
@@ -89,14 +89,14 @@ def beside(spec: dict[str, Any] | None = None, **cpus: int) -> str:
     raw = gated("p", **(spec or {}))
     amounts = GatedPod.from_object(raw).pod.requests
 
-    def placed(name: str) -> tuple[Reservation, ...]:
+    def assigned(name: str) -> tuple[Reservation, ...]:
         own = GatedPod.from_object(raw).intent.policy
         cpu = cpus.get(name)
         return () if cpu is None else (Reservation.of("q", name, {}, {**amounts, "cpu": cpu * 1000}, policy=own),)
 
-    place = find_place(CLUSTER.view, GatedPod.from_object(raw), Rules(), placed)
-    assert not isinstance(place, Decision)
-    return place.text if isinstance(place, NoPlace) else place.hint.node
+    assignment = find_assignment(CLUSTER.nodes, GatedPod.from_object(raw), Rules(), assigned)
+    assert not isinstance(assignment, Decision)
+    return assignment.text if isinstance(assignment, NoAssignment) else assignment.hint.node
 
 
 def test_a_pod_is_placed_beside_its_equals_only_while_those_placed_before_are_not_bound() -> None:
@@ -117,6 +117,6 @@ def test_what_is_reserved_for_it_is_tentative() -> None:
     raw = gated("p")
     for spec, tentative in (({}, False), (APART, True)):
         pod = GatedPod.from_object({**raw, "spec": {**raw["spec"], **spec}})
-        place = find_place(CLUSTER.view, pod, Rules(), nobody)
-        assert isinstance(place, Place)
-        assert place.grant(pod, 1.0).tentative is tentative
+        assignment = find_assignment(CLUSTER.nodes, pod, Rules(), nobody)
+        assert isinstance(assignment, Assignment)
+        assert assignment.assume(pod, 1.0).tentative is tentative

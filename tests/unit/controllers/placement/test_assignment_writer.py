@@ -5,17 +5,17 @@ from typing import Any
 
 from tests.unit.controllers.placement.test_gated_pods import gated
 from webhook.admission.patch import apply
-from webhook.admission.pod.controller_patches import placing
-from webhook.controllers.placement.assignment import Place
-from webhook.controllers.placement.assignment_writer import PlacementWriter
+from webhook.admission.pod.controller_patches import assignment_patch
+from webhook.controllers.placement.assignment import Assignment
+from webhook.controllers.placement.assignment_writer import AssignmentWriter
 from webhook.controllers.placement.gated_pods import GatedPod
-from webhook.engine.assumed.assumed_pod import Grant
+from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.kube.pod_writes import Outcome, PodWrites
 from webhook.model.hint import NUMAHint
 from webhook.model.hint_key import HintKey
 from webhook.model.names import NUMA_HINT, PLACEMENT_GATE
 
-PLACE = Place(NUMAHint("n0", ((0, {"cpu": 8000}),)), "placed on n0, NUMA 0")
+PLACE = Assignment(NUMAHint("n0", ((0, {"cpu": 8000}),)), "placed on n0, NUMA 0")
 
 KEY = HintKey.create()
 
@@ -45,20 +45,20 @@ class Server(PodWrites):
         return self._now
 
 
-class Promises:
+class Assumptions:
     """What was promised and not taken back."""
 
     def __init__(self) -> None:
-        self.held: list[Grant] = []
+        self.held: list[AssumedPod] = []
 
-    def grant(self, grant: Grant) -> None:
-        self.held = [held for held in self.held if held.pod != grant.pod] + [grant]
+    def assume(self, assumed_pod: AssumedPod) -> None:
+        self.held = [held for held in self.held if held.pod != assumed_pod.pod] + [assumed_pod]
 
-    def withdraw(self, grant: Grant) -> None:
-        self.held.remove(grant)
+    def forget(self, assumed_pod: AssumedPod) -> None:
+        self.held.remove(assumed_pod)
 
-    def holds(self, grant: Grant) -> bool:
-        return any(held is grant for held in self.held)
+    def holds(self, assumed_pod: AssumedPod) -> bool:
+        return any(held is assumed_pod for held in self.held)
 
     def sign(self, uid: str, hint: str) -> str:
         return KEY.sign(uid, hint)
@@ -66,28 +66,28 @@ class Promises:
 
 async def written(server: Server, *, leads: bool = True) -> tuple[Outcome, bool]:
     """What became of the write, and whether the promise still stands."""
-    promises = Promises()
-    writer = PlacementWriter(promises, server, lambda: leads, horizon=60.0)
+    assumptions = Assumptions()
+    writer = AssignmentWriter(assumptions, server, lambda: leads, assume_ttl=60.0)
     pod = GatedPod.from_object(waiting())
-    outcome = await writer.write(pod, PLACE, writer.promise(pod, PLACE))
-    return outcome, bool(promises.held)
+    outcome = await writer.write(pod, PLACE, writer.assume(pod, PLACE))
+    return outcome, bool(assumptions.held)
 
 
-async def test_the_promise_stands_once_the_place_is_written() -> None:
+async def test_the_assumed_pod_stands_once_the_place_is_written() -> None:
     assert await written(Server(Outcome.WRITTEN)) == (Outcome.WRITTEN, True)
 
 
 async def test_what_was_written_proves_that_it_is_ours() -> None:
     server = Server(Outcome.WRITTEN)
     await written(server)
-    placed = apply(waiting(), server.sent[0])
-    assert NUMA_HINT in KEY.believed(placed)["metadata"]["annotations"]
+    assigned = apply(waiting(), server.sent[0])
+    assert NUMA_HINT in KEY.believed(assigned)["metadata"]["annotations"]
 
 
-async def test_who_leads_no_more_sends_nothing_and_promises_nothing() -> None:
+async def test_who_leads_no_more_sends_nothing_and_assumed_pods_nothing() -> None:
     server = Server()
-    _, promised = await written(server, leads=False)
-    assert (server.sent, promised) == ([], False)
+    _, assumed = await written(server, leads=False)
+    assert (server.sent, assumed) == ([], False)
 
 
 async def test_a_pod_that_changed_in_what_does_not_matter_is_written_from_its_new_version() -> None:
@@ -103,13 +103,13 @@ async def test_a_pod_that_asks_for_something_else_now_has_its_turn_again() -> No
 
 async def test_a_patch_whose_answer_was_lost_is_sent_again_and_found_in_the_pod() -> None:
     metadata = {**waiting("2")["metadata"], "annotations": {}}
-    placed = {**waiting(), "metadata": metadata}
-    for operation in placing(waiting(), PLACE.hint, PLACE.text)[1:]:
+    assigned = {**waiting(), "metadata": metadata}
+    for operation in assignment_patch(waiting(), PLACE.hint, PLACE.text)[1:]:
         name = operation["path"].rpartition("/")[2].replace("~1", "/")
         if operation["path"].startswith("/metadata/annotations"):
             metadata["annotations"][name] = operation["value"]
-    placed["spec"] = {**placed["spec"], "schedulingGates": []}
-    server = Server(Outcome.UNKNOWN, Outcome.STALE, now=placed)
+    assigned["spec"] = {**assigned["spec"], "schedulingGates": []}
+    server = Server(Outcome.UNKNOWN, Outcome.STALE, now=assigned)
     assert await written(server) == (Outcome.WRITTEN, True)
     assert server.sent[0] == server.sent[1]
 
@@ -119,6 +119,6 @@ async def test_what_the_api_server_refuses_is_given_back() -> None:
         assert await written(Server(outcome)) == (outcome, False)
 
 
-async def test_what_is_refused_after_a_patch_without_an_answer_stays_promised() -> None:
+async def test_what_is_refused_after_a_patch_without_an_answer_stays_assumed() -> None:
     assert await written(Server(Outcome.UNKNOWN, Outcome.REFUSED)) == (Outcome.REFUSED, True)
     assert await written(Server(Outcome.NOT_NOW, Outcome.REFUSED)) == (Outcome.REFUSED, False)

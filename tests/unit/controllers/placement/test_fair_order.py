@@ -6,11 +6,11 @@ import jsonpatch
 
 from tests.unit.cache.test_cluster_cache import node, topology
 from tests.unit.controllers.placement.test_gated_pods import gated
-from webhook.cache.cluster_cache import ClusterWorld
+from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.placement.controller import PlacementController
 from webhook.controllers.placement.dependencies import Limits
 from webhook.controllers.placement.fair_order import PART_SECONDS
-from webhook.controllers.status_reporter import Teller
+from webhook.controllers.status_reporter import StatusReporter
 from webhook.kube.pod_writes import Outcome
 from webhook.model.names import PLACEMENT_GATE
 from webhook.model.rules import Rules
@@ -27,17 +27,17 @@ class Cluster:
         self.now = 0.0
         self.takes = DECISION_SECONDS
         self.decisions = 0
-        self.world = ClusterWorld()
-        self.world.nodes.upsert("n0", node("n0"))
-        self.world.node_topologies.upsert("n0", _topology())
+        self.cache = ClusterCache()
+        self.cache.nodes.upsert("n0", node("n0"))
+        self.cache.node_topologies.upsert("n0", _topology())
         large = {"cpu": "100k", "memory": "16Gi", "pods": "110"}
-        self.world.nodes.upsert(
+        self.cache.nodes.upsert(
             "far", {**node("far"), "spec": {"unschedulable": True}, "status": {"allocatable": large}}
         )
         parts: Any = self
-        teller = Teller(parts, parts, self.world.gated_pods, parts)
-        limits = Limits(horizon=60.0, concurrency=64)
-        self.controller = PlacementController(self.world, parts, teller, Rules(), limits, lambda: parts, parts)
+        status_reporter = StatusReporter(parts, parts, self.cache.gated_pods, parts)
+        limits = Limits(assume_ttl=60.0, concurrency=64)
+        self.controller = PlacementController(self.cache, parts, status_reporter, Rules(), limits, lambda: parts, parts)
         self.controller.clock = lambda: self.now
         term: Any = object()
         self.controller.started(term)
@@ -45,18 +45,18 @@ class Cluster:
     def create(self, namespace: str, name: str, cpu: str, created: int = 0, **spec: Any) -> None:
         raw = gated(name, created, cpu=cpu, schedulingGates=[{"name": PLACEMENT_GATE}], **spec)
         raw["metadata"] |= {"namespace": namespace, "uid": f"{namespace}/{name}", "resourceVersion": "1"}
-        self.world.pods.upsert(f"{namespace}/{name}", raw)
+        self.cache.pods.upsert(f"{namespace}/{name}", raw)
 
     def cannot_be_bound(self, key: str) -> None:
         """The scheduler has tried this pod, and says so in its status."""
         condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-        raw = self.world.ungated_pods()[key]
-        self.world.pods.upsert(key, {**raw, "status": {"conditions": [condition]}})
+        raw = self.cache.ungated_pods()[key]
+        self.cache.pods.upsert(key, {**raw, "status": {"conditions": [condition]}})
 
     def change(self) -> None:
         """The node changes in a way that helps nobody."""
         labels = {"turn": str(self.decisions)}
-        self.world.nodes.upsert("n0", node("n0", **labels))
+        self.cache.nodes.upsert("n0", node("n0", **labels))
 
     async def play(self) -> int:
         """One round; the decisions made."""
@@ -71,7 +71,7 @@ class Cluster:
     async def rounds_until_placed(self, key: str) -> int:
         for rounds in range(1, 100):
             await self.play()
-            if key not in self.world.gated_pods():
+            if key not in self.cache.gated_pods():
                 return rounds
         raise AssertionError(key)
 
@@ -89,8 +89,8 @@ class Cluster:
         return 0.0
 
     async def patch(self, key: str, operations: Any) -> Outcome:
-        raw = jsonpatch.apply_patch(dict(self.world.gated_pods()[key]), list(operations))
-        self.world.pods.upsert(key, raw)
+        raw = jsonpatch.apply_patch(dict(self.cache.gated_pods()[key]), list(operations))
+        self.cache.pods.upsert(key, raw)
         return Outcome.WRITTEN
 
     def __getattr__(self, name: str) -> Any:
@@ -148,7 +148,7 @@ async def test_everybody_has_a_turn_though_the_cluster_changes_all_the_time() ->
     for _ in range(300 // (PER_ROUND // 2) + 1):
         cluster.change()
         await cluster.play()
-    assert "crowd/fits" not in cluster.world.gated_pods()
+    assert "crowd/fits" not in cluster.cache.gated_pods()
 
 
 async def test_what_failed_is_not_tried_again_while_nothing_changes() -> None:
@@ -163,7 +163,7 @@ async def test_what_failed_is_not_tried_again_while_nothing_changes() -> None:
     assert await cluster.play() > 1
 
 
-async def test_what_failed_beside_reservations_of_its_own_round_is_tried_again_when_those_end() -> None:
+async def test_what_failed_beside_assumed_pods_of_its_own_round_is_tried_again_when_those_end() -> None:
     cluster = Cluster()
     volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "missing"}}]
     names = ["a", "b", "c"]
@@ -172,7 +172,7 @@ async def test_what_failed_beside_reservations_of_its_own_round_is_tried_again_w
     for count, name in enumerate(names, 1):
         # Nothing is reserved when the round begins, nor when the next one does: each pod fills the node for a moment.
         await cluster.play()
-        assert len(cluster.world.gated_pods()) == len(names) - count
+        assert len(cluster.cache.gated_pods()) == len(names) - count
         cluster.cannot_be_bound(f"default/{name}")
 
 
@@ -193,4 +193,4 @@ async def test_where_few_wait_the_oldest_goes_first_whosever_it_is() -> None:
     cluster.create("a", "young", "8", created=5)
     cluster.create("b", "old", "7", created=1)
     await cluster.play()
-    assert cluster.world.gated_pods().keys() == {"a/young"}
+    assert cluster.cache.gated_pods().keys() == {"a/young"}

@@ -9,7 +9,7 @@ from tests.unit.model.test_owner_chain import job, of, owned
 from webhook.controllers.placement.gang_agreement import Agreement, agree
 from webhook.controllers.placement.gated_gang import Gang, units_of
 from webhook.controllers.placement.gated_pods import GatedPod
-from webhook.model.membership import Seated, wishes_of
+from webhook.model.membership import AssignedMember, wishes_of
 from webhook.model.names import (
     KAI_BATCH_MIN_MEMBER,
     KAI_REQUIRED_PLACEMENT,
@@ -19,7 +19,7 @@ from webhook.model.names import (
     MIN_MEMBER,
     POD_GROUP_NAME,
 )
-from webhook.model.owner_chain import Lineage
+from webhook.model.owner_chain import OwnerChain
 from webhook.model.topology import Level, Topology, TopologySource
 
 RACKS = Topology("racks", TopologySource.KAI, (Level("example.com/row"), Level("example.com/rack")))
@@ -33,25 +33,25 @@ def member(
     name: str,
     annotations: dict[str, str],
     created: int = 5,
-    lineage: Lineage | None = None,
+    owner_chain: OwnerChain | None = None,
     group: str = "g",
     **spec: Any,
 ) -> GatedPod:
     raw = gated(name, created, group=group, **spec)
     raw["metadata"]["annotations"] |= annotations
-    if lineage is not None:
+    if owner_chain is not None:
         raw["metadata"]["ownerReferences"] = OWNED
-    return GatedPod.from_object(raw, lineage)
+    return GatedPod.from_object(raw, owner_chain)
 
 
 def four(annotations: dict[str, str]) -> list[GatedPod]:
     return [member(f"m{index}", annotations) for index in range(4)]
 
 
-def agreed(*members: GatedPod, seated: dict[str, Seated] | None = None) -> Agreement:
+def agreed(*members: GatedPod, assigned_members: dict[str, AssignedMember] | None = None) -> Agreement:
     (gang,) = units_of(sorted(members, key=lambda gated: gated.order))
     assert isinstance(gang, Gang)
-    return agree(gang, seated or {}, TOPOLOGIES)
+    return agree(gang, assigned_members or {}, TOPOLOGIES)
 
 
 def names(agreement: Agreement) -> set[str]:
@@ -86,23 +86,27 @@ def test_nor_does_it_where_the_others_ask_for_no_minimum() -> None:
 
 
 def test_nor_when_the_others_have_their_places() -> None:
-    seated = {f"default/m{index}": Seated("n0", index, wishes_of(FOUR), placed=True) for index in range(4)}
-    agreement = agreed(member("odd", {MIN_MEMBER: "100000"}), seated=seated)
+    assigned_members = {
+        f"default/m{index}": AssignedMember("n0", index, wishes_of(FOUR), assigned=True) for index in range(4)
+    }
+    agreement = agreed(member("odd", {MIN_MEMBER: "100000"}), assigned_members=assigned_members)
     assert (names(agreement), len(agreement.odd)) == (set(), 1)
 
 
 def test_one_that_says_fewer_has_not_begun_the_group_of_the_others() -> None:
     """It went first, alone, as it asked: the four start together all the same, and wherever they fit."""
-    seated = {"default/odd": Seated("n0", 0, wishes_of({MIN_MEMBER: "1"}), placed=True)}
-    agreement = agreed(*four(FOUR), seated=seated)
-    assert (names(agreement), agreement.minimum, agreement.seated) == (OTHERS, 4, {})
+    assigned_members = {"default/odd": AssignedMember("n0", 0, wishes_of({MIN_MEMBER: "1"}), assigned=True)}
+    agreement = agreed(*four(FOUR), assigned_members=assigned_members)
+    assert (names(agreement), agreement.minimum, agreement.assigned_members) == (OTHERS, 4, {})
 
 
 def test_a_group_that_has_begun_grows_by_members_that_say_more_when_as_many_are_there() -> None:
-    seated = {f"default/m{index}": Seated("n0", index, wishes_of(FOUR), placed=True) for index in range(4)}
+    assigned_members = {
+        f"default/m{index}": AssignedMember("n0", index, wishes_of(FOUR), assigned=True) for index in range(4)
+    }
     new = [member(name, {MIN_MEMBER: "6"}) for name in ("n4", "n5")]
-    assert names(agreed(*new, seated=seated)) == {"n4", "n5"}
-    assert names(agreed(new[0], seated=seated)) == set()
+    assert names(agreed(*new, assigned_members=assigned_members)) == {"n4", "n5"}
+    assert names(agreed(new[0], assigned_members=assigned_members)) == set()
 
 
 def test_of_minimums_that_as_many_say_the_oldest_members_holds() -> None:
@@ -133,17 +137,17 @@ def test_where_all_are_faulty_all_wait() -> None:
     assert (names(agreement), len(agreement.odd)) == (set(), 4)
 
 
-def workers(lineage: Lineage, **annotations: str) -> list[GatedPod]:
-    return [member(f"m{index}", annotations, lineage=lineage, group="") for index in range(4)]
+def workers(owner_chain: OwnerChain, **annotations: str) -> list[GatedPod]:
+    return [member(f"m{index}", annotations, owner_chain=owner_chain, group="") for index in range(4)]
 
 
 def test_a_pod_that_names_itself_into_the_group_of_others_owners_is_none_of_them() -> None:
-    lineage = of(job(**RACK))
-    own = workers(lineage)
+    owner_chain = of(job(**RACK))
+    own = workers(owner_chain)
     group = own[0].pod.annotations[POD_GROUP_NAME]
     intruders = [
         member("bare", {**RACK, **FOUR}, 0, group=group, priority=1000),
-        member("owned", RACK, 0, lineage=of(owned("Thing", "example.com/v1", {}, **RACK)), group=group),
+        member("owned", RACK, 0, owner_chain=of(owned("Thing", "example.com/v1", {}, **RACK)), group=group),
     ]
     agreement = agreed(*own, *intruders)
     assert (names(agreement), agreement.minimum) == (OTHERS, 4)
@@ -154,22 +158,22 @@ def test_a_pod_that_names_itself_into_the_group_of_others_owners_is_none_of_them
 def test_nor_does_a_pod_that_runs_hold_it_to_its_domain_by_naming_it() -> None:
     own = workers(of(job(**RACK)))
     seats = {
-        "default/intruder": Seated("n9", 0, wishes_of(RACK)),
-        "default/ours": Seated("n0", 1, wishes_of(RACK), placed=True),
-        "default/of-the-same-owner": Seated("n1", 2, owner="uid-thing"),
+        "default/intruder": AssignedMember("n9", 0, wishes_of(RACK)),
+        "default/ours": AssignedMember("n0", 1, wishes_of(RACK), assigned=True),
+        "default/of-the-same-owner": AssignedMember("n1", 2, owner="uid-thing"),
     }
-    assert agreed(*own, seated=seats).seated.keys() == {"default/ours", "default/of-the-same-owner"}
+    assert agreed(*own, assigned_members=seats).assigned_members.keys() == {"default/ours", "default/of-the-same-owner"}
 
 
 UID = "01234567-89ab-cdef-0123-456789abcdef"
 
 
 def test_nor_can_one_go_before_they_are_there_or_join_when_all_of_them_run() -> None:
-    seats = {"default/m0": Seated("n0", 0, wishes_of(RACK), owner=UID, placed=True)}
-    for seated in ({}, seats):
-        alone = agreed(member("bare", RACK, group=f"pg-w-{UID}"), seated=seated)
+    seats = {"default/m0": AssignedMember("n0", 0, wishes_of(RACK), owner=UID, assigned=True)}
+    for assigned_members in ({}, seats):
+        alone = agreed(member("bare", RACK, group=f"pg-w-{UID}"), assigned_members=assigned_members)
         assert "names the group of the pods of other owners, and this pod is not one of them" in odd(alone)
-    assert agreed(member("bare", RACK, group="chosen"), seated=seats).odd == {}
+    assert agreed(member("bare", RACK, group="chosen"), assigned_members=seats).odd == {}
 
 
 def test_a_pod_may_name_the_group_of_its_own_owner_though_nobody_may_read_that() -> None:
@@ -180,14 +184,14 @@ def test_a_pod_may_name_the_group_of_its_own_owner_though_nobody_may_read_that()
 
 def test_of_a_workload_the_top_owners_minimum_holds_whatever_stands_on_a_pod() -> None:
     replicas = {"parallelism": 4, "completions": 4, "template": {"spec": {"containers": [{"name": "main"}]}}}
-    lineage = of(owned("Job", "batch/v1", replicas, **{**RACK, MIN_MEMBER: "3"}))
-    members = [*workers(lineage)[:3], member("edited", {MIN_MEMBER: "100000"}, 0, lineage, group="")]
+    owner_chain = of(owned("Job", "batch/v1", replicas, **{**RACK, MIN_MEMBER: "3"}))
+    members = [*workers(owner_chain)[:3], member("edited", {MIN_MEMBER: "100000"}, 0, owner_chain, group="")]
     agreement = agreed(*members)
     assert (agreement.minimum, agreement.odd) == (3, {})
 
 
 def test_of_a_kind_that_is_not_known_the_one_that_was_edited_waits() -> None:
-    lineage = of(owned("Thing", "example.com/v1", {}, **{**RACK, **FOUR}))
-    agreement = agreed(*workers(lineage), member("edited", {MIN_MEMBER: "100000"}, 0, lineage, group=""))
+    owner_chain = of(owned("Thing", "example.com/v1", {}, **{**RACK, **FOUR}))
+    agreement = agreed(*workers(owner_chain), member("edited", {MIN_MEMBER: "100000"}, 0, owner_chain, group=""))
     assert (names(agreement), agreement.minimum) == (OTHERS, 4)
     assert "100000" in odd(agreement)

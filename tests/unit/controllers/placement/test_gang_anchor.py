@@ -6,9 +6,9 @@ import pytest
 
 from webhook.controllers.placement.gang_anchor import Anchors, Unknown
 from webhook.engine.snapshot.cluster_state import ClusterState
-from webhook.engine.snapshot.node_arrays import Snapshot
+from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.topology.tree_cache import TopologyTrees
-from webhook.model.membership import Seated
+from webhook.model.membership import AssignedMember
 from webhook.model.node import Node
 from webhook.model.topology import Level, Topology, TopologySource
 
@@ -18,21 +18,21 @@ TOPOLOGY = Topology("dc", TopologySource.KAI, (Level(ZONE), Level(RACK)))
 NODES = {"n0": "r1", "n1": "r1", "n2": "r2", "n3": None}
 
 
-def snapshot() -> Snapshot:
+def node_arrays() -> NodeArrays:
     state = ClusterState()
     for name, rack in NODES.items():
         labels = {ZONE: "z", **({RACK: rack} if rack else {})}
         state.upsert_node(Node.from_object({"metadata": {"name": name, "labels": labels}}))
-    return state.snapshot()
+    return state.node_arrays()
 
 
-def seat(node: str, rack: str = "") -> Seated:
+def seat(node: str, rack: str = "") -> AssignedMember:
     """A member on a node, placed when that was in this rack; empty: nothing is recorded."""
-    return Seated(node, 0, domain=json.dumps({ZONE: "z", RACK: rack}) if rack else "", placed=True)
+    return AssignedMember(node, 0, domain=json.dumps({ZONE: "z", RACK: rack}) if rack else "", assigned=True)
 
 
-def held(*seats: Seated, level: int = 2) -> str:
-    now = snapshot()
+def held(*seats: AssignedMember, level: int = 2) -> str:
+    now = node_arrays()
     tree = TopologyTrees().tree(TOPOLOGY, now)
     found = Anchors(tree, now).of(seats, level)
     return found.why if isinstance(found, Unknown) else tree.path(found)[-1][1] if found else ""
@@ -52,7 +52,7 @@ def held(*seats: Seated, level: int = 2) -> str:
     ],
 )
 def test_members_hold_others_where_most_of_them_run_else_where_they_were_placed(
-    seats: list[Seated], where: str
+    seats: list[AssignedMember], where: str
 ) -> None:
     assert held(*seats) == where
 
@@ -63,12 +63,15 @@ def test_members_hold_others_where_most_of_them_run_else_where_they_were_placed(
         [seat("gone")],
         [seat("gone", "r1"), seat("gone-too")],
         [seat("gone", "r1"), seat("gone-too", "r2")],
-        [Seated("gone", 0, domain="[" * 100_000)],
-        [Seated("gone", 0, domain='{"example.com/rack": "r1"}')],
-        [Seated("gone", 0, domain='{"example.com/zone": {"a": 1}, "example.com/rack": null}'), seat("gone", "r1")],
+        [AssignedMember("gone", 0, domain="[" * 100_000)],
+        [AssignedMember("gone", 0, domain='{"example.com/rack": "r1"}')],
+        [
+            AssignedMember("gone", 0, domain='{"example.com/zone": {"a": 1}, "example.com/rack": null}'),
+            seat("gone", "r1"),
+        ],
     ],
 )
-def test_what_is_recorded_nowhere_or_differently_cannot_be_known(seats: list[Seated]) -> None:
+def test_what_is_recorded_nowhere_or_differently_cannot_be_known(seats: list[AssignedMember]) -> None:
     assert held(*seats) == "the nodes of its running pods are gone, and it is not known in which rack they run"
 
 

@@ -6,12 +6,12 @@ import pytest
 
 from tests.unit.engine.gang.clusters import GPU, RACK, TOPOLOGY, gpus, group, podset, racks, whole_nodes
 from tests.unit.engine.machines import node, resident, tell
-from webhook.controllers.placement.gang_schedulability import GangProspects
-from webhook.engine.gang.gang_assignment import place_group
+from webhook.controllers.placement.gang_schedulability import GangSchedulability
+from webhook.engine.gang.gang_assignment import assign_gang
 from webhook.engine.gang.gang_spec import Constraint, PodGroup
-from webhook.engine.gang.resolvable import place_when_empty
-from webhook.engine.gang.result import GroupPlacement
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.gang.resolvable import assign_when_empty
+from webhook.engine.gang.result import GangAssignment
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.options import GroupStrategy
 
@@ -29,18 +29,18 @@ class Site:
     def __init__(self) -> None:
         self.cluster = whole_nodes(PLACES, {name: {GPU: 4} for name in PLACES})
         self.trees = TopologyTrees()
-        self.prospects = GangProspects(GroupStrategy.BIN_PACK, self.place)
+        self.schedulability = GangSchedulability(GroupStrategy.BIN_PACK, self.assign)
         self.asked = 0
 
-    def place(self, *asked: Any) -> GroupPlacement:
+    def assign(self, *asked: Any) -> GangAssignment:
         self.asked += 1
-        return place_when_empty(*asked)
+        return assign_when_empty(*asked)
 
     def text(self, asked: PodGroup) -> str:
-        view = View(self.cluster.snapshot())
-        placement = place_group(view, self.trees.tree(TOPOLOGY, view.snapshot), asked)
-        assert not placement.placed
-        return self.prospects.text("g", placement, asked, None)
+        snapshot = Snapshot(self.cluster.node_arrays())
+        placement = assign_gang(snapshot, self.trees.tree(TOPOLOGY, snapshot.node_arrays), asked)
+        assert not placement.assigned
+        return self.schedulability.text("g", placement, asked, None)
 
 
 @pytest.fixture
@@ -78,9 +78,9 @@ def test_a_node_that_comes_or_grows_and_a_group_that_changes_do(site: Site) -> N
 
 def test_of_groups_that_wait_no_more_nothing_is_kept(site: Site) -> None:
     site.text(gang(9))
-    site.prospects.keep({"g"})
+    site.schedulability.keep({"g"})
     site.text(gang(9))
     assert site.asked == 1
-    site.prospects.keep(())
+    site.schedulability.keep(())
     site.text(gang(9))
     assert site.asked == 2

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.unit.admission.clusters import world
+from tests.unit.admission.clusters import cluster_snapshot
 from tests.unit.controllers.placement.test_gated_pods import gated
 from tests.unit.model.test_owner_chain import of, owned
 from webhook.controllers.placement.gang_agreement import minimum_of
@@ -11,7 +11,7 @@ from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.controllers.placement.pod_sets import Assembled, Assembly, ranks_of
 from webhook.engine.gang.gang_spec import PodGroup
 from webhook.engine.topology.tree_cache import TopologyTrees
-from webhook.model.membership import Seated
+from webhook.model.membership import AssignedMember
 from webhook.model.names import (
     JOB_COMPLETION_INDEX,
     KAI_REQUIRED_PLACEMENT,
@@ -19,7 +19,7 @@ from webhook.model.names import (
     KAI_SEGMENT_SIZE,
     KAI_TOPOLOGY,
 )
-from webhook.model.owner_chain import Lineage
+from webhook.model.owner_chain import OwnerChain
 from webhook.model.topology import Level, Topology, TopologySource
 
 TOPOLOGY = Topology("dc", TopologySource.KAI, (Level("example.com/row"), Level("example.com/rack")))
@@ -28,22 +28,24 @@ RACK = {KAI_TOPOLOGY: "dc", KAI_REQUIRED_PLACEMENT: "rack"}
 CONTAINER = {"containers": [{"name": "main"}]}
 
 
-def member(name: str, annotations: dict[str, str], lineage: Lineage | None = None, **more: Any) -> GatedPod:
+def member(name: str, annotations: dict[str, str], owner_chain: OwnerChain | None = None, **more: Any) -> GatedPod:
     raw = gated(name, **more)
     raw["metadata"]["annotations"] |= annotations
-    return GatedPod.from_object(raw, lineage)
+    return GatedPod.from_object(raw, owner_chain)
 
 
 def group(*members: GatedPod, minimum: int = 1) -> PodGroup:
     (gang,) = units_of(members)
     assert isinstance(gang, Gang)
-    view = world().view
-    assembled = Assembly(gang.members, TOPOLOGY, {}).run(minimum, view, TopologyTrees().tree(TOPOLOGY, view.snapshot))
+    snapshot = cluster_snapshot().nodes
+    assembled = Assembly(gang.members, TOPOLOGY, {}).run(
+        minimum, snapshot, TopologyTrees().tree(TOPOLOGY, snapshot.node_arrays)
+    )
     assert isinstance(assembled, Assembled)
     return assembled.group
 
 
-def training(**annotations: str) -> Lineage:
+def training(**annotations: str) -> OwnerChain:
     worker = {"metadata": {"annotations": RACK}, "spec": CONTAINER}
     replicas = {
         "Master": {"replicas": 1, "template": {"spec": CONTAINER}},
@@ -53,9 +55,9 @@ def training(**annotations: str) -> Lineage:
 
 
 def test_a_role_that_asks_for_a_level_itself_is_a_part_within_what_all_ask() -> None:
-    lineage = training(**ROW)
-    master = member("w-master-0", {}, lineage)
-    workers = [member(f"w-worker-{index}", RACK, lineage) for index in range(3)]
+    owner_chain = training(**ROW)
+    master = member("w-master-0", {}, owner_chain)
+    workers = [member(f"w-worker-{index}", RACK, owner_chain) for index in range(3)]
     whole = group(*workers, master, minimum=4)
     # levels of the tree: 0 is the cluster
     assert (whole.constraint.required, [podset.name for podset in whole.sets]) == (1, ["w-master-0"])
@@ -66,8 +68,8 @@ def test_a_role_that_asks_for_a_level_itself_is_a_part_within_what_all_ask() -> 
 
 
 def test_what_all_members_ask_alike_bounds_them_together() -> None:
-    lineage = training()
-    whole = group(*(member(f"w-worker-{index}", RACK, lineage) for index in range(3)))
+    owner_chain = training()
+    whole = group(*(member(f"w-worker-{index}", RACK, owner_chain) for index in range(3)))
     assert (whole.constraint.required, whole.subgroups) == (2, ())
 
 
@@ -107,7 +109,7 @@ def test_a_rank_that_is_taken_is_no_others_and_one_beyond_any_cluster_is_none() 
         ranked("longer", "9" * 10_000),
         ranked("running", "3"),
     ]
-    ranks = ranks_of(pods, [Seated("n0", 3)])
+    ranks = ranks_of(pods, [AssignedMember("n0", 3)])
     assert {key.partition("/")[2]: rank for key, rank in ranks.items()} == {
         "first": 0,
         "forged": 1,

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.admission.clusters import pod
 from tests.unit.model.test_owner_chain import job, of
 from webhook.admission.pod.affinity_patch import Constraint
-from webhook.admission.pod.managed_fields import Marker
+from webhook.admission.pod.managed_fields import ManagedFields
 from webhook.controllers.placement.gated_gang import Gang, units_of
 from webhook.controllers.placement.gated_pods import GatedPod, GatedPods
 from webhook.controllers.placement.retry_delays import RetryDelays
@@ -16,12 +16,12 @@ from webhook.model.names import (
     INHERIT,
     KAI_TOPOLOGY,
     MANAGED,
+    MANAGED_FIELDS,
     NUMA_DEFAULTS,
     NUMA_TOPOLOGY_SPEC,
     POD_GROUP_NAME,
-    STEERED,
 )
-from webhook.model.owner_chain import Lineage
+from webhook.model.owner_chain import OwnerChain
 from webhook.model.policy import Exclusive, NUMAPolicy
 from webhook.model.rules import Rules
 
@@ -42,8 +42,8 @@ def by_key(*raws: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {f"default/{raw['metadata']['name']}": raw for raw in raws}
 
 
-def _first(lineage: Lineage, *_: object) -> Lineage:
-    return lineage
+def _first(owner_chain: OwnerChain, *_: object) -> OwnerChain:
+    return owner_chain
 
 
 def names(pods: GatedPods) -> list[str]:
@@ -90,7 +90,7 @@ SOME = {"weight": 1, "preference": {"matchExpressions": [{"key": "a", "operator"
     ],
 )
 def test_pods_have_the_same_shape_if_they_fit_on_the_same_nodes(other: dict[str, Any], *, equal: bool) -> None:
-    assert (GatedPod.from_object(gated("a")).shape == GatedPod.from_object(other).shape) is equal
+    assert (GatedPod.from_object(gated("a")).signature == GatedPod.from_object(other).signature) is equal
 
 
 PREFERS_A, PREFERS_B = (
@@ -104,7 +104,7 @@ def test_what_an_earlier_pass_preferred_is_not_its_users_wish() -> None:
     preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [PREFERS_A, PREFERS_B]}
     raw = gated("p", affinity={"nodeAffinity": preferred})
     assert len(GatedPod.from_object(raw).pod.preferred_terms) == 2
-    raw["metadata"]["annotations"][STEERED] = Marker.of(Constraint((), (PREFERS_B,)), 0).text()
+    raw["metadata"]["annotations"][MANAGED_FIELDS] = ManagedFields.of(Constraint((), (PREFERS_B,)), 0).text()
     assert [term for _, term in GatedPod.from_object(raw).pod.preferred_terms] == [PREFERS_A["preference"]]
 
 
@@ -135,8 +135,8 @@ def test_what_owners_say_is_taken_in_and_a_pod_without_a_wish_asks_for_nothing()
     pods.update(by_key(raw))
     assert [(namespace, owner.uid) for namespace, owner in pods.owners()] == [("default", "uid-Job")]
     for annotations, asks in (({}, False), ({KAI_TOPOLOGY: "t"}, True), ({NUMA_TOPOLOGY_SPEC: "{}"}, True)):
-        lineage = of(job(**annotations))
-        pods.take(partial(_first, lineage))
+        owner_chain = of(job(**annotations))
+        pods.take(partial(_first, owner_chain))
         (pod,) = pods.in_order()
         assert pod.asks is asks
         assert (pod.membership is not None) is (KAI_TOPOLOGY in annotations)
@@ -160,13 +160,13 @@ def test_a_gate_on_a_pod_that_is_not_ours_is_told_with_the_reason() -> None:
     unasked = gated("unasked")
     del unasked["metadata"]["annotations"]
     pods.update(by_key(unasked, gated("other", schedulerName="other")))
-    assert {key: why for key, (_, why) in pods.not_ours.items()} == {
+    assert {key: why for key, (_, why) in pods.unmanaged.items()} == {
         "default/unasked": "no annotation scheduling.koordinator.sh/numa-topology-spec or "
         "scheduling.koordinator.sh/resource-spec, and none of a group",
         "default/other": "the scheduler other places it",
     }
     pods.update({})
-    assert pods.not_ours == {}
+    assert pods.unmanaged == {}
 
 
 RESTRICTED = '{"numaTopologyPolicy":"Restricted","singleNUMANodeExclusive":"Preferred"}'
@@ -196,5 +196,5 @@ def test_the_owners_annotation_comes_before_the_defaults_and_they_before_none() 
 
 
 def test_pods_of_other_defaults_do_not_have_the_same_answer() -> None:
-    assert marked(**{MANAGED: "all"}).shape != marked(**{MANAGED: "all", NUMA_DEFAULTS: RESTRICTED}).shape
-    assert marked(**{MANAGED: "all"}).shape == marked(**{MANAGED: "aligned"}).shape
+    assert marked(**{MANAGED: "all"}).signature != marked(**{MANAGED: "all", NUMA_DEFAULTS: RESTRICTED}).signature
+    assert marked(**{MANAGED: "all"}).signature == marked(**{MANAGED: "aligned"}).signature

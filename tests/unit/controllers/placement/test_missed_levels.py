@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from webhook.admission.gang_text import missed_text
-from webhook.controllers.placement.missed_levels import missed_by_seats
-from webhook.model.membership import Seated
+from webhook.controllers.placement.missed_levels import missed_by_members
+from webhook.model.membership import AssignedMember
 from webhook.model.names import (
     KAI_PREFERRED_PLACEMENT,
     KAI_REQUIRED_PLACEMENT,
@@ -21,16 +21,16 @@ TOPOLOGY = Topology("dc", TopologySource.KAI, (Level("example.com/zone"), Level(
 PREFERS = ((KAI_TOPOLOGY, "dc"), (KAI_PREFERRED_PLACEMENT, "rack"))
 
 
-def seats(*racks: str, wishes: tuple[tuple[str, str], ...] = PREFERS) -> Iterator[Seated]:
+def seats(*racks: str, wishes: tuple[tuple[str, str], ...] = PREFERS) -> Iterator[AssignedMember]:
     """Members in these racks of zone z, in order of rank; `z/r` for one of another zone."""
     for rank, rack in enumerate(racks):
         zone, _, name = rack.rpartition("/")
         domain = json.dumps({"example.com/zone": zone or "z", "example.com/rack": name})
-        yield Seated("n", rank, wishes, domain, "uid", True)
+        yield AssignedMember("n", rank, wishes, domain, "uid", True)
 
 
-def told(*members: Seated) -> str:
-    return missed_text(missed_by_seats(members, {"dc": TOPOLOGY}))
+def told(*members: AssignedMember) -> str:
+    return missed_text(missed_by_members(members, {"dc": TOPOLOGY}))
 
 
 def test_members_in_several_racks_miss_the_rack_that_they_prefer() -> None:
@@ -65,7 +65,7 @@ def test_members_that_prefer_nothing_that_is_known_miss_nothing(wishes: tuple[tu
 def test_members_whose_domain_is_not_recorded_do_not_count() -> None:
     (recorded,) = seats("r1")
     for domain in ("", "{", "[]", '{"example.com/zone": "z"}'):
-        assert told(recorded, Seated("n", 1, PREFERS, domain, "uid")) == ""
+        assert told(recorded, AssignedMember("n", 1, PREFERS, domain, "uid")) == ""
 
 
 def test_segments_are_counted_by_rank() -> None:

@@ -12,10 +12,10 @@ from webhook.controllers.placement.gang_agreement import agree
 from webhook.controllers.placement.gated_gang import Gang, units_of
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.controllers.placement.pod_sets import Assembled, Assembly
-from webhook.engine.gang.gang_assignment import place_group
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.gang.gang_assignment import assign_gang
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree_cache import TopologyTrees
-from webhook.model.membership import Seated, wishes_of
+from webhook.model.membership import AssignedMember, wishes_of
 from webhook.model.names import (
     KAI_SEGMENT_REQUIRED_PLACEMENT,
     KAI_SEGMENT_SIZE,
@@ -23,20 +23,20 @@ from webhook.model.names import (
     LWS_GROUP_INDEX,
     LWS_WORKER_INDEX,
 )
-from webhook.model.owner_chain import Lineage
+from webhook.model.owner_chain import OwnerChain
 
 CONTAINER = {"containers": [{"name": "main"}]}
 TOPOLOGIES = {TOPOLOGY.name: TOPOLOGY}
 IN_RACK = {KAI_TOPOLOGY: TOPOLOGY.name, KAI_SEGMENT_REQUIRED_PLACEMENT: LEVELS[1]}
 PAIRS = {**IN_RACK, KAI_SEGMENT_SIZE: "2"}
-NONE: Mapping[str, Seated] = {}
+NONE: Mapping[str, AssignedMember] = {}
 
 
 def template(**annotations: str) -> dict[str, Any]:
     return {"metadata": {"annotations": annotations}, "spec": CONTAINER}
 
 
-def leader_worker_set(size: int, policy: str, **annotations: str) -> Lineage:
+def leader_worker_set(size: int, policy: str, **annotations: str) -> OwnerChain:
     """A LeaderWorkerSet as KAI-Scheduler documents it: the segments' size in its spec, their level on a template."""
     sub_groups = {"subGroupSize": 2, "subGroupPolicyType": policy}
     below = {"size": size, "workerTemplate": template(**IN_RACK), "subGroupPolicy": sub_groups}
@@ -44,14 +44,14 @@ def leader_worker_set(size: int, policy: str, **annotations: str) -> Lineage:
     return of(owned("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1", spec, **annotations))
 
 
-def worker_of_set(index: int, lineage: Lineage) -> GatedPod:
+def worker_of_set(index: int, owner_chain: OwnerChain) -> GatedPod:
     raw = gated("w-0" if index == 0 else f"w-0-{index}", cpu="1")
     raw["metadata"]["annotations"] = dict(IN_RACK)
     raw["metadata"]["labels"] = {LWS_GROUP_INDEX: "0", LWS_WORKER_INDEX: str(index)}
-    return GatedPod.from_object(raw, lineage)
+    return GatedPod.from_object(raw, owner_chain)
 
 
-def training() -> Lineage:
+def training() -> OwnerChain:
     """A master, and workers in segments of two."""
     replicas = {
         "Master": {"replicas": 1, "template": template(**{KAI_TOPOLOGY: TOPOLOGY.name})},
@@ -60,28 +60,32 @@ def training() -> Lineage:
     return of(owned("PyTorchJob", "kubeflow.org/v1", {"pytorchReplicaSpecs": replicas}))
 
 
-def of_training(name: str, lineage: Lineage) -> GatedPod:
+def of_training(name: str, owner_chain: OwnerChain) -> GatedPod:
     raw = gated(f"w-{name}", cpu="1")
     raw["metadata"]["annotations"] = dict(PAIRS) if name.startswith("worker") else {KAI_TOPOLOGY: TOPOLOGY.name}
-    return GatedPod.from_object(raw, lineage)
+    return GatedPod.from_object(raw, owner_chain)
 
 
-def rack_of_each(members: list[GatedPod], rooms: list[int], seated: Mapping[str, Seated] = NONE) -> dict[str, str]:
+def rack_of_each(
+    members: list[GatedPod], rooms: list[int], assigned_members: Mapping[str, AssignedMember] = NONE
+) -> dict[str, str]:
     """Where members go in a zone of racks of one node each, rack-0 with so much room and so on."""
-    places = racks(**{f"n{number}": f"zone-a/rack-{number}" for number in range(len(rooms))})
-    view = View(
-        whole_nodes(places, {f"n{number}": {"cpu": 1000 * room} for number, room in enumerate(rooms)}).snapshot()
+    assignments = racks(**{f"n{number}": f"zone-a/rack-{number}" for number in range(len(rooms))})
+    snapshot = Snapshot(
+        whole_nodes(
+            assignments, {f"n{number}": {"cpu": 1000 * room} for number, room in enumerate(rooms)}
+        ).node_arrays()
     )
     (gang,) = units_of(members)
     assert isinstance(gang, Gang)
-    agreement = agree(gang, seated, TOPOLOGIES)
+    agreement = agree(gang, assigned_members, TOPOLOGIES)
     assert not agreement.odd
-    tree = TopologyTrees().tree(TOPOLOGY, view.snapshot)
-    minimum = max(1, min(agreement.minimum - len(seated), len(members)))
-    assembled = Assembly(agreement.gang.members, TOPOLOGY, seated).run(minimum, view, tree)
+    tree = TopologyTrees().tree(TOPOLOGY, snapshot.node_arrays)
+    minimum = max(1, min(agreement.minimum - len(assigned_members), len(members)))
+    assembled = Assembly(agreement.gang.members, TOPOLOGY, assigned_members).run(minimum, snapshot, tree)
     assert isinstance(assembled, Assembled)
-    placement = place_group(view, tree, assembled.group)
-    return {pod.name: pod.domain[1][1] for pod in placement.pods()} if placement.placed else {}
+    placement = assign_gang(snapshot, tree, assembled.group)
+    return {pod.name: pod.domain[1][1] for pod in placement.pods()} if placement.assigned else {}
 
 
 @pytest.mark.parametrize(
@@ -98,8 +102,8 @@ def rack_of_each(members: list[GatedPod], rooms: list[int], seated: Mapping[str,
 def test_the_segments_of_a_leader_worker_set_are_those_of_its_spec(
     size: int, policy: str, rooms: list[int], together: list[set[int]]
 ) -> None:
-    lineage = leader_worker_set(size, policy)
-    members = [worker_of_set(index, lineage) for index in range(size)]
+    owner_chain = leader_worker_set(size, policy)
+    members = [worker_of_set(index, owner_chain) for index in range(size)]
     found = rack_of_each(members, rooms)
     parts: dict[str, set[int]] = {}
     for index, gated_pod in enumerate(members):
@@ -109,21 +113,23 @@ def test_the_segments_of_a_leader_worker_set_are_those_of_its_spec(
 
 
 def test_ranks_of_a_leader_worker_set_are_its_indexes() -> None:
-    lineage = leader_worker_set(5, "LeaderWorker")
-    memberships = [worker_of_set(index, lineage).membership for index in range(5)]
+    owner_chain = leader_worker_set(5, "LeaderWorker")
+    memberships = [worker_of_set(index, owner_chain).membership for index in range(5)]
     assert [membership and membership.rank for membership in memberships] == [0, 1, 2, 3, 4]
 
 
-def seat(node: str, gated_pod: GatedPod) -> Seated:
+def seat(node: str, gated_pod: GatedPod) -> AssignedMember:
     assert gated_pod.membership is not None
-    return Seated(node, gated_pod.membership.rank, wishes_of(gated_pod.pod.annotations), owner="u", placed=True)
+    return AssignedMember(
+        node, gated_pod.membership.rank, wishes_of(gated_pod.pod.annotations), owner="u", assigned=True
+    )
 
 
-def test_a_worker_that_is_made_anew_joins_its_own_segment() -> None:
+def test_a_worker_that_is_made_again_joins_its_own_segment() -> None:
     """Master and workers have ranks in one row: the segments of the workers begin with the first of these."""
-    lineage = training()
+    owner_chain = training()
     names = ["master-0", *(f"worker-{index}" for index in range(4))]
-    pods = {name: of_training(name, lineage) for name in names}
+    pods = {name: of_training(name, owner_chain) for name in names}
     # rack-0 ── master, worker 0, worker 1      rack-1 ── worker 2, worker 3
     racks_of = {"master-0": "n0", "worker-0": "n0", "worker-1": "n0", "worker-2": "n1", "worker-3": "n1"}
     for anew, at in (("worker-1", "rack-0"), ("worker-2", "rack-1"), ("worker-0", "rack-0"), ("worker-3", "rack-1")):
@@ -132,8 +138,8 @@ def test_a_worker_that_is_made_anew_joins_its_own_segment() -> None:
 
 
 def test_and_so_does_a_leader_or_worker_of_a_set() -> None:
-    lineage = leader_worker_set(5, "LeaderWorker")
-    pods = [worker_of_set(index, lineage) for index in range(5)]
+    owner_chain = leader_worker_set(5, "LeaderWorker")
+    pods = [worker_of_set(index, owner_chain) for index in range(5)]
     nodes = ["n0", "n0", "n0", "n1", "n1"]
     for anew in range(5):
         others = {

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from tests.fingerprints import pod_fingerprint
 from tests.unit.engine.machines import cpus, resident, topology
-from webhook.engine.assumed.assumed_pod import Grant
-from webhook.engine.assumed.assumed_pods import ReservationKeeper
+from webhook.engine.assumed.assumed_pod import AssumedPod
+from webhook.engine.assumed.assumed_pods import AssumedPods
 from webhook.engine.snapshot.ledger import Ledger
 from webhook.engine.snapshot.node_sums import NumaAmounts
 from webhook.model.nrt import NodeTopology, Publisher
@@ -19,8 +19,8 @@ def waiting(name: str = "p") -> ResidentPod:
     return resident(name, "", {"cpu": 2000})
 
 
-def placed(name: str = "p", node: str = "n") -> ResidentPod:
-    return replace(resident(name, "", {"cpu": 2000}, NUMA), placed_on=node)
+def assigned(name: str = "p", node: str = "n") -> ResidentPod:
+    return replace(resident(name, "", {"cpu": 2000}, NUMA), assigned_node=node)
 
 
 def bound(name: str = "p", node: str = "n") -> ResidentPod:
@@ -34,14 +34,14 @@ def scanned(*pods: ResidentPod, written: int = 100) -> NodeTopology:
     return replace(free, fingerprint=seen, written_at=written)
 
 
-def grant(pod: ResidentPod, node: str = "n", expires: float = 70) -> Grant:
-    return Grant(pod.key, pod.uid, node, NUMA, {"cpu": 2000}, None, expires)
+def assumed_pod(pod: ResidentPod, node: str = "n", expires: float = 70) -> AssumedPod:
+    return AssumedPod(pod.key, pod.uid, node, NUMA, {"cpu": 2000}, None, expires)
 
 
 class Keeping:
     def __init__(self) -> None:
         self.ledger = Ledger()
-        self.keeper = ReservationKeeper(self.ledger)
+        self.keeper = AssumedPods(self.ledger)
 
     def tell(self, *items: ResidentPod | NodeTopology) -> None:
         for item in items:
@@ -68,17 +68,17 @@ class Keeping:
         return reservation.numa
 
 
-def test_a_placed_pod_is_promised_all_it_asks_for() -> None:
+def test_a_placed_pod_is_assumed_all_it_asks_for() -> None:
     keeping = Keeping()
     keeping.tell(waiting(), scanned())
     assert keeping.reserved() == ({}, {})
-    keeping.tell(placed())
+    keeping.tell(assigned())
     assert keeping.reserved() == (NUMA, ALL_OF_IT)
 
 
-def test_a_bound_pod_is_promised_its_numa_nodes_until_its_nrt_counts_it() -> None:
+def test_a_bound_pod_is_assumed_its_numa_nodes_until_its_nrt_counts_it() -> None:
     keeping = Keeping()
-    keeping.tell(placed(), scanned(), bound())
+    keeping.tell(assigned(), scanned(), bound())
     assert keeping.reserved() == (NUMA, {})
     keeping.tell(scanned(bound(), written=101))
     assert keeping.reserved() == ({}, {})
@@ -89,13 +89,13 @@ def test_a_bound_pod_is_promised_its_numa_nodes_until_its_nrt_counts_it() -> Non
 
 def test_where_totals_are_published_only_the_state_counts_bound_pods() -> None:
     keeping = Keeping()
-    keeping.tell(replace(scanned(), publisher=Publisher.TOTAL), placed())
+    keeping.tell(replace(scanned(), publisher=Publisher.TOTAL), assigned())
     assert keeping.reserved() == (NUMA, ALL_OF_IT)
     keeping.tell(bound())
     assert keeping.reserved() == ({}, {})
 
 
-def test_a_pod_that_ends_or_goes_gives_back_what_it_was_promised() -> None:
+def test_a_pod_that_ends_or_goes_gives_back_what_it_was_assumed() -> None:
     for end in (replace(bound(), terminal=True), None):
         keeping = Keeping()
         keeping.tell(scanned(), bound())
@@ -107,31 +107,31 @@ def test_a_pod_that_ends_or_goes_gives_back_what_it_was_promised() -> None:
         assert keeping.reserved() == ({}, {})
 
 
-def test_a_grant_holds_until_its_pod_is_seen_bound() -> None:
+def test_an_assumed_pod_holds_until_its_pod_is_seen_bound() -> None:
     keeping = Keeping()
     keeping.tell(scanned(), waiting())
-    keeping.keeper.grant(grant(waiting()))
+    keeping.keeper.assume(assumed_pod(waiting()))
     assert keeping.reserved() == (NUMA, ALL_OF_IT)
     keeping.tell(waiting())
     assert keeping.reserved() == (NUMA, ALL_OF_IT)
     keeping.tell(bound())
     assert keeping.reserved() == (NUMA, {})
-    assert keeping.keeper.overdue(1e9) == ()
+    assert keeping.keeper.expired(1e9) == ()
 
 
-def test_a_grant_whose_pod_came_to_another_node_is_released() -> None:
+def test_an_assumed_pod_whose_pod_came_to_another_node_is_released() -> None:
     keeping = Keeping()
-    keeping.keeper.grant(grant(waiting()))
+    keeping.keeper.assume(assumed_pod(waiting()))
     keeping.tell(bound(node="m"))
     assert keeping.reserved("n") == ({}, {})
     assert keeping.reserved("m") == (NUMA, {})
 
 
-def test_a_grant_is_released_with_its_pod_and_with_that_incarnation_of_it() -> None:
+def test_an_assumed_pod_is_released_with_its_pod_and_with_that_incarnation_of_it() -> None:
     for gone in (None, replace(waiting(), uid="the next")):
         keeping = Keeping()
         keeping.tell(waiting())
-        keeping.keeper.grant(grant(waiting()))
+        keeping.keeper.assume(assumed_pod(waiting()))
         if gone is None:
             keeping.keeper.drop_pod("default/p")
         else:
@@ -139,40 +139,40 @@ def test_a_grant_is_released_with_its_pod_and_with_that_incarnation_of_it() -> N
         assert keeping.reserved() == ({}, {})
 
 
-def test_a_second_grant_takes_the_place_of_the_first() -> None:
+def test_a_second_assumed_pod_takes_the_place_of_the_first() -> None:
     keeping = Keeping()
-    keeping.keeper.grant(grant(waiting()))
-    keeping.keeper.grant(grant(waiting(), node="m"))
+    keeping.keeper.assume(assumed_pod(waiting()))
+    keeping.keeper.assume(assumed_pod(waiting(), node="m"))
     assert keeping.reserved("n") == ({}, {})
     assert keeping.reserved("m") == (NUMA, ALL_OF_IT)
 
 
-def test_a_grant_is_overdue_after_its_time_and_given_back_on_request() -> None:
+def test_an_assumed_pod_is_expired_after_its_time_and_given_back_on_request() -> None:
     keeping = Keeping()
     keeping.tell(waiting())
-    keeping.keeper.grant(grant(waiting(), expires=70))
-    assert keeping.keeper.overdue(69.9) == ()
-    (overdue,) = keeping.keeper.overdue(70)
+    keeping.keeper.assume(assumed_pod(waiting(), expires=70))
+    assert keeping.keeper.expired(69.9) == ()
+    (expired,) = keeping.keeper.expired(70)
     assert keeping.reserved() == (NUMA, ALL_OF_IT)
-    keeping.keeper.withdraw(overdue.pod)
+    keeping.keeper.forget(expired.pod)
     assert keeping.reserved() == ({}, {})
 
 
-def test_a_grant_that_is_withdrawn_leaves_the_placement_before_it() -> None:
+def test_an_assumed_pod_that_is_forgotten_leaves_the_placement_before_it() -> None:
     keeping = Keeping()
-    keeping.tell(placed())
-    keeping.keeper.grant(replace(grant(waiting()), numa={1: {"cpu": 2000}}))
+    keeping.tell(assigned())
+    keeping.keeper.assume(replace(assumed_pod(waiting()), numa={1: {"cpu": 2000}}))
     assert keeping.reserved() == ({1: {"cpu": 2000}}, ALL_OF_IT)
-    keeping.keeper.withdraw("default/p")
+    keeping.keeper.forget("default/p")
     assert keeping.reserved() == (NUMA, ALL_OF_IT)
 
 
-def test_a_pod_that_shows_what_it_was_granted_needs_no_grant_any_more() -> None:
+def test_a_pod_that_shows_what_it_was_granted_needs_no_assumed_pod_any_more() -> None:
     keeping = Keeping()
     keeping.tell(waiting())
-    keeping.keeper.grant(grant(waiting()))
-    keeping.tell(placed())
-    assert keeping.keeper.granted("default/p") is None
+    keeping.keeper.assume(assumed_pod(waiting()))
+    keeping.tell(assigned())
+    assert keeping.keeper.assumed_by("default/p") is None
     assert keeping.reserved() == (NUMA, ALL_OF_IT)
 
 
@@ -195,7 +195,7 @@ def test_time_alone_settles_what_has_no_fingerprint() -> None:
     assert not keeping.ledger.sums("n")
 
 
-def test_nothing_is_reserved_anew_while_nothing_changes() -> None:
+def test_nothing_is_reserved_again_while_nothing_changes() -> None:
     keeping = Keeping()
     keeping.tell(scanned(), bound())
     keeping.keeper.settle(1000)
@@ -255,7 +255,7 @@ def test_what_nobody_answers_in_time_is_no_doubt_any_more() -> None:
 def test_so_may_one_whose_binding_is_under_way() -> None:
     keeping = Keeping()
     keeping.tell(scanned(bound()), bound(), waiting("q"))
-    keeping.keeper.grant(replace(grant(waiting("q")), numa=ON_1, arrives=True))
+    keeping.keeper.assume(replace(assumed_pod(waiting("q")), numa=ON_1, is_binding=True))
     keeping.tell(ended())
     assert keeping.reserved()[0] == {**NUMA, **ON_1}
     keeping.tell(on_the_way())
@@ -271,19 +271,19 @@ def test_one_that_has_started_is_where_its_hint_says() -> None:
 def test_a_pod_for_which_its_kubelet_may_choose_otherwise_is_kept_all_of_it_everywhere() -> None:
     keeping = Keeping()
     keeping.tell(scanned(), waiting())
-    unsure = replace(grant(waiting()), numa=ON_1, arrives=True, sure=False, alternatives=frozenset({0}))
-    keeping.keeper.grant(unsure)
+    unsure = replace(assumed_pod(waiting()), numa=ON_1, is_binding=True, sure=False, alternatives=frozenset({0}))
+    keeping.keeper.assume(unsure)
     assert keeping.held("p") == {**NUMA, **ON_1}
     # The same when it is seen bound, without a hint.
-    keeping.tell(replace(resident("p", "n", {"cpu": 2000}), bound_at=990, unguarded=True))
+    keeping.tell(replace(resident("p", "n", {"cpu": 2000}), bound_at=990, unhinted=True))
     assert keeping.reserved()[0] == {**NUMA, **ON_1}
 
 
 def test_bindings_under_way_and_placed_pods_are_told_apart() -> None:
     keeping = Keeping()
-    keeping.tell(placed(), waiting("q"), waiting("r"))
-    keeping.keeper.grant(grant(waiting("q")))
-    keeping.keeper.grant(replace(grant(waiting("r")), arrives=True))
+    keeping.tell(assigned(), waiting("q"), waiting("r"))
+    keeping.keeper.assume(assumed_pod(waiting("q")))
+    keeping.keeper.assume(replace(assumed_pod(waiting("r")), is_binding=True))
     keeping.keeper.settle(1000)
-    assert [promised.pod for promised in keeping.keeper.placed("n")] == ["default/p", "default/q"]
-    assert [arriving.pod for arriving in keeping.keeper.arriving("n")] == ["default/r"]
+    assert [assumed.pod for assumed in keeping.keeper.assigned("n")] == ["default/p", "default/q"]
+    assert [binding_to.pod for binding_to in keeping.keeper.binding_to("n")] == ["default/r"]

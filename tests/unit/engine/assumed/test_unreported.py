@@ -7,14 +7,14 @@ import pytest
 
 from tests.fingerprints import pod_fingerprint
 from tests.unit.engine.machines import GI, cpus, resident, topology
-from webhook.engine.assumed.reported import covered_pods
-from webhook.engine.assumed.unreported import NOTHING, CountingTimes, Uncounted, uncounted
+from webhook.engine.assumed.reported import reported_pods
+from webhook.engine.assumed.unreported import NOTHING, ReportingTimes, Unreported, unreported
 from webhook.model.nrt import FingerprintMethod, NodeTopology, Publisher
 from webhook.model.pod import QoS
 from webhook.model.resident import ResidentPod
 
 ALL = FingerprintMethod.ALL
-TIMES = CountingTimes(settle=10, age=120)
+TIMES = ReportingTimes(settle=10, age=120)
 WHOLE = {"cpu": 8000}
 
 
@@ -37,23 +37,23 @@ A, B, C, D = bound("a", 1), bound("b", 2), bound("c", 3), bound("d", 4)
 
 @pytest.mark.parametrize("seen", [(), (A,), (A, B), (A, B, C), (A, B, C, D)])
 def test_pods_bound_after_the_scan_are_told_from_those_before(seen: Sequence[ResidentPod]) -> None:
-    assert covered_pods(fingerprint(*seen), ALL, [D, B, A, C], ()) == keys(*seen)
+    assert reported_pods(fingerprint(*seen), ALL, [D, B, A, C], ()) == keys(*seen)
 
 
 def test_more_pods_than_are_bound_between_two_scans_still_leave_an_empty_scan_readable() -> None:
     many = [bound(f"p{n}", n) for n in range(40)]
-    assert covered_pods(fingerprint(), ALL, many, ()) == frozenset()
-    assert covered_pods(fingerprint(*many[:24]), ALL, many, ()) == keys(*many[:24])
-    assert covered_pods(fingerprint(*many[:23]), ALL, many, ()) is None
+    assert reported_pods(fingerprint(), ALL, many, ()) == frozenset()
+    assert reported_pods(fingerprint(*many[:24]), ALL, many, ()) == keys(*many[:24])
+    assert reported_pods(fingerprint(*many[:23]), ALL, many, ()) is None
 
 
 def test_a_scan_that_saw_a_pod_which_has_ended_since_is_readable() -> None:
-    assert covered_pods(fingerprint(A, B, C), ALL, [A, D], [C, B]) == keys(A, B, C)
-    assert covered_pods(fingerprint(A, C), ALL, [A, D], [C, B]) == keys(A, C)
+    assert reported_pods(fingerprint(A, B, C), ALL, [A, D], [C, B]) == keys(A, B, C)
+    assert reported_pods(fingerprint(A, C), ALL, [A, D], [C, B]) == keys(A, C)
 
 
 def test_a_scan_that_no_set_of_pods_explains_says_nothing() -> None:
-    assert covered_pods(fingerprint(A, C), ALL, [A, B, C, D], ()) is None
+    assert reported_pods(fingerprint(A, C), ALL, [A, B, C, D], ()) is None
 
 
 def test_an_exporter_may_see_only_pods_with_exclusive_resources() -> None:
@@ -61,9 +61,9 @@ def test_an_exporter_may_see_only_pods_with_exclusive_resources() -> None:
     shared = replace(B, qos=QoS.BURSTABLE, exclusive_resources=False, exclusive_beyond_memory=False)
     half = replace(C, exclusive_beyond_memory=False)
     only = FingerprintMethod.WITH_EXCLUSIVE_RESOURCES
-    assert covered_pods(fingerprint(A, half), only, [A, shared, half], ()) == keys(A, half)
-    assert covered_pods(fingerprint(A), only, [A, shared, half], ()) == keys(A)
-    assert covered_pods(fingerprint(A, shared, half), only, [A, shared, half], ()) is None
+    assert reported_pods(fingerprint(A, half), only, [A, shared, half], ()) == keys(A, half)
+    assert reported_pods(fingerprint(A), only, [A, shared, half], ()) == keys(A)
+    assert reported_pods(fingerprint(A, shared, half), only, [A, shared, half], ()) is None
 
 
 def node(free: Sequence[int], written: int | None = 100) -> NodeTopology:
@@ -77,42 +77,42 @@ def held(*pods: ResidentPod) -> dict[str, Mapping[int, Mapping[str, int]]]:
 
 def test_totals_count_no_pod_and_the_state_takes_them_off() -> None:
     total = replace(node((8, 8)), publisher=Publisher.TOTAL)
-    assert uncounted(total, [A], None, TIMES, 1000) == NOTHING
+    assert unreported(total, [A], None, TIMES, 1000) == NOTHING
 
 
 def test_what_the_fingerprint_covers_is_counted_and_the_rest_is_not() -> None:
-    assert uncounted(node((6, 8)), [A, B], keys(A), TIMES, 1000) == Uncounted(held(B), None)
+    assert unreported(node((6, 8)), [A, B], keys(A), TIMES, 1000) == Unreported(held(B), None)
 
 
 def test_a_pod_without_numa_nodes_of_its_own_reserves_nothing() -> None:
-    assert uncounted(node((8, 8)), [bound("a", 500, None)], None, TIMES, 1000).amounts == {}
+    assert unreported(node((8, 8)), [bound("a", 500, None)], None, TIMES, 1000).amounts == {}
 
 
-def test_without_an_nrt_all_is_uncounted() -> None:
-    assert uncounted(None, [A], None, TIMES, 1000).amounts == held(A)
+def test_without_an_nrt_all_is_unreported() -> None:
+    assert unreported(None, [A], None, TIMES, 1000).amounts == held(A)
 
 
 def test_an_nrt_written_before_the_pod_was_bound_has_not_counted_it_however_old_it_gets() -> None:
     late = bound("a", 101)
-    assert uncounted(node((6, 8)), [late], None, TIMES, 1e9) == Uncounted(held(late), None)
+    assert unreported(node((6, 8)), [late], None, TIMES, 1e9) == Unreported(held(late), None)
     # A StatefulSet's pod has the name of the one before it.
-    assert uncounted(node((6, 8)), [late], keys(late), TIMES, 1e9) == Uncounted(held(late), None)
+    assert unreported(node((6, 8)), [late], keys(late), TIMES, 1e9) == Unreported(held(late), None)
 
 
 def test_without_a_fingerprint_an_nrt_written_long_enough_after_the_binding_has_counted_the_pod() -> None:
-    assert uncounted(node((6, 8)), [bound("a", 90)], None, TIMES, 101) == NOTHING
+    assert unreported(node((6, 8)), [bound("a", 90)], None, TIMES, 101) == NOTHING
 
 
 def test_without_a_fingerprint_one_written_soon_after_it_has_when_nothing_follows() -> None:
     soon = bound("a", 95)
-    assert uncounted(node((6, 8)), [soon], None, TIMES, 101) == Uncounted(held(soon), 215, maybe_counted=held(soon))
-    assert uncounted(node((6, 8)), [soon], None, TIMES, 215) == NOTHING
+    assert unreported(node((6, 8)), [soon], None, TIMES, 101) == Unreported(held(soon), 215, maybe_counted=held(soon))
+    assert unreported(node((6, 8)), [soon], None, TIMES, 215) == NOTHING
 
 
 def test_what_an_exporter_cannot_count_stays_reserved() -> None:
     # A pod that we bound to a NUMA node, but to which the kubelet gives nothing exclusive.
     shared = replace(A, qos=QoS.BURSTABLE, exclusive_resources=False)
-    assert uncounted(node((4, 4)), [shared], keys(shared), TIMES, 1000).amounts == held(shared)
+    assert unreported(node((4, 4)), [shared], keys(shared), TIMES, 1000).amounts == held(shared)
 
 
 def test_a_resource_that_the_nrt_shows_as_free_is_not_counted_whatever_the_fingerprint_says() -> None:
@@ -120,12 +120,12 @@ def test_a_resource_that_the_nrt_shows_as_free_is_not_counted_whatever_the_finge
     free = [{"cpu": 6000, "memory": 64 * GI}]
     machine = replace(topology("n", free, {"cpu": 8000, "memory": 64 * GI}), written_at=100)
     pod = replace(A, hint=((0, {"cpu": 2000, "memory": 4 * GI}),))
-    assert uncounted(machine, [pod], keys(pod), TIMES, 1000).amounts == {pod.key: {0: {"memory": 4 * GI}}}
+    assert unreported(machine, [pod], keys(pod), TIMES, 1000).amounts == {pod.key: {0: {"memory": 4 * GI}}}
 
 
 def test_what_the_nrt_does_not_show_as_taken_is_laid_on_the_pods_bound_last() -> None:
     # 4 pods hold 8 CPUs, 3 are taken.
-    assert uncounted(node((5, 8)), [A, B, C, D], keys(A, B, C, D), TIMES, 1000).amounts == {
+    assert unreported(node((5, 8)), [A, B, C, D], keys(A, B, C, D), TIMES, 1000).amounts == {
         **held(D, C),
         B.key: {0: {"cpu": 1000}},
     }
@@ -133,34 +133,34 @@ def test_what_the_nrt_does_not_show_as_taken_is_laid_on_the_pods_bound_last() ->
 
 def test_a_kubelet_may_choose_another_numa_node_than_was_foretold() -> None:
     # a ── NUMA 0 [8]  NUMA 1 [6]      [free cpus of 8]; the hint says NUMA 0.
-    assert uncounted(node((8, 6)), [A], keys(A), TIMES, 1000) == NOTHING
+    assert unreported(node((8, 6)), [A], keys(A), TIMES, 1000) == NOTHING
 
 
 def test_pods_of_one_second_are_told_apart_by_the_order_in_which_they_were_seen_bound() -> None:
     late, early = bound("a", 5), bound("b", 5)
-    assert covered_pods(fingerprint(early), ALL, [early, late], ()) == keys(early)
+    assert reported_pods(fingerprint(early), ALL, [early, late], ()) == keys(early)
     # Who has seen no order goes by name.
-    assert covered_pods(fingerprint(late), ALL, [early, late], ()) == keys(late)
+    assert reported_pods(fingerprint(late), ALL, [early, late], ()) == keys(late)
 
 
 def test_what_the_nrt_shows_as_taken_by_pods_that_have_ended_is_given_back() -> None:
     # a, b ── NUMA 0 [4]  NUMA 1 [8]      [free cpus of 8]; b has ended.
-    rest = uncounted(node((4, 8)), [A], keys(A, B), TIMES, 1000, [B], held(A, B))
-    assert rest == Uncounted({}, None, {0: {"cpu": 2000}})
+    rest = unreported(node((4, 8)), [A], keys(A, B), TIMES, 1000, [B], held(A, B))
+    assert rest == Unreported({}, None, {0: {"cpu": 2000}})
 
 
 def test_nothing_is_given_back_of_a_pod_that_may_be_anywhere() -> None:
     # a, b ── NUMA 0 [6]  NUMA 1 [6]      [free cpus of 8]; both hints say NUMA 0; b has ended, from either.
-    rest = uncounted(node((6, 6)), [A], keys(A, B), TIMES, 1000, [B])
-    assert rest == Uncounted({}, None, maybe_free={0: {"cpu": 2000}, 1: {"cpu": 2000}})
+    rest = unreported(node((6, 6)), [A], keys(A, B), TIMES, 1000, [B])
+    assert rest == Unreported({}, None, maybe_free={0: {"cpu": 2000}, 1: {"cpu": 2000}})
 
 
 def test_it_is_doubtful_whether_an_nrt_without_fingerprint_still_counts_a_pod_that_ended() -> None:
     # Where its hint says, for nothing else is known of it.
-    assert uncounted(node((4, 8)), [A], None, TIMES, 1000, [B]) == Uncounted({}, None, maybe_free=held(B)[B.key])
+    assert unreported(node((4, 8)), [A], None, TIMES, 1000, [B]) == Unreported({}, None, maybe_free=held(B)[B.key])
 
 
 def test_it_may_have_been_anywhere_if_the_fingerprint_stands_for_no_pods_that_are_known() -> None:
     unreadable = replace(node((4, 8)), fingerprint="pfp0v0010000000000000000")
     anywhere = {0: {"cpu": 2000}, 1: {"cpu": 2000}}
-    assert uncounted(unreadable, [A], None, TIMES, 1000, [B]) == Uncounted({}, None, maybe_free=anywhere)
+    assert unreported(unreadable, [A], None, TIMES, 1000, [B]) == Unreported({}, None, maybe_free=anywhere)

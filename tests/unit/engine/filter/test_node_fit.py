@@ -13,7 +13,7 @@ from webhook.engine.reason import Reason
 from webhook.engine.request import PodRequest
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.snapshot.label_columns import integer
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.intent import NO_INTENT
 from webhook.model.node import Node, Taint
 from webhook.model.pod import Pod
@@ -21,9 +21,9 @@ from webhook.model.pod import Pod
 
 def verdicts(cluster: ClusterState, asked: Pod) -> dict[str, Reason]:
     """Node name -> reason."""
-    snapshot = cluster.snapshot()
-    found = node_fit(View(snapshot), asked, PodRequest.of(asked, NO_INTENT, snapshot.resources))
-    return {name: list(Reason)[found[n]] for n, name in enumerate(snapshot.names)}
+    node_arrays = cluster.node_arrays()
+    found = node_fit(Snapshot(node_arrays), asked, PodRequest.of(asked, NO_INTENT, node_arrays.resources))
+    return {name: list(Reason)[found[n]] for n, name in enumerate(node_arrays.names)}
 
 
 def required(*terms: Mapping[str, Any]) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def test_values_of_nodes_long_gone_are_forgotten() -> None:
         if number % 10 == 0:
             verdicts(cluster, asked)
     cluster.upsert_node(node("last", labels={"host": "last"}))
-    assert len(cluster.snapshot().labels.column("host")[1].values) < 1100
+    assert len(cluster.node_arrays().labels.column("host")[1].values) < 1100
     assert verdicts(cluster, pod(spec={"nodeSelector": {"host": "last"}}))["last"] is Reason.FITS
 
 
@@ -120,7 +120,7 @@ def test_keys_that_no_node_has_leave_nothing_behind() -> None:
     foreign = [expression(f"key-{number}", "NotIn", "x") for number in range(100)]
     assert set(verdicts(cluster, pod(spec=required(*foreign))).values()) == {Reason.FITS}
     verdicts(cluster, pod(spec=required(expression("zone", "Exists"))))
-    kept = cluster.snapshot().labels
+    kept = cluster.node_arrays().labels
     assert (set(kept.columns), set(kept.vocabularies)) == ({"zone"}, {"zone"})
 
 
@@ -313,7 +313,7 @@ def test_all_nodes_at_once_agree_with_one_node_at_a_time(nodes: list[Node], aske
     cluster = ClusterState()
     for told in nodes:
         cluster.upsert_node(told)
-        cluster.snapshot().labels.column("zone")
+        cluster.node_arrays().labels.column("zone")
     assert verdicts(cluster, asked) == {name: plain(known, asked) for name, known in cluster.nodes.items()}
 
 

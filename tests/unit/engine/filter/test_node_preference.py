@@ -40,10 +40,10 @@ def soft(*keys_and_values: tuple[str, str]) -> list[Taint]:
 
 def points(asked: Pod, *nodes: Node) -> dict[str, int] | None:
     """Node name -> 0..100; None where all are alike."""
-    snapshot = state(*nodes).snapshot()
-    preference = Preference.of(snapshot, asked)
-    found = None if preference is None else preference.among(np.arange(snapshot.n))
-    return None if found is None else dict(zip(snapshot.names, (found / PER_POINT).tolist(), strict=True))
+    node_arrays = state(*nodes).node_arrays()
+    preference = Preference.of(node_arrays, asked)
+    found = None if preference is None else preference.among(np.arange(node_arrays.n))
+    return None if found is None else dict(zip(node_arrays.names, (found / PER_POINT).tolist(), strict=True))
 
 
 FOO, KEY, ZONE = among("foo", "bar"), among("key", "value"), among("az", "az1")
@@ -232,7 +232,7 @@ def test_nodes_are_ranked_by_score_then_by_what_the_scheduler_would_prefer_then_
     for name, (labels, taints, free) in zip(NAMES, described, strict=False):
         cluster.upsert_node(node(name, labels=labels, taints=soft(*taints.items())))
         cluster.upsert_topology(topology(name, cpus(free), {"cpu": 9000}))
-        cluster.snapshot().soft_taints.column("k")
+        cluster.node_arrays().soft_taints.column("k")
     decided = decision(cluster, asked)
     fitting = [
         each for each in cluster.nodes.values() if cluster.topologies[each.name].zones[0].resources["cpu"][2] >= 5000

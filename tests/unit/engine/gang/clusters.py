@@ -6,11 +6,11 @@ import numpy as np
 
 from tests.unit.engine.machines import GI, cpus, node, pod, state, topology
 from webhook.engine.gang.assignment_request import Effort
-from webhook.engine.gang.gang_assignment import DEFAULT_EFFORT, place_group
+from webhook.engine.gang.gang_assignment import DEFAULT_EFFORT, assign_gang
 from webhook.engine.gang.gang_spec import ANYWHERE, Constraint, Member, PodGroup, PodSet, Segments
-from webhook.engine.gang.result import GroupPlacement
+from webhook.engine.gang.result import GangAssignment
 from webhook.engine.snapshot.cluster_state import ClusterState
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import TopologyTree
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.intent import parse_numa_intent
@@ -100,18 +100,18 @@ def group(*parts: PodSet | PodGroup, constraint: Constraint = ANYWHERE, name: st
     return PodGroup(name, constraint, sets, subgroups)
 
 
-def placed(
+def assigned(
     cluster: ClusterState,
     asked: PodGroup,
     strategy: GroupStrategy = GroupStrategy.BIN_PACK,
     effort: Effort = DEFAULT_EFFORT,
-) -> GroupPlacement:
+) -> GangAssignment:
     """The placement of a group on a cluster."""
-    view = View(cluster.snapshot())
-    return place_group(view, TopologyTrees().tree(TOPOLOGY, view.snapshot), asked, strategy, effort)
+    snapshot = Snapshot(cluster.node_arrays())
+    return assign_gang(snapshot, TopologyTrees().tree(TOPOLOGY, snapshot.node_arrays), asked, strategy, effort)
 
 
-def nodes_of(placement: GroupPlacement) -> dict[str, list[str]]:
+def nodes_of(placement: GangAssignment) -> dict[str, list[str]]:
     """Node -> names of the pods on it."""
     found: dict[str, list[str]] = {}
     for each in placement.pods():
@@ -119,6 +119,6 @@ def nodes_of(placement: GroupPlacement) -> dict[str, list[str]]:
     return found
 
 
-def values_of(placement: GroupPlacement) -> list[str]:
+def values_of(placement: GangAssignment) -> list[str]:
     """The values of the domain that holds the group, coarse to fine."""
     return [] if placement.domain is None else [value for _, value in placement.tree.path(placement.domain)]

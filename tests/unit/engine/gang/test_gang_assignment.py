@@ -6,11 +6,11 @@ from tests.unit.engine.gang.clusters import (
     GPU,
     RACK,
     ZONE,
+    assigned,
     gpus,
     group,
     nodes_of,
     numa_nodes,
-    placed,
     podset,
     racks,
     values_of,
@@ -61,16 +61,16 @@ FREE = {"n0": 4, "n1": 4, "n2": 3, "n3": 2, "n4": 8}
 def test_of_the_domains_that_hold_all_the_one_with_fewest_nodes_is_taken_and_then_the_tightest(
     count: int, constraint: Constraint, domain: list[str] | None
 ) -> None:
-    answer = placed(gpu_nodes(PLACES, FREE), group(podset("w", gpus(), count), constraint=constraint))
-    assert answer.placed == (domain is not None)
+    answer = assigned(gpu_nodes(PLACES, FREE), group(podset("w", gpus(), count), constraint=constraint))
+    assert answer.assigned == (domain is not None)
     assert values_of(answer) == (domain or [])
-    assert sum(map(len, nodes_of(answer).values())) == (count if answer.placed else 0)
+    assert sum(map(len, nodes_of(answer).values())) == (count if answer.assigned else 0)
 
 
 def test_spread_takes_the_domain_with_most_room() -> None:
     asked = group(podset("w", gpus(), 2), constraint=Constraint(ZONE))
-    assert values_of(placed(gpu_nodes(PLACES, FREE), asked)) == ["zone-b"]
-    assert values_of(placed(gpu_nodes(PLACES, FREE), asked, GroupStrategy.SPREAD)) == ["zone-a"]
+    assert values_of(assigned(gpu_nodes(PLACES, FREE), asked)) == ["zone-b"]
+    assert values_of(assigned(gpu_nodes(PLACES, FREE), asked, GroupStrategy.SPREAD)) == ["zone-a"]
 
 
 # zone-a ─┬─ rack-1 ── n0 [3]  n1 [3]  n2 [3]
@@ -78,7 +78,7 @@ def test_spread_takes_the_domain_with_most_room() -> None:
 def test_nodes_are_chosen_over_all_racks_that_are_used() -> None:
     places = {"n0": "zone-a/rack-1", "n1": "zone-a/rack-1", "n2": "zone-a/rack-1", "n3": "zone-a/rack-2"}
     cluster = gpu_nodes(places, {"n0": 3, "n1": 3, "n2": 3, "n3": 6})
-    answer = placed(cluster, group(podset("w", gpus(), 12), constraint=Constraint(ZONE)))
+    answer = assigned(cluster, group(podset("w", gpus(), 12), constraint=Constraint(ZONE)))
     assert {node: len(pods) for node, pods in nodes_of(answer).items()} == {"n0": 3, "n1": 3, "n3": 6}
 
 
@@ -89,7 +89,7 @@ def test_of_equally_tight_racks_the_one_in_the_fullest_zone_is_taken() -> None:
     cluster = gpu_nodes(
         {"n0": "zone-a/rack-1", "n1": "zone-a/rack-2", "n2": "zone-b/rack-3"}, {"n0": 2, "n1": 8, "n2": 2}
     )
-    answer = placed(cluster, group(podset("w", gpus(), 2), constraint=Constraint(RACK)))
+    answer = assigned(cluster, group(podset("w", gpus(), 2), constraint=Constraint(RACK)))
     assert values_of(answer) == ["zone-b", "rack-3"]
 
 
@@ -100,14 +100,14 @@ def test_a_launcher_goes_beside_its_workers_without_being_asked_to(constraint: C
     places = racks(n0="zone-a/rack-1", n1="zone-a/rack-1", n2="zone-a/rack-2")
     free = {"n0": {GPU: 8, "cpu": 64_000}, "n1": {GPU: 8, "cpu": 64_000}, "n2": {GPU: 0, "cpu": 2_000}}
     launcher, workers = podset("launcher", pod({"cpu": "2"}), 1), podset("worker", gpus(8), 1)
-    answer = placed(whole_nodes(places, free), group(launcher, workers, constraint=constraint))
+    answer = assigned(whole_nodes(places, free), group(launcher, workers, constraint=constraint))
     assert len(nodes_of(answer)) == 1
 
 
 def test_within_the_domain_the_fewest_nodes_are_used_and_the_last_is_the_tightest() -> None:
     asked = group(podset("w", gpus(), 6), constraint=Constraint(ZONE))
     cluster = gpu_nodes(PLACES | {"n4": "zone-c/rack-3"}, FREE | {"n4": 0})
-    assert {node: len(pods) for node, pods in nodes_of(placed(cluster, asked)).items()} == {"n0": 4, "n1": 2}
+    assert {node: len(pods) for node, pods in nodes_of(assigned(cluster, asked)).items()} == {"n0": 4, "n1": 2}
 
 
 # zone-a ── rack-1 ── n0 [8 8]  n1 [8 0]      [free cpus per NUMA node]
@@ -116,7 +116,7 @@ def test_rack_and_numa_node_are_solved_together() -> None:
     places = racks(n0="zone-a/rack-1", n1="zone-a/rack-1", n2="zone-a/rack-2")
     cluster = numa_nodes(places, {"n0": (8, 8), "n1": (8, 0), "n2": (4, 4, 4, 4)})
     workers = podset("w", pod({"cpu": "6", "memory": "1Gi"}, policy="SingleNUMANode"), 3)
-    answer = placed(cluster, group(workers, constraint=Constraint(RACK)))
+    answer = assigned(cluster, group(workers, constraint=Constraint(RACK)))
     assert values_of(answer) == ["zone-a", "rack-1"]
     assert [(each.node, each.numa_nodes) for each in answer.pods()] == [("n0", (0,)), ("n0", (1,)), ("n1", (0,))]
 
@@ -125,7 +125,7 @@ def test_rack_and_numa_node_are_solved_together() -> None:
 #         └─ rack-2 ── n2 [2]  n3 [1]
 def test_ranks_follow_the_tree() -> None:
     cluster = gpu_nodes({name: PLACES[name] for name in ("n0", "n1", "n2", "n3")}, {"n0": 2, "n1": 2, "n2": 2, "n3": 1})
-    answer = placed(cluster, group(podset("w", gpus(), 7), constraint=Constraint(ZONE)))
+    answer = assigned(cluster, group(podset("w", gpus(), 7), constraint=Constraint(ZONE)))
     assert [(each.rank, each.node) for each in answer.pods()] == list(
         enumerate(["n0", "n0", "n1", "n1", "n2", "n2", "n3"])
     )
@@ -152,11 +152,11 @@ SEGMENT_FREE = {"n0": 5, "n1": 4, "n2": 3}
 def test_each_segment_is_within_one_rack(count: int, size: int, sizes: dict[str, int] | None) -> None:
     segments = Segments(size, Constraint(required=RACK))
     asked = group(podset("w", gpus(), count, segments=segments), constraint=Constraint(preferred=ZONE))
-    answer = placed(gpu_nodes(SEGMENT_RACKS, SEGMENT_FREE), asked)
-    assert answer.placed == (sizes is not None)
+    answer = assigned(gpu_nodes(SEGMENT_RACKS, SEGMENT_FREE), asked)
+    assert answer.assigned == (sizes is not None)
     assert {node: len(pods) for node, pods in nodes_of(answer).items()} == (sizes or {})
     seats = {each.rank: each.node for each in answer.pods()}
-    for start in range(0, count if answer.placed else 0, size):
+    for start in range(0, count if answer.assigned else 0, size):
         assert len({seats[rank] for rank in range(start, min(start + size, count))}) == 1
 
 
@@ -170,7 +170,7 @@ def test_segments_go_to_the_tightest_nodes_and_the_smaller_last_one_beside_anoth
 ) -> None:
     cluster = gpu_nodes(dict.fromkeys(("n0", "n1", "n2", "n3"), "zone-a/rack-1"), {"n0": 6, "n1": 5, "n2": 4, "n3": 1})
     asked = group(podset("w", gpus(), count, segments=Segments(4, Constraint(3))), constraint=Constraint(RACK))
-    assert {node: len(pods) for node, pods in nodes_of(placed(cluster, asked)).items()} == sizes
+    assert {node: len(pods) for node, pods in nodes_of(assigned(cluster, asked)).items()} == sizes
 
 
 # zone-a ─── rack-1 ── n0 [8]  n1 [8]  n2 [7]
@@ -181,13 +181,13 @@ def test_segments_of_whole_nodes() -> None:
         asked = group(
             podset("w", gpus(), count, segments=Segments(8, Constraint(node_level))), constraint=Constraint(RACK)
         )
-        assert placed(cluster, asked).placed == fits
+        assert assigned(cluster, asked).assigned == fits
 
 
 def test_a_segment_that_runs_in_part_is_completed_where_it_runs() -> None:
     segments = Segments(4, Constraint(required=RACK))
     workers = podset("w", gpus(), 6, segments=segments, running=[(0, "n2"), (1, "n2")])
-    answer = placed(gpu_nodes(SEGMENT_RACKS, SEGMENT_FREE), group(workers))
+    answer = assigned(gpu_nodes(SEGMENT_RACKS, SEGMENT_FREE), group(workers))
     seats = {each.rank: each.node for each in answer.pods()}
     assert {seats[2], seats[3]} == {"n2"}
     assert {seats[rank] for rank in (4, 5, 6, 7)} <= {"n0", "n1"}
@@ -207,39 +207,39 @@ def test_running_members_hold_a_required_domain_and_attract_a_preferred_one(
     constraint: Constraint, running: str, domain: list[str]
 ) -> None:
     workers = podset("w", gpus(), 2, running=[(0, running)])
-    answer = placed(gpu_nodes(PLACES, FREE), group(workers, constraint=constraint))
+    answer = assigned(gpu_nodes(PLACES, FREE), group(workers, constraint=constraint))
     assert values_of(answer) == domain
     assert [each.rank for each in answer.pods()] == [1, 2]
 
 
 def test_a_preferred_domain_that_cannot_take_the_others_does_not_hold_them_up() -> None:
     workers = podset("w", gpus(), 8, running=[(0, "n3")])
-    assert placed(gpu_nodes(PLACES, FREE), group(workers, constraint=Constraint(preferred=RACK))).placed
-    assert not placed(gpu_nodes(PLACES, FREE), group(workers, constraint=Constraint(required=RACK))).placed
+    assert assigned(gpu_nodes(PLACES, FREE), group(workers, constraint=Constraint(preferred=RACK))).assigned
+    assert not assigned(gpu_nodes(PLACES, FREE), group(workers, constraint=Constraint(required=RACK))).assigned
 
 
 @pytest.mark.parametrize(("minimum", "seats"), [(8, 8), (6, 8), (9, 0)])
 def test_an_elastic_group_gets_its_minimum_first_and_then_what_fits(minimum: int, seats: int) -> None:
     workers = podset("w", gpus(), 10, minimum)
-    answer = placed(gpu_nodes(PLACES, FREE), group(workers, constraint=Constraint(required=RACK)))
+    answer = assigned(gpu_nodes(PLACES, FREE), group(workers, constraint=Constraint(required=RACK)))
     assert len(list(answer.pods())) == seats
     assert answer.unplaced() == ([f"w-{rank}" for rank in range(seats, 10)] if seats else [])
 
 
 # zone-a ─┬─ rack-1 ── n0 [4]  n1 [4]
 #         └─ rack-2 ── n2 [3]  n3 [2]
-@pytest.mark.parametrize(("workers", "minimum", "seated"), [(3, 3, 3), (6, 1, 3), (6, 3, 3), (6, 4, None)])
+@pytest.mark.parametrize(("workers", "minimum", "assigned_members"), [(3, 3, 3), (6, 1, 3), (6, 3, 3), (6, 4, None)])
 def test_an_elastic_part_gets_its_minimum_and_then_what_is_left_beside_it(
-    workers: int, minimum: int, seated: int | None
+    workers: int, minimum: int, assigned_members: int | None
 ) -> None:
     cluster = gpu_nodes({name: PLACES[name] for name in ("n0", "n1", "n2", "n3")}, FREE)
     leader, followers = podset("leader", gpus(2), 1), podset("worker", gpus(2), workers, minimum)
-    answer = placed(cluster, group(leader, followers, constraint=Constraint(required=RACK)))
+    answer = assigned(cluster, group(leader, followers, constraint=Constraint(required=RACK)))
     assert [each.name for each in answer.pods()] == (
-        [] if seated is None else ["leader-0", *(f"worker-{rank}" for rank in range(seated))]
+        [] if assigned_members is None else ["leader-0", *(f"worker-{rank}" for rank in range(assigned_members))]
     )
     small = podset("small", gpus(1), 20, 1)
-    answer = placed(cluster, group(leader, small, constraint=Constraint(required=RACK)))
+    answer = assigned(cluster, group(leader, small, constraint=Constraint(required=RACK)))
     assert [each.name for each in answer.pods()] == ["leader-0", *(f"small-{rank}" for rank in range(6))]
     assert max(map(len, nodes_of(answer).values())) <= 4
 
@@ -251,12 +251,14 @@ def test_a_leader_and_its_workers_share_a_rack() -> None:
         {"n0": "zone-a/rack-1", "n1": "zone-a/rack-2", "n2": "zone-a/rack-2"}, {"n0": 4, "n1": 3, "n2": 1}
     )
     leader, workers = podset("leader", gpus(1), 1), podset("worker", gpus(3), 1)
-    answer = placed(cluster, group(leader, workers, constraint=Constraint(required=RACK)))
+    answer = assigned(cluster, group(leader, workers, constraint=Constraint(required=RACK)))
     assert {each.name: each.node for each in answer.pods()} in (
         {"leader-0": "n0", "worker-0": "n0"},
         {"leader-0": "n2", "worker-0": "n1"},
     )
-    assert not placed(cluster, group(leader, podset("worker", gpus(3), 2), constraint=Constraint(required=RACK))).placed
+    assert not assigned(
+        cluster, group(leader, podset("worker", gpus(3), 2), constraint=Constraint(required=RACK))
+    ).assigned
 
 
 # zone-a ─┬─ rack-1 ── n0 [4]
@@ -268,7 +270,7 @@ def test_subgroups_have_a_rack_each_within_the_zone_of_all() -> None:
     )
     one = group(podset("one", gpus(), 4), constraint=Constraint(required=RACK), name="one")
     other = group(podset("other", gpus(), 5), constraint=Constraint(required=RACK), name="other")
-    answer = placed(cluster, group(one, other, constraint=Constraint(required=ZONE)))
+    answer = assigned(cluster, group(one, other, constraint=Constraint(required=ZONE)))
     assert values_of(answer) == ["zone-a"]
     assert {each.set: each.node for each in answer.pods()} == {"one": "n0", "other": "n1"}
 
@@ -284,18 +286,18 @@ def test_what_greedy_gets_wrong_the_exact_search_repairs_within_its_bound() -> N
             for name, size in sizes.items()
         )
     )
-    answer = placed(cluster, asked)
+    answer = assigned(cluster, asked)
     assert {each.set: each.node for each in answer.pods()} in (
         {"a": "n0", "b": "n0", "c": "n1"},
         {"a": "n0", "b": "n1", "c": "n0"},
     )
-    without_search = placed(cluster, asked, effort=Effort(steps=0))
-    assert not without_search.placed
+    without_search = assigned(cluster, asked, effort=Effort(steps=0))
+    assert not without_search.assigned
     assert not without_search.exhaustive
 
 
 def test_pods_that_ask_for_the_same_in_several_sets_are_counted_as_one() -> None:
-    answer = placed(
+    answer = assigned(
         gpu_nodes(PLACES, FREE),
         group(podset("master", gpus(), 1), podset("worker", gpus(), 7), constraint=Constraint(required=RACK)),
     )
@@ -304,36 +306,36 @@ def test_pods_that_ask_for_the_same_in_several_sets_are_counted_as_one() -> None
 
 
 # zone-a ── rack-1 ── n0 [8 8]  n1 [8 8]   restricted: a pod of 12 CPUs takes both NUMA nodes of a node
-def test_pods_over_several_numa_nodes_are_rehearsed() -> None:
+def test_pods_over_several_numa_nodes_are_replayed() -> None:
     places = racks(n0="zone-a/rack-1", n1="zone-a/rack-1")
     cluster = numa_nodes(places, {"n0": (8, 8), "n1": (8, 8)}, policy=NUMAPolicy.RESTRICTED)
     wide = pod({"cpu": "12", "memory": "1Gi"})
-    answer = placed(cluster, group(podset("w", wide, 2), constraint=Constraint(required=RACK)))
+    answer = assigned(cluster, group(podset("w", wide, 2), constraint=Constraint(required=RACK)))
     assert [(each.node, each.numa_nodes) for each in answer.pods()] == [("n0", (0, 1)), ("n1", (0, 1))]
-    assert not placed(cluster, group(podset("w", wide, 3), constraint=Constraint(required=RACK))).placed
+    assert not assigned(cluster, group(podset("w", wide, 3), constraint=Constraint(required=RACK))).assigned
 
 
 # zone-a ── rack-1 ── n0 [8 8]   two containers of 5: one in each NUMA node, so one pod, though 16 CPUs are free
-def test_pods_of_several_containers_are_rehearsed() -> None:
+def test_pods_of_several_containers_are_replayed() -> None:
     cluster = numa_nodes(racks(n0="zone-a/rack-1"), {"n0": (8, 8)})
     two = pod({"cpu": "3", "memory": "1Gi"}, {"cpu": "5", "memory": "1Gi"})
-    answer = placed(cluster, group(podset("w", two, 2)))
-    assert answer.placed
+    answer = assigned(cluster, group(podset("w", two, 2)))
+    assert answer.assigned
     assert [each.numa_nodes for each in answer.pods()] == [(0,), (1,)]
     three = pod({"cpu": "5", "memory": "1Gi"}, {"cpu": "5", "memory": "1Gi"})
-    assert placed(cluster, group(podset("w", three, 1))).placed
-    assert not placed(cluster, group(podset("w", three, 2))).placed
+    assert assigned(cluster, group(podset("w", three, 1))).assigned
+    assert not assigned(cluster, group(podset("w", three, 2))).assigned
 
 
 def test_a_group_that_runs_already_needs_nothing() -> None:
-    answer = placed(gpu_nodes(PLACES, FREE), group(podset("w", gpus(), 0)))
-    assert answer.placed
+    answer = assigned(gpu_nodes(PLACES, FREE), group(podset("w", gpus(), 0)))
+    assert answer.assigned
     assert list(answer.pods()) == []
 
 
 def test_the_answer_as_json() -> None:
     asked = group(podset("w", gpus(), 3), constraint=Constraint(required=RACK), name="train")
-    answer = placed(gpu_nodes(PLACES, FREE), asked).to_object()
+    answer = assigned(gpu_nodes(PLACES, FREE), asked).to_object()
     rack = [["example.com/zone", "zone-a"], ["example.com/rack", "rack-2"]]
     assert (answer["name"], answer["topology"], answer["placed"]) == ("train", "network", True)
     assert answer["domain"] == rack
@@ -351,5 +353,5 @@ def test_the_answer_as_json() -> None:
 # rack-1 ── n0 [8 4], no kubelet aligns there
 def test_where_numa_nodes_are_ours_to_choose_a_gang_fills_the_fullest_first() -> None:
     cluster = numa_nodes(racks(n0="zone-a/rack-1"), {"n0": (8, 4)}, NUMAPolicy.NONE)
-    answer = placed(cluster, group(podset("w", pod({"cpu": "4", "memory": "1Gi"}, policy="SingleNUMANode"), 1)))
+    answer = assigned(cluster, group(podset("w", pod({"cpu": "4", "memory": "1Gi"}, policy="SingleNUMANode"), 1)))
     assert [each.numa_nodes for each in answer.pods()] == [(1,)]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.engine.gang.clusters import GPU, LEVELS, RACK, ZONE, group, nodes_of, placed, podset, values_of
+from tests.unit.engine.gang.clusters import GPU, LEVELS, RACK, ZONE, assigned, group, nodes_of, podset, values_of
 from tests.unit.engine.machines import GI, node, pod, state
 from webhook.engine.gang import mean_preference
 from webhook.engine.gang.gang_spec import Constraint, PodGroup, PodSet, Segments
@@ -47,7 +47,7 @@ def preferring(value: str | None = "ssd", weight: int = 1, gpus: int = 1, **spec
 
 def counts(cluster: ClusterState, asked: PodGroup, strategy: GroupStrategy = GroupStrategy.BIN_PACK) -> dict[str, int]:
     """Node -> pods on it."""
-    found = nodes_of(placed(cluster, asked, strategy))
+    found = nodes_of(assigned(cluster, asked, strategy))
     return {name: len(found[name]) for name in sorted(found)}
 
 
@@ -64,16 +64,16 @@ EQUAL = {"zone-a/rack-1": [4, 4], "zone-a/rack-2": [4, 4], "zone-a/rack-3": [4, 
 @pytest.mark.parametrize("strategy", GroupStrategy)
 def test_of_equal_racks_the_preferred_one_is_taken(strategy: GroupStrategy) -> None:
     cluster = racks_of(EQUAL, rack_2="disk=ssd")
-    assert values_of(placed(cluster, workers(8), strategy)) == ["zone-a", "rack-2"]
-    assert values_of(placed(cluster, workers(8, of=preferring(None)), strategy)) == ["zone-a", "rack-1"]
+    assert values_of(assigned(cluster, workers(8), strategy)) == ["zone-a", "rack-2"]
+    assert values_of(assigned(cluster, workers(8, of=preferring(None)), strategy)) == ["zone-a", "rack-1"]
 
 
 @pytest.mark.parametrize("strategy", GroupStrategy)
 def test_of_equal_racks_one_without_soft_taints_is_taken_unless_they_are_tolerated(strategy: GroupStrategy) -> None:
     cluster = racks_of(EQUAL, rack_1="soft", rack_2="soft")
-    assert values_of(placed(cluster, workers(8, of=preferring(None)), strategy)) == ["zone-a", "rack-3"]
+    assert values_of(assigned(cluster, workers(8, of=preferring(None)), strategy)) == ["zone-a", "rack-3"]
     tolerant = preferring(None, tolerations=[{"key": "soft", "operator": "Exists"}])
-    assert values_of(placed(cluster, workers(8, of=tolerant), strategy)) == ["zone-a", "rack-1"]
+    assert values_of(assigned(cluster, workers(8, of=tolerant), strategy)) == ["zone-a", "rack-1"]
 
 
 # zone-a ─┬─ rack-1 ── [4 4]
@@ -89,8 +89,8 @@ def test_neither_racks_nor_nodes_are_spent_on_a_preference() -> None:
 #         └─ rack-2 ── [8]   ssd
 def test_a_preferred_rack_goes_before_a_tighter_one() -> None:
     cluster = racks_of({"zone-a/rack-1": [4], "zone-a/rack-2": [8]}, rack_2="disk=ssd")
-    assert values_of(placed(cluster, workers(4))) == ["zone-a", "rack-2"]
-    assert values_of(placed(cluster, workers(4, of=preferring(None)))) == ["zone-a", "rack-1"]
+    assert values_of(assigned(cluster, workers(4))) == ["zone-a", "rack-2"]
+    assert values_of(assigned(cluster, workers(4, of=preferring(None)))) == ["zone-a", "rack-1"]
 
 
 # zone-a ─┬─ rack-1 ── [4 4 4 4]   its second and fourth are ssd
@@ -146,7 +146,7 @@ def test_of_many_racks_the_preferred_one_is_found() -> None:
 def test_running_members_go_before_preferences() -> None:
     cluster = racks_of({"zone-a/rack-1": [4, 4], "zone-a/rack-2": [4, 4]}, rack_2="disk=ssd")
     for constraint in (Constraint(RACK), Constraint(None, RACK), Constraint(ZONE)):
-        answer = placed(cluster, workers(2, constraint, running=[(0, "rack-1.0")]))
+        answer = assigned(cluster, workers(2, constraint, running=[(0, "rack-1.0")]))
         assert set(nodes_of(answer)) == {"rack-1.0"}
 
 
@@ -170,7 +170,7 @@ def test_the_last_smaller_segment_gets_no_rack_of_its_own_for_a_preference() -> 
 
 def test_an_elastic_group_goes_to_the_preferred_of_the_racks_that_hold_most() -> None:
     cluster = racks_of(EQUAL, rack_2="disk=ssd")
-    assert values_of(placed(cluster, workers(12, minimum=4))) == ["zone-a", "rack-2"]
+    assert values_of(assigned(cluster, workers(12, minimum=4))) == ["zone-a", "rack-2"]
 
 
 # zone-a ─┬─ rack-1 ── [4 4]        hdd
@@ -186,11 +186,11 @@ def test_what_most_pods_prefer_counts_most(gpus: int) -> None:
     asked = group(
         *roles(leader=(preferring("hdd", gpus=gpus), 1), worker=(preferring("ssd"), 5)), constraint=Constraint(RACK)
     )
-    assert values_of(placed(cluster, asked)) == ["zone-a", "rack-2"]
+    assert values_of(assigned(cluster, asked)) == ["zone-a", "rack-2"]
     asked = group(
         *roles(leader=(preferring("hdd", gpus=gpus), 1), worker=(preferring(None), 5)), constraint=Constraint(RACK)
     )
-    assert values_of(placed(cluster, asked)) == ["zone-a", "rack-1"]
+    assert values_of(assigned(cluster, asked)) == ["zone-a", "rack-1"]
 
 
 # zone-a ── rack-1 ── [4 4 4]   the last is ssd
@@ -199,7 +199,7 @@ def test_each_kind_of_a_group_gets_its_own_preferred_nodes() -> None:
     asked = group(
         *roles(leader=(preferring("ssd", gpus=4), 1), worker=(preferring("hdd"), 8)), constraint=Constraint(RACK)
     )
-    assert nodes_of(placed(cluster, asked))["rack-1.2"] == ["leader-0"]
+    assert nodes_of(assigned(cluster, asked))["rack-1.2"] == ["leader-0"]
 
 
 def test_members_of_one_set_that_differ_in_what_they_prefer_count_by_their_number() -> None:
@@ -207,7 +207,7 @@ def test_members_of_one_set_that_differ_in_what_they_prefer_count_by_their_numbe
     for hdd, rack in ((3, "rack-2"), (5, "rack-1")):
         several = (preferring("hdd"), hdd), (preferring("ssd"), 4)
         asked = group(podset("w", preferring("hdd"), 8, preferring=several), constraint=Constraint(RACK))
-        assert values_of(placed(cluster, asked)) == ["zone-a", rack]
+        assert values_of(assigned(cluster, asked)) == ["zone-a", rack]
 
 
 def wish(number: int, value: str, requirements: int) -> Pod:
@@ -225,12 +225,12 @@ def test_what_a_group_prefers_is_read_up_to_a_bound() -> None:
     leaders = [podset(f"leader-{number}", wish(number, "hdd", 256), 1) for number in range(20)]
     workers_ = podset("worker", wish(99, "ssd", 256), 12)
     # 12 workers, and 3 of the 20 leaders.
-    assert values_of(placed(cluster, group(*leaders, workers_, constraint=Constraint(RACK)))) == ["zone-a", "rack-2"]
+    assert values_of(assigned(cluster, group(*leaders, workers_, constraint=Constraint(RACK)))) == ["zone-a", "rack-2"]
 
 
 def test_a_pod_with_as_many_requirements_as_one_may_have_is_read() -> None:
     cluster = racks_of(EQUAL, rack_2="disk=ssd")
-    assert values_of(placed(cluster, workers(8, of=wish(0, "ssd", MAX_REQUIREMENTS)))) == ["zone-a", "rack-2"]
+    assert values_of(assigned(cluster, workers(8, of=wish(0, "ssd", MAX_REQUIREMENTS)))) == ["zone-a", "rack-2"]
 
 
 def test_beyond_the_bound_few_preferences_are_compared_with_those_that_were_read(
@@ -246,5 +246,5 @@ def test_beyond_the_bound_few_preferences_are_compared_with_those_that_were_read
     monkeypatch.setattr(mean_preference, "_prefer_the_same", counted)
     cluster = racks_of({"zone-a/rack-1": [500]})
     several = tuple((wish(number, "ssd", 2), 1) for number in range(500))
-    placed(cluster, group(podset("w", several[0][0], 500, preferring=several)))
+    assigned(cluster, group(podset("w", several[0][0], 500, preferring=several)))
     assert 0 < len(compared) < 2 * 64 * 64

@@ -5,10 +5,10 @@ Facts of its `docs/topology/multilevel.md`, `docs/developer/designs/hierarchical
 
 from tests.unit.engine.gang.clusters import group, podset, topology_of, tree_of
 from tests.unit.engine.machines import node, pod, state
-from webhook.engine.gang.gang_assignment import place_group
+from webhook.engine.gang.gang_assignment import assign_gang
 from webhook.engine.gang.gang_spec import Constraint, PodGroup, PodSet
-from webhook.engine.gang.result import GroupPlacement
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.gang.result import GangAssignment
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import Domain
 from webhook.engine.topology.tree_cache import TopologyTrees
 
@@ -16,21 +16,21 @@ ZONE, SPINE, RACK = 1, 2, 3
 LABELS = ("example.com/zone", "example.com/spine", "example.com/rack")
 
 
-def answer(asked: PodGroup, **room: int) -> GroupPlacement:
+def answer(asked: PodGroup, **room: int) -> GangAssignment:
     """The placement on a rack of one node each; room: zone__spine__rack -> pods it takes."""
     nodes = []
     for place, pods in room.items():
         labels = dict(zip(LABELS, place.split("__"), strict=True))
         nodes.append(node(place, {"cpu": 1000 * pods, "memory": 1 << 40, "pods": 110}, labels=labels))
-    view = View(state(*nodes).snapshot())
-    return place_group(view, TopologyTrees().tree(topology_of(*LABELS), view.snapshot), asked)
+    snapshot = Snapshot(state(*nodes).node_arrays())
+    return assign_gang(snapshot, TopologyTrees().tree(topology_of(*LABELS), snapshot.node_arrays), asked)
 
 
 def workers(name: str, count: int) -> PodSet:
     return podset(name, pod({"cpu": "1"}), count)
 
 
-def values(found: GroupPlacement, level: int, *sets: str) -> set[str]:
+def values(found: GangAssignment, level: int, *sets: str) -> set[str]:
     """The domains of a level that sets are in."""
     return {"/".join(each.node.split("__")[:level]) for each in found.pods() if each.set in sets}
 
@@ -63,7 +63,7 @@ def test_two_subgroups_share_a_spine_and_have_a_rack_each_and_a_third_is_elsewhe
 
 def test_and_none_starts_where_no_spine_holds_the_two() -> None:
     room = {"z1__s1__r1": 2, "z1__s2__r2": 1, "z1__s3__r3": 3}
-    assert not answer(SAMPLE, **room).placed
+    assert not answer(SAMPLE, **room).assigned
 
 
 def test_two_parts_of_leaders_and_workers_have_a_spine_each_and_each_role_a_rack() -> None:
@@ -83,7 +83,7 @@ def test_two_parts_of_leaders_and_workers_have_a_spine_each_and_each_role_a_rack
     spines = [values(found, SPINE, f"{part}-leaders", f"{part}-workers") for part in ("decode", "prefill")]
     assert sorted(map(list, spines)) == [["z1/s1"], ["z1/s2"]]
     assert all(len(values(found, RACK, f"{part}-workers")) == 1 for part in ("decode", "prefill"))
-    assert not answer(group(*parts), z1__s1__r1=4, z1__s1__r2=1, z1__s2__r3=4).placed
+    assert not answer(group(*parts), z1__s1__r1=4, z1__s1__r2=1, z1__s2__r3=4).assigned
 
 
 # dc ─┬─ a ─── a1 ── n0        steps from node to node, and from a rack to a node elsewhere

@@ -3,12 +3,12 @@
 from tests.unit.engine.gang.clusters import GPU, RACK, TOPOLOGY, ZONE, gpus, group, podset, racks, whole_nodes
 from tests.unit.engine.machines import resident, tell
 from webhook.engine.gang.backfill_reservation import nodes_of
-from webhook.engine.gang.gang_assignment import place_group
+from webhook.engine.gang.gang_assignment import assign_gang
 from webhook.engine.gang.gang_spec import Constraint, PodGroup
-from webhook.engine.gang.resolvable import place_when_empty
-from webhook.engine.gang.result import GroupPlacement, Shortfall
+from webhook.engine.gang.resolvable import assign_when_empty
+from webhook.engine.gang.result import GangAssignment, Shortfall
 from webhook.engine.snapshot.cluster_state import ClusterState
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import Domain
 from webhook.engine.topology.tree_cache import TopologyTrees
 
@@ -26,23 +26,23 @@ def busy() -> ClusterState:
     return cluster
 
 
-def answers(asked: PodGroup, within: Domain | None = None) -> tuple[GroupPlacement, GroupPlacement]:
+def answers(asked: PodGroup, within: Domain | None = None) -> tuple[GangAssignment, GangAssignment]:
     """Now, and if no other pod ran."""
-    view = View(busy().snapshot())
-    tree = TopologyTrees().tree(TOPOLOGY, view.snapshot)
-    now = view if within is None else view.closed(~nodes_of(tree, within))
-    return place_group(now, tree, asked), place_when_empty(view, tree, asked, within)
+    snapshot = Snapshot(busy().node_arrays())
+    tree = TopologyTrees().tree(TOPOLOGY, snapshot.node_arrays)
+    now = snapshot if within is None else snapshot.closed(~nodes_of(tree, within))
+    return assign_gang(now, tree, asked), assign_when_empty(snapshot, tree, asked, within)
 
 
 def test_a_group_that_waits_for_other_pods_to_leave_has_a_place_then() -> None:
     now, empty = answers(group(podset("w", gpus(4), 3), constraint=Constraint(RACK)))
-    assert (now.placed, empty.placed) == (False, True)
+    assert (now.assigned, empty.assigned) == (False, True)
 
 
 def test_of_one_that_fits_not_even_then_it_says_what_the_best_domain_holds_and_what_each_more_pod_takes() -> None:
     now, empty = answers(group(podset("w", gpus(4), 5), constraint=Constraint(RACK)))
-    assert not now.placed
-    assert (empty.placed, empty.exhaustive) == (False, True)
+    assert not now.assigned
+    assert (empty.assigned, empty.exhaustive) == (False, True)
     assert empty.why == (
         Shortfall("example.com/rack", (("example.com/zone", "zone-a"), ("example.com/rack", "rack-1")), 3, 5, GPU, 4),
     )
@@ -52,11 +52,11 @@ def test_members_that_run_stay_and_take_their_room() -> None:
     # Of the 5 pods that zone-a holds in all, 1 runs: beside it there is room for 4.
     for count, fits in ((4, True), (5, False)):
         members = podset("w", gpus(4), count, running=[(0, "n0")])
-        assert answers(group(members, constraint=Constraint(ZONE)))[1].placed is fits
+        assert answers(group(members, constraint=Constraint(ZONE)))[1].assigned is fits
 
 
 def test_a_group_that_has_begun_is_held_to_its_domain() -> None:
     # In rack-2 there are 2 places.
     rack_2 = Domain(RACK, 1)
     for count, fits in ((2, True), (3, False)):
-        assert answers(group(podset("w", gpus(4), count), constraint=Constraint(RACK)), rack_2)[1].placed is fits
+        assert answers(group(podset("w", gpus(4), count), constraint=Constraint(RACK)), rack_2)[1].assigned is fits

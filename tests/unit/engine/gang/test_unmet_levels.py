@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.engine.gang.clusters import GPU, RACK, ZONE, gpus, group, placed, podset, racks, whole_nodes
+from tests.unit.engine.gang.clusters import GPU, RACK, ZONE, assigned, gpus, group, podset, racks, whole_nodes
 from webhook.engine.gang.gang_spec import Constraint, PodGroup, PodSet, Segments
 from webhook.engine.gang.unmet_levels import Missed, missed_levels
 
@@ -16,8 +16,8 @@ BY_RACK = Constraint(None, RACK)
 
 
 def missed(asked: PodGroup) -> tuple[Missed, ...]:
-    answer = placed(whole_nodes(PLACES, FREE), asked)
-    assert answer.placed
+    answer = assigned(whole_nodes(PLACES, FREE), asked)
+    assert answer.assigned
     return missed_levels(answer)
 
 
@@ -61,7 +61,7 @@ def test_members_that_run_count() -> None:
 
 def test_nodes_without_the_label_are_in_no_domain_of_it() -> None:
     cluster = whole_nodes(racks(n0="zone-a/rack-1", n1="zone-a/"), {"n0": {GPU: 1}, "n1": {GPU: 1}})
-    answer = placed(cluster, group(workers(2), constraint=BY_RACK))
+    answer = assigned(cluster, group(workers(2), constraint=BY_RACK))
     (found,) = missed_levels(answer)
     assert [path[-1][1] for path in found.domains] == ["rack-1", "zone-a"]
 
@@ -82,5 +82,5 @@ def test_segments_are_counted() -> None:
 
 
 def test_a_group_without_a_place_has_missed_nothing_yet() -> None:
-    answer = placed(whole_nodes(PLACES, FREE), group(workers(60), constraint=BY_RACK))
+    answer = assigned(whole_nodes(PLACES, FREE), group(workers(60), constraint=BY_RACK))
     assert missed_levels(answer) == ()

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from tests.unit.engine.gang.clusters import GPU, TOPOLOGY, nodes_of, racks, values_of, whole_nodes
-from webhook.engine.gang.result import GroupPlacement
-from webhook.engine.gang.workload_gang import place_workload
-from webhook.engine.snapshot.snapshot import View
+from webhook.engine.gang.result import GangAssignment
+from webhook.engine.gang.workload_gang import assign_workload
+from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.errors import UserError
 from webhook.model.workload.readers import read_workload
@@ -32,12 +32,12 @@ def answers(
     annotations: dict[str, str],
     api_version: str = "batch/v1",
     running: dict[str, str] | None = None,
-) -> tuple[GroupPlacement, ...]:
+) -> tuple[GangAssignment, ...]:
     metadata = {"name": "train", "annotations": annotations}
     workload = read_workload({"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec})
     assert workload is not None
-    view = View(whole_nodes(PLACES, FREE).snapshot())
-    return place_workload(workload, view, {"network": TOPOLOGY}, TopologyTrees(), running or {})
+    snapshot = Snapshot(whole_nodes(PLACES, FREE).node_arrays())
+    return assign_workload(workload, snapshot, {"network": TOPOLOGY}, TopologyTrees(), running or {})
 
 
 def test_a_job_goes_to_the_rack_it_requires() -> None:
@@ -48,7 +48,7 @@ def test_a_job_goes_to_the_rack_it_requires() -> None:
 
 def test_a_job_without_a_topology_is_placed_anywhere() -> None:
     (answer,) = answers("Job", {"parallelism": 13, "template": template()}, {})
-    assert answer.placed
+    assert answer.assigned
     assert answer.to_object()["topology"] is None
     assert answer.to_object()["domain"] is None
 
@@ -56,7 +56,7 @@ def test_a_job_without_a_topology_is_placed_anywhere() -> None:
 def test_replicas_of_a_set_do_not_share_what_is_free() -> None:
     spec = {"replicas": 3, "leaderWorkerTemplate": {"size": 4, "workerTemplate": template()}}
     found = answers("LeaderWorkerSet", spec, ON_RACK, "leaderworkerset.x-k8s.io/v1")
-    assert [answer.placed for answer in found] == [True, True, True]
+    assert [answer.assigned for answer in found] == [True, True, True]
     taken: dict[str, int] = {}
     for answer in found:
         for node, pods in nodes_of(answer).items():
@@ -143,7 +143,7 @@ WORKER = template(1, **SEGMENTS_OF_2)
 )
 def test_a_role_may_ask_for_segments_of_its_own(kind: str, api_version: str, spec: dict[str, Any]) -> None:
     (answer,) = answers(kind, spec, {}, api_version)
-    assert answer.placed
+    assert answer.assigned
     rack_of = {pod.name: pod.domain[1][1] for pod in answer.pods()}
     workers = [pod.name for pod in answer.pods() if any(mark in pod.name for mark in ("worker", "work-", "-w-"))]
     assert len(workers) == 6
@@ -159,7 +159,7 @@ def test_a_leader_worker_set_may_size_its_segments_and_name_their_level_on_the_w
     policy = {"subGroupSize": 2, "subGroupPolicyType": kind_of}
     below = {"size": 7, "subGroupPolicy": policy, "workerTemplate": template(1, **level), **leader}
     (answer,) = answers("LeaderWorkerSet", {"leaderWorkerTemplate": below}, {}, "leaderworkerset.x-k8s.io/v1")
-    assert answer.placed
+    assert answer.assigned
     rack_of = {pod.name: pod.domain[1][1] for pod in answer.pods()}
     assert all(rack_of[f"train-0-{at}"] == rack_of[f"train-0-{at + 1}"] for at in (1, 3, 5))
 

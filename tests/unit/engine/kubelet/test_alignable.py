@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.engine.machines import cpus, node, pod, state, topology
 from webhook.engine.kubelet.alignable import is_aligned_somewhere
-from webhook.engine.snapshot.node_arrays import Snapshot
+from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.model.node import Taint
 from webhook.model.nrt import NodeTopology
 from webhook.model.pod import Pod
@@ -18,9 +18,9 @@ GPU = "example.com/gpu"
 BURSTABLE: dict[str, Any] = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "4", "memory": "1Gi"}}}]}
 
 
-def cluster(*topologies: NodeTopology, **of_node: Any) -> Snapshot:
+def cluster(*topologies: NodeTopology, **of_node: Any) -> NodeArrays:
     names = [one.node for one in topologies]
-    return state(*(node(name, **of_node) for name in names), *topologies).snapshot()
+    return state(*(node(name, **of_node) for name in names), *topologies).node_arrays()
 
 
 def with_device(pieces: int, **more: str) -> Pod:

@@ -147,7 +147,7 @@ def labels(path: Sequence[str | None]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("topology", [topology_of(*LEVELS, HOSTNAME_LABEL), TOPOLOGY, NO_TOPOLOGY], ids=str)
-def test_a_tree_kept_up_node_by_node_is_the_tree_built_anew(topology: Topology) -> None:
+def test_a_tree_kept_up_node_by_node_is_the_tree_built_again(topology: Topology) -> None:
     rng = np.random.default_rng(5)
 
     def path(name: str) -> tuple[str | None, ...]:
@@ -157,7 +157,7 @@ def test_a_tree_kept_up_node_by_node_is_the_tree_built_anew(topology: Topology) 
 
     cluster = state(*(node(f"n{index}", labels=labels(path(f"n{index}"))) for index in range(6)))
     trees = TopologyTrees()
-    trees.tree(topology, cluster.snapshot())
+    trees.tree(topology, cluster.node_arrays())
     for turn in range(300):
         name = f"n{rng.integers(9)}"
         if rng.random() < 0.3 and len(cluster.nodes) > 1:
@@ -166,17 +166,17 @@ def test_a_tree_kept_up_node_by_node_is_the_tree_built_anew(topology: Topology) 
             cluster.upsert_node(node(name, labels=labels(path(name))))
         if turn % 3:
             continue
-        snapshot = cluster.snapshot()
-        assert contents(trees.tree(topology, snapshot)) == contents(TopologyTrees().tree(topology, snapshot))
+        node_arrays = cluster.node_arrays()
+        assert contents(trees.tree(topology, node_arrays)) == contents(TopologyTrees().tree(topology, node_arrays))
 
 
 def test_a_tree_takes_in_the_first_node_that_has_its_labels() -> None:
     cluster = state(node("n0"), node("n1"))
     trees = TopologyTrees()
-    trees.tree(TOPOLOGY, cluster.snapshot())
+    trees.tree(TOPOLOGY, cluster.node_arrays())
     cluster.upsert_node(node("n1", labels=labels(("a", "r1", None))))
-    snapshot = cluster.snapshot()
-    assert contents(trees.tree(TOPOLOGY, snapshot)) == contents(TopologyTrees().tree(TOPOLOGY, snapshot))
+    node_arrays = cluster.node_arrays()
+    assert contents(trees.tree(TOPOLOGY, node_arrays)) == contents(TopologyTrees().tree(TOPOLOGY, node_arrays))
 
 
 def test_a_tree_outlives_values_that_are_forgotten() -> None:
@@ -185,36 +185,36 @@ def test_a_tree_outlives_values_that_are_forgotten() -> None:
     for number in range(1_200):
         cluster.upsert_node(node(f"n{number}", labels=labels(("a", "r1", f"n{number}"))))
         cluster.delete_node(f"n{number - 1}")
-        snapshot = cluster.snapshot()
-        assert contents(trees.tree(topology, snapshot)) == contents(TopologyTrees().tree(topology, snapshot))
+        node_arrays = cluster.node_arrays()
+        assert contents(trees.tree(topology, node_arrays)) == contents(TopologyTrees().tree(topology, node_arrays))
 
 
 # Groups without a Topology have a tree that is its root alone.
 def test_a_tree_without_levels_takes_in_changed_new_and_deleted_nodes() -> None:
     cluster = state(node("n0"), node("n1"))
     trees = TopologyTrees()
-    trees.tree(NO_TOPOLOGY, cluster.snapshot())
+    trees.tree(NO_TOPOLOGY, cluster.node_arrays())
     cluster.upsert_node(node("n1", labels={"example.com/rack": "r"}))
     cluster.upsert_node(node("n0", {"cpu": 1}))
-    assert trees.tree(NO_TOPOLOGY, cluster.snapshot()).order.tolist() == [0, 1]
+    assert trees.tree(NO_TOPOLOGY, cluster.node_arrays()).order.tolist() == [0, 1]
     cluster.upsert_node(node("n2"))
-    assert trees.tree(NO_TOPOLOGY, cluster.snapshot()).order.tolist() == [0, 1, 2]
+    assert trees.tree(NO_TOPOLOGY, cluster.node_arrays()).order.tolist() == [0, 1, 2]
     cluster.delete_node("n0")
-    assert trees.tree(NO_TOPOLOGY, cluster.snapshot()).order.tolist() == [0, 1]
+    assert trees.tree(NO_TOPOLOGY, cluster.node_arrays()).order.tolist() == [0, 1]
 
 
 def test_what_is_free_on_a_node_does_not_touch_the_tree() -> None:
     cluster = state(*(node(f"n{index}", labels=labels(("a", "r", None))) for index in range(3)))
     trees = TopologyTrees()
-    before = trees.tree(TOPOLOGY, cluster.snapshot())
+    before = trees.tree(TOPOLOGY, cluster.node_arrays())
     cluster.upsert_node(node("n1", {"cpu": 1}, labels=labels(("a", "r", None)), cordoned=True))
-    assert trees.tree(TOPOLOGY, cluster.snapshot()) is before
+    assert trees.tree(TOPOLOGY, cluster.node_arrays()) is before
 
 
 def test_trees_of_several_topologies_live_side_by_side() -> None:
     other = topology_of(LEVELS[1])
-    snapshot = state(node("n0", labels=labels(("a", "r", None)))).snapshot()
+    node_arrays = state(node("n0", labels=labels(("a", "r", None)))).node_arrays()
     trees = TopologyTrees()
-    assert (trees.tree(TOPOLOGY, snapshot).node_level, trees.tree(other, snapshot).node_level) == (3, 2)
+    assert (trees.tree(TOPOLOGY, node_arrays).node_level, trees.tree(other, node_arrays).node_level) == (3, 2)
     trees.forget([other])
-    assert trees.tree(other, snapshot) is trees.tree(other, snapshot)
+    assert trees.tree(other, node_arrays) is trees.tree(other, node_arrays)

@@ -1,6 +1,6 @@
 """Pods are bound while nobody answers, others with leave, and heard of late: what is said of their places is so.
 
-The machine is that of test_arrival, to which some pods are bound unguarded:
+The machine is that of test_kubelet_admission, to which some pods are bound unguarded:
 1. When a replica was killed. The others hear of it as of all else.
 2. While all replicas are down. One that starts knows what the API server says, and no more: not who came and went.
 """
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
-from tests.property.test_arrival import CPUS, NODE, STEPS, Machine, weights_of
+from tests.property.test_kubelet_admission import CPUS, NODE, STEPS, Machine, weights_of
 from webhook.model.hint import NUMAHint
 from webhook.model.names import NUMA_HINT
 
@@ -25,8 +25,8 @@ class Outage(Machine):
     """A machine to which pods are bound unguarded, too."""
 
     def __init__(self, seed: int) -> None:
-        self.unguarded: set[str] = set()
-        self.hinted_late: set[str] = set()
+        self.unhinted: set[str] = set()
+        self.hint_backfilled: set[str] = set()
         self.scanned: set[str] = set()
         super().__init__(random.Random(seed), zones=2 + seed % 3, fingerprint=seed % 4 > 0)  # noqa: S311 - no secret
 
@@ -36,21 +36,21 @@ class Outage(Machine):
         for name, raw in self.pods.items():
             waits = not raw["spec"].keys() & {"nodeName", "schedulingGates"} and self.hint_of(name) is None
             if waits and taken + self.cpus_of(name) <= CPUS * len(self.free):
-                self.unguarded.add(name)
+                self.unhinted.add(name)
                 self.is_written_bound(name)
                 return
 
     def hint_late(self) -> None:
         """The leader's part. It waits for statuses that are written late; here they come in their order."""
         now, self.now = self.now, self.now + 10
-        late_hints = list(self.world.late_hints())
+        hint_backfills = list(self.cache.hint_backfills())
         self.now = now
-        for late in late_hints:
+        for late in hint_backfills:
             name = late.pod.partition("/")[2]
             if late.hint is not None and self.hint_of(name) is None:
                 self.pods[name]["metadata"]["annotations"][NUMA_HINT] = late.hint.to_json()
                 self.tell(name)
-                self.hinted_late.add(name)
+                self.hint_backfilled.add(name)
 
     def scan(self) -> None:
         super().scan()
@@ -69,13 +69,13 @@ class Outage(Machine):
         self.hear_all()
         self.start()
         nrt = self.nrt
-        self.told_of_nrts.append(lambda: self.world.node_topologies.upsert(NODE, nrt))
+        self.told_of_nrts.append(lambda: self.cache.node_topologies.upsert(NODE, nrt))
         for name in sorted(self.pods, reverse=backwards):
             if self.pods[name]["status"]["phase"] in {"Pending", "Running"}:
                 self.tell(name)
-        self.world.in_order = lambda: False
+        self.cache.in_order = lambda: False
         self.hear_all()
-        self.world.in_order = lambda: True
+        self.cache.in_order = lambda: True
 
     def misleads(self) -> bool:
         """Whether a pod is elsewhere than its hint says, and nothing that lives tells a newcomer of the outage."""
@@ -84,13 +84,13 @@ class Outage(Machine):
             for name in self.given
             if (hint := self.hint_of(name)) and self.given[name] not in dict(hint.numa_nodes)
         ]
-        return bool(wrong) and not self.unguarded & self.given.keys()
+        return bool(wrong) and not self.unhinted & self.given.keys()
 
     def known(self) -> tuple[object, object]:
         """What the replica knows of unguarded pods, and what is free for it."""
-        late = sorted(self.world.late_hints(), key=lambda late: late.pod)
-        view = self.world.view().view
-        return late, view.free(view.snapshot.resources.find("cpu")).tolist()
+        late = sorted(self.cache.hint_backfills(), key=lambda late: late.pod)
+        snapshot = self.cache.snapshot().nodes
+        return late, snapshot.free(snapshot.node_arrays.resources.find("cpu")).tolist()
 
     def hint_of(self, name: str) -> NUMAHint | None:
         text = self.pods[name]["metadata"]["annotations"].get(NUMA_HINT)
@@ -98,7 +98,7 @@ class Outage(Machine):
 
     def wrongly_hinted(self) -> list[str]:
         """The pods that got a hint afterwards, and another than their kubelet's."""
-        hints = {name: self.hint_of(name) for name in sorted(self.hinted_late & self.given.keys())}
+        hints = {name: self.hint_of(name) for name in sorted(self.hint_backfilled & self.given.keys())}
         return [
             name for name, hint in hints.items() if hint and [zone for zone, _ in hint.numa_nodes] != [self.given[name]]
         ]
@@ -116,11 +116,11 @@ class Outage(Machine):
 @example(seed=100031)
 @example(seed=100106)
 @example(seed=100163)
-def test_a_late_hint_says_what_the_kubelet_gave(seed: int) -> None:
+def test_a_hint_backfill_says_what_the_kubelet_gave(seed: int) -> None:
     machine = Outage(seed)
     weights = weights_of(machine) | {machine.bind_without_leave: 2, machine.hint_late: 4}
     machine.take(STEPS * 2, weights if seed % 5 else weights | {machine.restart: 1})
-    event(f"{min(len(machine.hinted_late), 3)} late hints")
+    event(f"{min(len(machine.hint_backfilled), 3)} late hints")
 
 
 @settings(max_examples=20, deadline=None)
@@ -137,7 +137,7 @@ def test_who_starts_after_an_outage_lets_no_pod_through_that_is_rejected_and_hin
     machine.take(STEPS, weights)
     machine.hear_all()
     # Pods that came and went since the last scan nobody knows of.
-    down = {machine.create: 3, machine.bind_without_leave: 3, machine.bind_unguarded: 1, machine.admit: 6}
+    down = {machine.create: 3, machine.bind_without_leave: 3, machine.bind_unhinted: 1, machine.admit: 6}
     machine.take(STEPS // 3, down | {machine.end_of_what_was_scanned: 1, machine.scan: 1, machine.pass_time: 2})
     if machine.misleads():
         event("hints that nobody can know to be wrong")
@@ -148,5 +148,5 @@ def test_who_starts_after_an_outage_lets_no_pod_through_that_is_rejected_and_hin
     assert machine.known() == known
     bound_before = set(machine.bound)
     machine.take(STEPS, weights | {machine.hint_late: 4})
-    assert set(machine.rejected) <= machine.unguarded | bound_before
-    event(f"{min(len(machine.hinted_late), 3)} late hints")
+    assert set(machine.rejected) <= machine.unhinted | bound_before
+    event(f"{min(len(machine.hint_backfilled), 3)} late hints")

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from tests.fingerprints import pod_fingerprint
 from webhook.admission.binding.decision import Given, guard
 from webhook.admission.binding.guard import grant_of
-from webhook.cache.cluster_cache import ClusterWorld
-from webhook.controllers.placement.assignment import Place, find_place
+from webhook.cache.cluster_cache import ClusterCache
+from webhook.controllers.placement.assignment import Assignment, find_assignment
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.model.hint import NUMAHint
 from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC, PLACEMENT_GATE
@@ -58,9 +58,9 @@ class Machine:
 
     def start(self) -> None:
         """A replica that knows the node alone."""
-        self.world = ClusterWorld(clock=lambda: float(_EPOCH + self.now))
+        self.cache = ClusterCache(clock=lambda: float(_EPOCH + self.now))
         capacity = {"cpu": str(CPUS * len(self.free)), "memory": "1Ti", "pods": "110"}
-        self.world.nodes.upsert(NODE, _object(NODE, status={"allocatable": capacity, "conditions": [_READY]}))
+        self.cache.nodes.upsert(NODE, _object(NODE, status={"allocatable": capacity, "conditions": [_READY]}))
 
     def hear_all(self) -> None:
         for queue in (self.told_of_pods, self.told_of_nrts):
@@ -72,7 +72,7 @@ class Machine:
 
     def tell(self, name: str) -> None:
         raw = json.loads(json.dumps(self.pods[name]))
-        self.told_of_pods.append(lambda: self.world.pods.upsert(f"default/{name}", raw))
+        self.told_of_pods.append(lambda: self.cache.pods.upsert(f"default/{name}", raw))
 
     def create(self) -> None:
         raw = self.new_pod()
@@ -92,12 +92,12 @@ class Machine:
 
     def place(self) -> None:
         """The controller's part."""
-        for key, raw in self.world.gated_pods().items():
-            if self.world.promised_node(key) is None and self.random.random() < 0.5:
+        for key, raw in self.cache.gated_pods().items():
+            if self.cache.assumed_node(key) is None and self.random.random() < 0.5:
                 gated = GatedPod.from_object(raw)
-                place = find_place(self.world.view().view, gated, RULES, self.world.placed)
-                if isinstance(place, Place):
-                    self.world.grant(place.grant(gated, 1e9))
+                place = find_assignment(self.cache.snapshot().nodes, gated, RULES, self.cache.assigned)
+                if isinstance(place, Assignment):
+                    self.cache.assume(place.assume(gated, 1e9))
                     mine = self.pods[gated.pod.name]
                     del mine["spec"]["schedulingGates"]
                     mine["metadata"]["annotations"][NUMA_HINT] = place.hint.to_json()
@@ -110,21 +110,21 @@ class Machine:
             return
         name = self.random.choice(waiting)
         key = f"default/{name}"
-        raw = self.world.waiting_pod(key, "")
+        raw = self.cache.waiting_pod(key, "")
         if raw is None or raw["spec"].get("schedulingGates"):
             raw = json.loads(json.dumps(self.pods[name]))
         if sum(self.cpus_of(other) for other in self.given) + self.cpus_of(name) > CPUS * len(self.free):
             return  # the scheduler sees that
-        if self.world.is_approached(NODE, key, 0):
+        if self.cache.has_binding_in_progress(NODE, key, 0):
             return
-        verdict = guard(raw, NODE, self.world.arrival(NODE, key), RULES, self.world.promised(key, name, NODE))
+        verdict = guard(raw, NODE, self.cache.kubelet_admission(NODE, key), RULES, self.cache.assumed(key, name, NODE))
         if not isinstance(verdict, Given):
             return
-        self.world.grant(grant_of(verdict, key, name, 1e9))
+        self.cache.assume(grant_of(verdict, key, name, 1e9))
         self.pods[name]["metadata"]["annotations"].update(verdict.annotations)
         self.is_written_bound(name)
 
-    def bind_unguarded(self) -> None:
+    def bind_unhinted(self) -> None:
         """A leader has died: a placed pod is bound as it is."""
         for name, raw in self.pods.items():
             if NUMA_HINT in raw["metadata"]["annotations"] and not raw["spec"].keys() & {"nodeName", "schedulingGates"}:
@@ -192,7 +192,7 @@ class Machine:
         raw = _object(NODE, zones=zones, attributes=attributes)
         raw["metadata"]["managedFields"] = [{"time": _time(self.now), "fieldsV1": {"f:zones": {}}}]
         self.nrt = raw
-        self.told_of_nrts.append(lambda: self.world.node_topologies.upsert(NODE, raw))
+        self.told_of_nrts.append(lambda: self.cache.node_topologies.upsert(NODE, raw))
 
     def hear(self) -> None:
         queue = self.random.choice((self.told_of_pods, self.told_of_pods, self.told_of_nrts))
@@ -241,11 +241,11 @@ def test_no_pod_that_was_let_through_is_rejected(random: Random, zones: int, fin
 
 @settings(max_examples=25, deadline=None)
 @given(random=st.randoms(), zones=st.sampled_from([2, 4]), fingerprint=st.booleans())
-def test_no_hints_clash_at_any_moment_though_placed_pods_are_bound_unguarded(
+def test_no_hints_clash_at_any_moment_though_placed_pods_are_bound_unhinted(
     random: Random, zones: int, fingerprint: bool
 ) -> None:
     machine = Machine(random, zones, fingerprint=fingerprint)
-    weights = weights_of(machine) | {machine.bind_unguarded: 2}
+    weights = weights_of(machine) | {machine.bind_unhinted: 2}
     for _ in range(STEPS):
         (step,) = random.choices(list(weights), list(weights.values()))
         step()

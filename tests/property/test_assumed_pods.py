@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.fingerprints import pod_fingerprint
 from tests.unit.engine.machines import cpus, resident, topology
-from webhook.engine.assumed.assumed_pods import ReservationKeeper
+from webhook.engine.assumed.assumed_pods import AssumedPods
 from webhook.engine.snapshot.ledger import Ledger, Reservation
 from webhook.engine.snapshot.node_sums import NumaAmounts
 from webhook.model.nrt import NodeTopology, Publisher
@@ -36,9 +36,9 @@ def lives(draw: st.DrawFn, number: int, may_end: bool) -> History:
     name, node, zone = f"p{number}", draw(st.sampled_from(NODES)), draw(st.integers(0, ZONES - 1))
     amount = {"cpu": 1000 * draw(st.integers(1, 4))}
     waits = resident(name, "", amount)
-    placed = replace(resident(name, "", amount, {zone: amount}), placed_on=node)
+    assigned = replace(resident(name, "", amount, {zone: amount}), assigned_node=node)
     bound = replace(resident(name, node, amount, {zone: amount}), bound_at=draw(st.integers(0, 60)))
-    stages: list[Event] = [*(waits, placed, bound)[: draw(st.integers(1, 3))]]
+    stages: list[Event] = [*(waits, assigned, bound)[: draw(st.integers(1, 3))]]
     if may_end and draw(st.booleans()):
         ended = replace(bound, terminal=True, ended_at=LAST)
         stages += draw(st.sampled_from([[ended], [f"default/{name}"], [ended, f"default/{name}"]]))
@@ -68,7 +68,7 @@ def in_order_of_binding(pods: Sequence[ResidentPod], node: str) -> list[Resident
 
 def ledger_after(events: Sequence[Event], settle_at: frozenset[int] = frozenset()) -> dict[str, Reservation]:
     ledger = Ledger()
-    keeper = ReservationKeeper(ledger)
+    keeper = AssumedPods(ledger)
     for position, event in enumerate(events):
         match event:
             case ResidentPod():
@@ -156,7 +156,7 @@ def test_pods_that_ended_give_back_the_same_whoever_saw_them_end(data: st.DataOb
 
 def given_back_after(events: Sequence[Event]) -> NumaAmounts:
     ledger = Ledger()
-    keeper = ReservationKeeper(ledger)
+    keeper = AssumedPods(ledger)
     for event in events:
         if isinstance(event, ResidentPod):
             keeper.put_pod(event)

@@ -52,7 +52,7 @@ def test_pods_bound_between_two_leaders_get_the_hints_that_they_lack(
         control_plane.wait_for("all to be admitted", lambda: len(_given(machines)) == 4)
         for name in names:
             control_plane.wait_for("a hint", partial(_has_hint, pods, name))
-        assert other.late_hints() >= 1
+        assert other.hint_backfills() >= 1
         # NUMA for NUMA what the kubelets did.
         assert {name: pods.hint(name) for name in _given(machines)} == _given(machines)
         # Of each NUMA node 7 cpus are left.
@@ -83,7 +83,7 @@ def test_pods_bound_while_the_whole_service_is_down_are_given_no_hint_and_nobody
         pods.create(pod("large", cpu=9))
         for name in names:
             pods.wait_until_told(name, "NoHint", "which pods ended meanwhile")
-        assert replica.late_hints() == 0
+        assert replica.hint_backfills() == 0
         assert not any(_has_hint(pods, name) for name in names)
     assert pods.gated() == {"large"}
     assert machines.events("rejected") == []

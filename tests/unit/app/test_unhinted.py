@@ -1,0 +1,213 @@
+"""Pods that were bound without a hint, from raw objects to what is free and what the leader is to write."""
+
+from typing import Any
+
+import pytest
+
+from tests.fingerprints import pod_fingerprint
+from webhook.cache.cluster_cache import ClusterCache
+from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC
+
+SECOND = 1_767_225_600  # 2026-01-01T00:00:00Z
+EMPTY = "pfp0v001ef46db3751d8e999"  # the fingerprint of no pods
+
+
+class ClusterSnapshot(ClusterCache):
+    """n0 ── NUMA 0 [16]  NUMA 1 [16]      [free cpus, by an NRT of second 0 that has seen no pod]"""
+
+    def __init__(self) -> None:
+        super().__init__(clock=lambda: float(SECOND + self.now))
+        self.now = 1
+        ready = [{"type": "Ready", "status": "True"}]
+        allocatable = {"cpu": "32", "memory": "64Gi", "pods": "110"}
+        self.nodes.upsert(
+            "n0", {"metadata": {"name": "n0"}, "status": {"allocatable": allocatable, "conditions": ready}}
+        )
+        self.scan(0, EMPTY)
+
+    def scan(self, second: int, fingerprint: str) -> None:
+        zones = [
+            {"name": f"node-{numa}", "type": "Node", "resources": [{"name": "cpu", "capacity": 16, "available": 16}]}
+            for numa in range(2)
+        ]
+        attributes = {"topologyManagerPolicy": "single-numa-node", "nodeTopologyPodsFingerprint": fingerprint}
+        written = {"time": stamp(second), "fieldsV1": {"f:zones": {}}}
+        raw = {
+            "metadata": {"name": "n0", "managedFields": [written]},
+            "attributes": [{"name": name, "value": value} for name, value in attributes.items()],
+            "zones": zones,
+        }
+        self.node_topologies.upsert("n0", raw)
+
+    def bind(self, name: str, second: int, cpu: int = 9, *, started: bool = False, hint: str = "") -> None:
+        self.pods.upsert(f"ns/{name}", pod(name, second, cpu, started, {NUMA_HINT: hint} if hint else {}))
+
+    def free(self) -> list[int]:
+        snapshot = self.snapshot().nodes
+        cpus: list[int] = (snapshot.free(snapshot.node_arrays.resources.find("cpu"))[:, 0] // 1000).tolist()
+        return cpus
+
+    def hints(self) -> dict[str, str | None]:
+        return {late.pod: None if late.hint is None else late.hint.to_json() for late in self.hint_backfills()}
+
+
+def stamp(second: int) -> str:
+    return f"2026-01-01T00:{second // 60:02}:{second % 60:02}Z"
+
+
+def pod(name: str, second: int, cpu: int, started: bool, annotations: dict[str, str]) -> dict[str, Any]:
+    amounts = {"cpu": str(cpu), "memory": "1Gi"}
+    statuses = {"containerStatuses": [{"name": "main"}]} if started else {}
+    condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": stamp(second)}
+    own = {NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": "SingleNUMANode"}', **annotations}
+    return {
+        "metadata": {"name": name, "namespace": "ns", "uid": name, "annotations": own},
+        "spec": {
+            "nodeName": "n0",
+            "containers": [{"name": "main", "resources": {"requests": amounts, "limits": amounts}}],
+        },
+        "status": {"phase": "Pending", "conditions": [condition], **statuses},
+    }
+
+
+@pytest.fixture
+def cache() -> ClusterSnapshot:
+    return ClusterSnapshot()
+
+
+HINT = '{"node":"n0","numaNodeResources":[{"node":0,"resources":{"cpu":"9"}}]}'
+
+
+def test_its_place_is_known_when_its_kubelet_has_started_it_and_its_hint_due_a_while_after(
+    cache: ClusterSnapshot,
+) -> None:
+    cache.bind("a", 1)
+    assert cache.free() == [7, 7]
+    cache.bind("a", 1, started=True)
+    assert cache.free() == [7, 16]
+    assert cache.hints() == {}  # another pod's end may be told later than this one's start
+    cache.now = 11
+    assert cache.hints() == {"ns/a": HINT}
+    cache.bind("a", 1, started=True, hint=HINT)
+    assert cache.free() == [7, 16]
+    assert cache.hints() == {}
+
+
+def test_where_no_kubelet_answers_there_is_no_hint(cache: ClusterSnapshot) -> None:
+    cache.bind("a", 1)
+    cache.now = 11
+    assert cache.hints() == {"ns/a": None}
+
+
+def test_a_pod_that_its_nrt_has_counted_needs_none(cache: ClusterSnapshot) -> None:
+    cache.scan(20, "pfp0v001" + "0" * 16)  # of pods that nobody knows
+    cache.bind("a", 5, started=True)
+    assert cache.free() == [16, 16]
+    assert cache.hints() == {}
+
+
+def test_what_an_unmanaged_pod_was_given_is_kept_and_it_gets_no_hint(cache: ClusterSnapshot) -> None:
+    raw = pod("a", 1, 9, started=True, annotations={})
+    raw["spec"]["schedulerName"] = "other"
+    cache.pods.upsert("ns/a", raw)
+    assert cache.free() == [7, 16]
+    assert cache.hints() == {}
+
+
+def test_of_an_unmanaged_pod_with_many_containers_nothing_is_predicted(cache: ClusterSnapshot) -> None:
+    raw = pod("a", 1, 1, started=True, annotations={})
+    raw["spec"]["schedulerName"] = "other"
+    raw["spec"]["containers"] = [{**raw["spec"]["containers"][0], "name": f"c{n}"} for n in range(5)]
+    cache.pods.upsert("ns/a", raw)
+    assert cache.free() == [16, 16]
+    kubelet_admission = cache.kubelet_admission("n0", "ns/b")
+    assert kubelet_admission is not None
+    five = {"cpu": 5000}
+    assert kubelet_admission.leeway.maybe_taken == [{0: five, 1: five}]  # so others have no hint until it is counted
+
+
+def test_a_place_that_the_hint_of_another_pod_names_is_kept_and_not_written(cache: ClusterSnapshot) -> None:
+    cache.bind("a", 1, started=True)
+    cache.bind("b", 2, started=True, hint=HINT)
+    cache.now = 12
+    assert cache.hints() == {"ns/a": None}
+    assert min(cache.free()) <= 0  # b may be on either
+
+
+def test_those_that_were_in_a_list_have_none_for_nobody_saw_what_happened(cache: ClusterSnapshot) -> None:
+    for name in ("a", "b"):
+        cache.bind(name, 1, started=True)
+    listed = ClusterSnapshot()
+    listed.in_order = lambda: False
+    for name in ("a", "b"):
+        listed.bind(name, 1, started=True)
+    cache.now = listed.now = 11
+    assert None not in cache.hints().values()
+    assert listed.hints() == {"ns/a": None, "ns/b": None}
+    assert listed.free() == [0, 0]
+    assert cache.free() == [7, 7]
+
+
+def test_of_one_that_was_bound_before_a_gap_in_the_watch_nothing_is_known(cache: ClusterSnapshot) -> None:
+    cache.bind("a", 1, started=True)
+    cache.in_order = lambda: False
+    cache.bind("a", 1, started=True)  # the list after the gap
+    cache.in_order = lambda: True
+    cache.bind("b", 2, started=True)
+    cache.now = 12
+    assert cache.hints() == {"ns/a": None, "ns/b": None}
+
+
+def test_what_may_be_anywhere_is_kept_until_the_nrt_has_counted_it(cache: ClusterSnapshot) -> None:
+    cache.in_order = lambda: False
+    cache.bind("a", 1, cpu=9)
+    cache.bind("b", 1, cpu=5)
+    assert cache.free() == [2, 2]
+    cache.now = 200
+    assert cache.free() == [2, 2]
+    cache.scan(200, pod_fingerprint([("ns", "a"), ("ns", "b")]))
+    assert cache.free() == [16, 16]  # as this NRT says
+    assert cache.hints() == {}
+
+
+def test_one_that_ended_meanwhile_was_in_the_way_of_the_next(cache: ClusterSnapshot) -> None:
+    cache.bind("a", 1, started=True)
+    cache.bind("b", 2)
+    cache.pods.delete("ns/a")
+    assert cache.free() == [7, 7]  # b came to NUMA 1, or found a gone
+    cache.bind("b", 2, started=True)
+    cache.now = 12
+    assert cache.hints() == {"ns/b": None}
+
+
+def test_one_that_ended_before_those_that_are_counted_was_in_nobodys_way(cache: ClusterSnapshot) -> None:
+    for second, name in enumerate("ab"):
+        cache.bind(name, second, cpu=4, started=True)
+    cache.pods.delete("ns/a")
+    cache.scan(2, pod_fingerprint([("ns", "b")]))
+    cache.bind("c", 3, started=True)
+    cache.now = 13
+    assert cache.hints() == {"ns/c": HINT}
+
+
+def test_one_that_ended_long_before_the_nrt_was_written_was_in_nobodys_way(cache: ClusterSnapshot) -> None:
+    cache.bind("a", 1, started=True)
+    cache.now = 5
+    cache.pods.delete("ns/a")
+    for second, hint in ((15, None), (16, HINT)):
+        cache.scan(second, EMPTY)
+        cache.bind(f"b{second}", 20, started=True)
+        cache.now = 40
+        assert cache.hints() == {f"ns/b{second}": hint}
+        cache.now = 5
+        cache.pods.delete(f"ns/b{second}")
+
+
+def test_one_on_its_way_may_find_the_room_of_one_that_was_elsewhere_than_its_hint_said(cache: ClusterSnapshot) -> None:
+    on_the_other = HINT.replace('"node":0', '"node":1')
+    cache.bind("a", 1, started=True, hint=on_the_other)
+    cache.scan(2, pod_fingerprint([("ns", "a")]))
+    cache.bind("b", 3, hint=on_the_other)
+    assert cache.free()[0] == 16
+    cache.pods.delete("ns/a")
+    assert cache.free() == [7, 7]
