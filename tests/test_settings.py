@@ -54,9 +54,9 @@ def test_help_shows_every_flag_with_its_docstring_and_default() -> None:
 
 def test_the_environment_is_read_and_a_flag_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOPOLOGY_WEBHOOK_PORT", "1234")
-    monkeypatch.setenv("TOPOLOGY_WEBHOOK_FIDELITY", "plugin")
+    monkeypatch.setenv("TOPOLOGY_WEBHOOK_FIDELITY", "Plugin")
     settings = Settings.load({"port": "4321", "fidelity": None})
-    assert (settings.port, settings.fidelity) == (4321, "plugin")
+    assert (settings.port, settings.fidelity) == (4321, "Plugin")
 
 
 def test_lists_and_weights_are_comma_separated(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +94,7 @@ def test_the_links_that_a_kubelet_puts_into_the_environment_are_not_taken_for_po
             {},
             "TOPOLOGY_WEBHOOK_SCHEDULER_NAMES: ',' is wrong: value should have at least 1 item after validation, not 0",
         ),
-        ({"FIDELITY": "k"}, {}, "TOPOLOGY_WEBHOOK_FIDELITY: 'k' is wrong: input should be 'kubelet' or 'plugin'"),
+        ({"FIDELITY": "k"}, {}, "TOPOLOGY_WEBHOOK_FIDELITY: 'k' is wrong: input should be 'Kubelet' or 'Plugin'"),
         (
             {},
             {"resource_weights": "cpu"},
@@ -105,7 +105,7 @@ def test_the_links_that_a_kubelet_puts_into_the_environment_are_not_taken_for_po
             {"resource_weights": "cpu=0"},
             "--resource-weights (cpu): '0' is wrong: input should be greater than or equal to 1",
         ),
-        ({}, {"tls_mode": "files"}, "tls_mode is 'files', which needs tls_cert_file and tls_key_file"),
+        ({}, {"tls_mode": "Files"}, "tls_mode is 'Files', which needs tls_cert_file and tls_key_file"),
         (
             {},
             {"renew_deadline_seconds": "15"},

@@ -126,7 +126,7 @@ def _decisions(bench: _Bench, nodes: int, zones: int) -> Generator[dict[str, Any
     yield line("score Packing", cached(lambda: packing_score(snapshot, request, fitting, fit.mask[fitting])), read)
     for strategy in Strategy:
         yield line(f"score {strategy}, all nodes", cached(partial(score_nodes, snapshot, request, strategy, {})), read)
-        options = Options(fidelity="plugin", score_strategy=strategy.value)
+        options = Options(fidelity="Plugin", score_strategy=strategy.value)
         yield line(f"whole decision, plugin, {strategy}", cached(partial(bench.decide, options=options)), read)
     return read
 

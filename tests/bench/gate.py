@@ -1,4 +1,4 @@
-"""What the gate costs and saves: the same burst of pods with `never`, `when-needed` and `always`, on one control plane.
+"""What the gate costs and saves: the same burst of pods with `Never`, `WhenNeeded` and `Always`, on one control plane.
 
 Many clients create at once as many pods as the NUMA nodes hold, twice over: the first half runs, the second has to
 wait. Then the first half ends. Figures of one mode:
@@ -28,7 +28,7 @@ from tests.cluster.gated import Pods, pod, wait_until_known
 from tests.cluster.nodes import machines, present
 from tests.cluster.webhook_process import local_webhook
 
-MODES = ("never", "when-needed", "always")
+MODES = ("Never", "WhenNeeded", "Always")
 ZONES = 4
 # Of 16 in a NUMA node: one pod fills it, though the node's sum has room for two more.
 CPUS = 10

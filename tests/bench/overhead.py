@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 NODES = (1000, 5000)
 ZONES = 8
 # The first one, the default, at every size; the others at the first size only: each takes some three minutes.
-UNMANAGED = [Setup("always", 1, manage, unmanaged=True) for manage in ("Annotated", "Aligned", "All")]
+UNMANAGED = [Setup("Always", 1, manage, unmanaged=True) for manage in ("Annotated", "Aligned", "All")]
 SETUPS = [
-    Setup("always", 1),
+    Setup("Always", 1),
     *UNMANAGED,
-    Setup("when-needed", 1),
-    Setup("never", 1),
-    Setup("always", 2),
+    Setup("WhenNeeded", 1),
+    Setup("Never", 1),
+    Setup("Always", 2),
 ]
 ROUNDS = 3
 # Nothing would take away the other one's gate, and it finds nothing to add to in pods without annotations.

@@ -19,7 +19,7 @@ def test_every_way_of_admission_is_measured_and_the_pods_get_their_nodes(
 ) -> None:
     assert programs
     monkeypatch.setattr(
-        overhead, "SETUPS", [Setup("never", 1), Setup("never", 1, "All", unmanaged=True), Setup("always", 2)]
+        overhead, "SETUPS", [Setup("Never", 1), Setup("Never", 1, "All", unmanaged=True), Setup("Always", 2)]
     )
     monkeypatch.setattr(overhead, "ROUNDS", 1)
     monkeypatch.setattr(overhead, "PODS", 40)

@@ -231,7 +231,7 @@ def _cased(number: int) -> str:
 
 
 def markers() -> Iterator[tuple[str, str]]:
-    """What claims to be our marker."""
+    """What claims to be our managed fields record."""
     yield "4000 alternatives", json.dumps({"terms": 0, "required": [["00000000"]] * 4_000})
     yield "an alternative of 20000 digests", json.dumps({"terms": 0, "required": [[f"{n:08x}" for n in range(20_000)]]})
     yield "a term count of 4000 digits", '{"terms": ' + "9" * 4_000 + ', "required": [["a"]]}'

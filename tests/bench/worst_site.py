@@ -77,7 +77,7 @@ class Site:
         str(found.placement.why)
 
     def owner(self, body: bytes, pod: Raw) -> None:
-        """A gated pod's owner: its lineage, the pod's place in it, the PodGroup written for it."""
+        """A gated pod's owner: its owner chain, the pod's place in it, the PodGroup written for it."""
         try:
             raw = loads(body)
         except ValueError:

@@ -245,6 +245,6 @@ def workloads() -> Iterator[Worst]:  # noqa: PLR0915 # a list of cases
         "object of an unknown kind with names of 300000 characters", ways, workload("example.com/v1", "Long", long)
     )
     forged = {f"t{n}": template({"topology-webhook.dev/numa": "x"}) for n in range(8_000)}
-    yield Worst("object with 8000 forged templates", ways, workload("example.com/v1", "Forged", forged))
+    yield Worst("object with 8000 forged templates", ways, workload("example.com/v1", "ReservedField", forged))
     numbers = {f"t{n}": template({NUMA_TOPOLOGY_SPEC: {f"k{m}": m for m in range(100)}}) for n in range(1_000)}  # type: ignore[dict-item]
     yield Worst("object with 1000 annotations that are no text", ways, workload("example.com/v1", "Numbers", numbers))

@@ -78,7 +78,7 @@ def test_the_api_server_asks_about_those_pods_only_whose_place_is_open(
         assert asked(control_plane, pods, pod()) == ""
         assert asked(control_plane, pods, owned_by("ReplicaSet")) == "mutate"
         assert asked(control_plane, pods, owned_by("DaemonSet")) == ""
-        # A pod that names its node is not steered, but what its annotations say is still checked.
+        # A pod that names its node is not mutated, but what its annotations say is still checked.
         assert asked(control_plane, pods, annotated(nodeName="n0")) == "mutate"
         assert asked(control_plane, pods, mirror) == ""
         # The release's own pods must come up when no replica is there to allow it.

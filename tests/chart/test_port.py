@@ -24,7 +24,7 @@ def test_without_a_ca_no_client_is_asked(rendered: Rendered, monkeypatch: pytest
     assert rendered.of("ConfigMap") == rendered.of("NetworkPolicy") == []
 
 
-@pytest.mark.parametrize("mode", ["self", "cert-manager"])
+@pytest.mark.parametrize("mode", ["SelfManaged", "CertManager"])
 @pytest.mark.parametrize(
     ("given", "source"),
     [

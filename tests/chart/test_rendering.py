@@ -167,7 +167,7 @@ def test_the_service_learns_which_namespaces_are_left_out_and_whether_pods_are(
 
 
 def test_ca_bundle_is_left_to_whoever_writes_it(helm: Helm, rendered: Rendered) -> None:
-    for each in (rendered, helm.template({"tls": {"mode": "cert-manager"}})):
+    for each in (rendered, helm.template({"tls": {"mode": "CertManager"}})):
         for call in each.calls.values():
             assert call["clientConfig"].keys() == {"service"}
 
@@ -310,18 +310,18 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
         "manage": "Aligned",
         "defaultNumaTopologyPolicy": "Restricted",
         "defaultExclusive": "Preferred",
-        "noCompatibleNode": "warn",
+        "noCompatibleNode": "Warn",
         "notAlignable": "Deny",
-        "fidelity": "plugin",
+        "fidelity": "Plugin",
         "scoreStrategy": "LeastNUMANodes",
         "resourceWeights": {"cpu": 2, "nvidia.com/gpu": 5},
         "preferenceWeight": 30,
-        "groupStrategy": "spread",
-        "gate": "never",
-        "noRoom": "deny",
+        "gangStrategy": "Spread",
+        "gate": "Never",
+        "noCapacity": "Deny",
         "schedulerNames": ["default-scheduler", "batch"],
         "ungateConcurrency": 32,
-        "releaseAfterSeconds": 600,
+        "ungateAfterSeconds": 600,
         "reserveAfterSeconds": 300,
         "stuckAfterSeconds": 120,
         "evictStuck": True,
@@ -334,7 +334,7 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
         "leaseDurationSeconds": 30,
         "renewDeadlineSeconds": 20,
         "retryPeriodSeconds": 2.5,
-        "grantHorizonSeconds": 0,
+        "assumeTtlSeconds": 0,
         "drainSeconds": 7,
         "listPageSize": 10000,
         "logLevel": "debug",
@@ -356,15 +356,15 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
     )
     assert settings.preference_weight == 30
     assert settings.scheduler_names == ("default-scheduler", "batch")
-    assert (settings.group_strategy, settings.gate, settings.no_room) == ("spread", "never", "deny")
+    assert (settings.gang_strategy, settings.gate, settings.no_capacity) == ("Spread", "Never", "Deny")
     assert (settings.max_affinity_values, settings.preferred_nodes, settings.list_page_size) == (1000, 0, 10000)
     assert (settings.drain_seconds, settings.log_level, settings.log_format) == (7, "debug", "console")
     assert (settings.port, settings.metrics_port) == (9443, 9080)
     assert settings.trusted_users == ("koord-scheduler", "system:serviceaccount:a:b")
     assert (settings.nrt_settle_seconds, settings.nrt_age_seconds) == (0.5, 3600)
     assert (settings.lease_duration_seconds, settings.renew_deadline_seconds) == (30, 20)
-    assert (settings.retry_period_seconds, settings.grant_horizon_seconds) == (2.5, 0)
-    assert (settings.release_after_seconds, settings.reserve_after_seconds) == (600, 300)
+    assert (settings.retry_period_seconds, settings.assume_ttl_seconds) == (2.5, 0)
+    assert (settings.ungate_after_seconds, settings.reserve_after_seconds) == (600, 300)
 
 
 def test_every_variable_of_ours_is_a_setting(helm: Helm) -> None:
@@ -398,7 +398,7 @@ def test_the_releases_secrets_come_without_data(rendered: Rendered) -> None:
 
 def test_cert_manager_makes_the_certificate_and_writes_ca_bundle(helm: Helm, monkeypatch: pytest.MonkeyPatch) -> None:
     rendered = helm.template(
-        {"tls": {"mode": "cert-manager", "names": ["10.0.0.7", "hook.example"]}, "webhook": {"annotations": {"a": "b"}}}
+        {"tls": {"mode": "CertManager", "names": ["10.0.0.7", "hook.example"]}, "webhook": {"annotations": {"a": "b"}}}
     )
     certificate = rendered["Certificate"]
     assert certificate["spec"]["dnsNames"] == [
@@ -418,7 +418,7 @@ def test_cert_manager_makes_the_certificate_and_writes_ca_bundle(helm: Helm, mon
     (mount,) = rendered.container["volumeMounts"]
     assert volume["secret"]["secretName"] == certificate["spec"]["secretName"]
     settings = settings_of(rendered, monkeypatch)
-    assert settings.tls_mode == "files"
+    assert settings.tls_mode == "Files"
     assert {settings.tls_cert_file, settings.tls_key_file} == {
         Path(mount["mountPath"], name) for name in ("tls.crt", "tls.key")
     }
@@ -430,7 +430,7 @@ def test_cert_manager_makes_the_certificate_and_writes_ca_bundle(helm: Helm, mon
 
 def test_an_issuer_of_the_users_takes_the_place_of_the_charts(helm: Helm) -> None:
     issuer = {"name": "corporate", "kind": "ClusterIssuer", "group": "cert-manager.io"}
-    rendered = helm.template({"tls": {"mode": "cert-manager", "certManager": {"issuerRef": issuer}}})
+    rendered = helm.template({"tls": {"mode": "CertManager", "certManager": {"issuerRef": issuer}}})
     assert rendered["Certificate"]["spec"]["issuerRef"] == issuer
     assert not rendered.of("Issuer")
 

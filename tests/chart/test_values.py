@@ -105,7 +105,7 @@ def test_default_and_limits_of_a_setting_are_the_programs(path: str, field: str)
         ({"webhook": {"url": "https://host/?a=b"}}, "at '/webhook/url'"),
         ({"webhook": {"matchConditions": [{"name": "x"}]}}, "missing property 'expression'"),
         ({"webhook": {"namespaceSelector": {"matchLabel": {}}}}, "additional properties 'matchLabel' not allowed"),
-        ({"tls": {"mode": "secret"}}, "at '/tls/mode': value must be one of 'self', 'cert-manager'"),
+        ({"tls": {"mode": "secret"}}, "at '/tls/mode': value must be one of 'SelfManaged', 'CertManager'"),
         ({"tls": {"certManager": {"issuerRef": {"kind": "Issuer"}}}}, "'name' required, if 'kind' exists"),
         ({"image": {"digest": "latest"}}, "at '/image/digest': 'latest' does not match pattern"),
         ({"podDisruptionBudget": {"maxUnavailable": "half"}}, "at '/podDisruptionBudget/maxUnavailable'"),

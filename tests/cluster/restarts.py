@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 # A leader counts as dead soon, so that a round sees many of them.
 VALUES = {
-    "settings": {"gate": "always", "drainSeconds": 2, **QUICK_LEASE},
+    "settings": {"gate": "Always", "drainSeconds": 2, **QUICK_LEASE},
     "webhook": {"timeoutSeconds": 2, "failurePolicy": "Fail", "bindFailurePolicy": "Fail"},
 }
 # Between two restarts; a replica, or an API server, is ready again after two or three seconds.

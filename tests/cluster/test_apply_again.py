@@ -49,7 +49,7 @@ FLEET: Final = ("n0", "n1", "n2", "n3")
 
 @pytest.fixture(scope="module", autouse=True)
 def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
-    with local_webhook(control_plane, values={"settings": {"gate": "when-needed"}}) as webhook:
+    with local_webhook(control_plane, values={"settings": {"gate": "WhenNeeded"}}) as webhook:
         yield webhook
 
 
@@ -173,7 +173,7 @@ def test_a_pod_that_only_the_scheduler_can_place_keeps_its_own_node_affinity_and
     kubectl.apply(raw)
     pods.wait_until_bound("a")
     pods.wait_until_told(
-        "a", "LeftToScheduler", "for its topology spread constraints and by its own node affinity alone"
+        "a", "DelegatedToScheduler", "for its topology spread constraints and by its own node affinity alone"
     )
     kubectl.unchanged(raw)
 

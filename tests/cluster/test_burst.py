@@ -36,11 +36,11 @@ LONG = pytest.mark.skipif(
 @pytest.mark.parametrize(
     ("gate", "publisher"),
     [
-        ("always", "rte"),
-        pytest.param("when-needed", "rte", marks=LONG),
-        pytest.param("never", "rte", marks=LONG),
-        pytest.param("always", "koordlet", marks=LONG),
-        pytest.param("when-needed", "koordlet", marks=LONG),
+        ("Always", "rte"),
+        pytest.param("WhenNeeded", "rte", marks=LONG),
+        pytest.param("Never", "rte", marks=LONG),
+        pytest.param("Always", "koordlet", marks=LONG),
+        pytest.param("WhenNeeded", "koordlet", marks=LONG),
     ],
 )
 def test_a_thousand_pods_at_once_and_the_leader_killed_in_the_middle_over_commit_nothing_and_lose_nobody(
@@ -74,7 +74,7 @@ def test_a_thousand_pods_at_once_and_the_leader_killed_in_the_middle_over_commit
     assert end.bound | end.waiting | end.unbound == {raw["metadata"]["name"] for raw in wanted}
     assert end.overcommitted == {}
     assert not end.unexplained
-    if gate == "always":  # else pods are held to nodes that others have filled since
+    if gate == "Always":  # else pods are held to nodes that others have filled since
         assert not end.could_go
         raws = pods.all()
         # Whoever came while nobody answered, between two leaders, was not placed, and may sit where others were.

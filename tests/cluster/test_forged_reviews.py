@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 # The claim does not exist: the scheduler never binds these pods.
 CLAIM = {"name": "data", "persistentVolumeClaim": {"claimName": "missing"}}
 UNRESERVED = 'topology_webhook_bindings_unreserved_total{reason="doubted"}'
-ASSUMED_PODS = "topology_webhook_open_grants"
+ASSUMED_PODS = "topology_webhook_assumed_pods"
 
 
-@pytest.fixture(scope="module", params=["never", "always"])
+@pytest.fixture(scope="module", params=["Never", "Always"])
 def webhook(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[LocalWebhook]:
     """Anybody is answered."""
     values = {"settings": {"gate": request.param}}

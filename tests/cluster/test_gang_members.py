@@ -136,7 +136,7 @@ def test_members_made_again_wait_for_the_rack_in_which_the_others_run_though_nod
     (rack,) = racks_of(pods, "g")
     nodes = [f"gang-{number:04}" for number in range(32) if number // 16 == int(rack.removeprefix("rack-"))]
     fleet = {machine.name: machine for machine in machines(32, 1, prefix="gang")}
-    # All nodes of the rack go; the pods are there until somebody collects them. One of them is made anew.
+    # All nodes of the rack go; the pods are there until somebody collects them. One of them is recreated.
     delete_nodes(control_plane.api, nodes)
     pods.delete("g-0")
     pods.create(member("g-0"))

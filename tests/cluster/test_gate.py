@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module", autouse=True)
 def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
-    settings = {"gate": "when-needed", "schedulerNames": ["default-scheduler", "batch"]}
+    settings = {"gate": "WhenNeeded", "schedulerNames": ["default-scheduler", "batch"]}
     with local_webhook(control_plane, values={"settings": settings}) as webhook:
         yield webhook
 
@@ -41,7 +41,7 @@ def test_a_pod_that_fits_nowhere_waits_and_goes_when_its_node_has_room(
     pods.wait_until_bound("a")
     assert pods.hint("a") == ("n0", [1])
     assert pods.get("a")["metadata"]["annotations"][PLACEMENT].startswith("placed on n0, NUMA 1\n")
-    pods.wait_until_told("a", "Placed")
+    pods.wait_until_told("a", "Assigned")
 
 
 def test_the_leader_counts_who_waits_and_who_was_ungated(
@@ -56,10 +56,10 @@ def test_the_leader_counts_who_waits_and_who_was_ungated(
     pods.wait_until_bound("a")
     control_plane.wait_for("it to be seen", lambda: replica.metrics()["topology_webhook_gated_pods"] == 0)
     counters = {
-        'topology_webhook_pods_let_go_total{how="placed"}',
+        'topology_webhook_pods_ungated_total{how="assigned"}',
         'topology_webhook_placement_decision_duration_seconds_count{unit="pod"}',
         "topology_webhook_gated_duration_seconds_count",
-        "topology_webhook_placement_rounds_total",
+        "topology_webhook_placement_cycles_total",
     }
 
     def all_have_grown() -> bool:

@@ -42,7 +42,7 @@ def test_pods_that_must_be_apart_are_and_each_has_its_numa_node(
     pods.create(apart("b"))
     pods.wait_until_bound("a", "b")
     assert sorted(pods.hint(name) for name in "ab") == [("n0", [0]), ("n1", [0])]
-    assert pods.wait_until_told("a", "LeftToScheduler").startswith(
+    assert pods.wait_until_told("a", "DelegatedToScheduler").startswith(
         "the scheduler chooses the node, for its pod anti-affinity; SingleNUMANode: "
     )
 

@@ -20,7 +20,7 @@ EPOCH = "topology-webhook.dev/epoch"
 
 @pytest.fixture(scope="module", autouse=True)
 def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
-    values = {"settings": {"gate": "always", **QUICK_LEASE}, "webhook": {"timeoutSeconds": 1}}
+    values = {"settings": {"gate": "Always", **QUICK_LEASE}, "webhook": {"timeoutSeconds": 1}}
     with local_webhook(control_plane, replicas=3, values=values) as webhook:
         yield webhook
 

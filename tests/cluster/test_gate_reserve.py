@@ -26,7 +26,7 @@ def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
     topology = {**kind, "metadata": {"name": "reserve"}, "spec": {"levels": [{"nodeLabel": RACK_LABEL}]}}
     control_plane.api.create(TOPOLOGIES, topology)
     try:
-        settings = {"reserveAfterSeconds": 1, "groupStrategy": "spread"}
+        settings = {"reserveAfterSeconds": 1, "gangStrategy": "Spread"}
         with local_webhook(control_plane, values={"settings": settings}) as webhook:
             yield webhook
     finally:

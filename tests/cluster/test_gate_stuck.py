@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module", autouse=True)
 def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
-    settings = {"gate": "always", "stuckAfterSeconds": 1, "evictStuck": True, "releaseAfterSeconds": 6}
+    settings = {"gate": "Always", "stuckAfterSeconds": 1, "evictStuck": True, "ungateAfterSeconds": 6}
     with local_webhook(control_plane, values={"settings": settings}) as webhook:
         yield webhook
 
@@ -53,7 +53,7 @@ def test_a_placed_pod_whose_node_is_cordoned_is_evicted_if_a_controller_makes_a_
     (second,) = control_plane.wait_for("another pod", lambda: [name for name in assigned() if name != first])
     assert pods.hint(second)[0] == ({"n0", "n1"} - {node}).pop()
     told = f"node {node}, on which it was placed, can no longer take it"
-    pods.wait_until_told(first, "EvictedToPlaceAnew", told)
+    pods.wait_until_told(first, "EvictedForRescheduling", told)
 
 
 @pytest.mark.usefixtures("no_scheduler")

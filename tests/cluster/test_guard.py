@@ -32,7 +32,7 @@ BINDERS = {"schedulerUsers": ["system:kube-scheduler", "admin"]}
 @pytest.fixture(scope="module", autouse=True)
 def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
     """No pod is gated and placed by the leader, so that every one meets the guard as the scheduler chose."""
-    with local_webhook(control_plane, values={"settings": {"gate": "never", **BINDERS}}) as webhook:
+    with local_webhook(control_plane, values={"settings": {"gate": "Never", **BINDERS}}) as webhook:
         control_plane.wait_for("a leader", lambda: "leads since" in _readyz(webhook))
         yield webhook
 

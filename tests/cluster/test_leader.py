@@ -43,7 +43,7 @@ def test_one_replica_leads_and_calls_for_the_leader_go_there_and_others_to_all(s
         assert cluster.bind("a")
         assert cluster.ask_directly(cluster.other(leader), "b") == "allowed"  # no such pod, so none of its affair
         cluster.create_pod("b")
-        assert cluster.ask_directly(cluster.other(leader), "b") == "LeaderElsewhere"
+        assert cluster.ask_directly(cluster.other(leader), "b") == "NotLeader"
 
 
 def test_a_leader_that_is_asked_to_end_hands_over_at_once_and_nothing_stays_unsettled(start: Start) -> None:
@@ -102,7 +102,7 @@ def test_a_leader_that_was_stopped_answers_no_binding_when_it_goes_on(start: Sta
         # This one is waiting when it goes on, so it is the first thing that it does.
         answer = threads.submit(cluster.ask_directly, leader, "a")
         leader.process.resume()
-        assert answer.result() in {"503", "LeaderElsewhere"}  # the latter once it has read who leads now
+        assert answer.result() in {"503", "NotLeader"}  # the latter once it has read who leads now
         assert not says_it_leads(leader)
         cluster.plane.wait_for("it to be ready again", leader.is_ready)
         assert cluster.is_found(follower)

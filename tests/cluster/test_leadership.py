@@ -1,4 +1,4 @@
-"""What a replica does around the election, on a real API server: duties, the label, the way out."""
+"""What a replica does around the election, on a real API server: runnables, the label, the way out."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ async def test_who_follows_a_dead_leader_waits_until_what_that_one_assumed_must_
         await dead.kill()
     async with replica.running():
         await cluster.until(replica.leadership.is_leader)
-        assume_ttl = replica.settings.grant_horizon_seconds
+        assume_ttl = replica.settings.assume_ttl_seconds
         assert assume_ttl - 10 < replica.leadership.seconds_until_settled() <= assume_ttl
 
 

@@ -137,7 +137,7 @@ def test_describe_shows_what_was_decided_and_why(cluster: ControlPlane, namespac
 def test_an_event_tells_the_placement(cluster: ControlPlane, namespace: str) -> None:
     create(cluster, namespace, pod("told"))
     node = node_of(cluster, "told", namespace)
-    note = Pods(cluster, namespace).wait_until_told("told", "Placed")
+    note = Pods(cluster, namespace).wait_until_told("told", "Assigned")
     assert note.startswith(f"placed on {node}, NUMA {RIGHT[node]}; SingleNUMANode: 2 of 6 ")
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SOFT = "example.com/old"
 
 
-@pytest.fixture(scope="module", params=["always", "never"], autouse=True)
+@pytest.fixture(scope="module", params=["Always", "Never"], autouse=True)
 def webhook(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[LocalWebhook]:
     """`always`: the leader chooses the node. `never`: the scheduler does, by the weights that we add to the user's."""
     values = {"settings": {"gate": request.param}}

@@ -30,7 +30,7 @@ COMING = (
 )
 
 
-@pytest.fixture(scope="module", autouse=True, params=["always", "when-needed"])
+@pytest.fixture(scope="module", autouse=True, params=["Always", "WhenNeeded"])
 def webhook(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[LocalWebhook]:
     with local_webhook(control_plane, values={"settings": {"gate": request.param}}) as webhook:
         yield webhook
@@ -72,7 +72,7 @@ def test_pods_whose_policy_stands_on_their_job_are_ungated_by_the_leader(
     for name, raw in pods.all().items():
         assert raw["metadata"]["annotations"][SPEC] == SINGLE[SPEC]
         assert raw["metadata"]["annotations"][PLACEMENT].startswith("waiting for a node: ")
-        pods.wait_until_told(name, "Released", "left to the scheduler until a node is added: its own node selector")
+        pods.wait_until_told(name, "Ungated", "left to the scheduler until a node is added: its own node selector")
     create_machines(*(Machine(one.name, free=(9, 2), labels=POOL) for one in COMING[:2]))
     pods.wait_until_bound(*pods.all())
     assert sorted(pods.hint(name) for name in pods.all()) == [("gpu-0", [0]), ("gpu-1", [0])]

@@ -42,7 +42,7 @@ def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
 
     Pods that fit are not gated, so that what is written into them at their creation shows.
     """
-    values = {"webhook": {"failurePolicy": "Fail"}, "settings": {"gate": "when-needed", "noRoom": "deny"}}
+    values = {"webhook": {"failurePolicy": "Fail"}, "settings": {"gate": "WhenNeeded", "noCapacity": "Deny"}}
     machines = [Machine("roomy", free=(9, 9)), Machine("split", free=(3, 3))]
     with (
         present(control_plane.api, machines),
@@ -87,7 +87,7 @@ def test_every_part_of_readiness_is_told(webhook: LocalWebhook) -> None:
             "informer noderesourcetopologies.topology.node.k8s.io",
             "informer topologies.kai.scheduler",
             "informer topologies.kueue.x-k8s.io",
-            "view",
+            "snapshot",
             "certificate",
             "identity",
             "reviews",

@@ -30,7 +30,7 @@ NOT_TODAY = "not today"
 
 @pytest.fixture
 def cluster(control_plane: ControlPlane, namespace: str, create_machines: Callable[..., None]) -> Iterator[Cluster]:
-    """No binding passes unguarded."""
+    """No binding passes unhinted."""
     create_machines(Machine("n0", free=(8, 8)))
     with two_replicas(control_plane, namespace, QUICK, timeoutSeconds=2, bindFailurePolicy="Fail") as cluster:
         for name in PODS:
@@ -109,7 +109,7 @@ def refusal_in_the_end(cluster: Cluster, name: str) -> str:
     def refusal() -> str:
         with pytest.raises(ApiError) as refused:
             cluster.bind(name)
-        return "" if refused.value.reason == "NotNext" else refused.value.message
+        return "" if refused.value.reason == "BindingInProgress" else refused.value.message
 
     return until(f"the turn of {name}", refusal)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 NEVER = 100_000.0
 # A pod that waits behind a gate for the next leader would be given its place by that one.
-UNGATED = {**QUICK_LEASE, "gate": "never"}
+UNGATED = {**QUICK_LEASE, "gate": "Never"}
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_pods_bound_while_the_whole_service_is_down_are_given_no_hint_and_nobody
         assert webhook.wait_until_called()
         pods.create(pod("large", cpu=9))
         for name in names:
-            pods.wait_until_told(name, "NoHint", "which pods ended meanwhile")
+            pods.wait_until_told(name, "NUMANodesUnknown", "which pods ended meanwhile")
         assert replica.hint_backfills() == 0
         assert not any(_has_hint(pods, name) for name in names)
     assert pods.gated() == {"large"}

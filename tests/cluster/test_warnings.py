@@ -141,10 +141,10 @@ def test_annotations_that_mean_less_than_they_seem_to_are_warned_about(known: Ca
 def test_with_gate_never_a_job_that_requires_a_rack_is_told_that_it_gets_none(
     known: Callable[..., None], pods: Pods, webhook: LocalWebhook
 ) -> None:
-    with settings(webhook, gate="never"):
+    with settings(webhook, gate="Never"):
         known(Machine("n0", free=(16, 16), labels={RACK_LABEL: "r0", ZONE_LABEL: "z0"}))
         (warning,) = warned(pods, job("w", RACKS))
-    assert warning.startswith("With the setting gate=never pods are placed one by one, and these have no effect: ")
+    assert warning.startswith("With the setting gate=Never pods are placed one by one, and these have no effect: ")
     assert f"metadata.annotations[{REQUIRED}]" in warning
 
 
@@ -182,4 +182,4 @@ def test_a_preferred_rack_that_a_group_misses_is_said(known: Callable[..., None]
     missed = "preferred rack missed: in 2 racks (r0, r1)"
     for number in range(3):
         pods.wait_until_says(f"g-{number}", missed)
-        pods.wait_until_told(f"g-{number}", "Placed", missed)
+        pods.wait_until_told(f"g-{number}", "Assigned", missed)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # Nothing is gated, so that it is for the guard alone to give out NUMA nodes; and a replica that is done ends soon.
 # The tests bind by hand, as a scheduler would.
-BOTH = {"gate": "never", "drainSeconds": 2, "schedulerUsers": ["system:kube-scheduler", "admin"]}
+BOTH = {"gate": "Never", "drainSeconds": 2, "schedulerUsers": ["system:kube-scheduler", "admin"]}
 QUICK = {**BOTH, **QUICK_LEASE}
 # With this, a change of leaders within the time of a test cannot come from a Lease that has run out.
 SLOW = {**BOTH, "leaseDurationSeconds": 900, "renewDeadlineSeconds": 600, "retryPeriodSeconds": 300}

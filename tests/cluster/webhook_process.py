@@ -43,13 +43,13 @@ BIND_SERVICE = f"{RELEASE}-bind"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{RELEASE}"
 PROGRAM = Path(sys.executable).with_name("topology-webhook")
 REFUSED_BINDINGS = 'topology_webhook_reviews_total{operation="CREATE",verdict="deny",webhook="mutate-bindings"}'
-HINTS_BACKFILLED = "topology_webhook_late_hints_total"
+HINTS_BACKFILLED = "topology_webhook_hints_backfilled_total"
 # A leader counts as dead after five seconds. So does one that a busy machine holds up for four: hence not less.
 QUICK_LEASE = {
     "leaseDurationSeconds": 5,
     "renewDeadlineSeconds": 4,
     "retryPeriodSeconds": 0.5,
-    "grantHorizonSeconds": 8,
+    "assumeTtlSeconds": 8,
 }
 PORT_ATTEMPTS = 5
 CALLED_SECONDS = 30.0  # the API server hears of a changed webhook configuration within one

@@ -25,7 +25,7 @@ FLOORS: Final = {
     "kubelet admitted pods not refused": ALL,
     # Fewer than 1.5 % of the pods may be admitted wrongly, under each policy and in all.
     "kubelet not admitted wrongly": 1 - Fraction(15, 1000),
-    # A refusal of restricted may be foreseen at the hint where in truth the allocation fails, or the reverse: one in a
+    # A refusal of restricted may be replayed at the hint where in truth the allocation fails, or the reverse: one in a
     # hundred where machines are of the oddest.
     "kubelet reason of refusals": Fraction(97, 100),
     # Which NUMA nodes exactly hangs on hidden state more often than whether there are some.

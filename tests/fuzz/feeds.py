@@ -1,4 +1,4 @@
-"""Objects into the cluster's state, as informers bring them; then decisions, rounds of the controller, late hints.
+"""Objects into the cluster's state, as informers bring them; then decisions, rounds of the controller, hint backfills.
 
 1. Nothing is raised; what is contained counts as raised.
 2. What is decided for an honest pod is as before, unless the object is about a node.
@@ -34,7 +34,7 @@ _OF_NODES = {"namespaces", "nodes", "node_topologies"}
 
 
 class Feeds:
-    """A cluster that is made anew for each input."""
+    """A cluster that is recreated for each input."""
 
     name = "feeds"
 
@@ -135,7 +135,7 @@ _ENVELOPE = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
 async def _round(cache: ClusterCache) -> None:
     writes, told = Written(), Told(None, "us")  # type: ignore[arg-type] # nothing is sent
     status_reporter = StatusReporter(writes, told, cache.gated_pods, Unreported())
-    limits = Limits(assume_ttl=60.0, concurrency=8, release_after=1.0, reserve_after=1.0)
+    limits = Limits(assume_ttl=60.0, concurrency=8, ungate_after=1.0, reserve_after=1.0)
     controller = PlacementController(cache, writes, status_reporter, Rules(), limits, Leads, _no_owner)
     controller.started(Term(1, "us", 0.0, 0.0))
     for _ in range(2):

@@ -38,7 +38,7 @@ HONEST = "/mutate/pods"
 
 
 class Reviews:
-    """A server, and the cluster behind it, which is made anew for each input."""
+    """A server, and the cluster behind it, which is recreated for each input."""
 
     name = "reviews"
 

@@ -1,7 +1,7 @@
 """Gangs go on in the domain in which they run, whatever becomes of nodes, and wait where nobody can tell it.
 
 A cluster lives through random changes: nodes are deleted, come back, move to another rack or lose their label; pods end
-or are collected and made anew. After each, every gang has its turn. An audit that knows the raw objects alone, and none
+or are collected and recreated. After each, every gang has its turn. An audit that knows the raw objects alone, and none
 of the code under test, judges each placement at its moment.
 """
 

@@ -11,7 +11,7 @@ from tests.unit.engine.gang.clusters import RACK, ZONE, tree_of
 from webhook.engine.gang.equal_pods import EqualPlan, EqualPods, assign_equal
 from webhook.engine.gang.gang_spec import Constraint, Segments
 from webhook.engine.topology.tree import ROOT, Domain, TopologyTree
-from webhook.model.options import GroupStrategy
+from webhook.model.options import GangStrategy
 
 NODES = 7
 
@@ -89,14 +89,14 @@ def check(tree: TopologyTree, slots: list[int], pods: EqualPods, plan: EqualPlan
 
 
 @settings(max_examples=400, deadline=None)
-@given(paths, free_slots, st.integers(1, 7), constraints, segments, st.sampled_from(GroupStrategy))
+@given(paths, free_slots, st.integers(1, 7), constraints, segments, st.sampled_from(GangStrategy))
 def test_a_group_is_placed_exactly_if_an_exhaustive_search_places_it(
     where: list[tuple[str | None, str | None]],
     free: list[int],
     count: int,
     constraint: Constraint,
     cutting: Segments | None,
-    strategy: GroupStrategy,
+    strategy: GangStrategy,
 ) -> None:
     tree = tree_of(where)
     slots = free[: len(where)]
@@ -205,7 +205,7 @@ def test_running_members_pin_a_required_domain(
     members = np.zeros(tree.n, dtype=np.int64)
     position = data.draw(st.integers(0, tree.n - 1))
     members[position] = 2
-    pods = EqualPods(count, count, constraint, None, GroupStrategy.BIN_PACK, members)
+    pods = EqualPods(count, count, constraint, None, GangStrategy.BIN_PACK, members)
     plan = assign_equal(tree, np.array(slots, dtype=np.int64), pods)
     home = Domain(constraint.bound, tree.containing(position, constraint.bound))
     inside = tree.span(home)

@@ -12,7 +12,7 @@ from webhook.engine.filter.node_preference import MOST
 from webhook.engine.gang.equal_pods import EqualPlan, EqualPods, assign_equal
 from webhook.engine.gang.gang_spec import Constraint, Segments
 from webhook.engine.topology.tree import TopologyTree
-from webhook.model.options import GroupStrategy
+from webhook.model.options import GangStrategy
 
 likings = st.lists(st.sampled_from([0, 0, 100, MOST, MOST]), min_size=7, max_size=7)
 Paths = list[tuple[str | None, str | None]]
@@ -25,7 +25,7 @@ def plan_of(
     count: int,
     constraint: Constraint,
     cutting: Segments | None = None,
-    strategy: GroupStrategy = GroupStrategy.BIN_PACK,
+    strategy: GangStrategy = GangStrategy.BIN_PACK,
 ) -> EqualPlan | None:
     slots = np.array(free[: tree.n], dtype=np.int64)
     preference = None if liked is None else np.array(liked[: tree.n], dtype=np.int64)
@@ -75,9 +75,9 @@ def test_in_a_rack_the_least_preferred_node_is_preferred_as_much_as_can_be(
 
 
 @settings(max_examples=400, deadline=None)
-@given(paths, free_slots, likings, st.integers(1, 9), st.sampled_from(GroupStrategy))
+@given(paths, free_slots, likings, st.integers(1, 9), st.sampled_from(GangStrategy))
 def test_if_a_rack_has_only_preferred_nodes_for_the_group_it_gets_those(
-    where: Paths, free: list[int], liked: list[int], count: int, strategy: GroupStrategy
+    where: Paths, free: list[int], liked: list[int], count: int, strategy: GangStrategy
 ) -> None:
     tree = tree_of(where)
     plan = plan_of(tree, free, liked, count, Constraint(RACK), None, strategy)
@@ -102,14 +102,14 @@ def _fewest(free: list[int], inside: list[int], count: int) -> int:
 
 
 @settings(max_examples=200, deadline=None)
-@given(paths, free_slots, st.integers(1, 9), constraints, segments, st.sampled_from(GroupStrategy))
+@given(paths, free_slots, st.integers(1, 9), constraints, segments, st.sampled_from(GangStrategy))
 def test_where_all_nodes_are_preferred_alike_nothing_changes(
     where: Paths,
     free: list[int],
     count: int,
     constraint: Constraint,
     cutting: Segments | None,
-    strategy: GroupStrategy,
+    strategy: GangStrategy,
 ) -> None:
     tree = tree_of(where)
     plain = plan_of(tree, free, None, count, constraint, cutting, strategy)

@@ -1,6 +1,6 @@
 """Pods are bound while nobody answers, others with leave, and heard of late: what is said of their places is so.
 
-The machine is that of test_kubelet_admission, to which some pods are bound unguarded:
+The machine is that of test_kubelet_admission, to which some pods are bound unhinted:
 1. When a replica was killed. The others hear of it as of all else.
 2. While all replicas are down. One that starts knows what the API server says, and no more: not who came and went.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Outage(Machine):
-    """A machine to which pods are bound unguarded, too."""
+    """A machine to which pods are bound unhinted, too."""
 
     def __init__(self, seed: int) -> None:
         self.unhinted: set[str] = set()
@@ -87,7 +87,7 @@ class Outage(Machine):
         return bool(wrong) and not self.unhinted & self.given.keys()
 
     def known(self) -> tuple[object, object]:
-        """What the replica knows of unguarded pods, and what is free for it."""
+        """What the replica knows of unhinted pods, and what is free for it."""
         late = sorted(self.cache.hint_backfills(), key=lambda late: late.pod)
         snapshot = self.cache.snapshot().nodes
         return late, snapshot.free(snapshot.node_arrays.resources.find("cpu")).tolist()
@@ -120,7 +120,7 @@ def test_a_hint_backfill_says_what_the_kubelet_gave(seed: int) -> None:
     machine = Outage(seed)
     weights = weights_of(machine) | {machine.bind_without_leave: 2, machine.hint_late: 4}
     machine.take(STEPS * 2, weights if seed % 5 else weights | {machine.restart: 1})
-    event(f"{min(len(machine.hint_backfilled), 3)} late hints")
+    event(f"{min(len(machine.hint_backfilled), 3)} hint backfills")
 
 
 @settings(max_examples=20, deadline=None)
@@ -149,4 +149,4 @@ def test_who_starts_after_an_outage_lets_no_pod_through_that_is_rejected_and_hin
     bound_before = set(machine.bound)
     machine.take(STEPS, weights | {machine.hint_late: 4})
     assert set(machine.rejected) <= machine.unhinted | bound_before
-    event(f"{min(len(machine.hint_backfilled), 3)} late hints")
+    event(f"{min(len(machine.hint_backfilled), 3)} hint backfills")

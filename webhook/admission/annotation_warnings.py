@@ -41,7 +41,7 @@ _SEGMENT_LEVELS: Final = (KAI_SEGMENT_REQUIRED_PLACEMENT, KAI_SEGMENT_PREFERRED_
 _MOST_COMPARED: Final = 10
 _MOST_NAMED: Final = 5
 _NUMA: Final = (NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC)
-_PLACES_GROUPS: Final = "Only gate=always and gate=when-needed place groups."
+_PLACES_GROUPS: Final = "Only gate=Always and gate=WhenNeeded place groups."
 _READS_TEMPLATES: Final = (
     "Write the policy on the pod template: without one there, that of the namespace or of the settings counts."
 )
@@ -110,7 +110,7 @@ def _coarser(raw: Mapping[str, Any], topologies: Mapping[str, Topology]) -> Iter
 
 
 def _without_gate(raw: Mapping[str, Any], sets: Sets, rules: Rules) -> Iterator[str]:
-    if rules.gate != "never":
+    if rules.gate != "Never":
         return
     of_pods = {f"{template.prefix}metadata.annotations" for template in templates_in(raw)}
     of_groups = _found(sets, GROUP_ANNOTATIONS)
@@ -119,7 +119,7 @@ def _without_gate(raw: Mapping[str, Any], sets: Sets, rules: Rules) -> Iterator[
         more = f" and {len(lost) - _MOST_NAMED} more" if len(lost) > _MOST_NAMED else ""
         cures = [_PLACES_GROUPS] * bool(of_groups) + [_READS_TEMPLATES] * bool(policies)
         yield (
-            "With the setting gate=never pods are placed one by one, and these have no effect: "
+            "With the setting gate=Never pods are placed one by one, and these have no effect: "
             f"{', '.join(lost[:_MOST_NAMED])}{more}. {' '.join(cures)}"
         )
 

@@ -232,7 +232,7 @@ def judge_gangs(
         cluster_snapshot.topologies,
         trees,
         running or {},
-        rules.engine.group_strategy,
+        rules.engine.gang_strategy,
     )
     gangs = assign_workload(*asked)
     when_empty = () if all(gang.assigned for gang in gangs) else assign_workload(*asked, when_empty=True)

@@ -4,8 +4,8 @@
   `scheduling.koordinator.sh/resource-status`, by which koordlet moves a pod into a NUMA node's CPUs: neither set, nor
   changed, nor removed by anybody else.
 - Our scheduling gate: not removed by anybody else. Whoever adds it makes a pod wait, and only his own.
-- What steering itself writes at a pod's creation may come with the pod (`review -o yaml | kubectl apply -f -` sends
-  it): steering writes it anew from the cluster as it is, so nothing of what came remains.
+- What mutation itself writes at a pod's creation may come with the pod (`review -o yaml | kubectl apply -f -` sends
+  it): mutation writes it anew from the cluster as it is, so nothing of what came remains.
 - A Binding's annotations become the pod's, so they are judged alike.
 
 The API server judges the same by itself where the chart's ValidatingAdmissionPolicies are installed.

@@ -51,7 +51,7 @@ def leader_state_of(leadership: Leadership) -> LeaderState:
 def answer_lifetime(settings: Settings) -> float:
     """Seconds after which an answer that is not in its pod never will be.
 
-    `grant_horizon_seconds` is counted from the claim of the next leader, which comes later than any answer by the time
+    `assume_ttl_seconds` is counted from the claim of the next leader, which comes later than any answer by the time
     between two terms.
     """
-    return settings.grant_horizon_seconds + settings.lease_duration_seconds - settings.renew_deadline_seconds
+    return settings.assume_ttl_seconds + settings.lease_duration_seconds - settings.renew_deadline_seconds

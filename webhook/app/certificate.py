@@ -178,7 +178,7 @@ class FilesSource:
 def source_of(settings: Settings, secret: SharedSecret) -> Source:
     """The source the settings ask for; raises CertificateError when `tls_names` has what is no name."""
     service = f"{settings.service_name}.{settings.namespace}.svc"
-    if settings.tls_cert_file is not None and settings.tls_key_file is not None and settings.tls_mode == "files":
+    if settings.tls_cert_file is not None and settings.tls_key_file is not None and settings.tls_mode == "Files":
         names = ServerNames.of(settings.tls_names or (service,))
         return FilesSource(settings.tls_cert_file, settings.tls_key_file, names)
     others = f"{settings.bind_service_name}.{settings.namespace}.svc", *settings.tls_names

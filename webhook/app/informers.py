@@ -66,7 +66,7 @@ class Watched:
             synced=status.synced,
             objects=status.objects,
             lists=status.lists,
-            silence_seconds=monotonic() - status.last_contact,
+            last_event_age_seconds=monotonic() - status.last_contact,
             faulty_objects=len(self.feed.faults),
         )
 

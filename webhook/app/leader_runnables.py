@@ -41,7 +41,7 @@ class LeaderRunnables:
         pod_groups_are_served: Callable[[], bool],
         leadership: Callable[[], Leadership],
     ) -> None:
-        """`leadership` is asked when there is work: the controller is one of its duties, so that it comes later."""
+        """`leadership` is asked when there is work: the controller is one of its runnables, so that it comes later."""
 
         def is_leader() -> bool:
             return leadership().is_leader()
@@ -54,7 +54,7 @@ class LeaderRunnables:
         writes, slots = PodWrites(client), settings.ungate_concurrency
         self._events = events = EventRecorder(client, settings.pod_name or os.uname().nodename)
         status_reporter = StatusReporter(writes, events, cache.gated_pods, metrics)
-        release, reserve = settings.release_after_seconds, settings.reserve_after_seconds
+        release, reserve = settings.ungate_after_seconds, settings.reserve_after_seconds
         limits = Limits(answer_lifetime(settings), slots, release, reserve)
         self.controller = PlacementController(cache, writes, status_reporter, rules, limits, leadership, reading)
         keeper = PodGroupKeeper(cache, pod_groups, reading, writes.read, is_leader, pod_groups_are_served)

@@ -1,7 +1,8 @@
-"""One replica leads: it alone runs the duties that need one writer, and it alone answers bindings.
+"""One replica leads: it alone runs the runnables that need one writer, and it alone answers bindings.
 
-Life cycle of a replica: it takes part in the election once it is ready -> a term begins: duties start, its Pod gets the
-label by which calls find it -> the term ends: duties stop, the label goes -> `hand_over` when the process is to end.
+Life cycle of a replica: it takes part in the election once it is ready -> a term begins: runnables start, its Pod gets
+the
+label by which calls find it -> the term ends: runnables stop, the label goes -> `hand_over` when the process is to end.
 
 What the last leader promised may become visible late: a binding is answered first and written afterwards. How late:
 1. The API server works on a request for 60 s at most (--request-timeout, which bounds what the client asks for), and
@@ -9,7 +10,7 @@ What the last leader promised may become visible late: a binding is answered fir
 2. The last leader promised nothing after its deadline, and the earliest claim of another follows that deadline by
    lease_duration - renew_deadline: 5 s.
 3. What is written reaches our copy of the cluster with the next event of a watch; 3 s leave room for a busy one.
-So 60 + 7 - 5 + 3 = 65 s after its claim (`grant_horizon_seconds`) a new leader knows of everything that was promised.
+So 60 + 7 - 5 + 3 = 65 s after its claim (`assume_ttl_seconds`) a new leader knows of everything that was promised.
 Until then it may promise only what nobody can have promised otherwise: a pod that was placed before, as placed. There
 is nothing to wait for when nobody has led before, or when the last leader left with all that it had promised settled.
 That holds for a copy that follows. After an outage, which often is why the leader changed, the watch of pods may still
@@ -74,7 +75,7 @@ class Leadership:
         self._ready = ready
         self._follows = follows
         self._runnables = tuple(runnables)
-        self._assume_ttl = settings.grant_horizon_seconds
+        self._assume_ttl = settings.assume_ttl_seconds
         self._timing = Timing(
             settings.lease_duration_seconds, settings.renew_deadline_seconds, settings.retry_period_seconds
         )
@@ -177,7 +178,7 @@ class Leadership:
             self._label.role_changed()
 
     async def _settle(self, within: float) -> bool:
-        """Wait until all duties are settled; False when that takes longer."""
+        """Wait until all runnables are settled; False when that takes longer."""
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
                 return all(await asyncio.gather(*map(_settled, self._runnables)))

@@ -230,7 +230,7 @@ class Service:
     def _checks(self) -> Iterator[Check]:
         yield from (watched.check() for watched in self._watched)
         yield Check("hint key", self._hint_key.known.is_set(), self._hint_key.error)
-        yield Check("view", self._snapshot_is_current, f"generation {self._cache.generation}")
+        yield Check("snapshot", self._snapshot_is_current, f"generation {self._cache.generation}")
         end = self._certificate.end
         ends = f"ends {end.isoformat()}" if end else ""
         yield Check("certificate", self._certificate.valid, "; ".join(filter(None, (ends, self._certificate.error))))
@@ -269,7 +269,7 @@ def _after(events: Sequence[asyncio.Event], run: Background) -> Background:
 
 def _bundle_keeper(settings: Settings, client: Client) -> CABundleKeeper | None:
     """Who keeps caBundle; None when that is somebody else's affair."""
-    if settings.tls_mode != "secret":
+    if settings.tls_mode != "SelfManaged":
         return None
     services = {(settings.namespace, name) for name in (settings.service_name, settings.bind_service_name)}
     return CABundleKeeper(client, settings.webhook_configurations, services)

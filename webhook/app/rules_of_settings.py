@@ -19,7 +19,7 @@ def rules_of(settings: Settings, own_user: str | None = None) -> Rules:
         no_compatible_node=settings.no_compatible_node,
         not_alignable=settings.not_alignable,
         gate=settings.gate,
-        no_room=settings.no_room,
+        no_capacity=settings.no_capacity,
         max_affinity_values=settings.max_affinity_values,
         preferred_nodes=settings.preferred_nodes,
         scheduler_names=frozenset(settings.scheduler_names),
@@ -30,6 +30,6 @@ def rules_of(settings: Settings, own_user: str | None = None) -> Rules:
             score_strategy=settings.score_strategy,
             resource_weights=settings.resource_weights,
             preference_weight=settings.preference_weight,
-            group_strategy=settings.group_strategy,
+            gang_strategy=settings.gang_strategy,
         ),
     )

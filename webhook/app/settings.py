@@ -12,9 +12,9 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from webhook.model.manage import Manage
-from webhook.model.options import Fidelity, GroupStrategy, ScoreStrategy
+from webhook.model.options import Fidelity, GangStrategy, ScoreStrategy
 from webhook.model.policy import Exclusive
-from webhook.model.rules import GateMode, NoRoom, NotAlignable
+from webhook.model.rules import GateMode, NoCapacity, NotAlignable
 
 PREFIX: Final = "TOPOLOGY_WEBHOOK_"
 
@@ -76,15 +76,15 @@ class Settings(BaseSettings):
     metrics_port: Port = 8080
     """HTTP port for /healthz, /readyz and /metrics. 0 picks a free port."""
 
-    tls_mode: Literal["secret", "files"] = "secret"
-    """Source of the serving certificate. `secret`: a CA in a Secret; the service writes caBundle. `files`:
+    tls_mode: Literal["SelfManaged", "Files"] = "SelfManaged"
+    """Source of the serving certificate. `SelfManaged`: a CA in a Secret; the service writes caBundle. `Files`:
     tls-cert-file and tls-key-file, which another tool (cert-manager) renews together with caBundle."""
     tls_cert_file: Path | None = None
-    """PEM certificate chain for tls-mode `files`. Reloaded when it changes."""
+    """PEM certificate chain for tls-mode `Files`. Reloaded when it changes."""
     tls_key_file: Path | None = None
-    """PEM private key for tls-mode `files`. Reloaded when it changes."""
+    """PEM private key for tls-mode `Files`. Reloaded when it changes."""
     tls_secret_name: str = "topology-webhook-ca"  # noqa: S105 # a name
-    """Secret with the CA for tls-mode `secret`. Created if absent."""
+    """Secret with the CA for tls-mode `SelfManaged`. Created if absent."""
     client_ca_file: Path | None = None
     """PEM certificates of the CAs of the API server's client certificate; reloaded when the file changes. Set:
     clients without such a certificate fail the TLS handshake. Unset: every client is answered."""
@@ -103,7 +103,7 @@ class Settings(BaseSettings):
     """Further DNS names and IP addresses for the certificate, if the API server calls a URL."""
     webhook_configurations: Names = ("topology-webhook",)
     """Names of the MutatingWebhookConfigurations and ValidatingWebhookConfigurations whose caBundle is written, for
-    tls-mode `secret`."""
+    tls-mode `SelfManaged`."""
 
     manage: Manage = Manage.ANNOTATED
     """Pods to manage: `Annotated` with an annotation on them or their owners; `Aligned` also what a kubelet would
@@ -119,14 +119,14 @@ class Settings(BaseSettings):
     manage_missed: bool = True
     """Whether `manage` also covers pods that no replica saw being created. The chart sets it to false if selectors
     or match conditions limit the calls."""
-    no_compatible_node: Literal["deny", "warn"] = "deny"
+    no_compatible_node: Literal["Deny", "Warn"] = "Deny"
     """What to do with a pod if the NUMA policy of every node contradicts the pod's. If the topology or policy of a
     node that it may go to is unknown, the pod waits."""
     not_alignable: NotAlignable = "Warn"
     """What to do with a pod that asks for a NUMA policy but that no kubelet aligns. `Warn` admits it with a warning
     that names the field to set. `Deny` denies it, unless some node would align it."""
-    fidelity: Fidelity = "kubelet"
-    """What decides whether a node fits: `kubelet` predicts the node's own admission, `plugin` repeats the scheduler
+    fidelity: Fidelity = "Kubelet"
+    """What decides whether a node fits: `Kubelet` predicts the node's own admission, `Plugin` repeats the scheduler
     plugin NodeResourceTopologyMatch."""
     score_strategy: ScoreStrategy = "Packing"
     """How nodes that fit are ranked: `Packing` as Koordinator does (few NUMA nodes, the fuller ones first), the
@@ -136,19 +136,19 @@ class Settings(BaseSettings):
     preference_weight: Annotated[int, Field(ge=0, le=100)] = 0
     """Percentage of a node's score that comes from preferred node affinity and `PreferNoSchedule` taints. 0: they
     decide only between nodes of equal score. Does not apply to gangs."""
-    group_strategy: GroupStrategy = GroupStrategy.BIN_PACK
-    """How to choose between domains that can hold a gang: `bin-pack` fewest domains and nodes, then preference,
-    then the tightest; `spread` preference, then most room."""
-    gate: GateMode = "always"
-    """Pods that get a scheduling gate at creation and are placed by the leader: `always` all managed pods,
-    `when-needed` members of gangs and pods that fit nowhere at that moment, `never` none."""
-    no_room: NoRoom = "gate"
-    """What to do with a pod that fits nowhere now, but may later: `gate` lets it wait behind the gate, `allow`
-    admits it without a gate, `deny` denies it. Members of gangs always wait for each other."""
+    gang_strategy: GangStrategy = GangStrategy.BIN_PACK
+    """How to choose between domains that can hold a gang: `BinPack` fewest domains and nodes, then preference,
+    then the tightest; `Spread` preference, then most room."""
+    gate: GateMode = "Always"
+    """Pods that get a scheduling gate at creation and are placed by the leader: `Always` all managed pods,
+    `WhenNeeded` members of gangs and pods that fit nowhere at that moment, `Never` none."""
+    no_capacity: NoCapacity = "Gate"
+    """What to do with a pod that fits nowhere now, but may later: `Gate` lets it wait behind the gate, `Allow`
+    admits it without a gate, `Deny` denies it. Members of gangs always wait for each other."""
     ungate_concurrency: Annotated[int, Field(ge=1, le=256)] = 16
     """How many gated pods are written at a time. A write takes the API server 10 to 20 ms, so 16 make about 1,000 a
     second."""
-    release_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 0.0
+    ungate_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 0.0
     """Time after which a waiting pod is ungated without a place, so that a cluster autoscaler sees it. It still
     avoids nodes that can never take it. 0: never."""
     reserve_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 0.0
@@ -191,7 +191,7 @@ class Settings(BaseSettings):
     retry_period_seconds: Annotated[float, Field(ge=0.1, le=3600)] = 2.0
     """How often a leader renews the Lease and other replicas check it. A call may take half of
     renew-deadline-seconds, which leaves time for a retry."""
-    grant_horizon_seconds: Annotated[float, Field(ge=0, le=3600)] = 65.0
+    assume_ttl_seconds: Annotated[float, Field(ge=0, le=3600)] = 65.0
     """How long a new leader expects bindings that the previous leader allowed and that it cannot see yet. Until
     then it only admits bindings of pods that were placed before."""
 
@@ -217,8 +217,8 @@ class Settings(BaseSettings):
     def _files_come_in_pairs(self) -> Self:
         given = {"tls_cert_file": self.tls_cert_file, "tls_key_file": self.tls_key_file}
         missing = [name for name, path in given.items() if path is None]
-        if self.tls_mode == "files" and missing:
-            msg = f"tls_mode is 'files', which needs {' and '.join(missing)}"
+        if self.tls_mode == "Files" and missing:
+            msg = f"tls_mode is 'Files', which needs {' and '.join(missing)}"
             raise ValueError(msg)
         return self
 

@@ -170,7 +170,7 @@ class ClusterCache:
     def has_binding_in_progress(self, node: str, pod: str, expiring_after: float) -> bool:
         """Whether another pod was given NUMA nodes there with a binding that no object shows yet.
 
-        Of grants that expire later than that only, on the clock of their `expires`.
+        Of assumed pods that expire later than that only, on the clock of their `expires`.
         """
         binding_to = self._assumed_pods.binding_to(node)
         return any(
@@ -240,11 +240,11 @@ class ClusterCache:
         return self._assumed_pods.assumed_count
 
     def expired_pods(self, now: float) -> tuple[AssumedPod, ...]:
-        """The grants that no object has come to show by the time they had, on the clock of `time.monotonic`."""
+        """The assumed pods that no object has come to show by the time they had, on the clock of `time.monotonic`."""
         return self._assumed_pods.expired(now)
 
     def holds(self, assumed_pod: AssumedPod) -> bool:
-        """Whether this grant is kept, and no object shows it yet."""
+        """Whether this assumed pod is kept, and no object shows it yet."""
         return self._assumed_pods.assumed_by(assumed_pod.pod) is assumed_pod
 
     def forget(self, assumed_pod: AssumedPod) -> None:
@@ -253,7 +253,7 @@ class ClusterCache:
             self._assumed_pods.forget(assumed_pod.pod)
 
     def _settle(self) -> NodeArrays:
-        """The state as it is now, with the ledger in step: all that is promised, and where unguarded pods are."""
+        """The state as it is now, with the ledger in step: all that is promised, and where unhinted pods are."""
         if self._assumed_pods.settle(self._clock(), _node_failed):
             self.on_change()
         node_arrays = self._state.node_arrays()

@@ -1,8 +1,8 @@
 """Whether it is certain which NUMA nodes a kubelet will give a pod, where more or less may be free than is known.
 
 1. The kubelet's choice is predicted with the most, and with the least, that may be free (see `leeway`). If both come to
-   what is foreseen, so does all between: what fits, fits with more, and what does not, does not with less.
-2. If not, the pod may be on any NUMA node that may have room for it. One above those foreseen is chosen only if these
+   what is replayed, so does all between: what fits, fits with more, and what does not, does not with less.
+2. If not, the pod may be on any NUMA node that may have room for it. One above those replayed is chosen only if these
    may be taken.
 """
 
@@ -25,7 +25,7 @@ from webhook.model.resident import ResidentPod
 
 @dataclass(frozen=True, slots=True)
 class HintCertainty:
-    """About the NUMA nodes that were foreseen for a pod."""
+    """About the NUMA nodes that were replayed for a pod."""
 
     sure: bool = True
     alternatives: frozenset[int] = frozenset()
@@ -71,7 +71,7 @@ def hint_certainty(
 ) -> HintCertainty:
     """That of a pod whose kubelet chooses.
 
-    exact: whether what is foreseen is the prediction itself, as it is by all but the plugin's rules.
+    exact: whether what is replayed is the prediction itself, as it is by all but the plugin's rules.
     """
     others = kubelet_admission.other_views()
     if not replayed or (exact and not others):

@@ -24,7 +24,7 @@ class HintBackfill:
 
     @classmethod
     def of(cls, pod: ResidentPod, replayed: Replayed, kubelet_admission: KubeletAdmission | None) -> "HintBackfill":
-        """That of a pod for which this was foreseen. kubelet_admission: its node as others left it."""
+        """That of a pod for which this was replayed. kubelet_admission: its node as others left it."""
         hint = NUMAHint(pod.node, tuple(sorted(replayed.numa.items())))
         if (
             replayed.doubt is None
@@ -37,6 +37,6 @@ class HintBackfill:
 
     @classmethod
     def not_certain(cls, pod: ResidentPod) -> "HintBackfill":
-        """That of a pod whose kubelet may have chosen other NUMA nodes than were foreseen."""
+        """That of a pod whose kubelet may have chosen other NUMA nodes than were replayed."""
         why = f"bound to {pod.node}, and without a hint: {_NOT_CERTAIN}"
         return cls(pod.key, pod.uid, None, why)

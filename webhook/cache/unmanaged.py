@@ -25,7 +25,7 @@ def is_annotated(raw: Mapping[str, Any]) -> bool:
 
 
 def why_not_mutated(raw: Mapping[str, Any], rules: Rules) -> str | None:
-    """Why a pod is not steered; None when it is ours to steer."""
+    """Why a pod is not mutated; None when it is ours to mutate."""
     return why_unmanaged(raw, rules) or why_node_is_chosen(raw, rules)
 
 
@@ -41,7 +41,7 @@ def why_unmanaged(raw: Mapping[str, Any], rules: Rules) -> str | None:
 
 
 def why_not_scheduled_by_ours(raw: Mapping[str, Any], rules: Rules) -> str | None:
-    """Why a pod's node is not the scheduler's to choose whom we steer; None when it is.
+    """Why a pod's node is not the scheduler's to choose whom we mutate; None when it is.
 
     Of another scheduler; a DaemonSet's; or run by a kubelet from a file (static pods and the mirror pods that show
     them).

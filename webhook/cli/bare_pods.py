@@ -133,7 +133,7 @@ def _together(
         return odd | dict.fromkeys(left, _waits(found))
     placement = WorkloadAssignment(membership.name, (found.placement,), running)
     if not placement.assigned:
-        strategy, assembled = around.rules.engine.group_strategy, found.assembled
+        strategy, assembled = around.rules.engine.gang_strategy, found.assembled
         place = found.placement.snapshot, found.placement.tree, assembled.group, assembled.within, strategy
         placement = replace(placement, when_empty=(assign_when_empty(*place),))
     unplaced = set(placement.unplaced())

@@ -137,7 +137,7 @@ def _of_template(pod: Mapping[str, Any], cluster_snapshot: ClusterSnapshot, rule
     forged = forgery(creation_of(pod, "v1", "Pod", pod["metadata"].get("namespace") or ""), rules)
     if forged is not None:
         faults = " ".join(f"{path}{fault}" for fault in forged.faults)
-        return PodMutation(Verdict.DENY, faults, pod, reason="Forged")
+        return PodMutation(Verdict.DENY, faults, pod, reason="ReservedField")
     return mutate_pod(pod, cluster_snapshot, rules, path)
 
 

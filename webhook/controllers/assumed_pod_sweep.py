@@ -1,10 +1,13 @@
 """What was given to pods and is on its way into them: looked after until every one of them shows it, or never will.
 
-A grant is made before its answer leaves. As a rule an informer shows the pod bound a moment later, and the grant has
+An assumed pod is made before its answer leaves. As a rule an informer shows the pod bound a moment later, and the
+assumed pod has
 done its work. Where that does not come in time, the pod itself is asked:
-1. Bound to the node of the grant, or placed there by it: the informer is behind; the grant stays until that has come.
+1. Bound to the node of the assumed pod, or placed there by it: the informer is behind; the assumed pod stays until that
+   has come.
 2. Anything else (waiting, bound elsewhere, another pod of that name, gone): the answer was lost, or somebody later
-   refused the binding. The API server has given the request up by now, or none was ever made; the grant is given back.
+   refused the binding. The API server has given the request up by now, or none was ever made; the assumed pod is given
+   back.
 """
 
 import asyncio
@@ -23,7 +26,7 @@ from webhook.model.gates import waits_for_us_alone
 
 log = structlog.get_logger(__name__)
 
-# Grants of callers that may be forgers are overdue after a second or so, and another pod may wait for it.
+# Assumed pods of callers that may be forgers are expired after a second or so, and another pod may wait for it.
 _PERIOD_SECONDS: Final = 0.25
 # A pod that took what it was given is asked again only after so long: the informer is behind for some reason.
 _AGAIN_SECONDS: Final = 5.0
@@ -36,19 +39,19 @@ Fetch = Callable[[str, str], Awaitable[Mapping[str, Any] | None]]
 
 
 class AssumedCache(Protocol):
-    """Where the grants are kept."""
+    """Where the assumed pods are kept."""
 
     on_change: Callable[[], None]
     """To be called when what was given has come free."""
 
     def expired_pods(self, now: float) -> tuple[AssumedPod, ...]:
-        """The grants that no object has come to show in time."""
+        """The assumed pods that no object has come to show in time."""
 
     def assumed_by(self, pod: str) -> AssumedPod | None:
         """What was given to the pod and no object shows yet."""
 
     def forget(self, assumed_pod: AssumedPod) -> None:
-        """Give a grant back."""
+        """Give an assumed pod back."""
 
     @property
     def assumed_count(self) -> int:
@@ -74,7 +77,7 @@ class AssumedPodSweep:
             await self.sweep(monotonic())
 
     async def sweep(self, now: float) -> None:
-        """Look at every overdue grant once."""
+        """Look at every expired grant once."""
         self._taken = {pod: at for pod, at in self._taken.items() if now - at < _AGAIN_SECONDS}
         slots = asyncio.Semaphore(_SLOTS)
         expired = [assumed_pod for assumed_pod in self._cache.expired_pods(now) if assumed_pod.pod not in self._taken]
@@ -89,7 +92,7 @@ class AssumedPodSweep:
                     pod = await self._fetch(namespace, name)
             except ClusterError as error:
                 self._taken[assumed_pod.pod] = now  # the API server does not say: it is asked again later
-                log.warning("grant.retry", pod=assumed_pod.pod, error=str(error))
+                log.warning("assumed_pod.retry", pod=assumed_pod.pod, error=str(error))
                 return
             held = self._cache.assumed_by(
                 assumed_pod.pod
@@ -99,7 +102,7 @@ class AssumedPodSweep:
             if _took(pod, held):
                 self._taken[assumed_pod.pod] = now
                 return
-            log.info("grant.given_back", pod=held.pod, node=held.node)
+            log.info("assumed_pod.forgotten", pod=held.pod, node=held.node)
             self._cache.forget(held)
             if held.is_binding and self._came_to_nothing is not None:
                 self._came_to_nothing(held.pod, held.uid, now)
@@ -109,7 +112,7 @@ class AssumedPodSweep:
         """Nothing begins with a term."""
 
     def stopped(self) -> None:
-        """Nothing ends with it: the grants are still there."""
+        """Nothing ends with it: the assumed pods are still there."""
 
     async def settle(self) -> None:
         """Wait until every grant is shown by an object or given back."""

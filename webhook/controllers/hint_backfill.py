@@ -65,7 +65,9 @@ class HintBackfiller:
         backfill = tuple(self._cache.hint_backfills())
         for one in backfill:
             if one.hint is None:
-                self._events.tell(PodEvent(one.pod, one.uid, "NoHint", one.why_unassigned, "Hint", "Warning"))
+                self._events.tell(
+                    PodEvent(one.pod, one.uid, "NUMANodesUnknown", one.why_unassigned, "Backfill", "Warning")
+                )
         await asyncio.gather(*(self._write(one, one.hint) for one in backfill if one.hint is not None))
 
     async def _write(self, backfill: HintBackfill, hint: NUMAHint) -> None:
@@ -84,7 +86,9 @@ class HintBackfiller:
             return
         if await self._writes.patch(backfill.pod, patch) is Outcome.WRITTEN:
             self._metrics.hint_backfilled()
-            log.info("pod.hinted_late", pod=backfill.pod, node=hint.node, numa=[zone for zone, _ in hint.numa_nodes])
+            log.info(
+                "pod.hint_backfilled", pod=backfill.pod, node=hint.node, numa=[zone for zone, _ in hint.numa_nodes]
+            )
         else:
             log.warning("hint.retry", pod=backfill.pod, error=self._writes.error)
 

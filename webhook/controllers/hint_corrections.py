@@ -1,6 +1,6 @@
 """Hints of bound pods that are wrong, or no longer certain: node agents obey them, so they are corrected or removed.
 
-What a kubelet will choose is foreseen at the binding. When something happens that may have changed it, or the node's
+What a kubelet will choose is replayed at the binding. When something happens that may have changed it, or the node's
 NodeResourceTopology shows something else, the leader writes what is known by then into the pod as it was just read:
 1. The NUMA nodes that it has, as soon as they are certain.
 2. Until then nothing: an agent that reads no hint does no harm.
@@ -121,7 +121,7 @@ class HintCorrections:
         log.info("pod.hint_corrected", pod=change.pod, node=change.node, how=how, before=before, numa=after)
         if how is Correction.CHANGED:
             note = f"{_on(change.node, after)}, not {_on(change.node, before)} as its hint said; the hint is corrected"
-            self._events.tell(PodEvent(change.pod, change.uid, "HintCorrected", note, "Hint"))
+            self._events.tell(PodEvent(change.pod, change.uid, "HintCorrected", note, "Backfill"))
 
 
 def _numa_ids(raw: Mapping[str, Any]) -> list[int]:

@@ -7,9 +7,9 @@ from typing import Protocol
 class Ungated(StrEnum):
     """How a pod left the gate."""
 
-    PLACED = "placed"
-    LEFT_TO_SCHEDULER = "left-to-scheduler"
-    RELEASED = "released"
+    ASSIGNED = "assigned"
+    DELEGATED = "delegated"
+    TIMEOUT = "timeout"
 
 
 class Correction(StrEnum):

@@ -55,7 +55,7 @@ class _Entry:
 
 
 class OwnerChains:
-    """The lineages of pods, by their owners; `changed` is called when one says something else than before."""
+    """The owner chains of pods, by their owners; `changed` is called when one says something else than before."""
 
     def __init__(self, read: ReadOwner, changed: Callable[[], None]) -> None:
         self._read = read

@@ -69,18 +69,18 @@ class StatusReporter:
         """It has one."""
         self._forget(gated.key)
         how, reason = (
-            (Ungated.PLACED, "Placed") if assignment.nodes is None else (Ungated.LEFT_TO_SCHEDULER, "LeftToScheduler")
+            (Ungated.ASSIGNED, "Assigned") if assignment.nodes is None else (Ungated.DELEGATED, "DelegatedToScheduler")
         )
         self.metrics.ungated(how, seconds_waited(gated.raw))
         if assignment.not_aligned and gated.takes_policy:  # else its creation was counted
             self.metrics.not_aligned()
-        self._events.tell(PodEvent(gated.key, gated.pod.uid, reason, assignment.text, "Place"))
+        self._events.tell(PodEvent(gated.key, gated.pod.uid, reason, assignment.text, "Assign"))
 
     def released(self, key: str, raw: Mapping[str, Any], note: str) -> None:
         """It is let go without one."""
         self._forget(key)
-        self.metrics.ungated(Ungated.RELEASED, seconds_waited(raw))
-        self._events.tell(PodEvent(key, raw["metadata"].get("uid", ""), "Released", note, "Release"))
+        self.metrics.ungated(Ungated.TIMEOUT, seconds_waited(raw))
+        self._events.tell(PodEvent(key, raw["metadata"].get("uid", ""), "Ungated", note, "Ungate"))
 
     def keep(self, keys: set[str]) -> None:
         """Only these still wait."""
@@ -105,7 +105,7 @@ class StatusReporter:
         if raw is None:
             return
         why = status_patch.why
-        self._events.tell(PodEvent(key, _uid(raw), "WaitingForPlacement", why.text, "Place"))
+        self._events.tell(PodEvent(key, _uid(raw), "WaitingForPlacement", why.text, "Assign"))
         said = (raw["metadata"].get("annotations") or {}).get(PLACEMENT, "")
         if status_patch.is_first and why.of_one and "none of" in said:
             return  # its creation said the same

@@ -131,14 +131,14 @@ class StuckPods:
         uid = raw["metadata"].get("uid", "")
         if not (self._limits.evict and Pod.from_object(raw).controller):
             self._events.tell(
-                PodEvent(key, uid, "Stuck", f"{why}; delete it to have it placed anew", "Place", "Warning")
+                PodEvent(key, uid, "Stuck", f"{why}; delete it to have it placed anew", "Assign", "Warning")
             )
             return
         outcome = await self._writes.evict(key, uid)
         if outcome is Outcome.WRITTEN:
             log.info("pod.evicted", pod=key, why=why)
             self._metrics.evicted()
-            self._events.tell(PodEvent(key, uid, "EvictedToPlaceAnew", why, "Evict", "Warning"))
+            self._events.tell(PodEvent(key, uid, "EvictedForRescheduling", why, "Evict", "Warning"))
         elif outcome is not Outcome.GONE:
             log.warning("pod.eviction_failed", pod=key, error=self._writes.error)
 

@@ -128,7 +128,7 @@ class UnbindablePods:
             patch = forget_patch(raw, empty, self._cache.sign(uid, empty.to_json()), text)
             outcome = await self._writes.patch(key, patch)
             if outcome is Outcome.WRITTEN:
-                log.info("pod.reservation_given_back", pod=key, node=hint.node)
-                self._events.tell(PodEvent(key, uid, "WaitingForScheduler", text, "Place"))
+                log.info("pod.reservation_forgotten", pod=key, node=hint.node)
+                self._events.tell(PodEvent(key, uid, "WaitingForScheduler", text, "Assign"))
             elif outcome not in {Outcome.STALE, Outcome.GONE}:
                 log.warning("pod.reservation_kept", pod=key, error=self._writes.error)

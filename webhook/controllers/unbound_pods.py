@@ -87,7 +87,7 @@ class DelegatedPods:
             return 0
         self._told[key, uid] = _NUMBERS.sub("#", text), now
         if patch := status_patch(raw, text):
-            self._events.tell(PodEvent(key, uid, "WaitingForScheduler", text, "Place"))
+            self._events.tell(PodEvent(key, uid, "WaitingForScheduler", text, "Assign"))
             await self._pace.turn()
             # A pod that has changed since is left as it is: the Event says it as well.
             await self._writes.patch(key, patch)

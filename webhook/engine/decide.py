@@ -192,7 +192,7 @@ def _merged(fit: NUMAFit, other: NUMAFit, where: Bools) -> NUMAFit:
 
 
 def _numa_fit(snapshot: Snapshot, request: PodRequest, options: Options, among: Bools) -> NUMAFit:
-    if options.fidelity == "plugin":
+    if options.fidelity == "Plugin":
         return plugin.filter_nodes(snapshot, request)
     return kubelet.predict(snapshot, request, among)
 
@@ -211,7 +211,7 @@ def _ranking(
     late = None
     if options.score_strategy != "Packing":
         strategy = plugin.Strategy(options.score_strategy)
-        as_shipped = options.fidelity == "plugin"
+        as_shipped = options.fidelity == "Plugin"
         scored = plugin.score_nodes(snapshot, request, strategy, options.resource_weights, fits, as_shipped=as_shipped)
         scores = scored[nodes].astype(np.uint8)
     else:

@@ -36,7 +36,7 @@ from webhook.kube.lease_record import Claim, LeaseRecord, Release
 
 # How many of our own durations another holder is believed at most. 4: a rollout may quadruple the setting (15 s to
 # 60 s), and with the default one bad write costs a minute without a leader, about as long as the next leader waits
-# for bindings that it cannot see yet (grant_horizon_seconds).
+# for bindings that it cannot see yet (assume_ttl_seconds).
 LONGEST_BELIEVED: Final = 4
 
 # A higher count of terms is not credible: one a second makes 34 years. What we write always stays within int32.

@@ -23,7 +23,7 @@ class PlacementMetrics:
             registry=registry,
         )
         self._rounds = Counter(
-            "placement_rounds", "Rounds over the gated pods.", namespace=namespace, registry=registry
+            "placement_cycles", "Rounds over the gated pods.", namespace=namespace, registry=registry
         )
         self._decisions = Histogram(
             "placement_decision_duration_seconds",
@@ -34,7 +34,7 @@ class PlacementMetrics:
             registry=registry,
         )
         self._ungate = Counter(
-            "pods_let_go", "Pods whose gate was taken away, by how.", ["how"], namespace=namespace, registry=registry
+            "pods_ungated", "Pods whose gate was taken away, by how.", ["how"], namespace=namespace, registry=registry
         )
         self._waited = Histogram(
             "gated_duration_seconds",
@@ -45,7 +45,10 @@ class PlacementMetrics:
         )
         self._evicted = Counter("pods_evicted", "Stuck pods evicted.", namespace=namespace, registry=registry)
         self._hint_backfilled = Counter(
-            "late_hints", "Hints written into pods that were bound without one.", namespace=namespace, registry=registry
+            "hints_backfilled",
+            "Hints written into pods that were bound without one.",
+            namespace=namespace,
+            registry=registry,
         )
         self._corrected = Counter(
             "hints_corrected",

@@ -29,13 +29,13 @@ _BUCKETS = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.25
 
 @dataclass(frozen=True, slots=True)
 class InformerSample:
-    """One informer, as of now; `silence_seconds` since anything was heard from the API server about it."""
+    """One informer, as of now; `last_event_age_seconds` since anything was heard from the API server about it."""
 
     resource: str
     synced: bool
     objects: int
     lists: int
-    silence_seconds: float
+    last_event_age_seconds: float
     faulty_objects: int
 
 
@@ -129,7 +129,7 @@ class _StateCollector(Collector):
         yield _gauge("leader", "1 while this replica leads, else 0.", sample.leading)
         yield _gauge("gated_pods", "Pods that only our gate holds back.", sample.gated_pods)
         yield _gauge("stuck_pods", "Pods that are held to nodes which can no longer take them.", sample.stuck_pods)
-        yield _gauge("open_grants", "Promises to pods that no object shows yet.", sample.assumed_count)
+        yield _gauge("assumed_pods", "Promises to pods that no object shows yet.", sample.assumed_count)
         if sample.certificate_end is not None:
             yield _gauge(
                 "certificate_end_timestamp_seconds",
@@ -159,9 +159,9 @@ def _informers(informers: Iterable[InformerSample]) -> Iterator[Metric]:
         ("informer_objects", "Objects in the local copy.", lambda i: i.objects),
         ("informer_faulty_objects", "Objects that could not be used, or only in part.", lambda i: i.faulty_objects),
         (
-            "informer_silence_seconds",
+            "informer_last_event_age_seconds",
             "Time since the API server was last heard of this resource; bookmarks come every minute or so.",
-            lambda i: i.silence_seconds,
+            lambda i: i.last_event_age_seconds,
         ),
     ]
     for name, text, value in columns:

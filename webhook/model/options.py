@@ -6,16 +6,16 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Literal
 
-Fidelity = Literal["kubelet", "plugin"]
+Fidelity = Literal["Kubelet", "Plugin"]
 ScoreStrategy = Literal["Packing", "LeastAllocated", "MostAllocated", "BalancedAllocation", "LeastNUMANodes"]
 
 
-class GroupStrategy(StrEnum):
+class GangStrategy(StrEnum):
     """Which of several domains that hold a group is chosen."""
 
-    BIN_PACK = "bin-pack"
+    BIN_PACK = "BinPack"
     """Where the fewest domains below and the fewest nodes are needed; then the most preferred; then the tightest."""
-    SPREAD = "spread"
+    SPREAD = "Spread"
     """The most preferred; then the one with most room."""
 
 
@@ -23,7 +23,7 @@ class GroupStrategy(StrEnum):
 class Options:
     """Settings of a decision."""
 
-    fidelity: Fidelity = "kubelet"
+    fidelity: Fidelity = "Kubelet"
     """`kubelet` predicts the node's own admission; `plugin` repeats scheduler-plugins' NodeResourceTopologyMatch."""
     score_strategy: ScoreStrategy = "Packing"
     """`Packing` is Koordinator's: few NUMA nodes, the fuller ones first. The others are the plugin's."""
@@ -31,5 +31,5 @@ class Options:
     """Weight of each resource in the plugin's scores; a resource that is not named weighs 1."""
     preference_weight: int = 0
     """Share of the preferred node affinity and soft taints in a score, in percent; 0: between equal scores only."""
-    group_strategy: GroupStrategy = GroupStrategy.BIN_PACK
+    gang_strategy: GangStrategy = GangStrategy.BIN_PACK
     """Where groups go."""

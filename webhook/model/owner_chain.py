@@ -177,7 +177,7 @@ def ranked(membership: Membership | None, raw: Mapping[str, Any], owner_chain: O
 
 
 def owner_chain_of(owner: Owner, chain: Sequence[Mapping[str, Any]]) -> OwnerChain:
-    """The lineage of the pods of `owner`; `chain`: the objects from it upwards, as far as they could be read."""
+    """The owner chain of the pods of `owner`; `chain`: the objects from it upwards, as far as they could be read."""
     if not chain:
         return OwnerChain(owner, None, {})
     highest = len(chain) - 1

@@ -7,10 +7,10 @@ from webhook.model.intent import NO_SPEC, NUMASpec
 from webhook.model.manage import Manage
 from webhook.model.options import Options
 
-GateMode = Literal["always", "when-needed", "never"]
+GateMode = Literal["Always", "WhenNeeded", "Never"]
 """Which pods wait behind our scheduling gate until they are placed: all that are ours, those that have to, or none."""
 
-NoRoom = Literal["gate", "allow", "deny"]
+NoCapacity = Literal["Gate", "Allow", "Deny"]
 """What becomes of a pod in no group that fits nowhere now, but may later."""
 
 
@@ -30,13 +30,13 @@ class Rules:
     """Namespaces of which no pod is managed that asks for nothing itself."""
     manage_missed: bool = True
     """Whether pods are managed after their creation that no webhook saw."""
-    no_compatible_node: Literal["deny", "warn"] = "deny"
+    no_compatible_node: Literal["Deny", "Warn"] = "Deny"
     """What becomes of a pod for which no node has a compatible policy, or that no node could align even if empty."""
     not_alignable: NotAlignable = "Warn"
     """What becomes of a pod that asks for a policy, and that no node would align for what its containers ask."""
-    gate: GateMode = "always"
+    gate: GateMode = "Always"
     """Which pods are gated."""
-    no_room: NoRoom = "gate"
+    no_capacity: NoCapacity = "Gate"
     """Whether those that fit nowhere now are among them, let in as they are, or refused."""
     max_affinity_values: int = 64
     """Most nodes that are named in a pod's required node affinity."""

@@ -23,12 +23,12 @@ One that stands in extraEnv as well is left to extraEnv: the API server takes no
   "SCORE_STRATEGY" .Values.settings.scoreStrategy
   "RESOURCE_WEIGHTS" (join "," $weights)
   "PREFERENCE_WEIGHT" .Values.settings.preferenceWeight
-  "GROUP_STRATEGY" .Values.settings.groupStrategy
+  "GANG_STRATEGY" .Values.settings.gangStrategy
   "GATE" .Values.settings.gate
-  "NO_ROOM" .Values.settings.noRoom
+  "NO_CAPACITY" .Values.settings.noCapacity
   "SCHEDULER_NAMES" (join "," .Values.settings.schedulerNames)
   "UNGATE_CONCURRENCY" .Values.settings.ungateConcurrency
-  "RELEASE_AFTER_SECONDS" .Values.settings.releaseAfterSeconds
+  "UNGATE_AFTER_SECONDS" .Values.settings.ungateAfterSeconds
   "RESERVE_AFTER_SECONDS" .Values.settings.reserveAfterSeconds
   "STUCK_AFTER_SECONDS" .Values.settings.stuckAfterSeconds
   "EVICT_STUCK" .Values.settings.evictStuck
@@ -45,18 +45,18 @@ One that stands in extraEnv as well is left to extraEnv: the API server takes no
   "LEASE_DURATION_SECONDS" .Values.settings.leaseDurationSeconds
   "RENEW_DEADLINE_SECONDS" .Values.settings.renewDeadlineSeconds
   "RETRY_PERIOD_SECONDS" .Values.settings.retryPeriodSeconds
-  "GRANT_HORIZON_SECONDS" .Values.settings.grantHorizonSeconds
+  "ASSUME_TTL_SECONDS" .Values.settings.assumeTtlSeconds
   "DRAIN_SECONDS" .Values.settings.drainSeconds
   "LIST_PAGE_SIZE" .Values.settings.listPageSize
   "LOG_LEVEL" .Values.settings.logLevel
   "LOG_FORMAT" .Values.settings.logFormat
 }}
-{{- if eq .Values.tls.mode "self" }}
-{{- $_ := set $settings "TLS_MODE" "secret" }}
+{{- if eq .Values.tls.mode "SelfManaged" }}
+{{- $_ := set $settings "TLS_MODE" "SelfManaged" }}
 {{- $_ := set $settings "TLS_SECRET_NAME" (include "topology-webhook.tlsSecretName" .) }}
 {{- $_ := set $settings "WEBHOOK_CONFIGURATIONS" (include "topology-webhook.fullname" .) }}
 {{- else }}
-{{- $_ := set $settings "TLS_MODE" "files" }}
+{{- $_ := set $settings "TLS_MODE" "Files" }}
 {{- $_ := set $settings "TLS_CERT_FILE" "/etc/topology-webhook/tls/tls.crt" }}
 {{- $_ := set $settings "TLS_KEY_FILE" "/etc/topology-webhook/tls/tls.key" }}
 {{- end }}

@@ -47,9 +47,9 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 {{- end }}
 
-{{/* The Secret of the CA (mode self), or of the certificate that cert-manager issues. */}}
+{{/* The Secret of the CA (mode SelfManaged), or of the certificate that cert-manager issues. */}}
 {{- define "topology-webhook.tlsSecretName" -}}
-{{- if eq .Values.tls.mode "self" }}
+{{- if eq .Values.tls.mode "SelfManaged" }}
 {{- default (printf "%s-ca" (include "topology-webhook.fullname" .)) .Values.tls.secretName }}
 {{- else }}
 {{- printf "%s-tls" (include "topology-webhook.fullname" .) }}

@@ -4,7 +4,7 @@
 name: {{ include "topology-webhook.fullname" . }}
 labels: {{- include "topology-webhook.labels" . | nindent 2 }}
 {{- $annotations := deepCopy .Values.webhook.annotations }}
-{{- if eq .Values.tls.mode "cert-manager" }}
+{{- if eq .Values.tls.mode "CertManager" }}
 {{- $_ := set $annotations "cert-manager.io/inject-ca-from" (printf "%s/%s" .Release.Namespace (include "topology-webhook.tlsSecretName" .)) }}
 {{- end }}
 {{- with $annotations }}

@@ -29,11 +29,11 @@ CLUSTER = replace(cluster_snapshot(node("a"), topology("a", [16])), topologies=T
 MISTYPED = "kai.scheduler/topology-requierd-placement"
 NAMED = {KAI_TOPOLOGY: "network"}
 SEGMENTS = {KAI_SEGMENT_SIZE: "2"}
-NEVER = Rules(gate="never")
+NEVER = Rules(gate="Never")
 
 
 def told(raw: dict[str, Any], rules: Rules = NEVER, before: dict[str, Any] | None = None) -> list[str]:
-    """What the API server prints of a workload, without what is said of gate=never unless that is the rule."""
+    """What the API server prints of a workload, without what is said of gate=Never unless that is the rule."""
     response = validate_workload(written(raw, before), CLUSTER, rules)
     assert isinstance(response, Allowed), response
     return list(response.warnings)
@@ -168,9 +168,9 @@ def test_the_segments_of_a_leader_worker_set_are_told_once_and_by_their_own_anno
 def test_with_gate_never_what_a_group_asks_has_no_effect() -> None:
     assert told(job(RACK)) == [
         (
-            "With the setting gate=never pods are placed one by one, and these have no effect: "
+            "With the setting gate=Never pods are placed one by one, and these have no effect: "
             f"metadata.annotations[{KAI_TOPOLOGY}], metadata.annotations[{KAI_REQUIRED_PLACEMENT}]. "
-            "Only gate=always and gate=when-needed place groups."
+            "Only gate=Always and gate=WhenNeeded place groups."
         )
     ]
 
@@ -179,12 +179,12 @@ def test_nor_has_a_policy_that_pods_would_take_from_the_workload() -> None:
     numa = {NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": "Restricted"}'}
     (warning,) = told(deployment(numa))
     assert warning == (
-        "With the setting gate=never pods are placed one by one, and these have no effect: "
+        "With the setting gate=Never pods are placed one by one, and these have no effect: "
         f"metadata.annotations[{NUMA_TOPOLOGY_SPEC}]. "
         "Write the policy on the pod template: without one there, that of the namespace or of the settings counts."
     )
     assert told(deployment(None, numa | {"note": "x"})) != [warning]
-    assert all("gate=never" not in one for one in told(deployment(None, numa)))
+    assert all("gate=Never" not in one for one in told(deployment(None, numa)))
 
 
 def test_an_update_is_told_of_what_is_new_only() -> None:
@@ -224,7 +224,7 @@ def test_a_bare_pod_is_told_the_same() -> None:
     del raw["metadata"]["annotations"][MISTYPED]
     assert created(raw).warnings == ()
     (never,) = created(raw, NEVER).warnings
-    assert never.startswith("With the setting gate=never")
+    assert never.startswith("With the setting gate=Never")
 
 
 def test_a_pod_of_a_controller_is_not_for_that_one_was_told() -> None:

@@ -16,7 +16,7 @@ from webhook.model.gates import has_gate
 from webhook.model.intent import parse_numa_intent
 from webhook.model.names import NUMA_TOPOLOGY_SPEC, PLACEMENT, POD_GROUP_NAME
 from webhook.model.pod import Pod
-from webhook.model.rules import GateMode, NoRoom, Rules
+from webhook.model.rules import GateMode, NoCapacity, Rules
 
 POOL = {"pool": "gpu"}
 # a, b [16 16] single-numa-node, c [16 16] best-effort; the pool gpu is scaled to zero       [free cpus per NUMA node]
@@ -25,10 +25,10 @@ CLUSTER = cluster_snapshot(
 )
 
 
-@pytest.mark.parametrize("gate", ["always", "when-needed", "never"])
-@pytest.mark.parametrize("no_room", ["gate", "allow"])
-def test_a_pod_whose_nodes_are_to_come_is_left_to_the_scheduler(gate: GateMode, no_room: NoRoom) -> None:
-    raw, rules = pod(nodeSelector=POOL), Rules(gate=gate, no_room=no_room)
+@pytest.mark.parametrize("gate", ["Always", "WhenNeeded", "Never"])
+@pytest.mark.parametrize("no_capacity", ["gate", "allow"])
+def test_a_pod_whose_nodes_are_to_come_is_left_to_the_scheduler(gate: GateMode, no_capacity: NoCapacity) -> None:
+    raw, rules = pod(nodeSelector=POOL), Rules(gate=gate, no_capacity=no_capacity)
     mutation = mutate_pod(raw, CLUSTER, rules)
     assert (mutation.verdict, mutation.warnings) == (Verdict.WAIT, (mutation.message,))
     created = jsonpatch.apply_patch(raw, list(mutation.operations))
@@ -81,7 +81,7 @@ def test_members_of_a_group_wait_together_behind_the_gate() -> None:
 
 
 def test_where_the_operator_wants_no_pod_to_wait_it_is_denied() -> None:
-    mutation = mutate_pod(pod(nodeSelector=POOL), CLUSTER, Rules(no_room="deny"))
+    mutation = mutate_pod(pod(nodeSelector=POOL), CLUSTER, Rules(no_capacity="Deny"))
     assert (mutation.verdict, mutation.reason) == (Verdict.DENY, "NoNode")
 
 

@@ -10,7 +10,7 @@ from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.model.names import PLACEMENT
 from webhook.model.rules import Rules
 
-NEVER = Rules(gate="never")
+NEVER = Rules(gate="Never")
 BEST_EFFORT = '{"numaTopologyPolicy": "BestEffort"}'
 
 

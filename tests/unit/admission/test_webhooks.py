@@ -80,9 +80,9 @@ def test_an_unmanaged_pod_is_let_through_even_if_it_is_unreadable() -> None:
     [
         (pod(spec=BAD), "InvalidAnnotation"),
         (pod(spec=BAD, nodeName="a"), "InvalidAnnotation"),
-        (pod(metadata={"annotations": {NUMA_HINT: "{}"}}), "Forged"),
+        (pod(metadata={"annotations": {NUMA_HINT: "{}"}}), "ReservedField"),
         (pod(cpu="abc"), "Invalid"),
-        (pod(cpu="17"), "NeverAligned"),
+        (pod(cpu="17"), "Unalignable"),
     ],
 )
 def test_what_cannot_be_placed_is_denied_with_a_reason(raw: Any, reason: str) -> None:

@@ -112,7 +112,7 @@ def test_of_a_pod_over_several_numa_nodes_any_other_is_possible() -> None:
 
 def test_the_plugins_rules_foresee_nothing_where_a_kubelet_does_otherwise() -> None:
     # The plugin takes the first container for NUMA 0 as well, the kubelet knows that 4 free cpus do not suffice.
-    rules = replace(RULES, engine=Options(fidelity="plugin"))
+    rules = replace(RULES, engine=Options(fidelity="Plugin"))
     assert given(pod("4"), (4, 8), rules=rules).hint_certainty == CERTAIN
     best_effort = pod("8", spec='{"numaTopologyPolicy": "BestEffort"}')
     assert given(best_effort, (4, 8), policy="best-effort", rules=rules).annotations.get(NUMA_HINT) is None

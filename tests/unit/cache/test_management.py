@@ -59,7 +59,7 @@ def burstable() -> dict[str, Any]:
 def mutation_of(
     raw: Mapping[str, Any], rules: Rules, *, cluster: Any = CLUSTER, labels: Any = None, annotations: Any = None
 ) -> PodMutation:
-    """The steering of a pod in a namespace of these labels and annotations."""
+    """The mutation of a pod in a namespace of these labels and annotations."""
     metadata = {"name": "default", "labels": labels, "annotations": annotations}
     return mutate_pod(
         raw, replace(cluster, namespaces={"default": Namespace.from_object({"metadata": metadata})}), rules
@@ -99,7 +99,7 @@ def test_the_namespaces_label_wins_over_the_setting_both_ways(words: str, label:
 
 
 def test_a_pod_that_is_managed_by_its_mode_alone_follows_each_nodes_policy() -> None:
-    mutation = mutation_of(plain(), Rules(manage=Manage.ALIGNED, gate="never"))
+    mutation = mutation_of(plain(), Rules(manage=Manage.ALIGNED, gate="Never"))
     assert mutation.message.startswith("each node's own NUMA policy: 1 of 2 nodes fits; best b (")
     assert NUMA_DEFAULTS not in annotations_of(mutation)
 

@@ -216,10 +216,10 @@ def test_objects_do_not_take_room_from_each_other(review: Review, tmp_path: Path
     [
         (_pod("8"), (), "allow", 0),
         (_pod("14"), (), "wait", 1),
-        (_pod("14"), ("--no-room", "allow"), "wait", 1),
-        (_pod("14"), ("--no-room", "deny"), "deny", 1),
+        (_pod("14"), ("--no-capacity", "Allow"), "wait", 1),
+        (_pod("14"), ("--no-capacity", "Deny"), "deny", 1),
         (_pod("17"), (), "deny", 1),
-        (_pod("17"), ("--no-compatible-node", "warn"), "allow", 1),
+        (_pod("17"), ("--no-compatible-node", "Warn"), "allow", 1),
         (_pod(spec="{"), (), "deny", 1),
         (_pod(spec='{"numaTopologyPolicy": "BestEffort"}'), (), "allow", 0),
     ],
@@ -232,7 +232,7 @@ def test_it_ends_with_1_when_something_is_denied_or_fits_nowhere(
     assert (outcome.json[0]["verdict"], outcome.code) == (verdict, code)
 
 
-@pytest.mark.parametrize("arguments", [("--fidelity", "plugin"), ("--score-strategy", "LeastNUMANodes")])
+@pytest.mark.parametrize("arguments", [("--fidelity", "Plugin"), ("--score-strategy", "LeastNUMANodes")])
 def test_the_engines_options_are_taken(review: Review, arguments: tuple[str, ...]) -> None:
     assert review("-f", POD, "-o", "json", *arguments).json[0]["nodes"]["fit"] == 2
 
@@ -240,7 +240,7 @@ def test_the_engines_options_are_taken(review: Review, arguments: tuple[str, ...
 def test_settings_may_come_from_the_environment(
     review: Review, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("TOPOLOGY_WEBHOOK_NO_COMPATIBLE_NODE", "warn")
+    monkeypatch.setenv("TOPOLOGY_WEBHOOK_NO_COMPATIBLE_NODE", "Warn")
     (tmp_path / "p.json").write_text(json.dumps(_pod("17")))
     assert review("-f", tmp_path / "p.json", "-o", "json").json[0]["verdict"] == "allow"
 

@@ -146,7 +146,7 @@ def test_a_job_goes_to_the_tightest_rack_that_holds_it(judge: Judge) -> None:
 
 
 def test_or_to_the_one_with_most_room_where_that_is_asked_for(judge: Judge) -> None:
-    (entry,) = judge(_job(6, RACK, SINGLE), flags=("--group-strategy", "spread")).json
+    (entry,) = judge(_job(6, RACK, SINGLE), flags=("--gang-strategy", "Spread")).json
     assert entry["group"]["domain"][-1] == ["example.com/rack", "rack-1"]
 
 

@@ -53,7 +53,7 @@ def one(folder: Path, raw: Mapping[str, Any], *flags: str) -> Any:
         ({**RACK, MISTYPED: "rack"}, (), f"metadata.annotations[{MISTYPED}] is not read. Did you mean {REQUIRED}?"),
         (NAMED, (), "metadata.annotations[kai.scheduler/topology] names a topology and no level"),
         ({**RACK, **SEGMENTS}, (), '"hall" is coarser than the required level "rack" of topology racks'),
-        (RACK, ("--gate", "never"), "With the setting gate=never pods are placed one by one"),
+        (RACK, ("--gate", "Never"), "With the setting gate=Never pods are placed one by one"),
     ],
 )
 def test_annotations_that_do_less_than_they_seem_to(

@@ -143,7 +143,7 @@ def test_what_stands_between_a_workload_and_its_template_goes_before_the_workloa
 
 
 def test_without_a_gate_pods_take_nothing_from_their_owners(tmp_path: Path) -> None:
-    entry = one(tmp_path, job({**SINGLE, **RACK}), "--gate", "never")
+    entry = one(tmp_path, job({**SINGLE, **RACK}), "--gate", "Never")
     assert shown(entry) == [("pods", 4, True, None)]
     assert "group" not in entry
 

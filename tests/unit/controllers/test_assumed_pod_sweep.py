@@ -1,4 +1,4 @@
-"""Grants that came to nothing are given back, and only those."""
+"""Assumed pods that came to nothing are given back, and only those."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -44,7 +44,7 @@ def pod(uid: str = "u", node: str = "") -> dict[str, Any]:
 
 
 async def left_after(now: float, found: Mapping[str, Any] | None) -> int:
-    """How many grants are left; what is given back may be what somebody waits for."""
+    """How many assumed pods are left; what is given back may be what somebody waits for."""
 
     async def fetch(namespace: str, name: str) -> Mapping[str, Any] | None:
         assert (namespace, name) == ("ns", "p")

@@ -41,13 +41,13 @@ async def ungated(site: Site) -> list[str]:
     site.round()
     for _ in range(3):
         await asyncio.sleep(0)
-    return [event.key for event in site.events if event.reason == "Released"]
+    return [event.key for event in site.events if event.reason == "Ungated"]
 
 
 async def test_it_is_ungated_at_once_and_says_why() -> None:
     site = Site(waiting("p"), waiting("q"), waiting("fits", nodeSelector={}))
     assert sorted(await ungated(site)) == ["default/p", "default/q"]
-    (note,) = {event.note for event in site.events if event.reason == "Released"}
+    (note,) = {event.note for event in site.events if event.reason == "Ungated"}
     assert note == f"left to the scheduler until a node is added: {TOLD}"
     assert sorted(site.patched) == ["default/fits", "default/p", "default/q"]
 

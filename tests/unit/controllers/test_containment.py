@@ -75,7 +75,7 @@ class Site:
         writes: Any = self
         self.status_reporter = StatusReporter(writes, events, self.cache.gated_pods, ControllerMetrics())
         # No pod has waited so long, but each is asked.
-        limits = Limits(assume_ttl=60.0, concurrency=2, release_after=1e9)
+        limits = Limits(assume_ttl=60.0, concurrency=2, ungate_after=1e9)
         self.controller = PlacementController(
             self.cache, writes, self.status_reporter, Rules(), limits, lambda: self, self.read_owner
         )

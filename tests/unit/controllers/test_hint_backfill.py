@@ -23,7 +23,7 @@ from webhook.model.names import NUMA_HINT, RESOURCE_STATUS
 
 HINT = NUMAHint("n0", ((1, {"cpu": 8000}),))
 LATE = HintBackfill("default/p", "u", HINT)
-COUNTED = "topology_webhook_late_hints_total"
+COUNTED = "topology_webhook_hints_backfilled_total"
 
 
 class Unhinted:
@@ -109,5 +109,5 @@ def test_a_hint_that_was_not_written_is_not_counted() -> None:
 def test_where_there_is_none_an_event_says_why() -> None:
     server = Server()
     (event,), _ = sweep(server, replace(LATE, hint=None, why_unassigned="because"))
-    assert (event.key, event.uid, event.reason, event.note) == ("default/p", "u", "NoHint", "because")
+    assert (event.key, event.uid, event.reason, event.note) == ("default/p", "u", "NUMANodesUnknown", "because")
     assert server.sent == []

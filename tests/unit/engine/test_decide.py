@@ -124,9 +124,9 @@ def test_every_reason_has_an_explanation() -> None:
 @pytest.mark.parametrize(
     "strategy", ["Packing", "LeastAllocated", "MostAllocated", "BalancedAllocation", "LeastNUMANodes"]
 )
-@pytest.mark.parametrize("fidelity", ["kubelet", "plugin"])
+@pytest.mark.parametrize("fidelity", ["Kubelet", "Plugin"])
 def test_either_fidelity_ranks_by_any_score(fidelity: str, strategy: ScoreStrategy) -> None:
-    options = Options(fidelity="plugin" if fidelity == "plugin" else "kubelet", score_strategy=strategy)
+    options = Options(fidelity="Plugin" if fidelity == "Plugin" else "Kubelet", score_strategy=strategy)
     decided = decision(fleet((8, 2), (2, 8), (4, 4)), pod(FIVE), options=options)
     assert reasons(decided) == {"n0": "Fits", "n1": "Fits", "n2": "NoSingleNUMANode"}
     assert {candidate.numa_nodes for candidate in decided.best(2)} == {(0,), (1,)}
@@ -145,7 +145,7 @@ def test_what_no_numa_node_lists_does_not_spoil_the_number_of_numa_nodes_but_as_
     unit = 100 // 8
     ours = decision(cluster, pod(FIVE), options=Options(score_strategy="LeastNUMANodes")).best(2)
     assert [each.score for each in ours] == [100 - unit + unit // 2, 100 - 2 * unit + unit // 2]
-    shipped = decision(cluster, pod(FIVE), options=Options(fidelity="plugin", score_strategy="LeastNUMANodes")).best(2)
+    shipped = decision(cluster, pod(FIVE), options=Options(fidelity="Plugin", score_strategy="LeastNUMANodes")).best(2)
     assert [each.score for each in shipped] == [0, 0]
 
 
@@ -153,7 +153,7 @@ def test_the_fidelities_differ_where_upstream_looks_no_further() -> None:
     # Restricted: the kubelet refuses what is spread although one NUMA node could hold it; the plugin lets it pass.
     cluster = state(node("a"), topology("a", zones(4, 4), WHOLE, policy=NUMAPolicy.RESTRICTED, scope=Scope.POD))
     assert reasons(decision(cluster, pod(FIVE))) == {"a": "NotAligned"}
-    assert reasons(decision(cluster, pod(FIVE), options=Options(fidelity="plugin"))) == {"a": "Fits"}
+    assert reasons(decision(cluster, pod(FIVE), options=Options(fidelity="Plugin"))) == {"a": "Fits"}
 
 
 def test_numa_nodes_that_list_no_resource_are_no_known_topology() -> None:

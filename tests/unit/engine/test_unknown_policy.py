@@ -13,7 +13,7 @@ from webhook.model.policy import NUMAPolicy, Scope
 
 TEXT = "topologyManagerPolicy 'strict'"
 GUARANTEED = {"cpu": "2", "memory": "1Gi"}
-AS_PLUGIN = Options(fidelity="plugin")
+AS_PLUGIN = Options(fidelity="Plugin")
 
 
 def unknown(name: str, *free: int) -> NodeTopology:
@@ -33,7 +33,7 @@ BOTH = state(node("odd"), unknown("odd", 8, 8), node("none"), topology("none", c
 
 
 @pytest.mark.parametrize("asked", ["SingleNUMANode", "Restricted", "BestEffort"])
-@pytest.mark.parametrize("fidelity", ["kubelet", "plugin"])
+@pytest.mark.parametrize("fidelity", ["Kubelet", "Plugin"])
 def test_a_pod_with_a_policy_stays_away_in_either_fidelity(asked: str, fidelity: str) -> None:
     decided = decision(BOTH, pod(GUARANTEED, policy=asked), options=Options(fidelity=fidelity))  # type: ignore[arg-type]
     assert reasons(decided) == {"odd": "UnknownPolicy", "none": "Fits"}

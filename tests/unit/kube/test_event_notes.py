@@ -9,8 +9,8 @@ def test_no_more_of_a_note_is_kept_than_an_event_takes() -> None:
     client: Any = None
     recorder = EventRecorder(client, "replica")
     for end in ("a", "b"):
-        recorder.tell(PodEvent("ns/p", "u", "WaitingForPlacement", "x" * 250_000 + end, "Place"))
-    recorder.tell(PodEvent("ns/p", "u", "WaitingForPlacement", "short", "Place"))
+        recorder.tell(PodEvent("ns/p", "u", "WaitingForPlacement", "x" * 250_000 + end, "Assign"))
+    recorder.tell(PodEvent("ns/p", "u", "WaitingForPlacement", "short", "Assign"))
     cut = "x" * 1021 + "..."
     assert [recorder._waiting.pop()[0].note for _ in range(2)] == [cut, "short"]
     assert not recorder._waiting
@@ -20,10 +20,10 @@ def test_no_more_of_a_note_is_kept_than_an_event_takes() -> None:
 def test_a_namespace_that_has_thousands_of_events_costs_another_ones_event_neither_its_place_nor_its_turn() -> None:
     client: Any = None
     recorder = EventRecorder(client, "replica")
-    recorder.tell(PodEvent("honest/p", "u", "Placed", "first", "Place"))
+    recorder.tell(PodEvent("honest/p", "u", "Assigned", "first", "Assign"))
     for number in range(5_000):
-        recorder.tell(PodEvent(f"busy/p{number}", "u", "WaitingForPlacement", "waits", "Place"))
-    recorder.tell(PodEvent("honest/q", "u", "Placed", "second", "Place"))
+        recorder.tell(PodEvent(f"busy/p{number}", "u", "WaitingForPlacement", "waits", "Assign"))
+    recorder.tell(PodEvent("honest/q", "u", "Assigned", "second", "Assign"))
     next_ones = [recorder._waiting.pop()[0].key for _ in range(3)]
     assert next_ones == ["honest/p", "busy/p4002", "honest/q"]
     assert len(recorder._waiting) == 997

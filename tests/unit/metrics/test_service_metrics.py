@@ -14,8 +14,8 @@ ROW = re.compile(r"^\| `(?P<name>\w+)` \| (?P<kind>\w+) \|(?P<labels>[^|]*)\| .+
 SAMPLE = Sample(
     ready=True,
     informers=(
-        InformerSample("nodes", synced=True, objects=3, lists=2, silence_seconds=1.5, faulty_objects=1),
-        InformerSample("pods", synced=False, objects=0, lists=0, silence_seconds=9.0, faulty_objects=0),
+        InformerSample("nodes", synced=True, objects=3, lists=2, last_event_age_seconds=1.5, faulty_objects=1),
+        InformerSample("pods", synced=False, objects=0, lists=0, last_event_age_seconds=9.0, faulty_objects=0),
     ),
     generation=7,
     policy_disagreements=2,
@@ -38,7 +38,7 @@ def families() -> dict[str, Metric]:
     metrics.excluded.labels("NotReady").inc(4)
     metrics.placement.round()
     metrics.placement.decided("pod", 0.001)
-    metrics.placement.ungated("placed", 3.0)
+    metrics.placement.ungated("assigned", 3.0)
     metrics.placement.evicted()
     metrics.placement.corrected("changed")
     found = {}

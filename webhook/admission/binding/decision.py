@@ -4,12 +4,12 @@
 2. A pod that was placed goes to the node of its hint and to no other: the placement of its group depends on it.
 3. Where the NUMA nodes are ours to choose, it is given what its hint says, as long as that is free to it.
 4. Anywhere else the kubelet chooses as the pod reaches it. So every pod, placed or not, is judged anew on this node
-   alone as it is at this moment: refused, or given what the kubelet will allocate, whatever was foreseen. Where more
+   alone as it is at this moment: refused, or given what the kubelet will allocate, whatever was replayed. Where more
    or less may be free than is known, the kubelet may choose otherwise (see `hint_certainty`): then the pod gets no hint
    until the node's NRT has counted it.
 5. What that takes may be what the hint of another pod holds, one that was placed there and is not bound yet. Then the
    other one goes first. So a hint in a pod is never given to another pod: it also holds when a leader dies that alone
-   knew better, and its pod is bound through another replica, or unguarded. A placed pod that the
+   knew better, and its pod is bound through another replica, or unhinted. A placed pod that the
    scheduler could not bind has no such hint any more (see `controllers.unbindable_pods`): no pod waits for it, and
    where it
    is bound after all it is given what is free then.
@@ -158,7 +158,7 @@ def guard(
     hint = assigned_node(raw)
     if assumed is None and hint is not None:
         if hint.node != node:
-            return Refusal(f"this pod was placed on node {hint.node}, not on {node}", "PlacedElsewhere")
+            return Refusal(f"this pod was placed on node {hint.node}, not on {node}", "AssignedElsewhere")
         assumed = hint.numa_nodes if hint.reserved else None
     if kubelet_admission is None:
         return _on_unknown_node(node, intent)
@@ -179,9 +179,9 @@ def guard(
     numa_nodes = decision.allocation(0)
     if not is_free(snapshot, numa_nodes) and (first := _holders(kubelet_admission, numa_nodes)):
         message = f"{', '.join(sorted(first))} was placed before on the NUMA nodes of {node} that this pod would get"
-        return Refusal(message, "NotNext", first)
+        return Refusal(message, "BindingInProgress", first)
     was_hinted = hint is not None and bool(hint.numa_nodes)
-    exact = rules.engine.fidelity == "kubelet"
+    exact = rules.engine.fidelity == "Kubelet"
     replayed = CERTAIN if ours else hint_certainty(kubelet_admission, of_pod(pod, intent), numa_nodes, exact=exact)
     return Given(
         node, numa_nodes, pod.requests, policy, assumed, how_chosen, ours, replayed, was_hinted, _placement(raw)

@@ -7,10 +7,10 @@
      needs no new promise. Anything else is refused
      as long as another replica leads, or is about to: the call took an old way, and the next one will find it. With no
      leader it is an HTTP 503: the webhook's failurePolicy decides, as it does while no replica answers at all. Ignore
-     binds the pod unguarded, Fail has the scheduler try again.
+     binds the pod unhinted, Fail has the scheduler try again.
    - A new leader does not know what the last one promised in answers that are still on their way into pods. It gives
      out nothing new until they must be visible; it refuses, so that the scheduler tries again.
-3. What is given is kept as a grant before the answer leaves, so that the next Binding finds it taken.
+3. What is given is kept as an assumed pod before the answer leaves, so that the next Binding finds it taken.
 4. One Binding at a time is on its way to a node's kubelet, which goes by the order of arrival: two that are answered
    one after the other may be written the other way round. The next one waits until the first is seen written.
 5. So does one that would take the NUMA nodes of a pod that was placed there before: until that one is bound.
@@ -46,11 +46,11 @@ _LEADER_CHANGED: Final = Refusal(
     "LeaderChanged",
 )
 
-_MISROUTED: Final = Refusal("another replica of topology-webhook leads now; it is asked next time", "LeaderElsewhere")
+_NOT_LEADER: Final = Refusal("another replica of topology-webhook leads now; it is asked next time", "NotLeader")
 
-_NOT_NEXT: Final = Refusal(
+_BINDING_IN_PROGRESS: Final = Refusal(
     "another pod was bound to this node a moment ago and is not visible yet; its kubelet goes by the order of arrival",
-    "NotNext",
+    "BindingInProgress",
 )
 
 # A Binding is written within some 10 ms of its answer, and seen as soon. Half of the time to the deadline is ample
@@ -61,7 +61,7 @@ _POLL_SECONDS: Final = 0.005
 
 
 # A Binding that is not seen by then was refused after us, or the API server stands still: waiting keeps no order any
-# more. What the pod was given stays its own until the grant expires.
+# more. What the pod was given stays its own until the assumed pod expires.
 _ON_ITS_WAY_SECONDS: Final = 5.0
 
 
@@ -84,7 +84,7 @@ class BindingCache(Protocol):
         """The node as the pod will find it; None when it is not known."""
 
     def has_binding_in_progress(self, node: str, pod: str, expiring_after: float) -> bool:
-        """Whether another pod was bound to the node, by a grant that expires later, and is not seen there yet."""
+        """Whether another pod was bound to the node, by an assumed pod that is not seen there yet."""
 
     def assumed(self, pod: str, uid: str, node: str) -> NUMANodeAmounts | None:
         """What the pod was granted on the node in an answer or patch that it does not show yet."""
@@ -96,7 +96,7 @@ class BindingCache(Protocol):
         """Keep what was given."""
 
 
-_NOT_SEEN: Final = Refusal("the pod is not in the cache yet, and lookups of other pods go first", "NotNext")
+_NOT_SEEN: Final = Refusal("the pod is not in the cache yet, and lookups of other pods go first", "BindingInProgress")
 
 # However long the API server would wait: real ones wait for half of the webhook's timeout, 5 s as a rule.
 _LONGEST_WAIT: Final = 5.0
@@ -133,7 +133,7 @@ class BindingGuard:
         binding = request.object
         if forged := forgery(request, self._rules):
             message = " ".join(map(str, forged.faults))
-            return Answer(Denied(message, "Forged"), "deny", decided=True, message=message)
+            return Answer(Denied(message, "ReservedField"), "deny", decided=True, message=message)
         metadata = binding.get("metadata") or {}
         name, uid = request.name or metadata.get("name", ""), metadata.get("uid") or ""
         node = (binding.get("target") or {}).get("name", "")
@@ -156,7 +156,9 @@ class BindingGuard:
                 )
             if is_gated(pod):
                 return Answer(Allowed(), "allow", message="the pod is gated; the API server will reject the binding")
-            verdict = _NOT_NEXT if self._has_binding_in_progress(node, key) else self._judge(request, pod, node)
+            verdict = (
+                _BINDING_IN_PROGRESS if self._has_binding_in_progress(node, key) else self._judge(request, pod, node)
+            )
             if isinstance(verdict, Answer):
                 return verdict
             if not await self._has_moved(node, key, verdict.after, give_up):
@@ -185,7 +187,7 @@ class BindingGuard:
         if leader_state is not LeaderState.ALL and (hint is None or hint.node != node or not hint.reserved):
             if leader_state is LeaderState.NONE:
                 raise NotNowError("this replica is not the leader, who alone gives out NUMA nodes")
-            return _refused(_MISROUTED) if leader_state is LeaderState.ELSEWHERE else _refused(_LEADER_CHANGED)
+            return _refused(_NOT_LEADER) if leader_state is LeaderState.ELSEWHERE else _refused(_LEADER_CHANGED)
         if leader_state in {LeaderState.NONE, LeaderState.ELSEWHERE}:
             return Answer(Allowed(), "allow", decided=True, message=f"placed on {node} before")
         key, uid = f"{request.namespace}/{pod['metadata']['name']}", pod["metadata"].get("uid", "")
@@ -233,7 +235,7 @@ class BindingGuard:
 
 def _refused(refusal: Refusal) -> Answer:
     denied = Denied(refusal.message, refusal.reason)
-    return Answer(denied, "deny", decided=True, message=refusal.message, misrouted=refusal is _MISROUTED)
+    return Answer(denied, "deny", decided=True, message=refusal.message, misrouted=refusal is _NOT_LEADER)
 
 
 def grant_of(given: Given, key: str, uid: str, expires: float) -> AssumedPod:

@@ -29,11 +29,11 @@ def needs_gate(annotations: Mapping[str, str], rules: Rules, *, fits: bool, own_
 
     fits: some node can take it now. own_affinity: it has node affinity of its own that is not to be added to.
     """
-    if rules.gate == "never":
+    if rules.gate == "Never":
         return False
     if may_be_in_group(annotations) or (own_affinity and fits):
         return True
-    return rules.gate == "always" if fits else rules.no_room == "gate"
+    return rules.gate == "Always" if fits else rules.no_capacity == "Gate"
 
 
 def set_gate(patch: Patch, *, wanted: bool) -> None:

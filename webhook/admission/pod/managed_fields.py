@@ -1,11 +1,11 @@
 """What is ours in a pod's node affinity and nodeSelector: written down as digests, recognised and taken out again.
 
 A pod can come by a second time: another webhook changed it and the API server calls again, or its mutated YAML is
-applied anew, perhaps months later and to another cluster. Steering then starts from what the user wrote. So the
+applied anew, perhaps months later and to another cluster. Mutation then starts from what the user wrote. So the
 annotation `topology-webhook.dev/steered` holds a digest of every requirement and preference that was added, and how
 many required terms the pod had before. What the digests do not cover is the user's or another webhook's: never touched.
 
-    taking out what is ours from a steered pod gives the pod as it was before; steering that again gives the steered pod
+    taking out what is ours from a mutated pod gives the pod as it was before; mutation that again gives the mutated pod
 """
 
 import json
@@ -56,12 +56,12 @@ class ManagedFields:
 
     @classmethod
     def of_hostname(cls, hostname: str) -> Self:
-        """The marker of a hostname that is added to a pod's nodeSelector."""
+        """The managed fields record of a hostname that is added to a pod's nodeSelector."""
         return cls(hostname=_digest(hostname))
 
     @classmethod
     def of(cls, constraint: Constraint, terms: int) -> Self:
-        """The marker of a constraint that is added to a pod with so many required terms."""
+        """The managed fields record of a constraint that is added to a pod with so many required terms."""
         return cls(
             terms=terms if constraint.alternatives else 0,
             alternatives=tuple(
@@ -73,7 +73,7 @@ class ManagedFields:
 
     @classmethod
     def parse(cls, text: str | None) -> Self:
-        """The marker as it stands in the annotation. What is no marker of ours marks nothing."""
+        """The managed fields record as it stands in the annotation. Any other text marks nothing."""
         try:
             if len(text or "") > _LONGEST:
                 return cls()
@@ -100,7 +100,7 @@ class ManagedFields:
 
 
 def without_ours(pod: Mapping[str, Any], managed_fields: ManagedFields) -> Mapping[str, Any]:
-    """The pod without what the marker says is ours; what that leaves empty goes with it.
+    """The pod without what the managed fields record says is ours; what that leaves empty goes with it.
 
     The argument is not altered.
     """

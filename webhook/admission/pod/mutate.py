@@ -17,9 +17,9 @@ from webhook.model.rules import Rules
 def mutation_of(
     request: AdmissionRequest, cluster_snapshot: ClusterSnapshot, rules: Rules, plans: Plans | None = None
 ) -> tuple[AdmissionResponse, PodMutation | None]:
-    """Judge and steer a pod that is being created; also the steering behind the response, for logs and metrics.
+    """Judge and mutate a pod that is being created; also the mutation behind the response, for logs and metrics.
 
-    None where there was nothing to steer. Nothing outside is touched, so a dry run gets the same answer. `plans` are
+    None where there was nothing to mutate. Nothing outside is touched, so a dry run gets the same answer. `plans` are
     those made before, by the same rules.
     """
     if request.kind != "Pod" or request.sub_resource or request.operation is not Operation.CREATE:

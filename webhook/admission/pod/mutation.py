@@ -5,7 +5,8 @@
    the settings'.
 3. What an earlier pass added is taken out: the decision starts from what the user wrote.
 4. A plan is made, or taken over from a pod that asked for the same (plan.py).
-5. The affinity or gate, the placement in words, the marker and, if wanted, variables of the environment become one
+5. The affinity or gate, the placement in words, the managed fields record and, if wanted, variables of the environment
+   become one
    patch, tried on the pod.
 """
 

@@ -43,7 +43,7 @@ def fitting(pod: Pod, intent: NUMAIntent, decision: Decision, best: Sequence[Can
 
 
 def nowhere(pod: Pod, intent: NUMAIntent, decision: Decision, unschedulable: str, note: str = "") -> str:
-    """That no node fits now, what the outlook is, and why each node does not. note: as for `fitting`."""
+    """That no node fits now, what the schedulability is, and why each node does not. note: as for `fitting`."""
     text = f"{subject(intent)}: none of {len(decision.fits)} nodes fits now; {unschedulable}{_noted(note)}"
     return shortened(text + excluded(pod, decision, "; excluded: "))
 

@@ -160,7 +160,7 @@ def _fits_nowhere(decision: Decision, pod: Pod, intent: NUMAIntent, rules: Rules
         UnschedulableReason.UNKNOWN,
         UnschedulableReason.NO_NODE,
     }
-    if may_fit_later and (rules.no_room != "deny" or may_be_in_group(pod.annotations)):
+    if may_fit_later and (rules.no_capacity != "Deny" or may_be_in_group(pod.annotations)):
         awaits_node = unschedulable.reason_code is UnschedulableReason.NO_NODE and not may_be_in_group(pod.annotations)
         if not awaits_node and needs_gate(pod.annotations, rules, fits=False):
             return Plan(Verdict.WAIT, text, 0, excluded, gated=True, warn=True)
@@ -171,7 +171,7 @@ def _fits_nowhere(decision: Decision, pod: Pod, intent: NUMAIntent, rules: Rules
             constraint = within_bounds(constraint, pod.required_terms)
         managed_fields = ManagedFields.of(constraint, _terms(pod))
         return Plan(Verdict.WAIT, text, 0, excluded, constraint, managed_fields, awaits_node=awaits_node, warn=True)
-    if not may_fit_later and rules.no_compatible_node == "warn":
+    if not may_fit_later and rules.no_compatible_node == "Warn":
         return Plan(Verdict.ALLOW, text, 0, excluded, warn=True)
     return Plan(Verdict.DENY, text, 0, excluded, reason=unschedulable.reason_code.value)
 

@@ -53,10 +53,10 @@ _NOT_ALIGNED = frozenset(
 class UnschedulableReason(Enum):
     """What can become of a pod that fits nowhere now; the value is the reason of a denial, for programs."""
 
-    LATER = "NoRoomNow"
+    LATER = "InsufficientCapacity"
     UNKNOWN = "TopologyUnknown"
     NO_COMPATIBLE_NODE = "NoCompatibleNode"
-    NEVER_ALIGNED = "NeverAligned"
+    UNALIGNABLE = "Unalignable"
     NO_NODE = "NoNode"
 
 
@@ -67,13 +67,13 @@ class Unschedulable:
     reason_code: UnschedulableReason
     message: str
     when_empty: Decision
-    """The decision on the emptied cluster."""
+    """The decision on the empty cluster."""
     hopeful: Bools
     """bool [node]: where the pod may go once it can: nodes that fit when empty, else those of a compatible policy."""
 
 
 def look_ahead(node_arrays: NodeArrays, pod: Pod, intent: NUMAIntent, options: Options) -> Unschedulable:
-    """The outlook of a pod that fits nowhere now."""
+    """The schedulability of a pod that fits nowhere now."""
     empty = empty_cluster(with_rows(node_arrays, named_resources(pod)))
     decision = decide(Snapshot(empty), pod, intent, options)
     reasons = decision.excluded.keys()
@@ -86,7 +86,7 @@ def look_ahead(node_arrays: NodeArrays, pod: Pod, intent: NUMAIntent, options: O
     if reasons & _NOT_ALIGNED:
         why = _too_large_for_one(empty, pod, intent, _any_of(decision, _NOT_ALIGNED))
         message = f"none could align it even if it were empty: {why or excluded(pod, decision)}"
-        return Unschedulable(UnschedulableReason.NEVER_ALIGNED, message, decision, compatible)
+        return Unschedulable(UnschedulableReason.UNALIGNABLE, message, decision, compatible)
     if reasons & _UNKNOWN:
         return Unschedulable(
             UnschedulableReason.UNKNOWN, _what_is_unknown(decision, eligible), decision, _any_of(decision, _UNKNOWN)

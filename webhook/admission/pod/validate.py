@@ -28,7 +28,7 @@ def validate(request: AdmissionRequest, topologies: Mapping[str, Topology], rule
     if not request.may_change_metadata_of("Pod"):
         return Allowed()
     if forged := forgery(request, rules):
-        return Denied(" ".join(map(str, forged.faults)), "Forged")
+        return Denied(" ".join(map(str, forged.faults)), "ReservedField")
     asked = _asked(request.object)
     if why_unmanaged(request.object, rules) or asked == _asked(request.old_object):
         return Allowed()

@@ -48,7 +48,7 @@ def _asked(template: Template, rules: Rules) -> tuple[Pod, NUMAIntent] | None:
     own = {key: template.annotations[key] for key in _NUMA if key in template.annotations}
     # Without a gate nothing is taken from owners.
     takes = template.annotations.get(INHERIT) != "false" or is_in_group(dict(template.annotations))
-    above = template.above if takes and rules.gate != "never" else {}
+    above = template.above if takes and rules.gate != "Never" else {}
     annotations = own or {key: above[key] for key in _NUMA if key in above}
     try:
         intent, _ = parse_numa_intent(annotations)

@@ -1,10 +1,11 @@
 """Writing a place into its pod: tried until it stands there, or never will.
 
-1. The promise is kept (a grant) before the first patch leaves, so that the next decision finds the place taken. It is
+1. The promise is kept (an assumed pod) before the first patch leaves, so that the next decision finds the place taken.
+   It is
    renewed with each patch, for one may wait for its turn, or leave again.
 2. The patch. Not the leader any more, or the promise given back because its time was up: nothing is sent.
-3. Written: the grant holds until an informer shows the pod with its hint.
-   Stale: the pod as it is now. Still behind the gate and asking for the same: the patch is made anew from it. Placed as
+3. Written: the assumed pod holds until an informer shows the pod with its hint.
+   Stale: the pod as it is now. Still behind the gate and asking for the same: the patch is recreated from it. Placed as
    we wanted: an earlier patch, whose answer was lost, was written after all.
    No answer: the same patch again; by its resource version it is written at most once.
    Anything else: the pod has its turn again later, and the promise is taken back unless an earlier patch may come yet.

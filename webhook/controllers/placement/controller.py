@@ -65,7 +65,7 @@ log = structlog.get_logger(__name__)
 _COALESCE_SECONDS: Final = 0.02
 # Of the event loop's time, which reviews need: while everybody waits, rounds take a fifth of it at most.
 _REST_PER_WORK: Final = 4.0
-# Then the order is made anew: a pod of high priority that has just come waits for so many at most.
+# Then the order is recreated: a pod of high priority that has just come waits for so many at most.
 _PER_ROUND: Final = 256
 _CLOCK_SECONDS: Final = 1.0
 
@@ -74,7 +74,7 @@ Background = Callable[[], Coroutine[Any, Any, NoReturn]]
 
 
 class PlacementController:
-    """The duty of a leader. `leadership` is asked when it works: leading knows its duties, and so comes later."""
+    """The duty of a leader. `leadership` is asked when it works: leading knows its runnables, and so comes later."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class PlacementController:
         yield self.run
         yield self._status_reporter.run
         yield self._owner_chains.run
-        if self._limits.release_after or self._limits.reserve_after:
+        if self._limits.ungate_after or self._limits.reserve_after:
             yield self._wake_regularly
 
     async def run(self) -> NoReturn:
@@ -406,7 +406,7 @@ class PlacementController:
             outcome = await self._writer.write(gated, assignment, assumed_pod)
             if outcome is Outcome.WRITTEN:
                 self._status_reporter.assigned(gated, assignment)
-                log.info("pod.placed", pod=gated.key, node=assignment.hint.node)
+                log.info("pod.assigned", pod=gated.key, node=assignment.hint.node)
             elif outcome is Outcome.REFUSED:
                 self._refused(gated, self._writes.error)  # nothing was awaited since the refusal
             return outcome in {Outcome.WRITTEN, Outcome.STALE, Outcome.GONE}
@@ -427,8 +427,8 @@ class PlacementController:
         if isinstance(known, NoAssignment) and known.awaits_node:
             self._ungate(gated.key, gated.raw, partial(self._ungater.until_a_node_is_added, gated))
             return
-        if 0 < self._limits.release_after <= seconds_waited(gated.raw):
-            self._ungate(gated.key, gated.raw, partial(self._ungater.after_waiting, gated, self._limits.release_after))
+        if 0 < self._limits.ungate_after <= seconds_waited(gated.raw):
+            self._ungate(gated.key, gated.raw, partial(self._ungater.after_waiting, gated, self._limits.ungate_after))
             return
         kind = known.kind if isinstance(known, NoAssignment) else frozenset(known.excluded)
         if not self._status_reporter.news(gated.raw, kind):
@@ -441,7 +441,7 @@ class PlacementController:
 
     def _waits_unread(self, key: str, raw: Mapping[str, Any], why: str) -> None:
         """The pod cannot be read."""
-        if 0 < self._limits.release_after <= seconds_waited(raw):
+        if 0 < self._limits.ungate_after <= seconds_waited(raw):
             self._ungate(key, raw, partial(self._ungater.unasked, key, raw, why))
             return
         found = NoAssignment(frozenset({"unreadable", why}), waits(why))

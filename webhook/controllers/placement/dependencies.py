@@ -49,7 +49,7 @@ class Limits:
     """Seconds after which a write that was not seen never will be."""
     concurrency: int
     """Pods that are written at a time."""
-    release_after: float = 0.0
+    ungate_after: float = 0.0
     """Seconds after which a pod is let go without a place; 0: never."""
     reserve_after: float = 0.0
     """Seconds after which a group has its domain kept; 0: never."""

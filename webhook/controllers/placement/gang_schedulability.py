@@ -13,7 +13,7 @@ from webhook.engine.gang.resolvable import assign_when_empty
 from webhook.engine.gang.result import GangAssignment
 from webhook.engine.request import named_resources
 from webhook.engine.topology.tree import Domain, TopologyTree
-from webhook.model.options import GroupStrategy
+from webhook.model.options import GangStrategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class _Answer:
 class GangSchedulability:
     """What is said of each group that waits."""
 
-    def __init__(self, strategy: GroupStrategy, assignment: Callable[..., GangAssignment] = assign_when_empty) -> None:
+    def __init__(self, strategy: GangStrategy, assignment: Callable[..., GangAssignment] = assign_when_empty) -> None:
         self._strategy = strategy
         self._assign = assignment
         self._answers: dict[str, _Answer] = {}

@@ -96,4 +96,4 @@ def _assign_within(snapshot: Snapshot, tree: TopologyTree, assembled: Assembled,
     """The placement in the domain in which the group goes on, or in any."""
     if assembled.within is not None:
         snapshot = snapshot.closed(~nodes_of(tree, assembled.within))
-    return assign_gang(snapshot, tree, assembled.group, rules.engine.group_strategy)
+    return assign_gang(snapshot, tree, assembled.group, rules.engine.gang_strategy)

@@ -89,7 +89,7 @@ class GangAssigner:
         self._writer = writer
         self._rules = rules
         self._trees = TopologyTrees()
-        self._schedulability = GangSchedulability(rules.engine.group_strategy)
+        self._schedulability = GangSchedulability(rules.engine.gang_strategy)
 
     def keep(self, groups: Container[str]) -> None:
         """Only these groups wait still."""
@@ -128,7 +128,7 @@ class GangAssigner:
         begun = "" if within is None else f" its running pods hold it to {_spoken(tree.path(within))};"
         text = f"{named(gang)}, {there} pods:{begun} {'; '.join(map(str, why))}"
         if never := self._schedulability.text(gang.membership.group, placement, assembled.group, within):
-            kind |= {"never"}
+            kind |= {"Never"}
             text += f"; {never}"
         has_waited = 0 < self._reserve_after <= max(seconds_waited(gated.raw) for gated in gang.members)
         domain = earliest_domain(placement.snapshot, tree, assembled.group, within) if has_waited else None

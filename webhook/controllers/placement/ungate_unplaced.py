@@ -89,6 +89,6 @@ class UnplacedUngater:
     async def _ungate(self, key: str, raw: Mapping[str, Any], patch: Sequence[Operation], note: str) -> bool:
         if not self._may_write() or await self._writes.patch(key, patch) is not Outcome.WRITTEN:
             return False
-        log.info("pod.released", pod=key, why=note)
+        log.info("pod.ungated", pod=key, why=note)
         self._status_reporter.released(key, raw, note)
         return True

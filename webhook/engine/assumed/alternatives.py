@@ -1,9 +1,9 @@
 """NUMA nodes other than those of its hint on which a pod may be, until its node's NRT counts it or should have.
 
-A kubelet gives a pod the first NUMA nodes with room at the moment it arrives. That is foreseen exactly, but for room
+A kubelet gives a pod the first NUMA nodes with room at the moment it arrives. That is replayed exactly, but for room
 that nobody knew of when the hint was written:
 1. Another pod ended while this one was on its way, or turned out to have been rejected.
-2. The NRT left open what is free (`Uncounted.doubtful`).
+2. The NRT left open what is free (`Unreported.doubtful`).
 More room makes a kubelet prefer a lower NUMA node, never a higher one.
 
 The doubt does not last for ever: after some time without an answer the hint is the best that is known, and room that

@@ -1,4 +1,4 @@
-"""A grant: what a pod was given before any object shows it."""
+"""An assumed pod: what a pod was given before any object shows it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,4 +29,4 @@ class AssumedPod:
     alternatives: frozenset[int] = frozenset()
     """Other NUMA nodes that the kubelet may choose."""
     tentative: bool = False
-    """To a pod whose node the scheduler chooses: it may go elsewhere, or never come. It steers, and does not bind."""
+    """To a pod whose node the scheduler chooses: it may go elsewhere, or never come. It mutates, and does not bind."""

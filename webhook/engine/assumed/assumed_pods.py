@@ -6,16 +6,17 @@ Nearly all of it is derived from objects, so that whoever reads the same objects
   (`controllers.unbindable_pods`);
 - a bound pod is promised what `unreported` says its node's NRT does not show;
 - what the NRT shows as taken by pods that have ended is given back;
-- a pod of ours that was bound without a hint is promised what is foreseen of it, until the NRT counts it.
-What is on the wire stands in no object: a grant, given with a binding or a patch that the API server has not written
-yet. It holds until an object shows it, is taken back when its pod goes away, and is overdue after its time. Nor does an
+- a pod of ours that was bound without a hint is promised what is replayed of it, until the NRT counts it.
+What is on the wire stands in no object: an assumed pod, given with a binding or a patch that the API server has not
+written
+yet. It holds until an object shows it, is taken back when its pod goes away, and is expired after its time. Nor does an
 object say where else a pod may be (see `alternatives`): a replica that starts takes the hints as they are.
 
 Life cycle:
 1. An object is noted and its node marked; nothing is worked out yet, so a burst of changes to one node costs one.
 2. `settle` works out the marked nodes, and those for which it is time.
 
-A grant goes before what is derived for the same pod: it is newer.
+An assumed pod goes before what is derived for the same pod: it is newer.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -217,26 +218,26 @@ class AssumedPods:
         return self.hints.uncertain(now - self._times.age)
 
     def to_replay(self) -> Sequence[str]:
-        """The nodes on which it is to be foreseen, as of the last `settle`, where pods without a hint are."""
+        """The nodes on which it is to be replayed, as of the last `settle`, where pods without a hint are."""
         return self._unhinted_pods.to_replay()
 
     def unhinted(self, node: str) -> Unhinted:
-        """The pods of such a node, as they are to be foreseen."""
+        """The pods of such a node, as they are to be replayed."""
         return self._unhinted_on(node)
 
     def give_up(self, node: str) -> None:
-        """Foresee nothing of the pods that are there until there is news of the node."""
+        """Replay nothing of the pods that are there until there is news of the node."""
         self._unhinted_pods.keep(node, {})
 
     def keep(self, node: str, replayed: Mapping[str, Replayed]) -> None:
-        """Promise what was foreseen of them to the pods of the node."""
+        """Promise what was replayed of them to the pods of the node."""
         self._unhinted_pods.keep(node, replayed)
         for reservation in self._of_unhinted(node):
             if reservation.pod not in self._assumed_pods:
                 self._put(reservation)
 
     def replayed(self, now: float) -> Iterator[tuple[ResidentPod, Replayed]]:
-        """The pods of ours that are bound without a hint and not counted, with what was foreseen of each.
+        """The pods of ours that are bound without a hint and not counted, with what was replayed of each.
 
         Only those that their kubelet must have admitted at `now`, and long enough ago: it writes pods' statuses side by
         side, so that one that left room for another may be heard of after that one.
@@ -277,7 +278,7 @@ class AssumedPods:
         return is_time
 
     def _compare_assumed(self, pod: ResidentPod) -> None:
-        """Let the grant go if the pod shows it, or shows that it will never come."""
+        """Let the assumed pod go if the pod shows it, or shows that it will never come."""
         assumed_pod = self._assumed_pods.get(pod.key)
         if assumed_pod is None:
             return

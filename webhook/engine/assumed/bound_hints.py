@@ -1,6 +1,6 @@
 """Where pods are that are bound to nodes, or on their way there, and what puts that in doubt.
 
-A kubelet gives a pod the first NUMA nodes with room at the moment it arrives. That is foreseen at its binding, but
+A kubelet gives a pod the first NUMA nodes with room at the moment it arrives. That is replayed at its binding, but
 for what nobody knew then:
 1. Another pod ended while this one was on its way, or turned out to have been rejected.
 2. A pod without a hint came before it: what that was given is not known.
@@ -140,7 +140,7 @@ class BoundHints:
                 if found.places[pod.key] is not None:
                     self._alternatives.forget(pod.key)
             elif moved and pod.hint and self.certainty(pod.key) is Certainty.FORESEEN:
-                # What was foreseen for it took that one to be where it is not.
+                # What was replayed for it took that one to be where it is not.
                 self._may_be(pod.key, _others(topology, held(pod)))
         for assumed_pod in assumed_pods if moved else ():
             self._may_be(assumed_pod.pod, _others(topology, assumed_pod.numa))
@@ -208,7 +208,7 @@ class BoundHints:
         return Arrived(pod, hint, certainty in _SURE, certainty is Certainty.DOUBTFUL, may_find)
 
     def _is_moved(self, pod: str, numa: NumaAmounts | None) -> bool:
-        """Whether a pod is not where it was foreseen for certain."""
+        """Whether a pod is not where it was replayed for certain."""
         known = self._known.get(pod)
         return known is not None and known.certainty is Certainty.FORESEEN and known.numa != numa
 

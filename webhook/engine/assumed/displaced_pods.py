@@ -1,7 +1,7 @@
-"""Pods that may be on other NUMA nodes than was foreseen since some room came free unseen, or was taken unseen.
+"""Pods that may be on other NUMA nodes than was replayed since some room came free unseen, or was taken unseen.
 
 A kubelet gives each pod the first NUMA nodes with room, in the order in which they arrive. So one that found room lower
-down is not where it was foreseen, and those that came after it may have
+down is not where it was replayed, and those that came after it may have
 
 - the room that it left, if that is lower than their own;
 - no room left where it is now, and any other NUMA node with room.
@@ -40,7 +40,7 @@ class _Zones:
     held: dict[int, list[Mapping[str, int]]] = field(default_factory=dict)
     """By those that are there for certain."""
     come: dict[int, list[Mapping[str, int]]] = field(default_factory=dict)
-    """By those that may be there, and were not foreseen there."""
+    """By those that may be there, and were not replayed there."""
 
     def have_room(self, numa_id: int, amounts: Mapping[str, int], *, at_least: bool = False) -> bool:
         """Whether there may be room; at_least: whether there is in any case."""

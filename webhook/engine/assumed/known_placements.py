@@ -1,6 +1,6 @@
 """What is known of the NUMA nodes of bound pods, and whether their hints say so: node agents obey hints.
 
-    FORESEEN   the kubelet's choice was foreseen at the binding, and nothing has happened that could have changed it
+    FORESEEN   the kubelet's choice was replayed at the binding, and nothing has happened that could have changed it
     DOUBTFUL   something may have: another pod ended, or came first, or the NRT left open what was free
     CONFIRMED  the NodeResourceTopology has counted the pod there
     CHOSEN     the NUMA nodes are ours to choose: a node agent obeys the hint

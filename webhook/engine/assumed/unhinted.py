@@ -1,4 +1,4 @@
-"""Pods of ours that were bound unguarded, and so without a hint: when their NUMA nodes are known, and what is kept.
+"""Pods of ours that were bound unhinted, and so without a hint: when their NUMA nodes are known, and what is kept.
 
 A kubelet gives a pod the first NUMA nodes with room at the moment it admits it. What it gave is known where the NRT
 and the pods bound since tell all that happened:
@@ -74,7 +74,7 @@ class _Left:
 
 
 class UnhintedPods:
-    """By node, with what was foreseen of each."""
+    """By node, with what was replayed of each."""
 
     def __init__(self) -> None:
         self._on: dict[str, Sequence[ResidentPod]] = {}
@@ -113,7 +113,7 @@ class UnhintedPods:
     def put(self, node: str, not_reported: Sequence[ResidentPod], *, outage: bool = False) -> None:
         """Take in the pods of a node that its NRT has not counted, with a hint or not; all is to be found out again.
 
-        outage: some pods have come there unguarded that it has counted, and others may have come after them.
+        outage: some pods have come there unhinted that it has counted, and others may have come after them.
         """
         self._on.pop(node, None)
         self._open.discard(node)
@@ -122,7 +122,7 @@ class UnhintedPods:
             self._open.add(node)
 
     def had_outage(self, pods: Iterable[ResidentPod]) -> bool:
-        """Whether some were bound unguarded, and some with a hint, and it is not known which came first."""
+        """Whether some were bound unhinted, and some with a hint, and it is not known which came first."""
         listed = [pod for pod in pods if not self._turn_of(pod)]
         return any(pod.unhinted for pod in listed) and any(pod.hint for pod in listed)
 
@@ -149,7 +149,7 @@ class UnhintedPods:
     def doubt(
         self, topology: NodeTopology, counted: frozenset[str] | None, bound: Collection[str], settle: float
     ) -> Doubt | None:
-        """Why nothing can be known of the node's unguarded pods, if nothing can: rules 1 to 3.
+        """Why nothing can be known of the node's unhinted pods, if nothing can: rules 1 to 3.
 
         counted, bound: the keys of the pods that the fingerprint covers, and of those that live there. settle: seconds
         from a pod's end to the first NRT written that cannot have counted it.
@@ -169,7 +169,7 @@ class UnhintedPods:
         return Doubt.ENDED
 
     def keep(self, node: str, replayed: Mapping[str, Replayed]) -> None:
-        """Take what was foreseen of the node's arrivals as they are now."""
+        """Take what was replayed of the node's arrivals as they are now."""
         self._open.discard(node)
         self._replayed.update(replayed)
 

@@ -11,9 +11,9 @@ A pod's hint says what it holds. Whoever publishes the NRT may count that, later
 3. All that the NRT shows as taken may be what the pods hold; what they hold beyond that it does not count: all their
    memory where the kubelet has no memory manager, all their CPUs where no CPU is given away. The pods bound last are
    taken to be those.
-4. Uncounted is the rest: every other pod, and what step 3 left. Where it is not known whether a pod is counted, it is
+4. Unreported is the rest: every other pod, and what step 3 left. Where it is not known whether a pod is counted, it is
    taken not to be if it lives, and to be if it has ended: nothing is promised twice. A NUMA node may then have more
-   than it seems to, and a kubelet prefer it to the one foreseen.
+   than it seems to, and a kubelet prefer it to the one replayed.
 
 Times are seconds by the API server's clock, at which both a pod's binding and an NRT's writing are stamped.
 """
@@ -49,7 +49,7 @@ class Unreported:
     """What is to be taken off the NRT's numbers."""
 
     amounts: Mapping[str, NumaAmounts]
-    """Pod (namespace/name) -> NUMA id -> resource -> amount; only pods with something uncounted."""
+    """Pod (namespace/name) -> NUMA id -> resource -> amount; only pods with something unreported."""
     until: float | None
     """When this may change by time alone."""
     ended: NumaAmounts = field(default_factory=dict)

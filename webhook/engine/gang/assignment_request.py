@@ -6,7 +6,7 @@ from webhook.engine.gang.mean_preference import GroupPreference
 from webhook.engine.gang.remaining import Caps
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import TopologyTree
-from webhook.model.options import GroupStrategy
+from webhook.model.options import GangStrategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,6 @@ class Asked:
     snapshot: Snapshot
     tree: TopologyTree
     caps: Caps
-    strategy: GroupStrategy
+    strategy: GangStrategy
     effort: Effort
     preference: GroupPreference

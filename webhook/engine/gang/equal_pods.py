@@ -29,7 +29,7 @@ from webhook.engine.gang.domain_capacity import DomainCapacity
 from webhook.engine.gang.domain_choice import Key, fewest_below
 from webhook.engine.gang.gang_spec import ANYWHERE, Constraint, Segments
 from webhook.engine.topology.tree import ROOT, Domain, TopologyTree
-from webhook.model.options import GroupStrategy
+from webhook.model.options import GangStrategy
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,7 +42,7 @@ class EqualPods:
     """Pods without which none is placed."""
     constraint: Constraint = ANYWHERE
     segments: Segments | None = None
-    strategy: GroupStrategy = GroupStrategy.BIN_PACK
+    strategy: GangStrategy = GangStrategy.BIN_PACK
     members: Amounts | None = None
     """int64 [position]: members of the group that run there already; None = none do."""
     preference: Amounts | None = None
@@ -123,7 +123,7 @@ class _Search:
             return int(fitting[0])
         counted = self._counted_level(level)
         domain_capacity, disliked = self.domain_capacity.pods(level), self._disliked(level)
-        if self.pods.strategy is GroupStrategy.SPREAD:
+        if self.pods.strategy is GangStrategy.SPREAD:
             few = [] if counted is None else [self.domain_capacity.finer(level, counted)]
             return int(
                 fewest_below(

@@ -3,7 +3,7 @@
 1. The group in pieces: pods of one kind under the same constraints (webhook.engine.gang.slices).
 2. One kind without constraints of parts: exact by sums alone (webhook.engine.gang.equal_pods).
 3. Else piece by piece, larger ones first; where that fails, an exact search (webhook.engine.gang.mixed_pods).
-4. Nodes whose admission is only known by trying rehearse what they were given. What they refuse is noted as the most
+4. Nodes whose admission is only known by trying replay what they were given. What they refuse is noted as the most
    they take, and the group is placed again: counts only ever shrink, so this ends.
 5. Seats in order of rank; or, if there is no place, what is missing at each level (webhook.engine.gang.shortfall).
 """
@@ -28,7 +28,7 @@ from webhook.engine.gang.slices import Part, cut
 from webhook.engine.request import named_resources
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import ROOT, Domain, TopologyTree
-from webhook.model.options import GroupStrategy
+from webhook.model.options import GangStrategy
 
 DEFAULT_EFFORT = Effort()
 
@@ -37,7 +37,7 @@ def assign_gang(
     snapshot: Snapshot,
     tree: TopologyTree,
     group: PodGroup,
-    strategy: GroupStrategy = GroupStrategy.BIN_PACK,
+    strategy: GangStrategy = GangStrategy.BIN_PACK,
     effort: Effort = DEFAULT_EFFORT,
 ) -> GangAssignment:
     """The placement of a group on the nodes of the view, which the tree is of."""
@@ -78,7 +78,7 @@ def _below(part: Part) -> list[Part]:
 
 
 def _assign_equal(
-    snapshot: Snapshot, tree: TopologyTree, part: Part, caps: Caps, strategy: GroupStrategy, preference: GroupPreference
+    snapshot: Snapshot, tree: TopologyTree, part: Part, caps: Caps, strategy: GangStrategy, preference: GroupPreference
 ) -> Found | None:
     pod_slices = part.all_slices()
     remaining = Remaining(snapshot, tree, caps)
@@ -102,7 +102,7 @@ def _assign_equal(
 def _admitted(snapshot: Snapshot, found: Found, caps: Caps) -> bool:
     """Whether every node admits what it was given, as far as that is open; what one refuses goes to the caps.
 
-    Rehearsed pods get the NUMA nodes that they got in the rehearsal.
+    Replayed pods get the NUMA nodes that they got in the replay.
     """
     kinds = {id(pod_slices[0].kind): pod_slices[0].kind for pod_slices, _ in found.rows}
     open_to = {key: kind.ways.open for key, kind in kinds.items()}

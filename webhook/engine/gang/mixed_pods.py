@@ -27,7 +27,7 @@ from webhook.engine.gang.pod_counts import Count
 from webhook.engine.gang.remaining import Remaining
 from webhook.engine.gang.slices import Part, PodSlice
 from webhook.engine.topology.tree import Domain
-from webhook.model.options import GroupStrategy
+from webhook.model.options import GangStrategy
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -175,7 +175,7 @@ class _Greedy:
             possible &= here >= need
             domain_capacity += here
         # The more room beside a minimum, the more of the others come in.
-        keys = [domain_capacity if self._full and self._strategy is GroupStrategy.BIN_PACK else -domain_capacity]
+        keys = [domain_capacity if self._full and self._strategy is GangStrategy.BIN_PACK else -domain_capacity]
         if (liked := self.liked(part, level)) is not None:
             keys.insert(1 if self._full else 0, -liked)
         if part.running is not None:

@@ -1,10 +1,10 @@
-"""How nodes decide about the pods of one kind: as a whole, by one NUMA node each, or in ways only a rehearsal tells.
+"""How nodes decide about the pods of one kind: as a whole, by one NUMA node each, or in ways only a replay tells.
 
 Mirrors the cases of webhook.engine.kubelet, sorted by how pods can be counted:
 1. Nothing is known of the node's NUMA nodes, or nobody aligns there: the node as a whole.
 2. single-numa-node, where one piece is aligned (one container with aligned resources, scope pod, or Koordinator's
    own placement): pods per NUMA node, exact.
-3. The rest (several containers, sets of NUMA nodes, memory alone): open until rehearsed.
+3. The rest (several containers, sets of NUMA nodes, memory alone): open until replayed.
 """
 
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class Ways(NamedTuple):
     bound: tuple[Bound, ...]
     """One piece within one NUMA node."""
     open: Bools | None
-    """Only a rehearsal tells; None = nowhere."""
+    """Only a replay tells; None = nowhere."""
     refusing: Bools | None
     """They take none, whatever is free; None = nowhere."""
 
@@ -57,7 +57,7 @@ class Asking:
     """What is aligned where the NUMA nodes are ours to choose."""
 
     def as_one_piece(self, part: PolicyGroup) -> Share | None:
-        """What nodes align within one NUMA node, nothing perhaps; None where only a rehearsal tells."""
+        """What nodes align within one NUMA node, nothing perhaps; None where only a replay tells."""
         if part.ours and not _asks(self.whole):
             return self.whole
         if not part.ours and not self.assigned:

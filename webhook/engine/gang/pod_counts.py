@@ -3,7 +3,7 @@
 1. Nodes that would not take even one by the scheduler's and the policies' rules take none.
 2. The node as a whole: the least over the resources of free // request; pods count too.
 3. Where each pod stays within one NUMA node: at most the sum over the NUMA nodes of the same.
-4. Where only a rehearsal tells (webhook.engine.gang.admission_replay) step 2 is an upper bound, and none where not even
+4. Where only a replay tells (webhook.engine.gang.admission_replay) step 2 is an upper bound, and none where not even
    one
    is admitted.
 """
@@ -33,7 +33,7 @@ class Count:
     """Pods of one kind per node. N nodes, Z positions."""
 
     nodes: Amounts
-    """int64 [N]; an upper bound where only a rehearsal tells."""
+    """int64 [N]; an upper bound where only a replay tells."""
     zones: Amounts | None
     """int64 [Z, N]: pods per NUMA node, meaningful on bound nodes; None = there are none."""
     bound: Bools

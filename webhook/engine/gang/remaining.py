@@ -28,7 +28,7 @@ class Taken:
 
 
 class Caps(dict[tuple[int, int], int]):
-    """What a rehearsal showed: (id of a kind, n of a node) -> the most pods of the kind that the node admits."""
+    """What a replay showed: (id of a kind, n of a node) -> the most pods of the kind that the node admits."""
 
 
 class Remaining:

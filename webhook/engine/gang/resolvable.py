@@ -17,7 +17,7 @@ from webhook.engine.request import named_resources
 from webhook.engine.snapshot.empty_cluster import empty_cluster
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import Domain, TopologyTree
-from webhook.model.options import GroupStrategy
+from webhook.model.options import GangStrategy
 
 
 def assign_when_empty(
@@ -25,7 +25,7 @@ def assign_when_empty(
     tree: TopologyTree,
     group: PodGroup,
     within: Domain | None = None,
-    strategy: GroupStrategy = GroupStrategy.BIN_PACK,
+    strategy: GangStrategy = GangStrategy.BIN_PACK,
 ) -> GangAssignment:
     """The placement of a group on the view without the pods of others. within: the domain in which it has begun."""
     empty = empty_but_for(snapshot, [group])

@@ -23,7 +23,7 @@ from webhook.model.intent import NUMAIntent, parse_numa_intent
 from webhook.model.limits import check_size
 from webhook.model.names import KAI_TOPOLOGY, NUMA_DEFAULTS, NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
 from webhook.model.nearest import did_you_mean
-from webhook.model.options import GroupStrategy
+from webhook.model.options import GangStrategy
 from webhook.model.pod import Pod
 from webhook.model.topology import Topology, TopologySource
 from webhook.model.workload.common_fields import annotations_of
@@ -53,7 +53,7 @@ def assign_workload(
     topologies: Mapping[str, Topology],
     trees: TopologyTrees,
     running: Running = _NOT_RUNNING,
-    strategy: GroupStrategy = GroupStrategy.BIN_PACK,
+    strategy: GangStrategy = GangStrategy.BIN_PACK,
     *,
     when_empty: bool = False,
 ) -> tuple[GangAssignment, ...]:

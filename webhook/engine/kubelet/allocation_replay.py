@@ -1,4 +1,4 @@
-"""What a kubelet has given to pods that were bound to it unguarded, and so without a hint: found out afterwards.
+"""What a kubelet has given to pods that were bound to it unhinted, and so without a hint: found out afterwards.
 
 Where nothing is in doubt (see `assumed.unhinted`) the pods that the node's NRT has not counted are admitted once more,
 in the order of binding, on the node as the NRT shows it. What comes out is what the kubelet did, up to the first pod

@@ -91,7 +91,7 @@ class Buffer:
         return len(self.names)
 
     def has_room(self, resources: ResourceIndex, z: int, n: int) -> bool:
-        """Whether the buffer can hold so much without being made anew."""
+        """Whether the buffer can hold so much without being recreated."""
         return self.resources is resources and self.z == z and self.capacity >= n
 
     def copy(self, resources: ResourceIndex, z: int, capacity: int) -> "Buffer":

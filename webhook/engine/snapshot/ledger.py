@@ -4,7 +4,7 @@ A reservation has two halves: what the pod holds of NUMA nodes, until the node's
 node as a whole, until it stands among the node's pods. Whoever keeps the ledger (see `assumed_pods`) puts a smaller one
 in its place as the cluster comes to show the pod, and releases it in the end.
 
-Nothing is reserved for a pod that is merely steered: any of many nodes may become its own.
+Nothing is reserved for a pod that is merely mutated: any of many nodes may become its own.
 
 Amounts are exact integers, summed per node name: releasing is the exact inverse of reserving, and a node that goes and
 comes back under another index keeps its reservations.

@@ -1,4 +1,4 @@
-"""What a ledger takes off a snapshot's arrays, or gives back, laid over them; kept up to date instead of made anew.
+"""What a ledger takes off a snapshot's arrays, or gives back, laid over them; kept up to date instead of recreated.
 
 1. The first overlay copies the four arrays that reservations touch.
 2. The next one writes again only the nodes that changed since, in the snapshot or in the ledger.

@@ -170,7 +170,7 @@ def numa_of(verdict: Given | Refusal | Pass) -> int:
 def first(verdict: Given | Refusal | Pass) -> frozenset[str]:
     """The pods that go before this one."""
     assert isinstance(verdict, Refusal), verdict
-    assert verdict.reason == "NotNext"
+    assert verdict.reason == "BindingInProgress"
     return frozenset(name.removeprefix("default/") for name in verdict.after)
 
 
@@ -233,7 +233,7 @@ def test_or_is_refused_what_others_have_by_then_with_the_reason() -> None:
 def test_nor_does_it_go_to_another_node() -> None:
     elsewhere = {**UNRESERVED, NUMA_HINT: '{"node":"n1","reserved":false}'}
     verdict = judged(pod("8", metadata={"annotations": elsewhere}), alone("n3", *N3))
-    assert verdict == Refusal("this pod was placed on node n1, not on n3", "PlacedElsewhere")
+    assert verdict == Refusal("this pod was placed on node n1, not on n3", "AssignedElsewhere")
 
 
 def test_a_placed_pod_is_refused_where_nothing_is_left() -> None:
@@ -245,7 +245,7 @@ def test_a_placed_pod_is_refused_where_nothing_is_left() -> None:
 
 def test_a_placed_pod_goes_to_no_other_node() -> None:
     verdict = judged(pod("8", metadata={"annotations": assigned("n1", 0)}), alone("n3", *N3))
-    assert verdict == Refusal("this pod was placed on node n1, not on n3", "PlacedElsewhere")
+    assert verdict == Refusal("this pod was placed on node n1, not on n3", "AssignedElsewhere")
 
 
 def test_an_assumed_pod_newer_than_the_pod_in_the_cache_goes_before_its_hint() -> None:

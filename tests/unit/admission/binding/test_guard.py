@@ -65,7 +65,7 @@ class OneNode:
         self.keeper.settle(0)
 
     def show_bound(self, name: str) -> None:
-        """The informer shows the pod where its grant says."""
+        """The informer shows the pod where its assumed pod says."""
         assumed_pod = self.keeper.assumed_by(f"default/{name}")
         assert assumed_pod is not None
         held = {zone: dict(amounts) for zone, amounts in assumed_pod.numa.items()}
@@ -196,7 +196,7 @@ async def test_a_binding_that_is_not_seen_written_lets_the_next_one_try_again() 
     await cluster_snapshot.bind("a")
     refused = await cluster_snapshot.bind("b", seconds=0.02)
     assert isinstance(refused.response, Denied)
-    assert refused.response.reason == "NotNext"
+    assert refused.response.reason == "BindingInProgress"
 
 
 async def test_a_binding_that_was_refused_after_us_holds_up_its_node_for_seconds_only(
@@ -227,7 +227,7 @@ async def test_a_binding_that_has_waited_for_half_of_its_time_is_refused_and_say
         cluster_snapshot.show_placed(name)
     refused = await cluster_snapshot.bind("b", seconds=0.02)
     assert isinstance(refused.response, Denied)
-    assert refused.response.reason == "NotNext"
+    assert refused.response.reason == "BindingInProgress"
     assert refused.message == "default/a was placed before on the NUMA nodes of n3 that this pod would get"
     assert cluster_snapshot.keeper.assumed_count == 0
 
@@ -278,7 +278,7 @@ async def test_where_another_replica_leads_a_binding_is_refused_and_its_connecti
     cluster_snapshot = OneNode(named("a"), assigned("b"))
     refused = await cluster_snapshot.bind("a", leader_state=LeaderState.ELSEWHERE)
     assert isinstance(refused.response, Denied)
-    assert (refused.response.reason, refused.misrouted) == ("LeaderElsewhere", True)
+    assert (refused.response.reason, refused.misrouted) == ("NotLeader", True)
     passed = await cluster_snapshot.bind("b", leader_state=LeaderState.ELSEWHERE)
     assert (passed.verdict, passed.misrouted) == ("allow", False)
     assert cluster_snapshot.keeper.assumed_count == 0

@@ -17,16 +17,16 @@ from webhook.model.names import (
     PLACEMENT_GATE,
     POD_GROUP_NAME,
 )
-from webhook.model.rules import GateMode, NoRoom, Rules
+from webhook.model.rules import GateMode, NoCapacity, Rules
 
 # a [7 7]  b [2 9]   single-numa-node, 16 cpus each       [free cpus per NUMA node]
 CLUSTER = cluster_snapshot(node("a"), node("b"), topology("a", [7, 7]), topology("b", [2, 9]))
 GATE = {"name": PLACEMENT_GATE}
 
 
-def created(raw: dict[str, Any], gate: GateMode = "always", no_room: NoRoom = "gate") -> dict[str, Any]:
+def created(raw: dict[str, Any], gate: GateMode = "Always", no_capacity: NoCapacity = "Gate") -> dict[str, Any]:
     """The pod as it is let in; a second pass changes nothing."""
-    rules = Rules(gate=gate, no_room=no_room)
+    rules = Rules(gate=gate, no_capacity=no_capacity)
     mutation = mutate_pod(raw, CLUSTER, rules)
     patched: dict[str, Any] = jsonpatch.apply_patch(raw, list(mutation.operations))
     assert patched == mutation.mutated
@@ -40,28 +40,28 @@ def in_group(**annotations: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("gate", "fitting", "waiting", "of_a_group"),
-    [("always", True, True, True), ("when-needed", False, True, True), ("never", False, False, False)],
+    [("Always", True, True, True), ("WhenNeeded", False, True, True), ("Never", False, False, False)],
 )
 def test_who_is_gated(gate: GateMode, *, fitting: bool, waiting: bool, of_a_group: bool) -> None:
     pods = pod(cpu="8"), pod(cpu="12"), in_group(**{POD_GROUP_NAME: "g"})
     assert [waits_for_us_alone(created(raw, gate)) for raw in pods] == [fitting, waiting, of_a_group]
 
 
-@pytest.mark.parametrize("gate", ["always", "when-needed", "never"])
+@pytest.mark.parametrize("gate", ["Always", "WhenNeeded", "Never"])
 def test_what_fits_nowhere_now_is_let_in_or_refused_where_the_operator_says_so_and_members_wait_all_the_same(
     gate: GateMode,
 ) -> None:
     waits, member = pod(cpu="12"), in_group(**{POD_GROUP_NAME: "g"})
     member["spec"]["containers"] = waits["spec"]["containers"]
-    refusing = Rules(gate=gate, no_room="deny")
-    assert "schedulingGates" not in created(waits, gate, "allow")["spec"]
+    refusing = Rules(gate=gate, no_capacity="Deny")
+    assert "schedulingGates" not in created(waits, gate, "Allow")["spec"]
     refused = mutate_pod(waits, CLUSTER, refusing)
-    assert (refused.verdict, refused.reason) == (Verdict.DENY, "NoRoomNow")
+    assert (refused.verdict, refused.reason) == (Verdict.DENY, "InsufficientCapacity")
     assert "none of 2 nodes fits now; 2 nodes could take it once other pods leave" in refused.message
     never_here = mutate_pod(pod(nodeSelector={"pool": "none"}), CLUSTER, refusing)
     assert (never_here.verdict, never_here.reason) == (Verdict.DENY, "NoNode")
-    for no_room in ("allow", "deny"):
-        assert waits_for_us_alone(created(member, gate, no_room)) == (gate != "never")
+    for no_capacity in ("Allow", "Deny"):
+        assert waits_for_us_alone(created(member, gate, no_capacity)) == (gate != "Never")
 
 
 def test_a_gated_pod_keeps_the_affinity_its_user_wrote_and_says_why_it_waits() -> None:
@@ -84,20 +84,20 @@ def test_a_gated_pod_that_fits_says_where_it_could_go() -> None:
 
 def test_the_gate_is_taken_off_however_often_it_was_written() -> None:
     raw = pod(cpu="8", schedulingGates=[GATE, {"name": "example.com/quota"}, GATE])
-    assert created(raw, "when-needed")["spec"]["schedulingGates"] == [{"name": "example.com/quota"}]
+    assert created(raw, "WhenNeeded")["spec"]["schedulingGates"] == [{"name": "example.com/quota"}]
 
 
 def test_a_gate_that_is_not_needed_any_more_is_taken_off_and_others_stay() -> None:
     other = {"name": "example.com/quota"}
     fits, waits = pod(cpu="8", schedulingGates=[other, GATE]), pod(cpu="12", schedulingGates=[other])
-    assert created(fits, "when-needed")["spec"]["schedulingGates"] == [other]
-    assert created(waits, "when-needed")["spec"]["schedulingGates"] == [other, GATE]
+    assert created(fits, "WhenNeeded")["spec"]["schedulingGates"] == [other]
+    assert created(waits, "WhenNeeded")["spec"]["schedulingGates"] == [other, GATE]
 
 
 def test_a_pod_that_was_mutated_before_and_fits_nowhere_here_is_gated_as_its_user_wrote_it() -> None:
     elsewhere = cluster_snapshot(node("x"), topology("x", [16, 16]))
     raw = pod(cpu="12")
-    mutated_pod = dict(mutate_pod(raw, elsewhere, Rules(gate="never")).mutated)
+    mutated_pod = dict(mutate_pod(raw, elsewhere, Rules(gate="Never")).mutated)
     assert created(mutated_pod)["spec"] == created(raw)["spec"]
 
 
@@ -108,4 +108,4 @@ def test_a_pod_that_asks_for_a_rack_alone_is_ours_as_well() -> None:
 
 def test_pods_that_others_place_are_never_gated() -> None:
     for raw in (pod(cpu="12", nodeName="a"), pod(cpu="12", schedulerName="other"), pod(metadata={"annotations": {}})):
-        assert created(raw, "always") == raw
+        assert created(raw, "Always") == raw

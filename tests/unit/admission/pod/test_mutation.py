@@ -54,7 +54,7 @@ def _annotation(raw: Any, mutation: PodMutation) -> str:
 
 def test_a_pod_is_held_to_the_nodes_where_one_numa_node_holds_it() -> None:
     raw = pod(cpu="8")
-    mutation = mutate_pod(raw, CLUSTER, Rules(gate="never"))
+    mutation = mutate_pod(raw, CLUSTER, Rules(gate="Never"))
     assert mutation.verdict is Verdict.ALLOW
     assert _allowed_nodes(raw, mutation) == {"b", "c"}
     assert [term["preference"] for term in node_affinity(mutation.mutated)[PREFERRED]] == [
@@ -64,7 +64,7 @@ def test_a_pod_is_held_to_the_nodes_where_one_numa_node_holds_it() -> None:
 
 def test_the_placement_is_written_down_with_a_clause_a_line() -> None:
     raw = pod(cpu="8")
-    mutation = mutate_pod(raw, CLUSTER, Rules(gate="never"))
+    mutation = mutate_pod(raw, CLUSTER, Rules(gate="Never"))
     assert _annotation(raw, mutation).splitlines() == mutation.message.split("; ")
     assert mutation.message.startswith("SingleNUMANode: 2 of 5 nodes fit; best b (score ")
     assert mutation.message.endswith(
@@ -75,11 +75,11 @@ def test_the_placement_is_written_down_with_a_clause_a_line() -> None:
 @pytest.mark.parametrize("name", [NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC])
 def test_either_annotation_is_obeyed(name: str) -> None:
     raw = pod(metadata={"annotations": {name: '{"numaTopologyPolicy": "SingleNUMANode"}'}})
-    assert _allowed_nodes(raw, mutate_pod(raw, CLUSTER, Rules(gate="never"))) == {"b", "c"}
+    assert _allowed_nodes(raw, mutate_pod(raw, CLUSTER, Rules(gate="Never"))) == {"b", "c"}
 
 
 def test_a_single_fitting_node_is_named_and_nothing_is_preferred() -> None:
-    mutation = mutate_pod(pod(cpu="10"), CLUSTER, Rules(gate="never"))
+    mutation = mutate_pod(pod(cpu="10"), CLUSTER, Rules(gate="Never"))
     assert required_terms(mutation.mutated) == [
         {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["c"]}]}
     ]
@@ -88,7 +88,7 @@ def test_a_single_fitting_node_is_named_and_nothing_is_preferred() -> None:
 
 def test_the_shorter_list_of_nodes_is_written() -> None:
     raw = pod(cpu="7")
-    mutation = mutate_pod(raw, CLUSTER, Rules(gate="never"))
+    mutation = mutate_pod(raw, CLUSTER, Rules(gate="Never"))
     assert required_terms(mutation.mutated) == [
         {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["d", "e"]}]}
     ]
@@ -97,7 +97,7 @@ def test_the_shorter_list_of_nodes_is_written() -> None:
 
 def test_nothing_is_required_when_every_node_fits() -> None:
     everywhere = cluster_snapshot(*(node(name) for name in "ab"), topology("a", [8, 8]), topology("b", [8, 8]))
-    mutation = mutate_pod(pod(), everywhere, Rules(gate="never"))
+    mutation = mutate_pod(pod(), everywhere, Rules(gate="Never"))
     assert required_terms(mutation.mutated) is None
     assert len(node_affinity(mutation.mutated)[PREFERRED]) == 2
 
@@ -117,7 +117,7 @@ def preferring(weight: int) -> dict[str, Any]:
 @pytest.mark.parametrize("weight", [1, 100])
 def test_of_equal_nodes_those_that_the_user_prefers_are_written_first_and_heavier(weight: int) -> None:
     raw = pod(affinity=preferring(weight))
-    mutation = mutate_pod(raw, disks(), Rules(gate="never"))
+    mutation = mutate_pod(raw, disks(), Rules(gate="Never"))
     mine, *ours = node_affinity(mutation.mutated)[PREFERRED]
     assert [mine] == raw["spec"]["affinity"]["nodeAffinity"][PREFERRED]
     weights = {term["preference"]["matchExpressions"][0]["values"][0]: term["weight"] for term in ours}
@@ -127,20 +127,20 @@ def test_of_equal_nodes_those_that_the_user_prefers_are_written_first_and_heavie
     assert weights["n15"] > weights["n00"] == weights["n06"] >= 1
     assert "best n15 (score " in mutation.message
     assert ", preference 100, NUMA 0)" in mutation.message
-    again = mutate_pod(mutation.mutated, disks(), Rules(gate="never"))
+    again = mutate_pod(mutation.mutated, disks(), Rules(gate="Never"))
     assert again.mutated == mutation.mutated
 
 
 def test_scores_stay_before_preferences() -> None:
     # b and c fit: b has 9 of 16 cpus free, c 12
     raw = pod(affinity={"nodeAffinity": {PREFERRED: [{"weight": 100, "preference": NAMED_C}]}})
-    ours = node_affinity(mutate_pod(raw, CLUSTER, Rules(gate="never")).mutated)[PREFERRED][1:]
+    ours = node_affinity(mutate_pod(raw, CLUSTER, Rules(gate="Never")).mutated)[PREFERRED][1:]
     (b, heavier), (c, lighter) = ((term["preference"], term["weight"]) for term in ours)
     assert [b, c] == [
         {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [name]}]} for name in "bc"
     ]
     assert heavier > lighter
-    swapped = mutate_pod(raw, CLUSTER, Rules(gate="never", engine=Options(preference_weight=50)))
+    swapped = mutate_pod(raw, CLUSTER, Rules(gate="Never", engine=Options(preference_weight=50)))
     assert "best c (score " in swapped.message
 
 
@@ -159,7 +159,7 @@ def test_when_both_lists_are_too_long_the_best_nodes_remain(fitting: int, others
     # The fuller a NUMA node, the better it suits a pod that needs only one: the last ones that fit are the best.
     free = [16 - 4 * i // fitting if i < fitting else 7 for i in range(fitting + others)]
     large = cluster_snapshot(*map(node, names), *(topology(name, [free[i]]) for i, name in enumerate(names)))
-    mutation = mutate_pod(pod(), large, Rules(gate="never"))
+    mutation = mutate_pod(pod(), large, Rules(gate="Never"))
     requirement = _only_requirement(mutation)
     assert requirement["operator"] == "In"
     assert len(requirement["values"]) == 64
@@ -175,7 +175,7 @@ def test_up_to_64_nodes_are_named(fitting: int, others: int, operator: str) -> N
     large = cluster_snapshot(
         *map(node, names), *(topology(name, [16 if i < fitting else 1]) for i, name in enumerate(names))
     )
-    requirement = _only_requirement(mutate_pod(pod(), large, Rules(gate="never")))
+    requirement = _only_requirement(mutate_pod(pod(), large, Rules(gate="Never")))
     assert requirement["operator"] == operator
     assert requirement["values"] == (names[:fitting] if operator == "In" else names[fitting:])
 
@@ -189,7 +189,7 @@ def test_a_node_whose_hostname_is_missing_or_shared_goes_by_its_name() -> None:
         *(node(f"full-{i}") for i in range(4)),
         *(topology(name, [16]) for name in ("bare", "one", "plain")),
     )
-    mutated_pod = mutate_pod(pod(), odd, Rules(gate="never")).mutated
+    mutated_pod = mutate_pod(pod(), odd, Rules(gate="Never")).mutated
     hostnames: dict[str, dict[str, str]] = {
         "bare": {},
         "one": {"kubernetes.io/hostname": "twin"},
@@ -203,7 +203,7 @@ def test_a_node_whose_hostname_is_missing_or_shared_goes_by_its_name() -> None:
 
 def test_a_pod_that_fits_nowhere_now_waits_for_the_nodes_that_could_take_it() -> None:
     raw = pod(cpu="14")
-    mutation = mutate_pod(raw, CLUSTER, Rules(gate="never"))
+    mutation = mutate_pod(raw, CLUSTER, Rules(gate="Never"))
     assert mutation.verdict is Verdict.WAIT
     assert _allowed_nodes(raw, mutation) == {"a", "b", "c"}
     assert _annotation(raw, mutation).splitlines() == mutation.message.split("; ")
@@ -223,7 +223,7 @@ ON_A = pod(spec='{"numaTopologyPolicy": "BestEffort"}', nodeSelector={"kubernete
     [
         (
             TOO_LARGE,
-            "NeverAligned",
+            "Unalignable",
             "even if it were empty: it asks for 17 cpu in one NUMA node, the largest has 16 (a, NUMA 0)",
         ),
         (
@@ -236,10 +236,10 @@ ON_A = pod(spec='{"numaTopologyPolicy": "BestEffort"}', nodeSelector={"kubernete
 def test_a_pod_that_no_node_could_ever_align_is_denied_or_warned_about(
     raw: dict[str, Any], reason: str, message: str
 ) -> None:
-    denied = mutate_pod(raw, CLUSTER, Rules(gate="never"))
+    denied = mutate_pod(raw, CLUSTER, Rules(gate="Never"))
     assert (denied.verdict, denied.reason, denied.operations) == (Verdict.DENY, reason, ())
     assert message in denied.message
-    warned = mutate_pod(raw, CLUSTER, Rules(no_compatible_node="warn"))
+    warned = mutate_pod(raw, CLUSTER, Rules(no_compatible_node="Warn"))
     assert warned.verdict is Verdict.ALLOW
     assert warned.warnings == (warned.message,)
     assert message in warned.message
@@ -248,7 +248,7 @@ def test_a_pod_that_no_node_could_ever_align_is_denied_or_warned_about(
 
 def test_which_policies_there_are_is_said_when_none_is_compatible() -> None:
     policies = topology("a", [4], "restricted"), topology("b", [4], "best-effort")
-    mutation = mutate_pod(pod(), cluster_snapshot(node("a"), node("b"), *policies), Rules(gate="never"))
+    mutation = mutate_pod(pod(), cluster_snapshot(node("a"), node("b"), *policies), Rules(gate="Never"))
     assert (mutation.verdict, mutation.reason) == (Verdict.DENY, "NoCompatibleNode")
     assert "there are 1 with best-effort, 1 with restricted" in mutation.message
 
@@ -263,25 +263,25 @@ ONLY_A = {"kubernetes.io/hostname": "a"}
         (cluster_snapshot(node("a"), node("b"), topology("b", [4])), ONLY_A, "is known for the one node it may go to"),
     ],
 )
-@pytest.mark.parametrize("gate", ["always", "when-needed", "never"])
+@pytest.mark.parametrize("gate", ["Always", "WhenNeeded", "Never"])
 def test_a_pod_waits_while_nothing_is_known_of_the_nodes_it_may_go_to(
-    cluster: ClusterSnapshot, selector: dict[str, str], message: str, gate: Literal["always", "when-needed", "never"]
+    cluster: ClusterSnapshot, selector: dict[str, str], message: str, gate: Literal["Always", "WhenNeeded", "Never"]
 ) -> None:
     mutation = mutate_pod(pod(nodeSelector=selector), cluster, Rules(gate=gate))
     assert mutation.verdict is Verdict.WAIT
     assert message in mutation.message
     assert mutation.warnings == (mutation.message,)
-    assert ("schedulingGates" in mutation.mutated["spec"]) is (gate != "never")
+    assert ("schedulingGates" in mutation.mutated["spec"]) is (gate != "Never")
 
 
 def test_in_pod_scope_the_whole_pod_must_fit_one_numa_node() -> None:
     cluster = cluster_snapshot(node("a"), topology("a", [4, 4], scope="pod"))
     message = "it asks for 20 cpu in one NUMA node, the largest has 16 (a, NUMA 0)"
-    assert message in mutate_pod(pod(cpu="20"), cluster, Rules(gate="never")).message
+    assert message in mutate_pod(pod(cpu="20"), cluster, Rules(gate="Never")).message
 
 
 def test_a_pod_that_is_too_large_for_any_node_waits_as_it_would_without_us() -> None:
-    mutation = mutate_pod(pod(cpu="40"), CLUSTER, Rules(gate="never"))
+    mutation = mutate_pod(pod(cpu="40"), CLUSTER, Rules(gate="Never"))
     assert mutation.verdict is Verdict.WAIT
     assert "none could take it even if it were empty: it asks for 40 cpu, the largest node has 32 (" in mutation.message
 
@@ -289,14 +289,14 @@ def test_a_pod_that_is_too_large_for_any_node_waits_as_it_would_without_us() -> 
 def test_a_resource_that_no_node_has_is_named() -> None:
     raw = pod()
     raw["spec"]["containers"][0]["resources"]["limits"]["example.com/fpga"] = "1"
-    mutation = mutate_pod(raw, CLUSTER, Rules(gate="never"))
+    mutation = mutate_pod(raw, CLUSTER, Rules(gate="Never"))
     assert mutation.verdict is Verdict.WAIT
     assert "none could take it even if it were empty: no node has example.com/fpga" in mutation.message
 
 
 def test_a_pod_whose_own_selector_matches_no_node_waits_as_it_would_without_us() -> None:
     raw = pod(nodeSelector={"pool": "none"})
-    mutation = mutate_pod(raw, CLUSTER, Rules(gate="never"))
+    mutation = mutate_pod(raw, CLUSTER, Rules(gate="Never"))
     assert mutation.verdict is Verdict.WAIT
     assert "its own node selector, affinity and tolerations let it onto none; excluded: 5 node sel" in mutation.message
     # Should a node come to match, it has to be one of a compatible policy all the same.
@@ -304,7 +304,7 @@ def test_a_pod_whose_own_selector_matches_no_node_waits_as_it_would_without_us()
 
 
 def test_a_node_that_joins_later_is_open_to_a_pod_that_waits() -> None:
-    mutation = mutate_pod(pod(cpu="14"), CLUSTER, Rules(gate="never"))
+    mutation = mutate_pod(pod(cpu="14"), CLUSTER, Rules(gate="Never"))
     assert admits(mutation.mutated, "new", {"kubernetes.io/hostname": "new"})
 
 
@@ -314,7 +314,7 @@ def test_a_waiting_pod_is_kept_off_others_by_at_most_64_names(hopeful: int, othe
     full = cluster_snapshot(
         *map(node, names), *(topology(name, [0], cpus=16 if i < hopeful else 4) for i, name in enumerate(names))
     )
-    mutation = mutate_pod(pod(), full, Rules(gate="never"))
+    mutation = mutate_pod(pod(), full, Rules(gate="Never"))
     assert mutation.verdict is Verdict.WAIT
     requirement = _only_requirement(mutation)
     assert requirement["operator"] == operator
@@ -323,7 +323,7 @@ def test_a_waiting_pod_is_kept_off_others_by_at_most_64_names(hopeful: int, othe
 
 def test_a_cordoned_node_can_be_waited_for() -> None:
     cordoned = cluster_snapshot(node("a", unschedulable=True), topology("a", [16, 16]))
-    assert mutate_pod(pod(), cordoned, Rules(gate="never")).verdict is Verdict.WAIT
+    assert mutate_pod(pod(), cordoned, Rules(gate="Never")).verdict is Verdict.WAIT
 
 
 @pytest.mark.parametrize(
@@ -349,7 +349,7 @@ def test_a_cordoned_node_can_be_waited_for() -> None:
     ],
 )
 def test_pods_that_are_not_ours_to_place_are_left_alone(raw: dict[str, Any], reason: str) -> None:
-    mutation = mutate_pod(raw, CLUSTER, Rules(gate="never"))
+    mutation = mutate_pod(raw, CLUSTER, Rules(gate="Never"))
     assert (mutation.verdict, mutation.operations, mutation.mutated) == (Verdict.ALLOW, (), raw)
     assert mutation.message.startswith(f"left alone: {reason}")
     assert mutation.decision is None
@@ -357,7 +357,7 @@ def test_pods_that_are_not_ours_to_place_are_left_alone(raw: dict[str, Any], rea
 
 def test_a_pod_without_a_requirement_takes_each_nodes_own_policy() -> None:
     raw = pod(cpu="8", spec='{"numaTopologyPolicy": ""}')
-    mutation = mutate_pod(raw, CLUSTER, Rules(gate="never"))
+    mutation = mutate_pod(raw, CLUSTER, Rules(gate="Never"))
     # d spreads it over as few NUMA nodes as it must, e is not known to care.
     assert _allowed_nodes(raw, mutation) == {"b", "c", "d", "e"}
     assert mutation.message.startswith("each node's own NUMA policy: 4 of 5 nodes fit; best ")
@@ -365,7 +365,7 @@ def test_a_pod_without_a_requirement_takes_each_nodes_own_policy() -> None:
 
 def test_faults_in_the_annotations_deny_all_at_once() -> None:
     raw = pod(spec='{"numaTopologyPolicy": "single", "singleNUMANodeExclusive": 3}')
-    mutation = mutate_pod(raw, CLUSTER, Rules(gate="never"))
+    mutation = mutate_pod(raw, CLUSTER, Rules(gate="Never"))
     assert (mutation.verdict, mutation.reason) == (Verdict.DENY, "InvalidAnnotation")
     assert "numaTopologyPolicy" in mutation.message
     assert "singleNUMANodeExclusive" in mutation.message
@@ -373,7 +373,7 @@ def test_faults_in_the_annotations_deny_all_at_once() -> None:
 
 def test_an_unreadable_pod_is_the_users_fault() -> None:
     with pytest.raises(UserError, match=r"spec\.containers\[0\]\.resources\.limits\[cpu\]"):
-        mutate_pod(pod(cpu="abc"), CLUSTER, Rules(gate="never"))
+        mutate_pod(pod(cpu="abc"), CLUSTER, Rules(gate="Never"))
 
 
 @given(pods)
@@ -381,34 +381,34 @@ def test_the_patch_adds_only_and_a_second_pass_changes_nothing(raw: dict[str, An
     annotations = {**(raw["metadata"].get("annotations") or {}), NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": ""}'}
     raw = {**raw, "metadata": {**raw["metadata"], "annotations": annotations}}
     before = copy.deepcopy(raw)
-    mutation = mutate_pod(raw, CLUSTER, Rules(gate="never"))
+    mutation = mutate_pod(raw, CLUSTER, Rules(gate="Never"))
     assert raw == before
     assert {operation["op"] for operation in mutation.operations} <= {"add"}
     mutated_pod = _applied(raw, mutation)
     assert mutated_pod == mutation.mutated
-    again = mutate_pod(mutated_pod, CLUSTER, Rules(gate="never"))
+    again = mutate_pod(mutated_pod, CLUSTER, Rules(gate="Never"))
     assert (again.operations, again.mutated, again.message) == ((), mutated_pod, mutation.message)
 
 
 def test_a_pod_mutated_elsewhere_before_is_mutated_again_from_what_the_user_wrote() -> None:
     mine = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["c"]}]}
     raw = pod(affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [mine]}}})
-    first = mutate_pod(raw, CLUSTER, Rules(gate="never"))
+    first = mutate_pod(raw, CLUSTER, Rules(gate="Never"))
     assert _allowed_nodes(raw, first) == {"b"}
     # b is full now, a is empty.
     later = cluster_snapshot(
         *(node(name) for name in "abc"), topology("a", [16, 16]), topology("b", [0, 0]), topology("c", [16, 16])
     )
-    second = mutate_pod(first.mutated, later, Rules(gate="never"))
+    second = mutate_pod(first.mutated, later, Rules(gate="Never"))
     assert _allowed_nodes(first.mutated, second) == {"a"}
-    assert second.mutated == mutate_pod(raw, later, Rules(gate="never")).mutated
+    assert second.mutated == mutate_pod(raw, later, Rules(gate="Never")).mutated
     assert _applied(first.mutated, second) == second.mutated
 
 
 def test_what_was_added_goes_when_nothing_can_be_required_any_more() -> None:
     raw = pod()
-    first = mutate_pod(raw, CLUSTER, Rules(gate="never"))
-    second = mutate_pod(first.mutated, cluster_snapshot(), Rules(no_compatible_node="warn"))
+    first = mutate_pod(raw, CLUSTER, Rules(gate="Never"))
+    second = mutate_pod(first.mutated, cluster_snapshot(), Rules(no_compatible_node="Warn"))
     assert "affinity" not in second.mutated["spec"]
     assert MANAGED_FIELDS not in second.mutated["metadata"]["annotations"]
     assert _applied(first.mutated, second) == second.mutated

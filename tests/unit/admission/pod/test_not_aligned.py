@@ -68,7 +68,7 @@ def placement(raw: dict[str, Any], mutation: PodMutation) -> list[str]:
     return str(written["metadata"]["annotations"][PLACEMENT]).splitlines()
 
 
-@pytest.mark.parametrize("gate", ["always", "when-needed", "never"])
+@pytest.mark.parametrize("gate", ["Always", "WhenNeeded", "Never"])
 def test_it_is_admitted_with_a_warning_and_a_clause_that_name_container_and_field(gate: Any) -> None:
     raw = burstable()
     mutation = mutate_pod(raw, KUBELETS, Rules(gate=gate))
@@ -77,7 +77,7 @@ def test_it_is_admitted_with_a_warning_and_a_clause_that_name_container_and_fiel
     assert "; ".join(placement(raw, mutation)[1:3]) == f"no kubelet aligns this pod: {NO_LIMIT}"
 
 
-@pytest.mark.parametrize("gate", ["always", "never"])
+@pytest.mark.parametrize("gate", ["Always", "Never"])
 def test_a_pod_that_fits_nowhere_now_is_told_the_same(gate: Any) -> None:
     full = cluster_snapshot(node("a", cpus=2), topology("a", [1, 1]))
     raw = burstable()

@@ -40,7 +40,7 @@ PODS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("gate", ["never", "when-needed", "always"])
+@pytest.mark.parametrize("gate", ["Never", "WhenNeeded", "Always"])
 def test_a_pod_gets_what_it_would_get_had_there_been_no_other(gate: GateMode) -> None:
     rules, plans = Rules(gate=gate), Plans()
     for raw in [*PODS, *PODS]:
@@ -67,7 +67,7 @@ def test_other_names_labels_and_images_ask_for_the_same() -> None:
 
 
 def test_a_plan_ends_with_the_state_of_the_cluster_it_was_made_in() -> None:
-    state, ledger, plans, rules = ClusterState(), Ledger(), Plans(), Rules(gate="never")
+    state, ledger, plans, rules = ClusterState(), Ledger(), Plans(), Rules(gate="Never")
 
     def text() -> str:
         return mutate_pod(pod(), ClusterSnapshot(Snapshot(state.node_arrays(), ledger)), rules, plans=plans).message

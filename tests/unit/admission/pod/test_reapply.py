@@ -93,7 +93,7 @@ def test_a_bare_pod_that_is_ungated_keeps_each_of_its_own_lists(raw: dict[str, A
 
 @pytest.mark.parametrize("held", [REQUIRED, PREFERRED], ids=["required", "preferred"])
 @pytest.mark.parametrize(
-    ("gate", "bare", "controlled"), [("always", True, True), ("when-needed", True, False), ("never", False, False)]
+    ("gate", "bare", "controlled"), [("Always", True, True), ("WhenNeeded", True, False), ("Never", False, False)]
 )
 def test_with_node_affinity_of_its_own_a_bare_pod_waits_for_one_node(
     gate: GateMode, held: dict[str, Any], bare: bool, controlled: bool
@@ -117,7 +117,7 @@ def test_a_hostname_that_an_earlier_placement_added_is_taken_out_at_creation() -
     raw = gated(pod(affinity={"nodeAffinity": REQUIRED}, nodeSelector={"disk": "ssd"}))
     assigned = applied(raw, assignment_patch(raw, HINT, "x", hostname="b"))
     exported = {**assigned, "metadata": {**assigned["metadata"], "name": "q"}}
-    for gate in ("always", "never"):
+    for gate in ("Always", "Never"):
         mutation = mutate_pod(exported, CLUSTER, Rules(gate=gate))
         if mutation.operations:
             assert jsonpatch.apply_patch(exported, list(mutation.operations)) == mutation.mutated
@@ -189,7 +189,7 @@ def test_the_warning_is_in_the_answer_to_the_api_server() -> None:
         "apiVersion": "admission.k8s.io/v1",
         "request": {"uid": "u", "operation": Operation.CREATE.value, "kind": {"kind": "Pod"}, "object": raw},
     }
-    answer = mutation_of(AdmissionRequest.from_object(review), CLUSTER, Rules(gate="never"))[0]
+    answer = mutation_of(AdmissionRequest.from_object(review), CLUSTER, Rules(gate="Never"))[0]
     assert isinstance(answer, Patched)
     assert any("cannot be applied again" in warning for warning in answer.warnings)
 

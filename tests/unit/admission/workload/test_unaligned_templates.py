@@ -102,7 +102,7 @@ def test_an_update_is_told_of_a_new_fault_only(rules: Rules) -> None:
 
 
 def test_with_gate_never_nothing_is_taken_from_the_workload() -> None:
-    response = judged(deployment(SINGLE), rules=Rules(gate="never"))
+    response = judged(deployment(SINGLE), rules=Rules(gate="Never"))
     assert isinstance(response, Allowed)
     assert told("spec.template") not in response.warnings
 

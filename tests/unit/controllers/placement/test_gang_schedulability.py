@@ -13,7 +13,7 @@ from webhook.engine.gang.resolvable import assign_when_empty
 from webhook.engine.gang.result import GangAssignment
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree_cache import TopologyTrees
-from webhook.model.options import GroupStrategy
+from webhook.model.options import GangStrategy
 
 # zone-a ── rack-1 ── n0 [4]  n1 [4]        [GPUs]
 PLACES = racks(n0="zone-a/rack-1", n1="zone-a/rack-1")
@@ -29,7 +29,7 @@ class Site:
     def __init__(self) -> None:
         self.cluster = whole_nodes(PLACES, {name: {GPU: 4} for name in PLACES})
         self.trees = TopologyTrees()
-        self.schedulability = GangSchedulability(GroupStrategy.BIN_PACK, self.assign)
+        self.schedulability = GangSchedulability(GangStrategy.BIN_PACK, self.assign)
         self.asked = 0
 
     def assign(self, *asked: Any) -> GangAssignment:

@@ -1,4 +1,4 @@
-"""The ledger in step with the cluster: promises, grants on the wire, and when each of them ends."""
+"""The ledger in step with the cluster: promises, assumed pods on the wire, and when each of them ends."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Who may be elsewhere than foreseen, since room came free before it arrived."""
+"""Who may be elsewhere than replayed, since room came free before it arrived."""
 
 import pytest
 
@@ -46,13 +46,13 @@ def test_what_an_nrt_has_shown_is_so() -> None:
 
 @pytest.mark.parametrize("late", [True, False])
 def test_one_that_came_after_a_displaced_one_may_have_found_what_that_left(late: bool) -> None:
-    # a (10) is on 1, or found room on 0. Then b (10), of which 2 was foreseen, may be on 1; on 0 only if a is not.
+    # a (10) is on 1, or found room on 0. Then b (10), of which 2 was replayed, may be on 1; on 0 only if a is not.
     found = others(pod("a", 1, 10), pod("b", 2, 10, late=late))
     assert found == {"a": [0], "b": [0, 1] if late else [1]}
 
 
 def test_one_whose_room_may_have_been_taken_may_be_anywhere_with_room() -> None:
-    # a (10) may have come to 0, where b (10) was foreseen.
+    # a (10) may have come to 0, where b (10) was replayed.
     assert others(pod("a", 1, 10), pod("b", 0, 10, late=False)) == {"a": [0], "b": [1, 2]}
     assert others(pod("a", 1, 10), pod("b", 0, 6, late=False)) == {"a": [0]}
 

@@ -103,7 +103,7 @@ def test_a_label_written_later_is_seen_by_a_column_made_earlier() -> None:
 
 def test_values_of_nodes_long_gone_are_forgotten() -> None:
     cluster = ClusterState()
-    asked = pod(spec={"nodeSelector": {"host": "never"}})
+    asked = pod(spec={"nodeSelector": {"host": "Never"}})
     for number in range(1200):
         cluster.upsert_node(node(f"n{number}", labels={"host": f"n{number}"}))
         cluster.delete_node(f"n{number - 1}")

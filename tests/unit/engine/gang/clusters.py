@@ -15,7 +15,7 @@ from webhook.engine.topology.tree import TopologyTree
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.intent import parse_numa_intent
 from webhook.model.node import Node
-from webhook.model.options import GroupStrategy
+from webhook.model.options import GangStrategy
 from webhook.model.pod import Pod
 from webhook.model.policy import NUMAPolicy
 from webhook.model.topology import Level, Topology, TopologySource
@@ -103,7 +103,7 @@ def group(*parts: PodSet | PodGroup, constraint: Constraint = ANYWHERE, name: st
 def assigned(
     cluster: ClusterState,
     asked: PodGroup,
-    strategy: GroupStrategy = GroupStrategy.BIN_PACK,
+    strategy: GangStrategy = GangStrategy.BIN_PACK,
     effort: Effort = DEFAULT_EFFORT,
 ) -> GangAssignment:
     """The placement of a group on a cluster."""

@@ -20,7 +20,7 @@ from tests.unit.engine.machines import pod
 from webhook.engine.gang.assignment_request import Effort
 from webhook.engine.gang.gang_spec import Constraint, Segments
 from webhook.engine.snapshot.cluster_state import ClusterState
-from webhook.model.options import GroupStrategy
+from webhook.model.options import GangStrategy
 from webhook.model.policy import NUMAPolicy
 
 
@@ -70,7 +70,7 @@ def test_of_the_domains_that_hold_all_the_one_with_fewest_nodes_is_taken_and_the
 def test_spread_takes_the_domain_with_most_room() -> None:
     asked = group(podset("w", gpus(), 2), constraint=Constraint(ZONE))
     assert values_of(assigned(gpu_nodes(PLACES, FREE), asked)) == ["zone-b"]
-    assert values_of(assigned(gpu_nodes(PLACES, FREE), asked, GroupStrategy.SPREAD)) == ["zone-a"]
+    assert values_of(assigned(gpu_nodes(PLACES, FREE), asked, GangStrategy.SPREAD)) == ["zone-a"]
 
 
 # zone-a ─┬─ rack-1 ── n0 [3]  n1 [3]  n2 [3]

@@ -12,10 +12,10 @@ from webhook.engine.gang.gang_spec import Constraint, PodGroup, PodSet, Segments
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.model.limits import MAX_REQUIREMENTS
 from webhook.model.node import Taint
-from webhook.model.options import GroupStrategy
+from webhook.model.options import GangStrategy
 from webhook.model.pod import Pod
 
-SPREAD = GroupStrategy.SPREAD
+SPREAD = GangStrategy.SPREAD
 
 
 def racks_of(rooms: Mapping[str, Sequence[int]], **labels: str) -> ClusterState:
@@ -45,7 +45,7 @@ def preferring(value: str | None = "ssd", weight: int = 1, gpus: int = 1, **spec
     return pod({"cpu": "1", "memory": "1Gi", GPU: str(gpus)}, spec={"affinity": affinity, **spec})
 
 
-def counts(cluster: ClusterState, asked: PodGroup, strategy: GroupStrategy = GroupStrategy.BIN_PACK) -> dict[str, int]:
+def counts(cluster: ClusterState, asked: PodGroup, strategy: GangStrategy = GangStrategy.BIN_PACK) -> dict[str, int]:
     """Node -> pods on it."""
     found = nodes_of(assigned(cluster, asked, strategy))
     return {name: len(found[name]) for name in sorted(found)}
@@ -61,15 +61,15 @@ def workers(count: int, constraint: Constraint | None = None, of: Pod | None = N
 EQUAL = {"zone-a/rack-1": [4, 4], "zone-a/rack-2": [4, 4], "zone-a/rack-3": [4, 4]}
 
 
-@pytest.mark.parametrize("strategy", GroupStrategy)
-def test_of_equal_racks_the_preferred_one_is_taken(strategy: GroupStrategy) -> None:
+@pytest.mark.parametrize("strategy", GangStrategy)
+def test_of_equal_racks_the_preferred_one_is_taken(strategy: GangStrategy) -> None:
     cluster = racks_of(EQUAL, rack_2="disk=ssd")
     assert values_of(assigned(cluster, workers(8), strategy)) == ["zone-a", "rack-2"]
     assert values_of(assigned(cluster, workers(8, of=preferring(None)), strategy)) == ["zone-a", "rack-1"]
 
 
-@pytest.mark.parametrize("strategy", GroupStrategy)
-def test_of_equal_racks_one_without_soft_taints_is_taken_unless_they_are_tolerated(strategy: GroupStrategy) -> None:
+@pytest.mark.parametrize("strategy", GangStrategy)
+def test_of_equal_racks_one_without_soft_taints_is_taken_unless_they_are_tolerated(strategy: GangStrategy) -> None:
     cluster = racks_of(EQUAL, rack_1="soft", rack_2="soft")
     assert values_of(assigned(cluster, workers(8, of=preferring(None)), strategy)) == ["zone-a", "rack-3"]
     tolerant = preferring(None, tolerations=[{"key": "soft", "operator": "Exists"}])

@@ -1,4 +1,4 @@
-"""Pods that were bound unguarded: what their kubelet gave them, where all that happened since the NRT is known."""
+"""Pods that were bound unhinted: what their kubelet gave them, where all that happened since the NRT is known."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

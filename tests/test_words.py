@@ -1,0 +1,224 @@
+"""Words that were given up in favour of the field's do not come back (docs/glossary.md)."""
+
+import io
+import re
+import tokenize
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+# In every sentence: docs, chart, comments, docstrings, messages. Regular expressions.
+RETIRED_IN_PROSE = {
+    r"late hints?": "hint backfill",
+    r"uncounted": "unreported",
+    r"unguarded": "unhinted",
+    r"foresee(?:s|n)?": "replay",
+    r"rehears(?:al|als|e|ed|es|ing)": "replay",
+    r"lineages?": "owner chain",
+    r"steer(?:s|ed|ing)?": "mutate, mutation",
+    r"made anew": "recreated",
+    r"reservation keeper": "assumed pods",
+    r"(?:a|open|overdue) grants?": "assumed pod",
+}
+
+# In identifiers of the code, by their parts: `late_hints` is refused for the pair, `ClusterWorld` for `world`.
+RETIRED_IN_CODE = {
+    "world": "cache, or snapshot",
+    "promise": "assume",
+    "promised": "assumed",
+    "withdraw": "forget",
+    "overdue": "expired",
+    "uncounted": "unreported",
+    "unguarded": "unhinted",
+    "late hint": "hint backfill",
+    "late hints": "hint backfills",
+    "foresee": "replay",
+    "foreseen": "replayed",
+    "foresight": "certainty",
+    "rehearse": "replay",
+    "emptied": "empty cluster",
+    "outlook": "unschedulable",
+    "prospect": "unschedulable reason",
+    "let go": "ungate",
+    "steer": "mutate",
+    "steered": "mutated",
+    "steering": "mutation",
+    "teller": "status reporter",
+    "figures": "metrics",
+    "surroundings": "dependencies",
+    "duty": "leader state",
+    "duties": "runnables",
+    "lineage": "owner chain",
+    "lineages": "owner chains",
+    "question": "signature",
+    "pour": "distribute",
+    "stock": "remaining",
+    "soonest": "earliest",
+    "marker": "managed fields",
+    "horizon": "TTL",
+    "left alone": "unmanaged",
+    "not ours": "unmanaged",
+    "rehearsal": "replay",
+    "rehearsed": "replayed",
+    "lineage of": "owner chain of",
+    "prospects": "schedulability",
+    "worlds": "caches, or snapshots",
+    "grant": "assumed pod",
+    "grants": "assumed pods",
+}
+# May stay: (file, identifier).
+EXCEPTIONS = {("webhook/model/quantity.py", "_is_left_alone")}
+# In tests a few words name other things: the worlds of a simulation, markers of pytest, a stock of goods.
+ALLOWED_IN_TESTS = {
+    "duty",
+    "emptied",
+    "figures",
+    "grant",
+    "grants",
+    "horizon",
+    "left alone",
+    "marker",
+    "not ours",
+    "pour",
+    "promise",
+    "question",
+    "soonest",
+    "stock",
+    "surroundings",
+    "world",
+}
+
+# In everything that users read: metrics, reasons, events, settings.
+RETIRED_FOR_USERS = {
+    "pods_let_go": "pods_ungated",
+    "late_hints_total": "hints_backfilled_total",
+    "open_grants": "assumed_pods",
+    "informer_silence_seconds": "informer_last_event_age_seconds",
+    "placement_rounds_total": "placement_cycles_total",
+    "NotNext": "BindingInProgress",
+    "LeaderElsewhere": "NotLeader",
+    "NeverAligned": "Unalignable",
+    "NoRoomNow": "InsufficientCapacity",
+    "LeftToScheduler": "DelegatedToScheduler",
+    "EvictedToPlaceAnew": "EvictedForRescheduling",
+    "NoHint": "NUMANodesUnknown",
+    "grant-horizon-seconds": "assume-ttl-seconds",
+    "grantHorizonSeconds": "assumeTtlSeconds",
+    "release-after-seconds": "ungate-after-seconds",
+    "releaseAfterSeconds": "ungateAfterSeconds",
+    "no-room": "no-capacity",
+    "noRoom": "noCapacity",
+    "groupStrategy": "gangStrategy",
+    "group-strategy": "gang-strategy",
+    "when-needed": "WhenNeeded",
+    "bin-pack": "BinPack",
+}
+_ANY_IN_PROSE = re.compile("|".join(RETIRED_IN_PROSE), re.IGNORECASE)
+_ANY_FOR_USERS = re.compile("|".join(RETIRED_FOR_USERS))
+_PARTS = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
+_FOR_USERS = ("*.md", "docs/*.md", "charts/**/*", "webhook/**/*.py", "examples/**/*.yaml")
+
+
+def _read_by_users() -> list[Path]:
+    return sorted({path for pattern in _FOR_USERS for path in ROOT.glob(pattern) if path.is_file()})
+
+
+def _prose(path: Path) -> list[tuple[int, str]]:
+    """What is written for people in a file, by line: of Python its comments and strings of several words."""
+    if path.suffix != ".py":
+        return list(enumerate(path.read_text().splitlines(), 1))
+    return [
+        (token.start[0] + offset, line)
+        for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline)
+        if token.type == tokenize.COMMENT
+        or (token.type == tokenize.STRING and " " in token.string)
+        or tokenize.tok_name[token.type] == "FSTRING_MIDDLE"
+        for offset, line in enumerate(token.string.splitlines())
+    ]
+
+
+def retired_in(line: str) -> list[tuple[str, str]]:
+    """The retired words of a line of prose, each with what to say instead."""
+    if not _ANY_IN_PROSE.search(line):
+        return []
+    return [
+        (match[0], instead)
+        for word, instead in RETIRED_IN_PROSE.items()
+        for match in re.finditer(rf"(?<![\w/.-]){word}(?![\w/-])", line, re.IGNORECASE)
+    ]
+
+
+@cache
+def retired_in_name(name: str) -> list[tuple[str, str]]:
+    """The retired words in an identifier, by its parts."""
+    parts = f" {' '.join(part.lower() for part in _PARTS.findall(name))} "
+    return [(word, instead) for word, instead in RETIRED_IN_CODE.items() if f" {word} " in parts]
+
+
+def test_identifiers_are_read_by_their_parts() -> None:
+    assert retired_in_name("_LateHintsOf") == [("late hints", "hint backfills")]
+    assert retired_in_name("ClusterWorld") == [("world", "cache, or snapshot")]
+    assert retired_in_name("worldwide_promising") == []
+
+
+def test_words_are_found_in_any_case_and_number_and_not_within_others() -> None:
+    assert retired_in("Late hints and a Rehearsal") == [("Late hints", "hint backfill"), ("Rehearsal", "replay")]
+    assert retired_in("an unforeseen, latehint `pod-lineage` hint") == []
+
+
+def test_no_sentence_has_a_word_that_was_given_up() -> None:
+    paths = [*_read_by_users(), *(ROOT / "certs").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {word}: say {instead}"
+        for path in sorted(set(paths) - {Path(__file__)})
+        for number, line in _prose(path)
+        for word, instead in retired_in(line)
+    ]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("folder", ["webhook", "certs", "tests"])
+def test_no_identifier_has_a_word_that_was_given_up(folder: str) -> None:
+    found = []
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        name = str(path.relative_to(ROOT))
+        for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
+            if token.type != tokenize.NAME or (name, token.string) in EXCEPTIONS:
+                continue
+            for word, instead in retired_in_name(token.string):
+                if folder != "tests" or word not in ALLOWED_IN_TESTS:
+                    found.append(f"{name}:{token.start[0]}: {token.string}: {word}: say {instead}")
+    assert not found, "\n".join(found)
+
+
+def test_no_file_is_named_by_a_word_that_was_given_up() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: say {instead}"
+        for path in sorted((ROOT / "webhook").rglob("*.py"))
+        for word, instead in RETIRED_IN_CODE.items()
+        if re.search(rf"\b{word}\b", path.stem.replace("_", " "))
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_nothing_that_users_read_has_a_word_that_was_given_up() -> None:
+    found = []
+    for path in _read_by_users():
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            for word, instead in RETIRED_FOR_USERS.items() if _ANY_FOR_USERS.search(line) else ():
+                if re.search(rf"(?<![\w-]){word}(?![\w-])", line):
+                    found.append(f"{path.relative_to(ROOT)}:{number}: {word}: say {instead}")
+    assert not found, "\n".join(found)
+
+
+def test_each_word_of_the_glossary_names_its_source() -> None:
+    rows = [line for line in (ROOT / "docs" / "glossary.md").read_text().splitlines() if line.startswith("| ")][1:]
+    assert len(rows) >= 25
+    for row in rows:
+        word, meaning, source = (cell.strip() for cell in row.strip("|").split("|"))
+        assert word, row
+        assert meaning.endswith("."), row
+        assert source, row
