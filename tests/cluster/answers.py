@@ -1,0 +1,161 @@
+"""What the running service makes of a workload, and what `review` says of it, in one form that can be compared."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tests.cluster.control_plane import CommandError
+from tests.cluster.gated import NUMA, PLACEMENT, SPEC, Pods
+from tests.unit.cli.conftest import run_review
+from webhook.model.names import DOMAIN, RANK
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+Raw = dict[str, Any]
+DENIED = "denied the request: "
+GROUP = "pod-group-name"
+
+
+@dataclass(frozen=True)
+class Spot:
+    """Where a pod is placed."""
+
+    node: str
+    numa_nodes: tuple[int, ...]
+    domain: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Of the service, or of `review`."""
+
+    denied: str = ""
+    """Why it is not created."""
+    warnings: tuple[str, ...] = ()
+    """What kubectl prints."""
+    managed: int = 0
+    """How many pods are placed by the service."""
+    policies: frozenset[str | None] = frozenset()
+    """What the managed pods ask for."""
+    groups: tuple[tuple[Spot, ...], ...] = ()
+    """The pods of each group: in order of rank, or of node where it has several sets of pods, whose ranks mix."""
+
+
+@dataclass(frozen=True)
+class Foretold:
+    """What `review` says of a workload."""
+
+    answer: Answer
+    pods: int = 0
+    by_rank: bool = True
+    """Whether its groups have one set of pods each."""
+    alone: tuple[Alone, ...] = ()
+
+
+@dataclass(frozen=True)
+class Alone:
+    """Pods in no group, which go one after the other: where they may be, and where the first of them is."""
+
+    nodes: frozenset[str]
+    first: str
+
+
+def asked(
+    pods: Pods, documents: Sequence[Raw], expected: Foretold, play: Callable[[Raw], object]
+) -> tuple[Answer, list[Raw]]:
+    """What the service answers to these documents of one workload, and its pods, once as many as expected are bound."""
+    warnings: list[str] = []
+    for raw in documents:
+        place = "--namespace", pods.namespace
+        try:
+            warnings += pods.plane.kubectl_warnings("create", *place, "--filename", "-", input=json.dumps(raw))
+        except CommandError as error:
+            if DENIED not in str(error):
+                raise
+            return Answer(denied=str(error).partition(DENIED)[2].strip()), []
+        if raw["kind"] != "Pod":
+            play(pods.plane.api.get(_path(pods.namespace, raw)))
+    pods.plane.wait_for(f"{expected.pods} pods to be bound", lambda: len(pods.bound()) == expected.pods)
+    return _seen(list(pods.all().values()), tuple(warnings), by_rank=expected.by_rank)
+
+
+def _path(namespace: str, raw: Raw) -> str:
+    root = "/api" if "/" not in raw["apiVersion"] else "/apis"
+    plural = f"{raw['kind'].lower()}s"
+    return f"{root}/{raw['apiVersion']}/namespaces/{namespace}/{plural}/{raw['metadata']['name']}"
+
+
+def _seen(raws: list[Raw], warnings: tuple[str, ...], *, by_rank: bool) -> tuple[Answer, list[Raw]]:
+    ours = [raw for raw in raws if PLACEMENT in raw["metadata"].get("annotations", {})]
+    groups: dict[str, list[Raw]] = {}
+    for raw in ours:
+        if name := raw["metadata"]["annotations"].get(GROUP):
+            groups.setdefault(name, []).append(raw)
+    spots = [tuple(map(spot, sorted(members, key=_rank))) for members in groups.values()]
+    policies = frozenset(_policy(raw["metadata"]["annotations"].get(SPEC)) for raw in ours)
+    return Answer("", warnings, len(ours), policies, _sorted(spots, by_rank=by_rank)), ours
+
+
+def _policy(text: str | None) -> str | None:
+    return None if text is None else str(json.loads(text)["numaTopologyPolicy"])
+
+
+def _rank(raw: Raw) -> int:
+    return int(raw["metadata"]["labels"][RANK])
+
+
+def spot(raw: Raw) -> Spot:
+    """Where a bound pod was placed."""
+    annotations = raw["metadata"]["annotations"]
+    hint = json.loads(annotations[NUMA]) if NUMA in annotations else {}
+    numa_nodes = tuple(entry["node"] for entry in hint.get("numaNodeResources", ()))
+    domain = json.loads(annotations.get(DOMAIN, "{}"))
+    return Spot(raw["spec"]["nodeName"], numa_nodes, tuple(sorted(domain.items())))
+
+
+def _sorted(groups: Sequence[tuple[Spot, ...]], *, by_rank: bool) -> tuple[tuple[Spot, ...], ...]:
+    return tuple(sorted((group if by_rank else tuple(sorted(group, key=repr)) for group in groups), key=repr))
+
+
+def reviewed(documents: Sequence[Raw], folder: Path, *cluster: object, node_arrays: Path | None = None) -> list[Raw]:
+    """The entries of `review -o json`."""
+    file = folder / "objects.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(documents)}))
+    outcome = run_review("-f", file, "-o", "json", *cluster, cluster=node_arrays)
+    assert outcome.stderr == ""
+    entries: list[Raw] = outcome.json
+    return entries
+
+
+def foretold(entries: Sequence[Raw]) -> Foretold:
+    """The answer in these entries of one workload."""
+    if denied := next((entry["message"] for entry in entries if entry["verdict"] == "deny"), ""):
+        return Foretold(Answer(denied=denied))
+    sets = [one for entry in entries for one in entry["podSets"]]
+    managed = [one for one in sets if one["managed"]]
+    gangs: list[Raw] = []
+    for entry in entries:  # bare pods of one group all show the whole of it
+        found = entry.get("group")
+        gangs += [gang for gang in (found or {}).get("gangs") or [found] if gang and gang not in gangs]
+    by_rank = all(len({each["set"] for each in gang["pods"]}) == 1 for gang in gangs)
+    answer = Answer(
+        "",
+        tuple(warning for entry in entries for warning in entry["warnings"]),
+        sum(one["pods"] for one in managed),
+        frozenset(one["policy"] for one in managed),
+        _sorted([tuple(map(_foretold_spot, gang["pods"])) for gang in gangs], by_rank=by_rank),
+    )
+    alone = [_alone(one["nodes"]["best"]) for one in managed if not one["inGroup"]]
+    return Foretold(answer, sum(one["pods"] for one in sets), by_rank, tuple(alone))
+
+
+def _alone(best: Sequence[Raw]) -> Alone:
+    return Alone(frozenset(each["node"] for each in best), best[0]["node"])
+
+
+def _foretold_spot(entry: Raw) -> Spot:
+    return Spot(entry["node"], tuple(entry["numaNodes"]), tuple(sorted(map(tuple, entry["domain"]))))
