@@ -1,6 +1,6 @@
 """Odd manifests: `review` ends with an answer to each, and says what is wrong with it.
 
-That it is the service's answer: tests/cluster/test_odd_documents.py.
+That it is the service's answer: tests/integration/test_odd_documents.py.
 """
 
 from __future__ import annotations

@@ -167,7 +167,7 @@ def test_the_refusal_names_the_manager_that_says_no() -> None:
     ("held", "fits"),
     [
         # One pod on both keeps both for such pods; two pods, each on its own, do not. Their NRTs are the same
-        # (tests/cluster/test_replay.py).
+        # (tests/integration/test_replay.py).
         ([{0: (16, 64), 1: (4, 16)}], False),
         ([{0: (16, 64)}, {1: (4, 16)}], True),
     ],

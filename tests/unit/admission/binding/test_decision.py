@@ -182,7 +182,7 @@ def test_a_pod_that_would_get_the_numa_node_of_one_placed_before_goes_after_it()
 
 
 def test_of_pods_placed_on_one_node_one_can_always_go() -> None:
-    # 9 7 | 9 7 fits in this order; 7 7 | 9 leaves no room for the other 9 (tests/cluster/test_replay.py).
+    # 9 7 | 9 7 fits in this order; 7 7 | 9 leaves no room for the other 9 (tests/integration/test_replay.py).
     node_of_four = Assumed(("a", "9", 0), ("b", "7", 0), ("c", "9", 1), ("d", "7", 1))
     assert [numa_of(node_of_four.binding_of(name)) for name in ("a", "b")] == [0, 0]
     assert [first(node_of_four.binding_of(name)) for name in ("c", "d")] == [{"a", "b"}, {"a", "b"}]

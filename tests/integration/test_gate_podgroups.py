@@ -9,8 +9,8 @@ from tests.cluster.gated import PLACEMENT, Pods
 from tests.cluster.kinds import CRDS
 from tests.cluster.nodes import RACK_LABEL
 from tests.cluster.racked import RACKS, racks, webhook
-from tests.cluster.test_gate_groups import member
-from tests.cluster.test_gate_owners import SINGLE, job, jobs
+from tests.integration.test_gate_groups import member
+from tests.integration.test_gate_owners import SINGLE, job, jobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -25,8 +25,8 @@ from tests.cluster.gated import PLACEMENT, SINGLE, SPEC, Pods, pod
 from tests.cluster.kinds import KINDS, Kind, served
 from tests.cluster.nodes import RACK_LABEL, ZONE_LABEL, Machine, present
 from tests.cluster.racked import RACKS, topology_of_racks
-from tests.cluster.test_examples import node_arrays
 from tests.cluster.webhook_process import local_webhook
+from tests.integration.test_examples import node_arrays
 from tests.unit.cli.conftest import EXAMPLES
 from webhook.admission.workload.templates import templates_in
 from webhook.cli.template_pods import with_at

@@ -11,8 +11,8 @@ import pytest
 from tests.cluster.api import ApiError
 from tests.cluster.gated import Pods, pod
 from tests.cluster.nodes import machines
-from tests.cluster.test_isolation import process_lives
 from tests.cluster.webhook_process import LocalWebhook, local_webhook
+from tests.integration.test_isolation import process_lives
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

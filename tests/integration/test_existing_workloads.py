@@ -9,8 +9,8 @@ from tests.cluster.gated import Pods, wait_until_known
 from tests.cluster.kinds import KINDS, served
 from tests.cluster.nodes import machines
 from tests.cluster.racked import RACKS, rack_of, topology_of_racks
-from tests.cluster.test_gate_owners import INHERIT, SINGLE, deployment, deployments, template
 from tests.cluster.webhook_process import local_webhook
+from tests.integration.test_gate_owners import INHERIT, SINGLE, deployment, deployments, template
 
 if TYPE_CHECKING:
     from collections.abc import Callable
