@@ -1,1 +1,1 @@
-"""Typed, pure records of what goes in and out: quantities, pods, nodes, NUMA topology, policies, admission reviews."""
+"""Typed, pure records of the input and output: quantities, pods, nodes, NUMA topology, policies, admission reviews."""

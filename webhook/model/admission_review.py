@@ -1,6 +1,6 @@
-"""AdmissionReview v1: the request the API server sends, and the words it can be answered with.
+"""AdmissionReview v1: the request that the API server sends, and the possible responses.
 
-Source: kubernetes admission.k8s.io/v1; apiserver pkg/admission/plugin/webhook (what it makes of an answer).
+Source: kubernetes admission.k8s.io/v1; apiserver pkg/admission/plugin/webhook (how it reads a response).
 """
 
 import base64
@@ -14,15 +14,15 @@ from typing import Any, Final
 from webhook.model.errors import Malfunction
 from webhook.model.fields import NO_FIELDS
 
-# The longest of what the API server sends: object names have 253 characters, a user's name any number that fits into a
-# certificate or a token. These texts go into log lines and messages, so that none may be of megabytes.
+# The longest text that the API server sends: object names have up to 253 characters, a user name can be as long as a
+# certificate or token allows. These texts go into log lines and messages, so their length is bounded.
 _MAX_TEXT: Final = 1024
 
 _API_VERSION: Final = "admission.k8s.io/v1"
 
 
 class Operation(StrEnum):
-    """What is done to the object."""
+    """The operation on the object."""
 
     CREATE = "CREATE"
     UPDATE = "UPDATE"
@@ -35,7 +35,7 @@ _OPERATIONS: Final[Mapping[Any, Operation]] = {operation.value: operation for op
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Who asks."""
+    """The user who sent the request."""
 
     username: str
     groups: tuple[str, ...]
@@ -43,7 +43,7 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class AdmissionRequest:
-    """One request to admit an object. Objects stay as they came: typed models would drop newer fields."""
+    """One request to admit an object. Objects stay raw: typed models would drop newer fields."""
 
     uid: str
     group: str
@@ -54,7 +54,7 @@ class AdmissionRequest:
     operation: Operation
     namespace: str
     name: str
-    """Empty at CREATE when the name is generated."""
+    """Empty at CREATE if the name is generated."""
     object: Mapping[str, Any]
     """Empty at DELETE."""
     old_object: Mapping[str, Any]
@@ -63,20 +63,22 @@ class AdmissionRequest:
     dry_run: bool
 
     def may_change_metadata_of(self, kind: str) -> bool:
-        """Whether an object of `kind` is created or updated, or its status: that, too, can change its metadata.
+        """Whether the request creates or updates an object of `kind`, or its status.
 
+        A status update can change metadata, too.
         Source: kubernetes pkg/registry/core/{pod,node}/strategy.go: a status update resets the spec, but of the
-        metadata little more than owners. Other subresources (resize, ephemeralcontainers) take what they are for.
+        metadata little more than owners. Other subresources (resize, ephemeralcontainers) change only their own
+        fields.
         """
         is_written = self.operation in {Operation.CREATE, Operation.UPDATE}
         return self.kind == kind and self.sub_resource in {"", "status"} and is_written
 
     @classmethod
     def from_object(cls, raw: Any) -> "AdmissionRequest":
-        """Read an AdmissionReview; raises Malfunction if it is none: only a wrong caller sends such a thing.
+        """Read an AdmissionReview; raises Malfunction for anything else, because only a broken caller sends that.
 
-        Of the objects themselves only the metadata's shape is looked at: every reviewer reads it, before it knows
-        whether an object is any of its business. A spec is judged by who reads it.
+        Only the shape of the objects' metadata is checked here, because every handler reads the metadata first.
+        The code that reads a spec also validates it.
         """
         if not isinstance(raw, dict) or raw.get("kind") != "AdmissionReview":
             raise Malfunction("the body is no AdmissionReview")
@@ -120,7 +122,7 @@ _WITH_OLD_OBJECT: Final = frozenset({Operation.UPDATE})
 
 
 def _object(request: Mapping[str, Any], name: str, *, required: bool) -> Mapping[str, Any]:
-    """The object under review, or the one that was there; `required` where the API server always sends one."""
+    """The object under review, or its old version; `required` where the API server always sends one."""
     path = f"request.{name}"
     found = _fields(request, name, path)
     if required and found is NO_FIELDS:
@@ -136,7 +138,7 @@ def _object(request: Mapping[str, Any], name: str, *, required: bool) -> Mapping
 
 
 def _fields(raw: Mapping[str, Any], name: str, path: str = "request") -> Mapping[str, Any]:
-    """The object in field `name`; empty where it is absent or null."""
+    """The object in field `name`; empty if it is absent or null."""
     value = raw.get(name)
     if value is None:
         return NO_FIELDS
@@ -146,7 +148,7 @@ def _fields(raw: Mapping[str, Any], name: str, path: str = "request") -> Mapping
 
 
 def _text(raw: Mapping[str, Any], name: str, path: str) -> str:
-    """The string in field `name`; empty where it is absent or null."""
+    """The string in field `name`; empty if it is absent or null."""
     value = raw.get(name)
     if value is None:
         return ""
@@ -158,7 +160,7 @@ def _text(raw: Mapping[str, Any], name: str, path: str) -> str:
 
 
 def _texts(raw: Mapping[str, Any], name: str, path: str) -> tuple[str, ...]:
-    """The list of strings in field `name`; empty where it is absent or null."""
+    """The list of strings in field `name`; empty if it is absent or null."""
     value = raw.get(name)
     if value is None:
         return ()
@@ -171,7 +173,7 @@ def _texts(raw: Mapping[str, Any], name: str, path: str) -> tuple[str, ...]:
 
 
 def _called(value: object) -> str:
-    """JSON's name of a value's type; never the value, which may be of megabytes."""
+    """The JSON name of a value's type. The value itself may have megabytes and is never printed."""
     return _JSON_TYPES.get(type(value), "no JSON")
 
 
@@ -188,7 +190,7 @@ _JSON_TYPES: Final[Mapping[type, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """The object may pass as it is."""
+    """The object passes unchanged."""
 
     warnings: tuple[str, ...] = ()
 
@@ -199,7 +201,7 @@ class Allowed:
 
 @dataclass(frozen=True, slots=True)
 class Patched:
-    """The object may pass with these JSONPatch operations applied; only a mutating webhook may say so."""
+    """The object passes with these JSONPatch operations applied. Only a mutating webhook may return this."""
 
     patch: Sequence[Mapping[str, Any]]
     warnings: tuple[str, ...] = ()
@@ -214,7 +216,7 @@ class Patched:
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """The user's object is wrong: refused, with a reason a program reads and a message a person reads."""
+    """The user's object is wrong. The response has a reason for programs and a message for people."""
 
     message: str
     reason: str = "Forbidden"
@@ -232,6 +234,6 @@ AdmissionResponse = Allowed | Patched | Denied
 def _review(uid: str, allowed: bool, warnings: Sequence[str], **more: Any) -> dict[str, Any]:
     response: dict[str, Any] = {"uid": uid, "allowed": allowed, **more}
     if warnings:
-        # Warnings travel in an HTTP header: the API server drops one that has a line break.
+        # Warnings travel in an HTTP header: the API server drops a warning that has a line break.
         response["warnings"] = [" ".join(warning.split()) for warning in warnings]
     return {"apiVersion": _API_VERSION, "kind": "AdmissionReview", "response": response}

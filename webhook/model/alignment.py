@@ -1,12 +1,12 @@
-"""Why kubelets give a pod no CPUs of its own: which container lacks what, and the fields that change it.
+"""Why kubelets give a pod no exclusive CPUs: what each container lacks, and the fields to change.
 
-A kubelet pins CPUs, and with the memory manager memory, of Guaranteed pods only, and CPUs only of containers that ask
-for whole ones. For any other pod these managers give no hints, so that every topology manager policy admits it as it
-comes. Devices are aligned for every pod (see webhook.admission.pod.not_aligned).
+A kubelet pins CPUs (and memory, with the memory manager) of Guaranteed pods only, and CPUs only of containers that
+request whole ones. For any other pod these managers give no hints, so every topology manager policy admits it.
+Devices are aligned for every pod (see webhook.admission.pod.not_aligned).
 
-1. Resources of the pod as a whole: its containers get none of their own.
+1. Pod-level resources: the containers get no resources of their own.
 2. QoS class: each container, init containers included, has limits for cpu and memory, and requests equal to them.
-3. Some container that keeps running asks for whole CPUs; else the one that asks for most is named.
+3. Some container that keeps running requests whole CPUs. If none does, the one with the largest request is named.
 
 Source: kubernetes pkg/kubelet/cm/{cpumanager,memorymanager}/policy_static.go, pkg/apis/core/v1/helper/qos.
 """
@@ -20,7 +20,7 @@ from webhook.model.pod import Container, ContainerKind, Pod, QoS
 from webhook.model.resources import CPU, MEMORY, format_amount
 
 _NAMED: Final = 3
-"""Containers that a sentence names: as a rule the others have the same cause."""
+"""The most containers that one message names. Usually the others have the same cause."""
 _MILLI: Final = 1000
 
 
@@ -30,35 +30,35 @@ class Field:
 
     path: str
     value: str = ""
-    """Empty where it is for the user to choose."""
+    """Empty if the user must choose the value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """What is wrong with one container; without fields, with the pod as a whole."""
+    """What is wrong with one container, or with the whole pod if there are no fields."""
 
     fault: str
     fields: tuple[Field, ...] = ()
 
     def sentence(self, prefix: str) -> str:
-        """Fault and cure; prefix: where the pod stands in its workload, such as "spec.template."."""
+        """The fault and the fix. prefix: the path of the pod in its workload, such as "spec.template."."""
         if not self.fields:
             return f"{self.fault}; remove {prefix}spec.resources and set requests and limits on the containers"
-        # Those without a value last, so that they are not read as having the next one's.
+        # Fields without a value come last; otherwise they would seem to share the next field's value.
         fields = sorted(self.fields, key=lambda field: not field.value)
         cures = [f"{prefix}{field.path}" + (f" to {field.value}" if field.value else "") for field in fields]
         return f"{self.fault}; set {_listed(cures)}"
 
 
 def obstacles(pod: Pod) -> tuple[Obstacle, ...]:
-    """Why no container of the pod that keeps running gets CPUs of its own; empty if one does."""
+    """Why no container that keeps running gets exclusive CPUs; empty if one does."""
     if pod.qos is QoS.GUARANTEED and pod.pod_level is None and any(map(_asks_for_whole_cpus, pod.containers)):
         return ()
     return tuple(_obstacles(pod))
 
 
 def in_words(found: Sequence[Obstacle], prefix: str = "") -> str:
-    """All of them in one line, a clause each; prefix: as for `Obstacle.sentence`."""
+    """All obstacles in one line, one clause each; prefix: as for `Obstacle.sentence`."""
     clauses = [obstacle.sentence(prefix) for obstacle in found[:_NAMED]]
     if more := len(found) - _NAMED:
         clauses += [f"{more} more container{'s' if more > 1 else ''} alike"] if more > 0 else []
@@ -68,7 +68,7 @@ def in_words(found: Sequence[Obstacle], prefix: str = "") -> str:
 def _obstacles(pod: Pod) -> Iterator[Obstacle]:
     if pod.pod_level is not None:
         yield Obstacle("the pod has resources of its own")
-    # By position: names are the user's, and not checked yet.
+    # Containers are named by position, because names are written by the user and not validated yet.
     fractional = _largest_of_fractional(pod.containers)
     apps = [one.kind for one in pod.containers].count(ContainerKind.APP)
     for position, container in enumerate(pod.containers):
@@ -79,7 +79,7 @@ def _obstacles(pod: Pod) -> Iterator[Obstacle]:
 
 
 def _of_container(container: Container, path: str, *, whole_cpus: bool) -> Obstacle | None:
-    """path: of its resources. whole_cpus: its fractional CPUs are to be whole ones."""
+    """path: of the container's resources. whole_cpus: whether to suggest whole CPUs for its fractional ones."""
     missing: list[str] = []
     faults: list[str] = []
     fields: list[Field] = []
@@ -90,7 +90,7 @@ def _of_container(container: Container, path: str, *, whole_cpus: bool) -> Obsta
             if not (whole_cpus and resource == CPU):
                 fields.append(Field(f"{path}.limits.{resource}", _text(resource, request)))
                 if request <= 0 and resource in container.requests:
-                    # One of zero is not replaced by the limit.
+                    # An explicit request of zero is not replaced by the limit.
                     fields.append(Field(f"{path}.requests.{resource}"))
         elif request != limit:
             faults.append(
@@ -111,7 +111,7 @@ def _of_container(container: Container, path: str, *, whole_cpus: bool) -> Obsta
 
 
 def _largest_of_fractional(containers: Sequence[Container]) -> int | None:
-    """The position of the container that asks for most CPUs, where none that keeps running asks for whole ones."""
+    """The position of the container with the largest CPU request, if none that keeps running requests whole CPUs."""
     if any(map(_asks_for_whole_cpus, containers)):
         return None
     running = [(_cpus(one), -at) for at, one in enumerate(containers) if one.kind is not ContainerKind.INIT]
@@ -125,7 +125,7 @@ def _asks_for_whole_cpus(container: Container) -> bool:
 
 
 def _cpus(container: Container) -> int:
-    """What it has in the end: its limit, to which its request is to be raised, else its request."""
+    """The CPUs of the container after the fix: its limit if there is one, else its request."""
     return max(container.limits.get(CPU, 0), 0) or max(container.requests.get(CPU, 0), 0)
 
 
@@ -134,5 +134,5 @@ def _text(resource: str, amount: int) -> str:
 
 
 def _listed(items: Sequence[str]) -> str:
-    """A; a and b; a, b and c."""
+    """Join words: "A", "A and B", "A, B and C"."""
     return " and ".join([", ".join(items[:-1]), items[-1]]) if len(items) > 1 else items[0]

@@ -1,4 +1,4 @@
-"""The containers of a pod: when each runs and what it asks for."""
+"""The containers of a pod: when each runs and what it requests."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class ContainerKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """One container; requests that are missing have been taken from the limits. Amounts in engine units."""
+    """One container. Missing requests are filled in from the limits. Amounts in engine units."""
 
     name: str
     kind: ContainerKind
@@ -30,14 +30,14 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class PodLevelResources:
-    """`spec.resources`: what the pod asks for as a whole; missing requests have been filled in. Engine units."""
+    """`spec.resources`: the requests of the whole pod; missing requests are filled in. Engine units."""
 
     requests: Mapping[str, int]
     limits: Mapping[str, int]
 
 
 def parse_containers(spec: Mapping[str, Any]) -> tuple[Container, ...]:
-    """Init containers and sidecars in their order of start, then the apps; raises UserError."""
+    """Init containers and sidecars in start order, then the apps; raises UserError."""
     containers = []
     for index, raw in enumerate(mappings(spec, "initContainers", "spec.initContainers")):
         kind = ContainerKind.SIDECAR if raw.get("restartPolicy") == "Always" else ContainerKind.INIT
@@ -54,7 +54,7 @@ def _container(raw: Mapping[str, Any], kind: ContainerKind, path: str) -> Contai
         return Container(name, kind, NO_RESOURCES, NO_RESOURCES)
     limits = parse_list(resources.get("limits"), f"{path}.resources.limits")
     requests = parse_list(resources.get("requests"), f"{path}.resources.requests")
-    # The API server completes requests from limits before admission; a file on disk has not seen it.
+    # The API server fills in requests from limits before admission; a file on disk lacks them.
     if not limits.keys() <= requests.keys():
         requests = MappingProxyType({**limits, **requests})
     return Container(name, kind, requests, limits)

@@ -1,11 +1,12 @@
-"""A pod's domains and rank as labels, and as environment variables that read them through the downward API.
+"""A pod's domains and rank as labels, and the environment variables that read them through the downward API.
 
-A level is known by the last segment of its node label (`rack` of `example.com/rack`); where two levels of a topology
-end alike, by the whole of it with a dot for the slash. What is too long for a label's name has none: all domains stand
-in one annotation as well.
+A level is named by the last segment of its node label (`rack` of `example.com/rack`). If two levels of a topology
+have the same last segment, the whole label is used with a dot for the slash. A level whose name is too long for a
+label gets no label; an annotation lists all domains as well.
 
-Source: kubernetes pkg/apis/core/validation and staging apimachinery pkg/util/validation (qualified names: 63 characters
-after the slash; a node label's value is a label's value anywhere).
+Source: kubernetes pkg/apis/core/validation and staging apimachinery pkg/util/validation (qualified names: 63
+characters
+after the slash; a valid node label value is a valid label value everywhere).
 """
 
 import re
@@ -22,7 +23,7 @@ _NOT_IN_A_VARIABLE: Final = re.compile(r"[^A-Z0-9]+")
 
 
 def labels_of_levels(levels: Sequence[str]) -> dict[str, str]:
-    """Node label of each level of a topology -> the pod label with the pod's domain there, where it can have one."""
+    """The node label of each level -> the pod label for the pod's domain. Levels with too long a name are left out."""
     endings = Counter(level.rpartition("/")[2] for level in levels)
     names = {level: level.rpartition("/")[2] for level in levels}
     keys = {
@@ -33,7 +34,7 @@ def labels_of_levels(levels: Sequence[str]) -> dict[str, str]:
 
 
 def labels_of_member(rank: int, domain: Iterable[tuple[str, str]], levels: Sequence[str]) -> dict[str, str]:
-    """The labels of a pod with this rank and domain, the latter as (node label, value) by level of its topology."""
+    """The labels of a pod with this rank and these domains. domains: (node label, value) by level of its topology."""
     keys = labels_of_levels(levels)
     return {RANK: str(rank)} | {keys[level]: value for level, value in domain if level in keys}
 

@@ -7,18 +7,20 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Final
 
-# A person reads so many; an object has room for 40,000 faults, and its author may mend the first ones first.
+# The most faults that one message lists. An object can have 40,000 faults; its author can fix the first ones first.
 _TOLD: Final = 10
-# Longer paths hold names that no schema bounds, longer sentences quote them.
+# Paths hold names that no schema bounds, and messages quote them, so both are truncated.
 _LONGEST_PATH: Final = 500
 _LONGEST_MESSAGE: Final = 2_000
 
 
 class UserError(Exception):
-    """The user's object is wrong at one place.
+    """The user's object is wrong at one path.
 
-    `path` is the field as Kubernetes writes it (`spec.containers[0].resources.requests[cpu]`), `message` a complete
-    sentence: the fault, the value found, what is allowed, the cure. Both are cut where they are absurdly long.
+    `path` is the field as Kubernetes writes it (`spec.containers[0].resources.requests[cpu]`). `message` is a
+    complete
+    sentence with the fault, the value found, the allowed values and the fix. Both are truncated if they are very
+    long.
     """
 
     def __init__(self, path: str, message: str) -> None:
@@ -29,7 +31,7 @@ class UserError(Exception):
 
     @property
     def faults(self) -> tuple["UserError", ...]:
-        """Every single fault: this one."""
+        """Every fault; here only this one."""
         return (self,)
 
     def __str__(self) -> str:
@@ -37,7 +39,7 @@ class UserError(Exception):
 
 
 class UserErrors(UserError):  # noqa: N818 - the plural of UserError
-    """Several faults of one object, so that a user mends them in one go."""
+    """Several faults of one object, so that the user can fix them all at once."""
 
     def __init__(self, faults: Sequence[UserError]) -> None:
         self._faults = _told([single for fault in faults for single in fault.faults])
@@ -45,12 +47,12 @@ class UserErrors(UserError):  # noqa: N818 - the plural of UserError
 
     @property
     def faults(self) -> tuple[UserError, ...]:
-        """Every single fault, in the order they were found: the first ones, the last of which counts the others."""
+        """Every fault in the order found. A long list is truncated, and its last entry counts the rest."""
         return self._faults
 
 
 def sentences(faults: Iterable[UserError]) -> str:
-    """What is wrong, for a person: the first faults, and how many more there are."""
+    """The first faults as sentences, and how many more there are."""
     return " ".join(map(str, UserErrors(tuple(faults)).faults))
 
 
@@ -67,4 +69,4 @@ def _cut(text: str, longest: int) -> str:
 
 
 class Malfunction(Exception):  # noqa: N818 - "malfunction" is the word for what it is
-    """Our own call is wrong or our input from the cluster is unusable: a bug or an outage, never the user's fault."""
+    """Our own code is wrong or the cluster's data is unusable: a bug or an outage, never the user's fault."""

@@ -1,4 +1,4 @@
-"""Fields of an object that a person may have written by hand: absent and null are empty, the wrong shape is a fault."""
+"""Fields that a user may write by hand: absent and null count as empty, a wrong type is a fault."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -10,17 +10,17 @@ from webhook.model.quoted import quoted
 NO_FIELDS: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
-# Python reads no number of more than 4300 digits; none that is meant has more than these.
+# Python refuses to parse a number of more than 4300 digits; no valid value has more digits than these.
 _DIGITS: Final = 18
 
 
 def whole_number(text: str) -> int | None:
-    """The number that the digits 0-9 write; None for anything else, and beyond what fits int64."""
+    """The number that the digits 0-9 spell; None for anything else and for values beyond int64."""
     return int(text) if len(text) <= _DIGITS and text.isascii() and text.isdigit() else None
 
 
 def mapping(raw: Mapping[str, Any], name: str, path: str) -> Mapping[str, Any]:
-    """The object in field `name`; `path` is the field's own; raises UserError."""
+    """The object in field `name`; `path` is the path of the field itself; raises UserError."""
     value = raw.get(name)
     if not value:
         return NO_FIELDS
@@ -30,7 +30,7 @@ def mapping(raw: Mapping[str, Any], name: str, path: str) -> Mapping[str, Any]:
 
 
 def mappings(raw: Mapping[str, Any], name: str, path: str) -> Sequence[Mapping[str, Any]]:
-    """The list of objects in field `name`; `path` is the field's own; raises UserError."""
+    """The list of objects in field `name`; `path` is the path of the field itself; raises UserError."""
     value = raw.get(name)
     if not value:
         return ()

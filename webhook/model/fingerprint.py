@@ -1,4 +1,4 @@
-"""The fingerprint of a set of pods, by which an exporter says which pods its numbers have counted.
+"""The fingerprint of a set of pods: an exporter uses it to say which pods its numbers include.
 
 1. One pod: xxh64 of its name, seeded with xxh64 of its namespace.
 2. A set: xxh64 over the sorted hashes, each as 8 little-endian bytes. The order of the pods does not matter.
@@ -15,12 +15,12 @@ _VERSION = "pfp0v001"
 
 
 def pod_hash(namespace: str, name: str) -> int:
-    """The hash of one pod, 64 bits."""
+    """The 64-bit hash of one pod."""
     return xxh64_intdigest(name.encode(), _namespace_seed(namespace))
 
 
 def fingerprint_of_sorted(hashes: Sequence[int]) -> str:
-    """The fingerprint of a set of pods by their hashes, ascending."""
+    """The fingerprint of a set of pods. hashes: one for each pod, ascending."""
     return _VERSION + xxh64_hexdigest(pack(f"<{len(hashes)}Q", *hashes))
 
 

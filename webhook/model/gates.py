@@ -7,12 +7,12 @@ from webhook.model.names import PLACEMENT_GATE
 
 
 def waits_for_us_alone(raw: Mapping[str, Any]) -> bool:
-    """Whether our gate is the pod's only one. What another gate waits for comes first: its pod needs no place yet."""
+    """Whether our gate is the pod's only one. A pod with another gate needs no assignment yet."""
     return gates_of(raw) == [PLACEMENT_GATE]
 
 
 def has_gate(raw: Mapping[str, Any]) -> bool:
-    """Whether our gate is among the pod's."""
+    """Whether the pod has our gate."""
     return PLACEMENT_GATE in gates_of(raw)
 
 

@@ -1,10 +1,10 @@
-"""Which NUMA nodes a pod was given: our own hint, and the status Koordinator's node agent obeys.
+"""The NUMA nodes of a pod: our own hint, and the status that Koordinator's node agent obeys.
 
     topology-webhook.dev/numa                  {"node":"n1","numaNodeResources":[{"node":0,"resources":{"cpu":"8"}}]}
     scheduling.koordinator.sh/resource-status  {"numaNodeResources":[{"node":0,"resources":{"cpu":"8"}}]}
 
-A pod that is placed and cannot be bound keeps its node and nothing of it: `{"node":"n1","reserved":false}`.
-One that is bound, and its NUMA nodes are not certain, has `{"node":"n1","certain":false}` until that is taken away.
+A pod that has a node but cannot be bound keeps the node without its resources: `{"node":"n1","reserved":false}`.
+A bound pod whose NUMA nodes are uncertain has `{"node":"n1","certain":false}` until that is removed.
 
 Source: koordinator apis/extension/numa_aware.go (ResourceStatus).
 """
@@ -22,21 +22,21 @@ from webhook.model.resources import format_amount, parse_list
 NUMANodeAmounts = tuple[tuple[int, Mapping[str, int]], ...]
 """(NUMA id, {resource: amount in engine units}) for each NUMA node used."""
 
-# A hint of 64 NUMA nodes, each with 16 resources of 64 characters. A longer one is none of ours; reading it would take
-# milliseconds, in which no other request is served.
+# The length of a hint with 64 NUMA nodes, each with 16 resources of 64 characters. We write no longer hints. Parsing a
+# longer one would block all other requests for milliseconds.
 _LONGEST: Final = 64 * 16 * 64
 
 
 @dataclass(frozen=True, slots=True)
 class NUMAHint:
-    """The NUMA nodes of one node that a pod was given, and what of each."""
+    """The NUMA nodes that a pod has on one node, and the amounts on each."""
 
     node: str
     numa_nodes: NUMANodeAmounts
     reserved: bool = True
-    """Whether anything is reserved for the pod on the node. False: it was, and the scheduler could not bind the pod."""
+    """Whether the pod's resources are reserved on the node. False after the scheduler could not bind the pod there."""
     certain: bool = True
-    """Whether its NUMA nodes are known."""
+    """Whether the NUMA nodes are known."""
 
     @classmethod
     def parse(cls, text: str) -> "NUMAHint":
@@ -54,12 +54,12 @@ class NUMAHint:
 
     @classmethod
     def without_reservation(cls, node: str) -> "NUMAHint":
-        """The hint of a pod that is held to the node, where nothing is reserved for it any more."""
+        """The hint of a pod that is still pinned to the node, after its reservation has ended."""
         return cls(node, (), reserved=False)
 
     @classmethod
     def without_numa_nodes(cls, node: str) -> "NUMAHint":
-        """What a Binding writes over the hint of a pod whose NUMA nodes are not certain."""
+        """The hint that a Binding writes if the pod's NUMA nodes are uncertain."""
         return cls(node, (), certain=False)
 
     def to_json(self) -> str:
@@ -83,7 +83,7 @@ def resource_status_to_json(numa_nodes: NUMANodeAmounts) -> str:
 
 
 def names_numa_nodes_only(text: str) -> bool:
-    """Whether a resource status has nothing but NUMA nodes, as those that are written here, or cannot be read."""
+    """Whether a resource status is one that we write (NUMA nodes and nothing else), or unreadable."""
     try:
         return _object(text, RESOURCE_STATUS).keys() <= {"numaNodeResources"}
     except UserError:
@@ -91,9 +91,9 @@ def names_numa_nodes_only(text: str) -> bool:
 
 
 def up_to(numa_nodes: NUMANodeAmounts, requests: Mapping[str, int]) -> NUMANodeAmounts:
-    """What of a hint is believed: no more of a resource than the pod requests, NUMA node by NUMA node in its order.
+    """The hint limited to the pod's requests, which may have shrunk since the hint was written.
 
-    NUMA nodes of which that leaves nothing are left out. A pod's request may have shrunk since the hint was written.
+    NUMA nodes are filled in the hint's order. Those with nothing left are dropped.
     """
     left = dict(requests)
     believed: list[tuple[int, Mapping[str, int]]] = []

@@ -1,14 +1,14 @@
 """Proof that a hint is ours: a message authentication code (HMAC) over the pod's uid and the hint.
 
-A hint in a pod that is not bound reserves NUMA nodes, so it is believed only with this proof. The uid is the API
-server's choice, so the signature of one pod proves nothing in a copy of it. The key is in a Secret that all
-replicas share, so a replica that restarts knows the hints of earlier ones.
+A hint on a pod that is not bound reserves NUMA nodes, so it is trusted only with this proof. The API server chooses
+the uid, so the signature of one pod is invalid on a copy of it. The key is in a Secret that all replicas share, so a
+replica that restarts can verify older hints.
 
-Why this and not
+Rejected alternatives:
 - the admission policy alone: it may be off, or absent, or installed after the forgery;
 - the node in the pod's affinity, the missing gate, `managedFields`: the pod's creator can write all of them;
-- a condition in the status, which tenants cannot write: one more write for each pod that is placed;
-- what the leader remembers: the next leader would believe nothing, and split groups that are half bound.
+- a condition in the status, which tenants cannot write: one more write for each assigned pod;
+- the leader's memory: the next leader would trust no hint, and split gangs that are half bound.
 
 Source: RFC 2104; NIST SP 800-107 (a code of 128 bits suffices, a key as long as the hash).
 """
@@ -24,24 +24,24 @@ from webhook.model.names import NUMA_HINT, NUMA_SIGNATURE
 
 _KEY_BYTES: Final = 32
 _SIGNATURE_BYTES: Final = 16
-# Within a Secret.
+# The key's name in the Secret's data.
 _ENTRY: Final = "hint.key"
 
 
 @dataclass(frozen=True, slots=True)
 class HintKey:
-    """A key; it signs hints and knows those that it signed."""
+    """A key that signs hints and verifies them."""
 
     secret: bytes = field(repr=False)
 
     @classmethod
     def create(cls) -> Self:
-        """A new one."""
+        """Generate a key."""
         return cls(token_bytes(_KEY_BYTES))
 
     @classmethod
     def from_secret_data(cls, data: Mapping[str, str]) -> Self | None:
-        """The key in the `data` of a Secret; None where there is none, or what is there cannot be one."""
+        """The key in the `data` of a Secret; None if it is missing or invalid."""
         try:
             secret = b64decode(data.get(_ENTRY, ""), validate=True)
         except ValueError:
@@ -49,18 +49,18 @@ class HintKey:
         return cls(secret) if len(secret) == _KEY_BYTES else None
 
     def to_secret_data(self) -> dict[str, str]:
-        """The `data` of the Secret that holds it."""
+        """The `data` of a Secret with this key."""
         return {_ENTRY: b64encode(self.secret).decode()}
 
     def sign(self, uid: str, hint: str) -> str:
-        """The signature of a hint, as it stands in its annotation, for the pod with this uid."""
+        """The signature of a hint, given as its annotation's value, for the pod with this uid."""
         message = f"{NUMA_HINT}\0{uid}\0{hint}".encode(errors="surrogatepass")
         return urlsafe_b64encode(hmac.digest(self.secret, message, "sha256")[:_SIGNATURE_BYTES]).decode().rstrip("=")
 
     def believed(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The pod, without the hint if it is not bound and nothing proves that the hint is ours.
+        """The pod, without its hint if the pod is unbound and the hint has no valid signature.
 
-        The argument is not altered.
+        The argument is not modified.
         """
         metadata: Mapping[str, Any] = raw["metadata"]
         annotations: Mapping[str, str] = metadata.get("annotations") or {}

@@ -1,19 +1,20 @@
-"""What a pod's annotations ask of NUMA placement, in Koordinator's words.
+"""What a pod's annotations request of NUMA placement, in Koordinator's format.
 
-Two annotations may carry the same two fields, `scheduling.koordinator.sh/numa-topology-spec` (as shipped) and
-`scheduling.koordinator.sh/resource-spec` (as proposed, beside CPU bind policies that are left alone):
+Two annotations can have the same two fields, `scheduling.koordinator.sh/numa-topology-spec` (as shipped) and
+`scheduling.koordinator.sh/resource-spec` (as proposed; it may also have CPU bind policies, which we ignore):
 
     {"numaTopologyPolicy": "SingleNUMANode", "singleNUMANodeExclusive": "Required"}
 
 1. Each annotation is read as JSON.
 2. Each field is checked against its allowed values; null and absent leave it open. A policy "" is no requirement.
-3. Both annotations must agree where both say something.
-4. What they leave open is taken from the defaults that held at the pod's creation: its namespace's and the settings'.
-   The mutating webhook has written those into the pod (`topology-webhook.dev/numa-defaults`).
-5. A pod with a policy is exclusive (Required) unless one of them says otherwise.
+3. If both annotations set a field, the values must agree.
+4. Open fields are filled from the defaults at the pod's creation: those of its namespace, then the settings.
+   The mutating webhook writes these defaults into the pod (`topology-webhook.dev/numa-defaults`).
+5. A pod with a policy is exclusive (Required) unless one of these sources says otherwise.
 
-All faults are collected, so that a user mends them in one go.
-Source: koordinator apis/extension/numa_aware.go, docs/proposals/scheduling/20240131-pod-level-numa-policy.md. Upstream
+All faults are collected, so that the user can fix them at once.
+Source: koordinator apis/extension/numa_aware.go, docs/proposals/scheduling/20240131-pod-level-numa-policy.md.
+Upstream
 validates none of this: an unknown policy reaches its scheduler.
 """
 
@@ -44,43 +45,43 @@ _KNOWN_FIELDS: Final[Mapping[str, frozenset[str]]] = {
 }
 
 _MOST_WARNINGS: Final = 10
-"""Of one kind. An annotation has room for tens of thousands of fields."""
+"""The most warnings of one kind. An annotation can have tens of thousands of fields."""
 
 
 @dataclass(frozen=True, slots=True)
 class NUMAIntent:
-    """What a pod asks for; None where it asks for nothing."""
+    """What a pod requests; None where it requests nothing."""
 
     policy: NUMAPolicy | None = None
-    """Never NONE: a pod that asks for no policy has no policy of its own."""
+    """Never NONE: a pod without a requirement has None here."""
     exclusive: Exclusive | None = None
     managed: bool = False
-    """Whether an annotation of the pod speaks of NUMA placement at all."""
+    """Whether an annotation of the pod mentions NUMA placement at all."""
     by_default: bool = False
-    """Whether the policy is a default: neither the pod nor its owners state one."""
+    """Whether the policy is a default: neither the pod nor its owners set one."""
 
 
 NO_INTENT: Final = NUMAIntent()
 
-# Our own text has some 80 characters.
+# Our own text has about 80 characters.
 _LONGEST_DEFAULTS: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
 class NUMASpec:
-    """What annotations, or settings, state field by field; None where they leave a field open."""
+    """The fields set by annotations or settings; None where a field is open."""
 
     policy: NUMAPolicy | None = None
-    """NONE: stated as no requirement."""
+    """NONE: explicitly no requirement."""
     exclusive: Exclusive | None = None
 
     def over(self, defaults: Self) -> "NUMASpec":
-        """The same with the defaults where it leaves a field open."""
+        """The same spec, with open fields filled in from the defaults."""
         policy = defaults.policy if self.policy is None else self.policy
         return NUMASpec(policy, self.exclusive or defaults.exclusive)
 
     def intent(self, defaults: "NUMASpec", *, managed: bool = False) -> NUMAIntent:
-        """What a pod asks for that states this, where these defaults hold."""
+        """The intent of a pod with this spec and these defaults."""
         policy = self.over(defaults).policy or None
         by_default = (defaults.exclusive or Exclusive.REQUIRED) if policy else None
         return NUMAIntent(policy, self.exclusive or by_default, managed, policy is not None and self.policy is None)
@@ -96,7 +97,7 @@ class NUMASpec:
 
     @classmethod
     def from_json(cls, text: object) -> "NUMASpec":
-        """What `to_json` wrote; anything else states nothing."""
+        """Read the output of `to_json`; anything else counts as empty."""
         if not isinstance(text, str) or len(text) > _LONGEST_DEFAULTS:
             return NO_SPEC
         try:
@@ -119,7 +120,7 @@ def parse_numa_intent(
 ) -> tuple[NUMAIntent, tuple[str, ...]]:
     """The intent and the warnings; raises UserError (UserErrors for several faults).
 
-    `path`: the field the annotations stand in, for messages about a pod template.
+    `path`: the field that holds the annotations, for messages about a pod template.
     """
     defaults = NUMASpec.from_json(annotations[NUMA_DEFAULTS]) if NUMA_DEFAULTS in annotations else NO_SPEC
     spec, managed, warnings = _read(annotations, path)
@@ -129,13 +130,13 @@ def parse_numa_intent(
 def parse_numa_spec(
     annotations: Mapping[str, object], path: str = "metadata.annotations"
 ) -> tuple[NUMASpec, tuple[str, ...]]:
-    """What the annotations themselves state, and the warnings; raises UserError as `parse_numa_intent` does."""
+    """The fields that the annotations set, and the warnings; raises UserError as `parse_numa_intent` does."""
     spec, _, warnings = _read(annotations, path)
     return spec, warnings
 
 
 def _read(annotations: Mapping[str, object], path: str) -> tuple[NUMASpec, bool, tuple[str, ...]]:
-    """What is stated, whether anything speaks of NUMA placement at all, and the warnings."""
+    """The fields that are set, whether any annotation mentions NUMA placement, and the warnings."""
     if NUMA_TOPOLOGY_SPEC not in annotations and RESOURCE_SPEC not in annotations:
         return NO_SPEC, False, ()
     faults: list[UserError] = []
@@ -170,7 +171,7 @@ def _read(annotations: Mapping[str, object], path: str) -> tuple[NUMASpec, bool,
 
 
 def _known_fields(annotation: str, raw: Mapping[str, Any], place: str, warnings: list[str]) -> dict[str, Any]:
-    """The fields by their proper names. Koordinator reads names in any case, so a wrong case only warns."""
+    """The fields by their proper names. Koordinator ignores case in names, so a wrong case is only a warning."""
     known = _KNOWN_FIELDS[annotation]
     proper = {name.lower(): name for name in known}
     fields: dict[str, Any] = {}
@@ -193,7 +194,7 @@ def _known_fields(annotation: str, raw: Mapping[str, Any], place: str, warnings:
 
 
 def _value(field: str, value: object, place: str, faults: list[UserError]) -> str | None:
-    """The value if it is an allowed one, or an empty policy; None if it says nothing, or is a fault."""
+    """The value if it is allowed (or an empty policy); None if it is open or a fault."""
     if value is None or value == "":
         return "" if value == "" and field == POLICY_FIELD else None
     allowed = _ALLOWED[field]

@@ -1,4 +1,4 @@
-"""JSON that a person wrote into an annotation, with an error that names the place and the likely mistake."""
+"""JSON that a user wrote into an annotation. Errors name the position and the likely mistake."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from webhook.model.errors import UserError
 
 _SHOWN = 60
-"""How many characters of the user's text an error repeats."""
+"""How many characters of the user's text an error quotes."""
 
 _TYPOGRAPHIC_QUOTES = {chr(0x201C), chr(0x201D), chr(0x201E), chr(0x2018), chr(0x2019)}
 _FOREIGN_LITERAL = re.compile(r"(?:True|False|None|yes|no)\b")  # of Python and YAML
@@ -21,9 +21,9 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 def parse_object(
     text: object, path: str, example: str = '{"field": "value"}'
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The JSON object in `text` and the names of fields written twice; `null` is an empty object; raises UserError.
+    """The JSON object in `text` and the names of duplicate fields; `null` is an empty object; raises UserError.
 
-    `path`: the field the text stands in; `example`: an object to show to who wrote none.
+    `path`: the field that holds the text; `example`: an object to show in the message if the text is empty.
     """
     if not isinstance(text, str):
         raise UserError(
@@ -65,12 +65,12 @@ def _integer(digits: str) -> int:
     try:
         return int(digits)
     except ValueError:
-        # Python refuses to spend the time, in words about itself.
+        # Python's own message is about its conversion limit, which does not help the user.
         raise ValueError(f"a number of {len(digits)} digits is too long") from None
 
 
 def _check_characters(value: object) -> None:
-    """Raise ValueError for half of a surrogate pair: JSON can spell it, but no answer could repeat it."""
+    """Raise ValueError for an unpaired surrogate: JSON can spell it, but no response can contain it."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
@@ -94,14 +94,14 @@ def _invalid(text: str, error: json.JSONDecodeError, example: str) -> str:
 
 
 def _trailing_comma(text: str, position: int) -> int | None:
-    """Where the comma stands if that is the mistake; older Pythons point behind it, newer ones at it."""
+    """The position of the comma if it is the mistake; older Pythons report the position after it."""
     before = text[:position].rstrip()
     start = len(before) - 1 if before.endswith(",") else position
     return start if _TRAILING_COMMA.match(text, start) else None
 
 
 def _likely_mistake(rest: str, error: json.JSONDecodeError) -> str:
-    """What is wrong at the start of `rest`, and the cure."""
+    """What is wrong at the start of `rest`, and the fix."""
     if not rest.strip():
         return "the text ends too early. A closing brace or quote is missing."
     if rest[0] == "'":
@@ -133,7 +133,7 @@ def _shown(value: object) -> str:
 
 
 def shortened(text: str) -> str:
-    """As much of a user's text as an error repeats. What is not to be printed is escaped: terminals obey it."""
+    """The start of a user's text, for an error. Control characters are escaped, because terminals obey them."""
     shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
     if shown.isprintable():
         return shown

@@ -1,8 +1,8 @@
-"""How large a pod may be that is placed here: bounds beyond anything in use, so that none holds up the others.
+"""The largest pod that we place. The limits are beyond anything in use; they keep one pod from blocking others.
 
 The API server takes objects of 3 MiB. At 5,000 nodes of 8 NUMA nodes a decision costs about 1 ms for each container
-that names a few resources, 20 us for each requirement on node labels, a few us for a value: these bounds keep it
-within 100 ms and 64 MiB. Objects that ask for no placement are never checked. See docs/limits.md.
+that names a few resources, 20 us for each requirement on node labels, a few us for a value. With these limits a
+decision stays within 100 ms and 64 MiB. Objects that request no placement are never checked. See docs/limits.md.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,34 +11,36 @@ from typing import Any, Final, NamedTuple
 from webhook.model.errors import UserError, UserErrors
 
 MAX_CONTAINERS: Final = 64
-"""Containers and init containers of a pod. The largest in use have some dozens; each takes a decision 1 ms or so."""
+"""Containers and init containers of a pod. The largest pods in use have dozens; each costs a decision about 1 ms."""
 MAX_REQUESTS: Final = 512
 """Resources that the containers of a pod name, added up: eight for each of 64."""
 MAX_RESOURCES: Final = 32
-"""Distinct resources that a pod names. Kubernetes knows some eight, a machine has a few kinds of devices."""
+"""Distinct resources that a pod names. Kubernetes defines about eight, and a machine has a few kinds of devices."""
 MAX_TERMS: Final = 256
-"""Required, and preferred, terms of a node affinity. Every alternative of ours is added to each."""
+"""Required terms of a node affinity, and preferred ones. Each of our alternatives is added to each term."""
 MAX_REQUIREMENTS: Final = 1_024
-"""Requirements in all terms, and labels of a nodeSelector."""
+"""Requirements in all terms, plus labels of a nodeSelector."""
 MAX_VALUES: Final = 16_384
-"""Values in all requirements: the names of three times the nodes that Kubernetes supports."""
+"""Values in all requirements: three times as many names as Kubernetes supports nodes."""
 MAX_ADDED: Final = 1_024
-"""Terms and requirements that we add to an affinity: alternatives times what there is already. A pod with one term of
-three requirements can be held to any of 256 nodes that have no label of their own."""
+"""Terms and requirements that we add to an affinity: alternatives times existing terms. A pod with one term of three
+requirements can be limited to any 256 nodes, even without a common label.
+"""
 MAX_TOLERATIONS: Final = 1_024
 """Tolerations of a pod."""
 MAX_NAME: Final = 317
 """Characters of a resource's name: a DNS subdomain (253), a slash and a name (63)."""
 
 MAX_ANNOTATIONS: Final = 192 * 1024
-"""Bytes of a pod's annotations, names and values. The API server takes 256 KiB, and ours need room in it: hints name
-32 resources on each of 8 NUMA nodes at most, as a rule they have 2 KiB."""
+"""Bytes of a pod's annotations, names and values. The API server allows 256 KiB, and we need room for ours: hints name
+at most 32 resources on each of 8 NUMA nodes, and usually take 2 KiB.
+"""
 _WHILE_IT_WAITS: Final = 16 * 1024
-"""Of ours, and of its owners', in a pod that waits."""
+"""The annotations that we add, and those from its owners, on a waiting pod."""
 
 
 class TooLarge(UserError):  # noqa: N818 - what it says of the object
-    """The object is larger than what is placed here; denied wherever it stands."""
+    """The object is larger than we place; it is denied in every mode."""
 
 
 class _Size(NamedTuple):
@@ -49,9 +51,9 @@ class _Size(NamedTuple):
 
 
 def check_size(spec: Mapping[str, Any], *, with_ours: bool = False) -> None:
-    """Raise TooLarge (UserErrors for several faults) for a pod's spec beyond these bounds.
+    """Raise TooLarge (UserErrors for several faults) if a pod's spec exceeds these limits.
 
-    Only counts: fields of the wrong shape are left to those who read them. with_ours: what we add may stand in it.
+    Only counts are checked; the readers of each field check its type. with_ours: the spec may include what we add.
     """
     faults = [
         TooLarge(
@@ -66,11 +68,12 @@ def check_size(spec: Mapping[str, Any], *, with_ours: bool = False) -> None:
 
 
 def check_annotations(annotations: Mapping[str, object], *, with_ours: bool = False) -> None:
-    """Raise TooLarge where a pod's annotations leave no room for what a placement adds.
+    """Raise TooLarge if a pod's annotations leave no room for those that we add.
 
-    Such a pod would be given a place again and again that cannot be written. with_ours: some of it may stand there.
+    Otherwise such a pod would get assignments again and again that cannot be written. with_ours: some may be there
+    already.
     """
-    # No text has more bytes than four for each character: most pods are not encoded.
+    # A character has at most four bytes, so most pods need no encoding.
     if 4 * sum(len(name) + len(str(value)) for name, value in annotations.items()) <= MAX_ANNOTATIONS:
         return
     size = sum(len(text.encode("utf-8", "replace")) for pair in annotations.items() for text in map(str, pair))
@@ -89,7 +92,7 @@ def _sizes(spec: Mapping[str, Any], with_ours: bool) -> Iterator[_Size]:
     whole = _object(spec, "resources")
     lists += [_object(spec, "overhead"), _object(whole, "requests"), _object(whole, "limits")]
     named = sum(map(len, lists))
-    # A limit without a request is one.
+    # A limit without a request counts as a request.
     yield _Size("spec.containers", named, 2 * MAX_REQUESTS, "resource requests and limits")
     if named <= 2 * MAX_REQUESTS:
         names = {name for one in lists for name in one}
@@ -110,7 +113,7 @@ def _sizes(spec: Mapping[str, Any], with_ours: bool) -> Iterator[_Size]:
         requirements = [one for term in terms for field in _REQUIREMENTS for one in _list(term, field)]
         yield _Size(path, len(requirements), MAX_REQUIREMENTS + with_ours * 2 * MAX_ADDED, "requirements")
         values = sum(len(_list(one, "values")) for one in requirements)
-        # Up to 1,000 names stand in each term.
+        # Each term may contain up to 1,000 names.
         yield _Size(path, values, MAX_VALUES + with_ours * MAX_TERMS * MAX_ADDED, "values")
 
 

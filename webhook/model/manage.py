@@ -1,14 +1,14 @@
-"""Which pods are managed: placed, guarded at their binding, and counted."""
+"""Which pods are managed: assigned, checked at binding, and counted."""
 
 from enum import StrEnum
 from typing import Final
 
 
 class Manage(StrEnum):
-    """The setting `manage`; the same values in lower case are those of the namespaces' label."""
+    """The setting `manage`. The namespace label has the same values in lower case."""
 
     ANNOTATED = "Annotated"
-    """Pods whose annotations ask for something, or their owners'."""
+    """Pods with a request in their own annotations or their owners'."""
     ALIGNED = "Aligned"
     """Also pods that a kubelet aligns: exclusive CPUs, memory, huge pages, devices of NUMA nodes."""
     ALL = "All"

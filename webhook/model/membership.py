@@ -1,8 +1,8 @@
-"""Which pods are placed together, by what stands on each of them.
+"""Which pods are placed together, decided from each pod alone.
 
-1. Pods with the same `pod-group-name` in a namespace, whoever owns them.
-2. Otherwise, of the pods that ask for a topology or a minimum of members, those of one controller.
-3. Such a pod without a controller is a group of its own.
+1. Pods with the same `pod-group-name` in a namespace are a gang, whatever their owners.
+2. Other pods that request a topology or a minimum of members form a gang with those of the same controller.
+3. Such a pod without a controller is a gang of its own.
 """
 
 from collections.abc import Mapping
@@ -42,49 +42,49 @@ GROUP_ANNOTATIONS: Final = frozenset(
         KAI_BATCH_MIN_MEMBER,
     }
 )
-"""Each of them, on the workload, a pod template or a pod, makes its pods a group."""
+"""Any of these annotations, on the workload, a pod template or a pod, makes its pods a gang."""
 
-# No cluster runs more pods (see webhook.model.workload.common_fields): a rank from there on is not a place in an order.
+# No cluster runs more pods (see webhook.model.workload.common_fields), so a larger rank is not a position.
 _RANKS: Final = 150_000
 
-# Of an object, in Kubernetes.
+# The longest name of an object in Kubernetes.
 _LONGEST_NAME: Final = 253
 
 _WISHES: Final = tuple(sorted(GROUP_ANNOTATIONS - {POD_GROUP_NAME}))
 Wishes = tuple[tuple[str, str], ...]
-"""(annotation, value) of those in GROUP_ANNOTATIONS that a pod has, by name, but for the name of its group."""
+"""(annotation, value) of the GROUP_ANNOTATIONS on a pod, sorted by name, without the name of its gang."""
 
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """A pod's group and its place in it."""
+    """A pod's gang and its rank in it."""
 
     group: str
-    """Equal for the members of one group, and for them only."""
+    """Equal for the members of one gang, and only for them."""
     name: str
-    """The group as people know it; a name that is too long for that, or not to be printed, is quoted and cut."""
+    """The gang's display name; quoted and truncated if it is too long or not printable."""
     rank: int | None
-    """Its place in the order of the group: as it was placed, else as far as its controller says."""
+    """Its rank in the gang: as assigned, or else as its controller numbers it."""
 
 
 @dataclass(frozen=True, slots=True)
 class AssignedMember:
-    """A member of a group that has a place, or runs."""
+    """A member of a gang that is assigned or running."""
 
     node: str
     rank: int | None
     wishes: Wishes = ()
-    """What it asks for, with what it has from its owners since it was placed."""
+    """What it requests, including what its owners set since its assignment."""
     domain: str = ""
-    """The annotation in which its placement recorded its domains."""
+    """The annotation that records its domains."""
     owner: str = ""
     """The uid of its controller."""
     assigned: bool = False
-    """Whether it was placed here as a member. Else it came to its node by itself, and names the group."""
+    """Whether we assigned it as a member. Otherwise it reached its node without us and only names the gang."""
 
     @classmethod
     def of(cls, raw: Mapping[str, Any], node: str, membership: Membership) -> Self:
-        """That of a pod object with a node. Equal texts are kept once: a cluster has 50,000 pods."""
+        """The member in a pod object with a node. Equal texts are interned: a cluster has 50,000 pods."""
         metadata: Mapping[str, Any] = raw["metadata"]
         annotations: Mapping[str, str] = metadata.get("annotations") or {}
         return cls(
@@ -98,7 +98,7 @@ class AssignedMember:
 
 
 def wishes_of(annotations: Mapping[str, str]) -> Wishes:
-    """What annotations ask of a group."""
+    """What annotations request for a gang."""
     return _kept_once(tuple((key, annotations[key]) for key in _WISHES if key in annotations))
 
 
@@ -108,7 +108,7 @@ def _kept_once(wishes: Wishes) -> Wishes:
 
 
 def controller_uid(metadata: Mapping[str, Any]) -> str:
-    """The uid of an object's controller; empty where it has none."""
+    """The uid of an object's controller; empty if it has none."""
     owners = metadata.get("ownerReferences") or ()
     return next((str(owner.get("uid", "")) for owner in owners if owner.get("controller")), "")
 
@@ -119,12 +119,12 @@ def is_in_group(annotations: Mapping[str, str]) -> bool:
 
 
 def may_be_in_group(annotations: Mapping[str, str]) -> bool:
-    """Whether it is, or may be by what stands on its owners."""
+    """Whether the pod is in a gang, or may be because of its owners' annotations."""
     return is_in_group(annotations) or annotations.get(INHERIT) == "true"
 
 
 def membership_of(raw: Mapping[str, Any]) -> Membership | None:
-    """The group of a pod object; None if it is in none."""
+    """The gang of a pod object; None if it is in none."""
     metadata: Mapping[str, Any] = raw.get("metadata") or {}
     annotations: Mapping[str, str] = metadata.get("annotations") or {}
     if not is_in_group(annotations):
@@ -137,12 +137,12 @@ def membership_of(raw: Mapping[str, Any]) -> Membership | None:
 
 
 def _shown(name: str) -> str:
-    """The name in texts. KAI-Scheduler takes it for that of a PodGroup, of 253 characters; here any text is one."""
+    """The name as messages show it. KAI-Scheduler takes a PodGroup's name (253 characters); here any text is allowed."""
     return name if len(name) <= _LONGEST_NAME and name.isprintable() else quoted(name)
 
 
 def unasked_membership_of(raw: Mapping[str, Any]) -> Membership | None:
-    """The pods of its controller, for a pod that has not taken its group from its owners yet; None for any other."""
+    """The gang of the pod's controller, for a pod without a gang from its owners yet; None for any other pod."""
     metadata: Mapping[str, Any] = raw.get("metadata") or {}
     annotations: Mapping[str, str] = metadata.get("annotations") or {}
     if is_in_group(annotations) or annotations.get(INHERIT) != "true":
@@ -151,7 +151,7 @@ def unasked_membership_of(raw: Mapping[str, Any]) -> Membership | None:
 
 
 def controllers_group(namespace: str, uid: str) -> str:
-    """The group of the pods of one controller."""
+    """The key of the gang that one controller's pods form."""
     return f"{namespace}/owner/{uid}"
 
 

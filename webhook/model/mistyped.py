@@ -1,8 +1,8 @@
-"""Annotations with names so close to those that are read here that these are most likely meant.
+"""Annotations whose names are likely misspellings of those that we read.
 
-A name is a domain and, behind a slash, what it says. Both are compared by their letters and digits, in lower case:
-1. In the same domain: what it says is similar, or the beginning of it.
-2. In a similar domain: what it says is the same.
+A name is a domain, a slash and a word. Letters and digits are compared in lower case:
+1. In the same domain the word is similar, or is the beginning of ours.
+2. In a similar domain the word is the same.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,13 +15,13 @@ from webhook.model.names import DOMAIN_OF_LEVEL, INHERIT, INJECT_ENV, OUR_DOMAIN
 from webhook.model.owner_chain import INHERITED
 
 READ: Final = INHERITED | {INHERIT, INJECT_ENV}
-"""What users write on pods and workloads."""
+"""The annotations that users write on pods and workloads."""
 
 _OURS: Final = frozenset(name for name in vars(names).values() if isinstance(name, str) and name.startswith(OUR_DOMAIN))
-# Longer than any name that is read: comparing takes the product of two lengths.
+# Longer than any name that we read: the cost of a comparison is the product of both lengths.
 _LONGEST: Final = 80
-# Shares of equal letters. topology-required of topology-required-placement has 0.78; names of KAI-Scheduler and
-# Koordinator that mean something else have less than 0.7.
+# Ratios of equal letters. topology-required has 0.78 with topology-required-placement; names of KAI-Scheduler and
+# Koordinator with another meaning have less than 0.7.
 _SIMILAR: Final = 0.75
 _SIMILAR_DOMAIN: Final = 0.85
 
@@ -31,12 +31,12 @@ def _plain(name: str) -> str:
 
 
 def _split(name: str) -> tuple[str, str]:
-    """Domain, with its slash, and what it says."""
+    """The domain with its slash, and the word."""
     domain, slash, says = name.rpartition("/")
     return domain + slash, says
 
 
-# By domain: what its names say -> name. By what is said: its domains -> name.
+# Domain -> word -> name. Word -> its domains -> name.
 _BY_DOMAIN: Final = {
     domain: {_split(name)[1]: name for name in sorted(READ) if _split(name)[0] == domain}
     for domain in {_split(name)[0] for name in READ}
@@ -49,7 +49,7 @@ _NONE: Final[Mapping[str, str]] = {}
 
 
 def is_compared(name: str) -> bool:
-    """Whether `meant` takes a closer look, which takes a millisecond at most."""
+    """Whether `meant` compares this name, which takes up to a millisecond."""
     if name in READ or name in _OURS or name.startswith(DOMAIN_OF_LEVEL) or len(name) > _LONGEST:
         return False
     domain, says = _split(name)
@@ -58,7 +58,7 @@ def is_compared(name: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def meant(name: str) -> str | None:
-    """The name that this one most likely stands for; None if it is right itself, or close to none."""
+    """The name that this one most likely stands for; None if it is correct, or similar to none."""
     if not is_compared(name):
         return None
     domain, says = _split(name)
@@ -70,7 +70,7 @@ def meant(name: str) -> str | None:
 
 
 def _close(word: str, wanted: Mapping[str, str], least: float) -> Iterator[tuple[float, str]]:
-    """How similar a word is to each that is wanted, and the name that this is of; only those that are similar."""
+    """The similar candidates: the similarity of each, and the name that it belongs to."""
     matcher = SequenceMatcher(None, "", _plain(word), autojunk=False)
     for other, name in wanted.items():
         matcher.set_seq1(_plain(other))

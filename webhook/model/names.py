@@ -2,8 +2,7 @@
 
 from typing import Final
 
-# Koordinator: what a user writes on a pod, and what its scheduler answers with.
-# Source: koordinator apis/extension/numa_aware.go and its pod-level NUMA policy proposal.
+# Koordinator: what a user writes on a pod, and the status that its scheduler writes.
 NUMA_TOPOLOGY_SPEC: Final = "scheduling.koordinator.sh/numa-topology-spec"
 RESOURCE_SPEC: Final = "scheduling.koordinator.sh/resource-spec"
 RESOURCE_STATUS: Final = "scheduling.koordinator.sh/resource-status"
@@ -15,27 +14,27 @@ MANAGED_BY_LABEL: Final = "app.kubernetes.io/managed-by"
 MANAGED_BY_KOORDINATOR: Final = "Koordinator"
 KOORDLET_CPU_TOPOLOGY: Final = "node.koordinator.sh/cpu-topology"
 
-# Ours.
+# Our own names.
 OUR_DOMAIN: Final = "topology-webhook.dev/"
 PLACEMENT: Final = "topology-webhook.dev/placement"
 NUMA_HINT: Final = "topology-webhook.dev/numa"
 NUMA_SIGNATURE: Final = "topology-webhook.dev/numa-signature"
 MANAGED_FIELDS: Final = "topology-webhook.dev/steered"
-# On a pod that asks for nothing itself: by which mode it is managed.
+# On a pod without annotations of its own: the mode that makes it managed.
 MANAGED: Final = "topology-webhook.dev/managed"
-# What held at its creation where the pod leaves its NUMA policy, or the exclusiveness, open.
+# The defaults at the pod's creation for a NUMA policy or exclusiveness that it leaves open.
 NUMA_DEFAULTS: Final = "topology-webhook.dev/numa-defaults"
 PLACEMENT_GATE: Final = "topology-webhook.dev/placement"
 RANK: Final = "topology-webhook.dev/rank"
 DOMAIN: Final = "topology-webhook.dev/domain"
-# Before the name of a level: a label with the pod's domain there.
+# Prefix of the name of a level: a label with the pod's domain there.
 DOMAIN_OF_LEVEL: Final = "topology-webhook.dev/domain-"
 EPOCH: Final = "topology-webhook.dev/epoch"
 # On the leader's own pod.
 ROLE_LABEL: Final = "topology-webhook.dev/role"
-# Of a namespace: which of its pods are managed.
+# On a namespace: which of its pods are managed.
 MANAGE_LABEL: Final = "topology-webhook.dev/manage"
-# Users', or written into pod templates for them.
+# Written by users, or copied into pod templates for them.
 INHERIT: Final = "topology-webhook.dev/inherit"
 INJECT_ENV: Final = "topology-webhook.dev/inject-env"
 
@@ -51,16 +50,16 @@ KAI_POD_INDEX_LABEL: Final = "kai.scheduler/pod-index-label"
 KAI_QUEUE: Final = "kai.scheduler/queue"
 KAI_PRIORITY_CLASS: Final = "priorityClassName"
 POD_GROUP_NAME: Final = "pod-group-name"
-# How many pods of a group must be placed together, for owners of any kind. Ours.
+# How many pods of a gang must be placed together, for owners of any kind. Our own name.
 MIN_MEMBER: Final = "topology-webhook.dev/min-member"
 
-# Where controllers write a pod's place in the order of its workload.
+# Where controllers write a pod's rank in its workload.
 JOB_COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 KUBEFLOW_REPLICA_INDEX: Final = "training.kubeflow.org/replica-index"
 LWS_WORKER_INDEX: Final = "leaderworkerset.sigs.k8s.io/worker-index"
 STATEFUL_SET_POD_INDEX: Final = "apps.kubernetes.io/pod-index"
 RAY_NODE_TYPE: Final = "ray.io/node-type"
-# And of which part of it a pod is that starts by itself.
+# Where they write which independently started gang of the workload a pod belongs to.
 JOBSET_REPLICATED_JOB: Final = "jobset.sigs.k8s.io/replicatedjob-name"
 LWS_GROUP_INDEX: Final = "leaderworkerset.sigs.k8s.io/group-index"
 
@@ -79,7 +78,7 @@ ATTRIBUTE_PODS_FINGERPRINT_METHOD: Final = "nodeTopologyPodsFingerprintMethod"
 # The kubelet's --topology-manager-policy-options in the flag's own form, such as prefer-closest-numa-nodes=true.
 # No exporter publishes it yet.
 ATTRIBUTE_POLICY_OPTIONS: Final = "topologyManagerPolicyOptions"
-# Where exporters wrote the pod fingerprint before there were attributes (v1alpha1), and still do.
+# Where exporters wrote the pod fingerprint before attributes existed (v1alpha1); some still do.
 PODS_FINGERPRINT_ANNOTATION: Final = "topology.node.k8s.io/fingerprint"
 
 # Custom resources: (group, plural).

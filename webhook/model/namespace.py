@@ -1,10 +1,10 @@
-"""What a namespace says about its pods: which are managed, and what holds where they ask for nothing themselves.
+"""The settings of a namespace: which pods are managed, and the defaults for pods without annotations.
 
-1. The label `topology-webhook.dev/manage` wins over the setting `manage`. An unknown value counts as no label.
-2. The NUMA annotations, named and written as on a pod, are defaults for the pods that are managed. What is wrong with
-   them is a fault of those pods that need them: see `webhook.cache.management`.
+1. The label `topology-webhook.dev/manage` overrides the setting `manage`. An unknown value counts as no label.
+2. The NUMA annotations, named and written as on a pod, are defaults for the managed pods. A fault in them is
+   reported on the pods that need them: see `webhook.cache.management`.
 
-Both are read when a pod is created. What held then is written into the pod, so a later change is for new pods.
+Both are read when a pod is created. They are written into the pod, so a later change affects new pods only.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from webhook.model.names import MANAGE_LABEL
 from webhook.model.nearest import did_you_mean
 from webhook.model.quoted import quoted
 
-# Each repeats some text of the user's, for every pod of the namespace.
+# Each of them quotes text of the user, for every pod of the namespace.
 _MOST_WARNINGS: Final = 5
 
 
@@ -29,15 +29,15 @@ class Namespace:
 
     name: str
     manage: Manage | None = None
-    """None: the setting holds."""
+    """None: the setting applies."""
     defaults: NUMASpec = NO_SPEC
     fault: str = ""
-    """Why its annotations cannot be read; a sentence or several."""
+    """Why its annotations cannot be read; one sentence or more."""
     warnings: tuple[str, ...] = ()
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """All that is wrong, for the log."""
+        """All faults, for the log."""
         return (self.fault, *self.warnings) if self.fault else self.warnings
 
     @classmethod

@@ -5,15 +5,16 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import Final
 
-# Comparing takes the product of two lengths: no real name is longer, and a suggestion among thousands does not help.
+# The cost of a comparison is the product of both lengths. No real name is longer than this, and a suggestion among
+# thousands of words does not help.
 _LONGEST: Final = 100
 _MOST: Final = 256
 
 
 def nearest(word: str, allowed: Iterable[str]) -> str | None:
-    """The allowed word that `word` most likely stands for, None if none is near.
+    """The allowed word that `word` most likely stands for; None if none is similar.
 
-    Case and punctuation are looked through first (single-numa-node is SingleNUMANode), then misspellings.
+    Case and punctuation are ignored first (single-numa-node is SingleNUMANode), then misspellings are tried.
     """
     if len(word) > _LONGEST:
         return None
@@ -23,7 +24,7 @@ def nearest(word: str, allowed: Iterable[str]) -> str | None:
 
 
 def did_you_mean(word: str, allowed: Iterable[str]) -> str:
-    """' Did you mean X?', with a leading space, or nothing."""
+    """' Did you mean X?' with a leading space, or an empty string."""
     match = nearest(word, allowed)
     return f" Did you mean {match}?" if match is not None else ""
 

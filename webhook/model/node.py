@@ -1,4 +1,4 @@
-"""A node as the rules see it: labels, taints, readiness, allocatable amounts, Koordinator's policy label."""
+"""A node as the engine reads it: labels, taints, readiness, allocatable amounts, Koordinator's policy label."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from webhook.model.quoted import quoted
 from webhook.model.resources import NO_RESOURCES, largest_share, parse_list
 
 PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"
-"""The effect of a soft taint: it keeps no pod away."""
+"""The effect of a soft taint, which never excludes a pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,25 +28,25 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node, read once from its JSON object. Amounts in engine units."""
+    """A node, parsed once from its JSON object. Amounts in engine units."""
 
     name: str
     labels: Mapping[str, str]
     taints: tuple[Taint, ...]
     unschedulable: bool
     ready: bool
-    """False if the node says that it is not ready; a node that says nothing is taken as ready."""
+    """False if the node reports that it is not ready; without a Ready condition a node counts as ready."""
     allocatable: Mapping[str, int]
     policy_label: NUMAPolicy | None
     """Koordinator's label `node.koordinator.sh/numa-topology-policy`; None if absent, empty or unknown."""
     unknown_policy: str = ""
-    """The label and what it says, where that is no policy; empty otherwise."""
+    """The label and its value if the value is not a policy; empty otherwise."""
     problems: tuple[str, ...] = ()
-    """What could not be read, in sentences for a log."""
+    """What could not be read, as sentences for a log."""
 
     @classmethod
     def from_object(cls, raw: Mapping[str, Any]) -> "Node":
-        """Read a node object; what is unusable goes to `problems`."""
+        """Read a node object; unusable values are named in `problems`."""
         metadata: Mapping[str, Any] = raw.get("metadata") or NO_FIELDS
         spec: Mapping[str, Any] = raw.get("spec") or NO_FIELDS
         status: Mapping[str, Any] = raw.get("status") or NO_FIELDS
@@ -73,7 +73,7 @@ def _taints(spec: Mapping[str, Any], problems: list[str]) -> tuple[Taint, ...]:
     return tuple(_taint(raw["key"], raw.get("value") or "", raw["effect"]) for raw in raws[:MAX_TAINTS])
 
 
-# The taints of a pool of nodes are the same.
+# Nodes of one pool have equal taints, so they share one object.
 @lru_cache(maxsize=1024)
 def _taint(key: str, value: str, effect: str) -> Taint:
     return Taint(key, value, effect)
@@ -99,7 +99,7 @@ def _allocatable(status: Mapping[str, Any], problems: list[str]) -> Mapping[str,
 
 
 def _policy_label(labels: Mapping[str, str], problems: list[str]) -> tuple[NUMAPolicy | None, str]:
-    """The policy, and the text that names none."""
+    """The policy, and the label's text if it names none."""
     value = labels.get(KOORDINATOR_NODE_POLICY_LABEL)
     if not value:
         return None, ""

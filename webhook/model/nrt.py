@@ -1,6 +1,6 @@
 """NUMA topology of a node, read from NodeResourceTopology: v1alpha1, v1alpha2 and the first proposal's `cells`.
 
-Nothing raises here: one exporter's odd object must not stop a cluster. What cannot be used is left out and named in
+Nothing raises here: one exporter's odd object must not stop a cluster. Unusable values are left out and named in
 `problems`.
 Source: noderesourcetopology-api pkg/apis/topology, scheduler-plugins pkg/noderesourcetopology/nodeconfig (which
 configuration wins), resource-topology-exporter, node-feature-discovery and koordlet (what they publish).
@@ -33,7 +33,7 @@ from webhook.model.topology_manager import (
 _MAX_COST = 2**15 - 1  # distances are packed as int16; ACPI's own are bytes
 # Keys of metadata.managedFields[].fieldsV1.
 _ZONE_FIELDS = frozenset({"f:zones", "f:cells"})
-# More than any name in use; what is longer is no name of a NUMA node or resource.
+# Longer than any name in use; a longer text is not the name of a NUMA node or resource.
 _LONGEST_NAME = 400
 _LONGEST_NUMA_NAME = len("numa-node-0000")
 _ZONE_NAME = re.compile(r"(?:numa-)?(?:node-)?(\d{1,4})", re.ASCII)
@@ -43,12 +43,12 @@ __all__ = ["FingerprintMethod", "NodeTopology", "PluginConfig", "Publisher", "Zo
 
 
 class Publisher(Enum):
-    """What `available` of an NRT means."""
+    """What `available` means in an NRT."""
 
     SUBTRACTS = "subtracts"
-    """Exclusive allocations are already taken off (resource-topology-exporter, node-feature-discovery)."""
+    """Exclusive allocations are already subtracted (resource-topology-exporter, node-feature-discovery)."""
     TOTAL = "total"
-    """It equals allocatable: placed pods are still to be taken off (koordlet)."""
+    """It equals allocatable; bound pods must still be subtracted (koordlet)."""
 
 
 class ZoneResource(NamedTuple):
@@ -66,7 +66,7 @@ class Zone:
     id: int
     name: str
     costs: Mapping[int, int]
-    """Distance to each NUMA node by id, as in ACPI's SLIT (10 = local); what is not published is missing."""
+    """Distance to each NUMA node by id, as in ACPI's SLIT (10 = local); unpublished distances are missing."""
     resources: Mapping[str, ZoneResource]
 
 
@@ -76,23 +76,23 @@ class NodeTopology:
 
     node: str
     policy: NUMAPolicy = NUMAPolicy.NONE
-    """NONE as well where it is unknown."""
+    """NONE also if it is unknown."""
     unknown_policy: str = ""
-    """Where a policy stands that cannot be read, and what it says; empty when there is none."""
+    """The field with an unreadable policy, and its value; empty if there is none."""
     scope: Scope = Scope.CONTAINER
     plugin: PluginConfig | None = None
-    """Policy and scope as the scheduler plugin reads them, where it reads others; None: the same."""
+    """Policy and scope as the scheduler plugin reads them, if it reads other values; None: the same."""
     max_numa_nodes: int = DEFAULT_MAX_NUMA_NODES
     prefer_closest: bool = False
     zones: tuple[Zone, ...] = ()
-    """Ascending by id; ids may have gaps, so a position in this tuple is no NUMA id."""
+    """Ascending by id. Ids may have gaps, so a position in this tuple is not a NUMA id."""
     fingerprint: str | None = None
     fingerprint_method: FingerprintMethod = FingerprintMethod.ALL
     publisher: Publisher = Publisher.SUBTRACTS
     written_at: int | None = None
-    """When its zones were last changed, in seconds since the epoch by the API server's clock; None = not known."""
+    """When its zones last changed, in seconds since the epoch by the API server's clock; None = not known."""
     problems: tuple[str, ...] = ()
-    """What was left out and why, in sentences for a log."""
+    """What was left out and why, as sentences for a log."""
 
     @classmethod
     def from_object(cls, raw: Mapping[str, Any]) -> "NodeTopology":
@@ -123,14 +123,14 @@ class NodeTopology:
 
 
 def _publisher(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Publisher:
-    """By the marks of koordlet: a label on the objects it creates, the CPU topology on those it updates."""
+    """Koordlet marks its objects: a label on those it creates, the CPU topology on those it updates."""
     if labels.get(names.MANAGED_BY_LABEL) == names.MANAGED_BY_KOORDINATOR or names.KOORDLET_CPU_TOPOLOGY in annotations:
         return Publisher.TOTAL
     return Publisher.SUBTRACTS
 
 
 def _written_at(managed_fields: object) -> int | None:
-    """The newest time at which anybody changed the zones; who labels the object does not count."""
+    """The last time at which any manager changed the zones; changes of labels do not count."""
     times = [
         epoch_seconds(entry.get("time"))
         for entry in (managed_fields if isinstance(managed_fields, list) else ())
@@ -156,7 +156,7 @@ def _zones(raw: Mapping[str, Any], problems: list[str]) -> tuple[Zone, ...]:
                 f"zone {quoted(name)} is ignored: NUMA node {numa_id} is listed before as {quoted(zones[numa_id].name)}"
             )
         elif len(zones) == MAX_ZONES:
-            # Some of a machine's NUMA nodes would be a machine that there is not.
+            # Only some of a machine's NUMA nodes would describe a machine that does not exist.
             problems.append(f"there are more than {MAX_ZONES} NUMA nodes: they are ignored, as if none were published")
             return ()
         else:
@@ -182,7 +182,7 @@ def _resources(zone: str, entry: Mapping[str, Any], problems: list[str]) -> Mapp
         if len(resources) >= MAX_NODE_RESOURCES or len(name) > _LONGEST_NAME:
             problems.append(f"zone {quoted(zone)}: {quoted(name)} is ignored: too many, or too long")
             continue
-        # The oldest form has no `available`, and koordlet's neighbours may leave a field out.
+        # The oldest form has no `available`, and other publishers beside koordlet may omit a field.
         available = raw.get("available")
         allocatable = raw.get("allocatable", available)
         capacity = raw.get("capacity", allocatable)
@@ -198,7 +198,7 @@ def _resources(zone: str, entry: Mapping[str, Any], problems: list[str]) -> Mapp
     return resources
 
 
-# The NUMA nodes of a pool of machines are the same but for what is available.
+# Machines of one pool have equal NUMA nodes, except for what is available.
 @lru_cache(maxsize=8192, typed=True)
 def _zone_resource(name: str, capacity: object, allocatable: object, available: object) -> ZoneResource:
     if capacity is None:
@@ -210,7 +210,7 @@ def _zone_resource(name: str, capacity: object, allocatable: object, available: 
 
 
 def _entries(raw: object, plain: str, problems: list[str]) -> Iterator[Mapping[str, Any]]:
-    """The named objects of a list, or of the older form: a map from name to object, or to the field `plain` alone."""
+    """The named objects of a list, or of the older form: a map from name to object, or to a value of field `plain`."""
     if isinstance(raw, dict):
         for name, value in raw.items():
             yield {"name": name, **(value if isinstance(value, dict) else {plain: value})}

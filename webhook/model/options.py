@@ -1,4 +1,4 @@
-"""How nodes are judged and ranked: what an operator may choose."""
+"""How nodes are filtered and ranked: the operator's settings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,12 +11,12 @@ ScoreStrategy = Literal["Packing", "LeastAllocated", "MostAllocated", "BalancedA
 
 
 class GangStrategy(StrEnum):
-    """Which of several domains that hold a group is chosen."""
+    """How to choose among several domains that fit a gang."""
 
     BIN_PACK = "BinPack"
-    """Where the fewest domains below and the fewest nodes are needed; then the most preferred; then the tightest."""
+    """The fewest subdomains and nodes; then the most preferred; then the tightest."""
     SPREAD = "Spread"
-    """The most preferred; then the one with most room."""
+    """The most preferred; then the one with the most free capacity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,6 @@ class Options:
     resource_weights: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     """Weight of each resource in the plugin's scores; a resource that is not named weighs 1."""
     preference_weight: int = 0
-    """Share of the preferred node affinity and soft taints in a score, in percent; 0: between equal scores only."""
+    """Share of the preferred node affinity and soft taints in a score, in percent; 0: only to break ties."""
     gang_strategy: GangStrategy = GangStrategy.BIN_PACK
-    """Where groups go."""
+    """How gangs choose a domain."""

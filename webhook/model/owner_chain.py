@@ -1,14 +1,14 @@
-"""Where a pod comes from: the objects above it, what it takes from them, and the group that they make of it.
+"""The owner chain of a pod: what the pod takes from its owners, and the gang that they form.
 
-1. The next above an object is its controller, else its first owner. The last is the top.
-2. An object that only makes other workloads, one by one (a CronJob) or as their shell (a TrainJob), is not the top: the
-   one below it is. What it asks holds all the same.
-3. A pod's own annotations come first, then those of the nearest owner that has them. What stands on a pod in between
-   (the leader that owns a LeaderWorkerSet's workers) is for that one alone. A leader is in the group of its workers:
-   it takes from their template what makes that.
-4. The group is named after the top, `pg-<name>-<uid>`; where parts of the top start by themselves (a replica of a
-   LeaderWorkerSet, a replicated job of a JobSet that starts them one after another) each is a group, and its name says
-   which.
+1. The next owner above an object is its controller, else its first owner. The last one is the top owner.
+2. An object that only creates other workloads one by one (a CronJob) or wraps one (a TrainJob) is not the top owner:
+   the object below it is. Its annotations apply all the same.
+3. A pod's own annotations come first, then those of the nearest owner that has them. Annotations of a pod in the
+   chain (the leader that owns a LeaderWorkerSet's workers) apply to that pod alone. A leader is in the gang of its
+   workers: it takes the annotations that define the gang from their template.
+4. The gang is named after the top owner, `pg-<name>-<uid>`. If parts of the top owner start independently (a replica
+   of a LeaderWorkerSet, a replicated job of a JobSet that starts them in order), each is a gang, and its name says
+   which one.
 
 Source: KAI-Scheduler pkg/podgrouper (podgrouper.go; plugins cronjobs, skiptopowner, leaderworkerset, jobset).
 """
@@ -41,7 +41,7 @@ _NUMA: Final = frozenset({NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC})
 INHERITED: Final = GROUP_ANNOTATIONS | _NUMA | {KAI_POD_INDEX_LABEL}
 """The annotations that a pod takes from its owners."""
 
-# (API group, kind) of what is never the top.
+# (API group, kind) of objects that are never the top owner.
 _ONLY_MAKE_WORKLOADS: Final = frozenset(
     {
         ("batch", "CronJob"),
@@ -53,7 +53,7 @@ _ONLY_MAKE_WORKLOADS: Final = frozenset(
 )
 LEADER_TEMPLATE: Final = "leaderTemplate"
 _LEADER_WORKER_SET: Final = "LeaderWorkerSet"
-# Kind of a top -> the label that says to which of its groups a pod belongs, and what stands before it in the name.
+# Kind of a top owner -> the label that names a pod's gang in it, and the prefix of that name.
 _PARTS: Final[Mapping[str, tuple[str, str]]] = {
     _LEADER_WORKER_SET: (LWS_GROUP_INDEX, "group-"),
     "JobSet": (JOBSET_REPLICATED_JOB, ""),
@@ -64,35 +64,35 @@ _LONGEST_NAME: Final = 253
 
 @dataclass(frozen=True)
 class OwnerChain:
-    """The owners of a pod, as far as they could be read."""
+    """The owners of a pod that could be read."""
 
     top: Owner
     raw: Mapping[str, Any] | None
-    """The top as an object, annotated with what it and those above it ask; None where nobody may read it."""
+    """The top owner with its own annotations and those of the owners above it; None if it cannot be read."""
     annotations: Mapping[str, str]
-    """What stands on the owners of all that a pod takes from them."""
+    """The annotations on the owners that a pod takes."""
 
     def group_name(self, labels: Mapping[str, str]) -> str:
-        """The name of the group of a pod with these labels. Raises UserError."""
+        """The name of the gang of a pod with these labels. Raises UserError."""
         part = self._part(labels)
         ending = f"-{self.top.uid}" + ("" if part is None else f"-{_PARTS[self.top.kind][1]}{part}")
         return f"pg-{self.top.name[: _LONGEST_NAME - len(ending) - 3]}{ending}"
 
     def gang(self, labels: Mapping[str, str]) -> Gang | None:
-        """The group as the top's spec has it; None where the top is of a kind that is not known. Raises UserError."""
+        """The gang according to the top owner's spec; None if its kind is unknown. Raises UserError."""
         part = self._part(labels)
         if part is None:
             return self.gangs[0] if self.gangs else None
         if isinstance(self.gangs, Replicas):
-            # Replicas beyond the spec's number (a rollout's surge) are like the others.
+            # Replicas beyond the spec's number (a rollout's surge) equal the others.
             index = whole_number(part)
             return self.gangs[index if index is not None and index < len(self.gangs) else 0]
         return next((gang for gang in self.gangs if gang.name == f"{self.top.name}-{part}"), None)
 
     def minimum(self, labels: Mapping[str, str], asked: int | None) -> int:
-        """How many pods of the group must start together: by the spec, or as many as are asked for, if so many come.
+        """How many pods of the gang must start together. Raises UserError.
 
-        Raises UserError.
+        By the spec, or the requested minimum if there are enough pods.
         """
         gang = self.gang(labels)
         if gang is None or self.raw is None:
@@ -100,17 +100,17 @@ class OwnerChain:
         return max(1, min(asked or gang.minimum, gang.at_once, _still_to_run(self.raw)))
 
     def rank(self, name: str, labels: Mapping[str, str]) -> int | None:
-        """The place of a pod in its group, whatever its role; None where its name does not tell. Raises UserError."""
+        """The rank of a pod in its gang over all pod sets; None if its name has none. Raises UserError."""
         gang = self.gang(labels)
         if gang is None:
             return None
-        # Controllers append random characters to what the spec makes known.
+        # Controllers append random characters to the name in the spec.
         exact = _rank_in(gang, name)
         return _rank_in(gang, name.rpartition("-")[0]) if exact is None else exact
 
     @cached_property
     def gangs(self) -> Sequence[Gang]:
-        """The groups that start by themselves, without the roles whose pods are in none. Raises UserError."""
+        """The gangs that start independently, without pod sets whose pods are in no gang. Raises UserError."""
         workload = None if self.raw is None else read_workload(self.raw)
         if self.raw is None or workload is None:
             return ()
@@ -121,21 +121,21 @@ class OwnerChain:
         return tuple(map(members, workload.gangs))
 
     def taking(self, annotations: Mapping[str, str]) -> "OwnerChain":
-        """The same for pods that take these annotations: more may stand between them and the top."""
+        """The same chain for pods with these annotations: other objects may be between them and the top owner."""
         other = replace(self, annotations=annotations)
-        if "gangs" in self.__dict__:  # read once: a JobSet has a thousand of them
+        if "gangs" in self.__dict__:  # parsed once: a JobSet can have a thousand of them
             other.__dict__["gangs"] = self.gangs
         return other
 
     def _part(self, labels: Mapping[str, str]) -> str | None:
-        """Which of the top's groups the pod belongs to; None where the top is one group, named as it is."""
+        """Which of the top owner's gangs the pod belongs to; None if the top owner is one gang with its own name."""
         if self.top.kind not in _PARTS or not self.gangs or self.gangs[0].name == self.top.name:
             return None
         return labels.get(_PARTS[self.top.kind][0])
 
 
 def _rank_in(gang: Gang, name: str) -> int | None:
-    """The place of a pod of this name among all roles of a gang."""
+    """The rank of a pod with this name among all pod sets of a gang."""
     for ranks, pod_set in gang.by_rank():
         rank = pod_set.pods.rank(name) if isinstance(pod_set.pods, PodNames) else _index(pod_set.pods, name)
         if rank is not None:
@@ -148,16 +148,16 @@ def _index(names: Sequence[str], name: str) -> int | None:
 
 
 def owner_above(raw: Mapping[str, Any]) -> Owner | None:
-    """The next above an object; None for a top."""
+    """The next owner above an object; None for a top owner."""
     references = mappings(mapping(raw, "metadata", "metadata"), "ownerReferences", "metadata.ownerReferences")
     owners = [Owner.from_reference(each) for each in references]
     return next((owner for owner in owners if owner.controller), owners[0] if owners else None)
 
 
 def taken_from_owners(raw: Mapping[str, Any], owner_chain: OwnerChain) -> dict[str, str]:
-    """The annotations that a pod takes: what it has not itself, and its group's name. Raises UserError."""
+    """The annotations that a pod takes: those it lacks, and the name of its gang. Raises UserError."""
     own = annotations_of(raw, "")
-    # A pod's NUMA wishes are one thing, in whichever of the two annotations.
+    # The two NUMA annotations count as one: a pod with either of them takes neither.
     kept = own.keys() | (set() if own.keys().isdisjoint(_NUMA) else _NUMA)
     taken = {key: text for key, text in owner_chain.annotations.items() if key not in kept}
     if is_in_group({**taken, **own}) and POD_GROUP_NAME not in own:
@@ -167,7 +167,7 @@ def taken_from_owners(raw: Mapping[str, Any], owner_chain: OwnerChain) -> dict[s
 
 
 def ranked(membership: Membership | None, raw: Mapping[str, Any], owner_chain: OwnerChain) -> Membership | None:
-    """The membership of a pod, with its rank among all roles of its group. Raises UserError."""
+    """The membership of a pod, with its rank among all pod sets of its gang. Raises UserError."""
     metadata = raw["metadata"]
     annotations = metadata.get("annotations") or {}
     if membership is None or RANK in annotations or KAI_POD_INDEX_LABEL in annotations:
@@ -177,7 +177,7 @@ def ranked(membership: Membership | None, raw: Mapping[str, Any], owner_chain: O
 
 
 def owner_chain_of(owner: Owner, chain: Sequence[Mapping[str, Any]]) -> OwnerChain:
-    """The owner chain of the pods of `owner`; `chain`: the objects from it upwards, as far as they could be read."""
+    """The owner chain of the pods of `owner`; `chain`: the objects from it upwards that could be read."""
     if not chain:
         return OwnerChain(owner, None, {})
     highest = len(chain) - 1
@@ -193,7 +193,7 @@ def owner_chain_of(owner: Owner, chain: Sequence[Mapping[str, Any]]) -> OwnerCha
 
 
 def grouped_beside(sets: Mapping[str, Any]) -> dict[str, str]:
-    """What puts a LeaderWorkerSet's leader, where it has a template of its own, into the group of its workers."""
+    """The annotations that put a LeaderWorkerSet's leader with its own template into the gang of its workers."""
     worker, leader = sets.get("workerTemplate"), sets.get(LEADER_TEMPLATE)
     if not isinstance(worker, Mapping) or not isinstance(leader, Mapping):
         return {}
@@ -210,11 +210,12 @@ def _sets(top: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _of_members(all_ask: bool, leads: bool, gang: Gang) -> Gang:
-    """A gang without the roles whose pods are in no group, as long as others are.
+    """The gang without pod sets whose pods are in no gang, as long as other pod sets are left.
 
-    1. Those that take nothing from their owners (`inherit: "false"`) and ask for nothing themselves.
-    2. Where the whole asks (all_ask) and templates are marked, those without the mark: another scheduler's, say.
-    3. Where the whole asks for nothing, those that ask for nothing either; but for a leader that is marked (leads).
+    1. Pod sets that take nothing from their owners (`inherit: "false"`) and request nothing themselves.
+    2. If the whole workload makes a request (all_ask) and templates are marked: those without the mark, which may
+       belong to another scheduler.
+    3. If the whole workload requests nothing: those that request nothing either, except a marked leader (leads).
     """
     own = {id(pod_set): annotations_on(pod_set)[0][0] for pod_set in gang.all_pod_sets()}
     are_marked = any(annotations.get(INHERIT) == "true" for annotations in own.values())
@@ -240,7 +241,7 @@ def _with_pod_sets(gang: Gang, wanted: Callable[[WorkloadPodSet], bool]) -> Gang
 
 
 def _inherited(chain: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """What these ask for together, the nearest first."""
+    """The combined request of these annotations, the nearest first."""
     found: dict[str, Any] = {}
     for raw in chain:
         found = {**annotations_of(raw, ""), **found}
@@ -252,7 +253,7 @@ def _kind(raw: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _still_to_run(raw: Mapping[str, Any]) -> int:
-    """Of a Job, the pods that have not succeeded; of other kinds, any number."""
+    """For a Job, the number of pods that have not succeeded; for other kinds, unlimited."""
     spec, status = raw.get("spec") or {}, raw.get("status") or {}
     completions = spec.get("completions")
     if _kind(raw) != ("batch", "Job") or not isinstance(completions, int):

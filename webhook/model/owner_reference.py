@@ -1,7 +1,7 @@
-"""Which owner references may be read: theirs are names that a tenant writes, and that become a URL of ours.
+"""Which owner references may be read: a tenant writes them, and we build a URL from them.
 
-The API server asks of an entry of `metadata.ownerReferences` only that its fields are not empty. What names a real
-object is narrower:
+The API server only checks that the fields of an entry of `metadata.ownerReferences` are not empty. Real objects are
+stricter:
 - apiVersion: `version` or `group/version`; a group is a DNS subdomain, a version a DNS label.
 - kind: letters, digits and `-`; in lower case it is a DNS label.
 - name: a DNS subdomain, as the names of all objects that own pods are.
@@ -25,14 +25,14 @@ _LABEL: Final = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _KIND: Final = re.compile(r"[A-Za-z]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?")
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LONGEST_SUBDOMAIN: Final = 253
-# As much of a value as its reader needs to find it.
+# How many characters of a value a message quotes.
 _SHOWN: Final = 80
 
 
 def check_owners(raw: Mapping[str, Any]) -> None:
-    """Return when the owner whose annotations a pod object takes can be read, or it takes none. Raises UserError.
+    """Check the owner whose annotations a pod object takes, if there is one. Raises UserError.
 
-    What is empty the API server refuses itself, after its webhooks.
+    The API server itself rejects empty fields, after its webhooks.
     """
     if not may_be_in_group(raw["metadata"].get("annotations") or {}):
         return
@@ -49,7 +49,7 @@ def check_owners(raw: Mapping[str, Any]) -> None:
 
 
 def check_owner(owner: Owner) -> None:
-    """Return when the reference can be that of an object. Raises UserError."""
+    """Check that the reference can be that of a real object. Raises UserError."""
     group, slash, version = owner.api_version.rpartition("/")
     if not _LABEL.fullmatch(version) or (slash and not _is_subdomain(group)):
         raise _fault("apiVersion", owner.api_version, 'a version such as "v1", or a group and one such as "batch/v1"')

@@ -1,4 +1,4 @@
-"""A pod as the rules see it: what it asks for, where it may run, who owns it."""
+"""A pod as the engine reads it: what it requests, where it may run, who owns it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -44,12 +44,12 @@ class PreferredTerm(NamedTuple):
     weight: int
     """1..100."""
     term: Mapping[str, Any]
-    """The nodeSelectorTerm, as written."""
+    """The nodeSelectorTerm, unparsed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod, read once from its JSON object. Amounts in engine units (cpu in millicores, the rest in base units)."""
+    """A pod, parsed once from its JSON object. Amounts in engine units (cpu in millicores, the rest in base units)."""
 
     namespace: str
     name: str
@@ -57,22 +57,22 @@ class Pod:
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     containers: tuple[Container, ...]
-    """Init containers and sidecars in their order of start, then the apps."""
+    """Init containers and sidecars in start order, then the apps."""
     overhead: Mapping[str, int]
     pod_level: PodLevelResources | None
     qos: QoS
     requests: Mapping[str, int]
-    """What the scheduler counts on the node: containers, resources at pod level, overhead."""
+    """What the scheduler counts on the node: containers, pod-level resources, overhead."""
     phase: str
     node_selector: Mapping[str, str]
     required_terms: tuple[Mapping[str, Any], ...] | None
-    """nodeSelectorTerms of the required node affinity, ORed, as written; None if there is no required affinity."""
+    """nodeSelectorTerms of the required node affinity, ORed, unparsed; None if there is no required affinity."""
     tolerations: tuple[Mapping[str, Any], ...]
     owners: tuple[Owner, ...]
     priority: int
     deleting: bool
     created: str
-    """metadata.creationTimestamp as written (RFC 3339), empty before creation."""
+    """metadata.creationTimestamp, unparsed (RFC 3339); empty before creation."""
     preferred_terms: tuple[PreferredTerm, ...] = ()
     """Preferred node affinity."""
 
@@ -88,12 +88,12 @@ class Pod:
 
     @property
     def has_own_affinity(self) -> bool:
-        """Whether no controller makes it, and it has node affinity: its user may apply its manifest again."""
+        """Whether it has node affinity but no controller: then a user may apply its manifest again."""
         return self.controller is None and (self.required_terms is not None or bool(self.preferred_terms))
 
     @classmethod
     def from_object(cls, raw: Mapping[str, Any]) -> "Pod":
-        """Read a pod object; raises UserError with the path of what is wrong, or larger than a pod here may be."""
+        """Read a pod object; raises UserError with the path of the fault, or TooLarge."""
         metadata = mapping(raw, "metadata", "metadata")
         spec = mapping(raw, "spec", "spec")
         check_size(spec, with_ours=True)
@@ -141,12 +141,12 @@ def _preferred_terms(spec: Mapping[str, Any]) -> tuple[PreferredTerm, ...]:
     return tuple(terms)
 
 
-# Objects in use have one owner, or two.
+# Objects in use have one or two owners.
 _MOST_OWNERS: Final = 16
 
 
 def _references(metadata: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """The owner references: of absurdly many the controller's and the first ones."""
+    """The owner references; of a very long list only the controller's and the first ones."""
     references = mappings(metadata, "ownerReferences", "metadata.ownerReferences")
     if len(references) <= _MOST_OWNERS:
         return references

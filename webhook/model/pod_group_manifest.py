@@ -1,11 +1,12 @@
-"""KAI-Scheduler's PodGroup of a group of pods: what we say of it, as a server-side apply sends it.
+"""KAI-Scheduler's PodGroup of a gang: the fields that we send with server-side apply.
 
     metadata: {name: pg-<top>-<uid>, ownerReferences: [the top], annotations: {topology-webhook.dev/placement: ..}}
-    spec: {minMember, queue, priorityClassName, topologyConstraint, subGroups: [{name, minMember, topologyConstraint}]}
+    spec: {minMember, queue, priorityClassName, topologyConstraint, subGroups: [{name, minMember,
+    topologyConstraint}]}
 
-- The queue is that of the label `kai.scheduler/queue`, the priority class that of the label `priorityClassName`, on the
-  top owner, else on the pod; both are left out where nothing names one.
-- A group of several roles has a sub-group for each; a role that asks for a level itself has a constraint of its own.
+- The queue is read from the label `kai.scheduler/queue`, the priority class from the label `priorityClassName`. The
+  label on the top owner wins over the pod's. Without a label the field is left out.
+- A gang of several pod sets has a sub-group for each. A pod set that requests a level has its own constraint.
 - Levels are node labels, however the user named them.
 
 Source: KAI-Scheduler pkg/apis/scheduling/v2alpha2; pkg/podgrouper podgroup/handler.go, plugins defaultgrouper, ray.
@@ -30,9 +31,9 @@ _LONGEST_LABEL: Final = 63
 def pod_group(
     owner_chain: OwnerChain, pod: Mapping[str, Any], minimum: int, topologies: Mapping[str, Topology], status: str
 ) -> dict[str, Any]:
-    """The PodGroup of a pod, which carries what it takes from its owners. Raises UserError.
+    """The PodGroup of a pod that already has the annotations from its owners. Raises UserError.
 
-    minimum: pods that must start together; status: in words, what became of the group.
+    minimum: pods that must start together; status: the state of the gang as a sentence.
     """
     metadata, top = pod["metadata"], owner_chain.top
     labels = metadata.get("labels") or {}
@@ -65,7 +66,7 @@ def pod_group(
 
 
 def is_said(wanted: Any, found: Any) -> bool:
-    """Whether an object has all that we say of it, whatever else it has."""
+    """Whether an object has all the fields that we send, whatever else it has."""
     if isinstance(wanted, Mapping):
         return isinstance(found, Mapping) and all(is_said(value, found.get(key)) for key, value in wanted.items())
     if isinstance(wanted, list):
@@ -83,7 +84,7 @@ def _label(key: str, owner_chain: OwnerChain, labels: Mapping[str, str]) -> str:
 
 
 def _parts(gang: Gang, topologies: Mapping[str, Topology]) -> Iterator[dict[str, Any]]:
-    """The roles of a gang, and those of its parts with the parts' constraints."""
+    """The pod sets of a gang and of its subgroups, the latter with the subgroup's constraint."""
     for pod_set in gang.pod_sets:
         yield {"name": _dns_label(pod_set.name), "minMember": pod_set.minimum}
     for part in gang.gangs:

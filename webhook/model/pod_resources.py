@@ -1,4 +1,4 @@
-"""What a pod asks for as a whole: effective requests and QoS class.
+"""The requests of a whole pod, and its QoS class.
 
 Source: kubernetes component-helpers resource/helpers.go (requests), pkg/apis/core/v1/defaults.go (defaults),
 component-helpers and pkg/apis/core/v1/helper/qos (QoS class).
@@ -23,10 +23,11 @@ class QoS(StrEnum):
 
 
 def pod_level_resources(spec: Mapping[str, Any], containers: Mapping[str, int]) -> PodLevelResources | None:
-    """`spec.resources` completed as the API server does; None if it names nothing that counts; raises UserError.
+    """`spec.resources` with the API server's defaults; None if it names nothing relevant; raises UserError.
 
-    `containers`: the requests of the containers together. Where the pod has limits, a missing request is what the
-    containers ask for (not for huge pages, which cannot be overcommitted), else the limit.
+    `containers`: the sum of the containers' requests. If the pod has limits, a missing request becomes the
+    containers'
+    sum (except for huge pages, which cannot be overcommitted), else the limit.
     """
     raw = mapping(spec, "resources", "spec.resources")
     if not raw:
@@ -74,8 +75,8 @@ def effective_requests(
 ) -> Mapping[str, int]:
     """What the scheduler counts for the pod on a node, in engine units, each at most MAX_AMOUNT.
 
-    `containers`: the containers' requests together. Requests at pod level replace theirs for cpu, memory and huge
-    pages; the overhead of the runtime comes on top.
+    `containers`: the sum of the containers' requests. Pod-level requests replace it for cpu, memory and huge pages.
+    The runtime's overhead is added.
     """
     if pod_level is None and not overhead:
         return containers
@@ -87,7 +88,7 @@ def effective_requests(
 
 
 def qos_class(containers: Sequence[Container], pod_level: PodLevelResources | None) -> QoS:
-    """The QoS class: cpu and memory only, init containers included, resources at pod level alone where they are set."""
+    """The QoS class, from cpu and memory of all containers, or of pod-level resources alone if they are set."""
     parts: Sequence[Container | PodLevelResources] = containers if pod_level is None else (pod_level,)
     guaranteed = True
     any_set = False

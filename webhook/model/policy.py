@@ -1,4 +1,4 @@
-"""NUMA policies: what a node's kubelet enforces, what a pod may ask for, and which of them go together.
+"""NUMA policies: what a node's kubelet enforces, what a pod may request, and which of them are compatible.
 
 Source: kubernetes pkg/kubelet/cm/topologymanager (policies, scopes), noderesourcetopology-api (the nine names in
 topologyPolicies), koordinator apis/extension/numa_aware.go (the names on pods and on the node label),
@@ -29,14 +29,14 @@ class NUMAPolicy(IntEnum):
 
     @classmethod
     def from_kubelet(cls, name: str) -> "NUMAPolicy | None":
-        """The policy of a kubelet's spelling; None for anything else."""
+        """The policy with this kubelet spelling; None for anything else."""
         return _BY_KUBELET_NAME.get(name)
 
     @classmethod
     def from_koordinator(cls, name: str) -> "NUMAPolicy | None":
-        """The policy of Koordinator's spelling (empty: NONE); None for anything else, `None` included.
+        """The policy with this Koordinator spelling (empty: NONE); None for anything else, including the text `None`.
 
-        Koordinator's documents let a node say `None`, but not a pod.
+        Koordinator's documents allow `None` on a node, but not on a pod.
         """
         return _BY_KOORDINATOR_NAME.get(name)
 
@@ -54,7 +54,7 @@ class Scope(IntEnum):
 
     @classmethod
     def from_kubelet(cls, name: str) -> "Scope | None":
-        """The scope of a kubelet's spelling; None for anything else."""
+        """The scope with this kubelet spelling; None for anything else."""
         return _BY_SCOPE_NAME.get(name)
 
 
@@ -71,13 +71,13 @@ _BY_KUBELET_NAME: Final = {name: NUMAPolicy(index) for index, name in enumerate(
 _BY_KOORDINATOR_NAME: Final = {name: NUMAPolicy(index) for index, name in enumerate(_KOORDINATOR_NAMES)}
 _BY_SCOPE_NAME: Final = {"container": Scope.CONTAINER, "pod": Scope.POD}
 
-# The scope that the end of a name gives.
+# The scope that a name's suffix sets.
 _LEVELS: Final = {"containerlevel": Scope.CONTAINER, "podlevel": Scope.POD}
 _BY_PLAIN_NAME: Final = {name.replace("-", ""): policy for name, policy in _BY_KUBELET_NAME.items()}
 _LONGEST_NAME: Final = 64
 _BETWEEN_WORDS: Final = str.maketrans("", "", "-_ ")
 
-# Neither the bare names nor None are among those that the plugin knows; what it does not know changes nothing there.
+# The plugin knows neither the bare names nor None; it ignores names that it does not know.
 _PLUGIN_NAMES: Final[dict[str, tuple[NUMAPolicy, Scope]]] = {
     f"{_KOORDINATOR_NAMES[policy]}{level}Level": (policy, scope)
     for policy in (NUMAPolicy.BEST_EFFORT, NUMAPolicy.RESTRICTED, NUMAPolicy.SINGLE_NUMA_NODE)
@@ -86,9 +86,9 @@ _PLUGIN_NAMES: Final[dict[str, tuple[NUMAPolicy, Scope]]] = {
 
 
 def read_policy(name: str) -> tuple[NUMAPolicy, Scope | None] | None:
-    """The policy that a node publishes, and its scope where the name ends in one; None for anything else.
+    """The policy that a node publishes, and the scope from the name's suffix; None for anything else.
 
-    Case, dashes and underscores do not count: the API's constants (SingleNUMANodePodLevel), its example
+    Case, dashes and underscores are ignored: the API's constants (SingleNUMANodePodLevel), its example
     (SingleNUMANode), the plugin's KEP (SingleNumaNode), the kubelet's own spelling (single-numa-node) and those of
     provider APIs (SINGLE_NUMA_NODE) are all in use.
     """
@@ -104,7 +104,7 @@ def read_policy(name: str) -> tuple[NUMAPolicy, Scope | None] | None:
 
 
 def read_policy_as_plugin(name: str) -> tuple[NUMAPolicy, Scope] | None:
-    """What the scheduler plugin NodeResourceTopologyMatch makes of a name in topologyPolicies; None: it ignores it."""
+    """How the scheduler plugin NodeResourceTopologyMatch reads a name in topologyPolicies; None if it ignores it."""
     return _PLUGIN_NAMES.get(name)
 
 
@@ -114,8 +114,8 @@ def read_scope(text: str) -> Scope | None:
 
 
 def compatible(pod: NUMAPolicy | None, node: NUMAPolicy) -> bool:
-    """Whether a pod that asks for `pod` may run on a node whose own policy is `node`.
+    """Whether a pod that requests the policy `pod` may run on a node with the policy `node`.
 
-    A pod without a policy goes anywhere, a node without one takes every pod; otherwise the two must be equal.
+    A pod without a policy may run on any node, a node without one takes any pod. Otherwise the two must be equal.
     """
     return not pod or node is NUMAPolicy.NONE or pod is node

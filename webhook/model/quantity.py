@@ -26,7 +26,7 @@ _NANO: Final = 10**_NANO_DIGITS
 _MILLI: Final = 10**6  # nano-units in a milli-unit
 _BINARY_CAP: Final = INT64_MAX * _NANO
 
-# A longer number or a larger exponent is no resource on earth, and costs time to write out in full.
+# No real resource has a longer number or a larger exponent, and writing it out in full costs time.
 _MAX_LENGTH = 256
 _MAX_EXPONENT = 256
 
@@ -42,7 +42,7 @@ _SUFFIX_FAULT: Final = "unable to parse quantity's suffix"
 
 
 class QuantityError(ValueError):
-    """The text is no Kubernetes quantity; the message is the API server's."""
+    """The text is not a Kubernetes quantity; the message is the API server's."""
 
 
 class Format(Enum):
@@ -54,7 +54,7 @@ class Format(Enum):
 
 
 class Quantity:
-    """An exact amount in nano-units, and the family of suffixes it was written in."""
+    """An exact amount in nano-units, and the suffix family of its text."""
 
     __slots__ = ("_text", "format", "nano")
 
@@ -70,7 +70,7 @@ class Quantity:
 
     @classmethod
     def from_json(cls, value: object) -> "Quantity":
-        """A quantity as it stands in a JSON object: a string, a number, or null for zero; raises QuantityError."""
+        """A quantity in a JSON object: a string, a number, or null for zero; raises QuantityError."""
         if isinstance(value, str):
             return _parse(value.strip())
         if value is None:
@@ -88,16 +88,16 @@ class Quantity:
         return _divide_away_from_zero(self.nano, _MILLI)
 
     def canonical(self) -> str:
-        """The canonical spelling: no fraction, the largest suffix that divides, the written family of suffixes."""
+        """The canonical spelling: no fraction, the largest suffix that divides, the suffix family of the text."""
         if self.nano == 0:
             return "0"
-        # Fewer than 1024 units, and fractions of a unit, print in decimal: nothing is lost.
+        # Less than 1024 units, and fractions of a unit, are printed in decimal, so nothing is lost.
         if self.format is Format.BINARY_SI and abs(self.nano) >= 1024 * _NANO and self.nano % _NANO == 0:
             return self._canonical_binary()
         return self._canonical_decimal()
 
     def as_parsed(self) -> str:
-        """What Kubernetes prints before any arithmetic: many spellings that are not canonical are left alone."""
+        """What Kubernetes prints before any arithmetic: it keeps many spellings that are not canonical."""
         return self.canonical() if self._text is None else self._text
 
     def _canonical_binary(self) -> str:
@@ -114,7 +114,7 @@ class Quantity:
             exponent += 3
         if exponent == 0:
             return str(mantissa)
-        # The names end with E (10^18): beyond it the exponent is written out.
+        # The suffixes end with E (10^18); a larger value has an exponent.
         if self.format is Format.DECIMAL_EXPONENT or exponent not in _DECIMAL_NAMES:
             return f"{mantissa}e{exponent}"
         return f"{mantissa}{_DECIMAL_NAMES[exponent]}"
@@ -129,7 +129,7 @@ class Quantity:
         return f"Quantity({self.as_parsed()!r})"
 
 
-# A cluster spells its amounts in a few thousand ways, and 50,000 pods repeat them.
+# A cluster has a few thousand spellings of amounts, and 50,000 pods repeat them.
 @lru_cache(maxsize=8192)
 def _parse(text: str) -> Quantity:
     match = _WELL_FORMED.fullmatch(text) if 0 < len(text) <= _MAX_LENGTH else None
@@ -161,9 +161,10 @@ def _exponent(suffix: str) -> int:
 
 
 def _is_left_alone(whole: str, fraction: str, exponent: int, power: int | None) -> bool:
-    """Whether Kubernetes prints the parsed text again as it stands: short numbers that look canonical enough.
+    """Whether Kubernetes prints the parsed text unchanged: short numbers that are nearly canonical.
 
-    Decimal: at most 18 digits, no finer than 1n, a scale that is a multiple of 3, no thousands to fold, no leading 0.
+    Decimal: at most 18 digits, no finer than 1n, a scale that is a multiple of 3, no thousands to fold, no leading
+    0.
     Binary: no fraction, not a multiple of 8, and few enough digits (a binary power of p takes about 0.3 p of 15).
     """
     digits = whole + fraction

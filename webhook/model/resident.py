@@ -1,4 +1,4 @@
-"""A pod that holds resources of a node, or is promised some: the slim record kept for each of a cluster's 50,000."""
+"""A pod that holds or reserves resources of a node: the slim record kept for each of a cluster's 50,000 pods."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,13 +31,13 @@ _TERMINAL_PHASES: Final = frozenset({"Succeeded", "Failed"})
 
 @dataclass(frozen=True, slots=True)
 class ResidentPod:
-    """A pod bound to a node, or placed on one. Amounts in engine units; equal pods share their mappings."""
+    """A pod that is bound or assigned to a node. Amounts in engine units; equal pods share their mappings."""
 
     key: str
     """namespace/name."""
     uid: str
     node: str
-    """Empty while the pod is not bound."""
+    """Empty until the pod is bound."""
     requests: Mapping[str, int]
     """What the scheduler counts on the node."""
     qos: QoS
@@ -45,33 +45,36 @@ class ResidentPod:
     """The pod's own NUMA policy."""
     exclusive: Exclusive | None
     hint: NUMANodeAmounts | None
-    """The NUMA nodes it was given on this node, or on `assigned_node`, as far as an annotation says and the pod's own
-    requests go: a user who can write the annotation takes no more with it than with the requests."""
+    """Its NUMA nodes on this node, or on `assigned_node`, from its annotation, limited to the pod's own requests. A
+    user who can write the annotation gains nothing beyond the requests.
+    """
     exclusive_resources: bool
-    """Whether the kubelet's managers may give it resources of its own: exclusive CPUs, NUMA memory, devices."""
+    """Whether the kubelet's managers may give it exclusive resources: CPUs, NUMA memory, devices."""
     terminal: bool
-    """Succeeded or failed: it holds nothing any more."""
+    """Succeeded or failed: it no longer holds resources."""
     deleting: bool
     exclusive_beyond_memory: bool = False
-    """The same where no memory manager gives NUMA memory: exclusive CPUs or devices, once init containers are done."""
+    """The same without a memory manager: exclusive CPUs or devices, once its init containers have finished."""
     assigned_node: str = ""
-    """The node it was placed on and waits to be bound to: our hint names it, our gate is gone. Empty once bound."""
+    """The node that it is assigned to but not yet bound to: our hint names it, and our gate is removed. Empty once
+    bound.
+    """
     reserved: bool = True
-    """Whether anything is reserved for it on `assigned_node`; not once the scheduler could not bind it there."""
+    """Whether its resources are reserved on `assigned_node`; false after the scheduler could not bind it there."""
     bound_at: int | None = None
-    """When it was bound at the earliest, in seconds since the epoch by the API server's clock; None = not known."""
+    """The earliest time of its binding, in seconds since the epoch by the API server's clock; None = not known."""
     containers: tuple[Container, ...] = ()
-    """In the order of admission; empty where the kubelet's managers give it nothing of its own."""
+    """In admission order; empty if the kubelet's managers give it nothing exclusive."""
     pod_level: bool = False
-    """Resources are set at pod level."""
+    """Whether it has pod-level resources."""
     started: bool = True
-    """Whether the kubelet has shown that it admitted the pod."""
+    """Whether its status proves that the kubelet admitted it."""
     started_at: int | None = None
-    """When the kubelet did so, in seconds since the epoch; it had admitted the pod by then. None = not known."""
+    """A time by which the kubelet had admitted the pod, in seconds since the epoch. None = not known."""
     ended_at: int | None = None
-    """When the last container of a terminal pod ended, likewise; None = none ever ran: a kubelet never admitted it."""
+    """When the last container of a terminal pod ended, likewise; None if none ran, so the kubelet never admitted it."""
     unhinted: bool = False
-    """Ours to place, and bound without a hint."""
+    """Whether it is managed and was bound without a hint."""
 
     @property
     def namespace(self) -> str:
@@ -87,7 +90,7 @@ class ResidentPod:
     def from_object(cls, raw: Mapping[str, Any]) -> "ResidentPod":
         """Read a pod object; raises UserError if its resources are unreadable. Broken annotations count as absent.
 
-        Whether the hint of a pod that is not bound can be ours was asked before (`hint_key`).
+        The caller has already checked that the hint of an unbound pod is ours (`hint_key`).
         """
         metadata: Mapping[str, Any] = raw["metadata"]
         spec: Mapping[str, Any] = raw["spec"]
@@ -95,7 +98,7 @@ class ResidentPod:
         node = intern(spec.get("nodeName") or "")
         containers = parse_containers(spec)
         status: Mapping[str, Any] = raw.get("status") or NO_FIELDS
-        # Nobody resizes a pod that is larger than any that is placed here.
+        # A pod larger than our limits is never resized in practice.
         is_usual = len(containers) <= MAX_CONTAINERS
         together = held_requests(containers, status) if is_usual else container_requests(containers)
         pod_level = pod_level_resources(spec, together)
@@ -133,7 +136,7 @@ class ResidentPod:
 
 
 def _kept(containers: tuple[Container, ...], together: Mapping[str, int]) -> tuple[Container, ...]:
-    """The containers; those of a pod beyond what is placed here as one that asks for all they do."""
+    """The containers. A pod beyond our limits is kept as one container with the sum of all requests."""
     if len(containers) <= MAX_CONTAINERS and sum(len(one.requests) for one in containers) <= MAX_REQUESTS:
         return containers
     requests = largest_share(together, MAX_RESOURCES)
@@ -141,7 +144,7 @@ def _kept(containers: tuple[Container, ...], together: Mapping[str, int]) -> tup
 
 
 _INTENT: Final = (NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC, NUMA_DEFAULTS)
-# No intent takes so many characters. What is longer is not remembered.
+# No intent is that long. A longer text is not cached.
 _REMEMBERED_CHARACTERS: Final = 1024
 
 
@@ -151,7 +154,7 @@ def _intent_of(annotations: Mapping[str, str]) -> NUMAIntent:
     return _intent(*texts) if short else _intent.__wrapped__(*texts)
 
 
-# A cluster's pods write their annotations in a few ways.
+# A cluster's pods have few distinct annotations.
 @lru_cache(maxsize=1024)
 def _intent(*texts: str | None) -> NUMAIntent:
     stated = zip(_INTENT, texts, strict=True)
@@ -162,7 +165,7 @@ def _intent(*texts: str | None) -> NUMAIntent:
 
 
 def _hint(annotations: Mapping[str, str], node: str) -> NUMANodeAmounts | None:
-    """Our own hint if it is about this node, else what Koordinator's scheduler decided."""
+    """Our own hint if it names this node, else the decision of Koordinator's scheduler."""
     try:
         if (text := annotations.get(NUMA_HINT)) is not None:
             hint = NUMAHint.parse(text)
@@ -180,7 +183,7 @@ def _hint(annotations: Mapping[str, str], node: str) -> NUMANodeAmounts | None:
 def _believed(
     hint: NUMANodeAmounts | None, requests: Mapping[str, int], most_nodes: int | None
 ) -> NUMANodeAmounts | None:
-    """What of a hint can be so; None where nothing of it can. most_nodes: a NUMA node for each container, at most."""
+    """The plausible part of a hint; None if there is none. most_nodes: at most one NUMA node for each container."""
     if not hint:
         return hint
     if most_nodes is not None and len(hint) > most_nodes:
@@ -189,7 +192,7 @@ def _believed(
 
 
 def _placement(annotations: Mapping[str, str], spec: Mapping[str, Any]) -> NUMAHint | None:
-    """The hint of a pod that is not bound. While our gate is there it means nothing: the two change in one patch."""
+    """The hint of an unbound pod. It is ignored while our gate is present: one patch changes both."""
     text = annotations.get(NUMA_HINT)
     if text is None or any(gate.get("name") == PLACEMENT_GATE for gate in spec.get("schedulingGates") or ()):
         return None
@@ -200,7 +203,7 @@ def _placement(annotations: Mapping[str, str], spec: Mapping[str, Any]) -> NUMAH
 
 
 def _bound_at(metadata: Mapping[str, Any], status: Mapping[str, Any]) -> int | None:
-    """The API server sets PodScheduled as it binds; a pod that was created with its node was bound at its creation."""
+    """The API server sets PodScheduled at binding; a pod created with a node was bound at its creation."""
     for condition in status.get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "True":
             return epoch_seconds(condition.get("lastTransitionTime"))
@@ -208,19 +211,19 @@ def _bound_at(metadata: Mapping[str, Any], status: Mapping[str, Any]) -> int | N
 
 
 def _ended_at(status: Mapping[str, Any]) -> int | None:
-    """The end of the container that ended last; a rejected pod has no statuses of containers."""
+    """When its last container ended; a rejected pod has no container statuses."""
     states = [entry.get("state") or NO_FIELDS for entry in status.get("containerStatuses") or ()]
     ends = [epoch_seconds((state.get("terminated") or NO_FIELDS).get("finishedAt")) for state in states]
     return max((end for end in ends if end is not None), default=None)
 
 
 def _has_exclusive_resources(containers: tuple[Container, ...], qos: QoS) -> bool:
-    """Static managers give whole CPUs and NUMA memory to Guaranteed pods, and devices to any."""
+    """Static managers give whole CPUs and NUMA memory to Guaranteed pods, and devices to any pod."""
     return qos is QoS.GUARANTEED or any(is_device(name) for container in containers for name in container.requests)
 
 
 def _has_exclusive_pieces(containers: tuple[Container, ...], qos: QoS) -> bool:
-    """Whole CPUs of a Guaranteed pod, or devices, in containers that last.
+    """Whether containers that keep running have devices, or whole CPUs of a Guaranteed pod.
 
     Source: scheduler-plugins pkg/noderesourcetopology/resourcerequests/exclusive.go, without its memory.
     """

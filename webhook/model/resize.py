@@ -1,7 +1,7 @@
-"""What a running pod holds while its containers are resized in place.
+"""What a running pod holds during an in-place resize of its containers.
 
-A resize moves through three numbers: asked for (spec), allocated by the kubelet, in effect. Until they agree the pod
-holds the largest; a resize the kubelet has called infeasible does not count.
+A resize has three numbers: requested (spec), allocated by the kubelet, and in effect. Until they agree the pod holds
+the largest. A resize that the kubelet calls infeasible does not count.
 Source: kubernetes component-helpers resource/helpers.go (AggregateContainerRequests with UseStatusResources).
 """
 
@@ -17,7 +17,7 @@ from webhook.model.resources import NO_RESOURCES, parse_list
 
 
 def held_requests(containers: tuple[Container, ...], status: Mapping[str, Any]) -> Mapping[str, int]:
-    """The containers' requests together, as the scheduler counts them for a bound pod; raises UserError."""
+    """The sum of the containers' requests as the scheduler counts it for a bound pod; raises UserError."""
     asked = container_requests(containers)
     statuses = {
         entry["name"]: entry
@@ -63,5 +63,5 @@ def _in_effect(container: Container, fallback: Container, statuses: Mapping[str,
 
 
 def _with_requests(container: Container, requests: Mapping[str, int]) -> Container:
-    # Equal lists are one object: the usual pod, which nobody resizes, costs nothing here.
+    # Equal lists are one object, so a pod without a resize costs nothing here.
     return container if requests is container.requests else replace(container, requests=requests)

@@ -42,12 +42,12 @@ def is_native(name: str) -> bool:
 
 
 def is_device(name: str) -> bool:
-    """Whether a device plugin or an operator counts the resource (an extended resource)."""
+    """Whether a device plugin or an operator provides the resource (an extended resource)."""
     return not is_native(name)
 
 
 def is_host_level(name: str) -> bool:
-    """Whether the resource, where no NUMA node lists it, belongs to the whole machine: storage and extended ones."""
+    """Whether a resource that no NUMA node lists belongs to the whole machine: storage and extended resources."""
     return name in {EPHEMERAL_STORAGE, STORAGE} or not is_native(name)
 
 
@@ -66,9 +66,10 @@ def amount(resource: str, quantity: object) -> int:
 def parse_list(raw: object, path: str) -> Mapping[str, int]:
     """A Kubernetes resource list in engine units, read-only; equal lists are one object.
 
-    Raises UserError for each entry that is not a quantity or is negative; `path` is the field the list stands in. Of
-    absurdly long lists only the first 1,024 entries are read, with what Kubernetes defines first: such objects are not
-    ours to deny unless they ask for a placement (webhook.model.limits).
+    Raises UserError for each entry that is not a quantity or is negative; `path` is the field that holds the list.
+    Of
+    very long lists only the first 1,024 entries are read, native resources first: we deny such objects only if they
+    request a placement (webhook.model.limits).
     """
     if not raw:
         return NO_RESOURCES
@@ -78,7 +79,7 @@ def parse_list(raw: object, path: str) -> Mapping[str, int]:
         ordered = chain(filter(is_native, raw), filter(is_device, raw))
         raw = {name: raw[name] for name in islice(ordered, _MOST_READ)}
     try:
-        # Only texts are remembered: 1 and True are the same key of a dictionary, but not the same quantity.
+        # Only texts are cached: 1 and True are the same dictionary key, but not the same quantity.
         if len(raw) <= _REMEMBERED and all(type(quantity) is str for quantity in raw.values()):
             entries = tuple(raw.items())
             if sum(len(name) + len(quantity) for name, quantity in entries) <= _REMEMBERED_CHARACTERS:
@@ -89,9 +90,9 @@ def parse_list(raw: object, path: str) -> Mapping[str, int]:
 
 
 def largest_share(amounts: Mapping[str, int], most: int) -> Mapping[str, int]:
-    """The amounts if there are no more than `most`; else so many of them, those that Kubernetes defines first.
+    """The amounts if there are at most `most`; else that many of them, native resources first.
 
-    For objects that are not ours to refuse: no pod asks for what is left out.
+    For objects that we must not deny: no pod requests what is left out.
     """
     if len(amounts) <= most:
         return amounts
@@ -100,7 +101,7 @@ def largest_share(amounts: Mapping[str, int], most: int) -> Mapping[str, int]:
 
 
 def format_amount(resource: str, amount: int) -> str:
-    """An amount for people: cores ("8", "1500m"), bytes in the largest binary unit that divides ("16Gi"), pieces."""
+    """An amount for messages: cores ("8", "1500m"), bytes in the largest binary unit that divides, else a count."""
     if resource == CPU:
         return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
     if resource in {MEMORY, EPHEMERAL_STORAGE, STORAGE} or is_hugepages(resource):
@@ -112,14 +113,14 @@ def format_amount(resource: str, amount: int) -> str:
 
 
 def format_list(amounts: Mapping[str, int]) -> str:
-    """Amounts for people, cpu and memory first: "8 cpu, 16Gi memory, 1 nvidia.com/gpu"; zeros are left out."""
+    """Amounts for messages, cpu and memory first: "8 cpu, 16Gi memory, 1 nvidia.com/gpu"; zeros are left out."""
     ordered = sorted(amounts.items(), key=lambda item: (item[0] != CPU, item[0] != MEMORY, item[0]))
     return ", ".join(f"{format_amount(name, amount)} {name}" for name, amount in ordered if amount) or "nothing"
 
 
 _MOST_READ: Final = 1024
 
-# 8,192 lists of so many are 20 MiB at most, whatever tenants write.
+# 8,192 lists of that size take at most 20 MiB, whatever tenants write.
 _REMEMBERED: Final = 16
 _REMEMBERED_CHARACTERS: Final = 1024
 
@@ -134,7 +135,7 @@ def _clamped(is_cpu: bool, quantity: Quantity) -> int:
     return max(-MAX_AMOUNT, min(exact, MAX_AMOUNT))
 
 
-# Pods of one template repeat the same lists: one read-only mapping serves all of them.
+# Pods of one template repeat the same lists, so they share one read-only mapping.
 @lru_cache(maxsize=8192)
 def _parse_texts(entries: tuple[tuple[str, str], ...]) -> Mapping[str, int]:
     return _parse_entries(entries)

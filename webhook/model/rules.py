@@ -1,4 +1,4 @@
-"""What an operator may set about the rules, as pure code reads it."""
+"""The operator's settings for admission, as pure code reads them."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -8,14 +8,14 @@ from webhook.model.manage import Manage
 from webhook.model.options import Options
 
 GateMode = Literal["Always", "WhenNeeded", "Never"]
-"""Which pods wait behind our scheduling gate until they are placed: all that are ours, those that have to, or none."""
+"""Which pods get our scheduling gate until they are assigned: all managed pods, those that need it, or none."""
 
 NoCapacity = Literal["Gate", "Allow", "Deny"]
-"""What becomes of a pod in no group that fits nowhere now, but may later."""
+"""What happens to a pod outside a gang that fits nowhere now, but may later."""
 
 
 NotAlignable = Literal["Warn", "Deny"]
-"""What becomes of a pod that asks for a NUMA policy, and that no kubelet aligns."""
+"""What happens to a pod that requests a NUMA policy but that no kubelet aligns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,30 +23,30 @@ class Rules:
     """The settings of admission."""
 
     manage: Manage = Manage.ANNOTATED
-    """Which pods are managed, where their namespace does not say."""
+    """Which pods are managed if their namespace has no label."""
     defaults: NUMASpec = NO_SPEC
-    """What holds for managed pods where they, their owners and their namespace leave it open."""
+    """Defaults for managed pods whose own, owners' and namespace annotations leave a field open."""
     excluded_namespaces: frozenset[str] = frozenset()
-    """Namespaces of which no pod is managed that asks for nothing itself."""
+    """Namespaces in which only pods with a request of their own are managed."""
     manage_missed: bool = True
-    """Whether pods are managed after their creation that no webhook saw."""
+    """Whether pods that no webhook saw at creation are managed afterwards."""
     no_compatible_node: Literal["Deny", "Warn"] = "Deny"
-    """What becomes of a pod for which no node has a compatible policy, or that no node could align even if empty."""
+    """What happens to a pod if no node has a compatible policy, or no node could align it even if empty."""
     not_alignable: NotAlignable = "Warn"
-    """What becomes of a pod that asks for a policy, and that no node would align for what its containers ask."""
+    """What happens to a pod that requests a policy if its containers' requests are such that no node aligns them."""
     gate: GateMode = "Always"
     """Which pods are gated."""
     no_capacity: NoCapacity = "Gate"
-    """Whether those that fit nowhere now are among them, let in as they are, or refused."""
+    """Whether pods that fit nowhere now are gated, admitted unchanged, or denied."""
     max_affinity_values: int = 64
-    """Most nodes that are named in a pod's required node affinity."""
+    """The most nodes named in a pod's required node affinity."""
     preferred_nodes: int = 10
-    """Best nodes that are written as preferred."""
+    """The number of best nodes written as preferred."""
     scheduler_names: frozenset[str] = frozenset({"default-scheduler"})
-    """Pods of other schedulers are left alone."""
+    """Pods of other schedulers are unmanaged."""
     trusted_users: frozenset[str] = frozenset()
-    """Users who may write what we write: we ourselves, and whom the operator names."""
+    """Users who may write our annotations: the service itself, and users the operator names."""
     scheduler_users: frozenset[str] = frozenset({"system:kube-scheduler"})
-    """Users whose bindings are given NUMA nodes; so are those of trusted users."""
+    """Users whose bindings get NUMA nodes; trusted users are included."""
     engine: Options = field(default_factory=Options)
-    """How nodes are judged and ranked."""
+    """How nodes are filtered and ranked."""

@@ -14,7 +14,7 @@ from webhook.model.errors import UserError
 from webhook.model.nearest import did_you_mean
 
 MAX_LEVELS: Final = 16
-"""Kueue's schema of a Topology allows as many. Each costs a column of the tree."""
+"""The limit in Kueue's schema of a Topology. Each level costs a column of the tree."""
 MAX_LABEL: Final = 317
 """Characters of a node label: a DNS subdomain (253), a slash and a name (63)."""
 
@@ -41,7 +41,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """Levels from coarse to fine."""
+    """A topology: its levels, coarse to fine."""
 
     name: str
     source: TopologySource
@@ -73,13 +73,13 @@ class Topology:
 
     @property
     def node_labels(self) -> tuple[str, ...]:
-        """Those of the levels, coarse to fine."""
+        """The node labels of the levels, coarse to fine."""
         return tuple(level.node_label for level in self.levels)
 
     def level(self, reference: str, path: str = "") -> int:
         """The index of the level a user names: by node label, by alias, or by an unambiguous last segment.
 
-        `path`: the field the reference stands in. Raises UserError with the levels there are and the nearest match.
+        `path`: the field that holds the reference. Raises UserError with all levels and the nearest match.
         """
         for names in (
             [level.node_label for level in self.levels],

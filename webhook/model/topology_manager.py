@@ -1,4 +1,4 @@
-"""How a node's kubelet aligns pods to NUMA nodes, as far as its NodeResourceTopology says.
+"""How a node's kubelet aligns pods to NUMA nodes, as its NodeResourceTopology reports it.
 
 Source: scheduler-plugins pkg/noderesourcetopology/nodeconfig (precedence, limits),
 k8stopologyawareschedwg/podfingerprint (methods).
@@ -16,7 +16,7 @@ from webhook.model.quoted import quoted
 DEFAULT_MAX_NUMA_NODES: Final = 8
 """The kubelet's own default of max-allowable-numa-nodes."""
 MAX_NUMA_NODES: Final = 1024
-"""The largest number of NUMA nodes Linux is built with (CONFIG_NODES_SHIFT=10); upstream caps there too."""
+"""The most NUMA nodes that Linux supports (CONFIG_NODES_SHIFT=10); upstream has the same limit."""
 
 
 _INTEGER = re.compile(r"[+-]?\d{1,18}", re.ASCII)
@@ -27,19 +27,19 @@ class FingerprintMethod(StrEnum):
 
     ALL = "all"
     WITH_EXCLUSIVE_RESOURCES = "with-exclusive-resources"
-    """Pods with exclusive CPUs, memory of a NUMA node, or devices of one: resource-topology-exporter's default."""
+    """Pods with exclusive CPUs, NUMA memory or NUMA devices: resource-topology-exporter's default."""
     EXCLUDE_TERMINAL = "exclude-terminal"
 
 
 class PluginConfig(NamedTuple):
-    """Policy and scope as the plugin NodeResourceTopologyMatch reads them: in exact spellings, others are ignored."""
+    """Policy and scope as the plugin NodeResourceTopologyMatch reads them: only exact spellings count."""
 
     policy: NUMAPolicy = NUMAPolicy.NONE
     scope: Scope = Scope.CONTAINER
 
     @classmethod
     def read(cls, policies: object, attributes: Iterable[Mapping[str, Any]]) -> "PluginConfig":
-        """From `topologyPolicies` and the top-level attributes."""
+        """Read `topologyPolicies` and the top-level attributes."""
         first = policies[0] if isinstance(policies, list) and policies else None
         policy, scope = (read_policy_as_plugin(first) if isinstance(first, str) else None) or cls()
         for attribute in attributes:
@@ -60,15 +60,16 @@ class TopologyManagerConfig:
 
     1. Defaults. 2. The first of `topologyPolicies` (deprecated). 3. The top-level attributes in their order.
 
-    A policy that cannot be read is not none, which every pod may have: it is `unknown_policy`, also where the other
-    source names one. That is older, or says None where its publisher has no name for the policy.
+    An unreadable policy must not count as none, which admits every pod. It is `unknown_policy`, even if the other
+    source
+    names a policy: that one is older, or says None because its publisher has no name for the policy.
     """
 
     def __init__(self, problems: list[str]) -> None:
         self.problems = problems
         self.policy = NUMAPolicy.NONE
         self.unknown_policy = ""
-        """Where a policy stands that cannot be read, and what it says; empty when it can be. `policy` is then NONE."""
+        """The field with an unreadable policy, and its value; empty if it is readable. `policy` is then NONE."""
         self.scope = Scope.CONTAINER
         self.max_numa_nodes = DEFAULT_MAX_NUMA_NODES
         self.prefer_closest = False
@@ -77,12 +78,12 @@ class TopologyManagerConfig:
         self._in_attributes = False
 
     def read_topology_policies(self, policies: object) -> None:
-        """Take over the first of the deprecated list."""
+        """Apply the first entry of the deprecated list."""
         if isinstance(policies, list) and policies:
             self._read_policy("topologyPolicies[0]", policies[0])
 
     def read_attributes(self, attributes: Iterable[Mapping[str, Any]]) -> None:
-        """Take over the top-level attributes in their order."""
+        """Apply the top-level attributes in their order."""
         for attribute in attributes:
             name, value = attribute.get("name"), attribute.get("value")
             if name == names.ATTRIBUTE_POLICY:
@@ -92,9 +93,9 @@ class TopologyManagerConfig:
                 self.problems.append(f"attribute {name} is ignored: its value {quoted(str(value))} is not valid")
 
     def _read_policy(self, source: str, value: object, *, known: bool = False) -> bool:
-        """Whether the value names a policy, which is taken over. known: the same source has named one before."""
+        """Whether the value names a policy, which is then applied. known: the same source has named one before."""
         if value is None or value == "":
-            return False  # exporters repeat a kubelet's file, which may leave it out
+            return False  # exporters copy a kubelet's file, which may omit it
         found = read_policy(value) if isinstance(value, str) else None
         if found is not None:
             self.policy, scope = found
@@ -110,14 +111,14 @@ class TopologyManagerConfig:
         return False
 
     def _read(self, name: object, value: str) -> bool:
-        """Whether the attribute is unknown, and so none of ours, or could be read."""
+        """Whether the attribute was read, or is not one of ours."""
         match name:
             case names.ATTRIBUTE_SCOPE:
                 if (scope := read_scope(value)) is None:
                     return False
                 self.scope = scope
             case names.ATTRIBUTE_MAX_NUMA_NODES:
-                # Upstream's score divides by it and takes 2 as the least.
+                # Upstream's score divides by it, so its minimum there is 2.
                 if not _INTEGER.fullmatch(value) or (limit := int(value)) < 2:
                     return False
                 self.max_numa_nodes = min(limit, MAX_NUMA_NODES)

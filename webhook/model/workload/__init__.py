@@ -1,1 +1,1 @@
-"""Workloads of every known kind as gangs of pods, and what they ask of the topology."""
+"""Workloads of every known kind as gangs of pods, and the topology they request."""

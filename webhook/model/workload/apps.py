@@ -3,10 +3,11 @@
 Their pods start one by one: the minimum is one, unless an annotation sets another. They still share one topology
 request: a Deployment that requires a rack has all its pods in one rack.
 
-A StatefulSet makes each pod when the one before it is ready, unless it is told otherwise: with a larger minimum the
-first would wait for others that never come.
+By default a StatefulSet creates a pod only when the previous one is ready. With a larger minimum the first pod would
+wait for pods that are never created.
 
-Source: KAI-Scheduler pkg/podgrouper plugins deployment, defaultgrouper, podjob; kubernetes pkg/controller/statefulset.
+Source: KAI-Scheduler pkg/podgrouper plugins deployment, defaultgrouper, podjob; kubernetes
+pkg/controller/statefulset.
 """
 
 from collections.abc import Mapping
@@ -46,5 +47,5 @@ def stateful_set(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], p
 
 
 def bare_pod(raw: Mapping[str, Any], name: str) -> tuple[Gang, ...]:
-    """The gang of a pod that nobody owns: itself."""
+    """The gang of a pod without an owner: the pod alone."""
     return (gang_of_one_pod_set(name, {}, WorkloadPodSet("pods", (name,), 1, raw, "")),)

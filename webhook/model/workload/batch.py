@@ -1,10 +1,10 @@
 """Job, CronJob and JobSet as gangs.
 
-- A Job runs min(parallelism, completions) pods at a time. It is a gang if it asks for a topology: then all of them
-  start together, or as many as its minimum says; otherwise its pods start one by one.
-- A CronJob makes such Jobs; what stands on its template of Jobs goes before what stands on itself.
-- A JobSet is one gang. Where its replicated jobs start in order, or one depends on another, each is a gang, for the
-  later ones are made when the earlier run, or have ended.
+- A Job runs min(parallelism, completions) pods at a time. If it requests a topology it is a gang: all of these pods
+  start together, or as many as its minimum says. Otherwise its pods start one by one.
+- A CronJob creates such Jobs. Annotations on its Job template override those on the CronJob.
+- A JobSet is one gang. If its replicated jobs start in order, or one depends on another, each is a gang, because the
+  later ones are created only when the earlier ones run or have ended.
 
 Source: kubernetes pkg/controller/job; jobset api/jobset/v1alpha2, pkg/webhooks (any order is the default);
 KAI-Scheduler pkg/podgrouper plugins job, jobset.
@@ -32,7 +32,7 @@ from webhook.model.workload.record import Gang, WorkloadPodSet
 
 
 def job(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> tuple[Gang, ...]:
-    """The gang of a Job, or of one that a CronJob would make."""
+    """The gang of a Job, or of a Job that a CronJob would create."""
     return _gang_of_job(name, owner, _pod_set("pods", name, spec, path))
 
 

@@ -1,4 +1,4 @@
-"""Fields that the readers of workloads share: counts, templates, annotations, minimums."""
+"""Fields that the workload readers share: counts, templates, annotations, minimums."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,11 +13,11 @@ from webhook.model.quoted import quoted
 from webhook.model.workload.record import Annotations, Gang, WorkloadPodSet
 from webhook.model.workload.topology_request import names_segment_level, segment_request, topology_request
 
-# More pods than any cluster runs: a count beyond it is a typing error that would only fill the memory.
+# More pods than any cluster runs. A larger count is a typing error that would only use memory.
 MAX_PODS = 150_000
-# The most that a count of the API holds.
+# The largest count in the API.
 _INT32 = 2**31 - 1
-# Each role of a workload, with a template of its own, takes some 50 us to judge. Those in use have hundreds at most.
+# A pod set takes about 50 us to check. Workloads in use have at most hundreds.
 MAX_POD_SETS = 1_000
 
 
@@ -28,17 +28,17 @@ def annotations_of(raw: Mapping[str, Any], path: str) -> Mapping[str, str]:
 
 
 def annotations_on(pod_set: WorkloadPodSet) -> tuple[Annotations, ...]:
-    """What is asked for a role alone: on its template first, then on what is between that and the workload."""
+    """The annotations that apply to one pod set: its template's first, then those between it and the workload."""
     return annotations_at(pod_set.template, pod_set.path), *pod_set.between
 
 
 def annotations_at(raw: Mapping[str, Any], path: str) -> Annotations:
-    """The annotations of an object or a template, with their place."""
+    """The annotations of an object or a template, with their path."""
     return annotations_of(raw, path), annotations_path(path)
 
 
 def annotations_path(path: str) -> str:
-    """The place of the annotations of the object at `path`, which is empty for the root."""
+    """The path of the annotations of the object at `path`; `path` is empty for the root."""
     return f"{path}.metadata.annotations" if path else "metadata.annotations"
 
 
@@ -48,7 +48,8 @@ def count(raw: Mapping[str, Any], name: str, path: str, default: int) -> int:
     if value is None:
         return default
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_PODS:
-        # The API server takes so many: who asks for a placement of them is denied at once, not once the pods wait.
+        # The API server accepts larger counts. A request to place that many pods is denied at once, not when the pods
+        # wait.
         fault = TooLarge if type(value) is int and MAX_PODS < value <= _INT32 else UserError
         raise fault(
             f"{path}.{name}", f"{quoted(value)} is not a number of pods. Write a whole number from 0 to {MAX_PODS}."
@@ -57,14 +58,14 @@ def count(raw: Mapping[str, Any], name: str, path: str, default: int) -> int:
 
 
 def at_most_a_cluster(pods: int, path: str) -> int:
-    """The number of pods, which counts were multiplied or added to; raises UserError if no cluster runs as many."""
+    """The number of pods after multiplying or adding counts; raises UserError if no cluster runs that many."""
     if pods > MAX_PODS:
         raise TooLarge(path, f"Together these are {pods} pods. Write numbers that make {MAX_PODS} at most.")
     return pods
 
 
 def at_most_pod_sets(pod_sets: int, path: str) -> None:
-    """Raise UserError if a workload has more templates than are placed here."""
+    """Raise UserError if a workload has more templates than we place."""
     if pod_sets > MAX_POD_SETS:
         raise TooLarge(
             path, f"There are {pod_sets} of them. A workload that asks for a placement may have at most {MAX_POD_SETS}."
@@ -72,16 +73,16 @@ def at_most_pod_sets(pod_sets: int, path: str) -> None:
 
 
 def pod_sets_in(raw: Mapping[str, Any], name: str, path: str) -> Sequence[Mapping[str, Any]]:
-    """The list of objects in field `name`, of which each has a template; raises UserError."""
+    """The list of objects in field `name`, each with a template; raises UserError."""
     entries = mappings(raw, name, f"{path}.{name}")
     at_most_pod_sets(len(entries), f"{path}.{name}")
     return entries
 
 
 def min_member(annotations: Mapping[str, str], *keys: str, path: str = "metadata.annotations") -> int | None:
-    """The minimum that an annotation sets; ours for every kind, KAI's where `keys` names it. Raises UserError.
+    """The minimum that an annotation sets: ours for every kind, KAI's if `keys` names it. Raises UserError.
 
-    path: the place of the annotations.
+    path: the path of the annotations.
     """
     for key in (MIN_MEMBER, *keys):
         text = annotations.get(key)
@@ -96,12 +97,12 @@ def min_member(annotations: Mapping[str, str], *keys: str, path: str = "metadata
 
 
 def batch_min_member(annotations: Mapping[str, str], path: str = "metadata.annotations") -> int | None:
-    """The same for batch jobs, where KAI has an annotation of its own."""
+    """The same for batch jobs, where KAI has its own annotation."""
     return min_member(annotations, KAI_BATCH_MIN_MEMBER, path=path)
 
 
 def template_of(raw: Mapping[str, Any], path: str) -> Mapping[str, Any]:
-    """The pod template in field `template`; raises UserError where there is none."""
+    """The pod template in field `template`; raises UserError if it is missing."""
     template = mapping(raw, "template", f"{path}.template")
     if not template:
         raise UserError(f"{path}.template", "This is missing. It says what the pods look like.")
@@ -109,7 +110,7 @@ def template_of(raw: Mapping[str, Any], path: str) -> Mapping[str, Any]:
 
 
 def gang_of_one_pod_set(name: str, owner: Mapping[str, str], pod_set: WorkloadPodSet) -> Gang:
-    """A gang of equal pods: the template's annotations go before those above it."""
+    """A gang of equal pods: the template's annotations override those above it."""
     found = (*annotations_on(pod_set), (owner, "metadata.annotations"))
     return Gang(name, topology_request(*found), (replace(pod_set, segments=segment_request(*found)),))
 
@@ -117,10 +118,11 @@ def gang_of_one_pod_set(name: str, owner: Mapping[str, str], pod_set: WorkloadPo
 def gang_of_pod_sets(
     name: str, owner: Mapping[str, str], pod_sets: Sequence[WorkloadPodSet], *, reads_segments: bool = True
 ) -> Gang:
-    """A gang of different pods: what the owner asks holds for all of them, what a template asks for its own.
+    """A gang of different pods: the owner's request applies to all of them, a template's request to its own pods.
 
-    All are placed in one topology, which the owner or any template names. reads_segments: whether the segments that a
-    template asks for are read here; False where the kind's reader cuts them itself.
+    All are placed in one topology, which the owner or any template names. reads_segments: whether to read the
+    segments
+    that a template requests; False if the reader of the kind forms them itself.
     """
     if len(pod_sets) == 1 and reads_segments:
         return gang_of_one_pod_set(name, owner, pod_sets[0])
@@ -151,7 +153,7 @@ def gang_of_pod_sets(
 
 
 def with_minimum(pod_sets: Sequence[WorkloadPodSet], minimum: int | None) -> list[WorkloadPodSet]:
-    """The roles with a minimum for all of them together: leaders, who come first, count first."""
+    """The pod sets with a common minimum: leaders come first and count first."""
     if minimum is None:
         return list(pod_sets)
     shared = []

@@ -1,10 +1,11 @@
 """Kubeflow's training jobs as gangs: MPIJob, PyTorchJob, TFJob, XGBoostJob, JAXJob, PaddleJob.
 
-All have replica specs by type (pytorchReplicaSpecs: {Master: .., Worker: ..}). All pods start together, or as many as
-`runPolicy.schedulingPolicy.minAvailable`, else (PyTorch) `elasticPolicy.minReplicas`, say. The types that lead count
-into a minimum first. An MPIJob whose launcher is only made when the workers are ready does not wait for it.
+All have replica specs by type (pytorchReplicaSpecs: {Master: .., Worker: ..}). All pods start together unless
+`runPolicy.schedulingPolicy.minAvailable`, else (PyTorch) `elasticPolicy.minReplicas`, sets a minimum. Leading types
+count into a minimum first. An MPIJob whose launcher is created after the workers are ready does not wait for it.
 
-Source: training-operator pkg/apis/kubeflow.org/v1; mpi-operator v2beta1; KAI-Scheduler pkg/podgrouper plugins kubeflow.
+Source: training-operator pkg/apis/kubeflow.org/v1; mpi-operator v2beta1; KAI-Scheduler pkg/podgrouper plugins
+kubeflow.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +34,7 @@ REPLICA_SPECS: Final[Mapping[str, str]] = {
     "JAXJob": "jaxReplicaSpecs",
     "PaddleJob": "paddleReplicaSpecs",
 }
-# Types that lead, in this order; all others follow in the order of their names.
+# Leading types, in this order; all others follow by name.
 _LEADERS: Final = ("launcher", "master", "chief")
 
 

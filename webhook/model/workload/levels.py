@@ -1,4 +1,4 @@
-"""Levels that add nothing, for what holds all pods of the gang is finer already."""
+"""Requested levels that have no effect because the gang already requires a finer one."""
 
 from collections.abc import Iterator
 
@@ -8,11 +8,11 @@ from webhook.model.topology import Topology
 from webhook.model.workload.record import Gang
 
 Bound = tuple[int, str]
-"""The finest level that is required so far: its index, and as the user names it."""
+"""The finest level required so far: its index and the user's name for it."""
 
 
 def coarser_levels(gang: Gang, topology: Topology, bound: Bound | None = None) -> Iterator[str]:
-    """A sentence for each level of the gang's segments and parts that is coarser than the bound. Raises UserError."""
+    """A warning for each level of segments and subgroups that is coarser than the bound. Raises UserError."""
     required = gang.request.required
     if required is not None and (level := gang.request.resolve(topology).required) is not None:
         if bound is not None and level < bound[0]:

@@ -1,9 +1,9 @@
-"""LeaderWorkerSet as gangs: each replica is one, of a leader and size - 1 workers.
+"""LeaderWorkerSet as gangs: each replica is a gang of a leader and size - 1 workers.
 
-1. Without a leader template all pods of a replica are equal, and what the worker template asks holds for all of them.
-2. startupPolicy LeaderReady: workers are made when the leader runs, so it does not wait for them.
-3. Segments, from subGroupPolicy or the annotation. LeaderWorker: the leader is in the first segment, as one pod of it,
-   or, if size - 1 is a multiple of the segment, beside it. LeaderExcluded: segments of workers only.
+1. Without a leader template all pods of a replica are equal, and the worker template's request applies to all.
+2. startupPolicy LeaderReady: the leader does not wait for workers, which are created when it runs.
+3. Segments come from subGroupPolicy or the annotation. LeaderWorker: the leader is one pod of the first segment, or,
+   if size - 1 is a multiple of the segment, is added to it. LeaderExcluded: segments of workers only.
 
 Source: lws api/leaderworkerset/v1; KAI-Scheduler pkg/podgrouper plugins leaderworkerset.
 """
@@ -41,7 +41,7 @@ def leader_worker_set(name: str, owner: Mapping[str, str], spec: Mapping[str, An
     below = f"{path}.leaderWorkerTemplate"
     at_most_a_cluster(replicas * count(mapping(spec, "leaderWorkerTemplate", below), "size", below, 1), path)
     gangs = Replicas(replicas, lambda replica: _replica(f"{name}-{replica}", owner, spec, path))
-    _ = gangs[0]  # what is wrong with one is wrong with all, and told now
+    _ = gangs[0]  # a fault in one is a fault in all, and is reported now
     return gangs
 
 
@@ -78,7 +78,7 @@ def _replica(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path:
 def _segments(
     owner: Mapping[str, str], worker: Mapping[str, Any], policy: Mapping[str, Any], path: str
 ) -> SegmentRequest | None:
-    """The segments of a replica: the field goes before the annotation of the set, and that before the template's."""
+    """The segments of a replica: the field overrides the set's annotation, which overrides the template's."""
     size = policy.get("subGroupSize")
     above = {**owner, KAI_SEGMENT_SIZE: str(size)} if size is not None else owner
     below = annotations_of(worker, path)
@@ -93,7 +93,7 @@ def _segments(
 
 
 def _in_segments(gang: Gang, segments: SegmentRequest, size: int, excluded: bool) -> Gang:
-    """The gang with its workers in segments, the first of them beside the leader unless it is excluded."""
+    """The gang with its workers in segments. The leader joins the first segment unless it is excluded."""
     pod_sets = gang.all_pod_sets()
     (lead,) = (pod_set for pod_set in pod_sets if pod_set.name == "leader")
     (follow,) = (pod_set for pod_set in pod_sets if pod_set.name == "workers")
@@ -121,7 +121,7 @@ def _in_segments(gang: Gang, segments: SegmentRequest, size: int, excluded: bool
 
 
 def _with_worker(gang: Gang, worker: WorkloadPodSet, leader: WorkloadPodSet | None) -> Gang:
-    """The gang with these roles in the place of the ones it has."""
+    """The gang with its pod sets replaced by these."""
     new = {"workers": worker, "leader": leader}
     pod_sets = tuple(pod_set for old in gang.pod_sets if (pod_set := new[old.name]) is not None and pod_set.pods)
     return replace(gang, pod_sets=pod_sets, gangs=tuple(_with_worker(part, worker, leader) for part in gang.gangs))

@@ -1,10 +1,11 @@
-"""Pods as workloads, where nothing but the pods is known: grouped by hand, or by an owner of any kind.
+"""Workloads read from their pods alone: pods that name a gang, or that have an owner of any kind.
 
-1. Pods belong together that name the same `pod-group-name`, else those with the same controller. Any other is alone.
-2. Those that look alike are one role, in order of rank (webhook.model.workload.rank), then of name.
-3. What all pods of a group ask of a topology alike they ask together; what only those of one role ask, for themselves.
-4. A group made by hand starts whole; the pods of an owner one by one. An annotation on a pod sets another minimum.
-5. Pods that run already are told apart: they hold a place and need none.
+1. Pods with the same `pod-group-name` belong together, then those with the same controller. Any other pod is alone.
+2. Equal pods are one pod set, in order of rank (webhook.model.workload.rank), then of name.
+3. A topology annotation that all pods of a gang have applies to the gang; one that only a pod set has applies to it.
+4. A gang that pods name starts as a whole; the pods of an owner one by one. An annotation on a pod sets another
+   minimum.
+5. Running pods are listed separately: they have a node and need no assignment.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,21 +20,21 @@ from webhook.model.workload.rank import rank_of
 from webhook.model.workload.record import Gang, Workload, WorkloadPodSet
 
 BY_HAND: Final = "PodGroup"
-"""The kind of a group that pods name themselves."""
+"""The kind of a gang that pods name themselves."""
 
 _WHERE: Final = {KAI_TOPOLOGY, KAI_REQUIRED_PLACEMENT, KAI_PREFERRED_PLACEMENT}
 
-# What differs from pod to pod of one template.
+# Fields that differ between pods of one template.
 _OF_ONE_POD = {"nodeName", "hostname"}
 
 
 @dataclass(frozen=True, slots=True)
 class PodsTogether:
-    """A workload read off its pods."""
+    """A workload read from its pods."""
 
     workload: Workload
     running: Mapping[str, str]
-    """Pod name -> node, of those that are bound."""
+    """Pod name -> node, for bound pods."""
 
 
 def workloads_of_pods(pods: Iterable[Mapping[str, Any]]) -> list[PodsTogether]:
@@ -45,7 +46,7 @@ def workloads_of_pods(pods: Iterable[Mapping[str, Any]]) -> list[PodsTogether]:
 
 
 def belongs_to(pod: Mapping[str, Any]) -> tuple[str, ...]:
-    """(namespace, kind, name) of the group, and the uid of its controller if it has one; raises UserError."""
+    """(namespace, kind, name) of the gang, and the uid of its controller if it has one; raises UserError."""
     metadata = mapping(pod, "metadata", "metadata")
     namespace = str(metadata.get("namespace") or "default")
     by_hand = annotations_of(pod, "").get(POD_GROUP_NAME)
@@ -77,14 +78,14 @@ def _together(key: tuple[str, ...], pods: list[Mapping[str, Any]]) -> PodsTogeth
 
 
 def _asked_by_all(pods: list[Mapping[str, Any]]) -> dict[str, str]:
-    """The annotations about a topology that all these pods have alike."""
+    """The topology annotations that all these pods share."""
     first, *others = [annotations_of(pod, "") for pod in pods]
     alike = {key: text for key, text in first.items() if all(other.get(key) == text for other in others)}
     return {key: text for key, text in alike.items() if key in _WHERE}
 
 
 def _without(pod: Mapping[str, Any], together: Mapping[str, str]) -> Mapping[str, Any]:
-    """The pod without the annotations that stand for the whole group."""
+    """The pod without the annotations that apply to the whole gang."""
     left = {key: text for key, text in annotations_of(pod, "").items() if key not in together}
     return {**pod, "metadata": {**pod["metadata"], "annotations": left}}
 

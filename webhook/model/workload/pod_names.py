@@ -1,6 +1,6 @@
-"""The names of a workload's pods, each made only on demand.
+"""The names of a workload's pods, each created on demand.
 
-A line of YAML can ask for 150,000 pods. As strings their names take 10 MiB, even where only their number is needed.
+A line of YAML can request 150,000 pods. As strings their names take 10 MiB, even if only their number is needed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,14 +15,14 @@ class PodNames(Sequence[str]):
     __slots__ = ("_each", "_indexes", "_prefix")
 
     def __init__(self, prefix: str, indexes: range, each: int | None = None) -> None:
-        """indexes: of the pods, ascending one by one; each: pods of a job."""
+        """indexes: of the pods, ascending without gaps; each: pods of a job."""
         self._prefix = prefix
         self._indexes = indexes
         self._each = each
 
     @property
     def prefix(self) -> str:
-        """What all names begin with, before a dash."""
+        """The prefix of all names, up to the last common dash."""
         return self._prefix
 
     def __len__(self) -> int:
@@ -44,7 +44,7 @@ class PodNames(Sequence[str]):
         return isinstance(name, str) and self.rank(name) is not None
 
     def rank(self, name: str) -> int | None:
-        """The place of a name among them, None if it is none of them. In the same time however many there are."""
+        """The index of a name, or None if it is not one of them. Constant time."""
         if not name.startswith(f"{self._prefix}-"):
             return None
         numbers = [whole_number(text) for text in name[len(self._prefix) + 1 :].split("-", 2)]
@@ -53,7 +53,7 @@ class PodNames(Sequence[str]):
         else:
             job, pod = numbers if len(numbers) == 2 else (None, None)
             index = None if job is None or pod is None or pod >= self._each else job * self._each + pod
-        # Numbers with zeros before them are other names.
+        # Numbers with leading zeros are other names.
         if index is None or index not in self._indexes or self._name(index) != name:
             return None
         return self._indexes.index(index)

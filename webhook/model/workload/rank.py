@@ -1,11 +1,11 @@
-"""A pod's place in the order of its workload, from what its controller wrote on it.
+"""A pod's rank in its workload, from what its controller wrote on it.
 
 1. The label that the user names in kai.scheduler/pod-index-label.
-2. The index its controller sets: completion index, replica index, worker index, ordinal of a StatefulSet. Ray's head
+2. The index that its controller sets: completion index, replica index, worker index, StatefulSet ordinal. Ray's head
    is the first.
 3. The number at the end of its name.
 
-Pods without any come after the others, in the order of their names.
+Pods without a rank come after the others, sorted by name.
 """
 
 from collections.abc import Mapping
@@ -23,12 +23,12 @@ from webhook.model.names import (
 )
 
 _INDEXES: Final = (JOB_COMPLETION_INDEX, KUBEFLOW_REPLICA_INDEX, LWS_WORKER_INDEX, STATEFUL_SET_POD_INDEX)
-# What the API server appends to a generated name has five characters, and they may all be digits.
+# The API server appends five characters to a generated name; all of them may be digits.
 _LAST_NUMBER: Final = pattern(r"-(\d{1,4})$")
 
 
 def rank_of(name: str, labels: Mapping[str, str], annotations: Mapping[str, str]) -> int | None:
-    """The rank of a pod; None if nothing tells."""
+    """The rank of a pod; None if it has none."""
     chosen = annotations.get(KAI_POD_INDEX_LABEL)
     for key in (chosen, *_INDEXES) if chosen else _INDEXES:
         text = labels.get(key) or annotations.get(key) or ""

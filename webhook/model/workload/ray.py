@@ -1,8 +1,9 @@
 """RayCluster, RayJob and RayService as gangs: the head, and groups of workers.
 
-A group has `replicas` times `numOfHosts` workers, `replicas` being no less than `minReplicas`; of them `minReplicas`
-times `numOfHosts` must start with the head, or all if no minimum is set. A suspended group has none. Each group may ask
-for a topology of its own on its template.
+A group has `replicas` times `numOfHosts` workers; `replicas` is at least `minReplicas`. Of these, `minReplicas`
+times
+`numOfHosts` must start with the head, or all if no minimum is set. A suspended group has none. Each group's template
+may request its own topology.
 
 Source: kuberay ray.io/v1, controllers/ray/utils/util.go; KAI-Scheduler pkg/podgrouper plugins ray.
 """
@@ -25,7 +26,7 @@ from webhook.model.workload.record import Gang, WorkloadPodSet
 
 
 def ray_cluster(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> tuple[Gang, ...]:
-    """The gang of a RayCluster, or of the one that a RayJob or a RayService makes."""
+    """The gang of a RayCluster, or of the one that a RayJob or a RayService creates."""
     head = mapping(spec, "headGroupSpec", f"{path}.headGroupSpec")
     where = f"{path}.headGroupSpec"
     pod_sets = [WorkloadPodSet("headgroup", (f"{name}-head",), 1, template_of(head, where), f"{where}.template")]

@@ -1,4 +1,4 @@
-"""Reading any object that makes pods as a workload: which kinds there are, and who reads them."""
+"""The kinds that create pods, and the reader of each kind."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -30,14 +30,14 @@ READERS: Final[Mapping[tuple[str, str], Reader]] = {
     ("ray.io", "RayService"): ray_service,
     **{("kubeflow.org", kind): partial(training_job, kind) for kind in REPLICA_SPECS},
 }
-"""(API group, kind) -> its reader, whatever the version."""
+"""(API group, kind) -> its reader, for any version."""
 
 ASKED_ABOUT: Final = frozenset(READERS) - {("", "ReplicationController")}
-"""(API group, kind) of the workloads that the API server asks about as they are written, with the chart's defaults."""
+"""(API group, kind) of the workloads that the webhook validates with the chart's defaults."""
 
 
 def read_workload(raw: Mapping[str, Any]) -> Workload | None:
-    """The workload of an object; None if it is of a kind whose pods are not known from its spec. Raises UserError."""
+    """The workload of an object; None if its kind's spec does not define its pods. Raises UserError."""
     group, _, _ = str(raw.get("apiVersion") or "").rpartition("/")
     kind = str(raw.get("kind") or "")
     metadata = mapping(raw, "metadata", "metadata")

@@ -1,7 +1,7 @@
-"""A workload as groups of pods: who belongs together, how many, in what order, and what they ask of a topology.
+"""A workload as gangs of pods: which pods belong together, their number and order, and the topology they request.
 
-Read from the specs of the kinds that KAI-Scheduler's pod grouper knows, with its minimum per kind; one module for each
-family of kinds, beside this one.
+Read from the specs of the kinds that KAI-Scheduler's pod grouper knows, with its minimum per kind. Each family of
+kinds has a module in this package.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from webhook.model.workload.topology_request import NO_REQUEST, SegmentRequest, 
 _REMEMBERED: Final = 128
 
 Annotations = tuple[Mapping[str, str], str]
-"""Annotations, and their place in the object."""
+"""Annotations and their path in the object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,59 +22,59 @@ class WorkloadPodSet:
 
     name: str
     pods: Sequence[str]
-    """Names by rank, as the controller makes them; where it adds a random suffix, without it."""
+    """Names by rank, as the controller creates them, without a random suffix."""
     minimum: int
-    """Without so many of them none starts."""
+    """None of the pods starts with fewer than this."""
     template: Mapping[str, Any]
     """The pod template."""
     path: str
-    """The template's place in the object, for messages."""
+    """The template's path in the object, for messages."""
     segments: SegmentRequest | None = None
     between: tuple[Annotations, ...] = ()
-    """Those that stand between the template and the workload: on a CronJob's template of Jobs."""
+    """Annotations between the template and the workload: those on a CronJob's Job template."""
     late: int = 0
-    """Of the pods, those that are only made when others run: nothing can wait for them."""
+    """The number of pods that are created only after others run; no pod can wait for them."""
     at_once_by: str = ""
-    """What makes them at once when it stands in the object, for messages."""
+    """The setting in the object that would create them at once, for messages."""
     order: int = 0
-    """Its place among the roles of the gang: ranks go on from role to role."""
+    """Its position among the pod sets of the gang: ranks continue from pod set to pod set."""
     cut: bool = False
-    """Whether its kind says which pods are a segment: what stands on a pod says so in part only."""
+    """Whether the kind defines the segments; a pod's annotations do so only in part."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """Pods that start together, or a part of them with a request of its own."""
+    """Pods that start together, or a subgroup of them with its own request."""
 
     name: str
     request: TopologyRequest = NO_REQUEST
     pod_sets: tuple[WorkloadPodSet, ...] = ()
     gangs: tuple["Gang", ...] = ()
-    """Parts with a request of their own."""
+    """Subgroups with their own request."""
     segment: bool = False
-    """Whether it is one segment, of several roles."""
+    """Whether it is one segment of several pod sets."""
 
     @property
     def size(self) -> int:
-        """Pods in the gang and its parts."""
+        """Pods in the gang and its subgroups."""
         return sum(len(pod_set.pods) for pod_set in self.pod_sets) + sum(gang.size for gang in self.gangs)
 
     @property
     def minimum(self) -> int:
-        """Pods without which none starts."""
+        """The minimum number of pods: with fewer, none starts."""
         return sum(pod_set.minimum for pod_set in self.pod_sets) + sum(gang.minimum for gang in self.gangs)
 
     @property
     def at_once(self) -> int:
-        """Pods that are made without any of them running."""
+        """Pods that are created before any of them runs."""
         return sum(len(pod_set.pods) - pod_set.late for pod_set in self.all_pod_sets())
 
     def all_pod_sets(self) -> tuple[WorkloadPodSet, ...]:
-        """The roles of the gang and its parts."""
+        """The pod sets of the gang and its subgroups."""
         return self.pod_sets + tuple(pod_set for gang in self.gangs for pod_set in gang.all_pod_sets())
 
     def by_rank(self) -> Iterator[tuple[range, WorkloadPodSet]]:
-        """The roles in order, each with the ranks of its pods in the gang."""
+        """The pod sets in order, each with its pods' ranks in the gang."""
         start = 0
         for pod_set in sorted(self.all_pod_sets(), key=lambda pod_set: pod_set.order):
             yield range(start, start + len(pod_set.pods)), pod_set
@@ -82,12 +82,12 @@ class Gang:
 
 
 class Replicas(Sequence[Gang]):
-    """Gangs that are equal but for their names, each made when it is asked for."""
+    """Gangs that differ only in their names, each created on demand."""
 
     __slots__ = ("_count", "_gang", "_made")
 
     def __init__(self, count: int, gang: Callable[[int], Gang]) -> None:
-        """gang: makes one by its index."""
+        """gang: creates the gang with an index."""
         self._count = count
         self._gang = gang
         self._made: dict[int, Gang] = {}
@@ -112,24 +112,24 @@ class Replicas(Sequence[Gang]):
         return gang
 
     def each(self, change: Callable[[Gang], Gang]) -> "Replicas":
-        """The same, each changed."""
+        """The same gangs, each changed by a function."""
         return Replicas(self._count, lambda index: change(self._gang(index)))
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """One object that makes pods."""
+    """One object that creates pods."""
 
     kind: str
     namespace: str
     name: str
     uid: str
     gangs: Sequence[Gang]
-    """Groups that start independently of each other: each replica of a LeaderWorkerSet is one."""
+    """Gangs that start independently of each other: each replica of a LeaderWorkerSet is one."""
     annotations: Mapping[str, str]
-    """Of the object itself; those of a pod template go before them."""
+    """The object's own annotations; those of a pod template override them."""
 
     @property
     def distinct(self) -> Sequence[Gang]:
-        """The gangs without those that are equal to the first but for their names."""
+        """One gang of each kind: gangs that differ from the first only in their names are left out."""
         return self.gangs[:1] if isinstance(self.gangs, Replicas) else self.gangs

@@ -1,4 +1,4 @@
-"""What the annotations of a workload or a pod template ask of a topology, in KAI-Scheduler's words.
+"""The topology that annotations of a workload or a pod template request, in KAI-Scheduler's format.
 
     kai.scheduler/topology: cluster-topology
     kai.scheduler/topology-required-placement: topology.kubernetes.io/zone
@@ -6,8 +6,8 @@
     kai.scheduler/segment-size: "4"
     kai.scheduler/segment-topology-required-placement: rack
 
-A level is a node label of the topology, its alias, or an unambiguous last segment. Checked here: what needs no cluster
-(a level without a topology, a size that is none). Checked against the topology: `resolve`.
+A level is a node label of the topology, its alias, or an unambiguous last segment. Faults that need no cluster (a
+level without a topology, an invalid size) are found here; `resolve` checks levels against the topology.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ from webhook.model.topology import Topology
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """A pair of levels as indexes into a topology, coarse = 0; None = no wish."""
+    """Required and preferred level as indexes into a topology, coarse = 0; None = no request."""
 
     required: int | None
     preferred: int | None
@@ -38,21 +38,21 @@ class Levels:
 
 @dataclass(frozen=True, slots=True)
 class TopologyRequest:
-    """A topology by name and levels as the user wrote them; None where nothing is asked."""
+    """A topology by name and levels as the user wrote them; None where nothing is requested."""
 
     topology: str | None = None
     required: str | None = None
     preferred: str | None = None
     path: str = ""
-    """The place of the annotations that name the levels, for messages."""
+    """The path of the annotations that name the levels, for messages."""
     topology_path: str = ""
-    """The place of the annotations that name the topology."""
+    """The path of the annotations that name the topology."""
     keys: tuple[str, str] = (KAI_REQUIRED_PLACEMENT, KAI_PREFERRED_PLACEMENT)
-    """The annotations of the levels: those of segments, for a part that is one."""
+    """The annotation keys of the levels: those of segments if the subgroup is a segment."""
 
     @property
     def levels(self) -> bool:
-        """Whether any level is asked for."""
+        """Whether any level is requested."""
         return self.required is not None or self.preferred is not None
 
     def resolve(self, topology: Topology) -> Levels:
@@ -66,7 +66,7 @@ NO_REQUEST: Final = TopologyRequest()
 
 @dataclass(frozen=True, slots=True)
 class SegmentRequest:
-    """Segments of pods in order of rank, each within a domain."""
+    """Segments of pods in order of rank, each within one domain."""
 
     size: int
     required: str | None
@@ -84,7 +84,7 @@ class SegmentRequest:
 
 
 def topology_request(*annotations: tuple[Mapping[str, str], str]) -> TopologyRequest:
-    """What several sets of annotations ask together, each with its path; earlier ones win. Raises UserError."""
+    """The combined request of several sets of annotations, each with its path; earlier ones win. Raises UserError."""
     topology, topology_path = _first(annotations, KAI_TOPOLOGY)
     required, required_path = _first(annotations, KAI_REQUIRED_PLACEMENT)
     preferred, preferred_path = _first(annotations, KAI_PREFERRED_PLACEMENT)
@@ -98,7 +98,7 @@ def topology_request(*annotations: tuple[Mapping[str, str], str]) -> TopologyReq
 
 
 def segment_request(*annotations: tuple[Mapping[str, str], str]) -> SegmentRequest | None:
-    """The segments asked for, None if there are none; raises UserError."""
+    """The segments requested, None if there are none; raises UserError."""
     text, path = _first(annotations, KAI_SEGMENT_SIZE)
     required, required_path = _first(annotations, KAI_SEGMENT_REQUIRED_PLACEMENT)
     preferred, preferred_path = _first(annotations, KAI_SEGMENT_PREFERRED_PLACEMENT)
@@ -116,7 +116,7 @@ def segment_request(*annotations: tuple[Mapping[str, str], str]) -> SegmentReque
             f"{path}[{KAI_SEGMENT_SIZE}]", f'"{shortened(text)}" is no size. Write a whole number of pods, such as 4.'
         )
     if required is None and preferred is None:
-        # Without a level there is nothing that a segment could be within.
+        # Without a level, a segment has no domain to be within.
         return None
     return SegmentRequest(size, required, preferred, required_path or preferred_path)
 
@@ -128,7 +128,7 @@ def names_segment_level(*annotations: tuple[Mapping[str, str], str]) -> bool:
 
 
 def _first(annotations: tuple[tuple[Mapping[str, str], str], ...], key: str) -> tuple[str | None, str]:
-    """The first value of a key that is not empty, and the path of its annotations."""
+    """The first non-empty value of a key, and the path of its annotations."""
     for values, path in annotations:
         if values.get(key):
             return values[key].strip(), path
