@@ -1,7 +1,7 @@
-"""X.509 life cycle of a webhook: CA, leaf, caBundle. Knows nothing of what it secures.
+"""X.509 life cycle of a webhook: CA, leaf, caBundle. Independent of the server that it secures.
 
-A CA is shared by all replicas; each replica issues itself a short-lived leaf and keeps it in memory. Everything but
-`store` is pure: the time is an argument, nothing is read or written.
+All replicas share a CA. Each replica issues itself a short-lived leaf and keeps it in memory. Everything but `store`
+is pure: the time is an argument, and nothing is read or written.
 """
 
 from certs.authority import Authority

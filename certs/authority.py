@@ -1,7 +1,7 @@
-"""The certificate authority that all replicas share, and the leaf it signs for each of them.
+"""The certificate authority that all replicas share, and the leaf that it signs for each of them.
 
-Life cycle: created once by whichever replica comes first, kept in a Secret, published in the webhook configurations'
-caBundle, and replaced before it ends (see `succession`).
+Life cycle: the first replica creates it in a Secret, it is published in the webhook configurations' caBundle, and it
+is replaced before it expires (see `succession`).
 """
 
 import base64
@@ -22,16 +22,16 @@ from certs.leaf import Leaf
 from certs.names import ServerNames
 from certs.window import Window
 
-# Long enough that a cluster which is switched off for a quarter of a year comes back with a valid CA.
+# Long enough that a cluster which was off for three months still has a valid CA.
 AUTHORITY_LIFETIME: Final = timedelta(days=365)
-# A leaf lives in the memory of one process, which renews it; a day bounds what a stolen key is worth.
+# A leaf lives in the memory of one process, which renews it; one day limits the use of a stolen key.
 LEAF_LIFETIME: Final = timedelta(days=1)
 
-# The keys of the Secret; the names a kubernetes.io/tls Secret and cert-manager use for the same things.
+# The keys of the Secret, named as in kubernetes.io/tls Secrets and by cert-manager.
 CERTIFICATE_ENTRY: Final = "ca.crt"
 KEY_ENTRY: Final = "ca.key"
 
-# Those that an API server's TLS library knows (Go's crypto/x509).
+# The curves that an API server's TLS library supports (Go's crypto/x509).
 _CURVES: Final = (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
 
 _CURE: Final = "empty the Secret to have a new CA made."
@@ -42,14 +42,14 @@ class Authority:
     """A self-signed CA certificate with its private key (ECDSA P-256)."""
 
     certificate: x509.Certificate
-    key: ec.EllipticCurvePrivateKey = field(compare=False)  # the certificate says which it is
+    key: ec.EllipticCurvePrivateKey = field(compare=False)  # the certificate identifies it
 
     @classmethod
     def create(cls, name: str, now: datetime, lifetime: timedelta = AUTHORITY_LIFETIME) -> Self:
-        """A new CA called `name`, valid from a little before `now` (clock skew) for `lifetime`."""
+        """A new CA with the name `name`, valid for `lifetime` from shortly before `now` (clock skew)."""
         key = ec.generate_private_key(ec.SECP256R1())
         key_id = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
-        # The key's digest in the name tells two generations apart wherever only names are shown.
+        # The key's digest in the name distinguishes two generations where only names are shown.
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{name[:48]} CA {key_id.digest.hex()[:8]}")])
         window = Window.starting(now, lifetime)
         certificate = (
@@ -69,9 +69,9 @@ class Authority:
         return cls(certificate, key)
 
     def issue(self, names: ServerNames, now: datetime, lifetime: timedelta = LEAF_LIFETIME) -> Leaf:
-        """A server certificate with a new key for `names`; it never outlives its CA.
+        """A server certificate with a new key for `names`; it expires no later than its CA.
 
-        Raises CertificateError when there is no name, or when the CA is not valid now.
+        Raises CertificateError if there are no names, or if the CA is not valid now.
         """
         if not names:
             msg = "A server certificate needs at least one DNS name or IP address."
@@ -104,7 +104,7 @@ class Authority:
 
     @property
     def _key_identifier(self) -> x509.AuthorityKeyIdentifier:
-        """How a leaf names the key that signed it: as the CA names it itself, where it does."""
+        """The identifier by which a leaf names its signing key: the CA's own subject key identifier if it has one."""
         try:
             own = self.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
         except x509.ExtensionNotFound:
@@ -118,7 +118,7 @@ class Authority:
 
     @property
     def window(self) -> Window:
-        """From when to when the CA is valid."""
+        """The validity period of the CA."""
         return Window.of(self.certificate)
 
     @property
@@ -128,7 +128,7 @@ class Authority:
 
     @property
     def key_pem(self) -> bytes:
-        """The private key as unencrypted PKCS #8 PEM; whoever holds it can impersonate the webhook."""
+        """The private key as unencrypted PKCS #8 PEM; anyone who has it can impersonate the webhook."""
         return pem.dump_key(self.key)
 
     def to_secret_data(self, prefix: str = "") -> dict[str, str]:
@@ -140,9 +140,9 @@ class Authority:
 
     @classmethod
     def from_secret_data(cls, data: Mapping[str, str], prefix: str = "") -> Self:
-        """Read what `to_secret_data` wrote.
+        """Read the output of `to_secret_data`.
 
-        Raises CertificateError when an entry is absent, broken, or not the other's counterpart.
+        Raises CertificateError if an entry is missing or broken, or if certificate and key do not match.
         """
         return cls.from_pem(_entry(data, prefix + CERTIFICATE_ENTRY), _entry(data, prefix + KEY_ENTRY))
 
@@ -150,12 +150,12 @@ class Authority:
     def from_pem(cls, certificate_pem: bytes, key_pem: bytes) -> Self:
         """A CA from its certificate and key.
 
-        Raises CertificateError unless they are a pair, and may sign what an API server then accepts.
+        Raises CertificateError unless they match and an API server accepts certificates that this CA signs.
         """
         try:
             return cls._from_pem(certificate_pem, key_pem)
         except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-            # What is inside of a certificate is read only when it is asked for.
+            # The library parses a certificate's contents only on access.
             msg = f"The CA certificate cannot be read ({error}); {_CURE}"
             raise CertificateError(msg) from error
 

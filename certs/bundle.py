@@ -1,4 +1,4 @@
-"""The CA certificates an API server trusts for a webhook: what goes into `caBundle`."""
+"""The CA certificates an API server trusts for a webhook: the value of `caBundle`."""
 
 import base64
 from collections.abc import Iterable
@@ -13,23 +13,23 @@ from certs import pem
 
 @dataclass(frozen=True, slots=True)
 class CABundle:
-    """CA certificates without repetition, newest last."""
+    """CA certificates without duplicates, newest last."""
 
     certificates: tuple[x509.Certificate, ...]
 
     @classmethod
     def of(cls, certificates: Iterable[x509.Certificate]) -> Self:
-        """A bundle of `certificates`, each once, in the order they came."""
+        """A bundle of `certificates` in this order, without duplicates."""
         return cls(tuple(dict.fromkeys(certificates)))
 
     @classmethod
     def from_pem(cls, text: bytes, what: str = "the CA bundle") -> Self:
-        """A bundle from PEM, `what` in words; raises CertificateError when no certificate is in it."""
+        """A bundle from PEM; raises CertificateError if it has no certificate. `what` names the text in messages."""
         return cls.of(pem.load_certificates(text, what))
 
     @property
     def pem(self) -> bytes:
-        """The certificates as PEM, one after the other."""
+        """The certificates as concatenated PEM."""
         return b"".join(ca.public_bytes(serialization.Encoding.PEM) for ca in self.certificates)
 
     @property

@@ -1,4 +1,4 @@
-"""The TLS side of a server, from a leaf that is in memory."""
+"""The TLS context of a server, from a leaf in memory."""
 
 import os
 import ssl
@@ -12,14 +12,14 @@ from certs.store import write_atomically
 
 
 def server_context(leaf: Leaf, clients: CABundle | None = None) -> ssl.SSLContext:
-    """A fresh context that shows `leaf`, TLS 1.2 or newer; raises CertificateError when OpenSSL refuses the pair.
+    """A new context that serves `leaf`, TLS 1.2 or newer; raises CertificateError if OpenSSL rejects the pair.
 
-    clients: the CAs of which a client has to have a certificate (for the usage client authentication, where its
-    certificate says what it is for); None: it needs none.
+    clients: the CAs that must have issued a client's certificate (with the usage client authentication, if the
+    certificate lists usages); None: clients need no certificate.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    # The API server speaks HTTP/2 to whoever offers it; aiohttp serves HTTP/1.1 only.
+    # The API server speaks HTTP/2 with any server that offers it; aiohttp serves HTTP/1.1 only.
     context.set_alpn_protocols(["http/1.1"])
     try:
         _load(context, leaf.key_pem + leaf.chain_pem)
@@ -34,18 +34,18 @@ def server_context(leaf: Leaf, clients: CABundle | None = None) -> ssl.SSLContex
 def _require(context: ssl.SSLContext, clients: CABundle) -> None:
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_verify_locations(cadata=clients.pem.decode())
-    # A session that is resumed is not verified again: it would outlive its CA. Without tickets TLS 1.3 resumes none;
-    # TLS 1.2 would, by its session identifiers, which `ssl` cannot turn off. Go speaks TLS 1.3 since 2019.
+    # A resumed session is not verified again, so it could outlive its CA. Without tickets TLS 1.3 resumes no session;
+    # TLS 1.2 could, by session identifiers, which `ssl` cannot turn off. Go has used TLS 1.3 since 2019.
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.num_tickets = 0
 
 
 def _load(context: ssl.SSLContext, content: bytes) -> None:
-    """Give key and chain to OpenSSL, which reads files only; on Linux the file is in memory, never on a disk."""
+    """Load key and chain. OpenSSL reads files only; on Linux the file is in memory, never on a disk."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("leaf")
         try:
-            # One write: Linux takes up to 2 GiB at once into memory.
+            # One write is enough: Linux writes up to 2 GiB at once into memory.
             os.write(descriptor, content)
             context.load_cert_chain(f"/proc/self/fd/{descriptor}")
         finally:

@@ -1,4 +1,4 @@
-"""What goes wrong with certificates, as one exception whose text an operator can act on."""
+"""The exception for unusable certificates; its text tells an operator what to do."""
 
 
 class CertificateError(Exception):

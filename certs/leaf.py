@@ -1,4 +1,4 @@
-"""A server certificate with its private key: issued by our own CA, or read from files that somebody else renews."""
+"""A server certificate with its private key: issued by our own CA, or read from files that another program renews."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -13,14 +13,14 @@ from certs.window import Window
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """The certificate a server shows (first in `chain`), the intermediates that lead to its CA, and the key."""
+    """The server's certificate (first in `chain`), the intermediates up to its CA, and the key."""
 
     chain: tuple[x509.Certificate, ...]
     key: pem.PrivateKey
 
     @classmethod
     def from_pem(cls, chain_pem: bytes, key_pem: bytes) -> Self:
-        """A leaf from PEM texts; raises CertificateError when one is broken or they are not a pair."""
+        """A leaf from PEM texts; raises CertificateError if one is broken or they are not a pair."""
         chain = pem.load_certificates(chain_pem, "the server certificate")
         key = pem.load_key(key_pem, "the server key")
         if not pem.is_pair(chain[0], key):
@@ -35,7 +35,7 @@ class Leaf:
 
     @property
     def window(self) -> Window:
-        """From when to when the server's own certificate is valid."""
+        """The validity period of the server's own certificate."""
         return Window.of(self.certificate)
 
     @property

@@ -1,4 +1,4 @@
-"""The names a server certificate answers to: those of a Kubernetes Service, and any further DNS names and IP addresses.
+"""The names in a server certificate: those of a Kubernetes Service, and further DNS names and IP addresses.
 
 Source: the API server dials a webhook's Service as `<service>.<namespace>.svc` and verifies that name (Kubernetes,
 "Dynamic Admission Control", service references); a webhook reached by URL is verified by the URL's host.
@@ -21,14 +21,14 @@ _DNS_NAME_LENGTH = 253  # RFC 1035: 255 octets on the wire, less the first lengt
 
 @dataclass(frozen=True, slots=True)
 class ServerNames:
-    """DNS names and IP addresses, without repetition, in the order given."""
+    """DNS names and IP addresses without duplicates, in the order given."""
 
     dns: tuple[str, ...] = ()
     ips: tuple[IPv4Address | IPv6Address, ...] = ()
 
     @classmethod
     def of(cls, names: Iterable[str]) -> Self:
-        """Sort `names` into DNS names and IP addresses; raises CertificateError for what is neither."""
+        """Sort `names` into DNS names and IP addresses; raises CertificateError for anything else."""
         dns: dict[str, None] = {}
         ips: dict[IPv4Address | IPv6Address, None] = {}
         for name in names:
@@ -43,7 +43,7 @@ class ServerNames:
     def of_service(
         cls, service: str, namespace: str, extra: Iterable[str] = (), cluster_domain: str = "cluster.local"
     ) -> Self:
-        """Every name under which a Service is reached inside a cluster, then `extra`."""
+        """Every name of a Service inside a cluster, then `extra`."""
         return cls.of(
             (
                 f"{service}.{namespace}.svc",
@@ -56,7 +56,7 @@ class ServerNames:
 
     @classmethod
     def in_certificate(cls, certificate: x509.Certificate) -> Self:
-        """The names a certificate carries; none when it has no subjectAltName (the common name counts for nobody)."""
+        """The names in a certificate; none without a subjectAltName, because TLS clients ignore the common name."""
         try:
             san = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         except x509.ExtensionNotFound:
@@ -68,7 +68,7 @@ class ServerNames:
         )
 
     def missing_from(self, certificate: x509.Certificate) -> tuple[str, ...]:
-        """Those of our names that `certificate` does not answer to; a wildcard covers exactly one label."""
+        """Our names that `certificate` does not cover; a wildcard covers exactly one label."""
         carried = type(self).in_certificate(certificate)
         covered = set(carried.dns)
         dns = (name for name in self.dns if name not in covered and _wildcard_of(name) not in covered)

@@ -1,4 +1,4 @@
-"""PEM in and out, with errors that name what was read."""
+"""Reading and writing PEM, with errors that name the text that was read."""
 
 from typing import Final
 
@@ -10,17 +10,17 @@ from cryptography.x509.oid import ExtensionOID, NameOID
 
 from certs.errors import CertificateError
 
-# What TLS 1.2 and 1.3 servers use, and what cert-manager can issue.
+# The key types that TLS 1.2 and 1.3 servers use and cert-manager can issue.
 PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey
 _PRIVATE_KEYS: Final = (ec.EllipticCurvePrivateKey, rsa.RSAPrivateKey, ed25519.Ed25519PrivateKey)
 
 
-# The extensions of a CA that may be critical.
+# The extensions of a CA that are allowed to be critical.
 _KNOWN: Final = {ExtensionOID.BASIC_CONSTRAINTS, ExtensionOID.KEY_USAGE}
 
 
 def load_certificates(text: bytes, what: str) -> tuple[x509.Certificate, ...]:
-    """Every certificate in `text`, at least one; `what` names it in the CertificateError."""
+    """All certificates in `text`, at least one; the CertificateError calls the text `what`."""
     try:
         return tuple(x509.load_pem_x509_certificates(text))
     except ValueError as error:
@@ -29,7 +29,7 @@ def load_certificates(text: bytes, what: str) -> tuple[x509.Certificate, ...]:
 
 
 def load_key(text: bytes, what: str) -> PrivateKey:
-    """The unencrypted private key in `text`; `what` names it in the CertificateError."""
+    """The unencrypted private key in `text`; the CertificateError calls the text `what`."""
     try:
         key = serialization.load_pem_private_key(text, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
@@ -54,7 +54,7 @@ def is_pair(certificate: x509.Certificate, key: PrivateKey) -> bool:
 
 
 def may_sign(certificate: x509.Certificate) -> bool:
-    """Whether `certificate` is a CA's (RFC 5280, 4.2.1.9)."""
+    """Whether `certificate` belongs to a CA (RFC 5280, 4.2.1.9)."""
     try:
         return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     except x509.ExtensionNotFound:
@@ -62,10 +62,10 @@ def may_sign(certificate: x509.Certificate) -> bool:
 
 
 def may_sign_any(certificate: x509.Certificate) -> bool:
-    """Whether `certificate` is a CA's, and nothing in it bounds whose certificates it signs.
+    """Whether `certificate` belongs to a CA without limits on the certificates that it may sign.
 
     Source: RFC 5280, 4.2.1.3 (key usage), 4.2.1.10 (name constraints), 4.2.1.12 (extended key usage, which Go's
-    crypto/x509 asks of CAs as well), 4.2 (unknown critical extensions).
+    crypto/x509 checks for CAs as well), 4.2 (unknown critical extensions).
     """
     extensions = {extension.oid: extension for extension in certificate.extensions}
     usage = extensions.get(ExtensionOID.KEY_USAGE)
@@ -78,7 +78,7 @@ def may_sign_any(certificate: x509.Certificate) -> bool:
 
 
 def common_name(certificate: x509.Certificate) -> str:
-    """The subject's common name, or the whole subject where it has none."""
+    """The subject's common name, or the whole subject if it has none."""
     for attribute in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME):
         return str(attribute.value)
     return certificate.subject.rfc4514_string()

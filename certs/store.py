@@ -1,4 +1,4 @@
-"""Certificates as files: written so that no reader ever sees half of one, and no other user sees a key."""
+"""Certificates in files, written so that no reader sees a partial file and no other user sees a key."""
 
 import os
 import tempfile
@@ -11,15 +11,16 @@ from certs.leaf import Leaf
 def read_leaf(certificate_file: Path, key_file: Path) -> Leaf:
     """The leaf in two PEM files.
 
-    Raises CertificateError when a file is absent or broken, or when the two are not a pair: a renewal may have replaced
-    one of them only, so a server keeps what it has and reads again.
+    Raises CertificateError if a file is missing or broken, or if the two are not a pair. A renewal may have replaced
+    only
+    one of them, so a server keeps its current leaf and reads again later.
     """
     return Leaf.from_pem(_read(certificate_file), _read(key_file))
 
 
 def write_atomically(path: Path, content: bytes, mode: int = 0o600) -> None:
-    """Replace `path` by `content` in one step that survives a crash; nobody can ever read it beyond `mode`."""
-    # mkstemp creates with 0600, so a stricter or equal mode holds from the first byte on.
+    """Replace `path` by `content` in one crash-safe step; the file never has wider permissions than `mode`."""
+    # mkstemp creates the file with 0600, so an equal or stricter mode holds from the first byte on.
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:

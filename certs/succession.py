@@ -1,13 +1,13 @@
-"""A CA and, for a while, its successor: which of them signs, what is trusted, when the one takes the other's place.
+"""A CA and its temporary successor: which one signs, which are trusted, and when the successor takes over.
 
-Life cycle; a step follows from what the Secret holds and the time alone, so any replica may take it:
-1. Alone: one CA signs, until two thirds of its life are over.
-2. Announced: a successor stands beside it and is trusted. The old CA still signs: no API server that has not read the
-   new bundle yet is shown a leaf that it cannot trust.
-3. Signing: the announcement is over, the successor signs. Leaves of the old CA are still trusted.
-4. Alone again: the last leaf of the old CA has ended, and the successor takes its place.
+Life cycle. Each step depends only on the Secret and the time, so any replica may take it:
+1. Alone: one CA signs until two thirds of its life are over.
+2. Announced: a successor is added and trusted. The old CA still signs, so an API server that has not read the new
+   bundle yet never sees a leaf that it cannot trust.
+3. Signing: after the announcement the successor signs. Leaves of the old CA are still trusted.
+4. Alone again: the last leaf of the old CA has expired, and the successor replaces it.
 
-A CA that has expired has no leaves left to wait for: steps 2 and 3 fall away.
+An expired CA has no valid leaves to wait for, so steps 2 and 3 are skipped.
 """
 
 from collections.abc import Mapping
@@ -19,24 +19,24 @@ from certs.authority import LEAF_LIFETIME, Authority
 from certs.bundle import CABundle
 from certs.window import CLOCK_SKEW
 
-# An API server reads a changed webhook configuration within seconds; an hour outlasts one that is cut off or restarted,
-# and a caBundle that cannot be written for a while.
+# An API server reads a changed webhook configuration within seconds. An hour is enough even if it is disconnected or
+# restarted, or if the caBundle cannot be written for a while.
 ANNOUNCEMENT: Final = timedelta(hours=1)
 
-# The Secret's entries of the successor begin so.
+# The prefix of the successor's entries in the Secret.
 _NEXT: Final = "next-"
 
 
 @dataclass(frozen=True, slots=True)
 class Succession:
-    """The CA, and its successor where there is one."""
+    """The CA, and its successor if there is one."""
 
     authority: Authority
     successor: Authority | None = None
 
     @property
     def bundle(self) -> CABundle:
-        """The CAs to be trusted, newest last."""
+        """The trusted CAs, newest last."""
         return CABundle.of(each.certificate for each in (self.authority, self.successor) if each is not None)
 
     def signer(self, now: datetime) -> Authority:
@@ -46,7 +46,7 @@ class Succession:
         return self.authority
 
     def advanced(self, name: str, now: datetime) -> Self:
-        """What the Secret is to hold at `now`; the very same object when no step is due. `name`: a new CA's."""
+        """The content that the Secret needs at `now`; the same object if no step is due. `name`: of a new CA."""
         if self.successor is None:
             if now < self.authority.window.renew_at:
                 return self
@@ -64,11 +64,11 @@ class Succession:
 
     @classmethod
     def from_secret_data(cls, data: Mapping[str, str]) -> Self:
-        """Read what `to_secret_data` wrote; raises CertificateError as `Authority.from_secret_data` does."""
+        """Read the output of `to_secret_data`; raises CertificateError as `Authority.from_secret_data` does."""
         announced = any(entry.startswith(_NEXT) for entry in data)
         return cls(Authority.from_secret_data(data), Authority.from_secret_data(data, _NEXT) if announced else None)
 
 
 def _signs_from(successor: Authority) -> datetime:
-    """When the announcement of a successor is over: counted from its creation, which its window tells."""
+    """When the announcement of a successor ends, counted from its creation (the start of its validity)."""
     return successor.window.begin + CLOCK_SKEW + ANNOUNCEMENT

@@ -1,6 +1,6 @@
-"""Would an API server accept this leaf? Asked before it is shown to one.
+"""Whether an API server would accept a leaf. Checked before the leaf is served.
 
-Every fault is found, not the first only. Order: pair, path to a trusted CA, dates of all on that path, usage, names.
+Every fault is found, not only the first. Order: pair, path to a trusted CA, dates of all on that path, usage, names.
 Source: what Go's crypto/x509 checks for a TLS server (`Certificate.Verify` with the server-auth usage).
 """
 
@@ -22,7 +22,7 @@ from certs.window import Window
 
 
 class FaultKind(StrEnum):
-    """What an API server would object to."""
+    """The checks of an API server."""
 
     NOT_A_PAIR = "NotAPair"
     UNTRUSTED = "Untrusted"
@@ -34,23 +34,23 @@ class FaultKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One reason for refusal, with the sentence for people."""
+    """One reason to reject a leaf, with a message."""
 
     kind: FaultKind
     message: str
 
 
 def check(leaf: Leaf, names: ServerNames, now: datetime, trust: CABundle | None) -> None:
-    """Raise CertificateError with every fault in it; see `faults`."""
+    """Raise CertificateError with all faults; see `faults`."""
     found = tuple(faults(leaf, names, now, trust))
     if found:
         raise CertificateError(" ".join(fault.message for fault in found))
 
 
 def faults(leaf: Leaf, names: ServerNames, now: datetime, trust: CABundle | None) -> Iterator[Fault]:
-    """Every reason not to show `leaf` to a client that dials one of `names` at `now` and trusts `trust`.
+    """Every reason not to serve `leaf` to a client that dials one of `names` at `now` and trusts `trust`.
 
-    `trust` is None when the CA is somebody else's affair (cert-manager injects it); then the path ends with the chain.
+    `trust` is None if another program manages the CA (cert-manager injects it); then the path ends with the chain.
     """
     if not pem.is_pair(leaf.certificate, leaf.key):
         yield Fault(FaultKind.NOT_A_PAIR, "The server certificate and the server key do not belong together.")
@@ -76,7 +76,7 @@ def faults(leaf: Leaf, names: ServerNames, now: datetime, trust: CABundle | None
 
 
 def _anchor(leaf: Leaf, trust: CABundle) -> x509.Certificate | None:
-    """The trusted CA that the chain leads to, None when it leads nowhere."""
+    """The trusted CA at the end of the chain; None if there is none."""
     for position, certificate in enumerate(leaf.chain):
         if certificate in trust.certificates:
             return certificate

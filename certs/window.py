@@ -1,4 +1,4 @@
-"""The time in which a certificate is valid, and when to replace it."""
+"""The validity period of a certificate, and when to renew it."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -6,7 +6,7 @@ from typing import Final, Self
 
 from cryptography import x509
 
-# How far behind ours an API server's clock may be and still accept what was issued a moment ago.
+# How far an API server's clock may be behind ours and still accept a new certificate.
 CLOCK_SKEW: Final = timedelta(minutes=5)
 
 
@@ -19,7 +19,7 @@ class Window:
 
     @classmethod
     def starting(cls, now: datetime, lifetime: timedelta) -> Self:
-        """A window of `lifetime` from `now` on, begun early by the clock skew. `now` must carry a time zone."""
+        """A window of `lifetime` from `now`, started earlier by the clock skew. `now` must have a time zone."""
         start = now.astimezone(UTC).replace(microsecond=0)
         return cls(start - CLOCK_SKEW, start + lifetime)
 
@@ -29,7 +29,7 @@ class Window:
         return cls(certificate.not_valid_before_utc, certificate.not_valid_after_utc)
 
     def within(self, outer: "Window") -> "Window":
-        """The part of the window that lies in `outer`."""
+        """The part of the window within `outer`."""
         return Window(max(self.begin, outer.begin), min(self.end, outer.end))
 
     def contains(self, now: datetime) -> bool:
@@ -38,7 +38,7 @@ class Window:
 
     @property
     def renew_at(self) -> datetime:
-        """When to replace the certificate: after two thirds of its life, which leaves a third for failed attempts."""
+        """When to renew the certificate: after two thirds of its life, so that a third remains for failed attempts."""
         return self.begin + (self.end - self.begin) * 2 / 3
 
     def __str__(self) -> str:

@@ -1,6 +1,6 @@
-"""JSON on the wire, both ways; orjson when it is installed (extra `speed`), else the standard library.
+"""JSON encoding and decoding with orjson if it is installed (extra `speed`), else with the standard library.
 
-Either way NaN and Infinity, which JSON does not have, are refused: a quantity read from one would be nonsense.
+Both reject NaN and Infinity, which are not valid JSON: a quantity read from one would be nonsense.
 """
 
 import gc
@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 
 def loads_plain(text: bytes | bytearray) -> Any:
-    """`loads` by the standard library."""
+    """`loads` with the standard library."""
     try:
         return json.loads(text, parse_constant=_refuse)
     except RecursionError as error:
@@ -19,7 +19,7 @@ def loads_plain(text: bytes | bytearray) -> Any:
 
 
 def dumps_plain(value: Any) -> bytes:
-    """`dumps` by the standard library."""
+    """`dumps` with the standard library."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
@@ -29,9 +29,9 @@ def _refuse(constant: str) -> NoReturn:
 
 
 def _uncollected(read: Callable[[bytes | bytearray], Any]) -> Callable[[bytes | bytearray], Any]:
-    """The same without a run of the garbage collector: 3 MiB may be 200,000 objects, and none of them is garbage.
+    """The same function with the garbage collector paused: 3 MiB can be 200,000 objects, and none of them is garbage.
 
-    Else a large object would have the collector go through all that the process holds, which takes longer than reading.
+    Otherwise a large object would make the collector scan the whole heap, which takes longer than decoding.
     """
 
     def uncollected(text: bytes | bytearray) -> Any:
@@ -47,11 +47,11 @@ def _uncollected(read: Callable[[bytes | bytearray], Any]) -> Callable[[bytes | 
 
 
 loads: Callable[[bytes | bytearray], Any]
-"""The value that a JSON text stands for; raises ValueError with the place when it is not JSON."""
+"""Decode a JSON text; raises ValueError with the position if it is invalid."""
 dumps: Callable[[Any], bytes]
-"""A value as compact UTF-8 JSON; raises TypeError or ValueError for what JSON cannot hold."""
+"""A value as compact UTF-8 JSON; raises TypeError or ValueError for values that JSON cannot represent."""
 CODEC: str
-"""Which of the two is in use, for the log line at start."""
+"""Which of the two libraries is in use, for the log line at start."""
 
 try:
     import orjson

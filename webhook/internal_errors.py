@@ -1,17 +1,18 @@
-"""Faults of ours: logged with their traceback and counted by where they were contained.
+"""Our own faults: logged with their traceback and counted by where they were contained.
 
-A loop over units (pods, gangs, owners, objects, nodes, tasks) contains what each unit raises:
+A loop over items (pods, gangs, owners, objects, nodes, tasks) contains the faults of each item:
 
     try:
         place(pod)
     except Exception as error:
         waits(pod, internal_error(Where.POD, error, pod=pod.key))
 
-The unit then waits with the sentence that `internal_error` returns, and the others go on. Where nothing waits for the
-unit, `with contained(Where.POD, pod=pod.key):` says the same. A fault that repeats itself is
-counted each time, but its traceback is logged once a minute: a tenant with 10,000 pods must not fill the log.
+The item then waits with the message that `internal_error` returns, and the others continue. If nothing waits for the
+item, use `with contained(Where.POD, pod=pod.key):`. A repeated fault is counted each time, but its traceback is
+logged
+at most once a minute: a tenant with 10,000 pods must not fill the log.
 
-Any package may import this; rules and engine, which are pure, raise and leave containing to their callers.
+Any package may import this module. Rules and engine are pure: they raise, and their callers contain.
 """
 
 from collections import Counter
@@ -27,13 +28,13 @@ import structlog
 log = structlog.get_logger(__name__)
 
 INTERNAL: Final = "internal error"
-"""What every sentence of `internal_error` begins with."""
+"""The prefix of every message of `internal_error`."""
 
 _LOG_AGAIN_SECONDS: Final = 60.0
 
 
 class Where(StrEnum):
-    """The unit that a fault was contained in; docs/metrics.md lists them all."""
+    """The kind of item that contained a fault; docs/metrics.md lists them all."""
 
     POD = "pod"
     GANG = "gang"
@@ -48,7 +49,7 @@ class Where(StrEnum):
 
 
 class InternalErrors:
-    """The count of one process, and what was logged of it."""
+    """The counts of one process, and which faults were logged recently."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._counts: Counter[Where] = Counter()
@@ -57,19 +58,19 @@ class InternalErrors:
 
     @property
     def counts(self) -> Mapping[Where, int]:
-        """How many faults were contained so far, by where; read-only."""
+        """The number of faults contained so far, by kind of item; read-only."""
         return MappingProxyType(self._counts)
 
     def record(self, where: Where, error: BaseException, **about: Any) -> str:
-        """Count a fault and log it; return the sentence for those who wait for the unit.
+        """Count a fault and log it; return the message for those who wait for the item.
 
-        about: what names the unit in the log line, such as pod="namespace/name".
+        about: names the item in the log line, such as pod="namespace/name".
         """
         self._counts[where] += 1
         fault = where, type(error), *_place(error)
         now = self._clock()
         if now - self._logged.get(fault, -_LOG_AGAIN_SECONDS) >= _LOG_AGAIN_SECONDS:
-            # As many entries as the code has places that raise: it needs no bound.
+            # It has at most one entry for each place in the code that raises, so it needs no limit.
             self._logged[fault] = now
             log.error("internal_error", where=where.value, **about, error=repr(error), exc_info=error)
         else:
@@ -79,20 +80,20 @@ class InternalErrors:
 
 _of_this_process: Final = InternalErrors()
 internal_error = _of_this_process.record
-"""Count and log a fault in this process, as one log serves the whole process: see `InternalErrors.record`."""
+"""Count and log a fault in this process, which has one log: see `InternalErrors.record`."""
 
 
 def internal_error_counts() -> Mapping[Where, int]:
-    """The faults contained in this process so far, by where."""
+    """The faults contained in this process so far, by kind of item."""
     return _of_this_process.counts
 
 
 @contextmanager
 def contained(where: Where, **about: Any) -> Iterator[None]:
-    """What the body raises is counted and logged, and goes no further; cancellation does."""
+    """Count and log what the body raises, and continue; cancellation is not caught."""
     try:
         yield
-    except Exception as error:  # noqa: BLE001 # that is what it is for
+    except Exception as error:  # noqa: BLE001 # containing all faults is its purpose
         internal_error(where, error, **about)
 
 

@@ -9,7 +9,7 @@ from time import monotonic
 
 
 class LogLimit:
-    """So many lines a second on average, and a burst of so many; what is left out is counted."""
+    """An average number of lines a second and a burst; lines beyond that are dropped and counted."""
 
     def __init__(self, per_second: float, burst: int, clock: Callable[[], float] = monotonic) -> None:
         self._per_second = per_second
@@ -20,7 +20,7 @@ class LogLimit:
         self._left_out = 0
 
     def take(self) -> int | None:
-        """The number of lines left out since the last one; None where this one is to be left out, too."""
+        """The number of lines dropped since the last one; None if this line must be dropped, too."""
         now = self._clock()
         self._free = min(self._burst, self._free + (now - self._at) * self._per_second)
         self._at = now

@@ -1,7 +1,8 @@
-"""Background tasks that outlive their faults: one that fails is started again, after a while.
+"""Background tasks that are restarted after a failure.
 
-The wait grows from failure to failure up to half a minute, with jitter. A task that ran longer than that in between
-starts with the shortest one.
+The wait grows from failure to failure up to half a minute, with jitter. After a run longer than that, the task
+restarts
+with the shortest wait.
 """
 
 import asyncio
@@ -20,17 +21,17 @@ _LONGEST_SECONDS: Final = 30.0
 
 
 async def supervised(run: Callable[[], Coroutine[Any, Any, None]], backoff: Backoff | None = None) -> NoReturn:
-    """Run it until cancelled, again whenever it fails."""
+    """Run the task until cancelled, and restart it whenever it fails."""
     backoff = backoff or Backoff(cap=_LONGEST_SECONDS)
     name = getattr(run, "__qualname__", repr(run))
     while True:
         began = monotonic()
         try:
             await run()
-        except Exception as error:  # noqa: BLE001 # a fault of one task is that task's
+        except Exception as error:  # noqa: BLE001 # a fault of one task must not end the others
             internal_error(Where.TASK, error, task=name)
         else:
-            log.error("task.ended", task=name)  # it should not; it is started again all the same
+            log.error("task.ended", task=name)  # tasks should not end; it is restarted anyway
         if monotonic() - began > _LONGEST_SECONDS:
             backoff.reset()
         seconds = backoff.next()

@@ -1,1 +1,1 @@
-"""What the process measures of itself, for Prometheus."""
+"""The Prometheus metrics of the process."""

@@ -1,23 +1,23 @@
-"""The placement controller's metrics: how it tells of its work becomes counters and histograms."""
+"""The placement controller's metrics: counters and histograms of its work."""
 
 from typing import Final
 
 from prometheus_client import Counter, Histogram
 from prometheus_client.registry import CollectorRegistry
 
-# A decision takes from a fifth of a millisecond to some tens for a large group.
+# A decision takes between a fifth of a millisecond and tens of milliseconds for a large gang.
 _DECISION_BUCKETS: Final = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.0)
-# Creation times are whole seconds; who waits for others to end waits for as long as they run: up to a day.
+# Creation times are whole seconds. A pod that waits for others to end may wait up to a day.
 _WAIT_BUCKETS: Final = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0)
 
 
 class PlacementMetrics:
-    """Counts what it is told."""
+    """The counters and histograms that the controllers feed."""
 
     def __init__(self, registry: CollectorRegistry, namespace: str) -> None:
         self.pods_not_aligned: Final = Counter(
             "pods_not_aligned",
-            "Pods that ask for a NUMA policy and that kubelets do not align, by what became of them.",
+            "Pods that request a NUMA policy but that kubelets do not align, by outcome.",
             ["verdict"],
             namespace=namespace,
             registry=registry,
@@ -27,18 +27,18 @@ class PlacementMetrics:
         )
         self._decisions = Histogram(
             "placement_decision_duration_seconds",
-            "Time to find a place for a pod or group, or that there is none.",
+            "Time to decide whether and where a pod or gang fits.",
             ["unit"],
             namespace=namespace,
             buckets=_DECISION_BUCKETS,
             registry=registry,
         )
         self._ungate = Counter(
-            "pods_ungated", "Pods whose gate was taken away, by how.", ["how"], namespace=namespace, registry=registry
+            "pods_ungated", "Pods whose gate was removed, by path.", ["how"], namespace=namespace, registry=registry
         )
         self._waited = Histogram(
             "gated_duration_seconds",
-            "Time from a pod's creation until its gate was taken away.",
+            "Time from a pod's creation until its gate was removed.",
             namespace=namespace,
             buckets=_WAIT_BUCKETS,
             registry=registry,
@@ -52,37 +52,37 @@ class PlacementMetrics:
         )
         self._corrected = Counter(
             "hints_corrected",
-            "Hints of bound pods that were changed, removed or written again, by how.",
+            "Hints of bound pods that were changed, removed or written again, by kind of change.",
             ["how"],
             namespace=namespace,
             registry=registry,
         )
 
     def round(self) -> None:
-        """A round has begun."""
+        """Count the start of a cycle."""
         self._rounds.inc()
 
     def decided(self, unit: str, seconds: float) -> None:
-        """A "pod" or a "group" was decided on."""
+        """Observe a decision about a "pod" or a "group"."""
         self._decisions.labels(unit).observe(seconds)
 
     def ungated(self, how: str, waited: float) -> None:
-        """A pod's gate is away."""
+        """Count a pod whose gate was removed."""
         self._ungate.labels(how).inc()
         self._waited.observe(waited)
 
     def not_aligned(self) -> None:
-        """A pod was placed that its node's kubelet does not align."""
+        """Count a pod that was assigned although its node's kubelet does not align it."""
         self.pods_not_aligned.labels("allow").inc()
 
     def evicted(self) -> None:
-        """A stuck pod was evicted."""
+        """Count an evicted pod."""
         self._evicted.inc()
 
     def hint_backfilled(self) -> None:
-        """A pod that was bound without a hint has one."""
+        """Count a hint written into a pod that was bound without one."""
         self._hint_backfilled.inc()
 
     def corrected(self, how: str) -> None:
-        """The hint of a bound pod is not what it was."""
+        """Count a changed hint of a bound pod."""
         self._corrected.labels(how).inc()

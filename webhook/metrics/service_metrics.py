@@ -1,7 +1,6 @@
-"""What the service measures of itself, in a registry of its own; docs/metrics.md explains every line.
+"""The service's metrics, in a registry of its own; docs/metrics.md explains every line.
 
-Counters and histograms are fed by the reviews and the controller; everything that is a state is read when it is asked
-for, so that no gauge can be stale.
+The reviews and the controllers feed counters and histograms. Gauges are computed at each scrape, so none is stale.
 """
 
 import platform
@@ -23,13 +22,13 @@ from webhook.version import VERSION
 
 NAMESPACE = "topology_webhook"
 
-# A decision over 5,000 nodes is to take under 1 ms, a review some more; the API server's patience is seconds.
+# A decision over 5,000 nodes must take under 1 ms, a review slightly more; the API server waits for seconds.
 _BUCKETS = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.0, 2.5, 5.0, 10.0)
 
 
 @dataclass(frozen=True, slots=True)
 class InformerSample:
-    """One informer, as of now; `last_event_age_seconds` since anything was heard from the API server about it."""
+    """The current state of one informer; `last_event_age_seconds` counts from the last answer or event."""
 
     resource: str
     synced: bool
@@ -41,7 +40,7 @@ class InformerSample:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The state of the service, as of now."""
+    """The current state of the service."""
 
     ready: bool
     informers: tuple[InformerSample, ...]
@@ -56,7 +55,7 @@ class Sample:
 
 
 class Metrics:
-    """The registry and what is counted into it."""
+    """The registry and its counters."""
 
     def __init__(self, sample: Callable[[], Sample]) -> None:
         self.registry = CollectorRegistry()
@@ -106,7 +105,7 @@ class Metrics:
 
 
 class _StateCollector(Collector):
-    """The state as gauges, made at each scrape."""
+    """The state as gauges, computed at each scrape."""
 
     def __init__(self, sample: Callable[[], Sample]) -> None:
         self._sample = sample
@@ -114,7 +113,7 @@ class _StateCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         sample = self._sample()
         build = GaugeMetricFamily(
-            f"{NAMESPACE}_build_info", "Always 1; what runs.", labels=["version", "python", "codec"]
+            f"{NAMESPACE}_build_info", "Always 1; the running version.", labels=["version", "python", "codec"]
         )
         build.add_metric([VERSION, platform.python_version(), CODEC], 1)
         yield build
@@ -127,13 +126,17 @@ class _StateCollector(Collector):
         )
         yield _gauge("unknown_policies", "Nodes whose NUMA policy cannot be read.", sample.unknown_policies)
         yield _gauge("leader", "1 while this replica leads, else 0.", sample.leading)
-        yield _gauge("gated_pods", "Pods that only our gate holds back.", sample.gated_pods)
-        yield _gauge("stuck_pods", "Pods that are held to nodes which can no longer take them.", sample.stuck_pods)
-        yield _gauge("assumed_pods", "Promises to pods that no object shows yet.", sample.assumed_count)
+        yield _gauge("gated_pods", "Pods that only our gate keeps from scheduling.", sample.gated_pods)
+        yield _gauge("stuck_pods", "Pods pinned to nodes that can no longer take them.", sample.stuck_pods)
+        yield _gauge(
+            "assumed_pods",
+            "Pods whose resources are reserved although no object shows their node yet.",
+            sample.assumed_count,
+        )
         if sample.certificate_end is not None:
             yield _gauge(
                 "certificate_end_timestamp_seconds",
-                "When the certificate that is shown ends, in seconds since the epoch.",
+                "When the served certificate expires, in seconds since the epoch.",
                 sample.certificate_end.timestamp(),
             )
         yield _internal_errors()
@@ -141,10 +144,10 @@ class _StateCollector(Collector):
 
 
 def _internal_errors() -> Metric:
-    """Of every kind from the start: an alert on a rate sees the first one, too."""
+    """All kinds start at 0, so that an alert on a rate sees the first fault, too."""
     family = CounterMetricFamily(
         f"{NAMESPACE}_internal_errors",
-        "Faults of the webhook itself, by the unit that contained each.",
+        "Faults of the webhook itself, by the kind of item that failed.",
         labels=["where"],
     )
     counts = internal_error_counts()
@@ -160,7 +163,7 @@ def _informers(informers: Iterable[InformerSample]) -> Iterator[Metric]:
         ("informer_faulty_objects", "Objects that could not be used, or only in part.", lambda i: i.faulty_objects),
         (
             "informer_last_event_age_seconds",
-            "Time since the API server was last heard of this resource; bookmarks come every minute or so.",
+            "Time since the API server last sent anything about this resource; bookmarks come about every minute.",
             lambda i: i.last_event_age_seconds,
         ),
     ]

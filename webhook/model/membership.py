@@ -137,7 +137,7 @@ def membership_of(raw: Mapping[str, Any]) -> Membership | None:
 
 
 def _shown(name: str) -> str:
-    """The name as messages show it. KAI-Scheduler takes a PodGroup's name (253 characters); here any text is allowed."""
+    """The name as messages show it. KAI-Scheduler takes a PodGroup's name (253 characters); we take any text."""
     return name if len(name) <= _LONGEST_NAME and name.isprintable() else quoted(name)
 
 

@@ -1,13 +1,13 @@
-"""How many connections a port has, how many bytes of unfinished requests they hold, and who goes when it is too much.
+"""Limits of a port: the number of connections, the bytes of unfinished requests, and what to close above the limit.
 
-The address that uses most pays. If a full port refused newcomers, any client could keep the API server out by opening
-enough connections. So room is made instead:
-- too many connections: of the source address that has most of them, the one that is least worth keeping (see `Phase`);
-- too many bytes: of the source address that holds most of them, the request that has been coming for longest.
-An API server sends a request in one go and has few connections: it is hit only where it shares an address with the
-attacker, and then last, for its requests are complete within milliseconds.
+The source address that uses most loses a connection. If a full port rejected new connections instead, any client
+could lock out the API server by opening enough of them:
+- too many connections: the address with most of them loses the least valuable one (see `Phase`);
+- too many bytes: the address that holds most of them loses its oldest unfinished request.
+An API server sends a request at once and has few connections. It is affected only if it shares an address with the
+attacker, and then last, because its requests are complete within milliseconds.
 
-A connection that waits for our answer stays. Where nothing else is left to close, a newcomer is refused.
+A connection that waits for our answer is never closed. If there is nothing else to close, a new one is rejected.
 """
 
 from abc import ABC, abstractmethod
@@ -19,20 +19,20 @@ from typing import Final
 
 
 class Phase(IntEnum):
-    """What a connection does; the lower, the sooner it goes."""
+    """What a connection is doing; the lowest phase is closed first."""
 
     HANDSHAKE = 0
-    """TLS is not established, and the client is not known where it has to be."""
+    """TLS is not established, or a required client certificate is not verified yet."""
     READING = 1
-    """Part of a request has come."""
+    """A request is partly received."""
     IDLE = 2
-    """Nothing has come since the last answer."""
+    """Nothing was received since the last answer."""
     ANSWERING = 3
-    """A request is complete, and its answer is not."""
+    """A request is received completely, but not answered."""
 
 
 class Closed(Enum):
-    """Why a connection was closed by us, as metrics name it, and in words."""
+    """Why we closed a connection: the label in metrics, and a sentence."""
 
     HANDSHAKE = "handshake", "its TLS handshake failed or did not end in time"
     SLOW_REQUEST = "slow-request", "its request did not come in time"
@@ -45,12 +45,12 @@ class Closed(Enum):
         self.sentence: Final = sentence
 
 
-# As a rule the first source has a connection to close; it has none only while all of them wait for answers.
+# Usually the first address has a connection to close. It has none only while all of them wait for answers.
 _LOOKED_AT: Final = 3
 
 
 class Connection(ABC):
-    """One connection, as far as it takes room."""
+    """One connection and its share of the limits."""
 
     __slots__ = ("held", "phase", "source")
 
@@ -62,26 +62,26 @@ class Connection(ABC):
 
     @abstractmethod
     def close(self, why: Closed) -> None:
-        """End it at once."""
+        """Close it at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one port takes at most."""
+    """The limits of one port."""
 
     connections: int
     bytes: int
-    """Of unfinished requests, all together."""
+    """Bytes of all unfinished requests together."""
 
 
 class Connections:
     """The connections of one port."""
 
     def __init__(self, limits: Limits, closed: Callable[[Closed, str], None]) -> None:
-        """Closed: called for each connection that we close, with the reason and the source address."""
+        """closed: called for each connection that we close, with the reason and the source address."""
         self._limits = limits
         self._closed = closed
-        # Of each source, by phase, in the order in which they entered it: the first one is the oldest.
+        # For each address and phase, in the order in which they entered it: the first one is the oldest.
         self._of: dict[str, tuple[dict[Connection, None], ...]] = {}
         self._count: Counter[str] = Counter()
         self._held: Counter[str] = Counter()
@@ -96,14 +96,14 @@ class Connections:
         return self._total_held
 
     def admit(self, connection: Connection) -> bool:
-        """Take a newcomer in; False where it has to go at once, because there is nothing else to close."""
+        """Add a connection; False if it must be closed at once because nothing else can be."""
         source = connection.source
         self._of.setdefault(source, tuple({} for _ in Phase))[connection.phase][connection] = None
         self._count[source] += 1
         self._total += 1
         if self._total <= self._limits.connections:
             return True
-        # The newcomer is the last to be closed of its own source, and the source that has most may be another one.
+        # The new connection is the last candidate of its own address, and another address may have more.
         for most, _ in self._count.most_common(_LOOKED_AT):
             for phase in (Phase.HANDSHAKE, Phase.READING, Phase.IDLE):
                 oldest = next(iter(self._of[most][phase]), None)
@@ -119,10 +119,10 @@ class Connections:
         return False
 
     def enter(self, connection: Connection, phase: Phase) -> None:
-        """The connection goes on to another phase; it holds what it held, but nothing once its request is complete."""
+        """Move the connection to another phase. Its bytes stay counted until its request is complete."""
         phases = self._of.get(connection.source)
         if phases is None or connection not in phases[connection.phase]:
-            return  # closed meanwhile
+            return  # closed in the meantime
         del phases[connection.phase][connection]
         connection.phase = phase
         phases[phase][connection] = None
@@ -130,7 +130,7 @@ class Connections:
             self._hold(connection, -connection.held)
 
     def take(self, connection: Connection, size: int) -> None:
-        """So many bytes of the connection's request have come."""
+        """Count bytes received for the connection's request."""
         self._hold(connection, size)
         while self._total_held > self._limits.bytes:
             most = max(self._held, key=self._held.__getitem__)
@@ -140,13 +140,13 @@ class Connections:
             self.close(oldest, Closed.TOO_MUCH)
 
     def close(self, connection: Connection, why: Closed) -> None:
-        """End a connection."""
+        """Close a connection."""
         self.remove(connection)
         self._closed(why, connection.source)
         connection.close(why)
 
     def remove(self, connection: Connection) -> None:
-        """The connection has ended, on either side."""
+        """The connection was closed by either side."""
         source = connection.source
         phases = self._of.get(source)
         if phases is None or connection not in phases[connection.phase]:

@@ -1,8 +1,8 @@
 """/healthz and /readyz.
 
-Alive means that the event loop answers: what else can break is started again in the process. Ready means that a review
-would be answered by a complete view of the cluster over a connection the API server accepts, and that we are not
-draining.
+Healthy means that the event loop answers: everything else is restarted within the process. Ready means that the
+cluster
+cache is complete, that the API server accepts our connections, and that we are not draining.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,7 +15,7 @@ from webhook.codec import dumps
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One condition of readiness, with what there is to say about it."""
+    """One condition of readiness, with details for the operator."""
 
     name: str
     ready: bool
@@ -23,10 +23,10 @@ class Check:
 
 
 class Health:
-    """Readiness as the checks say it; `drain` ends it for good.
+    """Readiness according to the checks; after `drain` it is never ready again.
 
-    `synced` says whether the view of the cluster is complete: without it a review cannot be answered at all, whereas
-    one that comes while we drain can.
+    `synced` says whether the cluster cache is complete. Without it no review can be answered; a review that arrives
+    while we drain still can.
     """
 
     def __init__(self, checks: Callable[[], Iterable[Check]], synced: Callable[[], bool]) -> None:
@@ -35,7 +35,7 @@ class Health:
         self._draining = False
 
     def drain(self) -> None:
-        """Not ready from now on, so that no new connections are sent here."""
+        """Report not ready from now on, so that no new connections are sent here."""
         self._draining = True
 
     @property
@@ -45,11 +45,11 @@ class Health:
 
     @property
     def ready(self) -> bool:
-        """Whether reviews should come here."""
+        """Whether reviews should be sent here."""
         return all(check.ready for check in self.checks())
 
     def checks(self) -> list[Check]:
-        """Every condition, as of now."""
+        """Every condition and its current state."""
         serving = Check("serving", not self._draining, "draining" if self._draining else "")
         return [serving, *self._checks()]
 
@@ -58,7 +58,7 @@ class Health:
         return web.Response(text="ok\n")
 
     async def readyz(self, request: web.Request) -> web.Response:
-        """GET /readyz: 200 or 503; what is missing as text, with `?verbose` every check as JSON."""
+        """GET /readyz: 200 or 503; the missing conditions as text, or with `?verbose` every check as JSON."""
         checks = self.checks()
         ready = all(check.ready for check in checks)
         status = 200 if ready else 503

@@ -1,7 +1,8 @@
-"""A port that serves, and stops in two steps: first no new connections, then no requests in flight.
+"""A port that stops in two steps: first it accepts no new connections, then it finishes requests in flight.
 
-Connections are accepted here, not by an asyncio server: who is to go when there are too many (see `connections`) has to
-be known before the TLS handshake, which costs a millisecond and a hundred kilobytes.
+We accept connections here instead of in an asyncio server: which one to close above the limit (see `connections`)
+must
+be decided before the TLS handshake, which costs a millisecond and a hundred kilobytes.
 """
 
 import asyncio
@@ -22,38 +23,39 @@ from webhook.server.protocol import ServedConnection
 
 log = structlog.get_logger(__name__)
 
-# The API server (Go's HTTP client) drops idle connections after 90 s. It must be the one to do so: a request sent into
-# a connection that we are just closing would be lost.
+# The API server (Go's HTTP client) drops idle connections after 90 s. It must close them first: a request sent into a
+# connection that we are closing would be lost.
 _KEEPALIVE_SECONDS: Final = 120.0
-# A handshake is two round trips and a millisecond of computing.
+# A handshake takes two round trips and a millisecond of computing.
 _HANDSHAKE_SECONDS: Final = 5.0
-# A client that does not answer our goodbye is left.
+# A client that does not answer our closing message is disconnected after this time.
 _SHUTDOWN_SECONDS: Final = 1.0
-# The rest of a body that was refused is read for so long, so that the client sees the answer and not a reset.
+# After rejecting a body we read its rest for this long, so that the client sees the answer and not a reset.
 _LINGERING_SECONDS: Final = 1.0
-# The API server opens as many connections as it has creates in flight (HTTP/1.1): 1,000 at once are not to be refused.
+# The API server opens one connection for each create in flight (HTTP/1.1): we must accept 1,000 at once.
 _BACKLOG: Final = 1024
 _ACCEPTED_AT_ONCE: Final = 64
-# What a connection holds without being asked: the kernel's buffer (it takes twice the number), read in one go, and
-# what aiohttp keeps before a body is read (twice the number). A body of 20 KB, a large review, fits in one go.
+# Memory that each connection can fill: the kernel's buffer (it takes twice the number), read at once, and aiohttp's
+# buffer before a body is read (twice the number). A body of 20 KB, a large review, fits.
 _RECEIVE_BYTES: Final = 32 * 1024
 _READ_BYTES: Final = 16 * 1024
-# The API server sends ten header fields of at most some hundred bytes.
+# The API server sends ten header fields of at most a few hundred bytes.
 _HEAD_LINE_BYTES: Final = 4096
 _HEAD_LINES: Final = 32
 
 REVIEW_LIMITS: Final = Limits(connections=1024, bytes=16 * 1024 * 1024)
-"""An API server has at most some hundred requests in flight (--max-mutating-requests-inflight is 200, and 600 with all
-priority levels) and 25 idle connections (client-go). Two of the largest reviews, of which there is hardly ever one,
-fit at a time."""
+"""An API server has at most a few hundred requests in flight (--max-mutating-requests-inflight is 200, and 600 with all
+priority levels) and 25 idle connections (client-go). The limit fits two of the largest reviews, which are very rare,
+at a time.
+"""
 OBSERVATION_LIMITS: Final = Limits(connections=64, bytes=1024 * 1024)
-"""A kubelet and a few scrapers, whose requests have no body."""
+"""For a kubelet and a few scrapers, whose requests have no body."""
 
 Told = Callable[[Closed], None]
-"""Counts a connection that was closed by us."""
+"""Counts a connection that we closed."""
 
 
-# aiohttp writes a traceback for each request that is no HTTP.
+# aiohttp would log a traceback for each request that is not HTTP.
 _http_log: Final = logging.getLogger(f"{__name__}.http")
 _http_lines: Final = LogLimit(1 / 60, 1)
 _http_log.addFilter(lambda _: _http_lines.take() is not None)
@@ -71,7 +73,7 @@ class Listener:
         limits: Limits = REVIEW_LIMITS,
         told: Told | None = None,
     ) -> None:
-        """`name` stands in log lines; `told` counts connections that are closed by us."""
+        """`name` is used in log lines; `told` counts connections that we close."""
         self._name = name
         self._told = told
         self.connections = Connections(limits, self._closed)
@@ -95,7 +97,7 @@ class Listener:
         self.port = 0
 
     async def open(self, address: str, port: int, context: ssl.SSLContext | None = None) -> None:
-        """Listen; port 0 takes a free one, which `port` then tells. Raises OSError that names address and port."""
+        """Listen; port 0 takes a free port, which `port` then returns. Raises OSError with address and port."""
         await self._runner.setup()
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -116,7 +118,7 @@ class Listener:
         loop.add_reader(listening.fileno(), self._accept)
 
     async def close(self) -> None:
-        """Accept nothing more, close idle connections, and wait for requests in flight up to `finish_seconds`."""
+        """Accept nothing more, close idle connections, and wait up to `finish_seconds` for requests in flight."""
         if self._socket is not None:
             asyncio.get_running_loop().remove_reader(self._socket.fileno())
             self._socket.close()
@@ -127,13 +129,13 @@ class Listener:
         await self._runner.cleanup()
 
     def _accept(self) -> None:
-        assert self._socket is not None  # noqa: S101 # there is a reader as long as there is a socket
+        assert self._socket is not None  # noqa: S101 # the reader exists as long as the socket
         for _ in range(_ACCEPTED_AT_ONCE):
             try:
                 accepted, address = self._socket.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
-            except OSError as error:  # no file descriptors left: those that end make room
+            except OSError as error:  # no file descriptors left: retry when connections end
                 log.warning("connection.not_accepted", port=self._name, error=str(error))
                 return
             accepted.setblocking(False)
@@ -149,7 +151,7 @@ class Listener:
             task.add_done_callback(partial(self._established, accepted, connection))
 
     async def _establish(self, accepted: socket.socket, connection: ServedConnection) -> None:
-        """TLS, where the port speaks it; from then on the connection looks after itself."""
+        """Do the TLS handshake if the port uses TLS; after that the connection runs by itself."""
         secured = self._context is not None
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
@@ -159,14 +161,14 @@ class Listener:
                 ssl_handshake_timeout=_HANDSHAKE_SECONDS if secured else None,
                 ssl_shutdown_timeout=_SHUTDOWN_SECONDS if secured else None,
             )
-        except OSError:  # among them those of TLS
+        except OSError:  # includes TLS errors
             self.connections.close(connection, Closed.HANDSHAKE)
             accepted.close()
 
     def _established(self, accepted: socket.socket, connection: ServedConnection, task: asyncio.Task[None]) -> None:
         self._establishing.discard(task)
         connection.establishing = None
-        if task.cancelled():  # displaced, or the port closes
+        if task.cancelled():  # closed above the limit, or the port closes
             self.connections.remove(connection)
             accepted.close()
         elif (error := task.exception()) is not None:

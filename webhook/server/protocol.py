@@ -1,11 +1,13 @@
-"""One connection of a port: aiohttp's protocol with the deadlines that aiohttp does not have.
+"""One connection of a port: aiohttp's protocol with additional deadlines.
 
-Phases (see `connections`): the handshake, then by turns idle, reading, answering.
-- A request's head has to come within seconds of its first byte; aiohttp waits as long as for an idle connection.
-- A body is waited for by who reads it (see `review_handler`), an idle connection by aiohttp (keepalive_timeout).
-- An answer that the client does not read is given up; aiohttp would wait without limit.
+Phases (see `connections`): the handshake, then idle, reading and answering in turn.
+- A request's head must be complete within seconds of its first byte; aiohttp waits as long as for an idle
+  connection.
+- The reader of a body has its own deadline (see `review_handler`); aiohttp closes idle connections
+  (keepalive_timeout).
+- An answer that the client does not read is dropped; aiohttp would wait without limit.
 
-aiohttp's protocol gets all events as if it stood here itself.
+All events are passed on to aiohttp's protocol.
 """
 
 import asyncio
@@ -17,21 +19,21 @@ from aiohttp import web
 
 from webhook.server.connections import Closed, Connection, Connections, Phase
 
-# Heads have some hundred bytes, which come in one packet. 10 s are three retransmissions of it (1, 2 and 4 s).
+# Heads have a few hundred bytes in one packet. 10 s allow three retransmissions of it (1, 2 and 4 s).
 HEAD_SECONDS: Final = 10.0
-# Likewise an answer, of some kilobytes; metrics of some hundred.
+# The same for an answer of a few kilobytes, or metrics of a few hundred.
 ANSWER_SECONDS: Final = 10.0
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class ServedConnection(Connection, asyncio.Protocol):
-    """Between the transport and aiohttp's protocol."""
+    """A layer between the transport and aiohttp's protocol."""
 
     __slots__ = ("_connections", "_inner", "_loop", "_make_inner", "_timer", "_transport", "establishing")
 
     def __init__(self, source: str, connections: Connections, inner: Callable[[], asyncio.Protocol]) -> None:
-        """Inner: makes aiohttp's protocol, once there is something for it to do."""
+        """inner: creates aiohttp's protocol when the first bytes arrive."""
         super().__init__(source)
         self._connections = connections
         self._make_inner = inner
@@ -39,10 +41,10 @@ class ServedConnection(Connection, asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self.establishing: asyncio.Task[None] | None = None
-        """Until the connection is made."""
+        """None until the connection is made."""
 
     def close(self, why: Closed) -> None:
-        """End it at once."""
+        """Close it at once."""
         del why
         self._stop_timer()
         if self._transport is not None:
@@ -55,7 +57,7 @@ class ServedConnection(Connection, asyncio.Protocol):
         self._stop_timer()
 
     def complete(self) -> None:
-        """A request's body is complete, too, and is not kept."""
+        """A request's body is complete, and we no longer hold it."""
         self._connections.enter(self, Phase.ANSWERING)
 
     def finish(self) -> None:
@@ -63,25 +65,25 @@ class ServedConnection(Connection, asyncio.Protocol):
         self._connections.enter(self, Phase.IDLE)
 
     def give_up(self, why: Closed) -> None:
-        """Nothing more can be done for the client."""
+        """Close the connection: the client can no longer be served."""
         self._connections.close(self, why)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """TLS is established."""
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's have another base
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's transports have another base class
         self._inner = self._make_inner()
         self._connections.enter(self, Phase.IDLE)
         self._inner.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It has ended."""
+        """The connection is closed."""
         self._stop_timer()
         self._connections.remove(self)
         self._inner.connection_lost(exc)
         self._transport = None
 
     def data_received(self, data: bytes) -> None:
-        """Something came."""
+        """Bytes arrived."""
         if self.phase is Phase.IDLE:
             self._connections.enter(self, Phase.READING)
             self._timer = self._loop.call_later(HEAD_SECONDS, self.give_up, Closed.SLOW_REQUEST)
@@ -99,7 +101,7 @@ class ServedConnection(Connection, asyncio.Protocol):
         self._inner.pause_writing()
 
     def resume_writing(self) -> None:
-        """It has caught up."""
+        """The client has caught up."""
         self._inner.resume_writing()
 
     def _stop_timer(self) -> None:
@@ -109,14 +111,14 @@ class ServedConnection(Connection, asyncio.Protocol):
 
 
 def connection_of(request: web.BaseRequest) -> ServedConnection | None:
-    """The connection that a request came by; None where it ended, or is not of a `Listener`."""
+    """The connection of a request; None if it was closed, or does not belong to a `Listener`."""
     protocol = None if request.transport is None else request.transport.get_protocol()
     return protocol if isinstance(protocol, ServedConnection) else None
 
 
 @web.middleware
 async def within_deadlines(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Keep the connection's phase, and write the answer before the handler ends, so that it can be given up."""
+    """Track the connection's phase, and write the answer before the handler returns, so that a timeout can apply."""
     connection = connection_of(request)
     if connection is None:
         return await handler(request)
@@ -131,8 +133,8 @@ async def within_deadlines(request: web.Request, handler: Handler) -> web.Stream
     except TimeoutError:
         connection.give_up(Closed.SLOW_READER)
     except ConnectionError as error:
-        error.with_traceback(None)  # the request keeps the exception: its frames would keep all that was read
-        return web.Response(status=HTTPStatus.BAD_REQUEST)  # the client has gone; aiohttp finds out for itself
+        error.with_traceback(None)  # the request keeps the exception, whose frames would keep all bytes read
+        return web.Response(status=HTTPStatus.BAD_REQUEST)  # the client is gone; aiohttp notices by itself
     finally:
         connection.finish()
     return response
@@ -141,6 +143,6 @@ async def within_deadlines(request: web.Request, handler: Handler) -> web.Stream
 async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         return await handler(request)
-    except web.HTTPException as error:  # no such path, no such method
+    except web.HTTPException as error:  # unknown path or method
         allowed = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else None
         return web.Response(status=error.status, text=f"{error.status}: {error.reason}\n", headers=allowed)

@@ -1,9 +1,9 @@
-"""POST of an AdmissionReview: decode, decide, encode; and tell apart whose fault it is when something is wrong.
+"""POST of an AdmissionReview: decode, decide, encode; and the status code for each kind of error.
 
 - The user's object is wrong: a review that denies, with a reason and a message (HTTP 200).
-- The call is wrong (no review, too large, too late), it is not ours to answer now, or a fault in us: an HTTP error. The
-  API server then does what the webhook's failurePolicy says, which a denying review would take out of the operator's
-  hands.
+- The call is wrong (not a review, too large, too late), we cannot answer now, or we have a bug: an HTTP error. The
+  API
+  server then follows the webhook's failurePolicy, as the operator chose; a denial would override that choice.
 """
 
 import asyncio
@@ -28,20 +28,20 @@ from webhook.server.review_request import TooLargeError, deadline_seconds, read_
 
 log = structlog.get_logger(__name__)
 
-# The API server takes requests of up to 3 MiB, so an object is no larger; an UPDATE carries the old one, too, and 1 MiB
-# is ample for the rest (user, groups, options).
+# The API server accepts requests of up to 3 MiB, so an object is no larger. An UPDATE has the old object, too, and 1
+# MiB is enough for the rest (user, groups, options).
 MAX_BODY_BYTES: Final = (2 * 3 + 1) * 1024 * 1024
-# A scheduler's Binding has some 500 bytes, and its review another 500. Bindings are the only reviews that wait, so that
-# many may be held at a time.
+# A scheduler's Binding has about 500 bytes, and its review another 500. Only reviews of bindings wait for other writes,
+# so many of them may be in memory at a time.
 MAX_BINDING_BYTES: Final = 64 * 1024
-# Lines about decisions: more in a second than an API server creates and binds pods. Lines about calls that are wrong:
-# those of an API server come one by one.
+# Log lines about decisions: more per second than an API server creates and binds pods. Log lines about wrong calls:
+# few, because those of an API server are rare.
 _DECISION_LINES: Final = 2000.0, 4000
 _REFUSAL_LINES: Final = 1.0, 20
 
 
 class ReviewRoute:
-    """One webhook: `name` in logs and metrics, `reviewer` the decision."""
+    """One webhook: `name` for logs and metrics, `reviewer` for the decision."""
 
     def __init__(
         self, name: str, reviewer: Reviewer, health: Health, metrics: Metrics, largest: int = MAX_BODY_BYTES
@@ -52,7 +52,7 @@ class ReviewRoute:
         self._metrics = metrics
         self._largest = largest
         self._decision_lines, self._refusal_lines = LogLimit(*_DECISION_LINES), LogLimit(*_REFUSAL_LINES)
-        # Looked up once: by its labels it costs as much as the rest of a count.
+        # Cached: looking up a counter by its labels costs as much as counting.
         self._seconds = metrics.review_seconds.labels(name)
         self._counted = lru_cache(maxsize=64)(partial(metrics.reviews.labels, name))
 
@@ -62,7 +62,7 @@ class ReviewRoute:
         response = await self._answer(request, began)
         self._seconds.observe(perf_counter() - began)
         if self._health.draining or response.status == 503:
-            response.force_close()  # the next review belongs to another replica
+            response.force_close()  # another replica must get the next review
         return response
 
     async def _answer(self, request: web.Request, began: float) -> web.Response:
@@ -82,7 +82,7 @@ class ReviewRoute:
             review = AdmissionRequest.from_object(loads(body))
         except (ValueError, Malfunction) as error:
             return self._refuse(400, f"not an AdmissionReview: {error}")
-        del body  # the decision may have to wait
+        del body  # not needed while the decision waits
         if (connection := connection_of(request)) is not None:
             connection.complete()
         return await self._decide(review, began, deadline)
@@ -100,14 +100,14 @@ class ReviewRoute:
             return self._refuse(503, str(error), review)
         except TimeoutError:
             return self._refuse(504, "what the decision depends on did not come before its deadline", review)
-        except Exception as error:  # noqa: BLE001 # whatever it is, this review has failed; the next one is to be served
+        except Exception as error:  # noqa: BLE001 # only this review fails; the next ones must be served
             internal_error(Where.REVIEW, error, **_identity(review), webhook=self._name)
             return self._refuse(500, f"{type(error).__name__} while deciding on review {review.uid}", review)
         self._tell(review, answer, perf_counter() - began)
         response = web.Response(body=body, content_type="application/json")
         if answer.misrouted:
-            # The API server keeps a connection for as long as it is used, also one to a Pod that its Service does not
-            # select any more. Only a new one goes to the right Pod.
+            # The API server keeps a connection as long as it is used, even to a Pod that its Service no longer selects.
+            # Only a new connection reaches the right Pod.
             response.force_close()
         return response
 
@@ -140,7 +140,7 @@ class ReviewRoute:
     def _refuse(
         self, status: int, message: str, review: AdmissionRequest | None = None, *, last: bool = False
     ) -> web.Response:
-        """The answer to a call that is wrong; last: nothing more can be read of this connection."""
+        """The answer to a wrong call; last: nothing more can be read from this connection."""
         operation = review.operation if review else ""
         self._counted(operation, "error").inc()
         if (left_out := self._refusal_lines.take()) is not None:
@@ -153,7 +153,7 @@ class ReviewRoute:
 
 
 def _identity(review: AdmissionRequest) -> dict[str, Any]:
-    """What names the object in a log line; at CREATE the name may still be the API server's to make."""
+    """The name of the object for a log line; at CREATE the API server may still have to generate it."""
     metadata = review.object.get("metadata") or {}
     name = review.name or metadata.get("name") or f"{metadata.get('generateName', '')}*"
     return {"uid": review.uid, "object": f"{review.namespace}/{name}"}

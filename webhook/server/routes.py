@@ -1,4 +1,4 @@
-"""The two applications: reviews for the API server, and health and metrics for everybody who may look."""
+"""The two applications: reviews for the API server, and health and metrics."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -27,7 +27,7 @@ def review_app(
 ) -> web.Application:
     """POST at each path of `reviewers` (`/mutate/pods`).
 
-    client_names: the names of whom a client certificate has to be; empty: any that the TLS handshake lets through.
+    client_names: the allowed names in client certificates; empty: any certificate that passes the TLS handshake.
     """
     middlewares: list[Middleware] = [within_deadlines, *([only_from(client_names)] if client_names else [])]
     app = web.Application(middlewares=middlewares)
@@ -48,18 +48,18 @@ def observation_app(health: Health, metrics: Metrics) -> web.Application:
 
 
 _QUOTED: Final = 200
-"""Characters of names that are repeated to a caller: the certificate may have thousands."""
+"""Characters of names that an error quotes: the certificate may have thousands."""
 
 
 def names_of(certificate: Mapping[str, Any]) -> Iterator[str]:
-    """The common names and subject alternative names of a certificate as `ssl` gives it (`getpeercert()`)."""
+    """The common names and subject alternative names of a certificate in the format of `getpeercert()`."""
     for attributes in certificate.get("subject", ()):
         yield from (value for key, value in attributes if key == "commonName")
     yield from (str(value) for _, value in certificate.get("subjectAltName", ()))
 
 
 def only_from(names: Collection[str]) -> "Middleware":
-    """A middleware that answers 403 to clients whose certificate carries none of these names."""
+    """A middleware that answers 403 to clients whose certificate has none of these names."""
     lines = LogLimit(1 / 60, 1)
 
     @web.middleware
