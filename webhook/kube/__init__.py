@@ -1,1 +1,1 @@
-"""The only importer of the Kubernetes client: informers, lease, events, writes."""
+"""Access to the Kubernetes API: informers, lease, events, writes. Only this package imports the Kubernetes client."""

@@ -1,15 +1,15 @@
-"""What can go wrong between us and the API server, as types that callers tell apart."""
+"""What can go wrong in a call to the API server, as types that callers distinguish."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Self
 
-# An API server asks for a second (priority and fairness), a proxy before it for some. We retry sooner than a
-# server that asks for more: pods wait for us.
+# An API server asks for one second (priority and fairness), a proxy in front of it for several. If a server asks for
+# more, we still retry earlier: pods wait for us.
 LONGEST_RETRY_AFTER: Final = 60.0
 
 
 def mapping_or_empty(value: object) -> Mapping[str, Any]:
-    """A part of an answer that should be an object; {} where it is none."""
+    """A field of an answer that should be an object; {} if it is not one."""
     return value if isinstance(value, Mapping) else {}
 
 
@@ -18,19 +18,19 @@ class ClusterError(Exception):
 
 
 class UnreachableError(ClusterError):
-    """No answer came: refused, reset, timed out, or an answer that broke off."""
+    """No complete answer came: refused, reset, timed out, or broken off."""
 
 
 class SilenceError(UnreachableError):
-    """A stream was open and brought nothing for longer than it should."""
+    """An open stream sent nothing for too long."""
 
 
 class MalformedAnswerError(ClusterError):
-    """An answer came, and it is not what such a call is answered with."""
+    """An answer came, but not in the format of this call."""
 
 
 class ConnectionSettingsError(ClusterError):
-    """How to reach the API server is not known: no usable kubeconfig, context or service account."""
+    """We do not know how to reach the API server: no usable kubeconfig, context or service account."""
 
 
 class APIError(ClusterError):
@@ -51,7 +51,7 @@ class APIError(ClusterError):
 
     @classmethod
     def from_status(cls, status: Mapping[str, Any], code: int = 0, retry_after: float = 0.0) -> Self:
-        """From a `v1 Status` object; `code` is the HTTP status when the object does not carry one."""
+        """Read a `v1 Status` object; `code` is the HTTP status if the object has none."""
         details = mapping_or_empty(status.get("details"))
         causes, seconds = details.get("causes"), details.get("retryAfterSeconds")
         says = status.get("code")
@@ -63,15 +63,16 @@ class APIError(ClusterError):
             causes=frozenset(
                 str(mapping_or_empty(cause).get("reason")) for cause in (causes if isinstance(causes, list) else ())
             ),
-            # Not a number is no longer than anything, and nothing is waited for beyond the bound.
+            # NaN is never greater than the bound, so the wait is always limited.
             retry_after=min(max(0.0, asked), LONGEST_RETRY_AFTER),
         )
 
     @property
     def version_unusable(self) -> bool:
-        """Whether a watch from this resource version can never succeed, so that only a new list helps.
+        """Whether a watch from this resource version can never succeed, so that a new list is needed.
 
-        410: the history is compacted. 400: not a version of this server's. `ResourceVersionTooLarge`: the server's
+        410: the history is compacted. 400: the version is not from this server. `ResourceVersionTooLarge`: the
+        server's
         storage is behind the version we have seen, as after a restore from a backup.
         """
         return self.status in {400, 410} or "ResourceVersionTooLarge" in self.causes

@@ -1,6 +1,6 @@
 """How long to wait before the next attempt: exponential backoff with full jitter.
 
-The n-th wait is uniform between 0 and min(cap, base * 2**n), so that many clients that failed together do not come back
+The n-th wait is uniform between 0 and min(cap, base * 2**n), so that many clients that failed together do not retry
 together. Source: the "full jitter" of the AWS Architecture Blog's "Exponential Backoff And Jitter".
 """
 
@@ -8,7 +8,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Final
 
-# 0.5 s, 1, 2 … 32 are six attempts within the first half minute or so: an API server that restarts takes 5 to 20 s.
+# 0.5 s, 1, 2 … 32 give six attempts within about half a minute; an API server restarts in 5 to 20 s.
 DEFAULT_BASE: Final = 0.5
 DEFAULT_CAP: Final = 30.0
 
@@ -23,12 +23,12 @@ class Backoff:
     attempts: int = 0
 
     def next(self, at_least: float = 0.0) -> float:
-        """The next wait; `at_least` is what the server asked for (Retry-After), the jitter comes on top of it."""
-        # 2.0**64 is beyond any cap and still a float; without the bound the power overflows after days of outage.
+        """The next wait; `at_least` is what the server asked for (Retry-After), and the jitter is added to it."""
+        # 2.0**64 exceeds any cap and is still a float; without the limit the power would overflow after days of outage.
         ceiling = min(self.cap, self.base * 2.0 ** min(self.attempts, 64))
         self.attempts += 1
         return at_least + self.rng.uniform(0.0, ceiling)
 
     def reset(self) -> None:
-        """Start again from the shortest wait: an attempt succeeded."""
+        """Restart from the shortest wait after a success."""
         self.attempts = 0

@@ -1,7 +1,8 @@
-"""Keeps `caBundle` in our webhook configurations what it must be, and touches nothing else in them.
+"""Keeps `caBundle` in our webhook configurations up to date, and changes nothing else in them.
 
-Life cycle: each named configuration is watched, so that one which is created later, or which `helm upgrade` has written
-anew without a bundle, is mended at once. Replicas may all write: they share the CA, so they write the same.
+Each named configuration is watched. If it is created later, or `helm upgrade` rewrites it without a bundle, the
+bundle
+is written at once. All replicas may write: they share the CA, so they write the same value.
 """
 
 import asyncio
@@ -27,11 +28,11 @@ KINDS: Final = (
 
 
 def bundle_patch(configuration: Raw, bundle: str, services: Collection[tuple[str, str]]) -> list[Raw]:
-    """JSON patch that gives `bundle` (base64 PEM) to our webhooks in `configuration`; empty when they have it.
+    """JSON patch that sets `bundle` (base64 PEM) on our webhooks in `configuration`; empty if they have it.
 
-    Ours are those called at one of `services` (namespace, name) or at a URL. Each operation comes with a test of the
-    webhook's name: when somebody reorders the list at the same time, the API server refuses the patch instead of
-    writing into another webhook.
+    Our webhooks are those that call one of `services` (namespace, name) or a URL. Each operation has a test of the
+    webhook's name: if the list is reordered at the same time, the API server rejects the patch instead of changing
+    another webhook.
     """
     patch: list[Raw] = []
     webhooks = configuration.get("webhooks")
@@ -79,16 +80,17 @@ class CABundleKeeper:
         self._error = ""
 
     def publish(self, bundle: str) -> None:
-        """Write `bundle` (base64 PEM) from now on."""
+        """Set the bundle (base64 PEM) to write."""
         self._bundle = bundle
         self._wake.set()
 
     @property
     def published(self) -> bool:
-        """Whether every configuration there is has had the bundle; one that does not exist yet gets it when it does.
+        """Whether every existing configuration has had the bundle. One that is created later gets it then.
 
-        It stays so should one lose it for a moment. The API server can call no replica then, and taking them all out
-        of the Service as well would only make that moment longer.
+        It stays true if a configuration loses the bundle for a moment. The API server can then call no replica, and
+        making
+        all replicas unready would only prolong that.
         """
         complete = bool(self._bundle) and all(informer.synced.is_set() for informer in self.informers)
         self._published = self._published or (complete and not any(self._due()))
@@ -96,16 +98,16 @@ class CABundleKeeper:
 
     @property
     def error(self) -> str:
-        """What keeps us from reading or writing; empty when nothing does."""
+        """The error of the last read or write; empty if there is none."""
         return self._error or next((i.status.error for i in self.informers if i.status.error), "")
 
     @property
     def configurations(self) -> tuple[str, ...]:
-        """The configurations found, as `kind/name`, for people."""
+        """The configurations found, as `kind/name`, for messages."""
         return tuple(f"{kept.resource.plural}/{name}" for kept in self._kept for name in kept.seen)
 
     async def run(self) -> NoReturn:
-        """Watch and write for ever."""
+        """Watch and write until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for informer in self.informers:
                 tasks.create_task(supervised(informer.run))
@@ -119,12 +121,12 @@ class CABundleKeeper:
             self._wake.clear()
             try:
                 for path, version, patch in list(self._due()):
-                    # Its watch event may not have come yet: what was written to this very version needs no second try.
+                    # The watch event of our own write may still be on its way; this version needs no second write.
                     if self._written.get(path) != (version, self._bundle):
                         self._written[path] = version, self._bundle
                         await self._write(path, patch)
             except ClusterError as error:
-                # 422: a `test` failed, so the list changed under us, and its watch event is on the way.
+                # 422: a `test` failed, so the list has changed, and its watch event is on the way.
                 self._error = str(error)
                 self._written.clear()
                 log.warning("ca_bundle.retry", error=str(error))
@@ -138,7 +140,7 @@ class CABundleKeeper:
         try:
             await self._client.patch(path, patch)
         except APIError as error:
-            if error.status == 404:  # deleted a moment ago
+            if error.status == 404:  # deleted in the meantime
                 return
             raise
         log.info("ca_bundle.written", path=path, webhooks=len(patch) // 2)
@@ -155,7 +157,7 @@ class CABundleKeeper:
 
 
 def _is_ours(webhook: Any, services: Collection[tuple[str, str]]) -> bool:
-    """A webhook at another Service in our configuration would be somebody else's addition; a URL is ours."""
+    """Whether a webhook is ours: any URL is, but another Service is an addition by another program."""
     called = mapping_or_empty(webhook).get("clientConfig")
     if not isinstance(called, dict) or not isinstance(webhook.get("name"), str):
         return False

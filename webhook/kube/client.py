@@ -1,7 +1,8 @@
 """One connection to the API server: raw JSON in, raw JSON out, over the Kubernetes client's untyped calls.
 
-What it adds: one error type per kind of failure, deadlines, a bound on how fast we may call, TCP keepalive so that a
-watch whose other end vanished is noticed, and streams as lines.
+It adds an error type for each kind of failure, deadlines, a rate limit, TCP keepalive to detect a watch whose peer
+has
+vanished, and streams as lines.
 """
 
 import socket
@@ -26,20 +27,20 @@ JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 
-# A dozen watches stay open for good; the rest is for calls, which HTTP/1.1 makes one at a time per connection.
+# A dozen watches stay open. The remaining connections are for calls; HTTP/1.1 makes one at a time per connection.
 _CONNECTIONS: Final = 32
-# A list page of 500 pods takes the API server well under a second; half a minute means that it is in trouble.
+# The API server lists a page of 500 pods in well under a second; half a minute means that it is in trouble.
 _CALL_TIMEOUT: Final = aiohttp.ClientTimeout(total=30.0, sock_connect=10.0)
-# Silence is probed after 30 s and the connection given up 3 x 5 s later: a vanished API server is noticed in 45 s.
+# After 30 s of silence the connection is probed, and closed 3 x 5 s later: a vanished API server is detected in 45 s.
 _KEEPALIVE: Final = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 
 
 class Client:
-    """The API server, for raw objects."""
+    """Calls to the API server with raw objects."""
 
     def __init__(self, credentials: Credentials, pace: RateLimiter | None = None) -> None:
         configuration = credentials.configuration
-        # OpenSSL's strict mode (the default from Python 3.13 on) refuses CAs without an authority key identifier, which
+        # OpenSSL's strict mode (the default from Python 3.13 on) rejects CAs without an authority key identifier, which
         # many clusters have; kubectl accepts them.
         configuration.disable_strict_ssl_verification = True
         self._credentials = credentials
@@ -50,19 +51,18 @@ class Client:
             ssl=self._api.rest_client.ssl_context,
             limit=_CONNECTIONS,
             socket_factory=_keepalive_socket,
-            # The connection of a call that is given up stays open in these until its peer says goodbye, which one that
-            # stands still never does.
+            # An aborted call's connection stays in these until its peer closes it, which a hanging peer never does.
             enable_cleanup_closed=sys.version_info < (3, 12, 7),
         )
-        # For proxies in the environment, and ~/.netrc, which is none of our affair, aiohttp looks anew at each call: a
-        # tenth of what a call costs us. There are none, as a rule.
+        # aiohttp would look for proxies in the environment and read ~/.netrc at each call, a tenth of a call's cost.
+        # Usually there are none.
         configuration.client_session_kwargs = {"connector": self._connector, "trust_env": bool(getproxies())}
 
     @classmethod
     async def connect(
         cls, kubeconfig: Path | None = None, context: str | None = None, pace: RateLimiter | None = None
     ) -> Self:
-        """A client for a kubeconfig's context, or for the cluster we run in; no call is made yet."""
+        """A client for a kubeconfig's context, or for the cluster we run in; makes no call yet."""
         return cls(await load_credentials(kubeconfig, context), pace)
 
     async def __aenter__(self) -> Self:
@@ -72,7 +72,7 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         await self._api.close()
         await self._connector.close()
 
@@ -83,15 +83,15 @@ class Client:
 
     @property
     def source(self) -> str:
-        """Where the credentials come from, for people."""
+        """Where the credentials come from, for messages."""
         return self._credentials.source
 
     async def get(self, path: str, query: Mapping[str, str | int] | None = None) -> Raw:
-        """The object, or list, at `path`."""
+        """The object or list at `path`."""
         return await self._call("GET", path, query)
 
     async def create(self, path: str, body: Raw) -> Raw:
-        """Create `body` in the collection at `path`; 409 (APIError) when it exists."""
+        """Create `body` in the collection at `path`; 409 (APIError) if it exists."""
         return await self._call("POST", path, body=body)
 
     async def patch(self, path: str, body: Raw | list[Raw]) -> Raw:
@@ -100,22 +100,21 @@ class Client:
         return await self._call("PATCH", path, body=body, content_type=content_type)
 
     async def apply(self, path: str, body: Raw, manager: str) -> Raw:
-        """Give the object at `path`, created when absent, what `body` has; 409 when another manager disagrees."""
+        """Server-side apply `body` to the object at `path`; 409 on a conflict with another manager."""
         return await self._call("PATCH", path, {"fieldManager": manager}, body, APPLY_PATCH)
 
     @asynccontextmanager
     async def lines(
         self, path: str, query: Mapping[str, str | int], silence: float
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """The lines of a streamed answer, until the server ends it; entered when the server has begun to answer.
+        """The lines of a streamed answer until the server ends it; entered when the answer begins.
 
-        SilenceError after `silence` seconds of none. What follows the last line break when the stream ends is half an
-        event, and dropped.
+        Raises SilenceError after `silence` seconds without a line. An incomplete last line is dropped.
         """
         limits = aiohttp.ClientTimeout(total=None, sock_connect=10.0, sock_read=silence)
         response = await self._send("GET", path, query, limits=limits)
         try:
-            # aclosing: when an event raises, the generator ends now, not when it is collected.
+            # aclosing: if an event raises, the generator ends now, not at garbage collection.
             async with aclosing(_lines(response, f"GET {path}", silence)) as lines:
                 yield lines
         finally:
@@ -151,7 +150,7 @@ class Client:
         *,
         limits: aiohttp.ClientTimeout = _CALL_TIMEOUT,
     ) -> aiohttp.ClientResponse:
-        """Send and return the answer with its body unread; raises APIError for an error status."""
+        """Send the request and return the answer with its body unread; raises APIError for an error status."""
         await self._pace.turn()
         method, url, headers, body, _ = await self._api.param_serialize(
             method,
@@ -191,7 +190,7 @@ async def _lines(response: aiohttp.ClientResponse, call: str, silence: float) ->
 
 
 async def _error_of(response: aiohttp.ClientResponse) -> APIError:
-    """The error in an answer, whether it carries a Status or a proxy's own page."""
+    """The error in an answer: a Status, or a proxy's own page."""
     try:
         text = await response.read()
     except (aiohttp.ClientError, OSError):
@@ -201,7 +200,7 @@ async def _error_of(response: aiohttp.ClientResponse) -> APIError:
     except ValueError:
         status = None
     if not isinstance(status, dict) or status.get("kind") != "Status":
-        # The first 200 characters of a proxy's page name the proxy and its complaint.
+        # The first 200 characters of a proxy's page name the proxy and its error.
         status = {"reason": response.reason, "message": text[:200].decode(errors="replace")}
     try:
         retry_after = float(response.headers.get("Retry-After", "0"))
@@ -211,17 +210,17 @@ async def _error_of(response: aiohttp.ClientResponse) -> APIError:
 
 
 def _in_words(error: Exception) -> str:
-    """What an exception says; a timeout says nothing but its name."""
+    """The text of an exception; the name of its type if it has none, as for a timeout."""
     return str(error) or type(error).__name__
 
 
 def _keepalive_socket(address: tuple[Any, ...]) -> socket.socket:
-    """A socket that notices when the other end is gone without a word."""
+    """A socket that detects a peer that vanished without closing the connection."""
     family, kind, protocol = address[0], address[1], address[2]
     connection = socket.socket(family, kind, protocol)
     connection.setblocking(False)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in _KEEPALIVE.items():
-        if hasattr(socket, option):  # macOS has other names for some
+        if hasattr(socket, option):  # macOS names some of them differently
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
     return connection

@@ -1,8 +1,9 @@
-"""How to reach the API server and who we are there: a kubeconfig, or the pod's service account.
+"""The address of the API server and our credentials: from a kubeconfig or the pod's service account.
 
-Order: the kubeconfig named by the settings; else, unless a context is asked for, the service account of the pod we run
-in; else `$KUBECONFIG`; else `~/.kube/config`. Tokens in files (service accounts, kubeconfig `tokenFile`) are read again
-as they are rotated; exec plugins run again when what they gave has expired.
+Order: the kubeconfig from the settings; else, unless a context is set, the service account of the pod we run in;
+else
+`$KUBECONFIG`; else `~/.kube/config`. Tokens in files (service accounts, kubeconfig `tokenFile`) are reread when they
+are rotated. Exec plugins run again when their credentials have expired.
 """
 
 import os
@@ -19,14 +20,14 @@ from kubernetes.aio.config.kube_config import KUBE_CONFIG_DEFAULT_LOCATION, Kube
 from webhook.kube.api_errors import ConnectionSettingsError
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-# The kubelet replaces a token at 80 % of its life, and a life is 10 minutes or more: a token a minute old is good.
+# The kubelet replaces a token at 80 % of its life, which is at least 10 minutes: a token read a minute ago is valid.
 REFRESH_SECONDS: Final = 60.0
 
 Refresh = Callable[[Configuration], Awaitable[None]]
 
 
 class TokenFile:
-    """A bearer token in a file that somebody else replaces."""
+    """A bearer token in a file that another program rotates."""
 
     def __init__(self, path: Path, clock: Callable[[], float] = monotonic) -> None:
         self.path = path
@@ -35,7 +36,7 @@ class TokenFile:
         self._read_at = float("-inf")
 
     def token(self) -> str:
-        """The token, at most a minute old; when the file cannot be read for a moment, the last one."""
+        """The token, at most a minute old; the previous one while the file cannot be read."""
         if self._clock() - self._read_at >= REFRESH_SECONDS:
             try:
                 text = self.path.read_text().strip()
@@ -52,12 +53,12 @@ class TokenFile:
         return self._token
 
     def forget(self) -> None:
-        """Read the file again at the next use: the API server refused the token."""
+        """Reread the file at the next use, because the API server rejected the token."""
         self._read_at = float("-inf")
 
 
 class Credentials:
-    """The client's configuration, kept fresh."""
+    """The client's configuration, kept up to date."""
 
     def __init__(self, configuration: Configuration, source: str, token_file: TokenFile | None = None) -> None:
         self.configuration = configuration
@@ -68,17 +69,17 @@ class Credentials:
             configuration.refresh_api_key_hook = self._apply_token_file
 
     def forget_token(self) -> None:
-        """Get a new token for the next call: the API server answered 401."""
+        """Get a new token for the next call, because the API server answered 401."""
         if self._token_file is not None:
             self._token_file.forget()
 
     def _apply_token_file(self, configuration: Configuration) -> None:
-        assert self._token_file is not None  # noqa: S101 # only set as hook when there is one
+        assert self._token_file is not None  # noqa: S101 # only set as hook if there is one
         configuration.api_key["BearerToken"] = f"Bearer {self._token_file.token()}"
 
 
 async def load_credentials(kubeconfig: Path | None = None, context: str | None = None) -> Credentials:
-    """Credentials in the order above; raises ConnectionSettingsError with what was looked for."""
+    """Credentials in the order above; raises ConnectionSettingsError with the sources tried."""
     if kubeconfig is None and context is None and os.environ.get("KUBERNETES_SERVICE_HOST"):
         return service_account(SERVICE_ACCOUNT)
     paths = str(kubeconfig) if kubeconfig is not None else str(KUBE_CONFIG_DEFAULT_LOCATION)
@@ -86,7 +87,7 @@ async def load_credentials(kubeconfig: Path | None = None, context: str | None =
 
 
 def service_account(folder: Path) -> Credentials:
-    """The credentials every pod gets: token and CA in `folder`, the address in the environment."""
+    """The credentials of every pod: token and CA in `folder`, the address in the environment."""
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST", ""), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     authority = folder / "ca.crt"
     if not authority.is_file():
@@ -101,7 +102,7 @@ def service_account(folder: Path) -> Credentials:
 
 
 async def from_kubeconfig(paths: str, context: str | None) -> Credentials:
-    """The credentials of `context` (the current one when None) in kubeconfig files, `:`-separated as for kubectl."""
+    """The credentials of `context` (the current one if None) in kubeconfig files, `:`-separated as for kubectl."""
     configuration = Configuration()
     try:
         merged = KubeConfigMerger(paths)
@@ -112,11 +113,11 @@ async def from_kubeconfig(paths: str, context: str | None) -> Credentials:
         await loader.load_and_set(configuration)
         user = _user_of(merged, loader)
     except (ConfigException, OSError, yaml.YAMLError, TypeError, LookupError, AttributeError, ValueError) as error:
-        # The last four: the client's loader takes much of a kubeconfig's structure for granted.
+        # The last four: the client's loader does not validate a kubeconfig's structure.
         msg = f"The kubeconfig {paths} cannot be used: {error}"
         raise ConnectionSettingsError(msg) from error
     source = f"kubeconfig {paths}, context {loader.current_context['name']}"
-    # As for kubectl, a token beside a tokenFile loses: the file is the one that is kept fresh.
+    # As for kubectl, a tokenFile overrides a token, because the file is rotated.
     if user is not None and user.safe_get("tokenFile"):
         token_file = Path(str(user.path)).parent / user.safe_get("tokenFile")
         return Credentials(configuration, source, TokenFile(token_file))

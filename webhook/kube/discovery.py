@@ -1,9 +1,9 @@
-"""Resources that may not be there: CRDs that are installed late, removed, or served in another version.
+"""Optional resources: CRDs that are installed late, removed, or served in another version.
 
-Life cycle of a `DiscoveredInformer`: ask the API server which version it serves (any authenticated user may) ->
-absent: empty and synced, ask again in a few seconds -> present: an informer runs, and the question is asked on, if more
-seldom, so that a preferred version that appears is moved to. The end of a CRD ends the informer's watch, and the copy
-is emptied.
+Life cycle of a `DiscoveredInformer`: it asks the API server which version is served (any authenticated user may).
+- Absent: the copy is empty and counts as synced; it asks again after a few seconds.
+- Present: an informer runs. It keeps asking, less often, to switch to a preferred version that appears.
+When a CRD is removed, the informer's watch ends, and the copy is emptied.
 """
 
 import asyncio
@@ -20,15 +20,15 @@ from webhook.kube.resource import Raw, Resource
 
 log = structlog.get_logger(__name__)
 
-# One call of a few hundred bytes each time; a CRD is in use within seconds of its installation.
+# Each check is one call of a few hundred bytes. This finds a new CRD within seconds of its installation.
 DEFAULT_POLL_SECONDS: Final = 5.0
-# While the resource is there, only a change of versions is to be noticed: somebody upgrades a CRD once in months.
+# While the resource is served, only a change of versions matters, and CRDs are upgraded once in months.
 _SELDOM: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A resource by group and plural; `versions` in order of preference, empty for whatever the server prefers."""
+    """A resource by group and plural; `versions` by preference; empty for the one that the server prefers."""
 
     group: str
     plural: str
@@ -46,12 +46,12 @@ KUEUE_TOPOLOGIES: Final = Wanted("kueue.x-k8s.io", "topologies")
 
 
 async def locate(client: Client, wanted: Wanted) -> Resource | None:
-    """Where `wanted` is served, in the best version; None when it is not. Raises ClusterError when unknown."""
+    """Where `wanted` is served, in the best version; None if it is not. Raises ClusterError if that is unknown."""
     group = await _get_or_none(client, f"/apis/{wanted.group}")
     if group is None:
         return None
     served = [str(entry.get("version")) for entry in _entries(group, "versions")]
-    # The server lists its preferred version first, but does not promise to.
+    # The server lists its preferred version first, but this is not guaranteed.
     preferred = str(mapping_or_empty(group.get("preferredVersion")).get("version"))
     order = wanted.versions or dict.fromkeys([preferred, *served])
     for version in order:
@@ -66,13 +66,13 @@ async def locate(client: Client, wanted: Wanted) -> Resource | None:
 
 
 def _entries(answer: Raw, field: str) -> list[Raw]:
-    """What is an object in a list of the answer."""
+    """The objects in a list of the answer."""
     entries = answer.get(field)
     return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
 
 
 class DiscoveredInformer:
-    """Runs `informer` while its resource is served; `informer` was made for any version of it."""
+    """Runs `informer` while its resource is served; `informer` accepts any version of it."""
 
     def __init__(
         self, client: Client, wanted: Wanted, informer: Informer, poll_seconds: float = DEFAULT_POLL_SECONDS
@@ -86,13 +86,13 @@ class DiscoveredInformer:
         self._task: asyncio.Task[NoReturn] | None = None
 
     async def run(self) -> NoReturn:
-        """Follow the resource's coming and going for ever; ends as `Informer.run` does."""
+        """Follow the resource until cancelled; ends as `Informer.run` does."""
         try:
             while True:
                 try:
                     await self._turn_to(await locate(self._client, self._wanted))
                 except ClusterError as error:
-                    # What runs goes on: that discovery fails says nothing about the resource.
+                    # A running informer continues: a failed discovery says nothing about the resource.
                     if self._task is None:
                         self.informer.status.phase = Phase.WAITING
                         self.informer.status.error = str(error)
@@ -118,7 +118,7 @@ class DiscoveredInformer:
         self._current = found
 
     async def _pause(self) -> None:
-        """Until it is time to ask again; at once when the informer ends, whose own exceptions are ours."""
+        """Wait until the next check; end at once if the informer ends, and raise its exception."""
         if self._task is None:
             await asyncio.sleep(self._poll_seconds)
             return
@@ -135,7 +135,7 @@ class DiscoveredInformer:
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
-            # Not `await task`: its CancelledError would not differ from our own.
+            # Not `await task`: its CancelledError would look like our own.
             await asyncio.wait({task})
             if not task.cancelled() and not isinstance(task.exception(), ResourceGoneError):
                 task.result()

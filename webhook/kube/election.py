@@ -1,31 +1,37 @@
-"""Who leads: the rules by which candidates share a Lease, without clock and socket.
+"""Leader election: the rules by which candidates share a Lease, without clock and socket.
 
-All times are seconds on the candidate's own clock, which never goes back and goes on while the process is stopped.
+All times are seconds on the candidate's own clock, which is monotonic and continues while the process is stopped.
 States of one candidate:
-1. Blind: what the Lease says is not known, or may have changed by a write whose answer never came. It is read.
-2. Following: it is somebody's, and read every `retry_period`. It is free when it was given back, when it has never been
-   held, or when it has said the same for its whole duration since we first saw it say so. Then it is claimed.
-3. Leading: from the answer to a claim until `renew_deadline` after the *request* of the last claim or renewal that went
-   through. Renewed every `retry_period`.
-4. Resigned: never leads again; gives the Lease back when asked to.
+1. Blind: the Lease's content is unknown, or a write without an answer may have changed it. The candidate reads it.
+2. Following: another candidate holds the Lease, and we read it every `retry_period`. The Lease is free if it was
+   released, if it was never held, or if it has not changed for its whole duration since we first saw its content.
+   Then we claim it.
+3. Leading: from the answer to a claim until `renew_deadline` after the *request* of the last successful claim or
+   renewal. Renewed every `retry_period`.
+4. Resigned: never leads again; releases the Lease when asked to.
 
-Why two never lead at once: the Lease was written at some time W. Its writer sent that request before W, so it stops by
-W + renew_deadline. Another one saw it at W or later, so it claims it at W + lease_duration or later, which is later;
-and the API server takes that claim only if nothing was written since (resourceVersion). Nobody's wall clock is part of
-that, latency and pauses only make the writer stop earlier and the other claim later, and clock rates may differ by as
-much as the two durations do.
+Why two candidates never lead at once: the Lease was written at some time W. Its writer sent that request before W,
+so
+it stops by W + renew_deadline. Another candidate saw the write at W or later, so it claims the Lease at
+W + lease_duration or later, which is later. The API server accepts that claim only if nothing was written since
+(resourceVersion). Wall clocks do not matter. Latency and pauses only make the writer stop earlier and the other
+candidate claim later. Clock rates may differ by the ratio of the two durations.
 
-In the middle of a rollout the writer may have other settings. Another one waits for its own lease_duration or for the
-longest that the Lease has said of this holder, whichever is longer. So it is safe when the setting is raised or
-lowered, and when another client writes a shorter duration into the Lease. The Lease is believed up to LONGEST_BELIEVED
-times the own duration: one write cannot keep all replicas from leading. So settings must not be lowered by more than
-that factor in one rollout.
+During a rollout the writer may have other settings. A candidate waits for its own lease_duration or for the longest
+duration that this holder has written, whichever is longer. So it is safe to raise or lower the setting, and a
+shorter
+duration written by another client does no harm. A longer duration counts up to LONGEST_BELIEVED times our own, so
+one
+write cannot keep all replicas from leading. Therefore settings must not be lowered by more than that factor in one
+rollout.
 
-What is outside of the argument: somebody who deletes or empties the Lease by hand. A candidate that has seen it held
-then waits a whole duration before it claims it. One that starts at that moment has not, and claims it at once; the old
-leader notices when it renews, at most `retry_period` and one call later.
+Not covered: a user who deletes or empties the Lease by hand. A candidate that has seen it held waits a whole
+duration
+before it claims it. A candidate that starts at that moment claims it at once; the old leader notices this at its
+next
+renewal, at most `retry_period` and one call later.
 
-Source: client-go tools/leaderelection keeps such a Lease; it looks at the deadline when it renews, not when asked.
+Source: client-go tools/leaderelection uses such a Lease; it checks the deadline when it renews, not when asked.
 """
 
 from dataclasses import dataclass
@@ -34,12 +40,12 @@ from typing import Final
 
 from webhook.kube.lease_record import Claim, LeaseRecord, Release
 
-# How many of our own durations another holder is believed at most. 4: a rollout may quadruple the setting (15 s to
-# 60 s), and with the default one bad write costs a minute without a leader, about as long as the next leader waits
-# for bindings that it cannot see yet (assume_ttl_seconds).
+# The maximum of another holder's duration, as a multiple of our own. 4: a rollout may quadruple the setting (15 s to 60
+# s). With the default, one bad write costs a minute without a leader, about as long as the next leader waits for
+# bindings that it cannot see yet (assume_ttl_seconds).
 LONGEST_BELIEVED: Final = 4
 
-# A higher count of terms is not credible: one a second makes 34 years. What we write always stays within int32.
+# A higher count of terms is not credible: one term a second for 34 years. Our own count stays within int32.
 _MOST_TERMS: Final = 2**30
 
 
@@ -53,21 +59,21 @@ class Timing:
 
     @property
     def call_timeout(self) -> float:
-        """How long one call may take: of a `renew_deadline`, a call that hangs leaves room for another one."""
+        """The timeout of one call: `renew_deadline` leaves time for another call if one hangs."""
         return self.renew_deadline / 2
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One time of leading without a break."""
+    """One uninterrupted period of leading."""
 
     epoch: int
-    """Grows with every term, of whoever."""
+    """Grows with every term of any candidate."""
     name: str
-    """Differs from any other term's, even when somebody deletes the Lease and epochs start anew."""
+    """Differs from that of any other term, even if the Lease is deleted and epochs restart."""
     since: float
     alone_since: float
-    """Since when nobody else can have promised anything; -inf when the last leader left nothing unsettled."""
+    """No other candidate can have assumed a pod since this time; -inf if the last leader left nothing unsettled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +83,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """Nothing to do before `until`, unless the Lease changes."""
+    """Do nothing before `until`, unless the Lease changes."""
 
     until: float
 
@@ -86,7 +92,7 @@ Action = Read | Claim | Rest
 
 
 class Election:
-    """One candidate. Tell it what happened, ask it what to do."""
+    """One candidate. The caller reports what happened and asks for the next step."""
 
     def __init__(self, identity: str, timing: Timing) -> None:
         self.identity = identity
@@ -95,7 +101,7 @@ class Election:
         self._lease: LeaseRecord | None = None
         self._looked_at = self._unchanged_since = -inf
         self._seen_held = False
-        # The longest duration that the last holder's Lease has said, and who that is.
+        # The last holder of the Lease, and the longest duration that it has written.
         self._said, self._said_by = 0.0, ""
         self._alone_since: float | None = None
         self._term: Term | None = None
@@ -104,10 +110,10 @@ class Election:
         self._resigned = False
         self._release: Release | None = None
 
-    # What to do.
+    # Next step.
 
     def next(self, now: float) -> Action:
-        """The next thing to do."""
+        """The next step."""
         if self._resigned and self._release is None:
             return Rest(inf)
         if self._blind:
@@ -122,31 +128,31 @@ class Election:
         return Read() if now >= look_at else Rest(min(free_at, look_at))
 
     def leads(self, now: float) -> bool:
-        """Whether nobody else can be leading now."""
+        """Whether no other candidate can be leading now."""
         return now < self._deadline
 
     def term(self, now: float) -> Term | None:
-        """The term that goes on now."""
+        """The current term."""
         return self._term if self.leads(now) else None
 
     def patience(self, now: float) -> float:
-        """How long a call that begins now is waited for: a leader must notice when its term ends."""
+        """The timeout of a call that begins now: a leader must notice when its term ends."""
         timeout = self._timing.call_timeout
         return min(timeout, self._deadline - now) if self.leads(now) else timeout
 
     @property
     def holder(self) -> str:
-        """Who holds the Lease as far as we know; empty for nobody."""
+        """The last known holder of the Lease; empty if there is none."""
         return self._lease.holder if self._lease is not None else ""
 
     @property
     def released(self) -> bool:
-        """Whether the Lease is known not to be ours, after it was to be given back."""
+        """Whether the Lease is known not to be ours, after we were asked to release it."""
         return self._release is not None and not self._blind and self.holder != self.identity
 
     @property
     def overlong(self) -> float:
-        """Seconds that the Lease claims for its holder beyond what is believed; 0 when it is believed."""
+        """Seconds of the holder's duration beyond our maximum; 0 if it is within."""
         if self._lease is None or self._lease.holder == self.identity:
             return 0.0
         return max(0.0, self._lease.duration - self._longest)
@@ -154,17 +160,17 @@ class Election:
     # What happened.
 
     def read(self, lease: LeaseRecord | None, now: float) -> None:
-        """The Lease says this (None: there is none), by an answer that came now."""
+        """An answer that came now has this content of the Lease (None: it does not exist)."""
         self._see(lease, now)
         if lease is not None and lease.holder != self.identity:
             self._deadline = -inf
 
     def wrote(self, claim: Claim, lease: LeaseRecord, asked: float, now: float) -> None:
-        """`claim` went through: asked for at `asked`, answered now."""
+        """`claim` succeeded: requested at `asked`, answered now."""
         term_goes_on = self.leads(now)
         self._see(lease, now)
         if self._resigned or (claim.renews and not term_goes_on):
-            # The answer came after the end of the term it was to prolong: others were told that it has ended.
+            # The answer came after the end of the term that it extends, which has been reported as ended.
             return
         self._deadline = asked + self._timing.renew_deadline
         self._renew_at = asked + self._timing.retry_period
@@ -174,16 +180,16 @@ class Election:
             self._term = Term(claim.transitions, name, now, alone_since)
 
     def look_again(self) -> None:
-        """The Lease may have changed: by somebody else, or by a write of ours that brought no answer."""
+        """The Lease may have changed: by another client, or by a write of ours without an answer."""
         self._blind = True
 
     def resign(self) -> None:
-        """Lead no more, from now on and for ever."""
+        """Stop leading, now and permanently."""
         self._resigned = True
         self._deadline = -inf
 
     def release(self, how: Release) -> None:
-        """Give the Lease back if it is ours."""
+        """Release the Lease if we hold it."""
         self.resign()
         self._release = how
 
@@ -199,7 +205,7 @@ class Election:
         self._seen_held = self._seen_held or (lease is not None and not lease.untouched)
 
     def _alone_as_of(self, lease: LeaseRecord | None, now: float) -> float | None:
-        """Since when nobody else can have promised anything; None while somebody may."""
+        """Since when no other candidate can have assumed a pod; None while one may."""
         if lease is None or lease.untouched:
             return None if self._seen_held else -inf
         if lease.holder == self.identity:
@@ -227,10 +233,10 @@ class Election:
 
     @property
     def _longest(self) -> float:
-        """Seconds for which another holder is believed at most."""
+        """The maximum of another holder's duration in seconds."""
         return LONGEST_BELIEVED * self._timing.lease_duration
 
-    # What is written.
+    # What to write.
 
     def _claim(self) -> Claim:
         before = self._lease.transitions if self._lease is not None else 0

@@ -1,8 +1,8 @@
-"""Events on pods, as `kubectl describe` shows them: told once, in the background, never in anybody's way.
+"""Events on pods, as `kubectl describe` shows them: each written once, in the background, without delaying callers.
 
-1. `tell` notes an event. One that was told of the same pod in the same words lately is dropped, and so is the oldest of
-   too many, in the namespace that has most: what they say also stands in the pod.
-2. `run` writes them by namespace in turn, at a pace of its own. A failure is logged and forgotten.
+1. `tell` queues an event. A repetition for the same pod within a short time is dropped. If the queue is full, the
+   oldest event of the namespace with the most is dropped: the pod's annotations have the same text.
+2. `run` writes them at a limited rate, taking turns between namespaces. A failure is logged and not retried.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 
 COMPONENT: Final = "topology-webhook"
 
-# The API server keeps events for an hour; client-go's recorder writes a controller's at about this pace at most.
+# The API server keeps events for an hour; client-go's recorder limits a controller to about this rate.
 _RATE, _BURST = 20.0, 100
 _WAITING = 1000
 _REMEMBERED = 10_000
@@ -35,7 +35,7 @@ _LONGEST_NOTE = 1024
 
 @dataclass(frozen=True, slots=True)
 class PodEvent:
-    """Something about a pod."""
+    """An event about a pod."""
 
     key: str
     """namespace/name."""
@@ -58,7 +58,7 @@ class EventRecorder:
         self._arrived = asyncio.Event()
 
     def tell(self, event: PodEvent) -> None:
-        """Note an event; no more of it is kept than is written."""
+        """Queue an event; the text is truncated to the length that is written."""
         event = replace(event, note=_note(event.note))
         if event in self._told:
             return
@@ -69,7 +69,7 @@ class EventRecorder:
         self._arrived.set()
 
     async def run(self) -> NoReturn:
-        """Write what is noted, for ever."""
+        """Write queued events until cancelled."""
         while True:
             await self._arrived.wait()
             self._arrived.clear()
@@ -85,7 +85,7 @@ class EventRecorder:
         try:
             await self._client.create(f"/apis/events.k8s.io/v1/namespaces/{namespace}/events", self._object(event))
         except ClusterError as error:
-            # The namespace may be on its way out, which is no news.
+            # The namespace may be terminating, which is not worth a log line.
             log.debug("event.failed", pod=event.key, reason=event.reason, error=str(error))
 
     def _object(self, event: PodEvent) -> Raw:
@@ -97,7 +97,7 @@ class EventRecorder:
 def event_object(
     regarding: Raw, reason: str, note: str, action: str, kind: Literal["Normal", "Warning"], instance: str
 ) -> Raw:
-    """An Event (events.k8s.io/v1) about the object `regarding`, of this moment, by `instance` of our component."""
+    """An Event (events.k8s.io/v1) about the object `regarding`, dated now, by `instance` of our component."""
     name = f"{regarding['name'][:230]}.{uuid4().hex[:16]}"
     return {
         "apiVersion": "events.k8s.io/v1",
@@ -115,5 +115,5 @@ def event_object(
 
 
 def _note(text: str) -> str:
-    """As much of the text as an Event takes."""
+    """The text, truncated to the limit of an Event."""
     return text if len(text) <= _LONGEST_NOTE else text[: _LONGEST_NOTE - 3] + "..."

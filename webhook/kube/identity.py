@@ -1,4 +1,4 @@
-"""Who we are to the API server: the user name that webhooks see in our own requests."""
+"""Our own user name, as webhooks see it in our requests."""
 
 import asyncio
 from typing import Final
@@ -11,13 +11,13 @@ from webhook.kube.client import Client
 
 log = structlog.get_logger(__name__)
 
-# Every authenticated user may ask (ClusterRole system:basic-user).
+# Every authenticated user may call this (ClusterRole system:basic-user).
 _PATH: Final = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 _REVIEW: Final = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
 
 
 async def own_user(client: Client) -> str:
-    """The user name, such as system:serviceaccount:<namespace>:<name>; asked until the API server answers."""
+    """The user name, such as system:serviceaccount:<namespace>:<name>; retried until the API server answers."""
     backoff = Backoff()
     while True:
         try:

@@ -1,22 +1,24 @@
 """A local, current copy of one collection of objects: list once, then watch.
 
 Phases:
-1. LIST, in pages of `page_size`. Every page's objects go to the handler at once and are dropped, so that 50,000 pods
-   never stand in memory as JSON. Objects that a list no longer has are deleted after the last page: between the two the
-   copy may hold too much, never too little, which errs towards "taken" for everything counted from it.
-2. WATCH from the list's resource version, with bookmarks. A watch that ends, as the server makes it every few minutes,
-   is opened again from the last version seen.
-3. A version the server can no longer serve (410, as a status or as an ERROR event) leads back to 1, and so does a watch
-   that falls silent: bookmarks should come, and a server whose storage was restored from a backup would send nothing
-   until it catches up with our version. Any other failure resumes the watch where it was. Either way after a wait:
+1. LIST, in pages of `page_size`. The handler gets each page's objects at once and the page is dropped, so 50,000
+   pods
+   are never in memory as JSON. Objects that a list no longer has are deleted after the last page. Until then the
+   copy
+   may have too many objects, never too few, which errs towards "in use" for everything counted from it.
+2. WATCH from the list's resource version, with bookmarks. The server ends a watch every few minutes; it is reopened
+   from the last version seen.
+3. Recovery. A version that the server can no longer serve (410, as a status or as an ERROR event) leads back to 1.
+   So does a silent watch: bookmarks should come, and a server restored from a backup would send nothing until it
+   catches up with our version. After any other failure the watch resumes where it was. Each retry waits first:
    exponential backoff, full jitter, Retry-After.
 
-The LIST asks for no resource version: the answer is exact, and pages are honoured. `resourceVersion=0` would be cheaper
-for old API servers, but they ignore `limit` with it and answer 50,000 pods at once, and what they answer may be older
-than what this process's predecessor acted on. Since 1.34 exact pages come from the watch cache as well.
+The LIST sets no resource version, so the answer is exact and paged. `resourceVersion=0` would be cheaper for old API
+servers, but they then ignore `limit` and return 50,000 pods at once, possibly older than the state that this
+process's predecessor acted on. Since 1.34 exact pages come from the watch cache as well.
 
-A handler contains its own faults: an object that it cannot keep must not cost the others. Any other exception ends
-`run`; started again, it begins with a list.
+A handler contains its own faults: an unusable object must not affect the others. Any other exception ends `run`; a
+restarted `run` begins with a list.
 """
 
 import asyncio
@@ -44,25 +46,25 @@ from webhook.kube.resource import Raw, Resource, is_object, items_of, key_of
 log = structlog.get_logger(__name__)
 
 DEFAULT_PAGE_SIZE: Final = 500
-# The server ends a watch after this long (client-go's choice as well): spread out, so that after a restart of the API
-# server not all watches of all replicas are opened anew in the same second for ever.
+# The server ends a watch after this time (client-go uses the same). It is random, so that after a restart of the API
+# server the replicas do not reopen all watches in the same second each time.
 _WATCH_SECONDS: Final = (300, 600)
-# Bookmarks come about once a minute. Three missing in a row: the stream is dead in a way that TCP does not see.
+# Bookmarks come about once a minute. After three missing ones the stream is dead, though TCP does not notice.
 _SILENCE_SECONDS: Final = 200.0
-# Objects taken in before others (reviews) get their turn: 50 pods are 5 ms.
+# Objects processed before other tasks (reviews) get their turn: 50 pods take 5 ms.
 _TURN: Final = 50
-# A watch that ends sooner and brought nothing counts as failed, or a broken proxy would be called in a hot loop.
+# A watch that ends earlier without an event counts as failed; otherwise a broken proxy would cause a hot loop.
 _SHORTEST_WATCH_SECONDS: Final = 1.0
 
 
 class Handler(Protocol):
-    """Who keeps what the informer sees. Called from the event loop, one call at a time, never concurrently."""
+    """Receives what the informer sees. Called from the event loop, one call at a time."""
 
     def upsert(self, key: str, raw: Raw) -> None:
-        """The object `key` exists and looks like this (`metadata.managedFields` removed unless asked for)."""
+        """The object `key` exists with this content (`metadata.managedFields` removed unless requested)."""
 
     def delete(self, key: str) -> None:
-        """The object `key` is gone, or no longer selected."""
+        """The object `key` is deleted, or no longer selected."""
 
 
 class Phase(StrEnum):
@@ -77,7 +79,7 @@ class Phase(StrEnum):
 
 @dataclass(slots=True)
 class InformerStatus:
-    """What /readyz and /metrics tell about one informer; `last_contact` is on the clock of `time.monotonic`."""
+    """One informer's status for /readyz and /metrics; `last_contact` is on the clock of `time.monotonic`."""
 
     name: str
     phase: Phase = Phase.STARTING
@@ -85,7 +87,7 @@ class InformerStatus:
     objects: int = 0
     lists: int = 0
     caught_up: bool = False
-    """Whether a list or an event has come since the last failure. A watch that is open again may still owe events."""
+    """Whether a list or an event has come since the last failure. A reopened watch may still have events to deliver."""
     last_contact: float = field(default_factory=monotonic)
     error: str = ""
 
@@ -95,7 +97,7 @@ class ResourceGoneError(ClusterError):
 
 
 class Informer:
-    """Keeps `handler` in step with `resource`, narrowed by `field_selector`, until cancelled."""
+    """Keeps `handler` in sync with `resource`, narrowed by `field_selector`, until cancelled."""
 
     def __init__(
         self,
@@ -137,12 +139,12 @@ class Informer:
                 raise
 
     def point_at(self, resource: Resource) -> None:
-        """Read the same objects at another version of the API; what was seen is kept until the next list."""
+        """Switch to another version of the API; objects seen are kept until the next list."""
         self._resource = resource
         self._version = None
 
     def clear(self) -> None:
-        """The collection does not exist: everything in it is gone, and that is the truth, so synced."""
+        """The collection does not exist: delete all objects and count as synced."""
         for key in self._keys:
             self._handler.delete(key)
         self._keys.clear()
@@ -192,7 +194,7 @@ class Informer:
             "watch": 1,
             "allowWatchBookmarks": "true",
             "resourceVersion": self._version or "",
-            "timeoutSeconds": random.randint(*_WATCH_SECONDS),  # noqa: S311 # spreads load, keeps no secret
+            "timeoutSeconds": random.randint(*_WATCH_SECONDS),  # noqa: S311 # spreads load, not security-relevant
         }
         async with self._client.lines(self._resource.path, query, _SILENCE_SECONDS) as lines:
             self._saw(Phase.WATCHING)
@@ -209,7 +211,7 @@ class Informer:
             raise UnreachableError(msg)
 
     def _take(self, line: bytes) -> None:
-        """One event of the watch; raises APIError for an ERROR event."""
+        """Process one event of the watch; raises APIError for an ERROR event."""
         try:
             event: dict[str, Any] = loads(line)
             kind, raw = event["type"], event["object"]
@@ -236,7 +238,7 @@ class Informer:
             self._version = version
 
     async def _recover(self, error: ClusterError) -> None:
-        """Phase 3: decide where to go on, and wait."""
+        """Phase 3: decide where to continue, and wait."""
         wait = self._backoff.next(error.retry_after if isinstance(error, APIError) else 0.0)
         self.status.phase = Phase.WAITING
         self.status.caught_up = False
@@ -249,13 +251,13 @@ class Informer:
                 raise ResourceGoneError(msg) from error
             if error.version_unusable:
                 self._version = None
-        # A 410 is everyday life (a quiet resource, a compacted history); the rest is worth an operator's eye.
+        # A 410 is normal (a quiet resource, a compacted history); other errors are logged for the operator.
         report = log.info if isinstance(error, APIError) and error.status == 410 else log.warning
         report("informer.retry", resource=self._resource.name, error=str(error), seconds=round(wait, 3))
         await asyncio.sleep(wait)
 
     def _upsert(self, raw: Raw) -> str:
-        # A third of an object's size, and hardly anybody's business here: who wrote which field, and when.
+        # Up to a third of an object's size, and rarely needed here: which manager wrote which field, and when.
         if not self._managed_fields:
             raw["metadata"].pop("managedFields", None)
         key = key_of(raw)

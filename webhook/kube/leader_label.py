@@ -1,9 +1,9 @@
-"""Marks the leader's Pod by a label, which a Service selects.
+"""Labels the leader's Pod, so that a Service can select it.
 
-Level-triggered: what is there is compared with what should be, at once when the role changes and every few seconds
-while leading. So a label that got lost, one that a dead leader left behind, or one from an earlier life of this
-container, is put right whatever happened. Wrong for a moment it may be all the same: a label is how calls find the
-leader, never how anybody knows that it is one.
+Level-triggered: the actual labels are compared with the desired ones at each change of role, and every few seconds
+while leading. This repairs a lost label, one that a dead leader left behind, and one from an earlier run of this
+container. The label may still be wrong for a moment: callers find the leader by it, but no replica decides by it
+whether it leads.
 """
 
 import asyncio
@@ -22,8 +22,8 @@ from webhook.model.names import ROLE_LABEL
 log = structlog.get_logger(__name__)
 
 LEADER: Final = "leader"
-# One list of one or two pods, from the API server's cache: cheap enough to mend a label about as soon as a kubelet
-# notices a pod that is not ready.
+# One list of one or two pods from the API server's cache: cheap enough to repair a label about as fast as a kubelet
+# notices an unready pod.
 _LOOK_AGAIN_SECONDS: Final = 5.0
 
 
@@ -37,14 +37,14 @@ class RoleLabel:
         self._leading = leading
         self._changed = asyncio.Event()
         self.error = ""
-        """What keeps us from reading or writing labels; empty when nothing does."""
+        """The error of the last read or write of labels; empty if there is none."""
 
     def role_changed(self) -> None:
-        """Look at once: `leading()` may say something else."""
+        """Check at once, because `leading()` may have changed."""
         self._changed.set()
 
     async def run(self) -> NoReturn:
-        """Keep the label right for ever."""
+        """Keep the label correct until cancelled."""
         backoff = Backoff(cap=_LOOK_AGAIN_SECONDS)
         wait: float | None
         while True:
@@ -65,11 +65,11 @@ class RoleLabel:
                     await self._changed.wait()
 
     async def settle(self) -> None:
-        """Put right what is wrong now; raises ClusterError."""
+        """Correct the labels once; raises ClusterError."""
         listed = await self._client.get(self._pods, {"labelSelector": f"{ROLE_LABEL}={LEADER}"})
         marked = {pod["metadata"]["name"] for pod in items_of(listed, self._pods)}
         if self._leading():
-            # Others first: for a moment nobody is found, which callers take better than the wrong one.
+            # Other pods first: for callers, no leader for a moment is better than the wrong one.
             for name in marked - {self._pod_name}:
                 await self._write(name, None)
             if self._pod_name not in marked:
@@ -81,7 +81,7 @@ class RoleLabel:
         try:
             await self._client.patch(f"{self._pods}/{name}", {"metadata": {"labels": {ROLE_LABEL: value}}})
         except APIError as error:
-            if error.status == 404 and name != self._pod_name:  # gone by now
+            if error.status == 404 and name != self._pod_name:  # deleted in the meantime
                 return
             raise
         log.info("role_label.written", pod=name, value=value)

@@ -1,10 +1,10 @@
-"""Leading by a Lease: the rules of `election`, with the API server, a clock and callbacks.
+"""Leader election with a Lease: the rules of `election` with the API server, a clock and callbacks.
 
-Life cycle: `run` goes on until cancelled -> terms come and go -> `resign` (at once, for good) -> `release` (so that
-others need not wait for the Lease to run out).
+Life cycle: `run` continues until cancelled -> terms begin and end -> `resign` (at once and permanently) -> `release`
+(so that others need not wait for the Lease to expire).
 
-One call at a time, each bounded. A watch only hurries: the truth is what a read says, and the watch wakes us when the
-Lease is given back, so that it is followed within milliseconds instead of `retry_period`.
+One call at a time, each with a timeout. Only reads decide. The watch wakes us when the Lease is released, so that we
+claim it within milliseconds instead of `retry_period`.
 """
 
 import asyncio
@@ -29,22 +29,23 @@ log = structlog.get_logger(__name__)
 
 # CLOCK_BOOTTIME also counts the time for which the machine was suspended; CLOCK_MONOTONIC does not.
 _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-# Candidates that failed together do not come back together; a leader must keep its time.
+# Candidates that failed together must not retry together; a leader must renew on time.
 _JITTER: Final = (0.8, 1.2)
-# After a conflict somebody else has just written; by the end of this they are done, and we do not meet again.
+# After a conflict another candidate has just written. After this wait it is done, and we do not collide again.
 _CONFLICT_SECONDS: Final = 0.2
 
 
 def clock() -> float:
-    """Seconds since some moment; never goes back, and goes on while process or machine are stopped."""
+    """Seconds since some moment; monotonic, and continues while process or machine are stopped."""
     return time.clock_gettime(_CLOCK)
 
 
 class LeaderElection:
     """One candidate for the Lease `namespace/name`.
 
-    `on_started` and `on_stopped` are called from the event loop, in turn, soon after a term began or ended. Who must be
-    sure asks `is_leader` in the same breath as it acts: that looks at the clock each time.
+    `on_started` and `on_stopped` are called from the event loop, in turn, soon after a term began or ended. Code
+    that must
+    be certain checks `is_leader` directly before it acts: that reads the clock each time.
     """
 
     def __init__(
@@ -67,27 +68,27 @@ class LeaderElection:
         self._wake = asyncio.Event()
         self._released = asyncio.Event()
         self._wall = datetime.fromtimestamp(0, UTC)
-        self._random = Random()  # noqa: S311 # spreads load, keeps no secret
+        self._random = Random()  # noqa: S311 # spreads load, not security-relevant
         self._overlong = 0.0
         self.error = ""
-        """What keeps us from reading or writing the Lease; empty when nothing does."""
+        """The error of the last read or write of the Lease; empty if there is none."""
 
     @property
     def holder(self) -> str:
-        """The identity that holds the Lease, as far as we know; empty for nobody."""
+        """The last known identity that holds the Lease; empty if there is none."""
         return self._election.holder
 
     @property
     def term(self) -> Term | None:
-        """The term that goes on at this moment; None when we do not lead."""
+        """The current term; None if we do not lead."""
         return self._election.term(clock())
 
     def is_leader(self) -> bool:
-        """Whether we lead at this moment: no other candidate can, whatever has happened to us in between."""
+        """Whether we lead at this moment: then no other candidate can, even if we were suspended."""
         return self._election.leads(clock())
 
     async def run(self) -> NoReturn:
-        """Take part for ever."""
+        """Take part in the election until cancelled."""
         hurry = Informer(
             self._client, _leases(self._namespace), self, field_selector=f"metadata.name={self._name}", page_size=1
         )
@@ -97,12 +98,12 @@ class LeaderElection:
         raise AssertionError  # pragma: no cover # neither of them returns
 
     def resign(self) -> None:
-        """Lead no more, from this moment on. The Lease stays ours until `release`, or until it runs out."""
+        """Stop leading at once. The Lease stays ours until `release`, or until it expires."""
         self._election.resign()
         self._announce()
 
     async def release(self, how: Release, within: float) -> bool:
-        """Give the Lease back, so that others may claim it at once; False when that took longer than `within`."""
+        """Release the Lease so that others can claim it at once; False if that took longer than `within`."""
         self._election.release(how)
         self._announce()
         self._wake.set()
@@ -119,7 +120,7 @@ class LeaderElection:
             self._wake.set()
 
     def delete(self, key: str) -> None:
-        """The watch has seen the end of the Lease; nothing to hurry for, since its leader may go on for a while."""
+        """The watch has seen that the Lease was deleted; its leader may continue for a while, so we do not hurry."""
 
     async def _take_part(self) -> NoReturn:
         while True:
@@ -133,7 +134,7 @@ class LeaderElection:
                 self._released.set()
 
     async def _call(self, action: Read | Claim) -> None:
-        """Make one call, and tell the election what came of it."""
+        """Make one call and report its result to the election."""
         asked = clock()
         patience = self._election.patience(asked)
         try:
@@ -172,20 +173,20 @@ class LeaderElection:
             raise
 
     async def _write(self, claim: Claim) -> LeaseRecord:
-        # Every renewal must differ from the last one, also where the wall clock stands or is set back.
+        # Every renewal must differ from the last one, even if the wall clock stands still or is set back.
         self._wall = max(datetime.now(UTC), self._wall + timedelta(microseconds=1))
         body = claim.body(self._wall)
         if claim.replaces is not None:
             return LeaseRecord.from_object(await self._client.patch(self._path, body))
-        # By server-side apply, because it names the Lease: RBAC can limit that to one name, and a plain create not.
-        # Each candidate is a manager of its own: the API server lets the first one in and gives the others a 409. A
-        # manager's name has 128 characters at most; what tells identities apart is at their end.
+        # With server-side apply, which names the Lease: RBAC can limit apply to one name, but not a plain create. Each
+        # candidate is a separate manager: the API server accepts the first one and answers the others with a 409. A
+        # manager's name has at most 128 characters, and identities differ at their end.
         body |= {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
         body["metadata"] = {"name": self._name, "namespace": self._namespace}
         return LeaseRecord.from_object(await self._client.apply(self._path, body, self._election.identity[-128:]))
 
     def _announce(self) -> None:
-        """Call back when the term is another one than at the last call."""
+        """Call back if the term has changed since the last call."""
         term = self.term
         if self._announced is not None and self._announced != term:
             report = log.warning if self.error else log.info
@@ -210,7 +211,7 @@ class LeaderElection:
         self.error = ""
 
     async def _rest(self, seconds: float) -> None:
-        """Wait; at the end of our term, or woken by the watch, no longer."""
+        """Wait, at most until the end of our term or until the watch wakes us."""
         if self.is_leader():
             seconds = min(seconds, self._election.patience(clock()))
         else:

@@ -1,7 +1,7 @@
-"""What a Lease (coordination.k8s.io/v1) says, and how it is written.
+"""The content of a Lease (coordination.k8s.io/v1), and how it is written.
 
-Times in a Lease are the holder's wall clock. They are written for people; nobody here reads them as times. All that is
-asked of a `renewTime` is that it differs from the one before.
+Times in a Lease are the holder's wall clock. They are written for people; we never interpret them as times. A
+`renewTime` only has to differ from the previous one.
 """
 
 from dataclasses import dataclass, field
@@ -17,36 +17,36 @@ RELEASED_ANNOTATION: Final = "topology-webhook.dev/released"
 
 
 class Release(StrEnum):
-    """How a holder gave the lease back."""
+    """How a holder released the Lease."""
 
     SETTLED = "settled"
-    """All that it had promised was done, or visible to everybody."""
+    """All pods that it had assumed are settled, or visible to every client."""
     UNSETTLED = "unsettled"
-    """Something that it had promised may still become visible."""
+    """Some pod that it had assumed may still become visible."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
-    """A Lease as read. Two are equal when they say the same, whatever else was written to the object."""
+    """A Lease as read. Two records are equal if their contents are equal, whatever else was written to the object."""
 
     version: str = field(compare=False)
     """The object's resourceVersion."""
     holder: str = ""
-    """The holder's identity; empty when nobody holds it."""
+    """The holder's identity; empty if there is no holder."""
     transitions: int = 0
-    """How many terms there have been."""
+    """The number of terms so far."""
     duration: float = 0.0
-    """Seconds for which the holder may be believed to hold it after each renewal; 0 when it does not say."""
+    """Seconds for which the holder may hold it after each renewal; 0 if it does not say."""
     renewed: str = ""
-    """`renewTime` as it stands there; empty when absent."""
+    """`renewTime` as written; empty if absent."""
     release: Release | None = None
-    """How the last holder gave it back; None when it did not."""
+    """How the last holder released it; None if it did not."""
 
     @classmethod
     def from_object(cls, raw: Raw) -> "LeaseRecord":
-        """A Lease as the API server sends it. A field that is not of its type counts as absent.
+        """A Lease from the API server. A field of the wrong type counts as absent.
 
-        Raises MalformedAnswerError when there is no resourceVersion: nothing could be written in its place.
+        Raises MalformedAnswerError without a resourceVersion, because nothing could be written in its place.
         """
         metadata, spec = mapping_or_empty(raw.get("metadata")), mapping_or_empty(raw.get("spec"))
         version = _text(metadata.get("resourceVersion"))
@@ -61,13 +61,13 @@ class LeaseRecord:
             transitions=_count(spec.get("leaseTransitions")),
             duration=float(_count(spec.get("leaseDurationSeconds"))),
             renewed=_text(spec.get("renewTime")),
-            # Another program's holder would not know our annotation: its own name counts.
+            # Another program would not set our annotation; its holder name counts.
             release=Release(mark) if not holder and mark in set(Release) else None,
         )
 
     @property
     def untouched(self) -> bool:
-        """Whether nobody has held it since it was made."""
+        """Whether it has had no holder since it was created."""
         return not (self.holder or self.transitions or self.renewed or self.release)
 
 
@@ -79,15 +79,15 @@ class Claim:
     transitions: int
     duration: float
     replaces: LeaseRecord | None
-    """What the Lease must still say when this is written; None: that there is none."""
+    """The content that the Lease must still have when this is written; None: it must not exist."""
     release: Release | None = None
     renews: bool = False
     """Whether the holder stays the same."""
 
     def body(self, wall: datetime) -> Raw:
-        """A merge patch that the API server refuses (409) unless the Lease is the one that this replaces.
+        """A merge patch that the API server rejects (409) if the Lease has changed since.
 
-        `wall` must be another one than at the last renewal.
+        `wall` must differ from that of the last renewal.
         """
         now = _micro_time(wall)
         spec: Raw = {
@@ -114,5 +114,5 @@ def _text(value: object) -> str:
 
 
 def _count(value: object) -> int:
-    """A whole number as int32 has it and none below zero; 0 for anything else."""
+    """A whole number within int32 and not negative; 0 for anything else."""
     return value if type(value) is int and 0 <= value < 2**31 else 0

@@ -1,4 +1,4 @@
-"""The objects that own pods, by one GET each."""
+"""The objects that own pods, each read with one GET."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
@@ -16,14 +16,15 @@ ReadOwner = Callable[[str, Owner], Awaitable[Mapping[str, Any] | None]]
 
 DEEPEST: Final = 8
 """The most owners of one pod that are read. The longest chain in use is worker Pod -> StatefulSet -> leader Pod ->
-StatefulSet -> LeaderWorkerSet."""
+StatefulSet -> LeaderWorkerSet.
+"""
 
-# It is gone; it is of a kind that we may not read, and so are all objects of that kind.
+# It is deleted, or it is of a kind that we may not read.
 _NOT_TO_BE_HAD: Final = frozenset({403, 404})
 
 
 async def read_chain(read: ReadOwner, namespace: str, owner: Owner) -> list[Mapping[str, Any]]:
-    """The objects from `owner` upwards, as far as they can be read. Raises ClusterError, UserError."""
+    """The objects from `owner` upwards that can be read. Raises ClusterError, UserError."""
     chain: list[Mapping[str, Any]] = []
     above: Owner | None = owner
     while above is not None and len(chain) < DEEPEST:
@@ -38,9 +39,10 @@ async def read_chain(read: ReadOwner, namespace: str, owner: Owner) -> list[Mapp
 async def read_owner(client: Client, namespace: str, owner: Owner) -> Raw | None:
     """The object in `namespace` that a reference names.
 
-    None when it is gone, another one of the same name, or not for us to read. Raises ClusterError, and UserError for a
-    reference that names no object. Its plural is that of every kind of workload in use: the kind in lower case with an
-    s.
+    None if it is deleted, replaced by another one of the same name, or not readable for us. Raises ClusterError, and
+    UserError for a reference that names no object. Its plural is the kind in lower case with an s, as for every kind
+    of
+    workload in use.
     """
     check_owner(owner)
     group, _, version = owner.api_version.rpartition("/")

@@ -1,7 +1,8 @@
-"""KAI-Scheduler's PodGroups: what there is of them, and writing one.
+"""KAI-Scheduler's PodGroups: the existing ones, and how one is written.
 
-By server-side apply as `topology-webhook`: made where there is none, and of one that is there only what we say is
-written. What another manager says otherwise is left to it (409): nobody fights over a PodGroup.
+Written by server-side apply as `topology-webhook`, which creates a missing PodGroup and changes only our fields of
+an
+existing one. If another manager owns a field with another value, it keeps it (409): we never fight over a PodGroup.
 """
 
 from typing import Final
@@ -20,22 +21,22 @@ _MANAGER: Final = "topology-webhook"
 
 
 class PodGroups:
-    """The PodGroups there are, by namespace/name, as an informer gives them."""
+    """The existing PodGroups by namespace/name, fed by an informer."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self.known: dict[str, Raw] = {}
 
     def put(self, raw: Raw) -> None:
-        """It is there, or has changed."""
+        """Add or replace a PodGroup."""
         self.known[key_of(raw)] = raw
 
     def drop(self, key: str) -> None:
-        """It is gone."""
+        """Remove a PodGroup."""
         self.known.pop(key, None)
 
     async def apply(self, body: Raw) -> bool:
-        """Have a PodGroup say this; False when it was not written."""
+        """Apply a PodGroup with these fields; False if it was not written."""
         metadata = body["metadata"]
         resource = Resource(POD_GROUPS.group, POD_GROUPS.versions[0], POD_GROUPS.plural, metadata["namespace"])
         try:

@@ -1,7 +1,8 @@
-"""Writing to pods: what became of a patch, as the cases that a writer must tell apart.
+"""Writes to pods, with the outcomes that a writer must distinguish.
 
-A patch of ours names the resource version it was made from. So a pod that changed since is refused, never overwritten,
-and a patch whose answer was lost can be sent again: it is written at most once.
+Our patches name the resource version that they are based on. So a pod that has changed since is never overwritten,
+and
+a patch whose answer was lost can be sent again: it is applied at most once.
 """
 
 from collections.abc import Sequence
@@ -14,14 +15,14 @@ from webhook.kube.resource import Raw
 
 
 class Outcome(Enum):
-    """What became of a write."""
+    """The outcome of a write."""
 
     WRITTEN = "written"
-    STALE = "the pod is another one than the patch was made from"
-    GONE = "there is no such pod"
-    REFUSED = "the API server will not have it"
-    NOT_NOW = "the API server did not take it; nothing was written"
-    UNKNOWN = "no answer, or none that tells: it may be written, now or later"
+    STALE = "the pod has changed since the patch was made"
+    GONE = "the pod does not exist"
+    REFUSED = "the API server rejected the write"
+    NOT_NOW = "the API server postponed the write; nothing was written"
+    UNKNOWN = "no clear answer: it may be written, now or later"
 
 
 _OUTCOMES: Final = {404: Outcome.GONE, 409: Outcome.STALE, 429: Outcome.NOT_NOW}
@@ -33,7 +34,7 @@ class PodWrites:
     def __init__(self, client: Client) -> None:
         self._client = client
         self.error = ""
-        """What the last write that was not written met with."""
+        """The error of the last write that failed."""
 
     async def patch(self, key: str, operations: Sequence[dict[str, Any]]) -> Outcome:
         """Apply a JSON patch to the pod namespace/name."""
@@ -44,12 +45,12 @@ class PodWrites:
         return await self._outcome(self._client.patch(_path(key), {"metadata": {"annotations": {name: value}}}))
 
     async def nominate(self, key: str, uid: str, node: str) -> Outcome:
-        """Name a node that the scheduler is to try first for this incarnation of a pod."""
+        """Nominate a node that the scheduler tries first for this incarnation of a pod."""
         body = {"metadata": {"uid": uid}, "status": {"nominatedNodeName": node}}
         return await self._outcome(self._client.patch(f"{_path(key)}/status", body))
 
     async def evict(self, key: str, uid: str) -> Outcome:
-        """Ask for the eviction of this incarnation of a pod, which disruption budgets may put off (NOT_NOW)."""
+        """Request the eviction of this incarnation of a pod; disruption budgets may delay it (NOT_NOW)."""
         namespace, _, name = key.partition("/")
         eviction: Raw = {
             "apiVersion": "policy/v1",
@@ -60,7 +61,7 @@ class PodWrites:
         return await self._outcome(self._client.create(f"{_path(key)}/eviction", eviction))
 
     async def read(self, key: str) -> Raw | None:
-        """The pod as it is; None when there is none. Raises ClusterError."""
+        """The current pod; None if it does not exist. Raises ClusterError."""
         try:
             return await self._client.get(_path(key))
         except APIError as error:
@@ -73,7 +74,7 @@ class PodWrites:
             await call
         except APIError as error:
             self.error = str(error)
-            # 5xx: among them are timeouts of writes that etcd may still do.
+            # 5xx includes timeouts of writes that etcd may still complete.
             return _OUTCOMES.get(error.status, Outcome.REFUSED if error.status < 500 else Outcome.UNKNOWN)
         except ClusterError as error:
             self.error = str(error)

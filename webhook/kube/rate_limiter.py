@@ -1,6 +1,6 @@
-"""A bound on how fast we call the API server, whatever goes wrong in us.
+"""A limit on the rate of our calls to the API server, whatever fault we may have.
 
-The server protects itself (priority and fairness); this keeps a fault of ours from being everybody's.
+The server protects itself (priority and fairness); this limit keeps our faults from affecting other clients.
 Source: the generic cell rate algorithm (ITU-T I.371), which needs one number where a token bucket needs two.
 """
 
@@ -12,8 +12,9 @@ from time import monotonic
 class RateLimiter:
     """At most `rate` calls a second on average, `burst` of them at once.
 
-    The defaults let a start with 50,000 pods (100 pages of 500) run unhindered and bound a loop gone wild to what a few
-    controllers of kube-controller-manager (20 to 30 calls a second each) do.
+    The defaults do not delay a start with 50,000 pods (100 pages of 500). They limit a runaway loop to the rate of a
+    few
+    controllers of kube-controller-manager (20 to 30 calls a second each).
     """
 
     def __init__(self, rate: float = 50.0, burst: int = 150, clock: Callable[[], float] = monotonic) -> None:

@@ -1,4 +1,4 @@
-"""Which collection of objects is meant, and where the API server serves it."""
+"""Collections of objects, and where the API server serves them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,12 +32,12 @@ class Resource:
 
     @property
     def name(self) -> str:
-        """The name people know it by: `pods`, `topologies.kai.scheduler`."""
+        """The usual name: `pods`, `topologies.kai.scheduler`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
 
 def key_of(raw: Mapping[str, Any]) -> str:
-    """`namespace/name` of an object, or its name when it is cluster-scoped."""
+    """`namespace/name` of an object, or its name if it is cluster-scoped."""
     metadata = raw["metadata"]
     namespace = metadata.get("namespace")
     name = metadata["name"]
@@ -45,19 +45,19 @@ def key_of(raw: Mapping[str, Any]) -> str:
 
 
 def is_object(raw: object) -> bool:
-    """Whether it has what every object of the API has: metadata with a name, and nothing else in their place."""
+    """Whether it has valid metadata with a name, as every API object must."""
     metadata = mapping_or_empty(mapping_or_empty(raw).get("metadata"))
     name, namespace = metadata.get("name"), metadata.get("namespace")
     return isinstance(name, str) and bool(name) and (namespace is None or isinstance(namespace, str))
 
 
 def items_of(page: Raw, path: str) -> list[Raw]:
-    """The objects of a list's answer; what is no object among them is logged and left out.
+    """The objects of a list's answer; other entries are logged and left out.
 
-    Raises MalformedAnswerError when it is no list.
+    Raises MalformedAnswerError if the answer is not a list.
     """
     items = page.get("items", "")
-    if items is None:  # as Go writes an empty list
+    if items is None:  # Go writes an empty list as null
         return []
     if not isinstance(items, list):
         msg = f"GET {path}: the answer is not a list of objects"

@@ -15,14 +15,14 @@ log = structlog.get_logger(__name__)
 
 
 class SharedSecret:
-    """The `data` of one Secret. Whoever fills it first wins; the others read what the winner wrote."""
+    """The `data` of one Secret. The first replica to fill it wins; the others read what it wrote."""
 
     def __init__(self, client: Client, namespace: str, name: str) -> None:
         self._client = client
         self._namespace = namespace
         self._name = name
         self._path = f"/api/v1/namespaces/{namespace}/secrets/{name}"
-        # Each process is a manager of its own: the API server gives the entries to the first and the others a 409.
+        # Each process is a separate manager: the API server accepts the first one and answers the others with a 409.
         self._manager = f"{DISTRIBUTION}-{uuid4()}"
 
     @property
@@ -31,7 +31,7 @@ class SharedSecret:
         return f"{self._namespace}/{self._name}"
 
     async def read(self) -> Mapping[str, str]:
-        """The data as it is now (values in base64); empty when there is no such Secret."""
+        """The current data (values in base64); empty if the Secret does not exist."""
         try:
             secret = await self._client.get(self._path)
         except APIError as error:
@@ -45,9 +45,9 @@ class SharedSecret:
         return data
 
     async def read_or_fill(self, data: Mapping[str, str]) -> Mapping[str, str]:
-        """The data as it is now, after writing `data` where the Secret was absent or empty.
+        """The current data, after writing `data` if the Secret was missing or empty.
 
-        By server-side apply, because it names the Secret: RBAC can limit that to one name, and a plain create not.
+        With server-side apply, which names the Secret: RBAC can limit apply to one name, but not a plain create.
         """
         found = await self.read()
         if found:
@@ -57,15 +57,15 @@ class SharedSecret:
         except APIError as error:
             if error.status != 409:
                 raise
-            # Another replica was faster. Should the Secret be gone again already, our data is as good as any.
+            # Another replica was faster. If the Secret is deleted again by now, our data is as good as any.
             return await self.read() or data
         log.info("secret.filled", secret=self.key)
         return data
 
     async def replace(self, expected: Mapping[str, str], data: Mapping[str, str]) -> Mapping[str, str]:
-        """Write `data` in place of `expected`; the data as it is then: another replica's if that was faster.
+        """Write `data` in place of `expected`; return the data afterwards: another replica's if that was faster.
 
-        What it returns is `expected` where the API server takes no other data (an immutable Secret, or its type).
+        Returns `expected` if the API server accepts no other data (an immutable Secret, or its type).
         """
         test_and_replace = [
             {"op": "test", "path": "/data", "value": dict(expected)},
