@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from tests.fingerprints import pod_fingerprint
 from webhook.admission.binding.decision import Given, guard
-from webhook.admission.binding.guard import grant_of
+from webhook.admission.binding.guard import assumed_pod_of
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.placement.assignment import Assignment, find_assignment
 from webhook.controllers.placement.gated_pods import GatedPod
@@ -120,7 +120,7 @@ class Machine:
         verdict = guard(raw, NODE, self.cache.kubelet_admission(NODE, key), RULES, self.cache.assumed(key, name, NODE))
         if not isinstance(verdict, Given):
             return
-        self.cache.assume(grant_of(verdict, key, name, 1e9))
+        self.cache.assume(assumed_pod_of(verdict, key, name, 1e9))
         self.pods[name]["metadata"]["annotations"].update(verdict.annotations)
         self.is_written_bound(name)
 

@@ -299,7 +299,7 @@ class ClusterCache:
         for newcomer in self._assumed_pods.hints.newcomers():
             if self.in_order():
                 with contained(Where.POD, pod=newcomer.key):
-                    self._foresee(newcomer)
+                    self._replay(newcomer)
         if self._assumed_pods.hints.has_changes:
             self.on_hint_change()
         if pod.waiting is None:
@@ -314,7 +314,7 @@ class ClusterCache:
         self._note_failure(pod)
         self.on_change()
 
-    def _foresee(self, newcomer: ResidentPod) -> None:
+    def _replay(self, newcomer: ResidentPod) -> None:
         """Work out what a kubelet gives a pod that was just bound and is none of ours: it is in the others' way."""
         if len(newcomer.containers) > _MOST_CONTAINERS:
             return

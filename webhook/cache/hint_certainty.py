@@ -1,6 +1,6 @@
 """Whether it is certain which NUMA nodes a kubelet will give a pod, where more or less may be free than is known.
 
-1. The kubelet's choice is predicted with the most, and with the least, that may be free (see `leeway`). If both come to
+1. The kubelet's choice is predicted with the most, and with the least, that may be free. If both come to
    what is replayed, so does all between: what fits, fits with more, and what does not, does not with less.
 2. If not, the pod may be on any NUMA node that may have room for it. One above those replayed is chosen only if these
    may be taken.

@@ -116,13 +116,13 @@ def test_a_task_that_fails_in_the_background_is_told_counted_and_started_again_a
     port = free_port()
     program = f"""
 import sys
-from webhook.app import main, watched
+from webhook.app import informers, main
 from webhook.app.settings import Settings
 
 async def crash(self):
     raise ZeroDivisionError("a fault of ours")
 
-watched.Informer.run = crash
+informers.Informer.run = crash
 sys.exit(main.run(Settings.load({{"kubeconfig": {str(kubeconfig)!r}, "port": 0, "metrics_port": {port}}})))
 """
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:

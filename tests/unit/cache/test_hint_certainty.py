@@ -110,7 +110,7 @@ def test_of_a_pod_over_several_numa_nodes_any_other_is_possible() -> None:
     assert found.hint_certainty == HintCertainty(sure=False, alternatives=frozenset({0}))
 
 
-def test_the_plugins_rules_foresee_nothing_where_a_kubelet_does_otherwise() -> None:
+def test_the_plugins_rules_replay_nothing_where_a_kubelet_does_otherwise() -> None:
     # The plugin takes the first container for NUMA 0 as well, the kubelet knows that 4 free cpus do not suffice.
     rules = replace(RULES, engine=Options(fidelity="Plugin"))
     assert given(pod("4"), (4, 8), rules=rules).hint_certainty == CERTAIN

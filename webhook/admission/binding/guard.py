@@ -224,7 +224,7 @@ class BindingGuard:
         seconds = self._assume_ttl if self._doubts is None else self._doubts.believed_seconds(key, uid, now)
         if not seconds:
             return Unreserved.DOUBTED
-        assumed_pod = grant_of(given, key, uid, now + seconds)
+        assumed_pod = assumed_pod_of(given, key, uid, now + seconds)
         before = self._cache.assumed_by(key)
         if self._doubts is not None and before is not None and before.is_binding and before.uid == uid:
             # A repeated review does not prolong this: a binding that never comes would be awaited without limit.
@@ -238,7 +238,7 @@ def _refused(refusal: Refusal) -> Answer:
     return Answer(denied, "deny", decided=True, message=refusal.message, misrouted=refusal is _NOT_LEADER)
 
 
-def grant_of(given: Given, key: str, uid: str, expires: float) -> AssumedPod:
+def assumed_pod_of(given: Given, key: str, uid: str, expires: float) -> AssumedPod:
     """What is kept of an answer until the pod (namespace/name) is seen bound with it."""
     return AssumedPod(
         key,

@@ -135,11 +135,11 @@ class BoundHints:
         for pod in on_node:
             if pod.key in found.places:
                 moved |= self._is_moved(pod.key, found.places[pod.key])
-                certainty = Certainty.CONFIRMED if pod.key in found.certain else Certainty.FORESEEN
+                certainty = Certainty.CONFIRMED if pod.key in found.certain else Certainty.REPLAYED
                 self._known.locate(pod.key, found.places[pod.key], certainty)
                 if found.places[pod.key] is not None:
                     self._alternatives.forget(pod.key)
-            elif moved and pod.hint and self.certainty(pod.key) is Certainty.FORESEEN:
+            elif moved and pod.hint and self.certainty(pod.key) is Certainty.REPLAYED:
                 # What was replayed for it took that one to be where it is not.
                 self._may_be(pod.key, _others(topology, held(pod)))
         for assumed_pod in assumed_pods if moved else ():
@@ -199,7 +199,7 @@ class BoundHints:
     def _room_of(self, ended: ResidentPod, topology: NodeTopology) -> frozenset[int]:
         """The NUMA ids on which the pod may have held something: its hint may not account for an end."""
         known = self._known.get(ended.key)
-        if known is not None and (known.certainty in _SURE or (known.ours and known.certainty is Certainty.FORESEEN)):
+        if known is not None and (known.certainty in _SURE or (known.ours and known.certainty is Certainty.REPLAYED)):
             return frozenset(known.numa)
         return _others(topology, {}) if ended.exclusive_resources else frozenset()
 
@@ -210,7 +210,7 @@ class BoundHints:
     def _is_moved(self, pod: str, numa: NumaAmounts | None) -> bool:
         """Whether a pod is not where it was replayed for certain."""
         known = self._known.get(pod)
-        return known is not None and known.certainty is Certainty.FORESEEN and known.numa != numa
+        return known is not None and known.certainty is Certainty.REPLAYED and known.numa != numa
 
     def _may_be(self, pod: str, numa_ids: Iterable[int]) -> bool:
         news = self._alternatives.also(pod, numa_ids)

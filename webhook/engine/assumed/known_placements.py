@@ -1,11 +1,11 @@
 """What is known of the NUMA nodes of bound pods, and whether their hints say so: node agents obey hints.
 
-    FORESEEN   the kubelet's choice was replayed at the binding, and nothing has happened that could have changed it
+    REPLAYED   the kubelet's choice was replayed at the binding, and nothing has happened that could have changed it
     DOUBTFUL   something may have: another pod ended, or came first, or the NRT left open what was free
     CONFIRMED  the NodeResourceTopology has counted the pod there
     CHOSEN     the NUMA nodes are ours to choose: a node agent obeys the hint
 
-    granted ──> FORESEEN ──doubt──> DOUBTFUL
+    granted ──> REPLAYED ──doubt──> DOUBTFUL
                     │                  │        located: what the NRT shows leaves one place only
                     └──> CONFIRMED <───┘
 
@@ -26,7 +26,7 @@ from webhook.model.resident import ResidentPod
 class Certainty(Enum):
     """How sure it is."""
 
-    FORESEEN = "foreseen"
+    REPLAYED = "replayed"
     DOUBTFUL = "doubtful"
     CONFIRMED = "confirmed"
     CHOSEN = "chosen"
@@ -94,14 +94,14 @@ class KnownHints:
 
     def assumed_by(self, assumed_pod: AssumedPod) -> None:
         """The pod is on its way to its kubelet."""
-        certainty = Certainty.FORESEEN if assumed_pod.sure else Certainty.DOUBTFUL
+        certainty = Certainty.REPLAYED if assumed_pod.sure else Certainty.DOUBTFUL
         if assumed_pod.chosen:
             certainty = Certainty.CHOSEN
         self._put(assumed_pod.pod, Known(assumed_pod.uid, assumed_pod.numa, certainty, None, ours=True))
 
     def replayed(self, pod: ResidentPod, numa: NumaAmounts, *, sure: bool) -> None:
         """The pod, which is not ours to hint, was just bound, and this is what its kubelet gives it."""
-        certainty = Certainty.FORESEEN if sure else Certainty.DOUBTFUL
+        certainty = Certainty.REPLAYED if sure else Certainty.DOUBTFUL
         self._put(pod.key, Known(pod.uid, numa, certainty, None, ours=True, bound=True, managed=False))
 
     def withdrawn(self, pod: str) -> None:
@@ -119,10 +119,10 @@ class KnownHints:
             if not pod.hint:
                 self.forget(pod.key)
                 return
-            certainty = Certainty.DOUBTFUL if assigned else Certainty.FORESEEN
+            certainty = Certainty.DOUBTFUL if assigned else Certainty.REPLAYED
             known = Known(pod.uid, dict(pod.hint), certainty, pod.hint, ours=False)
         elif not known.ours and pod.hint != known.shown:
-            known = replace(known, certainty=Certainty.FORESEEN if pod.hint else Certainty.DOUBTFUL)
+            known = replace(known, certainty=Certainty.REPLAYED if pod.hint else Certainty.DOUBTFUL)
             if pod.hint:
                 known = replace(known, numa=dict(pod.hint))
         blank = known.blank or (known.ours and not known.bound and known.wanted is None)
@@ -143,7 +143,7 @@ class KnownHints:
     def doubt(self, pod: str) -> None:
         """Its kubelet may have chosen otherwise."""
         known = self._known.get(pod)
-        if known is not None and known.certainty is Certainty.FORESEEN:
+        if known is not None and known.certainty is Certainty.REPLAYED:
             self._put(pod, replace(known, certainty=Certainty.DOUBTFUL))
 
     def locate(self, pod: str, numa: NumaAmounts | None, certainty: Certainty) -> None:
