@@ -14,8 +14,8 @@ from typing import Any
 from structlog.testing import capture_logs
 
 from tests.bench.measure import duration
-from tests.unit.cache.test_cluster_cache import node
-from tests.unit.controllers.placement.test_fair_order import Cluster
+from tests.builders.nodes import node
+from tests.unit.controllers.placement.busy_cluster import Cluster
 from webhook.controllers.placement.controller import _REST_PER_WORK
 
 SIZES = [(0, 5000, 8), (3000, 5000, 8)]
@@ -43,7 +43,7 @@ async def _measure(shapes: int, nodes: int, zones: int) -> dict[str, Any]:
     cluster.controller.clock = monotonic
     for number in range(nodes):
         name = f"m{number}"
-        cluster.cache.nodes.upsert(name, node(name))
+        cluster.cache.nodes.upsert(name, node(name=name, cpus=8))
         cluster.cache.node_topologies.upsert(name, _topology(name, zones))
     for number in range(shapes):
         cluster.create("crowd", f"p{number}", str(100 + number))

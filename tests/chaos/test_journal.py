@@ -3,38 +3,19 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any
 
 import pytest
 
 from tests.chaos.bed import capacity, fleet, physical_racks
 from tests.chaos.journal import Journal
 from tests.chaos.load import Kind, Unit
+from tests.chaos.recorded import CAPACITY, RACKS, raw
 from tests.cluster.audit import Slot
-from tests.cluster.gated import GATE, NUMA, PLACEMENT
-
-# rack-0 ── n0 [8 CPUs]  n1 [8]
-# rack-1 ── n2 [8]
-CAPACITY = {Slot(node, 0, "cpu"): Decimal(8) for node in ("n0", "n1", "n2")}
-RACKS = {"n0": "rack-0", "n1": "rack-0", "n2": "rack-1"}
 
 
 @pytest.fixture
 def journal() -> Journal:
     return Journal(CAPACITY, RACKS)
-
-
-def raw(
-    name: str, node: str = "", hint: str | None = None, cpu: int = 8, unit: str = "g", **more: Any
-) -> dict[str, Any]:
-    """A pod that waits behind the gate, or one that is bound, with a hint of its node."""
-    (one,) = Unit(unit, "ns", Kind.POD, cpu=cpu).pods("run")
-    metadata = one["metadata"] | {"name": name, "namespace": "ns", "uid": name}
-    spec = {**one["spec"], "nodeName": node} if node else {**one["spec"], "schedulingGates": [{"name": GATE}]}
-    if hint := node if hint is None else hint:
-        text = f'{{"node":"{hint}","numaNodeResources":[{{"node":0,"resources":{{"cpu":"{cpu}"}}}}]}}'
-        metadata["annotations"] |= {NUMA: text, PLACEMENT: "placed"}
-    return {"metadata": metadata, "spec": spec, **more}
 
 
 def test_what_is_given_twice_at_one_moment_is_found_though_it_is_gone_in_the_end(journal: Journal) -> None:

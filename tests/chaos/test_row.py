@@ -12,10 +12,10 @@ import pytest
 
 from tests.chaos.journal import Journal
 from tests.chaos.load import POLICIES, Kind, Load, Unit, drawn
+from tests.chaos.recorded import CAPACITY, RACKS, raw
 from tests.chaos.row import Row, counted, lost, percentile, split
 from tests.chaos.scenarios import SCENARIOS
 from tests.chaos.table import COLUMNS, cells, with_rows
-from tests.chaos.test_journal import CAPACITY, RACKS, raw
 from tests.cluster.api import ApiError
 
 if TYPE_CHECKING:

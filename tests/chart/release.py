@@ -5,10 +5,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
 import yaml
 
-from tests.chart.helm import CHART
+from tests.chart.helm import CHART, Rendered
 from tests.cluster.control_plane import ControlPlane
+from webhook.app.settings import Settings
 
 RELEASE = "chart-test"
 FULL_NAME = "chart-test-topology-webhook"
@@ -71,3 +73,10 @@ def other_namespace(plane: ControlPlane, name: str) -> Iterator[str]:
     plane.create_namespace(name)
     yield name
     plane.delete_namespace(name)
+
+
+def settings_of(rendered: Rendered, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """The settings that `serve` would start with in the rendered container."""
+    for name, value in rendered.environment.items():
+        monkeypatch.setenv(name, value)
+    return Settings.load()

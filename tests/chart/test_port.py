@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.chart.helm import Helm, RefusedError, Rendered
-from tests.chart.test_rendering import settings_of
+from tests.chart.release import settings_of
 
 PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 API_SERVER = {"ipBlock": {"cidr": "10.0.0.10/32"}}

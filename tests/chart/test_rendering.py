@@ -9,6 +9,7 @@ import yaml
 from typer.testing import CliRunner
 
 from tests.chart.helm import CHART, Helm, Rendered
+from tests.chart.release import settings_of
 from webhook.admission.handler import Answer
 from webhook.app.rules_of_settings import rules_of
 from webhook.app.settings import PREFIX, Settings
@@ -25,13 +26,6 @@ from webhook.version import VERSION
 MANAGE = "topology-webhook.dev/manage"
 UNLABELLED = {"key": MANAGE, "operator": "DoesNotExist"}
 OWN_NAMESPACE = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["placement", "kube-system"]}
-
-
-def settings_of(rendered: Rendered, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    """The settings that `serve` would start with in the rendered container."""
-    for name, value in rendered.environment.items():
-        monkeypatch.setenv(name, value)
-    return Settings.load()
 
 
 def test_mutation_is_asked_for_created_pods_and_again_after_other_webhooks(rendered: Rendered) -> None:

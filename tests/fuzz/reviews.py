@@ -19,7 +19,7 @@ from tests.fuzz import corpus, oracle
 from tests.fuzz.corpus import Raw
 from tests.fuzz.mutate import JSONS, TEXTS, mutated
 from tests.fuzz.outcome import BrokenError, within_bounds
-from tests.unit.metrics.test_service_metrics import SAMPLE
+from tests.unit.metrics.sample import SAMPLE
 from webhook.admission.binding.guard import BindingGuard, LeaderState
 from webhook.app.webhooks import reviewers_of
 from webhook.cache.cluster_cache import ClusterCache

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import yaml
@@ -18,6 +17,7 @@ from tests.cluster.control_plane import CommandError, ControlPlane
 from tests.cluster.nodes import Machine
 from tests.cluster.run_folder import run_folder
 from tests.cluster.toolchain import parse_version
+from tests.integration.programs import pod, programs_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,11 +31,6 @@ with ControlPlane.start(find_assets(print)) as plane:
     print(plane.folder, flush=True)
     time.sleep(600)
 """
-
-
-def pod(name: str, cpu: str) -> dict[str, Any]:
-    container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": cpu}, "limits": {"cpu": cpu}}}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [container]}}
 
 
 def test_the_scheduler_binds_a_pod_to_the_made_node_that_has_room(
@@ -93,19 +88,6 @@ def test_every_program_ends_when_the_starter_is_killed() -> None:
     assert programs_of(folder) == []
     with run_folder():  # the next run clears away what the killed one left
         assert not Path(folder).exists()
-
-
-def programs_of(folder: str) -> list[str]:
-    """The command lines of all live processes that name a folder."""
-    lines = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            line = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-        except OSError:  # it ended meanwhile
-            continue
-        if folder in line and int(process.name) != os.getpid():
-            lines.append(line)
-    return lines
 
 
 def test_connections_are_used_again(control_plane: ControlPlane) -> None:

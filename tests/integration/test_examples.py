@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import re
-import subprocess
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,10 +13,12 @@ from tests.cluster.gated import PLACEMENT, Pods
 from tests.cluster.nodes import Machine, present
 from tests.cluster.racked import rack_of
 from tests.cluster.webhook_process import local_webhook
+from tests.integration.example_cluster import node_arrays
 from tests.unit.cli.conftest import EXAMPLES, run_review
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.cluster.control_plane import ControlPlane
 
@@ -29,7 +27,6 @@ SPARE = [
     Machine(f"spare-{number}", free=(16, 16), labels={"example.com/hall": "hall-1", "example.com/rack": "rack-3"})
     for number in range(4)
 ]
-README = (Path(__file__).parents[2] / "README.md").read_text()
 RACKS = EXAMPLES / "snapshots" / "racks.yaml"
 KUEUES = CRDS / "kueue.x-k8s.io_topologies.yaml"
 
@@ -43,21 +40,6 @@ def racks(control_plane: ControlPlane) -> Iterator[None]:
             yield
     finally:
         control_plane.kubectl("delete", "--filename", RACKS)
-
-
-def node_arrays(plane: ControlPlane, folder: Path) -> tuple[Path, str]:
-    """What the README's command writes, and what it says on stderr."""
-    (command,) = re.findall(r"^\$ (for kind in .*?> cluster\.yaml)$", README, re.MULTILINE | re.DOTALL)
-    environment = {"PATH": f"{plane.assets['kubectl'].parent}:{os.environ['PATH']}", "HOME": str(folder)}
-    done = subprocess.run(
-        ["bash", "-c", command],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        env={**environment, "KUBECONFIG": str(plane.kubeconfig)},
-        check=True,
-    )
-    return folder / "cluster.yaml", done.stderr
 
 
 @pytest.mark.usefixtures("racks")

@@ -10,7 +10,7 @@ from tests.cluster.kinds import KINDS, served
 from tests.cluster.nodes import machines
 from tests.cluster.racked import RACKS, rack_of, topology_of_racks
 from tests.cluster.webhook_process import local_webhook
-from tests.integration.test_gate_owners import INHERIT, SINGLE, deployment, deployments, template
+from tests.integration.workloads import INHERIT, SINGLE, deployment, deployments, template
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tests.cluster.audit import overcommitted
 from tests.cluster.gated import SPEC, Pods, pod
 from tests.cluster.nodes import RACK_LABEL, machines
 from tests.cluster.racked import RACKS, racks, racks_of, webhook
+from tests.integration.members import create_all, member
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,15 +19,6 @@ if TYPE_CHECKING:
     from tests.cluster.control_plane import ControlPlane
 
 __all__ = ["racks", "webhook"]  # fixtures
-
-
-def member(group: str, number: int, of: int, cpu: int = 16, **annotations: str) -> dict[str, Any]:
-    asked = {"pod-group-name": group, "topology-webhook.dev/min-member": str(of), **RACKS, **annotations}
-    return pod(f"{group}-{number}", cpu=cpu, annotations=asked)
-
-
-def create_all(pods: Pods, group: str, size: int, **how: Any) -> None:
-    pods.plane.api.in_parallel(partial(pods.create, member(group, number, size, **how)) for number in range(size))
 
 
 def test_a_group_of_64_goes_to_one_rack_and_each_pod_has_its_own_numa_node(

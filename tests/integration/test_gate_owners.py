@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,45 +12,14 @@ from tests.cluster.audit import overcommitted
 from tests.cluster.gated import PLACEMENT, SPEC, Pods, pod
 from tests.cluster.nodes import RACK_LABEL
 from tests.cluster.racked import RACKS, racks, racks_of, webhook
+from tests.integration.workloads import INHERIT, SINGLE, deployment, deployments, job, jobs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from tests.cluster.control_plane import ControlPlane
 
 __all__ = ["racks", "webhook"]  # fixtures
-
-INHERIT = "topology-webhook.dev/inherit"
-SINGLE = {SPEC: '{"numaTopologyPolicy": "SingleNUMANode"}'}
-
-
-def template(cpu: int = 16, annotations: Mapping[str, str] | None = None, **spec: Any) -> dict[str, Any]:
-    metadata = {"labels": {"app": "w"}, **({"annotations": dict(annotations)} if annotations else {})}
-    return {"metadata": metadata, "spec": {**pod("", cpu=cpu)["spec"], **spec}}
-
-
-def job(name: str, size: int, annotations: Mapping[str, str], **pods: Any) -> dict[str, Any]:
-    spec = {"parallelism": size, "completions": size, "completionMode": "Indexed"}
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": name, "annotations": dict(annotations)},
-        "spec": {**spec, "template": template(restartPolicy="Never", **pods)},
-    }
-
-
-def jobs(pods: Pods) -> str:
-    return f"/apis/batch/v1/namespaces/{pods.namespace}/jobs"
-
-
-def deployments(pods: Pods) -> str:
-    return f"/apis/apps/v1/namespaces/{pods.namespace}/deployments"
-
-
-def deployment(name: str, size: int, annotations: Mapping[str, str]) -> dict[str, Any]:
-    spec = {"replicas": size, "selector": {"matchLabels": {"app": "w"}}, "template": template()}
-    metadata = {"name": name, "annotations": dict(annotations)}
-    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
 
 
 def test_a_job_that_is_annotated_itself_and_its_template_not_goes_whole_to_one_rack(

@@ -2,40 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tests.cluster.api import ApiError
-from tests.cluster.gated import PLACEMENT, Pods
 from tests.cluster.kinds import CRDS
 from tests.cluster.nodes import RACK_LABEL
 from tests.cluster.racked import RACKS, racks, webhook
-from tests.integration.test_gate_groups import member
-from tests.integration.test_gate_owners import SINGLE, job, jobs
+from tests.integration.members import member
+from tests.integration.pod_groups import groups, says
+from tests.integration.workloads import SINGLE, job, jobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.cluster.control_plane import ControlPlane
+    from tests.cluster.gated import Pods
     from tests.cluster.webhook_process import LocalWebhook
 
 __all__ = ["racks", "webhook"]  # fixtures
 
 POD_GROUPS_CRD = "podgroups.scheduling.run.ai"
-
-
-def groups(pods: Pods) -> dict[str, dict[str, Any]]:
-    """By name; empty where the kind is not served."""
-    try:
-        found = pods.plane.api.get(f"/apis/scheduling.run.ai/v2alpha2/namespaces/{pods.namespace}/podgroups")["items"]
-    except ApiError:
-        return {}
-    return {raw["metadata"]["name"]: raw for raw in found}
-
-
-def says(pods: Pods, name: str, text: str) -> bool:
-    return text in groups(pods).get(name, {"metadata": {"annotations": {}}})["metadata"]["annotations"].get(
-        PLACEMENT, ""
-    )
 
 
 def test_a_job_has_its_pod_group_which_tells_of_it_follows_it_and_goes_with_it(

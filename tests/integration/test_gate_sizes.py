@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from tests.cluster.audit import overcommitted
 from tests.cluster.racked import RACKS, rack_of, racks, racks_of, webhook
-from tests.integration.test_gate_groups import create_all, member
-from tests.integration.test_gate_owners import SINGLE, job, jobs
+from tests.integration.members import create_all, member
+from tests.integration.workloads import SINGLE, job, jobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable

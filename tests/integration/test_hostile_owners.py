@@ -12,7 +12,7 @@ from tests.cluster.api import ApiError
 from tests.cluster.gated import Pods, pod
 from tests.cluster.nodes import machines
 from tests.cluster.webhook_process import LocalWebhook, local_webhook
-from tests.integration.test_isolation import process_lives
+from tests.integration.processes import process_lives
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,11 +11,14 @@ import pytest
 from tests.cluster.gated import Pods, pod
 from tests.cluster.nodes import machines
 from tests.cluster.webhook_process import PROGRAM, LocalWebhook, Replica, local_webhook
+from tests.integration.processes import process_lives
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tests.cluster.control_plane import ControlPlane
+
+__all__ = ["process_lives"]  # a fixture
 
 NODES = "/api/v1/nodes"
 
@@ -24,16 +27,6 @@ NODES = "/api/v1/nodes"
 def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
     with local_webhook(control_plane) as webhook:
         yield webhook
-
-
-@pytest.fixture(autouse=True)
-def process_lives(webhook: LocalWebhook) -> Iterator[None]:
-    """What runs at the end of a test has not ended in it."""
-    (replica,) = webhook.replicas
-    process, pid = replica.process, replica.process.pid
-    yield
-    replica.process.require_running()
-    assert replica.process is not process or process.pid == pid
 
 
 def member(group: str, number: int, of: int, **spec: Any) -> dict[str, Any]:
@@ -63,7 +56,7 @@ def test_a_group_without_a_topology_waits_while_nodes_are_labelled_and_goes_when
     pods.wait_until_bound("g-0", "g-1", "g-2")
 
 
-FAULTY = Path(__file__).with_name("faulty_webhook.py")
+FAULTY = Path(__file__).parents[1] / "cluster" / "faulty_webhook.py"
 UNITS = {"faulty-place": "pod", "faulty-read": "pod", "faulty-write": "write", "faulty-owner": "owner"}
 # A pod that cannot be kept is not known, so that nothing can be said of it but in the log and the metric.
 UNKEPT = {"faulty-keep": "object"}

@@ -20,8 +20,8 @@ from tests.cluster.gated import SINGLE, Pods, pod
 from tests.cluster.kinds import KINDS, Kind, at, served
 from tests.cluster.nodes import RACK_LABEL, ZONE_LABEL, Machine
 from tests.cluster.racked import RACKS, rack_of, webhook
-from tests.integration.test_gate_podgroups import groups as pod_groups
-from tests.integration.test_gate_podgroups import says
+from tests.integration.pod_groups import groups as pod_groups
+from tests.integration.pod_groups import says
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

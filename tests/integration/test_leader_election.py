@@ -3,97 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.cluster.api import ApiError
-from tests.cluster.stalling import Network
+from tests.integration.candidates import QUICK, Cluster
 from webhook.kube.client import Client
-from webhook.kube.election import Term, Timing
+from webhook.kube.election import Timing
 from webhook.kube.leader_label import LEADER, RoleLabel
-from webhook.kube.lease import LeaderElection
 from webhook.kube.lease_record import RELEASED_ANNOTATION, Release
 from webhook.model.names import ROLE_LABEL
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
     from tests.cluster.control_plane import ControlPlane
 
-QUICK = Timing(lease_duration=3, renew_deadline=2, retry_period=0.3)
 # For leaders that renew often and are to last, however busy the machine is.
 STEADY = Timing(lease_duration=60, renew_deadline=40, retry_period=0.3)
 # With these, nothing that happens within the time of a test is owed to a clock.
 SLOW = Timing(lease_duration=900, renew_deadline=600, retry_period=300)
-
-
-@dataclass
-class Candidate:
-    """A candidate and what it was told."""
-
-    network: Network
-    client: Client
-    election: LeaderElection = field(init=False)
-    task: asyncio.Task[None] = field(init=False)
-    events: list[Term | None] = field(default_factory=list)
-    """A term for each start, None for each stop."""
-
-    def leads(self) -> bool:
-        return self.election.is_leader()
-
-    async def kill(self) -> None:
-        """End it without giving anything back, as SIGKILL would."""
-        self.task.cancel()
-        await asyncio.wait({self.task})
-
-
-class Cluster:
-    """Candidates for one Lease of a namespace. Whatever happens, no two of them may lead at once."""
-
-    def __init__(self, plane: ControlPlane, namespace: str, folder: Path) -> None:
-        self.api = plane.api
-        self.path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/leader"
-        self.candidates: list[Candidate] = []
-        self._plane = plane
-        self._namespace = namespace
-        self._folder = folder
-
-    @property
-    def lease(self) -> Any:
-        return self.api.get(self.path)
-
-    def leaders(self) -> list[Candidate]:
-        return [candidate for candidate in self.candidates if candidate.leads()]
-
-    @asynccontextmanager
-    async def candidate(self, timing: Timing) -> AsyncIterator[Candidate]:
-        name = f"c{len(self.candidates)}"
-        async with Network.to(self._plane.url) as network:
-            kubeconfig = self._folder / f"{name}.kubeconfig"
-            kubeconfig.write_text(self._plane.kubeconfig.read_text().replace(self._plane.url, network.url))
-            async with await Client.connect(kubeconfig) as client:
-                one = Candidate(network, client)
-                lease = self._namespace, "leader"
-                one.election = LeaderElection(
-                    client, lease, name, timing, one.events.append, lambda: one.events.append(None)
-                )
-                one.task = asyncio.create_task(one.election.run())
-                self.candidates.append(one)
-                try:
-                    yield one
-                finally:
-                    network.open.set()
-                    await one.kill()
-
-    async def until(self, condition: Callable[[], object]) -> None:
-        async with asyncio.timeout(60):
-            while not condition():
-                assert len(self.leaders()) <= 1
-                await asyncio.sleep(0.01)
 
 
 @pytest.fixture

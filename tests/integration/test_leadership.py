@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.integration.test_leader_election import QUICK, Cluster
+from tests.integration.candidates import QUICK, Cluster
 from webhook.app.leadership import Leadership
 from webhook.app.settings import Settings
 from webhook.kube.client import Client

@@ -8,7 +8,7 @@ import pytest
 
 from tests.cluster.answers import DENIED
 from tests.cluster.control_plane import CommandError
-from tests.integration.test_one_answer import cluster
+from tests.integration.example_cluster import cluster
 from tests.unit.cli.conftest import run_review
 from tests.unit.cli.odd_documents import ODD
 

@@ -10,9 +10,7 @@ n9 is restricted, the others are single-numa-node.
 
 from __future__ import annotations
 
-import contextlib
 import copy
-import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,58 +18,26 @@ import pytest
 import yaml
 
 from tests.cluster.answers import GROUP, Alone, Answer, Foretold, asked, foretold, reviewed, spot
-from tests.cluster.controllers import Controllers, pod_webhook_of_lws
+from tests.cluster.controllers import Controllers
 from tests.cluster.gated import PLACEMENT, SINGLE, SPEC, Pods, pod
-from tests.cluster.kinds import KINDS, Kind, served
-from tests.cluster.nodes import RACK_LABEL, ZONE_LABEL, Machine, present
-from tests.cluster.racked import RACKS, topology_of_racks
-from tests.cluster.webhook_process import local_webhook
-from tests.integration.test_examples import node_arrays
+from tests.cluster.kinds import KINDS, Kind
+from tests.cluster.racked import RACKS
+from tests.integration.example_cluster import FLEET
 from tests.unit.cli.conftest import EXAMPLES
 from webhook.admission.workload.templates import templates_in
 from webhook.cli.template_pods import with_at
 from webhook.model.owner_chain import INHERITED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from tests.cluster.control_plane import ControlPlane
 
 Raw = dict[str, Any]
 TEMPLATE = {"metadata": {"labels": {"app": "w"}}, "spec": pod("", cpu=16)["spec"]}
 RESTRICTED = {SPEC: '{"numaTopologyPolicy": "Restricted"}'}
 MIN_MEMBER = "topology-webhook.dev/min-member"
-HALL_LABEL = "example.com/hall"
 PLAYED = {(kind.api_version, kind.kind): kind.play for kind in KINDS}
-
-
-def machine(number: int, rack: int, numa_nodes: int) -> Machine:
-    labels = {ZONE_LABEL: "zone-0", HALL_LABEL: "hall-0", RACK_LABEL: f"rack-{rack}"}
-    return Machine(f"n{number}", free=(16,) * numa_nodes, labels=labels)
-
-
-FLEET = [
-    *(machine(number, 0, 1) for number in (0, 1, 2)),
-    *(machine(number, 1, 2) for number in (3, 4)),
-    *(machine(number, 2, 2) for number in (5, 6, 7, 8)),
-    replace(machine(9, 3, 1), policy="restricted"),
-]
-
-
-@pytest.fixture(scope="module")
-def cluster(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The cluster with the service, and a snapshot of it by the README's command."""
-    (topology, *_) = yaml.safe_load_all((EXAMPLES / "gang.yaml").read_text())
-    with contextlib.ExitStack() as stack:
-        for each in (served(control_plane), pod_webhook_of_lws(control_plane), topology_of_racks(control_plane)):
-            stack.enter_context(each)
-        control_plane.kubectl("create", "--filename", "-", input=json.dumps(topology))
-        stack.callback(control_plane.kubectl, "delete", "topologies.kai.scheduler", topology["metadata"]["name"])
-        # First, so that the service has the nodes in the order of the snapshot: among equal ones the first is taken.
-        stack.enter_context(present(control_plane.api, FLEET))
-        stack.enter_context(local_webhook(control_plane))
-        yield node_arrays(control_plane, tmp_path_factory.mktemp("snapshot"))[0]
 
 
 @pytest.fixture

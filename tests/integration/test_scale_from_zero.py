@@ -12,7 +12,7 @@ import pytest
 from tests.cluster.gated import PLACEMENT, SINGLE, SPEC, Pods, is_gated, pod
 from tests.cluster.nodes import RACK_LABEL, ZONE_LABEL, Machine
 from tests.cluster.webhook_process import LocalWebhook, local_webhook
-from tests.integration.test_gate_owners import job, jobs
+from tests.integration.workloads import job, jobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cluster.webhook_process import NAMESPACE
-from tests.integration.test_control_plane import pod, programs_of
+from tests.integration.programs import pod, programs_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

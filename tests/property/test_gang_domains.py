@@ -14,7 +14,7 @@ from typing import Any
 import jsonpatch
 import pytest
 
-from tests.unit.admission.clusters import SINGLE
+from tests.builders.pods import SINGLE
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.placement.assignment import NoAssignment
 from webhook.controllers.placement.assignment_writer import AssignmentWriter

@@ -1,68 +1,18 @@
 """Groups of equal pods against an exhaustive search on small trees."""
 
 from collections.abc import Sequence
-from itertools import combinations, product
+from itertools import combinations
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.property.equal_groups import constraints, domains, free_slots, holds, paths, segments
 from tests.unit.engine.gang.clusters import RACK, ZONE, tree_of
 from webhook.engine.gang.equal_pods import EqualPlan, EqualPods, assign_equal
 from webhook.engine.gang.gang_spec import Constraint, Segments
 from webhook.engine.topology.tree import ROOT, Domain, TopologyTree
 from webhook.model.options import GangStrategy
-
-NODES = 7
-
-paths = st.lists(
-    st.tuples(st.sampled_from(["a", "b", None]), st.sampled_from(["r1", "r2", "r10", None])), min_size=1, max_size=NODES
-)
-free_slots = st.lists(st.integers(0, 4), min_size=NODES, max_size=NODES)
-constraints = st.sampled_from(
-    [
-        Constraint(),
-        Constraint(ZONE),
-        Constraint(RACK),
-        Constraint(None, ZONE),
-        Constraint(None, RACK),
-        Constraint(ZONE, RACK),
-    ]
-)
-segments = st.none() | st.builds(
-    Segments,
-    st.integers(2, 4),
-    st.sampled_from([Constraint(RACK), Constraint(ZONE), Constraint(3), Constraint(None, RACK)]),
-)
-
-
-def domains(tree: TopologyTree, level: int) -> list[list[int]]:
-    """The positions of each domain that may be chosen."""
-    real = tree.real(level)
-    spans = [tree.span(Domain(level, number)) for number in range(tree.size(level)) if real[number]]
-    return [list(range(span.start, span.stop)) for span in spans]
-
-
-def cut(count: int, size: int) -> list[int]:
-    """Segments of a group."""
-    return [min(size, count - start) for start in range(0, count, size)]
-
-
-def holds(tree: TopologyTree, slots: list[int], inside: list[int], count: int, cutting: Segments | None) -> bool:
-    """Whether the positions hold so many pods, by trying every domain for every segment."""
-    if cutting is None:
-        return sum(slots[position] for position in inside) >= count
-    for level in cutting.constraint.levels():
-        places = [[position for position in domain if position in inside] for domain in domains(tree, level)]
-        rooms = [sum(slots[position] for position in place) for place in places]
-        pieces = cut(count, cutting.size)
-        for choice in product(range(len(places)), repeat=len(pieces)):
-            taken = [
-                sum(piece for piece, at in zip(pieces, choice, strict=True) if at == n) for n in range(len(places))
-            ]
-            if all(room >= used for room, used in zip(rooms, taken, strict=True)):
-                return True
-    return False
 
 
 def check(tree: TopologyTree, slots: list[int], pods: EqualPods, plan: EqualPlan) -> int:

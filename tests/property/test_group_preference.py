@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.property.test_group_equal import constraints, cut, domains, free_slots, holds, paths, segments
+from tests.property.equal_groups import constraints, cut, domains, free_slots, holds, paths, segments
 from tests.unit.engine.gang.clusters import RACK, ZONE, tree_of
 from webhook.engine.filter.node_preference import MOST
 from webhook.engine.gang.equal_pods import EqualPlan, EqualPods, assign_equal

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from tests.property.test_kubelet_admission import CPUS, STEPS, Machine, weights_of
+from tests.property.kubelet_machine import CPUS, STEPS, Machine, weights_of
 from webhook.model.hint import NUMAHint
 from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC
 

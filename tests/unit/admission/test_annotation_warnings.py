@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.unit.admission.clusters import cluster_snapshot, node, pod, topology
+from tests.builders.clusters import cluster_snapshot
+from tests.builders.nodes import node, nrt
+from tests.builders.pods import pod
 from tests.unit.admission.workloads import RACK, SPEC, deployment, job, template, workload, written
 from webhook.admission.annotation_warnings import annotation_warnings
 from webhook.admission.pod.mutate import mutation_of
@@ -25,7 +27,7 @@ from webhook.model.topology import Level, Topology, TopologySource
 
 LEVELS = (Level("topology.kubernetes.io/zone"), Level("example.com/block"), Level("example.com/rack"))
 TOPOLOGIES = {"network": Topology("network", TopologySource.KAI, LEVELS)}
-CLUSTER = replace(cluster_snapshot(node("a"), topology("a", [16])), topologies=TOPOLOGIES)
+CLUSTER = replace(cluster_snapshot(node(name="a"), nrt(node="a", free=[16])), topologies=TOPOLOGIES)
 MISTYPED = "kai.scheduler/topology-requierd-placement"
 NAMED = {KAI_TOPOLOGY: "network"}
 SEGMENTS = {KAI_SEGMENT_SIZE: "2"}

@@ -5,7 +5,9 @@ from typing import Any
 import jsonpatch
 import pytest
 
-from tests.unit.admission.clusters import SINGLE, cluster_snapshot, node, pod, topology
+from tests.builders.clusters import cluster_snapshot
+from tests.builders.nodes import node, nrt
+from tests.builders.pods import SINGLE, pod
 from tests.unit.admission.node_affinity import admits
 from webhook.admission.pod.affinity_patch import required_terms
 from webhook.admission.pod.mutation import Verdict, mutate_pod
@@ -21,7 +23,9 @@ from webhook.model.rules import GateMode, NoCapacity, Rules
 POOL = {"pool": "gpu"}
 # a, b [16 16] single-numa-node, c [16 16] best-effort; the pool gpu is scaled to zero       [free cpus per NUMA node]
 CLUSTER = cluster_snapshot(
-    *map(node, "abc"), *(topology(name, [16, 16]) for name in "ab"), topology("c", [16, 16], "best-effort")
+    *(node(name=name) for name in "abc"),
+    *(nrt(node=name, free=[16, 16]) for name in "ab"),
+    nrt(node="c", free=[16, 16], policy="best-effort"),
 )
 
 
@@ -51,7 +55,10 @@ def test_so_is_one_of_a_cluster_without_any_node() -> None:
 def test_however_many_nodes_contradict_those_to_come_stay_open() -> None:
     names = [f"n{number:03}" for number in range(70)]
     others = cluster_snapshot(
-        *map(node, names), *(topology(name, [16], "best-effort") for name in names), node("s"), topology("s", [16])
+        *(node(name=name) for name in names),
+        *(nrt(node=name, free=[16], policy="best-effort") for name in names),
+        node(name="s"),
+        nrt(node="s", free=[16]),
     )
     raw = pod(nodeSelector=POOL)
     created = mutate_pod(raw, others, Rules()).mutated
@@ -85,7 +92,7 @@ def test_where_the_operator_wants_no_pod_to_wait_it_is_denied() -> None:
     assert (mutation.verdict, mutation.reason) == (Verdict.DENY, "NoNode")
 
 
-NO_TOPOLOGY = cluster_snapshot(node("a"))
+NO_TOPOLOGY = cluster_snapshot(node(name="a"))
 
 
 @pytest.mark.parametrize(
@@ -97,8 +104,8 @@ NO_TOPOLOGY = cluster_snapshot(node("a"))
         (pod(cpu="33"), NO_TOPOLOGY),
         (pod(), NO_TOPOLOGY),
         (pod(cpu="17"), CLUSTER),
-        (pod(spec='{"numaTopologyPolicy": "Restricted"}'), CLUSTER),
-        (pod(), cluster_snapshot(node("a", unschedulable=True), topology("a", [0]))),
+        (pod(numa='{"numaTopologyPolicy": "Restricted"}'), CLUSTER),
+        (pod(), cluster_snapshot(node(name="a", unschedulable=True), nrt(node="a", free=[0]))),
     ],
 )
 def test_the_short_way_to_know_agrees_with_the_schedulability(raw: dict[str, Any], cluster: ClusterSnapshot) -> None:

@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
-from tests.unit.admission.clusters import cluster_snapshot, node, pod, topology
+from tests.builders.clusters import cluster_snapshot
+from tests.builders.nodes import node, nrt
+from tests.builders.pods import pod
 from webhook.admission.patch import apply
 from webhook.admission.pod.mutate import mutation_of
 from webhook.admission.pod.validate import validate
@@ -83,7 +85,7 @@ def test_all_forgeries_are_told_at_once_with_who_and_what_to_do() -> None:
 
 def test_a_reviewed_pod_is_created_with_what_mutation_wrote_and_is_mutated_again() -> None:
     # n1 ── NUMA 0 [16]  NUMA 1 [16]      [free cpus]
-    cluster = cluster_snapshot(node("n1"), topology("n1", (16, 16)))
+    cluster = cluster_snapshot(node(name="n1"), nrt(node="n1", free=(16, 16)))
     review = mutation_of(request(pod()), cluster, RULES)[0]
     assert isinstance(review, Patched)
     reviewed = apply(pod(), map(dict, review.patch))

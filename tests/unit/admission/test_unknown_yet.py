@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
-from tests.unit.admission.clusters import cluster_snapshot, node, pod, topology
+from tests.builders.clusters import cluster_snapshot
+from tests.builders.nodes import node, nrt
+from tests.builders.pods import pod
 from webhook.admission.pod.mutation import PodMutation, Verdict, mutate_pod
 from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.model.names import PLACEMENT
@@ -20,7 +22,12 @@ def annotation(mutation: PodMutation) -> str:
 
 
 # a [16]  best-effort      b [16]  says "strict"
-ODD = cluster_snapshot(node("a"), topology("a", [16], "best-effort"), node("b"), topology("b", [16], "strict"))
+ODD = cluster_snapshot(
+    node(name="a"),
+    nrt(node="a", free=[16], policy="best-effort"),
+    node(name="b"),
+    nrt(node="b", free=[16], policy="strict"),
+)
 
 
 def test_a_node_whose_policy_cannot_be_read_is_waited_for_and_named_with_what_it_says() -> None:
@@ -30,19 +37,21 @@ def test_a_node_whose_policy_cannot_be_read_is_waited_for_and_named_with_what_it
     assert f"the NUMA policy of 1 of the 2 nodes it may go to is unknown {named}" in mutation.message
     assert f"excluded: 1 unknown NUMA policy {named}, 1 NUMA policy mismatch" in mutation.message
     assert named in annotation(mutation)
-    only_b = cluster_snapshot(node("b"), topology("b", [16], "strict"))
+    only_b = cluster_snapshot(node(name="b"), nrt(node="b", free=[16], policy="strict"))
     assert (
         f"the NUMA policy of the one node it may go to is unknown {named}" in mutate_pod(pod(), only_b, NEVER).message
     )
 
 
 def test_the_first_such_node_by_name_stands_for_all() -> None:
-    several = cluster_snapshot(*map(node, "zxy"), *(topology(name, [16], f"odd-{name}") for name in "zxy"))
+    several = cluster_snapshot(
+        *(node(name=name) for name in "zxy"), *(nrt(node=name, free=[16], policy=f"odd-{name}") for name in "zxy")
+    )
     assert "3 unknown NUMA policy (x: topologyManagerPolicy 'odd-x')" in mutate_pod(pod(), several, NEVER).message
 
 
 def test_a_pod_goes_elsewhere_meanwhile_and_says_which_node_it_avoids() -> None:
-    mutation = mutate_pod(pod(spec=BEST_EFFORT), ODD, NEVER)
+    mutation = mutate_pod(pod(numa=BEST_EFFORT), ODD, NEVER)
     assert mutation.verdict is Verdict.ALLOW
     assert "1 of 2 nodes fits; best a " in mutation.message
     assert "excluded: 1 unknown NUMA policy (b: topologyManagerPolicy 'strict')" in mutation.message
@@ -53,11 +62,11 @@ def test_a_pod_goes_elsewhere_meanwhile_and_says_which_node_it_avoids() -> None:
     [
         # The exporter of b, or c, has not spoken yet.
         (
-            cluster_snapshot(node("a"), topology("a", [16], "best-effort"), node("b")),
+            cluster_snapshot(node(name="a"), nrt(node="a", free=[16], policy="best-effort"), node(name="b")),
             "for 1 of the 2 nodes it may go to",
         ),
         (
-            cluster_snapshot(node("a"), topology("a", [16], "strict"), node("b"), node("c")),
+            cluster_snapshot(node(name="a"), nrt(node="a", free=[16], policy="strict"), node(name="b"), node(name="c")),
             "for 2 of the 3 nodes it may go to, and the NUMA policy of 1 of the 3 nodes it may go to is unknown (a: ",
         ),
     ],
@@ -82,10 +91,14 @@ def with_gpu() -> dict[str, Any]:
 
 # All that is there contradicts SingleNUMANode; the pool that does not is scaled to zero.
 OTHERS = cluster_snapshot(
-    node("a"), node("b"), topology("a", [16, 16], "best-effort"), topology("b", [16, 16], "restricted")
+    node(name="a"),
+    node(name="b"),
+    nrt(node="a", free=[16, 16], policy="best-effort"),
+    nrt(node="b", free=[16, 16], policy="restricted"),
 )
 TAINTED = cluster_snapshot(
-    node("a", taints=[{"key": "system", "effect": "NoSchedule"}]), topology("a", [16, 16], "best-effort")
+    node(name="a", taints=[{"key": "system", "effect": "NoSchedule"}]),
+    nrt(node="a", free=[16, 16], policy="best-effort"),
 )
 
 

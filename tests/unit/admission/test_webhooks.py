@@ -8,7 +8,9 @@ from typing import Any
 import jsonpatch
 import pytest
 
-from tests.unit.admission.clusters import SINGLE, cluster_snapshot, node, pod, topology
+from tests.builders.clusters import cluster_snapshot
+from tests.builders.nodes import node, nrt
+from tests.builders.pods import SINGLE, pod
 from webhook.admission.pod.mutate import mutation_of
 from webhook.admission.pod.validate import validate
 from webhook.model.admission_review import AdmissionRequest, Allowed, Denied, Patched
@@ -24,7 +26,7 @@ from webhook.model.names import (
 from webhook.model.rules import Rules
 from webhook.model.topology import Topology
 
-CLUSTER = cluster_snapshot(node("a"), node("b"), topology("a", [16, 2]), topology("b", [2, 2]))
+CLUSTER = cluster_snapshot(node(name="a"), node(name="b"), nrt(node="a", free=[16, 2]), nrt(node="b", free=[2, 2]))
 BAD = '{"numaTopologyPolicy": "Best"}'
 
 
@@ -78,8 +80,8 @@ def test_an_unmanaged_pod_is_let_through_even_if_it_is_unreadable() -> None:
 @pytest.mark.parametrize(
     ("raw", "reason"),
     [
-        (pod(spec=BAD), "InvalidAnnotation"),
-        (pod(spec=BAD, nodeName="a"), "InvalidAnnotation"),
+        (pod(numa=BAD), "InvalidAnnotation"),
+        (pod(numa=BAD, nodeName="a"), "InvalidAnnotation"),
         (pod(metadata={"annotations": {NUMA_HINT: "{}"}}), "ReservedField"),
         (pod(cpu="abc"), "Invalid"),
         (pod(cpu="17"), "Unalignable"),
@@ -130,14 +132,14 @@ def test_a_topology_that_is_not_there_yet_may_come() -> None:
 
 
 def test_a_created_pod_with_broken_annotations_is_refused() -> None:
-    response = mutation_of(_request(pod(spec=BAD)), CLUSTER, Rules())[0]
+    response = mutation_of(_request(pod(numa=BAD)), CLUSTER, Rules())[0]
     assert isinstance(response, Denied)
     assert "Allowed are BestEffort, Restricted, SingleNUMANode" in response.message
 
 
 @pytest.mark.parametrize(("bound", "response"), [({}, Patched), ({"nodeName": "a"}, Allowed)])
 def test_warnings_reach_the_user(bound: dict[str, Any], response: type[Patched | Allowed]) -> None:
-    given = mutation_of(_request(pod(spec='{"numaTopologyPolicies": "SingleNUMANode"}', **bound)), CLUSTER, Rules())[0]
+    given = mutation_of(_request(pod(numa='{"numaTopologyPolicies": "SingleNUMANode"}', **bound)), CLUSTER, Rules())[0]
     assert isinstance(given, response)
     assert "numaTopologyPolicies" in given.warnings[0]
 
@@ -155,7 +157,7 @@ def test_warnings_reach_the_user(bound: dict[str, Any], response: type[Patched |
 )
 @pytest.mark.parametrize("bound", [{}, {"nodeName": "a"}])
 def test_an_update_is_judged_only_when_it_changes_the_annotations(
-    before: str | None, after: str | None, allowed: bool, bound: dict[str, str]
+    before: str | None, after: str | None, allowed: bool, bound: dict[str, Any]
 ) -> None:
     old, new = (
         pod(metadata={"annotations": {} if spec is None else {NUMA_TOPOLOGY_SPEC: spec}}, **bound)
@@ -169,7 +171,7 @@ def test_an_update_is_judged_only_when_it_changes_the_annotations(
     "more", [{"operation": "DELETE"}, {"subResource": "ephemeralcontainers"}, {"kind": {"kind": "Job"}}]
 )
 def test_nothing_else_is_validated(more: dict[str, Any]) -> None:
-    assert validate(_request(pod(spec=BAD), **more), {}, Rules()) == Allowed()
+    assert validate(_request(pod(numa=BAD), **more), {}, Rules()) == Allowed()
 
 
 def test_a_write_to_a_pods_status_is_judged_for_the_annotations_it_may_bring() -> None:
@@ -178,4 +180,4 @@ def test_a_write_to_a_pods_status_is_judged_for_the_annotations_it_may_bring() -
 
 
 def test_pods_of_other_schedulers_are_not_validated() -> None:
-    assert validate(_request(pod(spec=BAD, schedulerName="koord-scheduler")), {}, Rules()) == Allowed()
+    assert validate(_request(pod(numa=BAD, schedulerName="koord-scheduler")), {}, Rules()) == Allowed()

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.unit.admission.clusters import node, topology
-from tests.unit.controllers.placement.test_gated_pods import gated
+from tests.builders.clusters import put
+from tests.builders.nodes import node, nrt
+from tests.builders.pods import gated
 from webhook.app import informers
 from webhook.app.clients import Clients
 from webhook.app.informers import watch_all
@@ -130,8 +131,7 @@ class NodeError(Exception):
 def filled_cache() -> ClusterCache:
     cache = ClusterCache()
     for name in ("faulty", "n0"):
-        cache._put_node(node(name))
-        cache._put_node_topology(topology(name, (16, 16)))
+        put(cache, node(name=name), nrt(node=name, free=(16, 16)))
     return cache
 
 
@@ -153,20 +153,19 @@ def test_a_node_whose_column_cannot_be_written_is_closed_until_there_is_news_of_
     with monkeypatch.context() as broken:
         broken.setattr(Buffer, part, fails)
         for name in ("faulty", "n0"):
-            cache._put_node(node(name))
-            cache._put_node_topology(topology(name, (16, 16)))
+            put(cache, node(name=name), nrt(node=name, free=(16, 16)))
         node_arrays = cache.snapshot().nodes.node_arrays
         assert cache.snapshot().nodes.node_arrays is node_arrays
         assert internal_error_counts()[Where.NODE] == before + 1
         assert [bool(node_arrays.ready[node_arrays.index[name]]) for name in ("faulty", "n0")] == [False, True]
-        cache._put_node(node("n1"))
+        put(cache, node(name="n1"))
         assert not cache.snapshot().nodes.node_arrays.ready[node_arrays.index["faulty"]]
-    cache._put_node(node("faulty", cpus=16))
+    put(cache, node(name="faulty", cpus=16))
     healed = cache.snapshot().nodes.node_arrays
     assert healed.ready[healed.index["faulty"]]
     fresh = filled_cache()
-    fresh._put_node(node("n1"))
-    fresh._put_node(node("faulty", cpus=16))
+    put(fresh, node(name="n1"))
+    put(fresh, node(name="faulty", cpus=16))
     other = fresh.snapshot().nodes.node_arrays
     for field in ("available", "capacity", "node_free", "allocatable", "unschedulable", "policy"):
         column, twin = getattr(healed, field)[..., healed.index["faulty"]], getattr(other, field)
@@ -186,7 +185,7 @@ def test_a_node_that_cannot_be_settled_or_replayed_breaks_no_view(monkeypatch: p
     monkeypatch.setattr(cache._assumed_pods, "to_replay", lambda: ("faulty", "n0"))
     before = internal_error_counts().get(Where.NODE, 0)
     for key in ("p", "q"):
-        raw = gated(key)
+        raw = gated(name=key)
         raw["spec"]["nodeName"] = "faulty"
         cache.pods.upsert(f"default/{key}", raw)
         cache.snapshot()

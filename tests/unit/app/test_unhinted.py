@@ -4,12 +4,10 @@ from typing import Any
 
 import pytest
 
+from tests.builders.times import EMPTY, HINT, SECOND, stamp
 from tests.fingerprints import pod_fingerprint
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC
-
-SECOND = 1_767_225_600  # 2026-01-01T00:00:00Z
-EMPTY = "pfp0v001ef46db3751d8e999"  # the fingerprint of no pods
 
 
 class ClusterSnapshot(ClusterCache):
@@ -51,10 +49,6 @@ class ClusterSnapshot(ClusterCache):
         return {late.pod: None if late.hint is None else late.hint.to_json() for late in self.hint_backfills()}
 
 
-def stamp(second: int) -> str:
-    return f"2026-01-01T00:{second // 60:02}:{second % 60:02}Z"
-
-
 def pod(name: str, second: int, cpu: int, started: bool, annotations: dict[str, str]) -> dict[str, Any]:
     amounts = {"cpu": str(cpu), "memory": "1Gi"}
     statuses = {"containerStatuses": [{"name": "main"}]} if started else {}
@@ -73,9 +67,6 @@ def pod(name: str, second: int, cpu: int, started: bool, annotations: dict[str, 
 @pytest.fixture
 def cache() -> ClusterSnapshot:
     return ClusterSnapshot()
-
-
-HINT = '{"node":"n0","numaNodeResources":[{"node":0,"resources":{"cpu":"9"}}]}'
 
 
 def test_its_place_is_known_when_its_kubelet_has_started_it_and_its_hint_due_a_while_after(

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.admission.clusters import pod
+from tests.builders.pods import pod
 from webhook.cache.delegated_pods import why_delegated
 
 TERM = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "a"}}}

@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
-from tests.unit.admission.clusters import SINGLE, kubelet_admission_at, node, pod, topology
+from tests.builders.clusters import cluster_state
+from tests.builders.nodes import node, nrt
+from tests.builders.pods import SINGLE, pod
+from tests.unit.admission.kubelet_admissions import kubelet_admission_at
 from webhook.admission.binding.decision import Given, guard, into_binding
 from webhook.admission.patch import apply
 from webhook.cache.hint_certainty import CERTAIN, HintCertainty
 from webhook.engine.assumed.free_bounds import NO_LEEWAY, Leeway
-from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.snapshot.ledger import Ledger, Reservation
 from webhook.engine.snapshot.node_sums import NumaAmounts
 from webhook.model.hint import NUMAHint
@@ -36,9 +38,7 @@ def given(
     rules: Rules = RULES,
 ) -> Given:
     """What the pod is given on a node with so many CPUs free on each NUMA node."""
-    state = ClusterState()
-    state.upsert_node(node("n3", cpus=16 * len(free)))
-    state.upsert_topology(topology("n3", free, policy))
+    state = cluster_state(node(name="n3", cpus=16 * len(free)), nrt(node="n3", free=free, policy=policy))
     kubelet_admission = kubelet_admission_at(state.node_arrays(), Ledger(), "n3", "default/p")
     assert kubelet_admission is not None
     verdict = guard(raw, "n3", replace(kubelet_admission, leeway=leeway), rules)
@@ -88,9 +88,7 @@ def test_it_is_certain_if_the_choice_is_the_same_with_the_most_and_the_least_tha
 def test_what_is_kept_for_a_pod_that_may_be_elsewhere_may_be_free() -> None:
     ledger = Ledger()
     ledger.put(Reservation.of("default/other", "n3", {**on(0, 8), **on(1, 8)}, {"cpu": 8000}))
-    state = ClusterState()
-    state.upsert_node(node("n3", cpus=48))
-    state.upsert_topology(topology("n3", (8, 8, 8)))
+    state = cluster_state(node(name="n3", cpus=48), nrt(node="n3", free=(8, 8, 8)))
     kubelet_admission = kubelet_admission_at(state.node_arrays(), ledger, "n3", "default/p")
     assert kubelet_admission is not None
     kubelet_admission = replace(kubelet_admission, leeway=Leeway(kept=[{**on(0, 8), **on(1, 8)}]))
@@ -101,7 +99,7 @@ def test_what_is_kept_for_a_pod_that_may_be_elsewhere_may_be_free() -> None:
 
 
 def test_of_a_pod_over_several_numa_nodes_any_other_is_possible() -> None:
-    wide = pod(spec='{"numaTopologyPolicy": "Restricted"}')
+    wide = pod(numa='{"numaTopologyPolicy": "Restricted"}')
     amounts = {"cpu": "21", "memory": "80Gi"}
     wide["spec"]["containers"][0]["resources"] = {"requests": amounts, "limits": amounts}
     leeway = Leeway(maybe_free=[on(0, 12)])
@@ -113,8 +111,8 @@ def test_of_a_pod_over_several_numa_nodes_any_other_is_possible() -> None:
 def test_the_plugins_rules_replay_nothing_where_a_kubelet_does_otherwise() -> None:
     # The plugin takes the first container for NUMA 0 as well, the kubelet knows that 4 free cpus do not suffice.
     rules = replace(RULES, engine=Options(fidelity="Plugin"))
-    assert given(pod("4"), (4, 8), rules=rules).hint_certainty == CERTAIN
-    best_effort = pod("8", spec='{"numaTopologyPolicy": "BestEffort"}')
+    assert given(pod(cpu="4"), (4, 8), rules=rules).hint_certainty == CERTAIN
+    best_effort = pod(cpu="8", numa='{"numaTopologyPolicy": "BestEffort"}')
     assert given(best_effort, (4, 8), policy="best-effort", rules=rules).annotations.get(NUMA_HINT) is None
 
 

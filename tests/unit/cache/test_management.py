@@ -8,7 +8,9 @@ from typing import Any
 import jsonpatch
 import pytest
 
-from tests.unit.admission.clusters import cluster_snapshot, node, pod, topology
+from tests.builders.clusters import cluster_snapshot
+from tests.builders.nodes import node, nrt
+from tests.builders.pods import pod
 from webhook.admission.pod.mutate import mutation_of as answered
 from webhook.admission.pod.mutation import PodMutation, Verdict, mutate_pod
 from webhook.model.admission_review import AdmissionRequest, Allowed, Denied, Patched
@@ -28,11 +30,11 @@ from webhook.model.policy import Exclusive, NUMAPolicy
 from webhook.model.rules import Rules
 
 # a [7 7]  b [2 9]  single-numa-node              [free cpus per NUMA node]
-CLUSTER = cluster_snapshot(node("a"), node("b"), topology("a", [7, 7]), topology("b", [2, 9]))
-WITHOUT_POLICY = cluster_snapshot(node("a"), topology("a", [7, 7], policy="none"))
+CLUSTER = cluster_snapshot(node(name="a"), node(name="b"), nrt(node="a", free=[7, 7]), nrt(node="b", free=[2, 9]))
+WITHOUT_POLICY = cluster_snapshot(node(name="a"), nrt(node="a", free=[7, 7], policy="none"))
 OF_EACH_POLICY = cluster_snapshot(
-    *(node(policy.name) for policy in NUMAPolicy),
-    *(topology(policy.name, [8, 8], policy=policy.kubelet) for policy in NUMAPolicy),
+    *(node(name=policy.name) for policy in NUMAPolicy),
+    *(nrt(node=policy.name, free=[8, 8], policy=policy.kubelet) for policy in NUMAPolicy),
 )
 # Policies by their first letter.
 POLICIES = {
@@ -184,7 +186,7 @@ def test_what_a_second_pass_finds_stays() -> None:
 def test_the_policy_is_the_pods_then_the_namespaces_then_the_settings(
     own: str | None, of_namespace: str | None, setting: str, policy: str
 ) -> None:
-    raw = plain() if own is None else pod(spec=NUMASpec(POLICIES[own]).to_json())
+    raw = plain() if own is None else pod(numa=NUMASpec(POLICIES[own]).to_json())
     annotations = {} if of_namespace is None else {NUMA_TOPOLOGY_SPEC: NUMASpec(POLICIES[of_namespace]).to_json()}
     defaults = NUMASpec(POLICIES[setting]) if setting else NO_SPEC
     rules = Rules(manage=Manage.ALL, defaults=defaults)
@@ -216,7 +218,7 @@ def test_exclusiveness_is_the_pods_then_the_namespaces_then_the_settings(
     annotations = {NUMA_TOPOLOGY_SPEC: NUMASpec(None, of_namespace).to_json()}
     rules = Rules(defaults=NUMASpec(None, setting))
     # Also of pods that are managed since they ask.
-    mutation = mutation_of(pod(spec=NUMASpec(single, own).to_json()), rules, annotations=annotations)
+    mutation = mutation_of(pod(numa=NUMASpec(single, own).to_json()), rules, annotations=annotations)
     assert parse_numa_intent(annotations_of(mutation))[0].exclusive is exclusive
     # Without a policy it means nothing.
     mutation = mutation_of(plain(), replace(rules, manage=Manage.ALL), annotations=annotations)
@@ -244,8 +246,8 @@ def test_defaults_do_not_make_a_pod_managed() -> None:
 def test_a_pod_that_leaves_nothing_open_carries_no_defaults() -> None:
     both = NUMASpec(NUMAPolicy.SINGLE_NUMA_NODE, Exclusive.REQUIRED).to_json()
     rules = Rules(defaults=NUMASpec(NUMAPolicy.RESTRICTED, Exclusive.PREFERRED))
-    assert NUMA_DEFAULTS not in annotations_of(mutation_of(pod(spec=both), rules))
-    assert NUMA_DEFAULTS not in annotations_of(mutation_of(pod(spec="{}"), Rules()))
+    assert NUMA_DEFAULTS not in annotations_of(mutation_of(pod(numa=both), rules))
+    assert NUMA_DEFAULTS not in annotations_of(mutation_of(pod(numa="{}"), Rules()))
 
 
 def test_a_pod_that_may_take_its_owners_annotations_carries_the_defaults_below_them() -> None:
@@ -273,7 +275,7 @@ WRONG = {NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": "Strict"}'}
 
 
 def test_a_namespaces_wrong_annotation_denies_the_pods_that_need_it() -> None:
-    for raw in (plain(), pod(spec="{}"), pod()):  # the last one leaves its exclusiveness open
+    for raw in (plain(), pod(numa="{}"), pod()):  # the last one leaves its exclusiveness open
         mutation = mutation_of(raw, Rules(manage=Manage.ALIGNED), annotations=WRONG)
         assert (mutation.verdict, mutation.reason) == (Verdict.DENY, "InvalidAnnotation")
         assert mutation.message.startswith(
@@ -283,9 +285,9 @@ def test_a_namespaces_wrong_annotation_denies_the_pods_that_need_it() -> None:
 
 
 def test_a_namespaces_wrong_annotation_is_nothing_to_pods_that_need_it_not() -> None:
-    stated = pod(spec=NUMASpec(NUMAPolicy.SINGLE_NUMA_NODE, Exclusive.REQUIRED).to_json())
+    stated = pod(numa=NUMASpec(NUMAPolicy.SINGLE_NUMA_NODE, Exclusive.REQUIRED).to_json())
     assert is_managed(mutation_of(stated, Rules(manage=Manage.ALIGNED), annotations=WRONG))
-    assert is_managed(mutation_of(pod(spec='{"numaTopologyPolicy": ""}'), Rules(), annotations=WRONG))
+    assert is_managed(mutation_of(pod(numa='{"numaTopologyPolicy": ""}'), Rules(), annotations=WRONG))
     assert not is_managed(mutation_of(plain(), Rules(), annotations=WRONG))
     assert not is_managed(mutation_of(burstable(), Rules(manage=Manage.ALIGNED), annotations=WRONG))
 

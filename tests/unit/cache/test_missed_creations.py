@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.unit.app.test_unhinted import EMPTY, HINT, SECOND, stamp
+from tests.builders.times import EMPTY, HINT, SECOND, stamp
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.cache.unmanaged import why_unmanaged
 from webhook.engine.assumed.unreported import ReportingTimes

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from tests.unit.admission.clusters import cluster_snapshot, node, topology
-from tests.unit.controllers.placement.test_gated_pods import gated
-from tests.unit.controllers.test_containment import Site
-from tests.unit.controllers.test_not_aligned import burstable
+from tests.builders.clusters import cluster_snapshot, put
+from tests.builders.nodes import node, nrt
+from tests.builders.pods import gated
+from tests.unit.controllers.placement.peers import burstable
+from tests.unit.controllers.site import Site
 from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.controllers.placement.assignment import NoAssignment, find_assignment
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.engine.decide import Decision
 from webhook.engine.snapshot.ledger import Reservation
-from webhook.model.names import PLACEMENT_GATE
 from webhook.model.rules import Rules
 
 POOL = {"pool": "gpu"}
@@ -30,8 +30,7 @@ def quiet() -> Iterator[None]:
 
 
 def waiting(name: str = "p", group: str = "", **spec: Any) -> dict[str, Any]:
-    raw = gated(name, group=group, schedulingGates=[{"name": PLACEMENT_GATE}], **{"nodeSelector": POOL, **spec})
-    raw["metadata"]["resourceVersion"] = "1"
+    raw = gated(name=name, group=group, **{"nodeSelector": POOL, **spec})
     return raw
 
 
@@ -60,7 +59,7 @@ async def test_members_of_a_group_are_not() -> None:
 async def test_it_stays_behind_the_gate_if_a_node_has_come_meanwhile() -> None:
     site = Site(waiting(nodeSelector={"kubernetes.io/hostname": "new"}))
     site.round()
-    site.cache._put_node(node("new"))
+    put(site.cache, node(name="new"))
     assert await ungated(site) == []
 
 
@@ -72,9 +71,9 @@ def nobody(node: str) -> tuple[Reservation, ...]:
 @pytest.mark.parametrize(
     ("cluster", "spec"),
     [
-        (cluster_snapshot(node("a"), topology("a", [0])), {"nodeSelector": {}}),
-        (cluster_snapshot(node("a")), {"nodeSelector": {}}),
-        (cluster_snapshot(node("a", unschedulable=True), topology("a", [16])), {"nodeSelector": {}}),
+        (cluster_snapshot(node(name="a"), nrt(node="a", free=[0])), {"nodeSelector": {}}),
+        (cluster_snapshot(node(name="a")), {"nodeSelector": {}}),
+        (cluster_snapshot(node(name="a", unschedulable=True), nrt(node="a", free=[16])), {"nodeSelector": {}}),
     ],
 )
 def test_one_that_waits_for_others_to_leave_or_for_an_exporter_stays(
@@ -85,7 +84,7 @@ def test_one_that_waits_for_others_to_leave_or_for_an_exporter_stays(
 
 def test_one_that_its_owners_policy_would_have_denied_stays_and_says_so() -> None:
     refusing = Rules(not_alignable="Deny")
-    cluster = cluster_snapshot(node("a", cpus=1), topology("a", [16]))
+    cluster = cluster_snapshot(node(name="a", cpus=1), nrt(node="a", free=[16]))
     found = [
         find_assignment(cluster.nodes, burstable("p", inherits=inherits, group="", cpu="4"), refusing, nobody)
         for inherits in (True, False)

@@ -4,7 +4,7 @@ import asyncio
 from functools import partial
 from typing import Any
 
-from tests.unit.controllers.placement.test_gated_pods import gated
+from tests.builders.pods import gated
 from tests.unit.engine.machines import GI, node, state, topology
 from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.controllers.placement.assignment_writer import AssignmentWriter
@@ -50,7 +50,7 @@ class Cluster:
 
 
 def member(name: str, cpu: str, memory: str) -> GatedPod:
-    raw = gated(name, group="g")
+    raw = gated(name=name, group="g")
     amounts = {"cpu": cpu, "memory": memory}
     raw["spec"]["containers"][0]["resources"] = {"requests": amounts, "limits": amounts}
     return GatedPod.from_object(raw)

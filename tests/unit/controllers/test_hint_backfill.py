@@ -9,13 +9,11 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from tests.unit.controllers.placement.test_assignment_writer import Server
-from tests.unit.controllers.placement.test_gated_pods import gated
+from tests.unit.controllers.pod_api import Server, Told, bound
 from webhook.admission.patch import apply
 from webhook.cache.missing_hint import HintBackfill
 from webhook.controllers.hint_backfill import HintBackfiller
-from webhook.kube.client import Client
-from webhook.kube.events import EventRecorder, PodEvent
+from webhook.kube.events import PodEvent
 from webhook.kube.pod_writes import Outcome
 from webhook.metrics.controller_metrics import PlacementMetrics
 from webhook.model.hint import NUMAHint
@@ -34,25 +32,9 @@ class Unhinted:
         return self._late
 
 
-class Told(EventRecorder):
-    def __init__(self, client: Client) -> None:
-        super().__init__(client, "test")
-        self.events: list[PodEvent] = []
-
-    def tell(self, event: PodEvent) -> None:
-        self.events.append(event)
-
-
-def bound(uid: str = "u", node: str = "n0", **annotations: str) -> dict[str, Any]:
-    raw = gated("p", nodeName=node)
-    annotations = raw["metadata"]["annotations"] | annotations
-    raw["metadata"] |= {"uid": uid, "resourceVersion": "7", "annotations": annotations}
-    return raw
-
-
 def sweep(server: Server, backfill: HintBackfill = LATE) -> tuple[Sequence[PodEvent], float | None]:
     """What was told, and how many hints were counted."""
-    registry, told = CollectorRegistry(), Told(None)  # type: ignore[arg-type] # nothing is written
+    registry, told = CollectorRegistry(), Told(None)
     metrics = PlacementMetrics(registry, "topology_webhook")
     hints = HintBackfiller(Unhinted(backfill), server, told, lambda: True, metrics, concurrency=2)
     asyncio.run(hints.sweep())

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from tests.unit.controllers.placement.test_assignment_writer import Server
-from tests.unit.controllers.test_hint_backfill import Told, bound
+from tests.unit.controllers.pod_api import Server, Told, bound
 from webhook.admission.patch import apply
 from webhook.controllers.hint_corrections import HintCorrections
 from webhook.engine.assumed.known_placements import HintChange
@@ -53,7 +52,7 @@ class Corrected:
     """What became of one change."""
 
     def __init__(self, server: Server, change: HintChange, *, leads: bool = True) -> None:
-        self.registry, self.told = CollectorRegistry(), Told(None)  # type: ignore[arg-type] # nothing is written
+        self.registry, self.told = CollectorRegistry(), Told(None)
         self._cache, self._leads = Hinted(change), leads
         self._metrics = PlacementMetrics(self.registry, "topology_webhook")
         asyncio.run(self._sweep(server))

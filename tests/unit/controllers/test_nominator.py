@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.unit.admission.clusters import cluster_snapshot, node, topology
-from tests.unit.controllers.placement.test_gated_pods import gated
+from tests.builders.clusters import cluster_snapshot
+from tests.builders.nodes import node, nrt
+from tests.builders.pods import gated
 from webhook.admission.pod.affinity_patch import Constraint
 from webhook.admission.pod.managed_fields import ManagedFields
 from webhook.cache.cluster_snapshot import ClusterSnapshot
@@ -19,7 +20,9 @@ from webhook.model.names import MANAGED_FIELDS, NUMA_HINT
 from webhook.model.rules import Rules
 
 # a [9]  b [16]  c [2]      [free cpus]; the pods ask for 8
-CLUSTER = cluster_snapshot(*map(node, "abc"), topology("a", [9]), topology("b", [16]), topology("c", [2]))
+CLUSTER = cluster_snapshot(
+    *(node(name=name) for name in "abc"), nrt(node="a", free=[9]), nrt(node="b", free=[16]), nrt(node="c", free=[2])
+)
 
 
 DENIED = {
@@ -34,7 +37,7 @@ class Cluster(PodWrites):
 
     def __init__(self, assumed: str | None = None, annotations: Mapping[str, str] | None = None) -> None:
         self.error = ""
-        self.waiting = {f"default/{name}": gated(name) for name in "pq"}
+        self.waiting = {f"default/{name}": gated(name=name) for name in "pq"}
         for raw in self.waiting.values():
             raw["metadata"]["annotations"].update(annotations or {})
             raw["status"] = {"conditions": [DENIED]}
@@ -91,7 +94,7 @@ def preferring(name: str) -> dict[str, Any]:
 async def test_of_equal_nodes_that_is_named_which_the_user_prefers_not_which_was_best_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    equal = cluster_snapshot(*map(node, "de"), topology("d", [9]), topology("e", [9]))
+    equal = cluster_snapshot(*(node(name=name) for name in "de"), nrt(node="d", free=[9]), nrt(node="e", free=[9]))
     monkeypatch.setattr(Cluster, "snapshot", lambda _: equal)
     for ours, best in (((), "e"), ((preferring("e"),), "d")):
         cluster = Cluster()

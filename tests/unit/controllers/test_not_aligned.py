@@ -4,10 +4,9 @@ import asyncio
 from functools import partial
 from typing import Any
 
-from tests.unit.admission.clusters import cluster_snapshot, node, topology
-from tests.unit.controllers.placement.test_assignment import APART, nobody
-from tests.unit.controllers.placement.test_gated_pods import gated
-from tests.unit.model.test_owner_chain import job, of
+from tests.builders.clusters import cluster_snapshot
+from tests.builders.nodes import node, nrt
+from tests.unit.controllers.placement.peers import APART, burstable, nobody
 from webhook.controllers.placement.assignment import Assignment, NoAssignment, find_assignment, why_unassigned
 from webhook.controllers.placement.assignment_writer import AssignmentWriter
 from webhook.controllers.placement.gated_gang import Gang, GangAssigner, units_of
@@ -17,25 +16,13 @@ from webhook.engine.decide import Decision
 from webhook.engine.snapshot.ledger import Ledger
 from webhook.engine.snapshot.single_node import chosen_node
 from webhook.engine.snapshot.snapshot import Snapshot
-from webhook.model.names import NUMA_TOPOLOGY_SPEC
 from webhook.model.rules import Rules
 
 DENY = Rules(not_alignable="Deny")
 FIELD = "spec.containers[0].resources.limits.memory to 1Gi"
 NO_LIMIT = f'container "main" has no limits.memory; set {FIELD}'
 # a [16]   single-numa-node, by its kubelet       [free cpus per NUMA node]
-CLUSTER = cluster_snapshot(node("a"), topology("a", [16]))
-
-
-def burstable(name: str = "p", *, inherits: bool = False, group: str = "", **spec: Any) -> GatedPod:
-    """A pod without a memory limit; inherits: its policy stands on its Job."""
-    raw = gated(name, group=group, **spec)
-    resources = raw["spec"]["containers"][0]["resources"]
-    resources["limits"] = {"cpu": resources["requests"]["cpu"]}
-    if not inherits:
-        return GatedPod.from_object(raw)
-    policy = raw["metadata"]["annotations"].pop(NUMA_TOPOLOGY_SPEC)
-    return GatedPod.from_object(raw, of(job(**{NUMA_TOPOLOGY_SPEC: policy})))
+CLUSTER = cluster_snapshot(node(name="a"), nrt(node="a", free=[16]))
 
 
 def found(pod: GatedPod, rules: Rules) -> Assignment | Decision | NoAssignment:
@@ -58,7 +45,7 @@ def test_of_a_pod_whose_node_the_scheduler_chooses_it_is_said_of_all_nodes() -> 
 
 def test_a_pod_that_waits_for_room_says_it_too() -> None:
     pod = burstable(cpu="16")
-    full = cluster_snapshot(node("a"), topology("a", [16]), node("b", cpus=8))
+    full = cluster_snapshot(node(name="a"), nrt(node="a", free=[16]), node(name="b", cpus=8))
     closed = full.nodes.closed(full.nodes.node_arrays.has_topology)
     decision = find_assignment(closed, pod, Rules(), nobody)
     assert isinstance(decision, Decision)

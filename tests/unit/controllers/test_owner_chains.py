@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.model.test_owner_chain import job, owned
+from tests.builders.workloads import job, owned
 from webhook.controllers import owner_chains
 from webhook.controllers.owner_chains import OwnerChains
 from webhook.internal_errors import Where, internal_error_counts

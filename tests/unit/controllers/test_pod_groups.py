@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from tests.unit.admission.clusters import cluster_snapshot, node
-from tests.unit.controllers.placement.test_gated_pods import gated
-from tests.unit.model.test_owner_chain import job
+from tests.builders.clusters import cluster_snapshot
+from tests.builders.nodes import node
+from tests.builders.pods import gated
+from tests.builders.workloads import job
 from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.controllers import pod_groups
 from webhook.controllers.placement.gated_gang import Gang, units_of
@@ -23,7 +24,7 @@ OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "w", "uid": "uid-Job",
 
 
 def member(**annotations: str) -> dict[str, Any]:
-    raw = gated("w-0-abcde")
+    raw = gated(name="w-0-abcde")
     raw["metadata"] |= {"namespace": "default", "ownerReferences": [OWNER], "annotations": annotations}
     return raw
 
@@ -42,7 +43,7 @@ class Cluster:
         self.leads = self.serves = True
 
     def snapshot(self) -> ClusterSnapshot:
-        return replace(cluster_snapshot(node("n0")), topologies=self.topologies)
+        return replace(cluster_snapshot(node(name="n0")), topologies=self.topologies)
 
     def groups(self) -> Mapping[str, Mapping[str, AssignedMember]]:
         return self.seats

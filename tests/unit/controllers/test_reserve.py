@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.unit.controllers.placement.test_assignment import nobody
-from tests.unit.controllers.placement.test_gated_pods import gated
+from tests.builders.pods import gated
+from tests.unit.controllers.placement.peers import nobody
 from tests.unit.engine.gang.clusters import TOPOLOGY
-from tests.unit.engine.gang.test_backfill_reservation import snapshot
+from tests.unit.engine.gang.reserved import snapshot
 from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.controllers.placement.assignment import Assignment, NoAssignment, find_assignment, why_unassigned, without
 from webhook.controllers.placement.assignment_writer import AssignmentWriter
@@ -48,7 +48,7 @@ class Cluster:
 
 
 def member(name: str, created: str) -> GatedPod:
-    raw = gated(name, group="g")
+    raw = gated(name=name, group="g")
     raw["metadata"]["creationTimestamp"] = created
     raw["metadata"]["annotations"] |= {KAI_TOPOLOGY: TOPOLOGY.name, KAI_REQUIRED_PLACEMENT: "rack"}
     return GatedPod.from_object(raw)
@@ -90,7 +90,7 @@ async def test_whoever_leads_keeps_the_same() -> None:
 
 
 def test_who_comes_later_gets_no_place_there_and_is_told() -> None:
-    pod = GatedPod.from_object(gated("p"))
+    pod = GatedPod.from_object(gated(name="p"))
     now = snapshot(n0=(2, 2), n5=(2,))
     assignment = find_assignment(now, pod, Rules(), nobody)
     assert isinstance(assignment, Assignment)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.admission.clusters import pod
+from tests.builders.pods import pod
 from webhook.admission.patch import apply
 from webhook.controllers.unbindable_pods import UnbindablePods
 from webhook.kube.pod_writes import Outcome

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.unit.controllers.placement.test_gated_pods import gated
+from tests.builders.pods import gated
 from webhook.controllers.unbound_pods import DelegatedPods, why_not_bound
 from webhook.kube.pod_writes import Outcome
 from webhook.model.names import NUMA_HINT, PLACEMENT
@@ -13,8 +13,7 @@ VOLUMES = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
 
 
 def left(name: str = "p", message: str = UNBOUND.format(1), **spec: Any) -> dict[str, Any]:
-    raw = gated(name, schedulingGates=[], **{"volumes": VOLUMES, **spec})
-    raw["metadata"]["resourceVersion"] = "1"
+    raw = gated(name=name, schedulingGates=[], **{"volumes": VOLUMES, **spec})
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
     return raw | {"status": {"phase": "Pending", "conditions": [condition]}}
 

@@ -2,59 +2,15 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
+from tests.unit.kube.informing import NODES, Copy, informing, until
 from tests.unit.kube.listwatch import BREAK, HOLD, ListWatch, Refusal, bookmark, event, serving, status
 from webhook.kube.api_errors import APIError
 from webhook.kube.backoff import Backoff
 from webhook.kube.informer import Informer, Phase, ResourceGoneError
-from webhook.kube.resource import Resource
-
-NODES = Resource("", "v1", "nodes")
-
-
-class Copy:
-    """A handler that keeps everything and remembers the order."""
-
-    def __init__(self) -> None:
-        self.objects: dict[str, dict[str, Any]] = {}
-        self.log: list[str] = []
-
-    def upsert(self, key: str, raw: dict[str, Any]) -> None:
-        self.objects[key] = raw
-        self.log.append(f"+{key}")
-
-    def delete(self, key: str) -> None:
-        self.objects.pop(key, None)
-        self.log.append(f"-{key}")
-
-
-@asynccontextmanager
-async def informing(
-    script: ListWatch, page_size: int = 500, copy: Copy | None = None
-) -> AsyncIterator[tuple[Informer, Copy]]:
-    copy = copy or Copy()
-    async with serving(script) as client:
-        backoff = Backoff(base=0.001, cap=0.01)
-        informer = Informer(client, NODES, copy, page_size=page_size, backoff=backoff)
-        task = asyncio.create_task(informer.run())
-        try:
-            yield informer, copy
-        finally:
-            task.cancel()
-            await asyncio.wait({task})
-            if not task.cancelled():
-                task.result()
-
-
-async def until(condition: Any) -> None:
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 # nothing to wait on: the condition is any expression
-            await asyncio.sleep(0.005)
 
 
 async def test_a_list_is_read_page_by_page_and_then_watched_from_its_version() -> None:

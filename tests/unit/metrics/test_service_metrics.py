@@ -1,31 +1,15 @@
 """docs/metrics.md and the registry say the same."""
 
 import re
-from datetime import UTC, datetime
 from pathlib import Path
 
 from prometheus_client import Metric
 
-from webhook.metrics.service_metrics import NAMESPACE, InformerSample, Metrics, Sample
+from tests.unit.metrics.sample import SAMPLE
+from webhook.metrics.service_metrics import NAMESPACE, Metrics
 
 DOCS = Path(__file__).parents[3] / "docs" / "metrics.md"
 ROW = re.compile(r"^\| `(?P<name>\w+)` \| (?P<kind>\w+) \|(?P<labels>[^|]*)\| .+ \|$", re.MULTILINE)
-
-SAMPLE = Sample(
-    ready=True,
-    informers=(
-        InformerSample("nodes", synced=True, objects=3, lists=2, last_event_age_seconds=1.5, faulty_objects=1),
-        InformerSample("pods", synced=False, objects=0, lists=0, last_event_age_seconds=9.0, faulty_objects=0),
-    ),
-    generation=7,
-    policy_disagreements=2,
-    unknown_policies=3,
-    certificate_end=datetime(2030, 1, 1, tzinfo=UTC),
-    leading=True,
-    gated_pods=5,
-    stuck_pods=1,
-    assumed_count=4,
-)
 
 
 def families() -> dict[str, Metric]:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.model.test_owner_chain import TEMPLATE, job, of, owned
+from tests.builders.workloads import TEMPLATE, job, of, owned
 from webhook.model.names import KAI_TOPOLOGY
 from webhook.model.owner_chain import OwnerChain, taken_from_owners
 from webhook.model.pod_group_manifest import is_said, pod_group

@@ -15,8 +15,8 @@ import pytest
 import uvloop
 
 from certs import Authority, ServerNames, server_context
-from tests.unit.metrics.test_service_metrics import SAMPLE
-from tests.unit.server.test_review_handler import REVIEW
+from tests.unit.metrics.sample import SAMPLE
+from tests.unit.server.reviews import REVIEW
 from webhook.admission.handler import Answer
 from webhook.metrics.service_metrics import Metrics
 from webhook.model.admission_review import Allowed

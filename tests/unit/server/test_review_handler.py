@@ -11,26 +11,15 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from structlog.testing import capture_logs
 
-from tests.unit.metrics.test_service_metrics import SAMPLE
-from tests.unit.model.test_admission_review import ANY, FIELDS, with_field
+from tests.unit.metrics.sample import SAMPLE
+from tests.unit.model.reviews import ANY, FIELDS, with_field
+from tests.unit.server.reviews import REVIEW
 from webhook.admission.handler import Answer, NotNowError, Reviewer
 from webhook.metrics.service_metrics import Metrics
 from webhook.model.admission_review import Allowed, Denied, Patched
 from webhook.server.health import Health
 from webhook.server.review_handler import MAX_BODY_BYTES
 from webhook.server.routes import review_app
-
-REVIEW: dict[str, Any] = {
-    "apiVersion": "admission.k8s.io/v1",
-    "kind": "AdmissionReview",
-    "request": {
-        "uid": "u1",
-        "operation": "CREATE",
-        "namespace": "ns",
-        "kind": {"group": "", "version": "v1", "kind": "Pod"},
-        "object": {"metadata": {"generateName": "web-"}},
-    },
-}
 
 
 class Setup:

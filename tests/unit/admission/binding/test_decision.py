@@ -1,21 +1,21 @@
 """The guard's decisions, called without a socket."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
-from tests.unit.admission.clusters import SINGLE, kubelet_admission_at, node, pod, topology
+from tests.builders.clusters import cluster_state
+from tests.builders.nodes import node, nrt
+from tests.builders.pods import SINGLE, pod
+from tests.unit.admission.kubelet_admissions import kubelet_admission_at
 from webhook.admission.binding.decision import Given, Pass, Refusal, guard, into_binding
 from webhook.admission.patch import apply
 from webhook.cache.kubelet_admission import KubeletAdmission
-from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.snapshot.ledger import Ledger, Reservation
 from webhook.model.hint import NUMANodeAmounts
 from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC, PLACEMENT, PLACEMENT_GATE, RESOURCE_STATUS
-from webhook.model.node import Node
-from webhook.model.nrt import NodeTopology
 from webhook.model.rules import Rules
 
 GI = 2**30
@@ -24,12 +24,9 @@ KEY = "default/p"
 
 
 def alone(
-    name: str, *objects: Node | NodeTopology, ledger: Ledger | None = None, assigned: Sequence[dict[str, Any]] = ()
+    name: str, *objects: Mapping[str, Any], ledger: Ledger | None = None, assigned: Sequence[dict[str, Any]] = ()
 ) -> KubeletAdmission | None:
-    state = ClusterState()
-    for one in objects:
-        state.upsert_node(one) if isinstance(one, Node) else state.upsert_topology(one)
-    return kubelet_admission_at(state.node_arrays(), ledger or Ledger(), name, KEY, assigned)
+    return kubelet_admission_at(cluster_state(*objects).node_arrays(), ledger or Ledger(), name, KEY, assigned)
 
 
 def judged(
@@ -53,23 +50,23 @@ def assigned(node_name: str, numa_id: int, cpu: str = "8") -> dict[str, str]:
 
 
 # n3 ── NUMA 0 [4]  NUMA 1 [8]      [free cpus]
-N3 = node("n3"), topology("n3", (4, 8))
+N3 = node(name="n3"), nrt(node="n3", free=(4, 8))
 
 
 def test_a_pod_is_given_the_numa_node_that_its_kubelet_will_take() -> None:
-    assert given(pod("8"), alone("n3", *N3)).numa_nodes == ((1, {"cpu": 8000, "memory": GI}),)
-    assert given(pod("4"), alone("n3", *N3)).numa_nodes == ((0, {"cpu": 4000, "memory": GI}),)
+    assert given(pod(cpu="8"), alone("n3", *N3)).numa_nodes == ((1, {"cpu": 8000, "memory": GI}),)
+    assert given(pod(cpu="4"), alone("n3", *N3)).numa_nodes == ((0, {"cpu": 4000, "memory": GI}),)
 
 
 def test_what_is_given_is_written_for_machines_and_for_koordlet() -> None:
-    annotations = given(pod("8"), alone("n3", *N3)).annotations
+    annotations = given(pod(cpu="8"), alone("n3", *N3)).annotations
     zones = [{"node": 1, "resources": {"cpu": "8", "memory": "1Gi"}}]
     assert json.loads(annotations[NUMA_HINT]) == {"node": "n3", "numaNodeResources": zones}
     assert json.loads(annotations[RESOURCE_STATUS]) == {"numaNodeResources": zones}
 
 
 def test_a_node_that_filled_up_is_refused_with_what_is_needed_and_what_is_left() -> None:
-    verdict = judged(pod("8"), alone("n3", node("n3"), topology("n3", (4, 6))))
+    verdict = judged(pod(cpu="8"), alone("n3", node(name="n3"), nrt(node="n3", free=(4, 6))))
     assert verdict == Refusal(
         "node n3 can no longer hold this pod on one NUMA node: needs 8 cpu, most free on one is 6 (NUMA 1)",
         "NoSingleNUMANode",
@@ -79,7 +76,7 @@ def test_a_node_that_filled_up_is_refused_with_what_is_needed_and_what_is_left()
 def test_what_others_were_assumed_is_not_free() -> None:
     ledger = Ledger()
     ledger.put(Reservation.of("default/other", "n3", {1: {"cpu": 3000}}, {"cpu": 3000}))
-    verdict = judged(pod("8"), alone("n3", *N3, ledger=ledger))
+    verdict = judged(pod(cpu="8"), alone("n3", *N3, ledger=ledger))
     assert isinstance(verdict, Refusal)
     assert "most free on one is 5 (NUMA 1)" in verdict.message
 
@@ -87,25 +84,25 @@ def test_what_others_were_assumed_is_not_free() -> None:
 def test_what_the_pod_itself_was_assumed_is_free_to_it() -> None:
     ledger = Ledger()
     ledger.put(Reservation.of(KEY, "n3", {1: {"cpu": 8000}}, {"cpu": 8000}))
-    assert given(pod("8"), alone("n3", *N3, ledger=ledger)).numa_nodes[0][0] == 1
-    whole = alone("n3", node("n3", cpus=8), topology("n3", (4, 8)), ledger=ledger)
-    assert given(pod("8"), whole).numa_nodes[0][0] == 1
+    assert given(pod(cpu="8"), alone("n3", *N3, ledger=ledger)).numa_nodes[0][0] == 1
+    whole = alone("n3", node(name="n3", cpus=8), nrt(node="n3", free=(4, 8)), ledger=ledger)
+    assert given(pod(cpu="8"), whole).numa_nodes[0][0] == 1
 
 
 def test_a_node_is_refused_whose_sum_does_not_suffice() -> None:
     ledger = Ledger()
     ledger.put(Reservation.of("default/other", "n3", {}, {"cpu": 28000}))
-    verdict = judged(pod("8"), alone("n3", *N3, ledger=ledger))
+    verdict = judged(pod(cpu="8"), alone("n3", *N3, ledger=ledger))
     message = "node n3 can no longer hold this pod: insufficient cpu: 8 requested, 4 free"
     assert verdict == Refusal(message, "InsufficientResources")
 
 
 def test_resources_that_no_numa_node_has_together_are_told_in_full() -> None:
     # n3 ── NUMA 0 [8 cpus, 1Gi]  NUMA 1 [2 cpus, 64Gi]      [free]
-    full = topology("n3", (8, 2))
+    full = nrt(node="n3", free=(8, 2))
     ledger = Ledger()
     ledger.put(Reservation.of("default/other", "n3", {0: {"memory": 63 * GI + GI // 2}}, {}))
-    verdict = judged(pod("8"), alone("n3", node("n3"), full, ledger=ledger))
+    verdict = judged(pod(cpu="8"), alone("n3", node(name="n3"), full, ledger=ledger))
     assert isinstance(verdict, Refusal)
     assert (
         "on one NUMA node: no single NUMA node with 8 cpu, 1Gi memory (NUMA 0: 8 cpu, 512Mi memory" in verdict.message
@@ -113,29 +110,29 @@ def test_resources_that_no_numa_node_has_together_are_told_in_full() -> None:
 
 
 def test_pods_that_no_manager_pins_need_the_nodes_sum_only() -> None:
-    raw = pod("8", spec="{}")
+    raw = pod(cpu="8", numa="{}")
     raw["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "8"}}
-    verdict = given(raw, alone("n3", node("n3"), topology("n3", (4, 4))))
+    verdict = given(raw, alone("n3", node(name="n3"), nrt(node="n3", free=(4, 4))))
     assert (verdict.numa_nodes, verdict.annotations) == ((), {})
-    assert isinstance(judged(raw, alone("n3", node("n3", cpus=6), topology("n3", (4, 4)))), Refusal)
+    assert isinstance(judged(raw, alone("n3", node(name="n3", cpus=6), nrt(node="n3", free=(4, 4)))), Refusal)
 
 
 def test_pods_without_our_annotations_pass() -> None:
-    raw = pod("8", metadata={"annotations": {}})
-    assert isinstance(judged(raw, alone("n3", node("n3"), topology("n3", (0, 0)))), Pass)
+    raw = pod(cpu="8", metadata={"annotations": {}})
+    assert isinstance(judged(raw, alone("n3", node(name="n3"), nrt(node="n3", free=(0, 0)))), Pass)
 
 
 def test_a_placed_pod_is_given_what_its_kubelet_takes_whatever_its_hint_foresaw() -> None:
     # n3 ── NUMA 0 [8]  NUMA 1 [8]
-    both = alone("n3", node("n3"), topology("n3", (8, 8)))
-    verdict = given(pod("8", metadata={"annotations": assigned("n3", 1)}), both)
+    both = alone("n3", node(name="n3"), nrt(node="n3", free=(8, 8)))
+    verdict = given(pod(cpu="8", metadata={"annotations": assigned("n3", 1)}), both)
     assert verdict.numa_nodes[0][0] == 0
     assert verdict.assumed == ((1, {"cpu": 8000, "memory": GI}),)
 
 
 def test_where_numa_nodes_are_ours_to_choose_a_placed_pod_keeps_its_own() -> None:
-    both = alone("n3", node("n3"), topology("n3", (8, 8), policy="none"))
-    assert given(pod("8", metadata={"annotations": assigned("n3", 1)}), both).numa_nodes[0][0] == 1
+    both = alone("n3", node(name="n3"), nrt(node="n3", free=(8, 8), policy="none"))
+    assert given(pod(cpu="8", metadata={"annotations": assigned("n3", 1)}), both).numa_nodes[0][0] == 1
 
 
 class Assumed:
@@ -148,17 +145,15 @@ class Assumed:
             amounts = {"cpu": int(cpu) * 1000, "memory": GI}
             self.ledger.put(Reservation.of(f"default/{name}", "n3", {numa_id: amounts}, amounts))
             metadata = {"name": name, "annotations": assigned("n3", numa_id, cpu)}
-            self.raws.append(pod(cpu, metadata=metadata))
+            self.raws.append(pod(cpu=cpu, metadata=metadata))
 
     def binding_of(self, name: str) -> Given | Refusal | Pass:
         """The verdict on one of the pods, or on another one, of 9 cpus."""
         mine = [raw for raw in self.raws if raw["metadata"]["name"] == name]
         others = [raw for raw in self.raws if raw not in mine]
-        state = ClusterState()
-        state.upsert_node(node("n3"))
-        state.upsert_topology(topology("n3", (16, 16)))
+        state = cluster_state(node(name="n3"), nrt(node="n3", free=(16, 16)))
         kubelet_admission = kubelet_admission_at(state.node_arrays(), self.ledger, "n3", f"default/{name}", others)
-        raw = mine[0] if mine else pod("9", metadata={"name": name, "annotations": {NUMA_TOPOLOGY_SPEC: SINGLE}})
+        raw = mine[0] if mine else pod(cpu="9", metadata={"name": name, "annotations": {NUMA_TOPOLOGY_SPEC: SINGLE}})
         return judged(raw, kubelet_admission)
 
 
@@ -201,7 +196,7 @@ def test_an_assumed_pod_that_stands_in_no_pod_holds_up_nobody() -> None:
 
 
 def test_a_placed_pod_whose_numa_node_was_taken_is_given_another_one() -> None:
-    assert given(pod("8", metadata={"annotations": assigned("n3", 0)}), alone("n3", *N3)).numa_nodes[0][0] == 1
+    assert given(pod(cpu="8", metadata={"annotations": assigned("n3", 0)}), alone("n3", *N3)).numa_nodes[0][0] == 1
 
 
 # A placed pod that the scheduler could not bind: what was reserved for it is others' now.
@@ -216,7 +211,10 @@ UNRESERVED = {
 def test_a_placed_pod_without_its_reservation_is_given_what_is_free_and_says_no_more_what_it_waited_for(
     policy: str,
 ) -> None:
-    verdict = given(pod("8", metadata={"annotations": UNRESERVED}), alone("n3", N3[0], topology("n3", (4, 8), policy)))
+    verdict = given(
+        pod(cpu="8", metadata={"annotations": UNRESERVED}),
+        alone("n3", N3[0], nrt(node="n3", free=(4, 8), policy=policy)),
+    )
     assert (verdict.numa_nodes[0][0], verdict.assumed) == (1, None)
     assert verdict.as_assumed() is None  # who does not know all that was given out since gives it nothing
     assert verdict.annotations[PLACEMENT] == "bound to n3, NUMA 1\nplaced there before"
@@ -225,58 +223,59 @@ def test_a_placed_pod_without_its_reservation_is_given_what_is_free_and_says_no_
 def test_or_is_refused_what_others_have_by_then_with_the_reason() -> None:
     ledger = Ledger()
     ledger.put(Reservation.of("default/q", "n3", {1: {"cpu": 4000, "memory": GI}}, {"cpu": 4000, "memory": GI}))
-    verdict = judged(pod("8", metadata={"annotations": UNRESERVED}), alone("n3", *N3, ledger=ledger))
+    verdict = judged(pod(cpu="8", metadata={"annotations": UNRESERVED}), alone("n3", *N3, ledger=ledger))
     assert isinstance(verdict, Refusal)
     assert "needs 8 cpu, most free on one is 4" in verdict.message
 
 
 def test_nor_does_it_go_to_another_node() -> None:
     elsewhere = {**UNRESERVED, NUMA_HINT: '{"node":"n1","reserved":false}'}
-    verdict = judged(pod("8", metadata={"annotations": elsewhere}), alone("n3", *N3))
+    verdict = judged(pod(cpu="8", metadata={"annotations": elsewhere}), alone("n3", *N3))
     assert verdict == Refusal("this pod was placed on node n1, not on n3", "AssignedElsewhere")
 
 
 def test_a_placed_pod_is_refused_where_nothing_is_left() -> None:
     verdict = judged(
-        pod("8", metadata={"annotations": assigned("n3", 0)}), alone("n3", node("n3"), topology("n3", (4, 4)))
+        pod(cpu="8", metadata={"annotations": assigned("n3", 0)}),
+        alone("n3", node(name="n3"), nrt(node="n3", free=(4, 4))),
     )
     assert isinstance(verdict, Refusal)
 
 
 def test_a_placed_pod_goes_to_no_other_node() -> None:
-    verdict = judged(pod("8", metadata={"annotations": assigned("n1", 0)}), alone("n3", *N3))
+    verdict = judged(pod(cpu="8", metadata={"annotations": assigned("n1", 0)}), alone("n3", *N3))
     assert verdict == Refusal("this pod was placed on node n1, not on n3", "AssignedElsewhere")
 
 
 def test_an_assumed_pod_newer_than_the_pod_in_the_cache_goes_before_its_hint() -> None:
-    raw = pod("8", metadata={"annotations": assigned("n1", 0)})
+    raw = pod(cpu="8", metadata={"annotations": assigned("n1", 0)})
     assumed: NUMANodeAmounts = ((1, {"cpu": 8000, "memory": GI}),)
     assert given(raw, alone("n3", *N3), assumed).numa_nodes == assumed
 
 
 @pytest.mark.parametrize("spec", ["not JSON", '{"numaTopologyPolicy": "Sometimes"}'])
 def test_a_pod_let_in_with_faulty_annotations_is_judged_by_the_nodes_policy(spec: str) -> None:
-    assert given(pod("8", spec=spec), alone("n3", *N3)).numa_nodes[0][0] == 1
-    assert isinstance(judged(pod("9", spec=spec), alone("n3", *N3)), Refusal)
+    assert given(pod(cpu="8", numa=spec), alone("n3", *N3)).numa_nodes[0][0] == 1
+    assert isinstance(judged(pod(cpu="9", numa=spec), alone("n3", *N3)), Refusal)
 
 
 def test_what_the_scheduler_has_judged_is_not_judged_again() -> None:
-    raw = pod("8", nodeSelector={"disk": "ssd"})
-    cordoned = node("n3", unschedulable=True, taints=[{"key": "a", "effect": "NoSchedule"}])
+    raw = pod(cpu="8", nodeSelector={"disk": "ssd"})
+    cordoned = node(name="n3", unschedulable=True, taints=[{"key": "a", "effect": "NoSchedule"}])
     assert given(raw, alone("n3", cordoned, N3[1])).numa_nodes[0][0] == 1
 
 
 def test_a_strict_pod_waits_for_what_is_known_of_its_node_and_others_do_not() -> None:
-    assert judged(pod("8"), None) == Refusal("nothing is known of node n3 yet", "NoTopology")
-    assert isinstance(judged(pod("8", spec="{}"), None), Pass)
+    assert judged(pod(cpu="8"), None) == Refusal("nothing is known of node n3 yet", "NoTopology")
+    assert isinstance(judged(pod(cpu="8", numa="{}"), None), Pass)
 
 
 def test_a_node_whose_policy_cannot_be_read_gets_no_pod_that_its_kubelet_might_reject() -> None:
-    n3 = alone("n3", node("n3"), topology("n3", (8, 8), policy="strict"))
+    n3 = alone("n3", node(name="n3"), nrt(node="n3", free=(8, 8), policy="strict"))
     refusal = "node n3 can no longer hold this pod: unknown NUMA policy: topologyManagerPolicy 'strict'"
-    for raw in (pod("8"), pod("8", spec="{}"), pod("8", metadata={"annotations": assigned("n3", 0)})):
+    for raw in (pod(cpu="8"), pod(cpu="8", numa="{}"), pod(cpu="8", metadata={"annotations": assigned("n3", 0)})):
         assert judged(raw, n3) == Refusal(refusal, "UnknownPolicy")
-    burstable = pod("8", spec="{}")
+    burstable = pod(cpu="8", numa="{}")
     del burstable["spec"]["containers"][0]["resources"]["limits"]
     assert given(burstable, n3).numa_nodes == ()
 
@@ -286,7 +285,7 @@ def test_a_best_effort_pod_that_was_placed_when_nothing_was_known_of_its_node_is
 
     def asks(policy: str, cpu: str = "8", **annotations: str) -> dict[str, Any]:
         annotations |= {NUMA_TOPOLOGY_SPEC: f'{{"numaTopologyPolicy": "{policy}"}}'}
-        return pod(cpu, metadata={"annotations": annotations})
+        return pod(cpu=cpu, metadata={"annotations": annotations})
 
     refused = judged(asks("BestEffort"), n3)
     assert isinstance(refused, Refusal)
@@ -299,6 +298,6 @@ def test_a_best_effort_pod_that_was_placed_when_nothing_was_known_of_its_node_is
 @pytest.mark.parametrize("metadata", [{"name": "p"}, {"name": "p", "annotations": {"a": "b"}}])
 def test_the_patch_keeps_the_annotations_that_a_binding_has(metadata: dict[str, Any]) -> None:
     binding = {"kind": "Binding", "metadata": metadata, "target": {"kind": "Node", "name": "n3"}}
-    verdict = given(pod("8"), alone("n3", *N3))
+    verdict = given(pod(cpu="8"), alone("n3", *N3))
     patched = apply(binding, into_binding(binding, verdict))
     assert patched["metadata"]["annotations"] == {**metadata.get("annotations", {}), **verdict.annotations}

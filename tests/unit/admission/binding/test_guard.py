@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.unit.admission.clusters import kubelet_admission_at, node, pod, topology
+from tests.builders.clusters import cluster_state
+from tests.builders.nodes import node, nrt
+from tests.builders.pods import pod
+from tests.unit.admission.kubelet_admissions import kubelet_admission_at
 from tests.unit.engine.machines import resident
 from webhook.admission.binding.guard import BindingGuard, LeaderState
 from webhook.admission.binding.review_trust import Doubts
@@ -18,7 +21,6 @@ from webhook.admission.patch import apply
 from webhook.cache.kubelet_admission import KubeletAdmission
 from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.engine.assumed.assumed_pods import AssumedPods
-from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.snapshot.ledger import Ledger, Reservation
 from webhook.model.admission_review import AdmissionRequest, Allowed, Denied, Patched
 from webhook.model.hint import NUMAHint, NUMANodeAmounts
@@ -32,10 +34,7 @@ class OneNode:
     """n3 ── NUMA 0 [8]  NUMA 1 [8]      [free cpus]"""
 
     def __init__(self, *waiting: Raw) -> None:
-        state = ClusterState()
-        state.upsert_node(node("n3"))
-        state.upsert_topology(topology("n3", (8, 8)))
-        self.node_arrays = state.node_arrays()
+        self.node_arrays = cluster_state(node(name="n3"), nrt(node="n3", free=(8, 8))).node_arrays()
         self.ledger = Ledger()
         self.keeper = AssumedPods(self.ledger)
         self.waiting = {each["metadata"]["name"]: each for each in waiting}

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-import jsonpatch
 from hypothesis import given
 
-from tests.unit.admission.clusters import pod
+from tests.builders.pods import pod
 from tests.unit.admission.node_affinity import admits
+from tests.unit.admission.pod.patched import HINT, applied, gated
 from tests.unit.admission.strategies import pods
 from webhook.admission.pod.affinity_patch import Constraint, NodeRef, none_of, one_of, required_terms
 from webhook.admission.pod.controller_patches import assignment_patch, forget_patch, status_patch, ungate_patch
@@ -17,25 +17,9 @@ from webhook.model.names import (
     NUMA_HINT,
     NUMA_SIGNATURE,
     PLACEMENT,
-    PLACEMENT_GATE,
     POD_GROUP_NAME,
     RESOURCE_STATUS,
 )
-
-HINT = NUMAHint("b", ((1, {"cpu": 8000, "memory": 1 << 30}),))
-GATES = [{"name": PLACEMENT_GATE}]
-
-
-def gated(raw: dict[str, Any] | None = None) -> dict[str, Any]:
-    raw = raw or pod()
-    metadata = {**raw["metadata"], "resourceVersion": "7"}
-    metadata["annotations"] = metadata.get("annotations") or {}
-    return {**raw, "metadata": metadata, "spec": {**raw["spec"], "schedulingGates": GATES}}
-
-
-def applied(raw: dict[str, Any], operations: Any) -> dict[str, Any]:
-    patched: dict[str, Any] = jsonpatch.apply_patch(raw, list(operations))
-    return patched
 
 
 def test_a_place_is_one_node_and_its_numa_nodes_and_takes_the_gate_away() -> None:

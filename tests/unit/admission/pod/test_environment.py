@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.admission.clusters import pod
+from tests.builders.pods import pod
 from webhook.admission.patch import Patch
 from webhook.admission.pod.environment import inject_environment
 from webhook.model.topology import Level, Topology, TopologySource

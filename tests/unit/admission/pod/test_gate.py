@@ -5,7 +5,9 @@ from typing import Any
 import jsonpatch
 import pytest
 
-from tests.unit.admission.clusters import SINGLE, cluster_snapshot, node, pod, topology
+from tests.builders.clusters import cluster_snapshot
+from tests.builders.nodes import node, nrt
+from tests.builders.pods import SINGLE, pod
 from webhook.admission.pod.mutation import Verdict, mutate_pod
 from webhook.model.gates import waits_for_us_alone
 from webhook.model.names import (
@@ -20,7 +22,7 @@ from webhook.model.names import (
 from webhook.model.rules import GateMode, NoCapacity, Rules
 
 # a [7 7]  b [2 9]   single-numa-node, 16 cpus each       [free cpus per NUMA node]
-CLUSTER = cluster_snapshot(node("a"), node("b"), topology("a", [7, 7]), topology("b", [2, 9]))
+CLUSTER = cluster_snapshot(node(name="a"), node(name="b"), nrt(node="a", free=[7, 7]), nrt(node="b", free=[2, 9]))
 GATE = {"name": PLACEMENT_GATE}
 
 
@@ -95,7 +97,7 @@ def test_a_gate_that_is_not_needed_any_more_is_taken_off_and_others_stay() -> No
 
 
 def test_a_pod_that_was_mutated_before_and_fits_nowhere_here_is_gated_as_its_user_wrote_it() -> None:
-    elsewhere = cluster_snapshot(node("x"), topology("x", [16, 16]))
+    elsewhere = cluster_snapshot(node(name="x"), nrt(node="x", free=[16, 16]))
     raw = pod(cpu="12")
     mutated_pod = dict(mutate_pod(raw, elsewhere, Rules(gate="Never")).mutated)
     assert created(mutated_pod)["spec"] == created(raw)["spec"]

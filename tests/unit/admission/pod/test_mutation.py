@@ -7,7 +7,9 @@ import jsonpatch
 import pytest
 from hypothesis import given
 
-from tests.unit.admission.clusters import cluster_snapshot, node, pod, topology
+from tests.builders.clusters import cluster_snapshot
+from tests.builders.nodes import node, nrt
+from tests.builders.pods import pod
 from tests.unit.admission.node_affinity import admits, faults
 from tests.unit.admission.strategies import pods
 from webhook.admission.pod.affinity_patch import PREFERRED, REQUIRED, node_affinity, required_terms
@@ -22,11 +24,11 @@ from webhook.model.rules import Rules
 # d [8 8]           restricted
 # e                 no NodeResourceTopology
 CLUSTER = cluster_snapshot(
-    *(node(name) for name in "abcde"),
-    topology("a", [7, 7]),
-    topology("b", [2, 9]),
-    topology("c", [0, 12]),
-    topology("d", [8, 8], policy="restricted"),
+    *(node(name=name) for name in "abcde"),
+    nrt(node="a", free=[7, 7]),
+    nrt(node="b", free=[2, 9]),
+    nrt(node="c", free=[0, 12]),
+    nrt(node="d", free=[8, 8], policy="restricted"),
 )
 LABELS = {name: {"kubernetes.io/hostname": name} for name in "abcde"}
 
@@ -96,7 +98,9 @@ def test_the_shorter_list_of_nodes_is_written() -> None:
 
 
 def test_nothing_is_required_when_every_node_fits() -> None:
-    everywhere = cluster_snapshot(*(node(name) for name in "ab"), topology("a", [8, 8]), topology("b", [8, 8]))
+    everywhere = cluster_snapshot(
+        *(node(name=name) for name in "ab"), nrt(node="a", free=[8, 8]), nrt(node="b", free=[8, 8])
+    )
     mutation = mutate_pod(pod(), everywhere, Rules(gate="Never"))
     assert required_terms(mutation.mutated) is None
     assert len(node_affinity(mutation.mutated)[PREFERRED]) == 2
@@ -105,8 +109,10 @@ def test_nothing_is_required_when_every_node_fits() -> None:
 # n0 .. n19 [16]      [free cpus]; the last five are ssd, n18 and n19 have a soft taint
 def disks() -> ClusterSnapshot:
     soft = [{"key": "old", "effect": "PreferNoSchedule"}]
-    nodes = [node(f"n{i:02}", labels={"disk": "ssd" if i > 14 else "hdd"}, taints=soft * (i > 17)) for i in range(20)]
-    return cluster_snapshot(*nodes, *(topology(one.name, [16]) for one in nodes))
+    nodes = [
+        node(name=f"n{i:02}", labels={"disk": "ssd" if i > 14 else "hdd"}, taints=soft * (i > 17)) for i in range(20)
+    ]
+    return cluster_snapshot(*nodes, *(nrt(node=one["metadata"]["name"], free=[16]) for one in nodes))
 
 
 def preferring(weight: int) -> dict[str, Any]:
@@ -158,7 +164,9 @@ def test_when_both_lists_are_too_long_the_best_nodes_remain(fitting: int, others
     names = [f"n{i:03}" for i in range(fitting + others)]
     # The fuller a NUMA node, the better it suits a pod that needs only one: the last ones that fit are the best.
     free = [16 - 4 * i // fitting if i < fitting else 7 for i in range(fitting + others)]
-    large = cluster_snapshot(*map(node, names), *(topology(name, [free[i]]) for i, name in enumerate(names)))
+    large = cluster_snapshot(
+        *(node(name=name) for name in names), *(nrt(node=name, free=[free[i]]) for i, name in enumerate(names))
+    )
     mutation = mutate_pod(pod(), large, Rules(gate="Never"))
     requirement = _only_requirement(mutation)
     assert requirement["operator"] == "In"
@@ -173,7 +181,8 @@ def test_when_both_lists_are_too_long_the_best_nodes_remain(fitting: int, others
 def test_up_to_64_nodes_are_named(fitting: int, others: int, operator: str) -> None:
     names = [f"n{i:03}" for i in range(fitting + others)]
     large = cluster_snapshot(
-        *map(node, names), *(topology(name, [16 if i < fitting else 1]) for i, name in enumerate(names))
+        *(node(name=name) for name in names),
+        *(nrt(node=name, free=[16 if i < fitting else 1]) for i, name in enumerate(names)),
     )
     requirement = _only_requirement(mutate_pod(pod(), large, Rules(gate="Never")))
     assert requirement["operator"] == operator
@@ -182,12 +191,12 @@ def test_up_to_64_nodes_are_named(fitting: int, others: int, operator: str) -> N
 
 def test_a_node_whose_hostname_is_missing_or_shared_goes_by_its_name() -> None:
     odd = cluster_snapshot(
-        node("bare", hostname=None),
-        node("one", hostname="twin"),
-        node("two", hostname="twin"),
-        node("plain"),
-        *(node(f"full-{i}") for i in range(4)),
-        *(topology(name, [16]) for name in ("bare", "one", "plain")),
+        node(name="bare", hostname=None),
+        node(name="one", hostname="twin"),
+        node(name="two", hostname="twin"),
+        node(name="plain"),
+        *(node(name=f"full-{i}") for i in range(4)),
+        *(nrt(node=name, free=[16]) for name in ("bare", "one", "plain")),
     )
     mutated_pod = mutate_pod(pod(), odd, Rules(gate="Never")).mutated
     hostnames: dict[str, dict[str, str]] = {
@@ -215,7 +224,7 @@ def test_a_pod_that_fits_nowhere_now_waits_for_the_nodes_that_could_take_it() ->
 
 # A NUMA node of the cluster has 16 cpus.
 TOO_LARGE = pod(cpu="17")
-ON_A = pod(spec='{"numaTopologyPolicy": "BestEffort"}', nodeSelector={"kubernetes.io/hostname": "a"})
+ON_A = pod(numa='{"numaTopologyPolicy": "BestEffort"}', nodeSelector={"kubernetes.io/hostname": "a"})
 
 
 @pytest.mark.parametrize(
@@ -247,8 +256,8 @@ def test_a_pod_that_no_node_could_ever_align_is_denied_or_warned_about(
 
 
 def test_which_policies_there_are_is_said_when_none_is_compatible() -> None:
-    policies = topology("a", [4], "restricted"), topology("b", [4], "best-effort")
-    mutation = mutate_pod(pod(), cluster_snapshot(node("a"), node("b"), *policies), Rules(gate="Never"))
+    policies = nrt(node="a", free=[4], policy="restricted"), nrt(node="b", free=[4], policy="best-effort")
+    mutation = mutate_pod(pod(), cluster_snapshot(node(name="a"), node(name="b"), *policies), Rules(gate="Never"))
     assert (mutation.verdict, mutation.reason) == (Verdict.DENY, "NoCompatibleNode")
     assert "there are 1 with best-effort, 1 with restricted" in mutation.message
 
@@ -259,8 +268,16 @@ ONLY_A = {"kubernetes.io/hostname": "a"}
 @pytest.mark.parametrize(
     ("cluster", "selector", "message"),
     [
-        (cluster_snapshot(node("a"), node("b")), {}, "no NUMA topology is known for any of the 2 nodes it may go to"),
-        (cluster_snapshot(node("a"), node("b"), topology("b", [4])), ONLY_A, "is known for the one node it may go to"),
+        (
+            cluster_snapshot(node(name="a"), node(name="b")),
+            {},
+            "no NUMA topology is known for any of the 2 nodes it may go to",
+        ),
+        (
+            cluster_snapshot(node(name="a"), node(name="b"), nrt(node="b", free=[4])),
+            ONLY_A,
+            "is known for the one node it may go to",
+        ),
     ],
 )
 @pytest.mark.parametrize("gate", ["Always", "WhenNeeded", "Never"])
@@ -275,7 +292,7 @@ def test_a_pod_waits_while_nothing_is_known_of_the_nodes_it_may_go_to(
 
 
 def test_in_pod_scope_the_whole_pod_must_fit_one_numa_node() -> None:
-    cluster = cluster_snapshot(node("a"), topology("a", [4, 4], scope="pod"))
+    cluster = cluster_snapshot(node(name="a"), nrt(node="a", free=[4, 4], scope="pod"))
     message = "it asks for 20 cpu in one NUMA node, the largest has 16 (a, NUMA 0)"
     assert message in mutate_pod(pod(cpu="20"), cluster, Rules(gate="Never")).message
 
@@ -312,7 +329,8 @@ def test_a_node_that_joins_later_is_open_to_a_pod_that_waits() -> None:
 def test_a_waiting_pod_is_kept_off_others_by_at_most_64_names(hopeful: int, others: int, operator: str) -> None:
     names = [f"n{i:03}" for i in range(hopeful + others)]
     full = cluster_snapshot(
-        *map(node, names), *(topology(name, [0], cpus=16 if i < hopeful else 4) for i, name in enumerate(names))
+        *(node(name=name) for name in names),
+        *(nrt(node=name, free=[0], cpus=16 if i < hopeful else 4) for i, name in enumerate(names)),
     )
     mutation = mutate_pod(pod(), full, Rules(gate="Never"))
     assert mutation.verdict is Verdict.WAIT
@@ -322,7 +340,7 @@ def test_a_waiting_pod_is_kept_off_others_by_at_most_64_names(hopeful: int, othe
 
 
 def test_a_cordoned_node_can_be_waited_for() -> None:
-    cordoned = cluster_snapshot(node("a", unschedulable=True), topology("a", [16, 16]))
+    cordoned = cluster_snapshot(node(name="a", unschedulable=True), nrt(node="a", free=[16, 16]))
     assert mutate_pod(pod(), cordoned, Rules(gate="Never")).verdict is Verdict.WAIT
 
 
@@ -356,7 +374,7 @@ def test_pods_that_are_not_ours_to_place_are_left_alone(raw: dict[str, Any], rea
 
 
 def test_a_pod_without_a_requirement_takes_each_nodes_own_policy() -> None:
-    raw = pod(cpu="8", spec='{"numaTopologyPolicy": ""}')
+    raw = pod(cpu="8", numa='{"numaTopologyPolicy": ""}')
     mutation = mutate_pod(raw, CLUSTER, Rules(gate="Never"))
     # d spreads it over as few NUMA nodes as it must, e is not known to care.
     assert _allowed_nodes(raw, mutation) == {"b", "c", "d", "e"}
@@ -364,7 +382,7 @@ def test_a_pod_without_a_requirement_takes_each_nodes_own_policy() -> None:
 
 
 def test_faults_in_the_annotations_deny_all_at_once() -> None:
-    raw = pod(spec='{"numaTopologyPolicy": "single", "singleNUMANodeExclusive": 3}')
+    raw = pod(numa='{"numaTopologyPolicy": "single", "singleNUMANodeExclusive": 3}')
     mutation = mutate_pod(raw, CLUSTER, Rules(gate="Never"))
     assert (mutation.verdict, mutation.reason) == (Verdict.DENY, "InvalidAnnotation")
     assert "numaTopologyPolicy" in mutation.message
@@ -397,7 +415,10 @@ def test_a_pod_mutated_elsewhere_before_is_mutated_again_from_what_the_user_wrot
     assert _allowed_nodes(raw, first) == {"b"}
     # b is full now, a is empty.
     later = cluster_snapshot(
-        *(node(name) for name in "abc"), topology("a", [16, 16]), topology("b", [0, 0]), topology("c", [16, 16])
+        *(node(name=name) for name in "abc"),
+        nrt(node="a", free=[16, 16]),
+        nrt(node="b", free=[0, 0]),
+        nrt(node="c", free=[16, 16]),
     )
     second = mutate_pod(first.mutated, later, Rules(gate="Never"))
     assert _allowed_nodes(first.mutated, second) == {"a"}

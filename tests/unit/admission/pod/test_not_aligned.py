@@ -5,25 +5,26 @@ from typing import Any
 import jsonpatch
 import pytest
 
-from tests.unit.admission.clusters import cluster_snapshot, node, pod, topology
+from tests.builders.clusters import cluster_snapshot
+from tests.builders.nodes import node, nrt
+from tests.builders.pods import pod
 from webhook.admission.pod.mutate import mutation_of
 from webhook.admission.pod.mutation import PodMutation, Verdict, mutate_pod
 from webhook.admission.pod.plan import Plans
 from webhook.model.admission_review import AdmissionRequest, Denied, Patched
 from webhook.model.names import PLACEMENT
-from webhook.model.node import Node
-from webhook.model.nrt import NodeTopology
 from webhook.model.rules import Rules
 
 NO_LIMIT = 'container "main" has no limits.memory; set spec.containers[0].resources.limits.memory to 1Gi'
 DENY = Rules(not_alignable="Deny")
 
 # a [16 16]  b [16 16]   single-numa-node, by their kubelets        [free cpus per NUMA node]
-KUBELETS = cluster_snapshot(node("a"), node("b"), topology("a", [16, 16]), topology("b", [16, 16]))
+KUBELETS = cluster_snapshot(node(name="a"), node(name="b"), nrt(node="a", free=[16, 16]), nrt(node="b", free=[16, 16]))
 
 
-def koordlet(name: str) -> NodeTopology:
-    raw = {
+def koordlet(name: str) -> dict[str, Any]:
+    return {
+        "kind": "NodeResourceTopology",
         "metadata": {"name": name, "labels": {"app.kubernetes.io/managed-by": "Koordinator"}},
         "topologyPolicies": ["SingleNUMANodePodLevel"],
         "zones": [
@@ -38,24 +39,22 @@ def koordlet(name: str) -> NodeTopology:
             for numa_id in range(2)
         ],
     }
-    return NodeTopology.from_object(raw)
 
 
-def with_gpus(name: str, listed: bool = True) -> tuple[Node, NodeTopology]:
+def with_gpus(name: str, listed: bool = True) -> tuple[dict[str, Any], dict[str, Any]]:
     """A node of two GPUs a NUMA node; listed: its exporter says which NUMA node each is near."""
-    status = {"allocatable": {"cpu": "32", "memory": "128Gi", "pods": "110", "nvidia.com/gpu": "4"}}
-    labels = {"kubernetes.io/hostname": name}
-    machine = Node.from_object({"metadata": {"name": name, "labels": labels}, "status": status})
-    gpus = [{"name": "nvidia.com/gpu", "capacity": "2", "allocatable": "2", "available": "2"}] if listed else []
-    cpus = {"name": "cpu", "capacity": "16", "allocatable": "16", "available": "16"}
-    zones = [{"name": f"node-{numa_id}", "type": "Node", "resources": [cpus, *gpus]} for numa_id in range(2)]
-    attributes = [{"name": "topologyManagerPolicy", "value": "single-numa-node"}]
-    return machine, NodeTopology.from_object({"metadata": {"name": name}, "attributes": attributes, "zones": zones})
+    machine = node(name=name)
+    machine["status"]["allocatable"]["nvidia.com/gpu"] = "4"
+    zones = nrt(node=name, free=(16, 16))
+    if listed:
+        for zone in zones["zones"]:
+            zone["resources"].append({"name": "nvidia.com/gpu", "capacity": "2", "allocatable": "2", "available": "2"})
+    return machine, zones
 
 
 def burstable(policy: str = "SingleNUMANode", devices: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
     """A pod that lacks a memory limit."""
-    raw = pod(spec=f'{{"numaTopologyPolicy": "{policy}"}}', **spec)
+    raw = pod(numa=f'{{"numaTopologyPolicy": "{policy}"}}', **spec)
     raw["spec"]["containers"][0]["resources"] = {
         "requests": {"cpu": "4", "memory": "1Gi", **(devices or {})},
         "limits": {"cpu": "4", **(devices or {})},
@@ -79,7 +78,7 @@ def test_it_is_admitted_with_a_warning_and_a_clause_that_name_container_and_fiel
 
 @pytest.mark.parametrize("gate", ["Always", "Never"])
 def test_a_pod_that_fits_nowhere_now_is_told_the_same(gate: Any) -> None:
-    full = cluster_snapshot(node("a", cpus=2), topology("a", [1, 1]))
+    full = cluster_snapshot(node(name="a", cpus=2), nrt(node="a", free=[1, 1]))
     raw = burstable()
     mutation = mutate_pod(raw, full, Rules(gate=gate))
     assert mutation.verdict is Verdict.WAIT
@@ -91,7 +90,7 @@ def test_a_pod_that_fits_nowhere_now_is_told_the_same(gate: Any) -> None:
 def test_every_policy_that_is_asked_for_is_taken_at_its_word(policy: str) -> None:
     kubelet = {"SingleNUMANode": "single-numa-node", "Restricted": "restricted", "BestEffort": "best-effort"}[policy]
     mutation = mutate_pod(
-        burstable(policy), cluster_snapshot(node("a"), topology("a", [16, 16], policy=kubelet)), Rules()
+        burstable(policy), cluster_snapshot(node(name="a"), nrt(node="a", free=[16, 16], policy=kubelet)), Rules()
     )
     assert mutation.warnings == (f"{policy} is asked for, but no kubelet aligns this pod: {NO_LIMIT}",)
 
@@ -99,7 +98,7 @@ def test_every_policy_that_is_asked_for_is_taken_at_its_word(policy: str) -> Non
 @pytest.mark.parametrize("spec", ["{}", '{"numaTopologyPolicy": ""}'])
 def test_a_pod_that_asks_for_no_policy_is_told_nothing(spec: str) -> None:
     raw = burstable()
-    raw["metadata"]["annotations"] = pod(spec=spec)["metadata"]["annotations"]
+    raw["metadata"]["annotations"] = pod(numa=spec)["metadata"]["annotations"]
     assert mutate_pod(raw, KUBELETS, DENY).warnings == ()
 
 
@@ -120,14 +119,14 @@ def test_of_fractional_cpus_the_cpus_are_named_for_memory_is_aligned() -> None:
 
 @pytest.mark.parametrize("publisher", ["koordlet", "policy none"])
 def test_where_the_numa_nodes_are_ours_to_choose_nothing_is_wrong(publisher: str) -> None:
-    published = koordlet("k") if publisher == "koordlet" else topology("k", [16, 16], policy="none")
-    mutation = mutate_pod(burstable(), cluster_snapshot(node("k"), published), DENY)
+    published = koordlet("k") if publisher == "koordlet" else nrt(node="k", free=[16, 16], policy="none")
+    mutation = mutate_pod(burstable(), cluster_snapshot(node(name="k"), published), DENY)
     assert (mutation.verdict, mutation.warnings) == (Verdict.ALLOW, ())
     assert "kubelet" not in mutation.message
 
 
 def test_where_only_some_nodes_do_not_align_it_their_number_is_said_and_it_is_not_denied() -> None:
-    mixed = cluster_snapshot(node("a"), topology("a", [16, 16]), node("k"), koordlet("k"))
+    mixed = cluster_snapshot(node(name="a"), nrt(node="a", free=[16, 16]), node(name="k"), koordlet("k"))
     for rules in (Rules(), DENY):
         mutation = mutate_pod(burstable(), mixed, rules)
         assert mutation.verdict is Verdict.ALLOW
@@ -137,7 +136,7 @@ def test_where_only_some_nodes_do_not_align_it_their_number_is_said_and_it_is_no
 
 
 def test_only_nodes_that_the_pod_may_go_to_count() -> None:
-    mixed = cluster_snapshot(node("a"), topology("a", [16, 16]), node("k"), koordlet("k"))
+    mixed = cluster_snapshot(node(name="a"), nrt(node="a", free=[16, 16]), node(name="k"), koordlet("k"))
     on_koordlets = burstable(nodeSelector={"kubernetes.io/hostname": "k"})
     assert mutate_pod(on_koordlets, mixed, DENY).warnings == ()
     on_kubelets = burstable(nodeSelector={"kubernetes.io/hostname": "a"})
@@ -158,8 +157,8 @@ def test_a_device_that_is_near_no_numa_node_aligns_nothing() -> None:
 
 
 def test_while_no_numa_node_is_known_it_is_warned_about_and_not_denied() -> None:
-    unknown_policy = cluster_snapshot(node("a"), topology("a", [16, 16], policy="tomorrow"))
-    for cluster in (cluster_snapshot(node("a")), cluster_snapshot(), unknown_policy):
+    unknown_policy = cluster_snapshot(node(name="a"), nrt(node="a", free=[16, 16], policy="tomorrow"))
+    for cluster in (cluster_snapshot(node(name="a")), cluster_snapshot(), unknown_policy):
         mutation = mutate_pod(burstable(), cluster, DENY)
         assert mutation.verdict is Verdict.WAIT
         assert mutation.warnings[0] == f"SingleNUMANode is asked for, but no kubelet aligns this pod: {NO_LIMIT}"

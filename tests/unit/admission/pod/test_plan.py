@@ -4,18 +4,26 @@ from typing import Any
 
 import pytest
 
-from tests.unit.admission.clusters import SINGLE, cluster_snapshot, node, pod, topology
+from tests.builders.clusters import cluster_snapshot, cluster_state
+from tests.builders.nodes import node, nrt
+from tests.builders.pods import SINGLE, pod
 from webhook.admission.pod.mutation import mutate_pod
 from webhook.admission.pod.plan import Plans
 from webhook.cache.cluster_snapshot import ClusterSnapshot
-from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.snapshot.ledger import Ledger, Reservation
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.names import NUMA_TOPOLOGY_SPEC, POD_GROUP_NAME
+from webhook.model.node import Node
+from webhook.model.nrt import NodeTopology
 from webhook.model.rules import GateMode, Rules
 
 CLUSTER = cluster_snapshot(
-    node("a"), node("b"), node("c"), topology("a", [16, 2]), topology("b", [16, 16]), topology("c", [2, 2])
+    node(name="a"),
+    node(name="b"),
+    node(name="c"),
+    nrt(node="a", free=[16, 2]),
+    nrt(node="b", free=[16, 16]),
+    nrt(node="c", free=[2, 2]),
 )
 TERM = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["b"]}]}
 PREFERRED = {"weight": 7, "preference": TERM}
@@ -24,9 +32,9 @@ PODS: list[dict[str, Any]] = [
     pod(),
     pod(cpu="12"),
     pod(cpu="40"),
-    pod(spec='{"numaTopologyPolicy": "Restricted"}'),
-    pod(spec='{"numaTopologyPolicy": "SingleNUMANode", "singleNUMANodeExclusive": "Preferred"}'),
-    pod(spec="{}"),
+    pod(numa='{"numaTopologyPolicy": "Restricted"}'),
+    pod(numa='{"numaTopologyPolicy": "SingleNUMANode", "singleNUMANodeExclusive": "Preferred"}'),
+    pod(numa="{}"),
     pod(metadata={"annotations": {NUMA_TOPOLOGY_SPEC: SINGLE, POD_GROUP_NAME: "g"}}),
     pod(nodeSelector={"kubernetes.io/hostname": "a"}),
     pod(tolerations=[{"operator": "Exists"}]),
@@ -67,16 +75,15 @@ def test_other_names_labels_and_images_ask_for_the_same() -> None:
 
 
 def test_a_plan_ends_with_the_state_of_the_cluster_it_was_made_in() -> None:
-    state, ledger, plans, rules = ClusterState(), Ledger(), Plans(), Rules(gate="Never")
+    state = cluster_state(node(name="a"), nrt(node="a", free=[16, 2]))
+    ledger, plans, rules = Ledger(), Plans(), Rules(gate="Never")
 
     def text() -> str:
         return mutate_pod(pod(), ClusterSnapshot(Snapshot(state.node_arrays(), ledger)), rules, plans=plans).message
 
-    state.upsert_node(node("a"))
-    state.upsert_topology(topology("a", [16, 2]))
     assert "1 of 1 nodes fits; best a" in text()
-    state.upsert_node(node("b"))
-    state.upsert_topology(topology("b", [16, 2]))
+    state.upsert_node(Node.from_object(node(name="b")))
+    state.upsert_topology(NodeTopology.from_object(nrt(node="b", free=[16, 2])))
     assert "2 of 2 nodes fit" in text()
     ledger.put(Reservation.of("default/other", "a", {0: {"cpu": 10_000}}, {"cpu": 10_000}))
     assert "1 of 2 nodes fits; best b" in text()

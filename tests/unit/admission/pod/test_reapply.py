@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.admission.clusters import SINGLE, cluster_snapshot, node, pod, topology
-from tests.unit.admission.pod.test_controller_patches import HINT, applied, gated
+from tests.builders.clusters import cluster_snapshot
+from tests.builders.nodes import node, nrt
+from tests.builders.pods import SINGLE, pod
+from tests.unit.admission.pod.patched import HINT, applied, gated
 from tests.unit.admission.strategies import constraints, pods
 from webhook.admission.pod.affinity_patch import Constraint, NodeRef, node_affinity, one_of, required_terms
 from webhook.admission.pod.controller_patches import assignment_patch, ungate_patch
@@ -22,7 +24,7 @@ from webhook.model.names import HOSTNAME_LABEL, MANAGED_FIELDS, NUMA_TOPOLOGY_SP
 from webhook.model.rules import GateMode, Rules
 
 # a [7 7]  b [2 9]   single-numa-node, 16 cpus each       [free cpus per NUMA node]
-CLUSTER = cluster_snapshot(node("a"), node("b"), topology("a", [7, 7]), topology("b", [2, 9]))
+CLUSTER = cluster_snapshot(node(name="a"), node(name="b"), nrt(node="a", free=[7, 7]), nrt(node="b", free=[2, 9]))
 ZONE = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["z"]}]}
 REQUIRED = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [ZONE, ZONE]}}
 PREFERRED = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": ZONE}]}

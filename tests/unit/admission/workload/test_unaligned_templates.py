@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.admission.clusters import cluster_snapshot, node, topology
+from tests.builders.clusters import cluster_snapshot
+from tests.builders.nodes import node, nrt
 from tests.unit.admission.workloads import workload, written
 from webhook.admission.workload.validate import validate_workload
 from webhook.model.admission_review import AdmissionResponse, Allowed, Denied
@@ -12,8 +13,8 @@ from webhook.model.names import INHERIT, NUMA_TOPOLOGY_SPEC
 from webhook.model.rules import Rules
 
 SINGLE = {NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": "SingleNUMANode"}'}
-KUBELETS = cluster_snapshot(node("a"), topology("a", [16]))
-OURS = cluster_snapshot(node("a"), topology("a", [16], policy="none"))
+KUBELETS = cluster_snapshot(node(name="a"), nrt(node="a", free=[16]))
+OURS = cluster_snapshot(node(name="a"), nrt(node="a", free=[16], policy="none"))
 WARN, DENY = Rules(), Rules(not_alignable="Deny")
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.admission.clusters import cluster_snapshot
+from tests.builders.clusters import cluster_snapshot
 from tests.unit.admission.workloads import RACK, SPEC, job, template, workload, written
 from webhook.admission.workload.validate import validate_workload
 from webhook.model.admission_review import AdmissionResponse, Allowed, Denied

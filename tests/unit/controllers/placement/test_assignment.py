@@ -4,34 +4,31 @@ from typing import Any
 
 import jsonpatch
 
-from tests.unit.admission.clusters import cluster_snapshot, node, topology
+from tests.builders.clusters import cluster_snapshot
+from tests.builders.nodes import node, nrt
+from tests.builders.pods import gated
 from tests.unit.admission.node_affinity import admits
-from tests.unit.controllers.placement.test_gated_pods import gated
+from tests.unit.controllers.placement.peers import APART, nobody
 from webhook.controllers.placement.assignment import Assignment, NoAssignment, find_assignment
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.engine.decide import Decision
 from webhook.engine.snapshot.ledger import Reservation
-from webhook.model.names import NUMA_HINT, PLACEMENT, PLACEMENT_GATE
+from webhook.model.names import NUMA_HINT, PLACEMENT
 from webhook.model.rules import Rules
 
 # a [9]  b [16]  c [2]  of 16,  d [2] of 4       [free cpus]
 CLUSTER = cluster_snapshot(
-    *map(node, "abcd"), topology("a", [9]), topology("b", [16]), topology("c", [2]), topology("d", [2], cpus=4)
+    *(node(name=name) for name in "abcd"),
+    nrt(node="a", free=[9]),
+    nrt(node="b", free=[16]),
+    nrt(node="c", free=[2]),
+    nrt(node="d", free=[2], cpus=4),
 )
-TERM = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}
-APART: dict[str, Any] = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [TERM]}}}
-
-
-def nobody(node: str) -> tuple[Reservation, ...]:
-    """No pod is placed and waits to be bound."""
-    del node
-    return ()
 
 
 def ungated(**spec: Any) -> tuple[Assignment, dict[str, Any]]:
     """The place of a pod, and the pod with it."""
-    raw = gated("p", schedulingGates=[{"name": PLACEMENT_GATE}], **spec)
-    raw["metadata"]["resourceVersion"] = "1"
+    raw = gated(name="p", **spec)
     assignment = find_assignment(CLUSTER.nodes, GatedPod.from_object(raw), Rules(), nobody)
     assert isinstance(assignment, Assignment)
     return assignment, jsonpatch.apply_patch(raw, list(assignment.patch(raw)))
@@ -59,16 +56,13 @@ def test_a_pod_that_must_be_apart_from_others_is_kept_off_nodes_that_never_fit_a
 
 def test_alternatives_that_cannot_be_added_behind_a_gate_leave_the_pod_as_its_user_wrote_it() -> None:
     nameless = cluster_snapshot(
-        *(node(name, hostname=None) for name in "abcde"),
-        *(topology(name, [9]) for name in "ab"),
-        *(topology(name, [4], cpus=4) for name in "cde"),
+        *(node(name=name, hostname=None) for name in "abcde"),
+        *(nrt(node=name, free=[9]) for name in "ab"),
+        *(nrt(node=name, free=[4], cpus=4) for name in "cde"),
     )
     terms = [{"matchExpressions": [{"key": "zone", "operator": "DoesNotExist"}]}]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
-    raw = gated(
-        "p", schedulingGates=[{"name": PLACEMENT_GATE}], affinity={**APART["affinity"], "nodeAffinity": required}
-    )
-    raw["metadata"]["resourceVersion"] = "1"
+    raw = gated(name="p", affinity={**APART["affinity"], "nodeAffinity": required})
     assignment = find_assignment(nameless.nodes, GatedPod.from_object(raw), Rules(max_affinity_values=2), nobody)
     assert isinstance(assignment, Assignment)
     held = jsonpatch.apply_patch(raw, list(assignment.patch(raw)))["spec"]["affinity"]["nodeAffinity"]
@@ -77,7 +71,7 @@ def test_alternatives_that_cannot_be_added_behind_a_gate_leave_the_pod_as_its_us
 
 
 def test_a_pod_that_fits_nowhere_has_no_place_whoever_chooses() -> None:
-    raw = gated("p", cpu="17", affinity=APART["affinity"])
+    raw = gated(name="p", cpu="17", affinity=APART["affinity"])
     assert isinstance(find_assignment(CLUSTER.nodes, GatedPod.from_object(raw), Rules(), nobody), Decision)
 
 
@@ -86,7 +80,7 @@ def beside(spec: dict[str, Any] | None = None, **cpus: int) -> str:
 
     Or what it waits for.
     """
-    raw = gated("p", **(spec or {}))
+    raw = gated(name="p", **(spec or {}))
     amounts = GatedPod.from_object(raw).pod.requests
 
     def assigned(name: str) -> tuple[Reservation, ...]:
@@ -100,7 +94,7 @@ def beside(spec: dict[str, Any] | None = None, **cpus: int) -> str:
 
 
 def test_a_pod_is_placed_beside_its_equals_only_while_those_placed_before_are_not_bound() -> None:
-    own = GatedPod.from_object(gated("p")).pod.requests["cpu"] // 1000
+    own = GatedPod.from_object(gated(name="p")).pod.requests["cpu"] // 1000
     assert beside(a=own) == "a"
     assert beside(a=own + 1) == "b"
     assert beside(a=own + 1, b=own - 1) == (
@@ -114,7 +108,7 @@ def test_a_pod_that_is_left_to_the_scheduler_waits_for_nobody_to_be_bound() -> N
 
 
 def test_what_is_reserved_for_it_is_tentative() -> None:
-    raw = gated("p")
+    raw = gated(name="p")
     for spec, tentative in (({}, False), (APART, True)):
         pod = GatedPod.from_object({**raw, "spec": {**raw["spec"], **spec}})
         assignment = find_assignment(CLUSTER.nodes, pod, Rules(), nobody)

@@ -1,19 +1,19 @@
 """A place on its way into a pod, against an API server that answers as the test says."""
 
-from collections.abc import Sequence
 from typing import Any
 
-from tests.unit.controllers.placement.test_gated_pods import gated
+from tests.builders.pods import gated
+from tests.unit.controllers.pod_api import Server
 from webhook.admission.patch import apply
 from webhook.admission.pod.controller_patches import assignment_patch
 from webhook.controllers.placement.assignment import Assignment
 from webhook.controllers.placement.assignment_writer import AssignmentWriter
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.engine.assumed.assumed_pod import AssumedPod
-from webhook.kube.pod_writes import Outcome, PodWrites
+from webhook.kube.pod_writes import Outcome
 from webhook.model.hint import NUMAHint
 from webhook.model.hint_key import HintKey
-from webhook.model.names import NUMA_HINT, PLACEMENT_GATE
+from webhook.model.names import NUMA_HINT
 
 PLACE = Assignment(NUMAHint("n0", ((0, {"cpu": 8000}),)), "placed on n0, NUMA 0")
 
@@ -21,28 +21,9 @@ KEY = HintKey.create()
 
 
 def waiting(version: str = "1", **more: Any) -> dict[str, Any]:
-    raw = gated("p", schedulingGates=[{"name": PLACEMENT_GATE}], **more)
+    raw = gated(name="p", **more)
     raw["metadata"]["resourceVersion"] = version
     return raw
-
-
-class Server(PodWrites):
-    """Patches meet with these outcomes in turn; reads give `now`."""
-
-    def __init__(self, *outcomes: Outcome, now: dict[str, Any] | None = None) -> None:
-        self.error = ""
-        self.sent: list[Sequence[dict[str, Any]]] = []
-        self._outcomes = list(outcomes)
-        self._now = now
-
-    async def patch(self, key: str, operations: Sequence[dict[str, Any]]) -> Outcome:
-        assert key == "default/p"
-        self.sent.append(operations)
-        return self._outcomes.pop(0)
-
-    async def read(self, key: str) -> dict[str, Any] | None:
-        assert key == "default/p"
-        return self._now
 
 
 class Assumptions:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.controllers.placement.test_gated_pods import gated
-from tests.unit.model.test_owner_chain import job, of, owned
+from tests.builders.pods import gated
+from tests.builders.workloads import job, of, owned
 from webhook.controllers.placement.gang_agreement import Agreement, agree
 from webhook.controllers.placement.gated_gang import Gang, units_of
 from webhook.controllers.placement.gated_pods import GatedPod
@@ -37,7 +37,7 @@ def member(
     group: str = "g",
     **spec: Any,
 ) -> GatedPod:
-    raw = gated(name, created, group=group, **spec)
+    raw = gated(name=name, second=created, group=group, **spec)
     raw["metadata"]["annotations"] |= annotations
     if owner_chain is not None:
         raw["metadata"]["ownerReferences"] = OWNED
@@ -177,7 +177,7 @@ def test_nor_can_one_go_before_they_are_there_or_join_when_all_of_them_run() -> 
 
 
 def test_a_pod_may_name_the_group_of_its_own_owner_though_nobody_may_read_that() -> None:
-    raw = gated("p", group=f"pg-w-{UID}")
+    raw = gated(name="p", group=f"pg-w-{UID}")
     raw["metadata"]["ownerReferences"] = [{**OWNED[0], "uid": UID}]
     assert agreed(GatedPod.from_object(raw)).odd == {}
 

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from tests.unit.admission.clusters import cluster_snapshot
-from tests.unit.controllers.placement.test_gated_pods import gated
-from tests.unit.model.test_owner_chain import of, owned
+from tests.builders.clusters import cluster_snapshot
+from tests.builders.pods import gated
+from tests.builders.workloads import of, owned
 from webhook.controllers.placement.gang_agreement import minimum_of
 from webhook.controllers.placement.gated_gang import Gang, units_of
 from webhook.controllers.placement.gated_pods import GatedPod
@@ -29,7 +29,7 @@ CONTAINER = {"containers": [{"name": "main"}]}
 
 
 def member(name: str, annotations: dict[str, str], owner_chain: OwnerChain | None = None, **more: Any) -> GatedPod:
-    raw = gated(name, **more)
+    raw = gated(name=name, **more)
     raw["metadata"]["annotations"] |= annotations
     return GatedPod.from_object(raw, owner_chain)
 
@@ -96,7 +96,7 @@ def test_a_members_segments_are_its_own_whoever_comes_first() -> None:
 
 
 def ranked(name: str, rank: str, created: int = 0) -> GatedPod:
-    raw = gated(name, created, group="g")
+    raw = gated(name=name, second=created, group="g")
     raw["metadata"]["labels"] = {JOB_COMPLETION_INDEX: rank}
     return GatedPod.from_object(raw)
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.admission.clusters import pod
-from tests.unit.model.test_owner_chain import job, of
+from tests.builders.pods import gated
+from tests.builders.workloads import job, of
 from webhook.admission.pod.affinity_patch import Constraint
 from webhook.admission.pod.managed_fields import ManagedFields
 from webhook.controllers.placement.gated_gang import Gang, units_of
@@ -19,19 +19,10 @@ from webhook.model.names import (
     MANAGED_FIELDS,
     NUMA_DEFAULTS,
     NUMA_TOPOLOGY_SPEC,
-    POD_GROUP_NAME,
 )
 from webhook.model.owner_chain import OwnerChain
 from webhook.model.policy import Exclusive, NUMAPolicy
 from webhook.model.rules import Rules
-
-
-def gated(name: str, created: int = 0, cpu: str = "8", group: str = "", **spec: Any) -> dict[str, Any]:
-    raw = pod(cpu=cpu, **spec)
-    stamp = f"2030-01-01T00:00:{created:02}Z"
-    annotations = {**raw["metadata"]["annotations"], **({POD_GROUP_NAME: group} if group else {})}
-    own = {"name": name, "uid": name, "creationTimestamp": stamp, "annotations": annotations}
-    return {**raw, "metadata": {**raw["metadata"], **own}}
 
 
 def all_pods() -> GatedPods:
@@ -52,25 +43,30 @@ def names(pods: GatedPods) -> list[str]:
 
 def test_higher_priority_comes_first_then_age_then_name() -> None:
     pods = all_pods()
-    raws = gated("c", 1), gated("b", 1), gated("old", 0), gated("high", 9, priority=100)
+    raws = (
+        gated(name="c", second=1),
+        gated(name="b", second=1),
+        gated(name="old", second=0),
+        gated(name="high", second=9, priority=100),
+    )
     pods.update(by_key(*raws))
     assert names(pods) == ["high", "old", "b", "c"]
 
 
 def test_what_is_gone_is_forgotten_and_what_changed_is_read_again() -> None:
     pods = all_pods()
-    pods.update(by_key(gated("a"), gated("b")))
-    pods.update(by_key(gated("a", priority=7)))
+    pods.update(by_key(gated(name="a"), gated(name="b")))
+    pods.update(by_key(gated(name="a", priority=7)))
     assert [one.pod.priority for one in pods.in_order()] == [7]
 
 
 def test_pods_that_end_or_that_others_place_are_not_ours_and_one_that_cannot_be_read_is_a_fault() -> None:
     pods = all_pods()
-    ending = gated("ending")
+    ending = gated(name="ending")
     ending["metadata"]["deletionTimestamp"] = "2030-01-01T00:00:00Z"
-    broken = gated("broken")
+    broken = gated(name="broken")
     broken["metadata"]["annotations"][NUMA_TOPOLOGY_SPEC] = "{"
-    pods.update(by_key(ending, gated("other", schedulerName="other"), broken))
+    pods.update(by_key(ending, gated(name="other", schedulerName="other"), broken))
     assert names(pods) == []
     assert list(pods.faults) == ["default/broken"]
 
@@ -81,16 +77,16 @@ SOME = {"weight": 1, "preference": {"matchExpressions": [{"key": "a", "operator"
 @pytest.mark.parametrize(
     ("other", "equal"),
     [
-        (gated("b", 5, priority=3), True),
-        (gated("b", cpu="4"), False),
-        (gated("b", nodeSelector={"a": "b"}), False),
-        (gated("b", tolerations=[{"operator": "Exists"}]), False),
-        (gated("b", affinity={"podAffinity": {}}), True),
-        (gated("b", affinity={"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [SOME]}}), True),
+        (gated(name="b", second=5, priority=3), True),
+        (gated(name="b", cpu="4"), False),
+        (gated(name="b", nodeSelector={"a": "b"}), False),
+        (gated(name="b", tolerations=[{"operator": "Exists"}]), False),
+        (gated(name="b", affinity={"podAffinity": {}}), True),
+        (gated(name="b", affinity={"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [SOME]}}), True),
     ],
 )
 def test_pods_have_the_same_shape_if_they_fit_on_the_same_nodes(other: dict[str, Any], *, equal: bool) -> None:
-    assert (GatedPod.from_object(gated("a")).signature == GatedPod.from_object(other).signature) is equal
+    assert (GatedPod.from_object(gated(name="a")).signature == GatedPod.from_object(other).signature) is equal
 
 
 PREFERS_A, PREFERS_B = (
@@ -102,7 +98,7 @@ PREFERS_A, PREFERS_B = (
 # Its manifest may be what `review -o yaml` made, applied while no replica answered.
 def test_what_an_earlier_pass_preferred_is_not_its_users_wish() -> None:
     preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [PREFERS_A, PREFERS_B]}
-    raw = gated("p", affinity={"nodeAffinity": preferred})
+    raw = gated(name="p", affinity={"nodeAffinity": preferred})
     assert len(GatedPod.from_object(raw).pod.preferred_terms) == 2
     raw["metadata"]["annotations"][MANAGED_FIELDS] = ManagedFields.of(Constraint((), (PREFERS_B,)), 0).text()
     assert [term for _, term in GatedPod.from_object(raw).pod.preferred_terms] == [PREFERS_A["preference"]]
@@ -111,11 +107,11 @@ def test_what_an_earlier_pass_preferred_is_not_its_users_wish() -> None:
 def test_members_of_a_group_have_the_turn_of_their_first() -> None:
     pods = all_pods()
     raws = (
-        gated("a", 1),
-        gated("g-1", 2, group="g"),
-        gated("b", 3),
-        gated("g-2", 4, group="g"),
-        gated("h", 0, group="h"),
+        gated(name="a", second=1),
+        gated(name="g-1", second=2, group="g"),
+        gated(name="b", second=3),
+        gated(name="g-2", second=4, group="g"),
+        gated(name="h", second=0, group="h"),
     )
     pods.update(by_key(*raws))
     units = units_of(pods.in_order())
@@ -128,7 +124,7 @@ def test_members_of_a_group_have_the_turn_of_their_first() -> None:
 
 
 def test_what_owners_say_is_taken_in_and_a_pod_without_a_wish_asks_for_nothing() -> None:
-    raw = gated("a")
+    raw = gated(name="a")
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "w", "uid": "uid-Job", "controller": True}
     raw["metadata"] |= {"ownerReferences": [owner], "annotations": {INHERIT: "true"}}
     pods = all_pods()
@@ -144,7 +140,7 @@ def test_what_owners_say_is_taken_in_and_a_pod_without_a_wish_asks_for_nothing()
 
 
 def test_owners_that_say_something_wrong_are_a_fault_of_the_pod_until_they_do_no_more() -> None:
-    raw = gated("a")
+    raw = gated(name="a")
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "w", "uid": "uid-Job", "controller": True}
     raw["metadata"] |= {"ownerReferences": [owner], "annotations": {INHERIT: "true"}}
     pods = all_pods()
@@ -157,9 +153,9 @@ def test_owners_that_say_something_wrong_are_a_fault_of_the_pod_until_they_do_no
 
 def test_a_gate_on_a_pod_that_is_not_ours_is_told_with_the_reason() -> None:
     pods = all_pods()
-    unasked = gated("unasked")
+    unasked = gated(name="unasked")
     del unasked["metadata"]["annotations"]
-    pods.update(by_key(unasked, gated("other", schedulerName="other")))
+    pods.update(by_key(unasked, gated(name="other", schedulerName="other")))
     assert {key: why for key, (_, why) in pods.unmanaged.items()} == {
         "default/unasked": "no annotation scheduling.koordinator.sh/numa-topology-spec or "
         "scheduling.koordinator.sh/resource-spec, and none of a group",
@@ -174,7 +170,7 @@ RESTRICTED = '{"numaTopologyPolicy":"Restricted","singleNUMANodeExclusive":"Pref
 
 def marked(**annotations: str) -> GatedPod:
     """A pod that asks for nothing itself, with marks of its creation."""
-    raw = gated("p")
+    raw = gated(name="p")
     raw["metadata"]["annotations"] = annotations
     return GatedPod.from_object(raw)
 
@@ -186,7 +182,7 @@ def test_a_pod_that_is_managed_by_its_mode_is_placed_and_one_whose_owners_ask_fo
 
 
 def test_the_owners_annotation_comes_before_the_defaults_and_they_before_none() -> None:
-    raw = gated("p")
+    raw = gated(name="p")
     raw["metadata"]["annotations"] = {NUMA_DEFAULTS: RESTRICTED, INHERIT: "true"}
     single = '{"numaTopologyPolicy": "SingleNUMANode"}'
     asking = GatedPod.from_object(raw, of(job(**{NUMA_TOPOLOGY_SPEC: single})))

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.unit.controllers.placement.test_gated_pods import gated
+from tests.builders.pods import gated
+from tests.builders.workloads import of, owned
 from tests.unit.engine.gang.clusters import LEVELS, TOPOLOGY, racks, whole_nodes
-from tests.unit.model.test_owner_chain import of, owned
 from webhook.controllers.placement.gang_agreement import agree
 from webhook.controllers.placement.gated_gang import Gang, units_of
 from webhook.controllers.placement.gated_pods import GatedPod
@@ -45,7 +45,7 @@ def leader_worker_set(size: int, policy: str, **annotations: str) -> OwnerChain:
 
 
 def worker_of_set(index: int, owner_chain: OwnerChain) -> GatedPod:
-    raw = gated("w-0" if index == 0 else f"w-0-{index}", cpu="1")
+    raw = gated(name="w-0" if index == 0 else f"w-0-{index}", cpu="1")
     raw["metadata"]["annotations"] = dict(IN_RACK)
     raw["metadata"]["labels"] = {LWS_GROUP_INDEX: "0", LWS_WORKER_INDEX: str(index)}
     return GatedPod.from_object(raw, owner_chain)
@@ -61,7 +61,7 @@ def training() -> OwnerChain:
 
 
 def of_training(name: str, owner_chain: OwnerChain) -> GatedPod:
-    raw = gated(f"w-{name}", cpu="1")
+    raw = gated(name=f"w-{name}", cpu="1")
     raw["metadata"]["annotations"] = dict(PAIRS) if name.startswith("worker") else {KAI_TOPOLOGY: TOPOLOGY.name}
     return GatedPod.from_object(raw, owner_chain)
 

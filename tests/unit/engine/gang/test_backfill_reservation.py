@@ -1,46 +1,17 @@
 """Which domain is kept for a group that has waited long."""
 
-from typing import TYPE_CHECKING
-
 import pytest
 
-from tests.unit.engine.gang.clusters import RACK, TOPOLOGY, ZONE, group, podset, racks
-from tests.unit.engine.machines import cpus, node, pod, state, topology
+from tests.unit.engine.gang.clusters import RACK, TOPOLOGY, ZONE, group, podset
+from tests.unit.engine.gang.reserved import snapshot
+from tests.unit.engine.machines import pod
 from webhook.engine.gang.backfill_reservation import earliest_domain, nodes_of
 from webhook.engine.gang.gang_assignment import assign_gang
 from webhook.engine.gang.gang_spec import ANYWHERE, Constraint, PodGroup
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree_cache import TopologyTrees
 
-if TYPE_CHECKING:
-    from webhook.model.node import Node
-    from webhook.model.nrt import NodeTopology
-
-# zone-a ─┬─ rack-1 ── n0 [8 2]  n1 [2 2]   of 8 a NUMA node      [free CPUs]
-#         ├─ rack-2 ── n2 [8 2]  n3 [2 8]   of 8
-#         └─ rack-3 ── n4 [4 4 4 4]         of 4
-# zone-b ─── rack-4 ── n5 [8]               of 8
-PLACES = racks(
-    n0="zone-a/rack-1",
-    n1="zone-a/rack-1",
-    n2="zone-a/rack-2",
-    n3="zone-a/rack-2",
-    n4="zone-a/rack-3",
-    n5="zone-b/rack-4",
-)
-FREE = {"n0": (8, 2), "n1": (2, 2), "n2": (8, 2), "n3": (2, 8), "n4": (4, 4, 4, 4), "n5": (8,)}
-WHOLE = {"n4": 4}
 IN_A_RACK = Constraint(RACK)
-
-
-def snapshot(**free: tuple[int, ...]) -> Snapshot:
-    objects: list[Node | NodeTopology] = []
-    for name, (zone, rack) in PLACES.items():
-        labels = {"example.com/zone": zone or "", "example.com/rack": rack or ""}
-        zones = {**FREE, **free}[name]
-        objects.append(node(name, {"cpu": 1_000_000, "memory": 1 << 40, "pods": 110}, labels=labels))
-        objects.append(topology(name, cpus(*zones), {"cpu": 1000 * WHOLE.get(name, 8)}))
-    return Snapshot(state(*objects).node_arrays())
 
 
 def gang(count: int, cpu: int = 8, constraint: Constraint = IN_A_RACK) -> PodGroup:

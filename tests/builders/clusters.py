@@ -1,0 +1,61 @@
+"""Clusters for tests: the service's own cache, filled as informers fill it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tests.builders.nodes import node, nrt
+from webhook.cache.cluster_cache import ClusterCache
+from webhook.cache.cluster_snapshot import ClusterSnapshot
+from webhook.engine.snapshot.cluster_state import ClusterState
+from webhook.model.node import Node
+from webhook.model.nrt import NodeTopology
+from webhook.model.topology import TopologySource
+
+
+def put(cache: ClusterCache, *objects: Mapping[str, Any]) -> None:
+    """Have the cache see these objects, each of the kind that it names."""
+    for raw in objects:
+        metadata = raw["metadata"]
+        namespace = metadata.get("namespace")
+        key = f"{namespace}/{metadata['name']}" if namespace else metadata["name"]
+        match raw["kind"]:
+            case "Node":
+                cache.nodes.upsert(key, dict(raw))
+            case "NodeResourceTopology":
+                cache.node_topologies.upsert(key, dict(raw))
+            case "Pod":
+                cache.pods.upsert(key, dict(raw))
+            case "Namespace":
+                cache.namespaces.upsert(key, dict(raw))
+            case "Topology":
+                cache.topologies[TopologySource(raw["apiVersion"].partition("/")[0])].upsert(key, dict(raw))
+            case other:
+                raise ValueError(other)
+
+
+def cluster_cache(*objects: Mapping[str, Any]) -> ClusterCache:
+    """A cache that has seen these objects."""
+    cache = ClusterCache()
+    put(cache, *objects)
+    return cache
+
+
+def cluster_snapshot(*objects: Mapping[str, Any]) -> ClusterSnapshot:
+    """The cluster of these objects."""
+    return cluster_cache(*objects).snapshot()
+
+
+def cluster_state(*objects: Mapping[str, Any]) -> ClusterState:
+    """The engine's state of these nodes and NRTs, without a cache around it."""
+    state = ClusterState()
+    for raw in objects:
+        if raw["kind"] == "Node":
+            state.upsert_node(Node.from_object(raw))
+        else:
+            state.upsert_topology(NodeTopology.from_object(raw))
+    return state
+
+
+def machine(*, name: str, free: Sequence[int], labels: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
+    """A node whose kubelet aligns pods to one NUMA node, and its NRT, with so many of 16 cpus free on each of these."""
+    return [node(name=name, labels=labels, cpus=16 * len(free)), nrt(node=name, free=free)]

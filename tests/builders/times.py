@@ -1,0 +1,13 @@
+"""Times of one day, and what NRTs and pods say at them."""
+
+SECOND = 1_767_225_600  # 2026-01-01T00:00:00Z
+
+
+EMPTY = "pfp0v001ef46db3751d8e999"  # the fingerprint of no pods
+
+
+def stamp(second: int) -> str:
+    return f"2026-01-01T00:{second // 60:02}:{second % 60:02}Z"
+
+
+HINT = '{"node":"n0","numaNodeResources":[{"node":0,"resources":{"cpu":"9"}}]}'

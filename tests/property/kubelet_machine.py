@@ -1,0 +1,227 @@
+"""A node whose kubelet, exporter and informers run in any order."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from tests.fingerprints import pod_fingerprint
+from webhook.admission.binding.decision import Given, guard
+from webhook.admission.binding.guard import assumed_pod_of
+from webhook.cache.cluster_cache import ClusterCache
+from webhook.controllers.placement.assignment import Assignment, find_assignment
+from webhook.controllers.placement.gated_pods import GatedPod
+from webhook.model.hint import NUMAHint
+from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC, PLACEMENT_GATE
+from webhook.model.rules import Rules
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
+
+CPUS = 16
+
+
+NODE = "n"
+
+
+RULES = Rules()
+
+
+STEPS = 150
+
+
+class Machine:
+    """One node, its kubelet and its exporter; and the API server's part of it."""
+
+    def __init__(self, random: Random, zones: int, *, fingerprint: bool) -> None:
+        self.random = random
+        self.free = [CPUS] * zones
+        self.fingerprint = fingerprint
+        self.given: dict[str, int] = {}
+        self.pods: dict[str, dict[str, Any]] = {}
+        self.bound: list[str] = []
+        self.now = 1_000
+        self.nrt: dict[str, Any] = {}
+        self.told_of_pods: deque[Callable[[], None]] = deque()
+        self.told_of_nrts: deque[Callable[[], None]] = deque()
+        self.rejected: list[str] = []
+        self.ran = 0
+        self.start()
+        self.scan()
+        self.hear_all()
+
+    def start(self) -> None:
+        """A replica that knows the node alone."""
+        self.cache = ClusterCache(clock=lambda: float(_EPOCH + self.now))
+        capacity = {"cpu": str(CPUS * len(self.free)), "memory": "1Ti", "pods": "110"}
+        self.cache.nodes.upsert(NODE, _object(NODE, status={"allocatable": capacity, "conditions": [_READY]}))
+
+    def hear_all(self) -> None:
+        for queue in (self.told_of_pods, self.told_of_nrts):
+            while queue:
+                queue.popleft()()
+
+    def cpus_of(self, name: str) -> int:
+        return int(self.pods[name]["spec"]["containers"][0]["resources"]["requests"]["cpu"])
+
+    def tell(self, name: str) -> None:
+        raw = json.loads(json.dumps(self.pods[name]))
+        self.told_of_pods.append(lambda: self.cache.pods.upsert(f"default/{name}", raw))
+
+    def create(self) -> None:
+        raw = self.new_pod()
+        raw["metadata"]["annotations"] = {NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": "SingleNUMANode"}'}
+        if self.random.random() < 0.7:
+            raw["spec"]["schedulingGates"] = [{"name": PLACEMENT_GATE}]
+        self.tell(raw["metadata"]["name"])
+
+    def new_pod(self) -> dict[str, Any]:
+        name, cpus = f"p{len(self.pods):03}", self.random.choice((3, 5, 6, 7, 9, 10))
+        amounts = {"cpu": str(cpus)} | {"memory": "1Mi"}
+        container = {"name": "main", "resources": {"requests": amounts, "limits": amounts}}
+        raw = _object(name, spec={"containers": [container]}, status={"phase": "Pending"})
+        raw["metadata"]["annotations"] = {}
+        self.pods[name] = raw
+        return raw
+
+    def place(self) -> None:
+        """The controller's part."""
+        for key, raw in self.cache.gated_pods().items():
+            if self.cache.assumed_node(key) is None and self.random.random() < 0.5:
+                gated = GatedPod.from_object(raw)
+                place = find_assignment(self.cache.snapshot().nodes, gated, RULES, self.cache.assigned)
+                if isinstance(place, Assignment):
+                    self.cache.assume(place.assume(gated, 1e9))
+                    mine = self.pods[gated.pod.name]
+                    del mine["spec"]["schedulingGates"]
+                    mine["metadata"]["annotations"][NUMA_HINT] = place.hint.to_json()
+                    self.tell(gated.pod.name)
+
+    def bind(self) -> None:
+        """The scheduler's, the guard's and the API server's part."""
+        waiting = [name for name, raw in self.pods.items() if not raw["spec"].keys() & {"nodeName", "schedulingGates"}]
+        if not waiting:
+            return
+        name = self.random.choice(waiting)
+        key = f"default/{name}"
+        raw = self.cache.waiting_pod(key, "")
+        if raw is None or raw["spec"].get("schedulingGates"):
+            raw = json.loads(json.dumps(self.pods[name]))
+        if sum(self.cpus_of(other) for other in self.given) + self.cpus_of(name) > CPUS * len(self.free):
+            return  # the scheduler sees that
+        if self.cache.has_binding_in_progress(NODE, key, 0):
+            return
+        verdict = guard(raw, NODE, self.cache.kubelet_admission(NODE, key), RULES, self.cache.assumed(key, name, NODE))
+        if not isinstance(verdict, Given):
+            return
+        self.cache.assume(assumed_pod_of(verdict, key, name, 1e9))
+        self.pods[name]["metadata"]["annotations"].update(verdict.annotations)
+        self.is_written_bound(name)
+
+    def bind_unhinted(self) -> None:
+        """A leader has died: a placed pod is bound as it is."""
+        for name, raw in self.pods.items():
+            if NUMA_HINT in raw["metadata"]["annotations"] and not raw["spec"].keys() & {"nodeName", "schedulingGates"}:
+                self.is_written_bound(name)
+                return
+
+    def overcommitted(self) -> list[int]:
+        """The NUMA nodes on which the hints of all that live hold more than there is."""
+        held = [0] * len(self.free)
+        for name, raw in self.pods.items():
+            hint = raw["metadata"]["annotations"].get(NUMA_HINT)
+            if hint is not None and raw["status"]["phase"] in {"Pending", "Running"}:
+                for numa_id, _ in NUMAHint.parse(hint).numa_nodes:
+                    held[numa_id] += self.cpus_of(name)
+        return [numa_id for numa_id, cpus in enumerate(held) if cpus > CPUS]
+
+    def is_written_bound(self, name: str) -> None:
+        mine = self.pods[name]
+        mine["spec"]["nodeName"] = NODE
+        self.bound.append(name)
+        mine["status"]["conditions"] = [
+            {"type": "PodScheduled", "status": "True", "lastTransitionTime": _time(self.now)}
+        ]
+        self.tell(name)
+
+    def admit(self) -> None:
+        """The kubelet's part, of the pod bound first that it has not seen."""
+        for name in self.bound:
+            raw = self.pods[name]
+            if raw["status"]["phase"] == "Pending" and name not in self.given:
+                room = [zone for zone, free in enumerate(self.free) if free >= self.cpus_of(name)]
+                if room:
+                    self.free[room[0]] -= self.cpus_of(name)
+                    self.given[name] = room[0]
+                    self.ran += 1
+                    raw["status"] |= {"phase": "Running", "containerStatuses": [{"state": {"running": {}}}]}
+                    raw["status"]["startTime"] = _time(self.now)
+                else:
+                    self.rejected.append(name)
+                    raw["status"]["phase"] = "Failed"
+                self.tell(name)
+                return
+
+    def end(self) -> None:
+        if self.given:
+            name = self.random.choice(sorted(self.given))
+            self.free[self.given.pop(name)] += self.cpus_of(name)
+            ended = {"terminated": {"finishedAt": _time(self.now)}}
+            self.pods[name]["status"] |= {"phase": "Succeeded", "containerStatuses": [{"state": ended}]}
+            self.tell(name)
+
+    def scan(self) -> None:
+        zones = [
+            {
+                "name": f"node-{zone}",
+                "type": "Node",
+                "resources": [{"name": "cpu", "capacity": CPUS, "allocatable": CPUS, "available": free}],
+            }
+            for zone, free in enumerate(self.free)
+        ]
+        attributes = [{"name": "topologyManagerPolicy", "value": "single-numa-node"}]
+        if self.fingerprint:
+            seen = pod_fingerprint(("default", name) for name in self.given)
+            attributes.append({"name": "nodeTopologyPodsFingerprint", "value": seen})
+        raw = _object(NODE, zones=zones, attributes=attributes)
+        raw["metadata"]["managedFields"] = [{"time": _time(self.now), "fieldsV1": {"f:zones": {}}}]
+        self.nrt = raw
+        self.told_of_nrts.append(lambda: self.cache.node_topologies.upsert(NODE, raw))
+
+    def hear(self) -> None:
+        queue = self.random.choice((self.told_of_pods, self.told_of_pods, self.told_of_nrts))
+        if queue:
+            queue.popleft()()
+
+    def pass_time(self) -> None:
+        self.now += self.random.choice((0, 1))
+
+
+_EPOCH = 1_767_225_600  # 2026-01-01T00:00:00Z
+
+
+_READY = {"type": "Ready", "status": "True"}
+
+
+def _object(name: str, **more: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": "default", "uid": name, "resourceVersion": "1"}, **more}
+
+
+def _time(seconds: int) -> str:
+    return f"2026-01-01T{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}Z"
+
+
+def weights_of(machine: Machine) -> dict[Callable[[], None], int]:
+    return {
+        machine.create: 3,
+        machine.place: 3,
+        machine.bind: 6,
+        machine.admit: 6,
+        machine.end: 2,
+        machine.scan: 1,
+        machine.hear: 20,
+        machine.pass_time: 2,
+    }

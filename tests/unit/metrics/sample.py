@@ -1,0 +1,21 @@
+"""One sample of everything the service measures."""
+
+from datetime import UTC, datetime
+
+from webhook.metrics.service_metrics import InformerSample, Sample
+
+SAMPLE = Sample(
+    ready=True,
+    informers=(
+        InformerSample("nodes", synced=True, objects=3, lists=2, last_event_age_seconds=1.5, faulty_objects=1),
+        InformerSample("pods", synced=False, objects=0, lists=0, last_event_age_seconds=9.0, faulty_objects=0),
+    ),
+    generation=7,
+    policy_disagreements=2,
+    unknown_policies=3,
+    certificate_end=datetime(2030, 1, 1, tzinfo=UTC),
+    leading=True,
+    gated_pods=5,
+    stuck_pods=1,
+    assumed_count=4,
+)
