@@ -30,8 +30,7 @@ def quiet() -> Iterator[None]:
 
 
 def waiting(name: str = "p", group: str = "", **spec: Any) -> dict[str, Any]:
-    raw = gated(name=name, group=group, **{"nodeSelector": POOL, **spec})
-    return raw
+    return gated(name=name, group=group, **{"nodeSelector": POOL, **spec})
 
 
 async def ungated(site: Site) -> list[str]:

@@ -34,7 +34,7 @@ class Unhinted:
 
 def sweep(server: Server, backfill: HintBackfill = LATE) -> tuple[Sequence[PodEvent], float | None]:
     """What was told, and how many hints were counted."""
-    registry, told = CollectorRegistry(), Told(None)
+    registry, told = CollectorRegistry(), Told()
     metrics = PlacementMetrics(registry, "topology_webhook")
     hints = HintBackfiller(Unhinted(backfill), server, told, lambda: True, metrics, concurrency=2)
     asyncio.run(hints.sweep())

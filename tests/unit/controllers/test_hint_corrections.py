@@ -52,7 +52,7 @@ class Corrected:
     """What became of one change."""
 
     def __init__(self, server: Server, change: HintChange, *, leads: bool = True) -> None:
-        self.registry, self.told = CollectorRegistry(), Told(None)
+        self.registry, self.told = CollectorRegistry(), Told()
         self._cache, self._leads = Hinted(change), leads
         self._metrics = PlacementMetrics(self.registry, "topology_webhook")
         asyncio.run(self._sweep(server))
@@ -165,7 +165,7 @@ def test_a_replica_that_does_not_lead_writes_nothing() -> None:
 async def test_changes_are_written_when_they_are_told() -> None:
     cluster_snapshot, server = Hinted(), Server(Outcome.WRITTEN, now=hinted(ON_0))
     metrics = PlacementMetrics(CollectorRegistry(), "topology_webhook")
-    corrections = HintCorrections(cluster_snapshot, server, Told(None), lambda: True, metrics, 2)  # type: ignore[arg-type]
+    corrections = HintCorrections(cluster_snapshot, server, Told(), lambda: True, metrics, 2)
     running = asyncio.create_task(corrections.run())
     cluster_snapshot.changes.append(change(None))
     cluster_snapshot.on_hint_change()
