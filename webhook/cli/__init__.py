@@ -1,1 +1,1 @@
-"""The commands a person runs."""
+"""The command line."""

@@ -15,7 +15,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # its boxes cut off flags that are longer than a quarter of the terminal
+    rich_markup_mode=None,  # its boxes truncate flags longer than a quarter of the terminal
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -32,7 +32,7 @@ def _options(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and end.")
     ] = False,
 ) -> None:
-    del version  # typer has called back before
+    del version  # handled by the callback
 
 
 app.command("review")(review)

@@ -1,9 +1,10 @@
-"""What the service makes of pods that stand for themselves in a file, as if they were created one after the other.
+"""What the service does with pods without a workload in a file, as if they were created in this order.
 
-1. Each is judged by itself: see `outcome`.
-2. Those that are members of one group are placed together, with the members that wait in the cluster, by the very rules
-   of the leader; members that run there hold their places.
-3. Each is held to its own domain, or to the nodes that fit.
+1. Each pod is judged by itself: see `outcome`.
+2. Members of one gang are placed together, with members that wait in the cluster, by the same rules as in the
+   leader.
+   Running members keep their assignments.
+3. Each pod is pinned to its own domain, or to the nodes that fit.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +36,7 @@ from webhook.model.pod import Pod
 
 
 def judge_pods(pods: Mapping[int, Judged], around: JudgementContext) -> dict[int, Judgement]:
-    """The judgements of pods by their positions in the call. Raises InputError."""
+    """The judgements of pods by their positions in the input. Raises InputError."""
     names: dict[str, int] = {}
     judgements: dict[int, Judgement] = {}
     groups: dict[str, dict[int, GatedPod]] = {}
@@ -57,7 +58,7 @@ def judge_pods(pods: Mapping[int, Judged], around: JudgementContext) -> dict[int
 
 
 def _named(item: Item, names: dict[str, int]) -> Raw:
-    """The pod with a name and namespace of its own: a generated name is made at its creation."""
+    """The pod with its own name and namespace; a name is generated as at its creation."""
     metadata = item.body["metadata"]
     name = str(metadata.get("name") or "")
     if not name:
@@ -72,7 +73,7 @@ def _by_itself(item: Item, pod: Raw, cluster_snapshot: ClusterSnapshot, around: 
     try:
         Pod.from_object(item.body)
     except TooLarge:
-        pass  # it is denied if it asks for a placement
+        pass  # it is denied if it requests a placement
     except UserError as error:
         raise item.fault(error.faults[0].path, error.faults[0].message) from error
     owner_chain, warnings = _owner_chain(pod, around)
@@ -82,7 +83,7 @@ def _by_itself(item: Item, pod: Raw, cluster_snapshot: ClusterSnapshot, around: 
 
 
 def _owner_chain(pod: Raw, around: JudgementContext) -> tuple[OwnerChain | None, tuple[str, ...]]:
-    """The owners of a pod, and what is not known of them."""
+    """The owners of a pod, and a warning for those that are unknown."""
     owner = owner_above(pod)
     if owner is None:
         return None, ()
@@ -92,13 +93,13 @@ def _owner_chain(pod: Raw, around: JudgementContext) -> tuple[OwnerChain | None,
 
 
 def _waiting_beside(groups: Mapping[str, object], around: JudgementContext) -> dict[str, list[GatedPod]]:
-    """The members of these groups that wait in the cluster."""
+    """The members of these gangs that wait in the cluster."""
     found: dict[str, list[GatedPod]] = {}
     for raw in around.gated.values():
         try:
             gated = GatedPod.from_object(raw, _owner_chain(raw, around)[0])
         except UserError:
-            continue  # it waits alone, and says why
+            continue  # it waits alone, and its message says why
         if gated.membership is not None and gated.membership.group in groups:
             found.setdefault(gated.membership.group, []).append(gated)
     return found
@@ -111,7 +112,7 @@ def _together(
     cluster_snapshot: ClusterSnapshot,
     around: JudgementContext,
 ) -> dict[int, GangJudgement]:
-    """Step 2: the judgements of the members of one group."""
+    """Step 2: the judgements of the members of one gang."""
     assigned_members = around.seats.get(group, {})
     running = {key.partition("/")[2]: seat.node for key, seat in assigned_members.items()}
     keys = {gated.key for gated in members.values()}

@@ -1,4 +1,4 @@
-"""The request by which the API server would ask about the creation of an object."""
+"""The request that the API server would send for the creation of an object."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -6,12 +6,12 @@ from typing import Any, Final
 from webhook.cache.management import DEFAULT_NAMESPACE
 from webhook.model.admission_review import AdmissionRequest, Operation, User
 
-# Stands in messages about what only the service writes.
+# Quoted in messages about fields that only the service may write.
 _USER: Final = User("the user of this manifest", ())
 
 
 def creation_of(raw: Mapping[str, Any], api_version: str, kind: str, namespace: str) -> AdmissionRequest:
-    """The request about an object of this kind."""
+    """The request to create an object of this kind."""
     group, _, version = api_version.rpartition("/")
     return AdmissionRequest(
         uid="",

@@ -20,17 +20,17 @@ STDIN = "-"
 
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
-# Finding a field's line means parsing once more, at about 1 MB/s: in larger files the document's line has to do.
+# Finding a field's line takes a second parse at about 1 MB/s; in larger files messages name the document's line only.
 _QUICKLY_SEARCHED = 8 << 20
 
 
 class InputError(Exception):
-    """What the command was given cannot be read; the text says where and why. Exit code 2."""
+    """The input cannot be read; the message says where and why. Exit code 2."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file's text, and what messages call it."""
+    """A file's text, and its name in messages."""
 
     name: str
     text: str = field(repr=False)
@@ -38,7 +38,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One Kubernetes object and where it stands.
+    """One Kubernetes object and its position.
 
     `document` and `line` count from 1; `prefix` is the object's path inside a List ("items[3]."), else "".
     """
@@ -66,12 +66,12 @@ class Item:
 
     @property
     def namespace(self) -> str:
-        """The namespace, "" when it names none."""
+        """The namespace, "" if it has none."""
         return str(self.body["metadata"].get("namespace", ""))
 
     @property
     def name(self) -> str:
-        """The name; that of a generated one begins so."""
+        """The name; of a generated name its prefix."""
         metadata = self.body["metadata"]
         return str(metadata.get("name") or metadata["generateName"])
 
@@ -82,20 +82,20 @@ class Item:
         return f"{self.source.name}: document {self.document}, line {self.line}{position}"
 
     def fault(self, path: str, message: str) -> InputError:
-        """The error that says that a field of this object is wrong."""
+        """An error about a field of this object."""
         path, line = self.prefix + path, self.line
         if len(self.source.text) < _QUICKLY_SEARCHED:
             line = line_of(self.source.text, self.document, path) or line
         return InputError(f"{self.source.name}: document {self.document}, line {line}: {path}: {message}")
 
     def check(self, value: object, schema: Schema, path: str = "") -> None:
-        """Raise InputError where the body, or what stands in it at the path, is not of the shape."""
+        """Raise InputError if the body, or the value at the path in it, does not have this shape."""
         for fault in faults(value, schema, path):
             raise self.fault(fault.path, fault.message)
 
 
 def read(paths: Iterable[str]) -> Iterator[Item]:
-    """The objects of all the files, in order. `-` is stdin; a directory stands for its YAML and JSON files.
+    """The objects of all files, in order. `-` is stdin; a directory means its YAML and JSON files.
 
     Raises InputError, also for a file without any object.
     """
@@ -108,7 +108,7 @@ def read(paths: Iterable[str]) -> Iterator[Item]:
 
 
 def twice(items: Iterable[Item]) -> Iterator[str]:
-    """What is to be said of objects that have the name of one before them."""
+    """A warning for each object with the same name as an earlier one."""
     first: dict[tuple[str, str, str, str], Item] = {}
     for item in items:
         known = first.setdefault((item.group, item.kind, item.namespace, item.name), item)
@@ -142,14 +142,14 @@ def _decoded(name: str, content: bytes) -> Source:
 
 
 def _documents(source: Source) -> Iterator[list[Item]]:
-    """The objects of each document. Empty documents count, but hold nothing."""
+    """The objects of each document. Empty documents count, but have no objects."""
     for number, (line, body) in enumerate(_values(source), start=1):
         if body is not None:
             yield list(_objects(Item(source, number, line, "", body)))
 
 
 def _values(source: Source) -> Iterator[tuple[int, Any]]:
-    """The documents, each with the line it starts on."""
+    """The documents, each with its first line."""
     if source.text.lstrip()[:1] in {"{", "["}:
         try:
             yield from _json_values(source.text)
@@ -170,7 +170,7 @@ def _values(source: Source) -> Iterator[tuple[int, Any]]:
 
 
 def _json_values(text: str) -> list[tuple[int, Any]]:
-    """The JSON values of the text, one or several after each other."""
+    """One or more JSON values in a row."""
     decoder = json.JSONDecoder(parse_constant=_finite, parse_float=_finite)
     found = []
     position = _after_space(text, 0)
@@ -184,7 +184,7 @@ def _json_values(text: str) -> list[tuple[int, Any]]:
 
 
 def _check_surrogates(body: Any) -> None:
-    # Half of a surrogate pair can be written in JSON, but is no character and could not be printed.
+    # JSON can spell an unpaired surrogate, but it is not a character and could not be printed.
     try:
         json.dumps(body, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
@@ -198,7 +198,7 @@ def _after_space(text: str, position: int) -> int:
 
 
 def _finite(text: str) -> float:
-    # JSON has no NaN and no Infinity, but Python would read both, and 1e999 as the latter.
+    # Python would accept NaN, Infinity, and 1e999 as infinity; JSON has none of them.
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(f"{text} is not a JSON number")
@@ -212,7 +212,7 @@ def _reason(error: ValueError) -> str:
 
 
 def _objects(item: Item) -> Iterator[Item]:
-    """The object itself, or what a List holds."""
+    """The object itself, or the items of a List."""
     body = item.body
     if not isinstance(body, Mapping):
         raise InputError(

@@ -1,4 +1,4 @@
-"""`topology-webhook explain`: why, in full: of a group what each level holds, of a pod what each node says.
+"""`topology-webhook explain`: the complete reasons; for a gang each level's capacity, for a pod each node's answer.
 
 It is `review` for people with nothing left out.
 """
@@ -8,9 +8,9 @@ from webhook.cli.setting_flags import with_setting_flags
 
 
 def explain(filename: Files, cluster: Snapshots = None, **flags: str | None) -> None:
-    """Say of every node why it fits a pod or not, and of a group where it goes or what is missing at each level.
+    """Show for every node why it fits a pod or not, and for a gang where it is placed or what is missing at each level.
 
-    Judges as review does, and ends as it does.
+    Judges and exits as review does.
     """
     review(filename, cluster, Output.TABLE, all_nodes=True, **flags)
 

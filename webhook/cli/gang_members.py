@@ -1,9 +1,11 @@
-"""Which pods with a node are members of a workload: they hold their places, and the others go near them.
+"""Which assigned or bound pods are members of a workload. They keep their nodes, and the others are placed near them.
 
-1. A pod belongs to a workload by its controller: the workload itself, or an object that the workload makes, which
-   carries its name as a prefix (the ReplicaSet of a Deployment, the Jobs of a JobSet, the sets of a LeaderWorkerSet).
-2. Its place in the workload: the pod of that very name; else the one whose name its own begins with, as controllers
-   append random characters; else the first that is free.
+1. A pod belongs to a workload by its controller: the workload itself, or an object that the workload creates and
+   whose
+   name starts with the workload's (the ReplicaSet of a Deployment, the Jobs of a JobSet, the sets of a
+   LeaderWorkerSet).
+2. Its rank in the workload: that of the pod with the same name; else of the one whose name is its prefix, because
+   controllers append random characters; else the first free rank.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +15,7 @@ from typing import Any, Final
 from webhook.model.names import POD_GROUP_NAME
 from webhook.model.workload.record import Workload
 
-# Kind of a workload -> kinds of what it makes that then makes the pods.
+# Kind of a workload -> kinds of the objects that it creates and that then create the pods.
 _MAKES: Final[Mapping[str, frozenset[str]]] = {
     "Deployment": frozenset({"ReplicaSet"}),
     "JobSet": frozenset({"Job"}),
@@ -27,7 +29,7 @@ _ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 @dataclass(frozen=True, slots=True)
 class RunningPod:
-    """A pod that has its node and that others may belong with."""
+    """A pod with a node that may be a member of a gang."""
 
     namespace: str
     name: str
@@ -35,11 +37,11 @@ class RunningPod:
     owner_kind: str
     owner_name: str
     group: str
-    """The `pod-group-name` that it names."""
+    """The `pod-group-name` on the pod."""
 
     @classmethod
     def from_object(cls, raw: Mapping[str, Any], node: str) -> "RunningPod | None":
-        """Read a pod that is bound to `node`, or was placed there; None if nobody belongs with it, or it has ended."""
+        """Read a pod that is bound or assigned to `node`; None if it cannot be a member of a gang, or has ended."""
         metadata = raw.get("metadata") or {}
         group = (metadata.get("annotations") or {}).get(POD_GROUP_NAME) or ""
         owners = metadata.get("ownerReferences") or ()
@@ -59,12 +61,12 @@ class RunningPod:
 
 
 def running_members(workload: Workload, pods: Iterable[RunningPod]) -> dict[str, str]:
-    """Pod name as in the workload's roles -> node, of those that run already."""
+    """Pod name as in the workload's pod sets -> node, for running pods."""
     names = [name for gang in workload.gangs for pod_set in gang.all_pod_sets() for name in pod_set.pods]
     free = dict.fromkeys(names)
     running: dict[str, str] = {}
     mine = sorted((pod for pod in pods if _belongs(pod, workload)), key=lambda pod: pod.name)
-    # Certain places first: a pod of an exact name must not find its place taken.
+    # Exact names first: their rank must not be taken by another pod.
     for place in (_of_that_name, _of_that_beginning, _first_free):
         left = []
         for pod in mine:

@@ -1,9 +1,10 @@
-"""The pods of a workload that are placed together, and where.
+"""The pods of a workload that are placed together, and their assignments.
 
-1. The groups are those of the workload's top owner, as the leader reads them (see `webhook.model.owner_chain`).
-2. Of these, the roles whose pods wait behind the gate and are in a group, each with what it takes from its owners.
-3. A group by a name that its user chose starts with as many pods as an annotation asks for, else one by one: others may
-   be in it, too.
+1. The gangs are those of the workload's top owner, as the leader reads them (see `webhook.model.owner_chain`).
+2. Only pod sets count whose pods are gated and in a gang, with the annotations from their owners.
+3. A gang with a user-chosen name starts with the minimum that an annotation sets, else one by one, because pods
+   outside
+   the workload may belong to it, too.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,18 +23,18 @@ from webhook.model.workload.common_fields import batch_min_member, with_minimum
 from webhook.model.workload.record import Gang, Replicas, Workload, WorkloadPodSet
 
 Members = Mapping[str, GatedPod]
-"""Path of a template -> one of its pods, of those that are in a group."""
+"""Path of a template -> one of its pods, for templates with pods in a gang."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadGroup:
-    """The answer for the members of a group."""
+    """The answer for the members of a gang."""
 
     judgement: GangJudgement
     members: frozenset[str]
     """The paths of their templates."""
     domains: Mapping[str, Domains]
-    """Path of a template -> the domains of its pods; empty where they are not placed."""
+    """Path of a template -> the domains of its pods; empty if they are not placed."""
 
 
 def judge_group(
@@ -43,7 +44,7 @@ def judge_group(
     cluster_snapshot: ClusterSnapshot,
     around: JudgementContext,
 ) -> WorkloadGroup | None:
-    """The answer for the pods that are in a group; None where none is. Raises UserError."""
+    """The answer for the pods in a gang; None if there are none. Raises UserError."""
     members = {
         one.path: gated for one in sets if (gated := one.outcome.gated) is not None and gated.membership is not None
     }
@@ -59,12 +60,12 @@ def judge_group(
     top = replace(top, gangs=gangs)
     ours = {name: running[name] for name in _names(gangs) if name in running} if running else {}
     judgement = judge_gangs(top, cluster_snapshot, around.trees, around.rules, ours)
-    if judgement.verdict is Verdict.DENY:  # what would deny the workload was judged before: its pods wait, and say why
+    if judgement.verdict is Verdict.DENY:  # the workload itself was not denied, so its pods wait, with a reason
         judgement = replace(judgement, verdict=Verdict.WAIT)
     domains: Mapping[str, Domains] = {}
     if judgement.placement is not None and judgement.placement.assigned:
         domains = domains_by_path(gangs, judgement.placement.gangs)
-    if not is_top:  # the templates are those of the owner's, not the workload's own
+    if not is_top:  # the templates are the owner's, not the workload's
         everywhere = tuple(dict.fromkeys(domain for found in domains.values() for domain in found))
         domains = dict.fromkeys(members, everywhere)
     return WorkloadGroup(judgement, frozenset(members), domains)
@@ -75,7 +76,7 @@ def _changed(gangs: Sequence[Gang], change: Callable[[Gang], Gang]) -> Sequence[
 
 
 def _of_members(gang: Gang, members: Members) -> Gang:
-    """The roles that are members, their templates as pods with what they take from their owners."""
+    """The pod sets that are members, with templates as pods that have the annotations from their owners."""
     pod_sets = tuple(_as_stored(pod_set, members[pod_set.path]) for pod_set in gang.pod_sets if pod_set.path in members)
     parts = (_of_members(part, members) for part in gang.gangs)
     return replace(gang, pod_sets=pod_sets, gangs=tuple(part for part in parts if part.all_pod_sets()))
@@ -87,7 +88,7 @@ def _as_stored(pod_set: WorkloadPodSet, gated: GatedPod) -> WorkloadPodSet:
 
 
 def _one_by_one(gang: Gang, members: Members) -> Gang:
-    """With the minimum that is asked for, else of one pod."""
+    """With the requested minimum, else one pod."""
     asked = next(filter(None, (batch_min_member(gated.pod.annotations) for gated in members.values())), 1)
     minimums = iter([pod_set.minimum for pod_set in with_minimum(gang.all_pod_sets(), asked)])
     return _with_minimums(gang, minimums)

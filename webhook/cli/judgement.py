@@ -1,7 +1,7 @@
-"""What the service makes of an object: of a pod, of the pods of a workload, of a group by all its pods.
+"""The service's answer to an object: a pod, the pods of a workload, or a gang of pods.
 
-Each object is judged on its own against the snapshot: objects of one call do not take room from each other, and the
-replicas of a workload that is no group count once.
+Each object is judged on its own against the snapshot. Objects in one call do not compete for capacity, and the
+replicas of a workload that is not a gang count once.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,18 +20,18 @@ _WORST_FIRST: Final = (Verdict.DENY, Verdict.WAIT, Verdict.ALLOW)
 
 @dataclass(frozen=True, slots=True)
 class PodSet:
-    """Equal pods: those of one template of a workload, or a pod itself."""
+    """Equal pods: those of one template of a workload, or a single pod."""
 
     name: str
-    """Of the role in the workload; `pods` where there is only one, or none is known."""
+    """The name of the pod set in the workload; `pods` if there is only one, or none is known."""
     path: str
-    """Of the template in the object; empty for a pod."""
+    """The path of the template in the object; empty for a pod."""
     pods: int | None
-    """How many there are; None where that is not known."""
+    """The number of pods; None if unknown."""
     tokens: Tokens
-    """The same, step by step."""
+    """The number of pods for each gang."""
     outcome: Outcome
-    """What becomes of each by itself; where it is a member of a group, that is only a part of the answer."""
+    """The outcome of each pod by itself; for a member of a gang it is only a part of the answer."""
     in_group: bool = False
 
 
@@ -43,36 +43,36 @@ class Judgement:
     verdict: Verdict
     message: str
     mutated: Mapping[str, Any]
-    """The object as it is let in; as it came where nothing is changed."""
+    """The object as it is admitted; unchanged if nothing is mutated."""
     warnings: tuple[str, ...] = ()
-    """What the API server prints at its creation."""
+    """The warnings that the API server prints at its creation."""
     sets: tuple[PodSet, ...] = ()
     group: WorkloadAssignment | None = None
-    """Where the pods of a group go together; None for what is no group, and for a group that is denied."""
+    """The assignment of a gang; None for an object without a gang, and for a denied gang."""
     notes: tuple[str, ...] = ()
-    """What `mutated` cannot keep where no service runs."""
+    """What `mutated` cannot guarantee without a running service."""
 
     @property
     def decision(self) -> Decision | None:
-        """What the engine says of each node: of the managed pods, those that have the fewest."""
+        """The engine's answer for each node: of several managed pod sets, the one that fits the fewest nodes."""
         decisions = [found for one in self.sets if (found := one.outcome.decision) is not None and one.outcome.managed]
         return min(decisions, key=lambda decision: decision.fit_count, default=None)
 
     def all_warnings(self) -> list[str]:
-        """With those at the creation of its pods, which only their controller sees; without the message itself."""
+        """The warnings, also those of its pods, which only their controller would see; without the message itself."""
         found = dict.fromkeys([*self.warnings, *(text for one in self.sets for text in one.outcome.warnings)])
         said = {self.message, *(one.outcome.message for one in self.sets)}
         return [warning for warning in found if warning not in said]
 
     @property
     def is_fine(self) -> bool:
-        """Whether the object is let in and fits somewhere now."""
+        """Whether the object is admitted and fits somewhere now."""
         alone = [one.outcome.decision for one in self.sets if one.outcome.managed and not one.in_group]
         fits = all(decision is None or decision.fit_count > 0 for decision in alone)
         return self.verdict is Verdict.ALLOW and fits
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """Denied before waiting before allowed."""
+    """Denied is worse than waiting, which is worse than allowed."""
     found = set(verdicts)
     return next((verdict for verdict in _WORST_FIRST if verdict in found), Verdict.ALLOW)

@@ -1,4 +1,4 @@
-"""What the objects of one call are judged against, beside each other and the cluster."""
+"""The cluster and the other objects of a call, against which each object is judged."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ Raw = Mapping[str, Any]
 
 
 class Owners:
-    """Objects that may own pods, as far as they are known: those of the call, and of the cluster."""
+    """Known objects that may own pods: those of the call and of the cluster."""
 
     def __init__(self, objects: Iterable[Raw] = ()) -> None:
         self._by_name: dict[tuple[str, str, str, str], Raw] = {}
@@ -28,9 +28,9 @@ class Owners:
             self._by_name[_namespace(metadata), *kind, str(metadata.get("name"))] = raw
 
     def above(self, raw: Raw) -> tuple[list[Raw], Owner | None]:
-        """The objects above one, the nearest first, and the first that is not known; None where all are.
+        """The owners of an object, nearest first, and the first unknown one; None if all are known.
 
-        An object without a UID is taken for the one that is meant: it is not created yet.
+        An object without a UID is not created yet and matches by name.
         """
         chain: list[Raw] = []
         namespace = _namespace(raw["metadata"])
@@ -46,16 +46,16 @@ class Owners:
 
 @dataclass(frozen=True, slots=True)
 class JudgementContext:
-    """What a judgement goes by."""
+    """The input of a judgement."""
 
     rules: Rules
     owners: Owners
     running: Sequence[RunningPod] = ()
     """Pods of the snapshot with a node."""
     seats: Mapping[str, Mapping[str, AssignedMember]] = field(default_factory=dict)
-    """Of the snapshot, the members of groups that have a place, by group and by namespace/name."""
+    """Assigned members of gangs in the snapshot, by gang and by namespace/name."""
     gated: Mapping[str, Raw] = field(default_factory=dict)
-    """Of the snapshot, the pods that wait behind the gate, by namespace/name."""
+    """Gated pods in the snapshot, by namespace/name."""
     trees: TopologyTrees = field(default_factory=TopologyTrees)
 
 
@@ -68,4 +68,4 @@ def _namespace(metadata: Mapping[str, Any]) -> str:
 
 
 Judged = tuple[Item, ClusterSnapshot]
-"""An object, and the cluster as it finds it."""
+"""An object, and the cluster at its creation."""

@@ -1,4 +1,4 @@
-"""A live cluster, listed once, and the owners of what is judged: for `review` without a snapshot."""
+"""A live cluster, listed once, with the owners of the judged objects: for `review` without a snapshot."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -29,9 +29,9 @@ _WHEN_SERVED: Final = (
 
 
 def read_live(kubeconfig: Path | None, context: str | None, page_size: int, items: Sequence[Item]) -> Cluster:
-    """The cluster as it is now, with the owners of the items.
+    """The current cluster, with the owners of the items.
 
-    Objects that cannot be read are left out, with a warning. Raises InputError.
+    Unreadable objects are left out, with a warning. Raises InputError.
     """
     try:
         return asyncio.run(_listed(kubeconfig, context, page_size, items))

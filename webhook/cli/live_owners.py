@@ -1,7 +1,7 @@
 """The owners of pods and workloads in a live cluster, read as the leader reads them: upwards from each by GET.
 
-1. Read are those of the objects of the call, and those of the gated pods that may be in one group with them.
-2. Each owner is read once. What cannot be read for another reason than that it is gone or not to be seen is a warning.
+1. The owners of the call's objects are read, and those of gated pods that may be in the same gang.
+2. Each owner is read once. An owner that cannot be read causes a warning, unless it is deleted or forbidden.
 """
 
 import asyncio
@@ -22,12 +22,12 @@ from webhook.model.pod import Owner
 Raw = Mapping[str, Any]
 Key = tuple[str, Owner]
 
-# As many as the leader reads at a time.
+# The same concurrency as in the leader.
 _AT_A_TIME: Final = 16
 
 
 async def read_owners(cluster: Cluster, client: Client, items: Iterable[Item]) -> None:
-    """Add the owners to the cluster's further objects."""
+    """Add the owners to the cluster's objects."""
     reader = _Reader(client)
     wanted = dict.fromkeys([*_of_items(items := list(items)), *_of_gated(cluster, items)])
     limit = asyncio.Semaphore(_AT_A_TIME)
@@ -60,7 +60,7 @@ class _Reader:
         return await self._read[key]
 
     def found(self) -> list[Raw]:
-        """All that were read, with the kinds they were asked for by."""
+        """All objects that were read, with the kinds by which they were referenced."""
         return [
             {**raw, "apiVersion": owner.api_version, "kind": owner.kind}
             for (_, owner), task in self._read.items()
@@ -75,7 +75,7 @@ def _of_items(items: Iterable[Item]) -> Iterable[Key]:
 
 
 def _of_gated(cluster: Cluster, items: Iterable[Item]) -> Iterable[Key]:
-    """Those of pods that wait in the namespaces of pods of the call: they may be in one group."""
+    """The gated pods in the namespaces of the call's pods: they may be in one gang."""
     namespaces = {item.namespace or DEFAULT_NAMESPACE for item in items if (item.group, item.kind) == ("", "Pod")}
     for raw in cluster.gated.values():
         metadata = raw["metadata"]
@@ -88,4 +88,4 @@ def _owner(raw: Raw) -> Owner | None:
     try:
         return owner_above(raw)
     except UserError:
-        return None  # it is told where the object itself is judged
+        return None  # reported when the object itself is judged

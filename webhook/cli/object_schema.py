@@ -1,12 +1,13 @@
-"""The shape that the API server would insist on, for the fields that are read from objects in files.
+"""The schema that the API server would enforce, for the fields that we read from objects in files.
 
-Objects from the API server have passed its decoding; objects from files have not. A shape is written like an example:
+Objects from the API server have passed its decoding; objects from files have not. A shape is written like an
+example:
 
-    {"name": TEXT}     an object; a field that is absent or null passes, one that is not named is not looked at
-    {"name!": TEXT}    the field must be there, and not be empty
+    {"name": TEXT}     an object; absent and null fields pass, fields that are not named are not checked
+    {"name!": TEXT}    the field is required and must not be empty
     LIST               a list of anything
     [shape]            a list
-    Entries(shape)     a list of named objects, or the older form of it: an object from name to object or quantity
+    Entries(shape)     a list of named objects, or its older form: an object from name to object or quantity
     TEXT, NUMBER, FLAG, QUANTITY, TEXTS (an object of texts), QUANTITIES (an object of quantities)
 """
 
@@ -24,13 +25,13 @@ Faults = Iterator[UserError]
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """A list of named objects or an object that maps names to them."""
+    """A list of named objects, or an object that maps names to them."""
 
     entry: Schema
 
 
 def faults(value: object, schema: Schema, path: str = "") -> Faults:
-    """Where the value differs from the shape, each with its path."""
+    """The differences between the value and the shape, each with its path."""
     if value is None:
         return
     if isinstance(schema, Entries) and not isinstance(value, Mapping):
@@ -56,7 +57,7 @@ def faults(value: object, schema: Schema, path: str = "") -> Faults:
             return
         for position, item in enumerate(value):
             where = f"{path}[{position}]"
-            # Fields may be null, items of these lists may not.
+            # Fields may be null, but items of these lists may not.
             yield from [_is_not("an object", item, where)] if item is None else faults(item, schema[0], where)
     else:
         yield from schema(value, path)
@@ -64,7 +65,7 @@ def faults(value: object, schema: Schema, path: str = "") -> Faults:
 
 def _plain(kind: type, words: str) -> Callable[[object, str], Faults]:
     def check(value: object, path: str) -> Faults:
-        # True is an int for Python, but not for JSON.
+        # In Python True is an int, in JSON it is not.
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             yield _is_not(words, value, path)
 
@@ -127,7 +128,7 @@ METADATA: Schema = {
     "managedFields": [{"operation": TEXT}],
     "ownerReferences": [{"apiVersion": TEXT, "kind": TEXT, "name": TEXT, "uid": TEXT, "controller": FLAG}],
 }
-# What every object has.
+# Fields of every object.
 OBJECT: Schema = {"metadata!": {"name": TEXT, "generateName": TEXT}}
 _NODE_AFFINITY = {
     "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms!": [_TERM]},
@@ -137,7 +138,7 @@ _NODE_AFFINITY = {
 _CONDITIONS = [{"type": TEXT, "status": TEXT, "reason": TEXT, "lastTransitionTime": TEXT}]
 _CONTAINER_STATUS = {"name!": TEXT, "allocatedResources": QUANTITIES, "resources": _RESOURCES}
 
-# A pod, and the template of one.
+# A pod, or a pod template.
 POD: Schema = {
     "metadata": METADATA,
     "spec!": {

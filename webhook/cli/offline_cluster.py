@@ -1,7 +1,8 @@
 """A cluster from objects: Nodes, their topologies, Pods, Topologies, Namespaces, as `kubectl get -o yaml` prints them.
 
-Objects of other kinds are passed over. What an API server would not store (a wrong type, an amount that is none, two
-objects of one name) is an InputError; what the service merely logs about a live cluster (an odd zone name, say) is a
+Other kinds are ignored. Objects that an API server would not store (a wrong type, an invalid amount, a duplicate
+name)
+cause an InputError. Oddities that the service only logs in a live cluster (such as an odd zone name) cause a
 warning.
 """
 
@@ -29,35 +30,35 @@ from webhook.model.topology import Topology, TopologySource
 
 @dataclass(slots=True)
 class Cluster:
-    """What the objects say."""
+    """The cluster that the objects describe."""
 
     state: ClusterState = field(default_factory=ClusterState)
     topologies: dict[str, Topology] = field(default_factory=dict)
     namespaces: dict[str, Namespace] = field(default_factory=dict)
     running: list[RunningPod] = field(default_factory=list)
-    """Pods with a node that may be members of a group."""
+    """Pods with a node that may be members of a gang."""
     seats: dict[str, dict[str, AssignedMember]] = field(default_factory=dict)
-    """Members of groups that have a place, by group and by namespace/name."""
+    """Assigned members of gangs, by gang and by namespace/name."""
     gated: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Pods that only our gate holds back, by namespace/name."""
+    """Gated pods, by namespace/name."""
     others: list[Mapping[str, Any]] = field(default_factory=list)
     """Objects that may own pods."""
     warnings: list[str] = field(default_factory=list)
 
     def add_node(self, raw: Mapping[str, Any]) -> tuple[str, ...]:
-        """Take a Node in; the problems with it."""
+        """Add a Node; returns its problems."""
         node = Node.from_object(raw)
         self.state.upsert_node(node)
         return node.problems
 
     def add_node_topology(self, raw: Mapping[str, Any]) -> tuple[str, ...]:
-        """Take a NodeResourceTopology in; the problems with it."""
+        """Add a NodeResourceTopology; returns its problems."""
         topology = NodeTopology.from_object(raw)
         self.state.upsert_topology(topology)
         return topology.problems
 
     def add_pod(self, raw: Mapping[str, Any]) -> tuple[str, ...]:
-        """Take a Pod in."""
+        """Add a Pod."""
         if not raw["metadata"].get("namespace"):
             raw = {**raw, "metadata": {**raw["metadata"], "namespace": DEFAULT_NAMESPACE}}
         resident = ResidentPod.from_object(raw)
@@ -72,25 +73,25 @@ class Cluster:
         return ()
 
     def add_topology(self, raw: Mapping[str, Any]) -> tuple[str, ...]:
-        """Take a Topology in."""
+        """Add a Topology."""
         topology = Topology.from_object(raw)
-        # KAI's annotations are read, so its topology wins over Kueue's of the same name.
+        # We read KAI's annotations, so its topology wins over Kueue's of the same name.
         if topology.source is TopologySource.KAI or topology.name not in self.topologies:
             self.topologies[topology.name] = topology
         return ()
 
     def add_namespace(self, raw: Mapping[str, Any]) -> tuple[str, ...]:
-        """Take a Namespace in; its pods are told what is wrong with it."""
+        """Add a Namespace; its faults are reported on its pods."""
         namespace = Namespace.from_object(raw)
         self.namespaces[namespace.name] = namespace
         return ()
 
     def cluster_snapshot(self) -> ClusterSnapshot:
-        """The cluster as decisions see it."""
+        """The cluster snapshot for decisions."""
         return ClusterSnapshot(Snapshot(self.state.node_arrays()), dict(self.topologies), dict(self.namespaces))
 
 
-# (API group, kind) -> how the API server would look at it, and where it goes.
+# (API group, kind) -> its schema, and the function that adds it.
 _KINDS: Final[Mapping[tuple[str, str], tuple[Schema, Callable[[Cluster, Mapping[str, Any]], tuple[str, ...]]]]] = {
     ("", "Namespace"): (NAMESPACE, Cluster.add_namespace),
     ("", "Node"): (NODE, Cluster.add_node),
@@ -101,7 +102,7 @@ _KINDS: Final[Mapping[tuple[str, str], tuple[Schema, Callable[[Cluster, Mapping[
 }
 
 
-# What objects that are created after it go by.
+# Objects that affect the creation of later ones.
 _COUNTS_AT_ONCE: Final = frozenset(
     {("", "Namespace"), (KAI_TOPOLOGIES[0], "Topology"), (KUEUE_TOPOLOGIES[0], "Topology")}
 )
@@ -125,10 +126,10 @@ def cluster_of(items: Iterable[Item]) -> Cluster:
 
 
 def cluster_snapshots_of(items: Iterable[Item], cluster: Cluster) -> list[ClusterSnapshot]:
-    """The cluster as each of these objects finds it if they are created one after the other.
+    """The cluster at the creation of each of these objects, in this order.
 
-    Their Topologies and Namespaces are in it, and take the place of those that are there.
-    Nothing else of them is in it: they do not take room from each other. Raises InputError.
+    It includes their Topologies and Namespaces, which replace existing ones, and nothing else of them: they do not
+    compete for capacity. Raises InputError.
     """
     cluster_snapshot = cluster.cluster_snapshot()
     cluster_snapshots = []

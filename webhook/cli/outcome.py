@@ -1,9 +1,10 @@
-"""What becomes of one pod, as the service goes about it: what its creation is answered, and where it is placed then.
+"""The service's treatment of one pod: the answer to its creation, and its assignment afterwards.
 
-1. The creation is judged by the rules of the mutating webhook: denied, left alone, or admitted; mostly behind the gate.
-2. Behind the gate the leader reads the owners, and places the pod by what it asks then. Members of a group it places
-   together: see `bare_groups` and `workload`.
-3. Without a gate the pod is held to the nodes that its creation found.
+1. The mutating webhook's rules judge the creation: denied, unmanaged, or admitted, usually with our gate.
+2. If it is gated, the leader reads the owners and places the pod by its complete request. It places members of a
+   gang
+   together: see `bare_pods` and `workload`.
+3. Without a gate the pod is pinned to the nodes that fitted at its creation.
 """
 
 from collections.abc import Mapping
@@ -43,22 +44,22 @@ _MAY_FIT_LATER: Final = frozenset({UnschedulableReason.LATER, UnschedulableReaso
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What becomes of a pod."""
+    """The outcome for a pod."""
 
     verdict: Verdict
     message: str
     warnings: tuple[str, ...] = ()
-    """What the API server prints at its creation."""
+    """The warnings that the API server prints at its creation."""
     managed: bool = False
     """Whether the service places it, or would if it were not denied."""
     intent: NUMAIntent = NO_INTENT
-    """What it asks of NUMA nodes, with what it takes from its owners."""
+    """Its NUMA request, including annotations from its owners."""
     gated: GatedPod | None = None
-    """The pod as the leader finds it; None where it does not wait behind the gate."""
+    """The pod as the leader sees it; None if it is not gated."""
     decision: Decision | None = None
-    """What the engine says of each node; None where it was not asked."""
+    """The engine's answer for each node; None if it was not called."""
     constraint: Constraint = field(default_factory=Constraint)
-    """What keeps it on the right nodes where no leader pins it to one."""
+    """The node affinity for the right nodes if no leader pins it to one."""
     marks: Mapping[str, str] = field(default_factory=dict)
     """What its creation records of the namespace and the settings (`webhook.cache.management`)."""
 
@@ -70,9 +71,9 @@ def outcome_of(
     owner_chain: OwnerChain | None = None,
     path: str | None = None,
 ) -> Outcome:
-    """What becomes of a pod.
+    """The outcome for a pod.
 
-    owner_chain: its owners. path: that of the template that it is made from, for messages; None: it is no template's.
+    owner_chain: its owners. path: the path of its template, for messages; None if it has no template.
     """
     if (namespace := namespace_of(pod)) in rules.excluded_namespaces:
         return Outcome(Verdict.ALLOW, f"left alone: its namespace {namespace} is excluded")
@@ -102,7 +103,7 @@ def outcome_of(
 
 
 def body_of(pod: Mapping[str, Any], outcome: Outcome, cluster_snapshot: ClusterSnapshot) -> Mapping[str, Any]:
-    """The pod as it is when it is let go, without a gate: with what keeps it on the right nodes."""
+    """The pod after ungating, with the affinity that keeps it on the right nodes."""
     if not outcome.managed or outcome.verdict is Verdict.DENY:
         return pod
     fit_count, excluded = 0, {}
@@ -120,7 +121,7 @@ def body_of(pod: Mapping[str, Any], outcome: Outcome, cluster_snapshot: ClusterS
 
 
 def _of_manifest(pod: Mapping[str, Any], cluster_snapshot: ClusterSnapshot, rules: Rules) -> PodMutation:
-    """The answer to a pod that its user creates."""
+    """The answer to a pod that a user creates."""
     response, mutation = mutation_of(
         creation_of(pod, "v1", "Pod", pod["metadata"].get("namespace") or ""), cluster_snapshot, rules
     )
@@ -133,7 +134,7 @@ def _of_manifest(pod: Mapping[str, Any], cluster_snapshot: ClusterSnapshot, rule
 
 
 def _of_template(pod: Mapping[str, Any], cluster_snapshot: ClusterSnapshot, rules: Rules, path: str) -> PodMutation:
-    """The answer to a pod that a controller makes."""
+    """The answer to a pod that a controller creates."""
     forged = forgery(creation_of(pod, "v1", "Pod", pod["metadata"].get("namespace") or ""), rules)
     if forged is not None:
         faults = " ".join(f"{path}{fault}" for fault in forged.faults)
@@ -142,11 +143,11 @@ def _of_template(pod: Mapping[str, Any], cluster_snapshot: ClusterSnapshot, rule
 
 
 def _assigned(gated: GatedPod, created: PodMutation, cluster_snapshot: ClusterSnapshot, rules: Rules) -> Outcome:
-    """What the leader does with a pod that is in no group, and the nodes that it may have."""
+    """The leader's assignment of a pod outside a gang, and the nodes that it may use."""
     decision = decide(cluster_snapshot.nodes, gated.pod, gated.intent, rules.engine)
     found = find_assignment(cluster_snapshot.nodes, gated, rules, lambda _: ())
     if not gated.taken and gated.delegated_why is None:
-        verdict, text = created.verdict, created.message  # what was said at its creation still holds
+        verdict, text = created.verdict, created.message  # the message at its creation still applies
     elif isinstance(found, Assignment):
         verdict, text = Verdict.ALLOW, found.text.removeprefix(f"{assigned_node(found.hint)}; ")
     else:
@@ -169,7 +170,7 @@ def _marks(created: PodMutation) -> dict[str, str]:
 
 
 def hopeful_nodes(gated: GatedPod, cluster_snapshot: ClusterSnapshot, rules: Rules) -> Constraint:
-    """All nodes but those that never can take the pod."""
+    """All nodes except those that can never take the pod."""
     node_arrays = cluster_snapshot.nodes.node_arrays
     unschedulable = look_ahead(node_arrays, gated.pod, gated.intent, rules.engine)
     may_fit = unschedulable.reason_code in _MAY_FIT_LATER

@@ -1,4 +1,4 @@
-"""A group for people: the domain and a line for each pod, or what is missing at each level.
+"""A gang for people: the domain and a line for each pod, or what is missing at each level.
 
 in zone zone-a, rack rack-1
 POD      RANK  NODE  NUMA  DOMAIN
@@ -15,7 +15,7 @@ _WHY_HEADER = ("LEVEL", "DOMAIN", "HOLDS", "NEEDED", "SHORT OF")
 
 
 def group_lines(group: WorkloadAssignment) -> Iterator[str]:
-    """The lines of one group, without what the message says already."""
+    """The lines of one gang, without text that is already in the message."""
     for gang in group.gangs:
         if len(group.gangs) > 1:
             yield f"  gang {gang.name}: {'placed' if gang.assigned else 'no place'}"
@@ -55,7 +55,7 @@ def _values(domain: Path) -> str:
 
 
 def _columns(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    """The rows in columns; numbers to the right."""
+    """The rows in columns; numbers are right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     right = [all(cell.isdigit() for cell in column[1:]) for column in zip(*rows, strict=True)]
     for row in rows:

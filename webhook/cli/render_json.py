@@ -8,7 +8,7 @@ from webhook.admission.gang import WorkloadAssignment
 from webhook.cli.judgement import Judgement, PodSet
 from webhook.engine.decide import Candidate, Decision
 
-# As many as the webhook writes into a pod's preferred node affinity.
+# The same number as in the preferred node affinity that the webhook writes.
 _BEST = 10
 
 
@@ -42,7 +42,7 @@ def _entry(judgement: Judgement, *, all_nodes: bool) -> dict[str, Any]:
 
 
 def _pod_set(one: PodSet) -> dict[str, Any]:
-    """Pods of one template, each by itself."""
+    """The pods of one template, each judged by itself."""
     outcome = one.outcome
     intent = outcome.intent
     return {
@@ -71,7 +71,7 @@ def _nodes(decision: Decision | None) -> dict[str, Any]:
 
 
 def _group(group: WorkloadAssignment) -> dict[str, Any]:
-    """The group as a whole; where it is several gangs, each of them too."""
+    """The whole gang; if there are several, each of them, too."""
     gangs = [gang.to_object() for gang in group.gangs]
     entry: dict[str, Any] = {
         "name": group.name,
@@ -103,7 +103,7 @@ def _group(group: WorkloadAssignment) -> dict[str, Any]:
 
 
 def _common(values: Iterable[str | None]) -> str | None:
-    """What all say alike."""
+    """The fields of every entry."""
     found = set(values)
     return found.pop() if len(found) == 1 else None
 
@@ -113,7 +113,7 @@ def _candidate(one: Candidate) -> dict[str, Any]:
 
 
 def _per_node(decision: Decision) -> list[dict[str, Any]]:
-    """Every node, in the order of the names."""
+    """Every node, sorted by name."""
     nodes = []
     for index in decision.snapshot.node_arrays.order.tolist():
         reason, message = decision.explain(index)

@@ -1,6 +1,6 @@
-"""Judgements for people: per object the verdict and the decision in words, then why and why not, node by node.
+"""Judgements for people: for each object the verdict and the decision, then the reasons node by node.
 
-The text depends on no width: only colours are left out where the output is no terminal.
+The layout does not depend on the terminal's width. Colors are left out if the output is not a terminal.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from webhook.cli.judgement import Judgement
 from webhook.cli.render_gang import group_lines
 from webhook.engine.decide import Decision
 
-# A cluster of up to so many nodes is shown whole; of a larger one the best nodes, and an example of each reason.
+# Up to this many nodes are all shown; of a larger cluster the best nodes, and an example for each reason.
 _SHOWN_WHOLE = 20
 _BEST = 10
 
@@ -35,7 +35,7 @@ _HEADER = _Row("NODE", "FITS", "SCORE", "PREFERRED", "NUMA", "WHY NOT")
 
 
 def print_table(judgements: Sequence[Judgement], console: Console, *, all_nodes: bool) -> None:
-    """Print the judgements, and a count of the verdicts where there are several."""
+    """Print the judgements, and a count of the verdicts if there are several."""
     for judgement in judgements:
         _print_judgement(judgement, console, all_nodes=all_nodes)
     if len(judgements) > 1:
@@ -87,7 +87,7 @@ def _why_not(decision: Decision, node: int) -> _Row:
 
 
 def _print_rows(rows: Sequence[_Row], console: Console) -> None:
-    """The first is the header."""
+    """The first row is the header."""
     node, fits, score, preferred, numa, _ = (max(map(len, column)) for column in zip(*rows, strict=True))
     for row in rows:
         liked = f"  {row.preferred:>{preferred}}" if preferred else ""
@@ -100,5 +100,5 @@ def _print_rows(rows: Sequence[_Row], console: Console) -> None:
 
 
 def _print(console: Console, line: Text) -> None:
-    # A terminal may wrap the line; we neither wrap nor cut it.
+    # A terminal may wrap the line; we neither wrap nor truncate it.
     console.print(line, soft_wrap=True)

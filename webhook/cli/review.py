@@ -1,8 +1,8 @@
-"""`topology-webhook review`: what the webhook would say to objects, without one that runs.
+"""`topology-webhook review`: the webhook's answers to objects, without a running webhook.
 
-1. The objects and the cluster are read; one fault, and nothing is judged.
+1. The objects and the cluster are read; after a fault nothing is judged.
 2. Each object is judged on its own.
-3. The judgements go to stdout; warnings about the cluster, and what `-o yaml` leaves out, to stderr.
+3. The judgements go to stdout; warnings about the cluster, and objects that `-o yaml` leaves out, to stderr.
 """
 
 import gc
@@ -35,7 +35,7 @@ from webhook.cli.yaml_text import dump_all
 EXIT_REFUSED: Final = 1
 EXIT_UNREADABLE: Final = 2
 
-# Settings that change what is decided, and which cluster is read.
+# Settings that affect decisions, and those that select the cluster.
 DECISION_SETTINGS: Final = (
     "kubeconfig",
     "context",
@@ -59,7 +59,7 @@ DECISION_SETTINGS: Final = (
 
 
 class Output(StrEnum):
-    """How judgements are shown."""
+    """The output format."""
 
     TABLE = "table"
     YAML = "yaml"
@@ -124,7 +124,7 @@ def review(
             sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
-        raise  # the reader has seen enough; the command line sees to that
+        raise  # the reader closed the pipe; the command line handles that
     except OSError as error:
         _tell(f"error: the answer cannot be written: {error.strerror or error}")
         raise typer.Exit(EXIT_UNREADABLE) from error
@@ -151,7 +151,7 @@ def _judgements(filenames: Sequence[str], snapshots: Sequence[str], flags: Mappi
 def judge_all(
     items: Sequence[Item], cluster_snapshots: Sequence[ClusterSnapshot], around: JudgementContext
 ) -> list[Judgement]:
-    """Judge in the order of the objects. cluster_snapshots: the cluster as each of them finds it. Raises InputError."""
+    """Judge in the order of the objects. cluster_snapshots: the cluster at each creation. Raises InputError."""
     for item in items:
         item.check(item.body["metadata"], METADATA, "metadata")
     pods = {n: (item, cluster_snapshots[n]) for n, item in enumerate(items) if (item.group, item.kind) == ("", "Pod")}
@@ -194,7 +194,7 @@ def _tell(line: str) -> None:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Without the cycle collector: it would walk the millions of values of a large snapshot again and again."""
+    """Run without the garbage collector, which would scan the millions of values of a large snapshot repeatedly."""
     gc.disable()
     try:
         yield

@@ -18,7 +18,7 @@ def serve(**flags: str | None) -> None:
     except SettingsError as error:
         print(error, file=sys.stderr)
         raise typer.Exit(2) from error
-    from webhook.app.main import run  # noqa: PLC0415 # the other commands start without client and server
+    from webhook.app.main import run  # noqa: PLC0415 # the other commands need neither client nor server
 
     raise typer.Exit(run(settings))
 

@@ -11,9 +11,10 @@ from webhook.app.settings import Settings, flag
 
 
 def with_setting_flags(function: Callable[..., None], fields: Iterable[str]) -> None:
-    """Give the command a flag for each of the settings, in the place of its `**flags`.
+    """Give the command a flag for each setting, in place of its `**flags`.
 
-    All are text options: the settings validate, so that flag and environment variable are told wrong in the same words.
+    All are text options. The settings validate them, so flags and environment variables have the same error
+    messages.
     """
     own = [
         parameter

@@ -1,4 +1,4 @@
-"""The pods of a workload by its templates: which there are, what each is called, and how many pods it makes."""
+"""The pods of a workload by its templates: which templates there are, their names and their numbers of pods."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ from webhook.model.names import MANAGED_FIELDS
 from webhook.model.workload.record import Replicas, Workload
 
 BUILT_IN: Final = frozenset({"", "apps", "batch"})
-"""The API groups whose objects the API server has checked before anybody asks us."""
+"""The API groups whose objects the API server has validated before it calls a webhook."""
 _POD_TEMPLATE: Final = ("", "PodTemplate")
-# What submits a RayJob's work: a pod by itself, which takes nothing from the RayJob.
+# A RayJob's submitter: a single pod, which takes nothing from the RayJob.
 _SUBMITTER: Final = ("spec", "submitterPodTemplate")
 
 
@@ -26,11 +26,11 @@ class PodTemplate:
     path: str
     pods: int | None
     above: Mapping[str, Any]
-    """What stands above it in the object and pods take from their owners."""
+    """Annotations above the template in the object that its pods inherit."""
 
 
 def pod_templates(body: Mapping[str, Any], group: str, workload: Workload | None) -> list[PodTemplate]:
-    """The templates of a workload whose pods are known; of a kind that is not known, all there are."""
+    """The templates of a workload whose pods are known; for an unknown kind, all templates found."""
     found = {template.prefix.removesuffix("."): template for template in templates_in(body)}
     if workload is None:
         if group in BUILT_IN and (group, body.get("kind")) != _POD_TEMPLATE:
@@ -60,7 +60,7 @@ def as_written(body: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def at(held: Any, path: Tokens) -> Any:
-    """What stands at the path, None when something on the way is missing."""
+    """The value at the path, None if a step of the path is missing."""
     for key in path:
         if isinstance(held, list) and isinstance(key, int):
             held = held[key] if key < len(held) else None
@@ -70,7 +70,7 @@ def at(held: Any, path: Tokens) -> Any:
 
 
 def with_at(held: Any, path: Tokens, value: Any) -> Any:
-    """A copy of the object with `value` at the path, which is there."""
+    """A copy of the object with `value` at an existing path."""
     if not path:
         return value
     key, *below = path

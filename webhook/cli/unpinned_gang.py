@@ -1,4 +1,4 @@
-"""What keeps the pods of a group where they belong when nobody pins them to their nodes: for `review -o yaml`."""
+"""The affinity that keeps a gang's pods in their domains if no leader pins them to nodes: for `review -o yaml`."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ Domains = Sequence[tuple[TopologyTree, Domain]]
 
 
 def domains_by_path(gangs: Iterable[Gang], placements: Iterable[GangAssignment]) -> Mapping[str, Domains]:
-    """Path of a template -> the domains that its pods are in."""
+    """Path of a template -> the domains of its pods."""
     found: dict[str, dict[tuple[int, Domain], tuple[TopologyTree, Domain]]] = {}
     for gang, placement in zip(gangs, placements, strict=True):
         paths = {pod_set.name: pod_set.path for pod_set in gang.all_pod_sets()}
@@ -32,7 +32,7 @@ def domains_by_path(gangs: Iterable[Gang], placements: Iterable[GangAssignment])
 def held(
     one: PodSet, judgement: GangJudgement, domains: Domains, cluster_snapshot: ClusterSnapshot, rules: Rules
 ) -> PodSet:
-    """Members of a group, held to its domains; where it has no place now, to the nodes that may have one some day."""
+    """Members of a gang, pinned to its domains; if it does not fit now, to the nodes that may fit it later."""
     gated, constraint = one.outcome.gated, one.outcome.constraint
     if gated is not None and judgement.verdict is not Verdict.ALLOW:
         constraint = hopeful_nodes(gated, cluster_snapshot, rules)
@@ -43,7 +43,7 @@ def held(
 
 
 def note_of(one: PodSet, domains: Domains) -> str | None:
-    """What a template cannot say that has pods in several domains."""
+    """A note for a template with pods in several domains, which one affinity cannot separate."""
     if len(domains) < 2:
         return None
     names = ", ".join(tree.path(domain)[-1][1] for tree, domain in domains if tree.path(domain))

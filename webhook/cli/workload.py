@@ -1,9 +1,9 @@
-"""What the service makes of a workload and of the pods that its controller makes.
+"""The service's answer to a workload and to the pods that its controller creates.
 
-1. The workload itself is judged, and its templates are marked, as when it is created.
-2. Of each template one pod is judged, as its controller makes it: see `outcome`.
-3. The pods that are in a group are placed all together: see `workload_group`.
-4. The answer is the worst of these, and the workload with each template held to where its pods go.
+1. The workload itself is judged, and its templates are marked, as at its creation.
+2. One pod of each template is judged, as its controller creates it: see `outcome`.
+3. The pods in a gang are placed together: see `gang_pods`.
+4. The answer is the worst of these, with each template pinned to where its pods go.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,22 +36,22 @@ from webhook.model.pod import Owner, Pod
 from webhook.model.workload.readers import ASKED_ABOUT, read_workload
 from webhook.model.workload.record import Workload
 
-# Its pods run on every node that matches: there is nothing to choose.
+# Its pods run on every matching node, so there is nothing to choose.
 _DAEMON_SET: Final = ("apps", "DaemonSet")
-# An object that is not created yet has none, and every reference has one.
+# An object that is not created yet has no UID, but every reference needs one.
 _UID: Final = "00000000-0000-0000-0000-000000000000"
-# Stands in for the owner, whose name may be one that the API server does not allow.
+# Replaces the owner's name, which may be one that the API server rejects.
 _OWNER: Final = "owner"
 
 Raw = Mapping[str, Any]
 
 
 class _DeniedError(Exception):
-    """The workload is not created."""
+    """The workload is denied."""
 
 
 def judge_workload(item: Item, cluster_snapshot: ClusterSnapshot, around: JudgementContext) -> Judgement:
-    """The judgement of an object that is no pod. Raises InputError for one that the API server would not take."""
+    """The judgement of an object that is not a pod. Raises InputError for one that the API server would reject."""
     try:
         return _WorkloadReview(item, cluster_snapshot, around).run()
     except _DeniedError as denied:
@@ -72,7 +72,7 @@ class _WorkloadReview:
     def run(self) -> Judgement:
         """Steps 1 to 4."""
         item = self._item
-        if item.group in BUILT_IN:  # the API server has checked its shape before it asks
+        if item.group in BUILT_IN:  # the API server validates it before it calls a webhook
             self._check_shape()
         self._body = as_written(item.body)
         workload = self._read() if item.group in BUILT_IN else None
@@ -93,7 +93,7 @@ class _WorkloadReview:
             raise self._fault(error) from error
 
     def _check_shape(self) -> None:
-        """Raise InputError for a template that the API server would not take."""
+        """Raise InputError for a template that the API server would reject."""
         for path, annotations in annotations_in(self._item.body):
             for fault in TEXTS(annotations, path):
                 raise self._item.fault(fault.path, fault.message)
@@ -114,19 +114,19 @@ class _WorkloadReview:
         try:
             Pod.from_object(raw)
         except TooLarge:
-            pass  # who asks for no placement may have it
+            pass  # without a placement request it is allowed
         except UserError as error:
             raise self._item.fault(f"{path}.{error.faults[0].path}", error.faults[0].message) from error
 
     def _fault(self, error: UserError) -> Exception:
-        """Annotations that are wrong deny the object; anything else the API server would not have taken."""
+        """Faults in annotations deny the object; other faults are those that the API server would reject."""
         for fault in error.faults:
             if "annotations" not in fault.path and not isinstance(fault, TooLarge):
                 return self._item.fault(fault.path, fault.message)
         return _DeniedError(" ".join(map(str, error.faults)), ())
 
     def _created(self) -> Raw:
-        """The workload as it is stored: with its templates marked. Raises _DeniedError."""
+        """The workload as it is stored, with marked templates. Raises _DeniedError."""
         item, rules = self._item, self._around.rules
         namespace = item.namespace or DEFAULT_NAMESPACE
         asks_us = (item.group, item.kind) in ASKED_ABOUT and namespace not in rules.excluded_namespaces
@@ -142,7 +142,7 @@ class _WorkloadReview:
         return marked
 
     def _owner_chain(self, marked: Raw) -> OwnerChain:
-        """The workload as the top of its pods' owners, or below those that are known."""
+        """The workload as the top owner of its pods, or below its known owners."""
         item = self._item
         name = str(marked["metadata"].get("name") or item.name.rstrip("-"))
         uid = str(marked["metadata"].get("uid") or _UID)
@@ -164,7 +164,7 @@ class _WorkloadReview:
         return PodSet(template.name, template.path, template.pods, template.tokens, outcome)
 
     def _pod_of(self, template: Raw) -> Raw:
-        """A pod as the controller makes it."""
+        """A pod as the controller creates it."""
         item = self._item
         owner = {"apiVersion": item.api_version, "kind": item.kind, "name": _OWNER, "uid": _UID, "controller": True}
         metadata = {
@@ -213,13 +213,13 @@ class _WorkloadReview:
 
 
 def unknown_owner(owner: Owner) -> str:
-    """What is missing of an object that has an owner."""
+    """A warning about an unknown owner."""
     where = "neither among the objects nor in the cluster"
     return f"its owner {owner.kind} {owner.name} is {where}: what it asks for is not known."
 
 
 def _message(sets: Sequence[PodSet], group: WorkloadGroup | None, verdict: Verdict) -> str:
-    """That of the group and of the pods that decide; of the others only where there is no such."""
+    """The message of the gang and of the pods that determine the verdict; of other pods only if there are none."""
     several = len({one.outcome.message for one in sets}) > 1
     alone = [
         f"{one.name}: {one.outcome.message}" if several else one.outcome.message
@@ -232,7 +232,7 @@ def _message(sets: Sequence[PodSet], group: WorkloadGroup | None, verdict: Verdi
 
 
 def _still_to_run(item: Item, body: Raw) -> Raw:
-    """Of a Job that exists, the pods that have succeeded are not made again."""
+    """For an existing Job, pods that have succeeded are not created again."""
     spec, status = body.get("spec"), body.get("status")
     if (item.group, item.kind) != ("batch", "Job") or not isinstance(spec, Mapping) or not isinstance(status, Mapping):
         return body

@@ -1,11 +1,14 @@
 """YAML as kubectl reads and writes it.
 
-kubectl turns YAML into JSON first. So dates and `1:30` are strings, `1e3` is a number, keys are strings, a key that
-stands twice is an error, anchors are written out. On the way out every string that some YAML reader could take for a
-number or a boolean is quoted: `"1e3"` and `"y"` must come back as the strings they are.
+kubectl converts YAML to JSON first. So dates and `1:30` are strings, `1e3` is a number, keys are strings, a
+duplicate
+key is an error, and anchors are expanded. When written, every string that some YAML reader could take for a number
+or
+a boolean is quoted: `"1e3"` and `"y"` must stay strings.
 
-Values are built from libyaml's events without PyYAML's node graph: five times as fast, which is what makes a snapshot
-of 5,000 nodes readable, and nothing recurses. Only to name the line of a field is the graph made, which keeps marks.
+Values are built from libyaml's events without PyYAML's node graph. This is five times as fast, so a snapshot of
+5,000
+nodes is readable, and nothing recurses. The graph, which keeps marks, is only built to name the line of a field.
 Source: sigs.k8s.io/yaml (YAMLToJSON) and its goyaml.v2 (resolve.go).
 """
 
@@ -25,7 +28,7 @@ from yaml.events import (
     SequenceStartEvent,
 )
 
-# The API server takes objects of up to 3 MB, which hold fewer values; anchors can promise more than any memory holds.
+# The API server takes objects of up to 3 MB, which hold fewer values; anchors can expand to more than fits in memory.
 _MOST_COPIED: Final = 1 << 20
 
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
@@ -34,7 +37,7 @@ _FALSE = frozenset({"false", "False", "FALSE", "no", "No", "NO", "off", "Off", "
 _INT = re.compile(r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]+|0|[1-9][0-9_]*)")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
-# What PyYAML writes plain although goyaml would not read it as a string.
+# Strings that PyYAML writes plain although goyaml would not read them as strings.
 _TAKEN_FOR_ANOTHER_TYPE = re.compile(r"[-+]?[0-9._]+(?:[eE][-+]?[0-9]+)?|[-+]?0[xXoObB][0-9a-fA-F_]+|[yYnN]")
 
 _TAG = "tag:yaml.org,2002:"
@@ -42,7 +45,7 @@ _TEXT_TAG = _TAG + "str"
 
 
 class YAMLFault(Exception):  # noqa: N818 - it is the text's fault
-    """Text that is no YAML, or YAML that is no JSON; `line` from 1, None when unknown."""
+    """Text that is not YAML, or YAML that is not JSON; `line` from 1, None if unknown."""
 
     def __init__(self, line: int | None, reason: str) -> None:
         super().__init__(reason)
@@ -51,7 +54,7 @@ class YAMLFault(Exception):  # noqa: N818 - it is the text's fault
 
 
 def load_all(text: str) -> Iterator[tuple[int, Any]]:
-    """The documents as JSON has them, each with the line it starts on. Raises YAMLFault."""
+    """The documents as JSON values, each with its first line. Raises YAMLFault."""
     events = _events(text)
     for event in events:
         if isinstance(event, DocumentStartEvent):
@@ -60,7 +63,7 @@ def load_all(text: str) -> Iterator[tuple[int, Any]]:
 
 
 class _MarkedLoader(Composer, yaml.CSafeLoader):
-    """Nodes with the marks where they start. In Python, as libyaml's own composer crashes on 60,000 open brackets."""
+    """Nodes with start marks. In Python, because libyaml's own composer crashes on 60,000 open brackets."""
 
     def __init__(self, text: str) -> None:
         yaml.CSafeLoader.__init__(self, text)
@@ -68,7 +71,7 @@ class _MarkedLoader(Composer, yaml.CSafeLoader):
 
 
 def line_of(text: str, document: int, path: str) -> int | None:
-    """The line of a field like `spec.containers[0].resources`, or of the nearest thing above it that is there."""
+    """The line of a field like `spec.containers[0].resources`, or of its nearest existing parent."""
     loader = _MarkedLoader(text)
     try:
         while loader.check_node():
@@ -89,7 +92,7 @@ def _descend(node: Any, path: str, line: int) -> int:
 
 
 def _entries(node: Any) -> list[tuple[str, Any, Any]]:
-    """Of each key or item of a node: what leads there, the node that names the place, the value."""
+    """For each key or item of a node: its path step, the node with its position, and the value."""
     if isinstance(node, yaml.SequenceNode):
         return [(str(position), item, item) for position, item in enumerate(node.value)]
     if isinstance(node, yaml.MappingNode):
@@ -98,7 +101,7 @@ def _entries(node: Any) -> list[tuple[str, Any, Any]]:
 
 
 def _dotted(path: str) -> str:
-    """A path with dots alone: keys may hold dots themselves, brackets may hold keys (`annotations[a.b/c]`)."""
+    """A path with dots only: keys may contain dots, brackets may contain keys (`annotations[a.b/c]`)."""
     return path.replace("[", ".").replace("]", "")
 
 
@@ -118,7 +121,7 @@ def _events(text: str) -> Iterator[Any]:
 def _value(first: Any, events: Iterator[Any]) -> Any:
     """The value that begins with the event `first`.
 
-    Open containers stand on a stack. An anchor is known once what it names is complete, so none contains itself.
+    Open containers are on a stack. An anchor is only known after its value is complete, so no value contains itself.
     """
     anchors = _Anchors()
     stack: list[_Mapping | _Sequence] = []
@@ -192,12 +195,12 @@ class _Mapping:
     def closed(self) -> dict[str, Any]:
         if not self.merged:
             return self.items
-        # What is written here overrides what is merged, and what is merged first what is merged later.
+        # Keys written here override merged ones, and earlier merges override later ones.
         return {key: value for part in (*reversed(self.merged), self.items) for key, value in part.items()}
 
 
 class _Anchors:
-    """What anchors stand for. Each alias gets a copy of its own, as if it had been written out."""
+    """The values of anchors. Each alias gets its own copy, as if it were written out."""
 
     def __init__(self) -> None:
         self.known: dict[str, Any] = {}
@@ -253,7 +256,7 @@ _TYPES: Final[dict[str, tuple[type, ...]]] = {
 # A cluster's objects repeat the same names, labels and amounts.
 @lru_cache(maxsize=1 << 16)
 def _resolved(text: str) -> Any:
-    """What a scalar without quotes means."""
+    """The value of an unquoted scalar."""
     first = text[:1]
     if first.isdigit() or first in {"-", "+", "."}:
         if _INT.fullmatch(text):
