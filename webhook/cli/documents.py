@@ -114,7 +114,7 @@ def twice(items: Iterable[Item]) -> Iterator[str]:
         known = first.setdefault((item.group, item.kind, item.namespace, item.name), item)
         if known is not item and item.body["metadata"].get("name"):
             name = f"{item.kind} {item.name}"
-            yield f"{item.place}: {name} stands twice, first in {known.place}; each is judged by itself"
+            yield f"{item.place}: {name} appears twice, first in {known.place}; each is judged by itself"
 
 
 def _sources(path: str) -> Iterator[Source]:

@@ -118,7 +118,7 @@ def cluster_of(items: Iterable[Item]) -> Cluster:
             continue
         first = seen.setdefault((item.group, item.kind, item.namespace, item.name), item)
         if first is not item:
-            raise item.fault("metadata.name", f"{item.kind} {item.name} stands twice, first in {first.place}.")
+            raise item.fault("metadata.name", f"{item.kind} {item.name} appears twice, first in {first.place}.")
         if (item.group, item.kind) == ("", "Pod"):  # a LeaderWorkerSet's leader owns its workers
             cluster.others.append(item.body)
         _add(cluster, item)

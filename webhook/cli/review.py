@@ -94,18 +94,18 @@ def review(
     output: Annotated[
         Output, typer.Option("--output", "-o", help="For people, for kubectl apply -f -, or for programs.")
     ] = Output.TABLE,
-    all_nodes: Annotated[bool, typer.Option("--all-nodes", help="Tell of every node (table and json).")] = False,
+    all_nodes: Annotated[bool, typer.Option("--all-nodes", help="Show every node (table and json).")] = False,
     **flags: str | None,
 ) -> None:
     """Judge pods and workloads as the webhook would, and show why.
 
-    A workload is judged by its pod template; one that asks for a topology or a minimum, by all its pods together. Each
-    object is judged on its own: the objects of one call do not take room from each other. A Topology among them is
-    there for those that follow, as when they are created in this order. With -o yaml they are printed as they are when
-    they are let go, without a gate; denied ones are left out.
+    A workload is judged by its pod template, or by all its pods together if it requests a topology or a minimum. Each
+    object is judged on its own: the objects of one call do not compete for capacity. A Topology among them applies to
+    the objects after it, as if they were created in this order. With -o yaml, objects are printed as they are after
+    ungating; denied ones are left out.
 
-    Ends with 0 if all are allowed, 1 if one is denied or fits nowhere now, 2 if the input cannot be read, or the answer
-    not be written.
+    Exit code 0: all are allowed. 1: one is denied or fits nowhere now. 2: the input cannot be read, or the answer
+    cannot be written.
     """
     try:
         with _no_collection():

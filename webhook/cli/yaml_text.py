@@ -181,7 +181,7 @@ class _Mapping:
             self.key = _key(value, event)
             self.merging = self.key == "<<" and type(event) is ScalarEvent and event.implicit[0]
             if self.key in self.items:
-                raise _fault(event, f"the key {self.key!r} stands twice in one object")
+                raise _fault(event, f"the key {self.key!r} appears twice in one object")
             return
         if self.merging:
             parts = value if isinstance(value, list) else [value]

@@ -1,1 +1,1 @@
-"""The shared topology engine: numpy only; no I/O, no clock, no cluster."""
+"""The placement engine: numpy only; no I/O, no clock, no cluster."""

@@ -1,7 +1,7 @@
 """Names for the array types of the engine.
 
-Amounts are int64, cpu in millicores, every other resource in bytes or pieces. An axis is named by what it counts:
-resource (R), zone (Z: a node's NUMA nodes packed ascending by id; a position is not an id), node (N).
+Amounts are int64: cpu in millicores, other resources in bytes or a count. Axes: resource (R); zone (Z: a node's NUMA
+nodes packed ascending by id, so a position is not an id); node (N).
 """
 
 from functools import lru_cache
@@ -18,35 +18,35 @@ Ids: TypeAlias = npt.NDArray[np.int16]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Enums: TypeAlias = npt.NDArray[np.int8]
 Nodes: TypeAlias = npt.NDArray[np.intp]
-"""Indexes of nodes, of the type that picks without being converted first."""
+"""Indexes of nodes, in the integer type that numpy indexes with directly."""
 
 UNLISTED: Final = -1
-"""An amount that is not there: the zone does not list the resource, the node's allocatable lacks it."""
+"""A missing amount: the zone does not list the resource, or the node's allocatable lacks it."""
 NO_ZONE: Final = -1
-"""The NUMA id at a position the node does not have."""
+"""The NUMA id at a position that the node does not have."""
 UNKNOWN_DISTANCE: Final = 255
-"""Distance of NUMA nodes that nobody published, as upstream assumes (ACPI's SLIT: unreachable)."""
+"""The distance of NUMA nodes if none is published, as upstream assumes (ACPI's SLIT: unreachable)."""
 
-# Keys of so many values are sorted by radix, which takes a third of the time.
+# From this number of values on, radix sort takes a third of the time.
 _RADIX: Final = 1 << 16
 
 Array = TypeVar("Array", bound=npt.NDArray[Any])
 
 
 def read_only(array: Array) -> Array:
-    """The same memory, not to be written through this name."""
+    """A read-only view of the same memory."""
     snapshot = array.view()
     snapshot.flags.writeable = False
     return snapshot
 
 
 def every(flags: Bools) -> bool:
-    """The same as flags.all() of one axis, which takes several times as long."""
+    """Same as flags.all() for one axis, which takes several times as long."""
     return int(np.count_nonzero(flags)) == len(flags)
 
 
 def largest_first(amounts: Amounts) -> Nodes:
-    """The places of these amounts (int64 [n], 0 or more), the largest first, equal ones in order."""
+    """The indexes of these amounts (int64 [n], 0 or more), largest first, equal ones in order."""
     most = int(amounts.max(initial=0))
     keys = most - amounts
     return np.argsort(keys.astype(np.uint16) if most < _RADIX else keys, kind="stable")
@@ -59,7 +59,7 @@ def amounts_at(plane: Amounts, nodes: Nodes) -> Amounts:
 
 
 def slice_sums(amounts: Amounts, bounds: Codes) -> Amounts:
-    """int64 [D]: the sum of each slice. amounts: int64 [n]; bounds: int [D + 1], where each begins, then n."""
+    """int64 [D]: the sum of each slice. amounts: int64 [n]; bounds: int [D + 1], the start of each slice, then n."""
     running = np.empty(len(amounts) + 1, dtype=np.int64)
     running[0] = 0
     amounts.cumsum(out=running[1:])

@@ -1,14 +1,14 @@
 """Every node's answer to one pod: whether it fits and how well, or the one reason why it does not.
 
 1. The node as a whole: selectors, taints, readiness, resources (webhook.engine.filter.node_fit).
-2. The node's NUMA policy and what is known of its NUMA nodes (webhook.engine.koordinator).
+2. The node's NUMA policy, and whether its NUMA nodes are known (webhook.engine.koordinator).
 3. Its NUMA nodes: the kubelet's admission predicted, or the scheduler plugin's filter.
-4. Exclusivity. Where the NUMA nodes are ours to choose, others are looked for first. What then still intrudes is
-   excluded (Required) or comes last (Preferred).
-5. Score, and from it the rank; equal scores by what the pod prefers (webhook.engine.filter.node_preference), then by
-   name.
+4. Exclusivity. If we choose the NUMA nodes, others are tried first. An assignment that still intrudes is excluded
+   (Required) or ranked last (Preferred).
+5. The score, and from it the rank. Equal scores are ordered by the pod's preference
+   (webhook.engine.filter.node_preference), then by name.
 
-A node's reason is the first that applies. Allocations and explanations are worked out when asked for.
+A node's reason is the first that applies. Allocations and explanations are computed on request.
 """
 
 from collections.abc import Iterable, Mapping
@@ -56,16 +56,16 @@ class Candidate(NamedTuple):
     numa_nodes: tuple[int, ...]
     """NUMA ids that the pod would use, ascending; empty if it is not bound to any."""
     preference: int | None = None
-    """0..100: how much the pod prefers it; None where it prefers all nodes that fit alike."""
+    """0..100: how much the pod prefers it; None if it prefers all fitting nodes equally."""
 
 
-# The same without the detour over Candidate.__new__, which is written in Python.
+# Same as Candidate(...), without the slow Candidate.__new__ written in Python.
 _CANDIDATE: Final = partial(tuple.__new__, Candidate)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decision:
-    """The answer of all nodes, in the order of the view's snapshot."""
+    """The answers of all nodes, in the order of the snapshot."""
 
     snapshot: Snapshot
     pod: Pod
@@ -89,7 +89,7 @@ class Decision:
         return count(self.reason)
 
     def best(self, k: int) -> tuple[Candidate, ...]:
-        """The k best nodes that fit, best first."""
+        """Number of nodes excluded for each reason."""
         node_arrays = self.snapshot.node_arrays
         k = min(k, self.fit_count)
         if k <= 0:
@@ -101,7 +101,7 @@ class Decision:
         return tuple(map(_CANDIDATE, zip(names, scores, self._numa_nodes(chosen), points, strict=True)))
 
     def preference(self, node: int) -> int | None:
-        """0..100: how much the pod prefers a node (an index) that fits; None where all are alike."""
+        """0..100: how much the pod prefers a fitting node (an index); None if all are equal."""
         liking = self.ranking.liking
         return None if liking is None else int(liking.preference[node]) // PER_POINT
 
@@ -115,22 +115,22 @@ class Decision:
         masks, ids = self.numa.masks(nodes), self.snapshot.node_arrays.zone_ids
         below = masks - 1
         if np.count_nonzero(masks) == len(nodes) and not np.count_nonzero(masks & below):
-            # One NUMA node each: the bits below its own are as many as its position.
+            # Masks with one NUMA node: the number of lower bits is its position.
             return zip(ids[np.bitwise_count(below), nodes].tolist(), strict=True)
         return map(_members, masks.tolist(), ids[:, nodes].T.tolist())
 
     def allocation(self, node: int) -> Allocation:
-        """What the pod would take of each NUMA node of a node (an index) that fits."""
+        """What the pod would take of each NUMA node of a fitting node (an index)."""
         return self.numa.allocation(node)
 
     def explain(self, node: int) -> tuple[Reason, str]:
-        """The reason of a node (an index) and a sentence with the numbers behind it."""
+        """The reason of a node (an index), and a sentence with the numbers behind it."""
         reason = REASONS[self.reason[node]]
         return reason, explain(self.snapshot, self.pod, self.request, reason, node)
 
 
 def decide(snapshot: Snapshot, pod: Pod, intent: NUMAIntent, options: Options | None = None) -> Decision:
-    """Judge every node of the view."""
+    """Judge every node of the snapshot."""
     options = options or _DEFAULTS
     snapshot = snapshot.covering(named_resources(pod))
     node_arrays = snapshot.node_arrays
@@ -157,7 +157,7 @@ def on_numa_nodes(
 ) -> tuple[NUMAFit, Bools | None]:
     """The fit on NUMA nodes, and where it intrudes on other pods' NUMA nodes (bool [node]; None = nowhere).
 
-    among: bool [node]: the nodes that matter.
+    among: bool [node]: the nodes to judge.
     """
     fit = _numa_fit(snapshot, request, options, among)
     shut = None if request.exclusive is None else shut_out(snapshot, request)
@@ -178,7 +178,7 @@ def _members(mask: int, ids: list[int]) -> tuple[int, ...]:
 
 
 def _then(reasons: Bytes, later: Bytes) -> None:
-    """Where nothing excluded the node so far, the later reason counts."""
+    """The later reason applies where nothing has excluded the node yet."""
     reasons |= later * (reasons == FITS)
 
 
@@ -224,7 +224,7 @@ def _ranking(
 
 
 def _liking(snapshot: Snapshot, pod: Pod, nodes: Nodes, options: Options, intruding: Bools | None) -> Liking | None:
-    """How much the pod prefers the nodes (indexes) that fit; None: all alike."""
+    """How much the pod prefers the fitting nodes (indexes); None: all equally."""
     preference = Preference.of(snapshot.node_arrays, pod) if len(nodes) > 1 else None
     liked = None if preference is None else preference.among(nodes)
     if liked is None:
@@ -237,7 +237,7 @@ def _liking(snapshot: Snapshot, pod: Pod, nodes: Nodes, options: Options, intrud
 
 
 def _apart(snapshot: Snapshot, request: PodRequest, nodes: Nodes, wide: Wide) -> tuple[Nodes, Late | None]:
-    """Those of `nodes` (indexes) that are not among the wide ones; the packing scores of the others, left open."""
+    """Of `nodes` (indexes), those not among the wide ones; and the wide nodes' packing scores, not computed yet."""
     is_one = np.zeros(snapshot.node_arrays.n, dtype=np.bool_)
     is_one[nodes] = True
     (places,) = is_one[wide.nodes].nonzero()

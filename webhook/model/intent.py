@@ -206,7 +206,7 @@ def _value(field: str, value: object, place: str, faults: list[UserError]) -> st
             UserError(f"{place}.{field}", f'"{shortened(value)}" is unknown.{cure}{did_you_mean(value, allowed)}')
         )
     else:
-        faults.append(UserError(f"{place}.{field}", f"{shortened(repr(value))} is no string.{cure}"))
+        faults.append(UserError(f"{place}.{field}", f"{shortened(repr(value))} is not a string.{cure}"))
     return None
 
 

@@ -101,7 +101,7 @@ RACK: dict[str, str] = {KAI_TOPOLOGY: "racks", KAI_REQUIRED_PLACEMENT: "rack"}
     [
         ({MIN_MEMBER: "many"}, f'[{MIN_MEMBER}]: "many" is not a number of pods. Write a whole number from 1.'),
         ({KAI_REQUIRED_PLACEMENT: "rack"}, f"[{KAI_REQUIRED_PLACEMENT}]: A level needs a topology."),
-        ({**RACK, KAI_SEGMENT_SIZE: "0"}, f'[{KAI_SEGMENT_SIZE}]: "0" is no size.'),
+        ({**RACK, KAI_SEGMENT_SIZE: "0"}, f'[{KAI_SEGMENT_SIZE}]: "0" is not a size.'),
         ({**RACK, KAI_REQUIRED_PLACEMENT: "rak"}, "Did you mean"),
     ],
 )

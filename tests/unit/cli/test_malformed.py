@@ -71,7 +71,7 @@ spec:
         ("  name: p", "  name: 7", "line 4: metadata.name: This must be text, not 7."),
         ("  name: p", "  nam: p", "line 3: metadata.name: This is missing."),
         ("kind: Pod", "kid: Pod", "line 1: kind: This is missing."),
-        ("kind: Pod", "kind: Pod\nkind: Pod", "line 3: not YAML: the key 'kind' stands twice in one object"),
+        ("kind: Pod", "kind: Pod\nkind: Pod", "line 3: not YAML: the key 'kind' appears twice in one object"),
     ],
 )
 def test_an_object_to_judge(review: Review, tmp_path: Path, old: str, new: str, message: str) -> None:
@@ -245,7 +245,7 @@ def test_two_objects_of_one_name(review: Review, node_arrays: Path, position: in
     first = f"first in {node_arrays}: document {position + 1}, line {position + 1}."
     assert outcome.stderr == (
         f"error: {node_arrays}: document 5, line 5: metadata.name: {WHOLE[position]['kind']} "
-        f"{WHOLE[position]['metadata']['name']} stands twice, {first}\n"
+        f"{WHOLE[position]['metadata']['name']} appears twice, {first}\n"
     )
 
 

@@ -36,7 +36,7 @@ FAULTS = {
     "level without a topology": (1, "A level needs a topology"),
     "forged hint": (1, "Only topology-webhook writes this"),
     "an empty List": (2, "there is no Kubernetes object in it"),
-    "two of one name": (0, "Pod p stands twice, first in "),
+    "two of one name": (0, "Pod p appears twice, first in "),
     "no kind": (2, "kind: This is missing"),
     "no metadata": (2, "metadata: This is missing"),
     "no name": (2, "metadata.name: This is missing"),

@@ -209,10 +209,10 @@ def test_what_asks_for_no_group_is_shown_as_ever(judge: Judge) -> None:
         ({**RACK, "kai.scheduler/topology": "netwrk"}, "kai.scheduler/topology]", "Did you mean network?"),
         ({"kai.scheduler/topology-required-placement": "rack"}, "topology-required-placement", "needs a topology"),
         ({**RACK, "kai.scheduler/topology-preferred-placement": "zone"}, "topology-preferred-placement", "coarser"),
-        ({**RACK, "kai.scheduler/segment-size": "two"}, "segment-size", '"two" is no size'),
+        ({**RACK, "kai.scheduler/segment-size": "two"}, "segment-size", '"two" is not a size'),
         ({**RACK, "kai.scheduler/batch-min-member": "0"}, "batch-min-member", '"0" is not a number of pods'),
         ({**RACK, "kai.scheduler/batch-min-member": "9" * 5000}, "batch-min-member", "is not a number of pods"),
-        ({**RACK, "kai.scheduler/segment-size": "9" * 5000}, "segment-size", "is no size"),
+        ({**RACK, "kai.scheduler/segment-size": "9" * 5000}, "segment-size", "is not a size"),
         (
             {"kai.scheduler/segment-size": "2", "kai.scheduler/segment-topology-required-placement": "rack"},
             "segment-topology-required-placement",

@@ -53,7 +53,7 @@ def test_scalars_mean_what_they_mean_to_kubectl(text: str, value: Any) -> None:
         ("a: 1\n b: 2", 2, "mapping values are not allowed"),
         ("a: 1\nb: *c", 2, "the alias *c has no anchor"),
         ("a: 1\nb: !thing 2", 2, "!thing"),
-        ("a: 1\nb: 2\na: 3", 3, "'a' stands twice"),
+        ("a: 1\nb: 2\na: 3", 3, "'a' appears twice"),
         ("é\n\x07", 2, "U+0007"),
         ("? [1, 2]\n: 3", 1, "a key must be a string"),
         ("x: " + "9" * 5000, 1, "digits"),

@@ -105,7 +105,7 @@ def test_an_unknown_exclusiveness_is_told_with_the_allowed_ones() -> None:
 
 @pytest.mark.parametrize("value", ["1", "true", "[]", '{"a": 1}'])
 def test_a_value_that_is_no_string_is_a_fault(value: str) -> None:
-    assert "is no string" in fault(f'{{"numaTopologyPolicy": {value}}}')
+    assert "is not a string" in fault(f'{{"numaTopologyPolicy": {value}}}')
 
 
 def test_what_is_long_is_repeated_in_part() -> None:

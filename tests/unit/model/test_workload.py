@@ -260,8 +260,8 @@ def test_every_kind_says_where_its_template_is_missing(group: str, kind: str) ->
     [
         ({"kai.scheduler/topology-required-placement": "rack"}, "required-placement", "needs a topology"),
         ({"kai.scheduler/topology-preferred-placement": "rack"}, "preferred-placement", "needs a topology"),
-        ({**SEGMENTS, "kai.scheduler/segment-size": "four"}, "segment-size", '"four" is no size'),
-        ({**SEGMENTS, "kai.scheduler/segment-size": "0"}, "segment-size", '"0" is no size'),
+        ({**SEGMENTS, "kai.scheduler/segment-size": "four"}, "segment-size", '"four" is not a size'),
+        ({**SEGMENTS, "kai.scheduler/segment-size": "0"}, "segment-size", '"0" is not a size'),
         ({"kai.scheduler/segment-topology-required-placement": "rack"}, "segment-topology", "need a size"),
         ({"kai.scheduler/batch-min-member": "-1"}, "batch-min-member", "not a number of pods"),
     ],

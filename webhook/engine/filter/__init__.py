@@ -1,1 +1,1 @@
-"""What a node must offer as a whole: resources, node affinity, taints; and which nodes a pod prefers by them."""
+"""Checks of a node as a whole (resources, node affinity, taints), and a pod's preference among nodes."""

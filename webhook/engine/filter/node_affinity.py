@@ -28,7 +28,7 @@ def selected(node_arrays: NodeArrays, selector: Mapping[str, str]) -> Bools | No
 
 
 def matches_any(node_arrays: NodeArrays, terms: Sequence[Mapping[str, Any]] | None) -> Bools | None:
-    """Nodes where some nodeSelectorTerm holds, bool [node]; None = all of them, there being no required affinity."""
+    """Nodes where some nodeSelectorTerm holds, bool [node]; None = all of them (no required affinity)."""
     if terms is None:
         return None
     matched = [matches(node_arrays, term) for term in terms]
@@ -78,7 +78,7 @@ def _one_of(codes: Codes, vocabulary: Vocabulary, values: tuple[str, ...]) -> Bo
 def _compared(codes: Codes, vocabulary: Vocabulary, operator: str, bound: int) -> Bools:
     numbers, is_number = vocabulary.numbers()
     table = is_number & (numbers > bound if operator == "Gt" else numbers < bound)
-    # The last place is that of the nodes without the label: their code is -1.
+    # The last entry is for nodes without the label: their code is -1.
     return np.append(table, False).take(codes)
 
 

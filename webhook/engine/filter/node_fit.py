@@ -1,6 +1,7 @@
-"""What a node must offer as a whole, whatever its NUMA nodes: the scheduler's own filters, for all nodes at once.
+"""What a node must offer apart from its NUMA nodes: the scheduler's own filters, for all nodes at once.
 
-Not simulated: volumes, ports, pod (anti-)affinity, topology spread. The scheduler decides those among the nodes left.
+Not simulated: volumes, ports, pod (anti-)affinity, topology spread. The scheduler checks those on the remaining
+nodes.
 Source: kubernetes pkg/scheduler/framework/plugins (nodeaffinity, tainttoleration, nodeunschedulable, noderesources).
 """
 
@@ -18,9 +19,9 @@ from webhook.model.resources import PODS
 
 
 def node_fit(snapshot: Snapshot, pod: Pod, request: PodRequest) -> Bytes:
-    """uint8 [node]: the first Reason why the node as a whole cannot take the pod, FITS where it can.
+    """uint8 [node]: the first Reason why the node as a whole cannot take the pod, FITS if it can.
 
-    The last check is written first, so that an earlier one overwrites it.
+    The last check is written first, so that earlier ones overwrite it.
     """
     node_arrays = snapshot.node_arrays
     reasons = np.zeros(node_arrays.n, dtype=np.uint8)
@@ -41,7 +42,7 @@ def node_fit(snapshot: Snapshot, pod: Pod, request: PodRequest) -> Bytes:
 
 
 def eligible(node_arrays: NodeArrays, pod: Pod) -> Bools:
-    """Where the pod may go by its own selectors and tolerations, bool [node]."""
+    """Where the pod's own selectors and tolerations allow it to run, bool [node]."""
     excluded = _tainted(node_arrays, pod)
     where = np.ones(node_arrays.n, dtype=np.bool_) if excluded is None else ~excluded
     for allowed in (matches_any(node_arrays, pod.required_terms), selected(node_arrays, pod.node_selector)):
@@ -51,7 +52,7 @@ def eligible(node_arrays: NodeArrays, pod: Pod) -> Bools:
 
 
 def closed(node_arrays: NodeArrays, pod: Pod) -> Bools | None:
-    """Nodes that take no such pod, whatever is free there, bool [node]; None = there are none."""
+    """Nodes that take no such pod even if empty, bool [node]; None = there are none."""
     found = _tainted(node_arrays, pod)
     for allowed in (matches_any(node_arrays, pod.required_terms), selected(node_arrays, pod.node_selector)):
         found = _or(found, None if allowed is None else ~allowed)

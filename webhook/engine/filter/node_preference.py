@@ -1,10 +1,11 @@
 """How much a pod prefers each node: its preferred node affinity, and the soft taints (PreferNoSchedule) of nodes.
 
-1. Affinity: the weights of the terms that match a node, added up. 100 for the highest sum among the nodes that fit, the
-   others in proportion.
-2. Soft taints: how many the pod does not tolerate. 0 for the highest number among the nodes that fit, 100 for none.
-3. Both are added with the weights of the default scheduler (affinity 2, taints 3). What is the same for all nodes that
-   fit does not count; the result is on one scale in any case.
+1. Affinity: the sum of the weights of the terms that match a node, scaled so that the highest sum among the fitting
+   nodes is 100.
+2. Soft taints: the number that the pod does not tolerate, scaled so that the highest number among the fitting nodes
+   is 0, and none is 100.
+3. Both are added with the weights of the default scheduler (affinity 2, taints 3). A part that is equal for all
+   fitting nodes does not count; the result always has the same scale.
 
 Source: kubernetes pkg/scheduler/framework/plugins (nodeaffinity, tainttoleration, helper/normalize_score.go) and
 pkg/scheduler/apis/config/v1/default_plugins.go.
@@ -25,14 +26,14 @@ from webhook.model.pod import Pod, PreferredTerm
 _AFFINITY: Final = 2
 _TAINTS: Final = 3
 PER_POINT: Final = _AFFINITY + _TAINTS
-"""Steps of a preference to one of the points, 0..100, that people read."""
+"""Internal steps for each of the points 0..100 that people read."""
 MOST: Final = 100 * PER_POINT
 """The highest preference."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Preference:
-    """What a pod prefers, on all nodes of a snapshot, whether they fit or not."""
+    """A pod's preference on all nodes of a snapshot, whether they fit or not."""
 
     weights: Counts | None
     """int32 [node]: the weights of the preferred terms that match; None = the pod has no such terms."""
@@ -41,14 +42,14 @@ class Preference:
 
     @classmethod
     def of(cls, node_arrays: NodeArrays, pod: Pod) -> "Preference | None":
-        """The pod's preference; None where it has none and no node has a soft taint that it does not tolerate."""
+        """The pod's preference; None if it has none and tolerates all soft taints of the cluster."""
         if not pod.preferred_terms and node_arrays.soft_taints.empty:
             return None
         weights, taints = _weights(node_arrays, pod.preferred_terms), _untolerated(node_arrays, pod.tolerations)
         return None if weights is None and taints is None else cls(weights, taints)
 
     def among(self, nodes: Nodes) -> Counts | None:
-        """int32 [n], 0..MOST: how much each of n nodes (indexes) is preferred; None = all of them alike."""
+        """int32 [n], 0..MOST: how much each of n nodes (indexes) is preferred; None = all equally."""
         affinity = None if self.weights is None else _normalized(self.weights.take(nodes))
         taints = None if self.taints is None else _normalized(self.taints.take(nodes))
         if taints is not None:
@@ -68,7 +69,7 @@ def _weights(node_arrays: NodeArrays, terms: Iterable[PreferredTerm]) -> Counts 
 
 
 def _untolerated(node_arrays: NodeArrays, tolerations: Iterable[Mapping[str, Any]]) -> Counts | None:
-    """A node has one soft taint of a key at most, so every key that is tolerated takes one off where it stands."""
+    """A node has at most one soft taint for each key, so each tolerated key subtracts one on its nodes."""
     if node_arrays.soft_taints.empty:
         return None
     tolerated: dict[str, set[str] | None] = {}
@@ -80,7 +81,7 @@ def _untolerated(node_arrays: NodeArrays, tolerations: Iterable[Mapping[str, Any
             if not key:
                 return None
             tolerated[key] = None
-        elif operator == "Equal" and key:  # without a key the API server takes Exists only
+        elif operator == "Equal" and key:  # without a key the API server allows only Exists
             values = tolerated.setdefault(key, set())
             if values is not None:
                 values.add(raw.get("value") or "")
@@ -92,7 +93,7 @@ def _untolerated(node_arrays: NodeArrays, tolerations: Iterable[Mapping[str, Any
 
 
 def _normalized(amounts: Counts) -> Counts | None:
-    """0..100, in proportion to the highest of the amounts (int32 [n]); None where they are all the same."""
+    """0..100, in proportion to the highest of the amounts (int32 [n]); None if all are equal."""
     if not len(amounts):
         return None
     most = int(amounts.max())

@@ -1,6 +1,7 @@
-"""Taints and tolerations: which sets of taints keep a pod away.
+"""Taints and tolerations: which sets of taints exclude a pod.
 
-Source: kubernetes staging/src/k8s.io/api/core/v1/toleration.go, scheduler plugins tainttoleration, nodeunschedulable.
+Source: kubernetes staging/src/k8s.io/api/core/v1/toleration.go, scheduler plugins tainttoleration,
+nodeunschedulable.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,13 +10,13 @@ from typing import Any, Final
 from webhook.model.node import Taint
 
 CORDON: Final = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
-"""What a pod has to tolerate to be placed on a cordoned node."""
+"""The taint that a pod must tolerate to run on a cordoned node."""
 NOT_READY: Final = Taint("node.kubernetes.io/not-ready", "", "NoSchedule")
-"""What a pod has to tolerate to be placed on a node that is not ready."""
+"""The taint that a pod must tolerate to run on a node that is not ready."""
 
 
 class Tolerations:
-    """A pod's tolerations, looked up by what they cover: a taint takes the same time however many there are."""
+    """A pod's tolerations, indexed by what they cover, so that the time for a taint does not depend on their number."""
 
     __slots__ = ("_reported",)
 
@@ -38,7 +39,7 @@ class Tolerations:
         )
 
     def first_uncovered(self, taints: Iterable[Taint]) -> Taint | None:
-        """The first taint that none of them covers."""
+        """The first taint that no toleration covers."""
         return next((taint for taint in taints if not self.cover(taint)), None)
 
 
@@ -48,5 +49,5 @@ def tolerates(tolerations: Sequence[Mapping[str, Any]], taint: Taint) -> bool:
 
 
 def untolerated(tolerations: Sequence[Mapping[str, Any]], taints: Sequence[Taint]) -> Taint | None:
-    """The first taint that none of the tolerations covers."""
+    """The first taint that no toleration covers."""
     return Tolerations(tolerations).first_uncovered(taints)

@@ -1,4 +1,4 @@
-"""Where a whole group of pods goes: one domain or the fewest, down to the node and NUMA node of every pod."""
+"""Placement of a gang: one domain or as few as possible, down to the node and NUMA nodes of every pod."""
 
 from webhook.engine.gang.assignment_request import Effort
 from webhook.engine.gang.gang_assignment import assign_gang

@@ -1,8 +1,8 @@
 """Admitting pods one after the other on copies of a few nodes: exact where counting by division is not.
 
-1. The nodes are copied out of the view into a small one that may be written to. Nodes in the same state are one copy.
-2. Round by round each copy admits the next pod of its sequence, as webhook.engine.kubelet predicts, and what that takes
-   is taken off. A copy that refuses drops out.
+1. The nodes are copied from the snapshot into a small writable one. Nodes in the same state share one copy.
+2. In each round every copy admits the next pod of its sequence, as webhook.engine.kubelet predicts, and the pod's
+   resources are subtracted. A copy that rejects a pod is finished.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.policy import Exclusive, NUMAPolicy
 
-# Fields of a snapshot without an axis of nodes, or that no kubelet looks at.
+# Fields of a snapshot without a node axis, or that no kubelet reads.
 _NOT_OF_NODES = {
     *("generation", "names", "index", "order", "resources"),
     *("taint_sets", "labels", "soft_taints", "unknown_policies", "rare", "changes"),
@@ -36,7 +36,7 @@ class Admitted:
 
 
 def replay(snapshot: Snapshot, sequences: Mapping[int, Sequence[Kind]]) -> dict[int, tuple[Admitted, ...]]:
-    """How far each node (by n) gets with its sequence of pods: those admitted before the first that is not."""
+    """The admitted pods of each node's sequence (by n): those before the first rejected one."""
     stages: dict[tuple[bytes, tuple[int, ...]], int] = {}
     stage_of = {
         node: stages.setdefault((_state(snapshot, node), tuple(map(id, sequence))), node)
@@ -49,7 +49,7 @@ def replay(snapshot: Snapshot, sequences: Mapping[int, Sequence[Kind]]) -> dict[
 
 
 def _state(snapshot: Snapshot, node: int) -> bytes:
-    """Everything that decides what a node admits."""
+    """Everything that determines what a node admits."""
     node_arrays = snapshot.node_arrays
     rows = range(len(node_arrays.available))
     parts = [getattr(node_arrays, name)[..., node].tobytes() for name in _STATE]
@@ -59,7 +59,7 @@ def _state(snapshot: Snapshot, node: int) -> bytes:
 
 
 def settled(snapshot: Snapshot, sequences: Mapping[int, Sequence[Kind]]) -> Snapshot:
-    """The view as it is once these pods run on their nodes (by n), which admit them."""
+    """The snapshot after these pods run on their nodes (by n), which admit them."""
     nodes = sorted(sequences)
     if not nodes:
         return snapshot
@@ -78,7 +78,7 @@ def settled(snapshot: Snapshot, sequences: Mapping[int, Sequence[Kind]]) -> Snap
 
 
 def _advance(stage: Snapshot, sequences: list[Sequence[Kind]]) -> list[tuple[Admitted, ...]]:
-    """Admit the sequences of a stage's nodes, which are changed."""
+    """Admit the sequences of the stage's nodes, and update the stage."""
     admitted: list[list[Admitted]] = [[] for _ in sequences]
     active = [at for at, sequence in enumerate(sequences) if sequence]
     for turn in count():
@@ -97,7 +97,7 @@ def _advance(stage: Snapshot, sequences: list[Sequence[Kind]]) -> list[tuple[Adm
 def _admit(stage: Snapshot, kind: Kind, nodes: list[int]) -> list[Admitted | None]:
     """One pod of a kind on each of these nodes of the stage; None where it is refused."""
     fits = {node: fit for node, fit in _fits(stage, kind) if node in set(nodes)}
-    # All are read before anything is taken: an allocation is worked out from the stage as it is.
+    # Read all before taking anything: an allocation is computed from the unchanged stage.
     allocations = {node: fit.allocation(node) for node, fit in fits.items()}
     for node, allocation in allocations.items():
         _take(stage.node_arrays, node, kind, int(fits[node].mask[node]))
@@ -111,7 +111,7 @@ def _admit(stage: Snapshot, kind: Kind, nodes: list[int]) -> list[Admitted | Non
 
 
 def _fits(stage: Snapshot, kind: Kind) -> Iterator[tuple[int, NUMAFit]]:
-    """The nodes of the stage that admit a pod, each with the fit that tells on which NUMA nodes."""
+    """The nodes of the stage that admit a pod, each with the fit that has its NUMA nodes."""
     request = kind.request
     fit = predict(stage, request)
     domain_capacity = np.logical_and.reduce([stage.node_free(row) >= amount for row, amount in kind.node.items()])
@@ -121,7 +121,7 @@ def _fits(stage: Snapshot, kind: Kind) -> Iterator[tuple[int, NUMAFit]]:
         return
     intruding = intrudes(shut, request, fit.mask)
     yield from ((node, fit) for node in np.flatnonzero(domain_capacity & fit.fits & ~intruding).tolist())
-    # Where the NUMA nodes are ours to choose, others are looked for.
+    # Where we choose the NUMA nodes, others are tried.
     elsewhere = predict(stage.without(shut), request)
     better = domain_capacity & fit.fits & intruding & ours_to_place(stage.node_arrays) & elsewhere.fits
     yield from ((node, elsewhere) for node in np.flatnonzero(better).tolist())
@@ -138,7 +138,7 @@ def _take(node_arrays: NodeArrays, node: int, kind: Kind, mask: int) -> None:
 
 
 def _copied(snapshot: Snapshot, nodes: list[int]) -> NodeArrays:
-    """A snapshot of these nodes only, reservations taken off, that may be written to."""
+    """A writable snapshot of these nodes only, with reservations subtracted."""
     node_arrays = snapshot.node_arrays
     rows = range(len(node_arrays.available))
     copies = {name: getattr(node_arrays, name)[..., nodes] for name in _OF_NODES}

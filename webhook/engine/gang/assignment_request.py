@@ -1,4 +1,4 @@
-"""Where a group is to be placed, and how hard to search for a place."""
+"""The input of a gang's placement, and the limits of the search."""
 
 from dataclasses import dataclass
 
@@ -11,17 +11,17 @@ from webhook.model.options import GangStrategy
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How long to search."""
+    """The limits of a search."""
 
     domains: int = 8
-    """Domains of a level that greedy tries."""
+    """The number of domains of a level that greedy tries."""
     steps: int = 400_000
     """Steps of the exact search, each about a microsecond."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Asked:
-    """A group's cluster, and what its placement goes by."""
+    """The cluster and the settings for a gang's placement."""
 
     snapshot: Snapshot
     tree: TopologyTree

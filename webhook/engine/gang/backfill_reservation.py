@@ -1,12 +1,13 @@
-"""The domain that will hold a group soonest: which one to keep for a group that has waited long.
+"""The domain that can hold a gang earliest: the one to reserve for a gang that has waited long.
 
-1. Domains of the level that the group requires. One that requires none has no domain to keep but the whole cluster.
-2. Those that would hold it if no pod ran there: counted first, then tried. Keeping another would be in vain.
-3. Of these the one that holds most of the group now; of equal ones the first in the order of the tree.
+1. Candidates: domains of the level that the gang requires. Without one, the only domain is the whole cluster.
+2. Only those that would hold the gang if no other pod ran there: counted first, then tried. Reserving another one
+   would be useless.
+3. Of these the one that holds most of the gang now; of equal ones the first in tree order.
 
-While it is kept, nothing but the end of pods changes what it holds. So the most that any domain holds never falls, and
-another one is chosen only when that holds more: the group comes nearer to its place with every pod that ends there.
-The choice follows from the cluster alone: whoever reads the same objects comes to the same.
+While a domain is reserved, only pods that end change its capacity. So the maximum over all domains never falls, and
+another domain is chosen only when it holds more: every pod that ends there brings the gang closer to its start.
+The choice depends on the cluster alone, so all replicas make the same choice.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -26,16 +27,16 @@ from webhook.engine.topology.tree import ROOT, Domain, TopologyTree
 if TYPE_CHECKING:
     from webhook.engine.gang.pod_class import Kind
 
-# Trials of domains that have room by the count and yet do not hold the group: kinds that get in each other's way.
+# Trials of domains that have enough capacity by count but still do not hold the gang, because its pods conflict.
 _TRIALS: Final = 8
 
 
 def earliest_domain(
     snapshot: Snapshot, tree: TopologyTree, group: PodGroup, within: Domain | None = None
 ) -> Domain | None:
-    """The domain; None if there is none to keep, or none that could ever hold the group.
+    """The domain; None if there is none to reserve, or none that could ever hold the gang.
 
-    within: that in which the group has begun; no other is kept.
+    within: the domain in which the gang has begun; no other is reserved.
     """
     level = group.constraint.bound
     if level == ROOT:
@@ -62,7 +63,7 @@ def nodes_of(tree: TopologyTree, domain: Domain) -> Bools:
 
 
 def _holds(snapshot: Snapshot, tree: TopologyTree, group: PodGroup, level: int) -> Amounts:
-    """int64 [domain]: the pods up to the minimum that each domain holds, each kind counted by itself."""
+    """int64 [domain]: the pods up to the minimum that each domain holds, each class counted by itself."""
     remaining = Remaining(snapshot, tree, Caps())
     needed: dict[int, tuple[Kind, int]] = {}
     for pod_slice in cut(snapshot, tree, group).all_slices():

@@ -1,11 +1,12 @@
-"""Exact search for a place of several kinds of pods at once, with constraints of their own, within a bound of work.
+"""Exact search for an assignment of several pod classes at once, with their own constraints, within a limit of work.
 
-1. From the nodes up, the front of each domain (webhook.engine.gang.pareto_front): that of its sub-domains together.
-2. At the level of a constraint, vectors are cut to what the constraint lets pass: kinds that belong together are all
-   in one domain of that level or not there at all, segments are whole.
-3. A domain whose front covers the whole group holds it; what each sub-domain takes is read back from the top down.
+1. From the nodes upwards, compute the Pareto front of each domain by combining those of its subdomains
+   (webhook.engine.gang.pareto_front).
+2. At a constraint's level, reduce vectors to what the constraint allows: classes that belong together are all in one
+   domain of that level or not in it at all, and segments are whole.
+3. A domain whose front covers the whole gang holds it; the share of each subdomain is read back from the top down.
 
-Fronts lose nothing, so what this does not find is not there.
+Fronts are lossless, so if this finds no assignment, there is none.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,17 +18,17 @@ from webhook.engine.topology.tree import Domain, TopologyTree
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """All pods of these kinds are in one domain of a level."""
+    """All pods of these classes are in one domain of a level."""
 
     level: int
     kinds: tuple[int, ...]
     pinned: int | None = None
-    """The only domain there may be."""
+    """The only allowed domain; None: any."""
 
 
 @dataclass(frozen=True, slots=True)
 class InSegments:
-    """Each segment of `size` pods of a kind is in one domain of a level."""
+    """Each segment of `size` pods of a class is in one domain of a level."""
 
     level: int
     kind: int
@@ -38,7 +39,7 @@ Rule = Together | InSegments
 
 
 class Search:
-    """One group on one tree."""
+    """The search for one gang in one tree."""
 
     def __init__(
         self,
@@ -48,7 +49,7 @@ class Search:
         rules: Sequence[Rule],
         budget: Budget,
     ) -> None:
-        """node_front: of the node at a position; wanted: pods of each kind."""
+        """node_front: the front of the node at a position; wanted: number of pods of each class."""
         self._tree = tree
         self._node_front = node_front
         self._wanted = wanted
@@ -58,11 +59,11 @@ class Search:
         self._fronts: dict[Domain, ParetoFront] = {}
 
     def holds(self, domain: Domain) -> bool:
-        """Whether a domain holds the whole group; raises TooMuchWork."""
+        """Whether a domain holds the whole gang; raises TooMuchWork."""
         return any(covers(vector, self._wanted) for vector in self._front(domain))
 
     def nodes(self, domain: Domain) -> dict[int, Vector]:
-        """How many of each kind the node at each position takes, for a domain that holds the group."""
+        """The number of pods of each class on the node at each position, for a domain that holds the gang."""
         found: dict[int, Vector] = {}
         self._assign(domain, self._wanted, found)
         return found

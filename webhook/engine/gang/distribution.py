@@ -1,16 +1,16 @@
-"""Sharing out pods among sub-domains: the fewest that hold them, the last one as tight as can be.
+"""Distributing pods over subdomains: as few as possible, the last one as tight as possible.
 
-1. A domain whose pods fill it up fills every sub-domain.
-2. Otherwise sub-domains are taken from the largest down (those that hold members already come first) until the rest
-   fits into one; of those that hold equally many segments the tightest; ties in tree order, so that what is taken
-   together lies together.
-3. For that rest the smallest sub-domain that holds it is taken instead.
-Step 2 gives the fewest possible: no k sub-domains hold more than the k largest.
+1. If the pods fill the domain completely, they fill every subdomain.
+2. Otherwise subdomains are taken from the largest down (those with running members first) until the rest fits into
+   one. Of those that hold equally many segments the tightest is first; ties are in tree order, so that neighbours
+   are
+   taken together.
+3. For the rest, the smallest subdomain that holds it is taken instead.
+Step 2 gives the minimum: no k subdomains hold more than the k largest.
 
-Where the sub-domains are nodes, of which pods prefer some: disliked ones are left out where that costs no node
-(webhook.engine.gang.preferred_nodes); of equally large ones the preferred come first, and the rest goes to the most
-preferred
-that holds it.
+If the subdomains are nodes and pods prefer some of them: the least preferred are left out if that costs no node
+(webhook.engine.gang.preferred_nodes). Of equally large ones the preferred come first, and the rest goes to the most
+preferred node that holds it.
 """
 
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from webhook.engine.arrays import Amounts, Bools, largest_first
 from webhook.engine.gang.preferred_nodes import without_disliked
 from webhook.engine.topology.tree import TopologyTree
 
-# Above any number of pods that fit into a domain: a member there outweighs all room.
+# More than any number of pods that fit into a domain, so that a running member outweighs all capacity.
 _MEMBERS_FIRST = 1 << 60
 
 
@@ -36,20 +36,20 @@ class Share(NamedTuple):
 
 
 class SubDomains(NamedTuple):
-    """The sub-domains to share out to: those of one level."""
+    """The subdomains of one level that pods are distributed over."""
 
     level: int
     domain_capacity: Amounts
-    """int64 [domain]: what each holds."""
+    """int64 [domain]: the capacity of each."""
     pods: Amounts | None = None
-    """int64 [domain]: the room in pods where `domain_capacity` counts segments."""
+    """int64 [domain]: the capacity in pods if `domain_capacity` counts segments."""
     anchored: Bools | None = None
-    """bool [domain]: where members of the group run; None = nowhere."""
+    """bool [domain]: where members of the gang run; None = nowhere."""
     liked: Amounts | None = None
-    """int64 [domain]: of nodes, how much each is preferred; None = all alike."""
+    """int64 [domain]: for nodes, how much each is preferred; None = all equally."""
 
     def some(self, domains: Amounts) -> "SubDomains":
-        """Some of them (numbers)."""
+        """A subset of them (by number)."""
         return SubDomains(
             self.level,
             self.domain_capacity.take(domains),
@@ -60,9 +60,9 @@ class SubDomains(NamedTuple):
 
 
 def distribute(tree: TopologyTree, share: Share, upper: int, among: SubDomains, *, joint: bool) -> Share:
-    """The share of each sub-domain, given that of domains of level `upper`, which have the room.
+    """The share of each subdomain, given the shares of domains of level `upper`, which have the capacity.
 
-    joint: the domains share one amount, so that the sub-domains of all of them are chosen together.
+    joint: the domains share one amount, so the subdomains of all of them are chosen together.
     """
     below, widths = tree.below(upper, among.level, share.domains)
     amounts = among.domain_capacity.take(below)
@@ -80,15 +80,15 @@ def distribute(tree: TopologyTree, share: Share, upper: int, among: SubDomains, 
 
 
 def _fewest(among: SubDomains, widths: Amounts, wanted: Amounts) -> Amounts:
-    """How much of each domain's `wanted` its sub-domains take; they hold more than that together.
+    """How much of each domain's `wanted` its subdomains take; their total capacity is larger.
 
-    among: those of one domain side by side; widths, wanted: [domain].
+    among: the subdomains, grouped by domain; widths, wanted: [domain].
     """
     domain_capacity, anchored, liked = among.domain_capacity, among.anchored, among.liked
     if liked is not None and anchored is None:
         domain_capacity = without_disliked(domain_capacity, widths, wanted, liked)
     order = _largest_first(domain_capacity, among)
-    # By owner at last: the sort is stable.
+    # The owner is the last key, because the sort is stable.
     if len(widths) > 1:
         owner = np.arange(len(widths)).repeat(widths)
         order = order.take(np.argsort(owner.take(order), kind="stable"))
@@ -109,7 +109,7 @@ def _fewest(among: SubDomains, widths: Amounts, wanted: Amounts) -> Amounts:
 
 
 def _largest_first(domain_capacity: Amounts, among: SubDomains) -> Amounts:
-    """Step 2: the order in which sub-domains are taken. Of equal ones the most preferred, then the tightest."""
+    """Step 2: the order in which subdomains are taken. Of equal ones the most preferred, then the tightest."""
     ties = [each for each in (among.pods, None if among.liked is None else -among.liked) if each is not None]
     if among.anchored is None and not ties:
         return largest_first(domain_capacity)
@@ -119,7 +119,7 @@ def _largest_first(domain_capacity: Amounts, among: SubDomains) -> Amounts:
 
 
 def _tighten(sizes: Amounts, taken: Amounts, widths: Amounts, cut: Amounts, liked: Amounts | None) -> None:
-    """Step 3: move what was taken of the sub-domains `cut`, at most one of each domain, to the best after them."""
+    """Step 3: replace the last subdomains `cut`, at most one of each domain, by the best after them."""
     ends = widths.cumsum()
     ends = ends.take(ends.searchsorted(cut, side="right"))
     rests = taken.take(cut)

@@ -1,11 +1,12 @@
-"""What the domains of a tree hold of a group of equal pods, counted in segments where it has any.
+"""The capacity of a tree's domains for a gang of equal pods, counted in segments if it has any.
 
-Segments of k pods: the group is `segments` whole ones and a rest of fewer pods, its smaller last segment. A domain of
-the segments' level with room for c pods holds c // k whole segments and has c % k left over, where the rest may go.
+Segments of k pods: the gang has `segments` whole ones and a smaller last segment, the rest. A domain of the
+segments'
+level with capacity for c pods holds c // k whole segments, and has c % k left over for the rest.
 
-Domains hold the group if they hold more whole segments than it has, or as many and one of them has room left over for
-the rest. As one number that adds up: a whole segment is a large unit, room left over is 1, and the group wants
-`segments` units, and 1 if there is a rest.
+Domains hold the gang if they hold more whole segments than it has, or as many and one of them has enough left over
+for the rest. To add this up as one number, a whole segment counts as a large unit and space for the rest as 1. The
+gang needs `segments` units, plus 1 if there is a rest.
 """
 
 from functools import cached_property
@@ -17,12 +18,12 @@ from webhook.engine.gang.distribution import Share
 from webhook.engine.gang.domain_choice import Finer
 from webhook.engine.topology.tree import TopologyTree
 
-# More than there are domains with room left over.
+# More than the number of domains with space left over.
 _UNIT = 1 << 20
 
 
 class DomainCapacity:
-    """The room of one tree for one group."""
+    """The capacity of one tree for one gang."""
 
     def __init__(self, tree: TopologyTree, slots: Amounts, count: int, segments: tuple[int, int] | None) -> None:
         """slots: int64 [position]; count: pods to place; segments: (level of their domains, size)."""
@@ -33,14 +34,14 @@ class DomainCapacity:
         self.level, self.size = segments or (tree.node_level, 1)
         self.segments, self.rest = divmod(count, self.size)
         self.unit = _UNIT if self.rest else 1
-        """What a whole segment counts."""
+        """The number that stands for a whole segment."""
         self.wanted = self.segments * self.unit + (self.rest > 0)
-        """What the whole group counts."""
+        """The number that stands for the whole gang."""
         self._pods_at: dict[int, Amounts] = {tree.node_level: slots}
         self._at: dict[int, Amounts] = {}
 
     def cut(self, count: int) -> "DomainCapacity":
-        """The room for fewer pods of the group."""
+        """The capacity for fewer pods of the gang."""
         return DomainCapacity(self.tree, self.slots, count, (self.level, self.size) if self.segmented else None)
 
     def pods(self, level: int) -> Amounts:
@@ -52,7 +53,7 @@ class DomainCapacity:
 
     @cached_property
     def _pods(self) -> Amounts:
-        """int64 [domain of the segments' level]: pods that fit; none into what is not a domain for segments."""
+        """int64 [domain of the segments' level]: pods that fit; none in domains that cannot hold a segment."""
         pods = self.pods(self.level)
         return pods * self.tree.real(self.level) if self.segmented else pods
 
@@ -63,11 +64,11 @@ class DomainCapacity:
 
     @cached_property
     def _leftover(self) -> Amounts:
-        """int64 [domain of the segments' level]: 1 where the rest may go beside the whole segments, else 0."""
+        """int64 [domain of the segments' level]: 1 where the rest fits beside the whole segments, else 0."""
         return (self._pods % self.size >= self.rest).astype(np.int64)
 
     def at(self, level: int) -> Amounts:
-        """int64 [domain]: what the domains of a level hold: down to the segments' as `wanted` counts, else in pods."""
+        """int64 [domain]: the capacity of a level's domains, down to the segments' level as `wanted`, else in pods."""
         if not self.segmented or level > self.level:
             return self.pods(level)
         found = self._at.get(level)
@@ -82,12 +83,12 @@ class DomainCapacity:
         return amounts if level == self.level else self.tree.lift(self.level, level, amounts)
 
     def holds(self, level: int) -> Bools:
-        """Which domains of a level hold the whole group: bool [domain]."""
+        """Which domains of a level hold the whole gang: bool [domain]."""
         fits: Bools = self.at(level) >= (self.wanted if self.segmented and level <= self.level else self.count)
         return fits
 
     def most(self, level: int) -> Amounts:
-        """int64 [domain]: the most pods of the group that each domain of a level holds, in ranks without a gap."""
+        """int64 [domain]: the most pods of the gang that each domain of a level holds, in consecutive ranks."""
         if not self.segmented or level > self.level:
             return np.minimum(self.pods(level), self.count)
         leftover = self._pods % self.size
@@ -104,20 +105,20 @@ class DomainCapacity:
         return whole
 
     def finer(self, level: int, finer: int) -> Finer:
-        """What the domains of level `finer` hold, for a choice among those of `level`; in segments down to theirs."""
+        """The capacity of domains at level `finer`, to choose at `level`; in segments down to their level."""
         bounds, owners = self.tree.bounds(level, finer), self.tree.owners(level, finer)
         if self.segmented and finer <= self.level:
             return Finer(self.at(finer), bounds, owners, self.wanted, self.unit)
         return Finer(self.pods(finer), bounds, owners, self.count)
 
     def in_pods(self, share: Share) -> tuple[Share, int | None]:
-        """A share of the group in pods, and the domain that takes the smaller last segment, if there is one.
+        """A share of the gang in pods, and the domain with the smaller last segment, if there is one.
 
         share: per domain of the segments' level, as `wanted` counts.
         """
         if not self.rest:
             return Share(share.domains, share.amounts * self.size), None
-        # What is left over is a small part of a unit, more or less.
+        # The leftover is a small fraction of a unit.
         taken = (share.amounts + self.unit // 2) // self.unit * self.size
         left = self._pods[share.domains] - taken
         last = int(np.where(left >= self.rest, left, _UNIT).argmin())

@@ -1,13 +1,15 @@
-"""Which domains of a level take a group, when several choices need equally few of them.
+"""Which domains of a level hold a gang if several choices need the same minimum number.
 
-1. Choices: every set of so many domains, as long as that is at most `_EXHAUSTIVE` sets. Beyond that the largest
-   domains, and for each threshold the domains whose finer domains exceed it most. The latter are the optima of the
-   Lagrangian relaxation, which prices each finer domain at the threshold.
-2. Cost of a choice at a finer level: how many of its domains of that level the group fills, largest first.
-3. The least cost at the first of the finer levels wins, then at the next; among equals what the pods prefer, then the
-   least room (the tightest), then the least room in the parents (the fullest parent), then tree order.
+1. Choices: every set of that many domains, if there are at most `_EXHAUSTIVE` sets. Otherwise the largest domains,
+   and
+   for each threshold the domains whose finer domains exceed it most. The latter are the optima of the Lagrangian
+   relaxation, which prices each finer domain at the threshold.
+2. Cost of a choice at a finer level: the number of its domains of that level that the gang fills, largest first.
+3. The lowest cost at the first of the finer levels wins, then at the next. Ties: the pods' preference, then the
+   least
+   capacity (the tightest), then the least capacity in the parents (the fullest parent), then tree order.
 
-The answer is the optimum over all choices where step 1 is exhaustive and one finer level counts.
+The answer is the optimum over all choices if step 1 is exhaustive and one finer level counts.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -22,24 +24,24 @@ from webhook.engine.arrays import Amounts, Codes, Nodes
 
 # 512 sets of 16 sizes are 64 KiB an array: a level is decided in about 50 microseconds.
 _EXHAUSTIVE = 512
-# Nodes differ in a handful of sizes; between two thresholds the optimum of the relaxation seldom changes.
+# Nodes have a handful of sizes; between two thresholds the relaxation's optimum seldom changes.
 _THRESHOLDS = 8
 
 
 class Finer(NamedTuple):
-    """A finer level at which few domains are wanted. D domains at the level that is chosen at."""
+    """A finer level at which the gang needs few domains. D: domains at the level of the choice."""
 
     domain_capacity: Amounts
-    """int64 [domain of the finer level]: what each holds, in pods, or as webhook.engine.gang.domain_capacity counts
-    segments."""
+    """int64 [domain of the finer level]: capacity in pods, or as webhook.engine.gang.domain_capacity counts segments.
+    """
     bounds: Codes
-    """int32 [D + 1]: the first finer domain of each domain of the level that is chosen at."""
+    """int32 [D + 1]: the first finer domain of each domain at the level of the choice."""
     owners: Nodes
-    """int [domain of the finer level]: the domain of the level that is chosen at that each is in."""
+    """int [domain of the finer level]: its domain at the level of the choice."""
     wanted: int
-    """What the group needs in the same terms."""
+    """What the gang needs, in the same unit."""
     unit: int = 1
-    """What a whole segment counts; 1 where nothing counts less."""
+    """The number that stands for a whole segment; 1 if there is nothing smaller."""
 
 
 class _Table(NamedTuple):
@@ -53,7 +55,7 @@ class _Table(NamedTuple):
 
 
 Key = Callable[[Amounts], Amounts]
-"""int64 [n] of some candidates (n numbers of domains): the less the better."""
+"""int64 [n] of some candidates (n numbers of domains): lower is better."""
 
 
 def fewest_below(
@@ -65,10 +67,9 @@ def fewest_below(
     ties: Iterable[Key],
     disliked: Key | None = None,
 ) -> Amounts:
-    """The best `size` of the candidates, ascending; together they hold `wanted`, which some choice does.
+    """The best `size` candidates, ascending; together they hold `wanted`, which some choice does.
 
-    candidates: int64 [D], numbers of domains, ascending; domain_capacity: int64 [D]; disliked: how little each is
-    preferred.
+    candidates: int64 [D], numbers of domains, ascending; domain_capacity: int64 [D]; disliked: low means preferred.
     """
     tables: Iterable[_Table] = (_by_size(level, candidates) for level in finer)
     if comb(len(domain_capacity), size) <= _EXHAUSTIVE:
@@ -95,7 +96,7 @@ def fewest_below(
 
 @lru_cache(maxsize=256)
 def _every(number: int, size: int) -> Amounts:
-    """int64 [choice, size]: all sets of so many positions."""
+    """int64 [choice, size]: all sets of that many positions."""
     return np.array(list(combinations(range(number), size)), dtype=np.int64)
 
 
@@ -108,7 +109,7 @@ def _added(amounts: Amounts, choices: Amounts) -> Amounts:
 
 
 def _likely(domain_capacity: Amounts, size: int, finer: Sequence[_Table], disliked: Amounts | None) -> Amounts:
-    """int64 [choice, size]: the largest, and the optima of the relaxation; the same of preferred domains only.
+    """int64 [choice, size]: the largest, and the optima of the relaxation; the same for preferred domains only.
 
     disliked: int64 [D].
     """
@@ -127,12 +128,12 @@ def _likely(domain_capacity: Amounts, size: int, finer: Sequence[_Table], dislik
 
 
 def _by_size(level: Finer, candidates: Amounts) -> _Table:
-    """How many finer domains of each size a candidate has; larger than wanted counts as wanted."""
+    """How many finer domains of each size a candidate has; sizes above `wanted` count as `wanted`."""
     low, high = int(candidates[0]), int(candidates[-1]) + 1
     below = slice(int(level.bounds[low]), int(level.bounds[high]))
     codes = np.minimum(level.domain_capacity[below], level.wanted)
     if level.unit > 1:
-        # Whole segments, with room for a smaller one beside them or without.
+        # Whole segments, with and without space for a smaller one.
         codes = codes // level.unit * 2 + (codes % level.unit > 0)
     columns = int(codes.max(initial=0)) + 1
     # The row of each domain begins with its largest size and ends with size 0.
@@ -148,16 +149,16 @@ def _by_size(level: Finer, candidates: Amounts) -> _Table:
 
 
 def _filled(counts: Amounts, sizes: Amounts, wanted: int) -> Amounts:
-    """int64 [choice]: how many finer domains it takes to hold what is wanted, largest first.
+    """int64 [choice]: how many finer domains are needed to hold `wanted`, largest first.
 
     counts: int64 [choice, size]; sizes: int64 [size], descending to 0; wanted: at least 1.
     """
     rows, columns = counts.shape
     first = np.arange(0, rows * columns, columns)
-    # Running sums over all choices one after the other, less those before each choice.
+    # Cumulative sums over all choices in a row, minus those before each choice.
     held, number = (counts * sizes).ravel().cumsum(), counts.ravel().cumsum()
     before, fewer = _before(held, first), _before(number, first)
-    # The size of the last domain that is filled, what is missing before any of that size, and how many are larger.
+    # The size of the last domain filled, what is missing before any of that size, and how many are larger.
     last = np.minimum(held.searchsorted(before + wanted), first + columns - 1)
     size, same = np.maximum(sizes, 1).take(last - first), counts.ravel().take(last)
     missing = wanted - (held.take(last) - before) + same * size
@@ -166,7 +167,7 @@ def _filled(counts: Amounts, sizes: Amounts, wanted: int) -> Amounts:
 
 
 def _before(running: Amounts, first: Amounts) -> Amounts:
-    """int64 [n]: the running sum before each of these places, the first of which is 0."""
+    """int64 [n]: the cumulative sum before each of these indexes, the first of which is 0."""
     before = running.take(first - 1)
     before[0] = 0
     return before

@@ -1,8 +1,7 @@
-"""Which domains the pods of a placed group are in: for what has to keep them there.
+"""The domains of an assigned gang's pods, for constraints that keep them there.
 
-A set is held together by the finest level that is required of it: by the group, by the part that it belongs to, or of
-its segments. A group that asks for a level is also kept in the domain that was found for all of it, be that level only
-preferred.
+The finest required level applies to a pod set: that of the gang, of its subgroup, or of its segments. A gang that
+requests a level also stays in the domain found for all of it, even if that level was only preferred.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,7 +14,7 @@ from webhook.engine.topology.tree import ROOT, Domain
 
 
 def domains_of(placement: GangAssignment) -> Mapping[str, tuple[Domain, ...]]:
-    """Name of a set -> the domains of its placed pods, in the order of the tree."""
+    """Pod set -> the domains of its assigned pods, in tree order."""
     found: dict[str, set[Domain]] = {}
     positions = placement.tree.positions()
     for seats, level in _levels_of_seats(placement):
@@ -26,7 +25,7 @@ def domains_of(placement: GangAssignment) -> Mapping[str, tuple[Domain, ...]]:
 
 
 def domain_of_pod(placement: GangAssignment, name: str) -> Domain | None:
-    """The domain of one placed pod; None where it has no place."""
+    """The domain of one assigned pod; None without an assignment."""
     for seats, level in _levels_of_seats(placement):
         for member, node in zip(seats.members.tolist(), seats.nodes.tolist(), strict=True):
             if seats.podset.members[member].name == name:
@@ -44,7 +43,7 @@ def _levels_of_seats(placement: GangAssignment) -> Iterator[tuple[Seats, int]]:
 
 
 def _levels(group: PodGroup, above: int) -> Iterator[tuple[str, int]]:
-    """(name, level) of each set. above: the level that holds what the group is a part of."""
+    """(name, level) of each pod set. above: the level that applies to the parent group."""
     here = max(above, group.constraint.bound)
     for podset in group.sets:
         segment = ROOT if podset.segments is None else podset.segments.constraint.bound

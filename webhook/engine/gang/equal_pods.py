@@ -1,20 +1,20 @@
-"""The place of a group of equal pods: a few sums and sorts over the tree, exact.
+"""Placement of a gang of equal pods: a few sums and sorts over the tree, exact.
 
-1. Room: pods per node, summed to the level of the segments, there cut to whole segments, summed on upwards.
-2. Domain: at the preferred level, then coarser up to the required one, those that hold the whole group. At the first
-   level that has any: where members run; else where the group needs the fewest domains of the preferred (or the
+1. Capacity: pods per node, summed up to the segments' level, rounded down to whole segments there, then summed
+   upwards.
+2. Domain: at the preferred level, then coarser up to the required one, those that hold the whole gang. At the first
+   level with any: the one where members run; else where the gang needs the fewest domains of the preferred (or the
    segments') level, then of each finer level down to nodes; else the one whose nodes the pods prefer; else the
    tightest; else the one under the fullest parent.
-3. Elastic groups: if no domain holds all, the one that holds most, if that is the minimum or more: in whole segments
-   if these suffice. Of equal ones the one whose nodes the pods prefer.
-4. Way down: to the preferred level, then level by level to the segments' level and on to the nodes, each time into the
-   fewest sub-domains of all domains chosen above (webhook.engine.gang.distribution), and of such choices the one that
+3. Elastic gangs: if no domain holds all pods, the one that holds most, if that is at least the minimum; in whole
+   segments if these suffice. Of equal ones the one whose nodes the pods prefer.
+4. Downwards: to the preferred level, then level by level to the segments' level and to the nodes, each time into the
+   fewest subdomains of all domains chosen above (webhook.engine.gang.distribution). Of such choices the one that
    needs
-   the fewest further down, then the one that is preferred (webhook.engine.gang.domain_choice). The last, smaller
-   segment goes
-   where room is left over.
+   the fewest further down, then the preferred one (webhook.engine.gang.domain_choice). The smaller last segment goes
+   where space is left over.
 
-Room adds up along the tree, so step 2 finds a domain whenever any search would.
+Capacity is additive along the tree, so step 2 finds a domain whenever any search would.
 """
 
 from dataclasses import dataclass
@@ -34,38 +34,38 @@ from webhook.model.options import GangStrategy
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EqualPods:
-    """A group of equal pods. Positions are those of the tree."""
+    """A gang of equal pods. Positions are those of the tree."""
 
     count: int
     """Pods to place."""
     minimum: int
-    """Pods without which none is placed."""
+    """The minimum number of pods; with fewer, none is placed."""
     constraint: Constraint = ANYWHERE
     segments: Segments | None = None
     strategy: GangStrategy = GangStrategy.BIN_PACK
     members: Amounts | None = None
-    """int64 [position]: members of the group that run there already; None = none do."""
+    """int64 [position]: members of the gang that already run there; None = none."""
     preference: Amounts | None = None
-    """int64 [position]: how much the pods prefer each node (webhook.engine.filter.node_preference); None = all
-    alike."""
+    """int64 [position]: how much the pods prefer each node (webhook.engine.filter.node_preference); None = all equally.
+    """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EqualPlan:
-    """Where equal pods go."""
+    """The assignment of equal pods."""
 
     domain: Domain
     """The domain that holds them all."""
     nodes: Share
-    """Pods per position. In order of position neighbours in rank are neighbours in the tree."""
+    """Pods per position. In order of position, neighbours in rank are neighbours in the tree."""
     tail: slice | None
-    """Positions of the domain that takes the last, smaller segment: its pods come last in rank."""
+    """Positions of the domain with the smaller last segment: its pods come last in rank."""
 
 
 def assign_equal(tree: TopologyTree, slots: Amounts, pods: EqualPods) -> EqualPlan | None:
-    """The plan, or None if the pods (their minimum) fit nowhere.
+    """The plan, or None if the pods (or their minimum) fit nowhere.
 
-    slots: int64 [position], the pods each node can take.
+    slots: int64 [position], the pods that each node can take.
     """
     if pods.segments is None:
         return _Search(tree, pods, DomainCapacity(tree, slots, pods.count, None)).run()
@@ -98,7 +98,7 @@ class _Search:
         return None
 
     def _pinned(self) -> Domain | None:
-        """The domain of the required level that running members hold the group to."""
+        """The domain of the required level in which members already run."""
         members, bound = self.pods.members, self.pods.constraint.bound
         if members is None or bound == ROOT or not members.any():
             return None
@@ -114,7 +114,7 @@ class _Search:
         return allowed & inside
 
     def _choose(self, level: int, fitting: Amounts) -> int:
-        """The domain of a level to take among those that hold the group."""
+        """The domain to take among those of a level that hold the gang."""
         members = self.pods.members
         if members is not None and len(fitting) > 1:
             beside = self.tree.sums(level, members)[fitting]
@@ -139,7 +139,7 @@ class _Search:
         return int(fewest_below(fitting, 1, domain_capacity[fitting], 0, finer, ties, disliked)[0])
 
     def _most(self, level: int, most: Amounts) -> int:
-        """The domain of a level that holds most, of equal ones the one that is preferred."""
+        """The domain of a level that holds most; of equal ones the preferred one."""
         disliked = self._disliked(level)
         if disliked is None:
             return int(most.argmax())
@@ -147,15 +147,15 @@ class _Search:
         return int(equal[disliked(equal).argmin()])
 
     def _disliked(self, level: int) -> Key | None:
-        """How little the nodes are preferred that the group would get in each domain of a level; None: all alike."""
+        """How little the pods prefer the nodes that they would get in each domain of a level; None: all equally."""
         if self.pods.preference is None:
             return None
         return partial(self._dislike, level, self.pods.preference)
 
     def _dislike(self, level: int, preference: Amounts, domains: Amounts) -> Amounts:
-        """int64 [n], at most 0: less a thousand times the mean of the pods, as many as each of n domains holds.
+        """int64 [n], at most 0: minus a thousand times the mean over as many pods as each of n domains holds.
 
-        As if they were shared out straight over its nodes, whatever lies between.
+        Computed as if they were distributed directly over its nodes, ignoring levels in between.
         """
         nodes = self.tree.node_level
         if level == nodes:
@@ -168,18 +168,18 @@ class _Search:
         return -(1000 * liked.astype(np.int64)) // np.maximum(amounts, 1)
 
     def _capacity_above(self, level: int, coarser: int, domains: Amounts) -> Amounts:
-        """int64 [domain]: the room of the domain of a coarser level that each is in."""
+        """int64 [domain]: the capacity of each one's domain at a coarser level."""
         owners = self.tree.bounds(coarser, level).searchsorted(domains, side="right") - 1
         domain_capacity: Amounts = self.domain_capacity.pods(coarser)[owners]
         return domain_capacity
 
     def _finer_levels(self, level: int) -> list[int]:
-        """The levels below one at which few domains are wanted: down to the segments' domains, from there to nodes."""
+        """The levels below one at which few domains are wanted: down to the segments' level, from there to nodes."""
         above_segments = self.domain_capacity.segmented and level < self.domain_capacity.level
         return list(range(level + 1, (self.domain_capacity.level if above_segments else self.tree.node_level) + 1))
 
     def _counted_level(self, level: int) -> int | None:
-        """The level whose domains are to be few within a domain of `level`, before all others."""
+        """The level at which few domains matter most within a domain of `level`."""
         preferred = self.pods.constraint.preferred
         if preferred is not None and preferred > level:
             return preferred
@@ -204,7 +204,7 @@ class _Search:
         )
 
     def _levels(self, share: Share, upper: int, lower: int, domain_capacity: DomainCapacity) -> Share:
-        """From level to level, at once to the preferred one; in segments down to their level."""
+        """The levels to pass: directly to the preferred one; with segments, down to their level."""
         preferred = self.pods.constraint.preferred
         while upper < lower:
             below = preferred if preferred is not None and upper < preferred <= lower else upper + 1
@@ -221,7 +221,7 @@ class _Search:
         return share
 
     def _better(self, above: Share, share: Share, upper: int, level: int, domain_capacity: DomainCapacity) -> Share:
-        """As many domains of a level, within those `above`, that need fewer domains further down."""
+        """As many domains of a level within those `above`, chosen to need fewer domains further down."""
         wanted = int(share.amounts.sum())
         amounts = domain_capacity.at(level)
         candidates, _ = self.tree.below(upper, level, above.domains)
@@ -230,13 +230,13 @@ class _Search:
             return share
         held, disliked = amounts.take(candidates), self._disliked(level)
         finer = (domain_capacity.finer(level, each) for each in self._finer_levels(level))
-        # Of domains that hold equally many segments those that have least room left beside them.
+        # Of domains that hold equally many segments, those with the least capacity left beside them.
         ties: list[Key] = [
             each.__getitem__
             for each in ([amounts, domain_capacity.pods(level)] if domain_capacity.segmented else [amounts])
         ]
         chosen = fewest_below(candidates, len(share.domains), held, wanted, finer, ties, disliked)
-        # Largest first, as the fewest need: the smallest takes what is left.
+        # Largest first, as for the minimum: the smallest takes the rest.
         order = np.argsort(-amounts[chosen], kind="stable")
         taken = amounts[chosen]
         taken[order[-1]] = wanted - taken[order[:-1]].sum()

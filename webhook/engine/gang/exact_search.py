@@ -1,10 +1,10 @@
-"""The exact search (webhook.engine.gang.bounded_search) put to a group: its pieces, its nodes, its constraints.
+"""The exact search (webhook.engine.gang.bounded_search) for a gang: its slices, its nodes, its constraints.
 
-1. Every piece is one class of pods, or two: its whole segments, and the smaller last one.
-2. The front of a node: what fits on it as a whole, and, for classes bound to single NUMA nodes, into those together.
-   Nodes that are in the same state share theirs.
-3. Constraints become rules; running members pin them to where they run.
-4. Domains of the group's level are tried, those that the pods prefer first, then the tightest.
+1. Each slice is one class of pods, or two: its whole segments, and the smaller last one.
+2. The front of a node: what fits on the node as a whole and, for classes bound to single NUMA nodes, into those
+   together. Nodes in the same state share their front.
+3. Constraints become rules; running members pin them to their domains.
+4. Domains of the gang's level are tried, those that the pods prefer first, then the tightest.
 """
 
 from collections.abc import Iterator
@@ -34,15 +34,15 @@ class _Class:
 def assign_exactly(
     remaining: Remaining, tree: TopologyTree, part: Part, full: bool, budget: Budget, liked: Amounts | None = None
 ) -> tuple[Domain, list[tuple[PodSlice, Row]]] | None:
-    """A domain and seats for all pods (full) or the minimum of each piece; None if there is no place at all.
+    """A domain and assignments for all pods (full) or the minimum of each slice; None if there is none at all.
 
-    liked: int64 [domain of the group's level]: how much each is preferred; None = all alike. Raises TooMuchWork.
+    liked: int64 [domain of the gang's level]: how much each is preferred; None = all equally. Raises TooMuchWork.
     """
     return _Exact(remaining, tree, part, full, budget).run(liked)
 
 
 def pinned(tree: TopologyTree, running: Amounts | None, level: int | None) -> int | None:
-    """The domain of a required level that running members hold the others to: that of most of them; None = free."""
+    """The domain of a required level that most running members are in; the others must join them. None = any."""
     if running is None or not level or not running.any():
         return None
     return int(tree.sums(level, running).argmax())
@@ -101,7 +101,7 @@ class _Exact:
             self._constrain(below)
 
     def _leave_out(self, rule: Rule) -> None:
-        """Take the slots of a class off wherever its constraint can never be met: most of the search is saved there."""
+        """Remove a class's slots where its constraint can never be met: this saves most of the search."""
         real = self._tree.real(rule.level)
         kinds: tuple[int, ...]
         if isinstance(rule, InSegments):
@@ -115,11 +115,11 @@ class _Exact:
             self._classes[kind] = replace(self._classes[kind], slots=self._classes[kind].slots * inside)
 
     def _holding(self, level: int, kind: int, count: int) -> Bools:
-        """Which domains of a level have so many slots of a class: bool [domain]."""
+        """Which domains of a level have that many slots of a class: bool [domain]."""
         return self._tree.sums(level, self._classes[kind].slots) >= count
 
     def _domains(self, liked: Amounts | None) -> Iterator[Domain]:
-        """The domains that may hold the group, the most preferred first, then the tightest."""
+        """The domains that may hold the gang, the most preferred first, then the tightest."""
         level = self._part.constraint.bound
         if level == ROOT:
             yield Domain(ROOT, 0)
@@ -158,7 +158,7 @@ class _Exact:
             pareto_front = packings(free, needs, limit, self._budget)
             zones: list[ParetoFront] = []
             if any(cap is not None for cap in caps):
-                # What no NUMA node lists is not aligned there.
+                # A resource that no NUMA node lists is not aligned there.
                 listed = [index for index, plane in enumerate(planes) if max(plane) != UNLISTED]
                 zone_needs = [[(share or {}).get(zone_rows[index], 0) for index in listed] for share in shares]
                 for z in range(snapshot.node_arrays.z):
@@ -179,7 +179,7 @@ class _Exact:
         return None
 
     def _seats(self, nodes: dict[int, Vector]) -> list[tuple[PodSlice, Row]]:
-        """Rows of seats, piece by piece; of a piece in segments the smaller last one comes last."""
+        """Rows of assignments, slice by slice; in a slice with segments, the smaller last one comes last."""
         z = self._remaining.snapshot.node_arrays.z
         positions = sorted(nodes)
         zones = np.zeros((len(self._classes), len(positions), z + 1), dtype=np.int64)

@@ -1,11 +1,12 @@
-"""The place of a pod group, from what is free to a node and NUMA node for every pod.
+"""Placement of a gang: from free amounts to a node and NUMA nodes for every pod.
 
-1. The group in pieces: pods of one kind under the same constraints (webhook.engine.gang.slices).
-2. One kind without constraints of parts: exact by sums alone (webhook.engine.gang.equal_pods).
-3. Else piece by piece, larger ones first; where that fails, an exact search (webhook.engine.gang.mixed_pods).
-4. Nodes whose admission is only known by trying replay what they were given. What they refuse is noted as the most
-   they take, and the group is placed again: counts only ever shrink, so this ends.
-5. Seats in order of rank; or, if there is no place, what is missing at each level (webhook.engine.gang.shortfall).
+1. The gang is divided into slices: pods of one class under the same constraints (webhook.engine.gang.slices).
+2. One class without constraints of subgroups: exact by sums alone (webhook.engine.gang.equal_pods).
+3. Otherwise slice by slice, larger ones first; if that fails, an exact search (webhook.engine.gang.mixed_pods).
+4. Nodes whose admission only a replay can tell replay their pods. A rejected pod lowers the node's maximum, and the
+   gang is placed again. Counts only decrease, so this ends.
+5. Pods are assigned in order of rank. If there is no assignment, the answer says what is missing at each level
+   (webhook.engine.gang.shortfall).
 """
 
 from functools import partial
@@ -40,7 +41,7 @@ def assign_gang(
     strategy: GangStrategy = GangStrategy.BIN_PACK,
     effort: Effort = DEFAULT_EFFORT,
 ) -> GangAssignment:
-    """The placement of a group on the nodes of the view, which the tree is of."""
+    """The assignment of a gang on the nodes of the snapshot; the tree must be of the same nodes."""
     snapshot = snapshot.covering(name for podset in group.all_sets() for name in named_resources(podset.pod))
     part = cut(snapshot, tree, group)
     caps = Caps()
@@ -54,7 +55,7 @@ def assign_gang(
         else:
             found, certain = assign_mixed(Asked(snapshot, tree, caps, strategy, effort, preference), part)
         if found is None:
-            # In company a kind may be capped lower than it would have to be.
+            # Together with others, a class may be limited more than necessary.
             certain = certain and (not caps or _of_one_kind(part))
             why = partial(shortfalls, snapshot, tree, part, caps)
             return GangAssignment(group, snapshot, tree, False, None, (), why, certain)
@@ -64,7 +65,7 @@ def assign_gang(
 
 
 def _of_one_kind(part: Part) -> bool:
-    """Whether sums alone decide: equal pods, one constraint for all of them."""
+    """Whether sums alone decide: equal pods with one constraint."""
     pod_slices = part.all_slices()
     return (
         all(pod_slice.kind is pod_slices[0].kind and pod_slice.constraint is ANYWHERE for pod_slice in pod_slices)
@@ -100,9 +101,9 @@ def _assign_equal(
 
 
 def _admitted(snapshot: Snapshot, found: Found, caps: Caps) -> bool:
-    """Whether every node admits what it was given, as far as that is open; what one refuses goes to the caps.
+    """Whether every node admits its pods where that is uncertain; rejections are added to the caps.
 
-    Replayed pods get the NUMA nodes that they got in the replay.
+    Replayed pods get the NUMA nodes from the replay.
     """
     kinds = {id(pod_slices[0].kind): pod_slices[0].kind for pod_slices, _ in found.rows}
     open_to = {key: kind.ways.open for key, kind in kinds.items()}
@@ -129,9 +130,10 @@ def _admitted(snapshot: Snapshot, found: Found, caps: Caps) -> bool:
 
 
 def _cap(caps: Caps, node: int, kinds: list[Kind], admitted: int, open_to: dict[int, Bools | None]) -> None:
-    """Note what a node refused: of the kind that was refused it takes as many as it admitted.
+    """Note a node's rejection: the node takes as many pods of the rejected class as it admitted.
 
-    Where that kind is counted exactly, another one took more than was thought: one less of that.
+    If that class is counted exactly, another one took more than expected: then the other one's limit is reduced by
+    one.
     """
     blamed = kinds[admitted]
     most = sum(kind is blamed for kind in kinds[:admitted])

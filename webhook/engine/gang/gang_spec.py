@@ -1,4 +1,4 @@
-"""What a group of pods asks of a topology, in the tree's own terms: levels are numbers, nodes are positions."""
+"""A gang's request in the terms of a tree: levels are numbers, nodes are positions."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -10,77 +10,77 @@ from webhook.model.pod import Pod
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """How close pods must and should be. Levels of the tree; preferred, if both stand, is at least as fine."""
+    """How close pods must and should be, as levels of the tree. If both are set, preferred is at least as fine."""
 
     required: int | None = None
-    """One domain of this level holds all of them, or they are not placed."""
+    """One domain of this level must hold all of them."""
     preferred: int | None = None
-    """One domain of this level should; else as few of them as can be."""
+    """One domain of this level should hold all of them; else as few as possible."""
 
     @property
     def bound(self) -> int:
-        """The level at which one domain has to hold all: the root if nothing is required."""
+        """The level at which one domain must hold all pods: the root if nothing is required."""
         return ROOT if self.required is None else self.required
 
     def within(self, level: int) -> "Constraint":
-        """The same inside one domain of a level."""
+        """The same constraint inside one domain of a level."""
         return Constraint(max(self.bound, level), self.preferred)
 
     def levels(self) -> range:
-        """The levels to look for one domain at, in order: preferred first, then coarser up to the bound."""
+        """The levels to try in order: preferred first, then coarser up to the bound."""
         finest = self.bound if self.preferred is None else max(self.preferred, self.bound)
         return range(finest, self.bound - 1, -1)
 
 
 ANYWHERE: Final = Constraint()
-"""No wish: still kept together as far as that costs nothing."""
+"""No request: still kept together if that costs nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """Pods in order of rank, cut into segments of `size`; each segment within one domain. The last may be smaller."""
+    """Segments of `size` pods in order of rank, each within one domain. The last may be smaller."""
 
     size: int
     constraint: Constraint
     first: int = 0
-    """The rank with which the first segment begins."""
+    """The first rank of the first segment."""
 
     def number_of(self, rank: int) -> int:
-        """The number of the segment that a rank belongs to."""
+        """The number of a rank's segment."""
         return (rank - self.first) // self.size
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One pod of a set."""
+    """One pod of a pod set."""
 
     name: str
     rank: int
-    """Its place in the order of the set: completion index, replica index, or place in the order of names."""
+    """Its position in the pod set: completion index, replica index, or position by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodSet:
-    """Pods of one template. All names are unique in the group."""
+    """Pods of one template. All names are unique in the gang."""
 
     name: str
     pod: Pod
-    """What each of them asks for."""
+    """A pod with the request of each of them."""
     intent: NUMAIntent
     members: tuple[Member, ...]
     """The pods to place, in order of rank."""
     minimum: int
-    """How many of them the group cannot do without; the rest is placed as far as it fits."""
+    """The minimum of these pods; the others are placed if they fit."""
     segments: Segments | None = None
     running: tuple[tuple[int, str], ...] = ()
-    """(rank, node name) of members that run already."""
+    """(rank, node name) of members that already run."""
     preferring: tuple[tuple[Pod, int], ...] = ()
-    """Where members prefer different nodes: one of each kind, and how many there are of it; () = all as `pod` does."""
+    """If members prefer different nodes: one pod of each kind, and their number; () = all as `pod` does."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodGroup:
-    """Pods that are placed together, or a part of them with a constraint of its own."""
+    """Pods that are placed together, or a subgroup of them with its own constraint."""
 
     name: str
     constraint: Constraint = ANYWHERE
@@ -88,5 +88,5 @@ class PodGroup:
     subgroups: tuple["PodGroup", ...] = ()
 
     def all_sets(self) -> tuple[PodSet, ...]:
-        """The sets of the group and of all groups below."""
+        """The pod sets of the gang and all its subgroups."""
         return self.sets + tuple(podset for subgroup in self.subgroups for podset in subgroup.all_sets())

@@ -1,8 +1,9 @@
-"""How much a group's pods prefer each node: the mean over its pods (webhook.engine.filter.node_preference).
+"""How much a gang's pods prefer each node: the mean over its pods (webhook.engine.filter.node_preference).
 
-Each pod counts with what it prefers among the nodes that can take one of them. What most pods prefer is read first, and
-no more than a bound of different preferences, and of requirements in all: a tenant may give every pod of a group its
-own. Pods beyond that prefer nothing. At 5,000 nodes that takes some 30 ms for 512 pods.
+Each pod counts with its preference among the nodes that can take one of them. The most common preferences are read
+first, up to a limit of different preferences and of requirements: a tenant may give every pod of a gang its own.
+Pods
+beyond the limit count as without preference. At 5,000 nodes that takes some 30 ms for 512 pods.
 """
 
 from collections import Counter
@@ -19,7 +20,7 @@ from webhook.engine.topology.tree import TopologyTree
 from webhook.model.limits import MAX_REQUIREMENTS
 from webhook.model.pod import Pod
 
-# Roles of the largest workloads in use that differ in what they prefer. As many others are compared with them: each
+# Pod sets with different preferences in the largest workloads in use. That many others are compared with them; each
 # comparison may take as long as a requirement.
 _MOST: Final = 64
 # Those of any one pod, and one for its tolerations.
@@ -28,13 +29,13 @@ _UNREAD: Final = Preference(None, None)
 
 
 class GroupPreference:
-    """What the pods of one group prefer, on the nodes of a snapshot."""
+    """The preferences of one gang's pods on the nodes of a snapshot."""
 
     def __init__(self, node_arrays: NodeArrays, tree: TopologyTree, pod_slices: Sequence[PodSlice]) -> None:
         self._node_arrays = node_arrays
         self._tree = tree
         self._read: dict[int, Preference] = {}
-        """By the id of a pod that the pieces hold."""
+        """By the id of a pod in the slices."""
         pods = [one for pod_slice in pod_slices for one in _pods(pod_slice)]
         if node_arrays.soft_taints.empty and not any(pod.preferred_terms for pod, _ in pods):
             return
@@ -42,11 +43,11 @@ class GroupPreference:
 
     @property
     def empty(self) -> bool:
-        """Whether they prefer all nodes alike."""
+        """Whether they prefer all nodes equally."""
         return not self._read
 
     def of(self, pod_slices: Iterable[PodSlice], slots: Amounts) -> Amounts | None:
-        """int64 [position], 0..MOST: the mean over the pods of these pieces; None = all nodes alike.
+        """int64 [position], 0..MOST: the mean over the pods of these slices; None = all nodes equally.
 
         slots: int64 [position], the pods that each node can take: nodes that take none do not count.
         """
@@ -68,9 +69,9 @@ class GroupPreference:
         return everywhere
 
     def of_domains(self, level: int, shares: Iterable[tuple[PodSlice, Amounts, int]]) -> Amounts:
-        """int64 [domain]: how much the room in each domain of a level is preferred, added up over the pods.
+        """int64 [domain]: how much the capacity in each domain of a level is preferred, summed over the pods.
 
-        shares: pieces, each with the pods that nodes can take (int64 [position]) and how many are wanted.
+        shares: slices, each with the pods that nodes can take (int64 [position]) and how many are wanted.
         """
         liked = np.zeros(self._tree.size(level), dtype=np.int64)
         for pod_slice, slots, wanted in shares:
@@ -102,7 +103,7 @@ class GroupPreference:
 
 
 def _pods(pod_slice: PodSlice) -> Sequence[tuple[Pod, int]]:
-    """One pod of each preference in a piece, and how many prefer the same."""
+    """One pod for each preference in a slice, and how many pods share it."""
     return pod_slice.podset.preferring or ((pod_slice.podset.pod, len(pod_slice.members)),)
 
 

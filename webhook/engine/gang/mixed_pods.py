@@ -1,13 +1,13 @@
-"""The place of a group of several kinds of pods, or with constraints of its parts.
+"""Placement of a gang of several pod classes, or with constraints of its subgroups.
 
-1. Greedy, for all pods: the domains that have room for each kind by itself, at the preferred level first (where none
-   is preferred, at the finest), those whose nodes the pods prefer first, then the tightest. In each: parts with
-   constraints of their own (the finest first, be it that of their segments), then pieces (the largest pods first), each
-   by webhook.engine.gang.equal_pods, each from what the ones before left, and beside them where there is room.
-2. Exact, for all pods, at the required level, where greedy found nothing.
-3. The same for the minimum of elastic groups; then as many of the others as fit beside.
+1. Greedy, for all pods: try the domains with enough capacity for each class by itself, at the preferred level first
+   (without one, at the finest), those whose nodes the pods prefer first, then the tightest. In each domain place
+   subgroups with their own constraints (finest first, including their segments'), then slices (largest pods first),
+   each by webhook.engine.gang.equal_pods, in what the earlier ones left, and beside them if possible.
+2. Exact, for all pods, at the required level, if greedy found nothing.
+3. The same for the minimum of elastic gangs; then as many of the others as fit beside.
 
-Steps 2 and 3 are bounded: beyond the bound the answer is "not found", and it says so.
+Steps 2 and 3 are limited. Beyond the limit the answer is "not found", marked as uncertain.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,15 +32,15 @@ from webhook.model.options import GangStrategy
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Found:
-    """Seats for the pieces of a group, within a domain."""
+    """Assignments for the slices of a gang within a domain."""
 
     domain: Domain
     rows: Sequence[tuple[tuple[PodSlice, ...], Row]]
-    """Seats, shared by equal pieces."""
+    """Assignments, shared by equal slices."""
 
 
 def assign_mixed(asked: Asked, part: Part) -> tuple[Found | None, bool]:
-    """Seats, and whether "no seats" is certain."""
+    """Assignments, and whether "none" is certain."""
     certain = True
     elastic = any(pod_slice.minimum < len(pod_slice.members) for pod_slice in part.all_slices())
     for full in (True, False) if elastic else (True,):
@@ -67,7 +67,7 @@ def assign_mixed(asked: Asked, part: Part) -> tuple[Found | None, bool]:
 
 
 class _Greedy:
-    """Pieces placed one after the other."""
+    """Slices placed one after the other."""
 
     def __init__(self, asked: Asked, *, full: bool) -> None:
         self.rows: list[tuple[PodSlice, Row]] = []
@@ -80,7 +80,7 @@ class _Greedy:
         self._allowed: Bools | None = None
 
     def part(self, part: Part, within: Domain, preferred: int | None) -> Domain | None:
-        """Place a part; the domain that holds it, None if that failed."""
+        """Place a subgroup; the domain that holds it, None if that failed."""
         preferred = part.constraint.preferred or preferred
         if not part.parts and len(part.pod_slices) == 1 and part.pod_slices[0].constraint is ANYWHERE:
             return self._pod_slice(part.pod_slices[0], part.constraint, within, preferred)
@@ -91,27 +91,27 @@ class _Greedy:
         return None
 
     def _levels(self, constraint: Constraint, within: Domain) -> Iterator[int]:
-        """The levels to try. Where none is preferred, finer ones come first: they keep the kinds together."""
+        """The levels to try. Without a preferred one, finer levels come first: they keep the classes together."""
         levels = constraint.within(within.level).levels()
         if constraint.preferred is None:
             yield from range(self._tree.node_level - 1, levels.start, -1)
         yield from levels
 
     def rows_by_slice(self) -> list[tuple[tuple[PodSlice, ...], Row]]:
-        """One row for each piece: its minimum first."""
+        """One row for each slice: its minimum first."""
         rows: dict[int, tuple[PodSlice, list[Row]]] = {}
         for pod_slice, row in self.rows:
             rows.setdefault(id(pod_slice), (pod_slice, []))[1].append(row)
         return [((pod_slice,), joined(parts)) for pod_slice, parts in rows.values()]
 
     def adopt(self, rows: Sequence[tuple[PodSlice, Row]]) -> None:
-        """Take over seats that were found otherwise."""
+        """Adopt assignments found by another search."""
         for pod_slice, row in rows:
             self.rows.append((pod_slice, row))
             self._remaining.take(pod_slice.kind, row.taken(self._remaining.snapshot.node_arrays.z))
 
     def add_extras(self, part: Part, bounds: list[tuple[int, Part]]) -> None:
-        """Seats for pods beyond the minimum, beside those that are placed."""
+        """Assignments for pods beyond the minimum, beside those already placed."""
         if part.constraint.required is not None:
             bounds = [*bounds, (part.constraint.required, part)]
         for below in part.parts:
@@ -147,7 +147,7 @@ class _Greedy:
         self.rows.append((pod_slice, row_of(taken, None)))
 
     def _positions_of(self, pod_slices: Sequence[PodSlice]) -> Amounts | None:
-        """int64 [position]: pods placed so far of these pieces; None = none."""
+        """int64 [position]: pods of these slices placed so far; None = none."""
         nodes = [
             row.nodes
             for pod_slice, row in self.rows
@@ -158,7 +158,7 @@ class _Greedy:
         return np.bincount(self._tree.positions()[np.concatenate(nodes)], minlength=self._tree.n)
 
     def _candidates(self, part: Part, level: int, within: Domain) -> list[Domain]:
-        """Domains of a level with room for each kind by itself, best first."""
+        """Domains of a level with capacity for each class by itself, best first."""
         possible = np.zeros(self._tree.size(level), dtype=np.bool_)
         possible[self._tree.under(within, level)] = True
         possible &= self._tree.real(level)
@@ -174,7 +174,7 @@ class _Greedy:
             here = self._tree.sums(level, self._slots(kind)[0])
             possible &= here >= need
             domain_capacity += here
-        # The more room beside a minimum, the more of the others come in.
+        # The more capacity beside a minimum, the more of the others fit.
         keys = [domain_capacity if self._full and self._strategy is GangStrategy.BIN_PACK else -domain_capacity]
         if (liked := self.liked(part, level)) is not None:
             keys.insert(1 if self._full else 0, -liked)
@@ -183,7 +183,7 @@ class _Greedy:
         return [Domain(level, number) for number in np.lexsort(keys).tolist() if possible[number]]
 
     def liked(self, part: Part, level: int) -> Amounts | None:
-        """int64 [domain]: how much the pods of a part prefer the room of each domain of a level; None = all alike."""
+        """int64 [domain]: how much a subgroup's pods prefer the capacity of a level's domains; None = all equally."""
         if self._preference.empty:
             return None
         shares = (
@@ -192,13 +192,13 @@ class _Greedy:
         return self._preference.of_domains(level, shares)
 
     def _few(self, part: Part, domain: Domain) -> Iterator[Bools | None]:
-        """Nodes to try, in fewer domains of the preferred level first: bool [position]; None = all there are."""
+        """The nodes to try, in the fewest domains of the preferred level first: bool [position]; None = all."""
         preferred = part.constraint.preferred
         if preferred is not None and preferred > domain.level and self._allowed is None:
             under = self._tree.under(domain, preferred)
             needs = self._needs(part)
             rooms = [self._tree.sums(preferred, self._slots(kind)[0])[under] for kind, _ in needs]
-            # A domain is worth the share of each kind that it holds; where members run is worth more than any other.
+            # A domain's value is the fraction of each class that it holds; domains with running members come first.
             worth = np.zeros(under.stop - under.start)
             for domain_capacity, (_, need) in zip(rooms, needs, strict=True):
                 worth += np.minimum(domain_capacity / max(need, 1), 1.0)
@@ -217,7 +217,7 @@ class _Greedy:
         yield None
 
     def _fills(self, part: Part, domain: Domain, preferred: int | None, few: Bools | None) -> bool:
-        """Place a part in a domain, on a choice of nodes; if that fails all is as it was."""
+        """Place a subgroup in a domain, on a choice of nodes; on failure, restore the earlier state."""
         saved, rows, allowed = self._remaining.save(), len(self.rows), self._allowed
         if few is not None:
             self._allowed = few
@@ -229,7 +229,7 @@ class _Greedy:
         return filled
 
     def _needs(self, part: Part) -> list[tuple[Kind, int]]:
-        """The kinds of a part and how many pods of each."""
+        """The classes of a subgroup and the number of pods of each."""
         needs: dict[int, tuple[Kind, int]] = {}
         for pod_slice in part.all_slices():
             _, before = needs.get(id(pod_slice.kind), (pod_slice.kind, 0))
@@ -237,7 +237,7 @@ class _Greedy:
         return list(needs.values())
 
     def _slots(self, kind: Kind) -> tuple[Amounts, Count]:
-        """As of the stock, on the nodes allowed."""
+        """The remaining slots, on the allowed nodes."""
         slots, counted = self._remaining.slots(kind)
         return (slots if self._allowed is None else slots * self._allowed), counted
 
@@ -280,7 +280,7 @@ class _Greedy:
         return plan.domain
 
     def _beside(self, within: Domain) -> Amounts | None:
-        """int64 [position]: pods of the group placed so far within a domain, which attract others; None = none."""
+        """int64 [position]: pods of the gang placed so far within a domain, which attract others; None = none."""
         assigned = self._positions_of([pod_slice for pod_slice, _ in self.rows])
         if assigned is None:
             return None
@@ -292,14 +292,14 @@ class _Greedy:
 
 
 def _finest(part: Part) -> int:
-    """The finest level at which pods of a part must be together, all of them or those of a segment."""
+    """The finest level at which all pods of a subgroup, or those of a segment, must be together."""
     segments = (pod_slice.segments for pod_slice in part.all_slices())
     levels = (each.constraint.bound for each in segments if each is not None)
     return max([part.constraint.bound, *map(_finest, part.parts), *levels])
 
 
 def _only(slots: Amounts, span: slice) -> Amounts:
-    """The same slots within a span of positions, none elsewhere."""
+    """The same slots within a range of positions, none elsewhere."""
     inside = np.zeros_like(slots)
     inside[span] = slots[span]
     return inside

@@ -1,7 +1,9 @@
-"""What a place can hold of several kinds of pods at once: the maximal vectors of counts, exact.
+"""How many pods of several classes fit at once: the maximal vectors of counts, exact.
 
-A place that holds a vector holds every smaller one, so the maximal ones, its front, say all. Two places together hold
-the sums of what each holds. With one kind a front is one number, and all this is plain addition.
+A place that holds a vector also holds every smaller one, so the maximal vectors, the Pareto front, describe it
+fully.
+Two places together hold the sums of what each holds. With one class, a front is one number, and this is plain
+addition.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,11 +13,11 @@ ParetoFront = list[Vector]
 
 
 class TooMuchWork(Exception):  # noqa: N818 - an outcome that callers expect, not a fault
-    """The search would take longer than it is allowed to."""
+    """The search would exceed its limit."""
 
 
 class Budget:
-    """Work that a search may still do, in sums and comparisons of two vectors."""
+    """The remaining work of a search, in sums and comparisons of two vectors."""
 
     __slots__ = ("left",)
 
@@ -23,7 +25,7 @@ class Budget:
         self.left = steps
 
     def spend(self, steps: int) -> None:
-        """Count work before it is done; raises TooMuchWork if it is too much."""
+        """Count work before it is done; raises TooMuchWork if it exceeds the limit."""
         self.left -= steps
         if self.left < 0:
             raise TooMuchWork
@@ -43,7 +45,7 @@ def maximal(vectors: Iterable[Vector], budget: Budget) -> ParetoFront:
 
 
 def _maximal_pairs(in_order: Sequence[Vector]) -> ParetoFront:
-    """The same for one or two kinds: going down in the first, each must reach higher in the last."""
+    """The same for one or two classes: sorted descending by the first, each must be higher in the last."""
     pareto_front: ParetoFront = []
     for vector in in_order:
         if not pareto_front or (len(vector) == 2 and vector[1] > pareto_front[-1][1]):
@@ -57,7 +59,7 @@ def covers(larger: Vector, smaller: Vector) -> bool:
 
 
 def both(one: ParetoFront, other: ParetoFront, limit: Vector, budget: Budget) -> ParetoFront:
-    """The front of two places together; nobody needs more than `limit`."""
+    """The front of two places together; no more than `limit` is needed."""
     if one == [limit] or other == [limit]:
         return [limit]
     budget.spend(len(one) * len(other))
@@ -84,7 +86,7 @@ def packings(free: Sequence[int], needs: Sequence[Sequence[int]], limit: Vector,
     if len(limit) == 1:
         return [(most,)]
     vectors = []
-    # What takes nothing of this space leaves it to the others as it is.
+    # A class that takes nothing of this space does not affect the others.
     fewest = 0 if any(needs[0]) else most
     for count in range(most, fewest - 1, -1):
         left = [have - count * need for have, need in zip(free, needs[0], strict=True)]
@@ -95,7 +97,7 @@ def packings(free: Sequence[int], needs: Sequence[Sequence[int]], limit: Vector,
 
 
 def split(pareto_fronts: Sequence[ParetoFront], target: Vector, budget: Budget) -> list[Vector] | None:
-    """How much of `target` each of these places takes, at most what it holds; None if they cannot hold it together."""
+    """How much of `target` each of these places takes, at most its capacity; None if they cannot hold it together."""
     zero = (0,) * len(target)
     reached: list[ParetoFront] = [[zero]]
     for pareto_front in pareto_fronts:
@@ -111,7 +113,7 @@ def split(pareto_fronts: Sequence[ParetoFront], target: Vector, budget: Budget) 
 
 
 def _share(before: ParetoFront, pareto_front: ParetoFront, target: Vector) -> Vector | None:
-    """What the last place takes so that those before it hold the rest; as little as can be."""
+    """The smallest share of the last place for which the earlier places hold the rest."""
     for earlier in before:
         missing = tuple(max(need - have, 0) for need, have in zip(target, earlier, strict=True))
         if any(covers(vector, missing) for vector in pareto_front):

@@ -1,8 +1,10 @@
-"""From pods per node to a seat for every pod: neighbours in rank on neighbours in the tree.
+"""From pods per node to an assignment for every pod: neighbours in rank become neighbours in the tree.
 
-1. Nodes are in tree order; those of the domain that takes a smaller last segment come last, as its pods do in rank.
+1. Nodes are in tree order; those of the domain with a smaller last segment come last, as its pods do in rank.
 2. On a node the NUMA nodes are filled in ascending order.
-3. Members take the seats in order of rank. Since each domain is a run of seats, so is its share of the ranks.
+3. Members take these slots in order of rank. Each domain is a contiguous range of slots, so it gets a contiguous
+   range
+   of ranks.
 """
 
 from collections.abc import Sequence
@@ -17,13 +19,13 @@ from webhook.engine.gang.slices import PodSlice
 
 
 class Row(NamedTuple):
-    """Seats in order; both int64, one entry per seat."""
+    """Slots in order; both int64, one entry per slot."""
 
     nodes: Amounts
     masks: Amounts
 
     def taken(self, z: int) -> Taken:
-        """Who sits where, counted. z: positions of NUMA nodes."""
+        """The number of pods by node and NUMA node. z: positions of NUMA nodes."""
         nodes, at = np.unique(self.nodes, return_inverse=True)
         zones = np.zeros((len(nodes), z + 1), dtype=np.int64)
         columns = np.where(self.masks > 0, np.bitwise_count(np.maximum(self.masks - 1, 0)), z)
@@ -32,7 +34,7 @@ class Row(NamedTuple):
 
 
 def row_of(taken: Taken, last: Amounts | None) -> Row:
-    """The seats of some pods. last: nodes (n) whose seats come last; None = none."""
+    """The slots of some pods. last: nodes (n) whose slots come last; None = none."""
     nodes, zones = taken.nodes, taken.zones
     if last is not None:
         order = np.argsort(np.isin(nodes, last), kind="stable")
@@ -45,12 +47,12 @@ def row_of(taken: Taken, last: Amounts | None) -> Row:
 
 
 def joined(rows: Sequence[Row]) -> Row:
-    """One row after the other."""
+    """Concatenate two rows."""
     return Row(np.concatenate([row.nodes for row in rows]), np.concatenate([row.masks for row in rows]))
 
 
 def shared_out(pod_slices: Sequence[PodSlice], row: Row) -> list[Seats]:
-    """One row of seats for equal pods of several pieces: the minimum of each first, then the others in order."""
+    """Divide one row of slots among equal pods of several slices: the minimums first, then the others in order."""
     quotas = [pod_slice.minimum for pod_slice in pod_slices]
     extra = len(row.nodes) - sum(quotas)
     for index, pod_slice in enumerate(pod_slices):

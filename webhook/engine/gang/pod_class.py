@@ -1,9 +1,9 @@
-"""How nodes decide about the pods of one kind: as a whole, by one NUMA node each, or in ways only a replay tells.
+"""How nodes decide about a class of equal pods: as a whole, by one NUMA node each, or only by replay.
 
-Mirrors the cases of webhook.engine.kubelet, sorted by how pods can be counted:
-1. Nothing is known of the node's NUMA nodes, or nobody aligns there: the node as a whole.
-2. single-numa-node, where one piece is aligned (one container with aligned resources, scope pod, or Koordinator's
-   own placement): pods per NUMA node, exact.
+Follows the cases of webhook.engine.kubelet, sorted by how pods can be counted:
+1. The node's NUMA nodes are unknown, or nothing aligns there: the node as a whole.
+2. single-numa-node with one aligned item (one container with aligned resources, scope pod, or Koordinator's own
+   placement): pods per NUMA node, exact.
 3. The rest (several containers, sets of NUMA nodes, memory alone): open until replayed.
 """
 
@@ -33,31 +33,31 @@ class Bound(NamedTuple):
 
 
 class Ways(NamedTuple):
-    """How nodes decide about a kind. All bool [N]; nodes in none of them count as a whole."""
+    """How nodes decide about a class. All bool [N]; nodes in none of them count as a whole."""
 
     bound: tuple[Bound, ...]
-    """One piece within one NUMA node."""
+    """One item within one NUMA node."""
     open: Bools | None
-    """Only a replay tells; None = nowhere."""
+    """Only a replay can tell; None = nowhere."""
     refusing: Bools | None
-    """They take none, whatever is free; None = nowhere."""
+    """They take none, even if empty; None = nowhere."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """What a pod asks of NUMA nodes, depending on who aligns."""
+    """What a pod requests of NUMA nodes, depending on what aligns it."""
 
     assigned: tuple[Share, ...]
-    """What a kubelet aligns, piece by piece (scope container)."""
+    """What a kubelet aligns, item by item (scope container)."""
     pod_scope: Share
-    """The same as one piece (scope pod)."""
+    """The same as one item (scope pod)."""
     init_only_memory: bool
-    """Memory that only init containers name: scope pod then needs the whole way."""
+    """Memory that only init containers name: scope pod then needs the full admission."""
     whole: Share
-    """What is aligned where the NUMA nodes are ours to choose."""
+    """What is aligned where we choose the NUMA nodes."""
 
     def as_one_piece(self, part: PolicyGroup) -> Share | None:
-        """What nodes align within one NUMA node, nothing perhaps; None where only a replay tells."""
+        """What nodes align within one NUMA node, possibly nothing; None if only a replay can tell."""
         if part.ours and not _asks(self.whole):
             return self.whole
         if not part.ours and not self.assigned:
@@ -73,15 +73,15 @@ class Asking:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kind:
-    """Pods that ask for the same. Amounts by row of the snapshot's arrays."""
+    """Pods with the same request. Amounts by row of the snapshot's arrays."""
 
     pod: Pod
     request: PodRequest
     node: dict[int, int]
-    """What one takes of the node as a whole, itself among the pods."""
+    """What one pod takes of the node as a whole, including the pod itself as "pods"."""
     asking: Asking
     ways: Ways
-    """How the nodes of the view decide about it."""
+    """How the nodes of the snapshot decide about it."""
 
     @classmethod
     def of(cls, snapshot: Snapshot, pod: Pod, intent: NUMAIntent) -> "Kind":
@@ -98,7 +98,7 @@ class Kind:
 
 
 def _ways(snapshot: Snapshot, request: PodRequest, asking: Asking) -> Ways:
-    """The parts of webhook.engine.kubelet.policy_groups, sorted by how to count."""
+    """The policy groups of webhook.engine.kubelet.policy_groups, sorted by how to count."""
     n = snapshot.node_arrays.n
     bound: list[Bound] = []
     still_open: Bools | None = None
@@ -117,7 +117,7 @@ def _ways(snapshot: Snapshot, request: PodRequest, asking: Asking) -> Ways:
 
 
 def _add(bound: list[Bound], share: Share, nodes: Nodes, n: int) -> None:
-    """Note more nodes; parts that align the same amounts are one."""
+    """Add more nodes; groups that align the same amounts are merged."""
     for other in bound:
         if other.share.amounts == share.amounts:
             other.where[nodes] = True
@@ -126,7 +126,7 @@ def _add(bound: list[Bound], share: Share, nodes: Nodes, n: int) -> None:
 
 
 def _with(where: Bools | None, nodes: Nodes, n: int) -> Bools:
-    """These nodes beside those noted before: bool [n]."""
+    """These nodes and those noted before: bool [n]."""
     where = np.zeros(n, dtype=np.bool_) if where is None else where
     where[nodes] = True
     return where

@@ -1,10 +1,10 @@
-"""How many pods of one kind each node takes, from what is free: on the node as a whole and within NUMA nodes.
+"""How many pods of one class fit on each node: on the node as a whole and within NUMA nodes.
 
 1. Nodes that would not take even one by the scheduler's and the policies' rules take none.
-2. The node as a whole: the least over the resources of free // request; pods count too.
-3. Where each pod stays within one NUMA node: at most the sum over the NUMA nodes of the same.
-4. Where only a replay tells (webhook.engine.gang.admission_replay) step 2 is an upper bound, and none where not even
-   one
+2. The node as a whole: the minimum over the resources of free // request; "pods" is one of them.
+3. If each pod stays within one NUMA node: at most the sum of the same over the NUMA nodes.
+4. If only a replay can tell (webhook.engine.gang.admission_replay), step 2 is an upper bound, or 0 if not even one
+   pod
    is admitted.
 """
 
@@ -30,12 +30,12 @@ Positions = npt.NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Count:
-    """Pods of one kind per node. N nodes, Z positions."""
+    """Pods of one class per node. N nodes, Z positions."""
 
     nodes: Amounts
-    """int64 [N]; an upper bound where only a replay tells."""
+    """int64 [N]; an upper bound where only a replay can tell."""
     zones: Amounts | None
-    """int64 [Z, N]: pods per NUMA node, meaningful on bound nodes; None = there are none."""
+    """int64 [Z, N]: pods per NUMA node, defined on bound nodes; None = there are none."""
     bound: Bools
     """bool [N]: each pod stays within one NUMA node."""
 
@@ -43,7 +43,7 @@ class Count:
 def count(snapshot: Snapshot, kind: Kind) -> Count:
     """The count of every node."""
     nodes = _as_a_whole(snapshot, kind)
-    # What is short of the node as a whole is in that count already.
+    # A shortage on the node as a whole is already in that count.
     shut = closed(snapshot.node_arrays, kind.pod)
     if shut is not None:
         nodes[shut] = 0
@@ -72,7 +72,7 @@ def _as_a_whole(snapshot: Snapshot, kind: Kind) -> Amounts:
 
 
 def _per_zone(snapshot: Snapshot, kind: Kind, bound: Bound) -> Amounts:
-    """int64 [zone, node]: pods that fit into each NUMA node; exclusive NUMA nodes are left out."""
+    """int64 [zone, node]: pods that fit into each NUMA node; exclusive NUMA nodes count as full."""
     wanted = {row: amount for row, amount in bound.share.amounts.items() if amount > 0}
     devices = [row for row, amount in bound.share.devices.items() if amount == 0]
     fit = _planes(snapshot, wanted, devices, slice(None))
@@ -81,7 +81,7 @@ def _per_zone(snapshot: Snapshot, kind: Kind, bound: Bound) -> Amounts:
         fit[:, without] = _leaving_unlisted_out(snapshot, wanted, devices, without)
     shut = shut_out(snapshot, kind.request) if kind.request.exclusive is Exclusive.REQUIRED else None
     if shut is not None:
-        # The kubelet takes the lowest NUMA node with room: once that is another's, the node takes no more.
+        # The kubelet takes the lowest NUMA node with capacity: if that belongs to another pod, the node takes no more.
         blocked = np.where(
             ours_to_place(snapshot.node_arrays), shut, np.logical_or.accumulate(shut & (fit > 0), axis=0)
         )
@@ -96,7 +96,7 @@ def _planes(snapshot: Snapshot, wanted: Mapping[int, int], devices: Sequence[int
     else:
         fit = np.full((snapshot.node_arrays.z, len(snapshot.node_arrays.names)), UNBOUNDED, dtype=np.int64)[:, at]
     for row in devices:
-        # Asking for no devices still binds the pod to where there are some.
+        # A request for zero devices still binds the pod to NUMA nodes that have some.
         fit[snapshot.node_arrays.capacity[row][:, at] <= 0] = 0
     return fit
 
@@ -104,7 +104,7 @@ def _planes(snapshot: Snapshot, wanted: Mapping[int, int], devices: Sequence[int
 def _leaving_unlisted_out(
     snapshot: Snapshot, wanted: Mapping[int, int], devices: Sequence[int], nodes: Positions
 ) -> Amounts:
-    """The same for nodes where no NUMA node lists some resource: nobody aligns that one."""
+    """The same for nodes where no NUMA node lists some resource, which is then not aligned."""
     fit = np.zeros((snapshot.node_arrays.z, len(nodes)), dtype=np.int64)
     rows = [*wanted, *devices]
     patterns = as_mask(~snapshot.node_arrays.listed[rows][:, nodes])

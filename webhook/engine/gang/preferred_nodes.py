@@ -1,8 +1,9 @@
-"""Which nodes of a domain are left to choose from, when a group prefers some of them.
+"""Which nodes of a domain remain to choose from, if a gang prefers some of them.
 
-Preference costs no node. Of the choices that need the fewest nodes, those are kept whose least preferred node is
-preferred most: the least preferred nodes are left out, as long as the others hold the pods in equally few.
-What is left is shared out as always, from the largest node down (webhook.engine.gang.distribution).
+Preference never costs a node. Of the choices with the fewest nodes, the best is the one whose least preferred node
+is
+preferred most: the least preferred nodes are left out as long as the others hold the pods in equally few.
+The rest is distributed as usual, from the largest node down (webhook.engine.gang.distribution).
 """
 
 import numpy as np
@@ -11,15 +12,16 @@ from webhook.engine.arrays import Amounts
 
 
 def without_disliked(domain_capacity: Amounts, widths: Amounts, wanted: Amounts, liked: Amounts) -> Amounts:
-    """int64 [node]: the room, 0 of nodes that are left out.
+    """int64 [node]: the capacity, 0 for nodes that are left out.
 
-    room, liked: int64 [node], the nodes of one domain side by side; widths, wanted: int64 [domain]: its nodes, and the
-    pods that it takes, which it holds.
+    room, liked: int64 [node], the nodes of one domain side by side; widths, wanted: int64 [domain]: its number of
+    nodes,
+    and of pods that it takes.
     """
     levels, level = np.unique(liked, return_inverse=True)
     owner = np.repeat(np.arange(len(widths)), widths)
     fewest = _needed(domain_capacity, widths, owner, wanted)
-    # Per domain: a level from which on the nodes are enough, and one from which on they are not. Bisected.
+    # For each domain, bisect between a preference level with enough nodes and one without.
     enough, too_few = np.zeros(len(widths), dtype=np.int64), np.full(len(widths), len(levels), dtype=np.int64)
     while (too_few - enough > 1).any():
         middle = (enough + too_few) // 2
@@ -29,9 +31,9 @@ def without_disliked(domain_capacity: Amounts, widths: Amounts, wanted: Amounts,
 
 
 def _needed(domain_capacity: Amounts, widths: Amounts, owner: Amounts, wanted: Amounts) -> Amounts:
-    """int64 [domain]: how many nodes it takes, largest first; -1 where all of them do not hold what is wanted."""
+    """int64 [domain]: how many nodes are needed, largest first; -1 if all of them do not hold what is wanted."""
     most = int(wanted.max()) + 1
-    # Sorted by domain, and in each from the largest down; what is larger than wanted holds no more.
+    # Sorted by domain, then from the largest down; capacities above `wanted` count as `wanted`.
     keys = np.sort(owner * most + most - 1 - np.minimum(domain_capacity, wanted[owner]))
     sizes = owner * most + most - 1 - keys
     reached = sizes.cumsum()

@@ -1,4 +1,4 @@
-"""What is still free while the pieces of a group are placed one after the other."""
+"""Free amounts that remain while the slices of a gang are placed one after the other."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,13 +13,13 @@ from webhook.engine.koordinator import ours_to_place
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import TopologyTree
 
-# Half a million nodes with so much each stay in int64; 16 TiB are more than a group needs of any one node.
+# Half a million nodes with this amount stay within int64; 16 TiB are more than a gang needs of any one node.
 _LARGE = 1 << 44
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Taken:
-    """Pods of one kind on some nodes. M nodes, in tree order; Z positions of NUMA nodes."""
+    """Pods of one class on some nodes. M nodes, in tree order; Z positions of NUMA nodes."""
 
     nodes: Amounts
     """int64 [M]: n of each node."""
@@ -28,11 +28,11 @@ class Taken:
 
 
 class Caps(dict[tuple[int, int], int]):
-    """What a replay showed: (id of a kind, n of a node) -> the most pods of the kind that the node admits."""
+    """The result of a replay: (id of a class, n of a node) -> the most pods of the class that the node admits."""
 
 
 class Remaining:
-    """Free amounts that pieces are taken from. The view given is never written to."""
+    """The free amounts that slices take from. The given snapshot is never modified."""
 
     def __init__(self, snapshot: Snapshot, tree: TopologyTree, caps: Caps) -> None:
         self._caps = caps
@@ -42,7 +42,7 @@ class Remaining:
         self.snapshot = snapshot
 
     def slots(self, kind: Kind) -> tuple[Amounts, Count]:
-        """int64 [position]: the pods of a kind that each node can take, and the count behind it."""
+        """int64 [position]: the pods of a class that each node can take, and the count behind it."""
         counted = count(self.snapshot, kind)
         for (of, node), most in self._caps.items():
             if of == id(kind):
@@ -50,20 +50,20 @@ class Remaining:
         return counted.nodes.take(self._tree.order), counted
 
     def totals_suffice(self, level: int, needs: Sequence[tuple[Kind, int]]) -> Bools:
-        """Which domains of a level have, all nodes together, what so many pods of these kinds take: bool [domain]."""
+        """Which domains of a level have enough in total for that many pods of these classes: bool [domain]."""
         totals: dict[int, int] = {}
         for kind, pods in needs:
             for row, amount in kind.node.items():
                 totals[row] = totals.get(row, 0) + pods * amount
         enough = np.ones(self._tree.size(level), dtype=np.bool_)
         for row, total in totals.items():
-            # Amounts beyond what all the pods need add nothing, and sums of them might not stay in int64.
+            # Amounts beyond the needs of all pods are capped; otherwise sums might exceed int64.
             free = np.clip(self.snapshot.node_free(row)[self._tree.order], 0, min(total, _LARGE))
             enough &= self._tree.sums(level, free) >= min(total, _LARGE)
         return enough
 
     def seat(self, counted: Count, share: Share) -> Taken:
-        """The NUMA nodes for pods per position: the lowest first, as kubelets fill them; where ours, the fullest."""
+        """The NUMA nodes for pods per position: the lowest first, as kubelets do; where we choose, the fullest."""
         nodes = self._tree.order[share.domains].astype(np.int64)
         z = self.snapshot.node_arrays.z
         zones = np.zeros((len(nodes), z + 1), dtype=np.int64)
@@ -83,7 +83,7 @@ class Remaining:
         return Taken(nodes, zones)
 
     def take(self, kind: Kind, taken: Taken) -> None:
-        """Take these pods off."""
+        """Subtract these pods."""
         available, node_free = self._writable()
         totals = taken.zones.sum(axis=1)
         for row, amount in kind.node.items():
@@ -95,7 +95,7 @@ class Remaining:
                 available[row][:, nodes] -= taken.zones[here, :-1].T * amount
 
     def save(self) -> tuple[Amounts, Amounts]:
-        """A copy of the present state, to come back to."""
+        """A copy of the current state, to restore later."""
         available, node_free = self._writable()
         return available.copy(), node_free.copy()
 
@@ -109,7 +109,7 @@ class Remaining:
             rows = range(len(self.snapshot.node_arrays.available))
             self._available = np.stack([self.snapshot.free(row) for row in rows])
             self._node_free = np.stack([self.snapshot.node_free(row) for row in rows])
-            # Who else lives where is as before: members of one group do not shut each other out.
+            # Exclusivity is unchanged: members of one gang do not exclude each other.
             copied = replace(
                 self.snapshot.node_arrays,
                 available=self._available,

@@ -1,8 +1,8 @@
-"""The place of a group if no other pod ran: what waits in vain is told from what waits for others to leave.
+"""Placement of a gang as if no other pod ran: separates gangs that can never fit from those that wait for capacity.
 
-1. Every node is thought empty, ready and not cordoned; what is reserved is free.
-2. Members of the group that run stay where they are, and take their room.
-3. The group is placed there.
+1. Every node counts as empty, ready and not cordoned; reservations are ignored.
+2. Running members of the gang keep their nodes and resources.
+3. The gang is placed there.
 """
 
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ def assign_when_empty(
     within: Domain | None = None,
     strategy: GangStrategy = GangStrategy.BIN_PACK,
 ) -> GangAssignment:
-    """The placement of a group on the view without the pods of others. within: the domain in which it has begun."""
+    """The assignment of a gang without the pods of others. within: the domain in which it has begun."""
     empty = empty_but_for(snapshot, [group])
     if within is not None:
         empty = empty.closed(~nodes_of(tree, within))
@@ -35,7 +35,7 @@ def assign_when_empty(
 
 
 def empty_but_for(snapshot: Snapshot, groups: Iterable[PodGroup]) -> Snapshot:
-    """The view with the running members of these groups and no other pod."""
+    """The snapshot with the running members of these gangs and no other pod."""
     sets = [podset for group in groups for podset in group.all_sets()]
     snapshot = snapshot.covering(name for podset in sets for name in named_resources(podset.pod))
     empty = Snapshot(empty_cluster(snapshot.node_arrays))

@@ -1,4 +1,4 @@
-"""The answer to a group: a node and NUMA nodes for every pod, or what is missing where."""
+"""The answer to a gang: a node and NUMA nodes for every pod, or what is missing where."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ Path = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Shortfall:
-    """How much of a group the best domain of a level holds."""
+    """How much of a gang the best domain of a level holds."""
 
     level: str
     """Node label of the level; empty for the cluster as a whole."""
@@ -24,9 +24,9 @@ class Shortfall:
     holds: int
     needed: int
     resource: str
-    """The resource that is short there; empty if it is not a resource but which nodes may be used at all."""
+    """The resource that is short there; empty if the limit is not a resource but which nodes are eligible."""
     amount: int = 0
-    """What one pod asks of it: of pods themselves, 1."""
+    """What one pod requests of it; for "pods" itself, 1."""
 
     def __str__(self) -> str:
         kind = self.level.rpartition("/")[2]
@@ -36,7 +36,7 @@ class Shortfall:
 
 @dataclass(frozen=True, slots=True)
 class PodAssignment:
-    """Where one pod goes."""
+    """The assignment of one pod."""
 
     name: str
     set: str
@@ -49,11 +49,11 @@ class PodAssignment:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Seats:
-    """Places for pods of one set, all int64 and of the same length."""
+    """Assignments for pods of one pod set, all int64 and of the same length."""
 
     podset: PodSet
     members: Amounts
-    """Indexes of the set's members, ascending: the order of rank."""
+    """Indexes of the pod set's members, ascending: the order of rank."""
     nodes: Amounts
     """The node (n) of each."""
     masks: Amounts
@@ -62,20 +62,20 @@ class Seats:
 
 @dataclass(frozen=True, eq=False)
 class GangAssignment:
-    """The answer for one group."""
+    """The answer for one gang."""
 
     group: PodGroup
     snapshot: Snapshot
     tree: TopologyTree
     assigned: bool
-    """Whether at least the minimum of every set has a place."""
+    """Whether at least the minimum of every pod set is assigned."""
     domain: Domain | None
     """The domain that holds all pods; None if not placed."""
     seats: tuple[Seats, ...]
-    """Per set; empty if not placed."""
+    """Per pod set; empty if not placed."""
     explain: Callable[[], tuple[Shortfall, ...]]
     exhaustive: bool = True
-    """Whether "not placed" is certain; False: the search was given up beyond its bound."""
+    """Whether "not placed" is certain; False: the search exceeded its limit."""
 
     @property
     def name(self) -> str:
@@ -84,11 +84,11 @@ class GangAssignment:
 
     @cached_property
     def why(self) -> tuple[Shortfall, ...]:
-        """What is missing, coarse to fine, if not placed; worked out when asked for."""
+        """What is missing, coarse to fine, if not placed; computed on request."""
         return self.explain()
 
     def pods(self) -> Iterator[PodAssignment]:
-        """Every placed pod, set by set in order of rank."""
+        """Every assigned pod, pod set by pod set in order of rank."""
         node_arrays, positions = self.snapshot.node_arrays, self.tree.positions()
         for seats in self.seats:
             columns = (seats.members.tolist(), seats.nodes.tolist(), seats.masks.tolist())
@@ -105,7 +105,7 @@ class GangAssignment:
                 )
 
     def unplaced(self) -> list[str]:
-        """The members of elastic sets that found no place, by name."""
+        """The members of elastic pod sets without an assignment, by name."""
         names = []
         for seats in self.seats:
             assigned = set(seats.members.tolist())

@@ -1,9 +1,10 @@
-"""Why a group has no place: at each level it could be in, the domain that holds most of it, and what is short there.
+"""Why a gang does not fit: at each level, the domain that holds most of it, and what is short there.
 
-1. Pods are placed one piece after the other into each level's domains, as many as fit; constraints of parts aside.
-2. The domain that holds most stands for its level; of a group that has begun, that in which its members run.
-3. The resource that is short: the one that, by itself, allows the fewest pods of the kind that falls furthest short, on
-   the nodes that selectors, taints and policies leave.
+1. As many pods as fit are placed into each level's domains, slice after slice, without subgroup constraints.
+2. Each level is represented by the domain that holds most; for a gang that has begun, by the one with its members.
+3. The short resource is the one that by itself allows the fewest pods of the class with the largest shortfall, on
+   the
+   nodes that selectors, taints and policies allow.
 """
 
 import numpy as np
@@ -45,7 +46,7 @@ def _at(snapshot: Snapshot, tree: TopologyTree, part: Part, caps: Caps, level: i
         holds += fitting
         if pod_slice.minimum - fitting > missing:
             short, missing = pod_slice, pod_slice.minimum - fitting
-    # What each kind could have by itself the kinds together cannot: one pod at least is left over.
+    # What each class could have by itself, the classes together cannot: at least one pod is left over.
     resource = _short_resource(snapshot, tree, best, short.kind)
     amount = _amount(short.kind, resource) if resource else 0
     return Shortfall(label, tree.path(best), min(holds, needed - 1), needed, resource, amount)
@@ -73,7 +74,7 @@ def _best_domain(snapshot: Snapshot, tree: TopologyTree, part: Part, caps: Caps,
 
 
 def _fill(remaining: Remaining, tree: TopologyTree, domain: Domain, pod_slice: PodSlice) -> int:
-    """Place as many pods of a piece in a domain as fit; how many."""
+    """Place as many pods of a slice in a domain as fit; returns their number."""
     domain_capacity, counted = remaining.slots(pod_slice.kind)
     span = tree.span(domain)
     inside = np.zeros_like(domain_capacity)
@@ -88,7 +89,7 @@ def _fill(remaining: Remaining, tree: TopologyTree, domain: Domain, pod_slice: P
 
 
 def _short_resource(snapshot: Snapshot, tree: TopologyTree, domain: Domain, kind: Kind) -> str:
-    """The resource that binds; empty if no node of the domain may be used."""
+    """The limiting resource; empty if no node of the domain is eligible."""
     node_arrays = snapshot.node_arrays
     usable = np.isin(node_fit(snapshot, kind.pod, kind.request), _FULL)
     policies = policy_fit(node_arrays, kind.request)
@@ -116,7 +117,7 @@ def _short_resource(snapshot: Snapshot, tree: TopologyTree, domain: Domain, kind
 
 
 def _amount(kind: Kind, resource: str) -> int:
-    """What one pod asks of a resource that is short."""
+    """What one pod requests of a resource that is short."""
     return 1 if resource == PODS else kind.request.node[kind.request.resources.index(resource)]
 
 

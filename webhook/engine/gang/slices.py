@@ -1,8 +1,8 @@
-"""A group cut into pieces that are placed one by one: pods of one kind under the same constraints.
+"""A gang divided into slices that are placed one by one: pods of one class under the same constraints.
 
-1. Sets whose pods ask for the same are of one kind.
-2. Members of a segment that runs in part already are a piece of their own: they belong beside the others of it.
-3. The rest of the set is another.
+1. Pod sets whose pods have the same request are of one class.
+2. Members of a segment that already runs in part are a slice of their own: they belong beside its running members.
+3. The rest of the pod set is another slice.
 """
 
 from collections.abc import Sequence
@@ -19,37 +19,37 @@ from webhook.engine.topology.tree import TopologyTree
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodSlice:
-    """Pods of one kind, to be placed as one."""
+    """Pods of one class, placed as one."""
 
     podset: PodSet
     kind: Kind
     members: Amounts
-    """int64 [n]: indexes of the set's members, in order of rank."""
+    """int64 [n]: indexes of the pod set's members, in order of rank."""
     minimum: int
     constraint: Constraint
-    """For a piece of a segment, the segment's."""
+    """For a slice of a segment, the segment's constraint."""
     segments: Segments | None
     running: Amounts | None
-    """int64 [position]: members that run already and hold or attract these; None = none do."""
+    """int64 [position]: members that already run and hold or attract these; None = none."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """A group or subgroup as pieces."""
+    """A gang or subgroup as slices."""
 
     constraint: Constraint
     pod_slices: tuple[PodSlice, ...]
     parts: tuple["Part", ...]
     running: Amounts | None
-    """int64 [position]: running members of the part."""
+    """int64 [position]: running members of the subgroup."""
 
     def all_slices(self) -> tuple[PodSlice, ...]:
-        """The pieces of the part and of all below."""
+        """The slices of the subgroup and of all below."""
         return self.pod_slices + tuple(pod_slice for part in self.parts for pod_slice in part.all_slices())
 
 
 def cut(snapshot: Snapshot, tree: TopologyTree, group: PodGroup) -> Part:
-    """The group in pieces."""
+    """Divide the gang into slices."""
     return _part(group, _Cutter(snapshot, tree))
 
 
@@ -60,7 +60,7 @@ class _Cutter:
         self._kinds: list[tuple[PodSet, Kind]] = []
 
     def kind(self, podset: PodSet) -> Kind:
-        """The kind of a set's pods, shared with sets that ask for the same."""
+        """The class of a pod set's pods, shared with pod sets of the same request."""
         for other, kind in self._kinds:
             if _asks_the_same(podset, other):
                 return kind
@@ -69,7 +69,7 @@ class _Cutter:
         return kind
 
     def running(self, nodes: Sequence[str]) -> Amounts | None:
-        """int64 [position]: how many of these node names stand at each position; None = none of them is known."""
+        """int64 [position]: how many of these node names are at each position; None = none of them is known."""
         index = self._snapshot.node_arrays.index
         known = [index[name] for name in nodes if name in index]
         return np.bincount(self._tree.positions()[known], minlength=self._tree.n) if known else None

@@ -1,7 +1,7 @@
-"""Preferred levels that a placed group does not keep: its pods, or those of a segment, are in several domains there.
+"""Preferred levels that an assigned gang misses: its pods, or those of a segment, are in several domains there.
 
-What is required holds, or there is no place. What is preferred gives way silently, and is told here: of the group, of
-its parts, and of the segments of each set. Members that run count where they are.
+Required levels always hold. Preferred levels may be missed, and are reported here: for the gang, its subgroups, and
+the segments of each pod set. Running members count where they are.
 """
 
 from collections.abc import Iterator
@@ -20,19 +20,19 @@ class Missed:
     """One preferred level."""
 
     part: str
-    """The part, or the set whose segments these are; empty for the group as a whole."""
+    """The subgroup, or the pod set with these segments; empty for the whole gang."""
     label: str
     """Node label of the level."""
     domains: tuple[Path, ...] = ()
-    """Where the pods are instead, in the order of the tree; empty for segments."""
+    """Where the pods are instead, in tree order; empty for segments."""
     segments: int = 0
-    """How many segments are in several domains."""
+    """Number of segments in several domains."""
     of: int = 0
-    """How many there are."""
+    """Number of segments."""
 
 
 def missed_levels(placement: GangAssignment) -> tuple[Missed, ...]:
-    """Those of the group, coarse parts first."""
+    """Missed levels of the gang, coarse subgroups first."""
     if not placement.assigned:
         return ()
     reader = _Reader(placement)
@@ -70,7 +70,7 @@ class _Reader:
             yield Missed(podset.name, self._label(level), segments=split, of=len(numbers))
 
     def _nodes(self, podset: PodSet) -> Amounts:
-        """int64 [pod]: the nodes (n) of the set's pods that run or are placed."""
+        """int64 [pod]: the nodes (n) of the pod set's running or assigned pods."""
         running = [self._index[name] for _, name in podset.running if name in self._index]
         seats = self._seats.get(id(podset))
         return np.concatenate([np.array(running, dtype=np.int64), [] if seats is None else seats.nodes]).astype(
@@ -85,7 +85,7 @@ class _Reader:
         return np.array([*running, *assigned], dtype=np.int64)
 
     def _domains(self, level: int, nodes: Amounts) -> Amounts:
-        """int64 [pod]: the number of the domain of a level that each of these nodes is in."""
+        """int64 [pod]: the number of each node's domain at a level."""
         domains: Amounts = self._tree.domains(level)[self._positions[nodes]].astype(np.int64)
         return domains
 

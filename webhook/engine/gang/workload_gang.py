@@ -1,9 +1,9 @@
-"""The place of a workload: its gangs as groups, one after the other.
+"""Placement of a workload: its gangs, one after the other.
 
-1. Templates become pods; the NUMA annotations of the workload hold for templates that have none.
-2. Levels the user named become levels of the tree.
-3. Pods that run already are left out and counted as running where they are.
-4. Each gang is placed in what those before it leave.
+1. Templates become pods; the workload's NUMA annotations apply to templates that have none.
+2. Levels that the user named become levels of the tree.
+3. Running pods are left out, and counted as running on their nodes.
+4. Each gang is placed in what the earlier ones leave.
 """
 
 from collections.abc import Mapping
@@ -31,10 +31,10 @@ from webhook.model.workload.record import Gang, Workload, WorkloadPodSet
 from webhook.model.workload.topology_request import Levels
 
 NO_TOPOLOGY: Final = Topology("", TopologySource.KAI, ())
-"""For groups that ask for none: all nodes are one domain."""
+"""For gangs without a topology: all nodes are one domain."""
 
 Running = Mapping[str, str]
-"""Pod name (as in Role.pods) -> name of the node it runs on."""
+"""Pod name (as in its pod set) -> the node it runs on."""
 
 _NOT_RUNNING: Final[Running] = {}
 _NUMA: Final = {NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC}
@@ -57,9 +57,9 @@ def assign_workload(
     *,
     when_empty: bool = False,
 ) -> tuple[GangAssignment, ...]:
-    """The placement of each gang; raises UserError for what the workload's annotations or templates have wrong.
+    """The assignment of each gang; raises UserError for faults in the workload's annotations or templates.
 
-    when_empty: where no pods run but its own.
+    when_empty: as if only its own pods ran.
     """
     asked = []
     for gang in workload.gangs:
@@ -77,7 +77,7 @@ def assign_workload(
 
 
 def _sequences(snapshot: Snapshot, placement: GangAssignment) -> dict[int, list[Kind]]:
-    """The pods of a placement by node (n)."""
+    """The pods of an assignment by node (n)."""
     sequences: dict[int, list[Kind]] = {}
     for seats in placement.seats:
         kind = Kind.of(snapshot, seats.podset.pod, seats.podset.intent)
@@ -87,7 +87,7 @@ def _sequences(snapshot: Snapshot, placement: GangAssignment) -> dict[int, list[
 
 
 def topology_of(gang: Gang, topologies: Mapping[str, Topology]) -> Topology:
-    """The topology that a gang and its parts name; raises UserError if there is none of that name."""
+    """The topology that a gang and its subgroups name; raises UserError if it does not exist."""
     for part in (gang, *gang.gangs):
         name = part.request.topology
         if name is not None:
@@ -102,12 +102,12 @@ def topology_of(gang: Gang, topologies: Mapping[str, Topology]) -> Topology:
 
 
 def group_of(workload: Workload, gang: Gang, topology: Topology, running: Running = _NOT_RUNNING) -> PodGroup:
-    """The group of a gang of the workload; raises UserError for what its annotations or templates have wrong."""
+    """The spec of a gang of the workload; raises UserError for faults in the workload's annotations or templates."""
     return _group(gang, _Reader(workload, topology, running))
 
 
 def check_group(workload: Workload, gang: Gang, topology: Topology) -> None:
-    """Raise UserError as `group_of` does, without a word of its pods: a gang of 150,000 is judged like one of two."""
+    """Raise UserError as `group_of` does, without listing pods: a gang of 150,000 takes no longer than one of two."""
     if gang.request.levels:
         gang.request.resolve(topology)
     for pod_set in gang.pod_sets:
@@ -141,7 +141,7 @@ def _segments(pod_set: WorkloadPodSet, topology: Topology) -> Segments | None:
 
 
 def _read(pod_set: WorkloadPodSet, workload: Workload) -> tuple[Pod, NUMAIntent]:
-    """A pod of the template, and what it asks of NUMA placement."""
+    """A pod of the template, and its NUMA request."""
     try:
         raw = _pod_object(pod_set, workload)
         if isinstance(raw["spec"], Mapping):
@@ -155,7 +155,7 @@ def _read(pod_set: WorkloadPodSet, workload: Workload) -> tuple[Pod, NUMAIntent]
 
 
 def _pod_object(pod_set: WorkloadPodSet, workload: Workload) -> dict[str, Any]:
-    """The template as a pod. The workload's NUMA annotations hold where the template has none, defaults below both."""
+    """The template as a pod. The workload's NUMA annotations apply if the template has none, then the defaults."""
     own = annotations_of(pod_set.template, pod_set.path)
     held = {NUMA_DEFAULTS} if own.keys() & _NUMA else {NUMA_DEFAULTS, *_NUMA}
     above = {key: text for key, text in workload.annotations.items() if key in held}

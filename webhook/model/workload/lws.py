@@ -50,7 +50,7 @@ def _replica(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path:
     template = mapping(spec, "leaderWorkerTemplate", below)
     size = count(template, "size", below, 1)
     if size < 1:
-        raise UserError(f"{below}.size", "0 is no size: a replica has at least its leader.")
+        raise UserError(f"{below}.size", "0 is not allowed. Write at least 1: a replica has at least its leader.")
     policy = mapping(template, "subGroupPolicy", f"{below}.subGroupPolicy")
     worker = template_of({"template": template.get("workerTemplate")}, below)
     leader = mapping(template, "leaderTemplate", f"{below}.leaderTemplate")

@@ -113,7 +113,8 @@ def segment_request(*annotations: tuple[Mapping[str, str], str]) -> SegmentReque
     size = whole_number(text)
     if not size:
         raise UserError(
-            f"{path}[{KAI_SEGMENT_SIZE}]", f'"{shortened(text)}" is no size. Write a whole number of pods, such as 4.'
+            f"{path}[{KAI_SEGMENT_SIZE}]",
+            f'"{shortened(text)}" is not a size. Write a whole number of pods, such as 4.',
         )
     if required is None and preferred is None:
         # Without a level, a segment has no domain to be within.

@@ -121,7 +121,7 @@ def test_of_minimums_that_as_many_say_the_oldest_members_holds() -> None:
         ({MIN_MEMBER: "many"}, 'min-member]: "many" is not a number of pods'),
         ({KAI_TOPOLOGY: "nowhere"}, 'topology]: There is no topology "nowhere"'),
         ({KAI_REQUIRED_PLACEMENT: "shelf"}, '"shelf" is no level of topology racks'),
-        ({KAI_SEGMENT_SIZE: "0", KAI_SEGMENT_REQUIRED_PLACEMENT: "rack"}, '"0" is no size'),
+        ({KAI_SEGMENT_SIZE: "0", KAI_SEGMENT_REQUIRED_PLACEMENT: "rack"}, '"0" is not a size'),
         ({KAI_TOPOLOGY: "others"}, 'topology] is "others" and that of the other members is "racks"'),
     ],
 )
