@@ -1,0 +1,117 @@
+"""The leader on the real cache. Only the API server is a fake: it takes writes and shows them to the cache."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jsonpatch
+
+from tests.builders.clusters import cluster_cache, put
+from tests.unit.controllers.site import TERM, ControllerMetrics
+from webhook.cache.cluster_cache import ClusterCache
+from webhook.controllers.placement.controller import PlacementController
+from webhook.controllers.placement.dependencies import Limits
+from webhook.controllers.status_reporter import StatusReporter
+from webhook.kube.events import PodEvent
+from webhook.kube.pod_writes import Outcome, PodWrites
+from webhook.model.names import NUMA_HINT
+from webhook.model.pod import Owner
+from webhook.model.rules import Rules
+
+
+class ApiServer(PodWrites):
+    """The pods as the API server has them. `shows`: whether its watch is up to date."""
+
+    def __init__(self, cache: ClusterCache) -> None:
+        self.error = ""
+        self.outcome = Outcome.WRITTEN
+        self.shows = True
+        self.pods: dict[str, dict[str, Any]] = {}
+        self.patched: list[str] = []
+        self.annotated: list[str] = []
+        self.evicted: list[str] = []
+        self.events: list[PodEvent] = []
+        self._cache = cache
+
+    def has(self, *raws: Mapping[str, Any]) -> None:
+        """These pods are created, or changed."""
+        for raw in raws:
+            self.pods[f"{raw['metadata']['namespace']}/{raw['metadata']['name']}"] = dict(raw)
+        self.show()
+
+    def show(self) -> None:
+        """Let the cache see every pod as it is."""
+        if self.shows:
+            put(self._cache, *self.pods.values())
+
+    def delete(self, key: str) -> None:
+        del self.pods[key]
+        self._cache.pods.delete(key)
+
+    async def patch(self, key: str, operations: Sequence[dict[str, Any]]) -> Outcome:
+        self.patched.append(key)
+        if self.outcome is Outcome.WRITTEN:
+            self.has(jsonpatch.apply_patch(self.pods[key], list(operations)))
+        return self.outcome
+
+    async def annotate(self, key: str, name: str, value: str) -> Outcome:
+        self.annotated.append(key)
+        raw = self.pods[key]
+        metadata = {**raw["metadata"], "annotations": {**raw["metadata"]["annotations"], name: value}}
+        self.has({**raw, "metadata": metadata})
+        return Outcome.WRITTEN
+
+    async def evict(self, key: str, uid: str) -> Outcome:
+        assert self.pods[key]["metadata"]["uid"] == uid
+        self.evicted.append(key)
+        return self.outcome
+
+    def tell(self, event: PodEvent) -> None:
+        self.events.append(event)
+
+    def told(self) -> list[tuple[str, str]]:
+        """(pod, reason) of every event."""
+        return [(event.key, event.reason) for event in self.events]
+
+
+class Leader:
+    """The placement controller in its term."""
+
+    def __init__(self, *objects: Mapping[str, Any], ungate_after: float = 0.0) -> None:
+        self.leads = True
+        self.unsettled = 0.0
+        self.cache = cluster_cache(*objects)
+        self.api = ApiServer(self.cache)
+        events: Any = self.api
+        reporter = StatusReporter(self.api, events, self.cache.gated_pods, ControllerMetrics())
+        limits = Limits(assume_ttl=60.0, concurrency=4, ungate_after=ungate_after)
+        self.controller = PlacementController(
+            self.cache, self.api, reporter, Rules(), limits, lambda: self, self.read_owner
+        )
+        self.controller.clock = lambda: 0.0  # however slow the machine, a cycle has time for all
+        self.controller.started(TERM)
+
+    async def cycle(self) -> None:
+        """One cycle, and the writes that it began."""
+        await self.controller._round()
+        await self.controller.settle()
+
+    def waiting(self) -> set[str]:
+        """The pods behind the gate."""
+        return {key.partition("/")[2] for key in self.cache.gated_pods()}
+
+    def nodes(self) -> dict[str, str]:
+        """The node of each pod that was given one, as the pod says it."""
+        hints = {key: raw["metadata"]["annotations"].get(NUMA_HINT) for key, raw in self.api.pods.items()}
+        return {key.partition("/")[2]: json.loads(hint)["node"] for key, hint in hints.items() if hint}
+
+    # What the controller asks about leadership and owners.
+
+    def is_leader(self) -> bool:
+        return self.leads
+
+    def seconds_until_settled(self) -> float:
+        return self.unsettled
+
+    async def read_owner(self, namespace: str, owner: Owner) -> Mapping[str, Any] | None:
+        raise AssertionError((namespace, owner))

@@ -1,0 +1,115 @@
+"""One cycle of the placement controller over the pods behind the gate."""
+
+from itertools import count
+
+import pytest
+
+from tests.builders.clusters import machine, put
+from tests.builders.nodes import node
+from tests.builders.pods import gated
+from tests.unit.controllers.leader import Leader
+from webhook.controllers.placement import controller
+from webhook.controllers.placement.assignment import find_assignment
+from webhook.internal_errors import Where, internal_error_counts
+from webhook.model.names import MIN_MEMBER
+
+# n0 ── NUMA 0 [8]      [free cpus]; a pod asks for 8
+ROOM_FOR_ONE = machine(name="n0", free=(8,))
+# n0 ── NUMA 0 [8]  NUMA 1 [8]
+ROOM_FOR_TWO = machine(name="n0", free=(8, 8))
+
+
+async def test_the_place_goes_by_priority_then_age_then_name() -> None:
+    leader = Leader(*ROOM_FOR_ONE)
+    leader.api.has(
+        gated(name="b", second=5),
+        gated(name="a", second=5),
+        gated(name="old", second=1),
+        gated(name="urgent", second=9, priority=100),
+    )
+    order = []
+    while before := leader.waiting():
+        await leader.cycle()
+        (placed,) = before - leader.waiting()
+        order.append(placed)
+        leader.api.delete(f"default/{placed}")  # which makes room for the next one
+    assert order == ["urgent", "old", "a", "b"]
+
+
+async def test_a_smaller_pod_behind_one_that_fits_nowhere_is_placed_in_the_same_cycle() -> None:
+    leader = Leader(*ROOM_FOR_ONE)
+    leader.api.has(gated(name="large", cpu="16", priority=100), gated(name="small"))
+    await leader.cycle()
+    assert leader.waiting() == {"large"}
+
+
+async def test_what_one_pod_was_given_no_other_one_gets_before_the_cache_shows_it() -> None:
+    leader = Leader(*ROOM_FOR_ONE)
+    leader.api.has(gated(name="first", second=1), gated(name="second", second=2))
+    leader.api.shows = False
+    await leader.cycle()
+    await leader.cycle()
+    assert leader.nodes() == {"first": "n0"}
+
+
+def members(count: int, minimum: int) -> list[dict[str, object]]:
+    return [gated(name=f"g-{n}", group="g", annotations={MIN_MEMBER: str(minimum)}) for n in range(count)]
+
+
+async def test_of_a_gang_that_does_not_fit_whole_no_member_is_placed() -> None:
+    leader = Leader(*ROOM_FOR_TWO)
+    leader.api.has(*members(3, minimum=3))
+    await leader.cycle()
+    assert leader.waiting() == {"g-0", "g-1", "g-2"}
+    assert leader.api.patched == []
+
+
+async def test_nor_while_fewer_members_than_its_minimum_were_created() -> None:
+    leader = Leader(*ROOM_FOR_TWO)
+    leader.api.has(*members(2, minimum=3))
+    await leader.cycle()
+    assert leader.api.patched == []
+
+
+async def test_a_gang_is_placed_whole_in_the_cycle_in_which_it_fits() -> None:
+    leader = Leader(*ROOM_FOR_TWO)
+    leader.api.has(*members(3, minimum=3))
+    await leader.cycle()
+    put(leader.cache, *machine(name="n1", free=(8,)))
+    await leader.cycle()
+    assert leader.waiting() == set()
+    assert sorted(leader.nodes().values()) == ["n0", "n0", "n1"]
+
+
+async def test_a_gang_that_waits_takes_nothing_from_a_single_pod_behind_it() -> None:
+    leader = Leader(*ROOM_FOR_TWO)
+    leader.api.has(*members(3, minimum=3), gated(name="single", second=9))
+    await leader.cycle()
+    assert leader.nodes() == {"single": "n0"}
+
+
+async def test_a_pod_that_our_code_fails_on_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails_on_bad(*arguments: object) -> object:
+        if "bad" in repr(arguments[1]):
+            raise ZeroDivisionError
+        return find_assignment(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(controller, "find_assignment", fails_on_bad)
+    before = internal_error_counts().get(Where.POD, 0)
+    leader = Leader(*ROOM_FOR_TWO)
+    leader.api.has(gated(name="bad", priority=100), gated(name="good", cpu="4"))
+    await leader.cycle()
+    assert leader.waiting() == {"bad"}
+    assert internal_error_counts()[Where.POD] == before + 1
+
+
+# n0 ── NUMA 0 [8];  large ── cordoned      [free cpus]
+async def test_the_flood_of_a_namespace_does_not_starve_the_pod_of_another_one() -> None:
+    leader = Leader(*ROOM_FOR_ONE, node(name="large", cpus=1000, unschedulable=True))
+    leader.api.has(*(gated(name=f"f{n}", namespace="flood", cpu=str(20 + n)) for n in range(200)))
+    leader.api.has(gated(name="mine", namespace="other", second=59))
+    ticks = count()
+    leader.controller.clock = lambda: next(ticks) / 1000  # each look at the clock is a millisecond later
+    await leader.cycle()
+    assert leader.nodes() == {"mine": "n0"}
+    assert len(leader.waiting()) == 200

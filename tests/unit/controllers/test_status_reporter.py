@@ -1,0 +1,137 @@
+"""Which text is written when about a pod that waits, and that it is not written twice."""
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from tests.builders.clusters import cluster_cache
+from tests.builders.pods import gated
+from tests.unit.controllers.leader import ApiServer
+from tests.unit.controllers.site import ControllerMetrics
+from webhook.controllers import status_reporter
+from webhook.controllers.placement.assignment import NoAssignment
+from webhook.controllers.status_reporter import StatusReporter
+from webhook.model.names import PLACEMENT, POD_GROUP_NAME
+
+
+def because(why: str, *, of_one: bool = False) -> NoAssignment:
+    """Why a pod waits; each text is another kind of reasons."""
+    return NoAssignment(frozenset({why}), f"waiting: {why}", of_one=of_one)
+
+
+class Reporter:
+    """A reporter of one pod that waits."""
+
+    def __init__(self, **how: Any) -> None:
+        cache = cluster_cache()
+        self.api = ApiServer(cache)
+        self.api.has(gated(**how))
+        events: Any = self.api
+        self.reporter = StatusReporter(self.api, events, cache.gated_pods, ControllerMetrics())
+
+    @property
+    def pod(self) -> dict[str, Any]:
+        return self.api.pods["default/p"]
+
+    def says(self) -> str:
+        """What the pod says of its placement."""
+        return str(self.pod["metadata"]["annotations"].get(PLACEMENT, ""))
+
+    def notes(self) -> list[str]:
+        return [event.note for event in self.api.events]
+
+    async def report(self) -> None:
+        """Let the reporter write all that it has."""
+        task = asyncio.create_task(self.reporter.run())
+        for _ in range(50):
+            await asyncio.sleep(0)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(status_reporter, "_SETTLE_SECONDS", 0.0)
+
+
+async def test_why_a_pod_waits_is_written_into_it_and_told_in_an_event() -> None:
+    one = Reporter()
+    one.reporter.waits(one.pod, because("no room"))
+    await one.report()
+    assert one.says() == "waiting: no room"
+    assert one.notes() == ["waiting: no room"]
+
+
+async def test_the_same_kind_of_reasons_is_no_news_and_another_kind_is() -> None:
+    one = Reporter()
+    one.reporter.waits(one.pod, because("no room"))
+    assert not one.reporter.news(one.pod, frozenset({"no room"}))
+    assert one.reporter.news(one.pod, frozenset({"no rack"}))
+
+
+async def test_a_pod_that_was_recreated_under_the_name_is_news() -> None:
+    one = Reporter()
+    one.reporter.waits(one.pod, because("no room"))
+    again = gated(metadata={"uid": "another"})
+    assert one.reporter.news(again, frozenset({"no room"}))
+
+
+async def test_of_several_texts_that_come_together_only_the_newest_is_written() -> None:
+    one = Reporter()
+    for why in ("first of 3 pods", "second of 3 pods", "no room"):
+        one.reporter.waits(one.pod, because(why))
+    await one.report()
+    assert one.notes() == ["waiting: no room"]
+    assert one.api.patched == ["default/p"]
+
+
+async def test_a_text_that_the_pod_already_has_is_not_written_again() -> None:
+    one = Reporter()
+    for _ in range(2):
+        one.reporter.waits(one.pod, because("no room"))
+        await one.report()
+    assert one.api.patched == ["default/p"]
+
+
+async def test_what_its_creation_said_of_the_pod_is_told_in_an_event_alone() -> None:
+    one = Reporter(annotations={PLACEMENT: "waiting: none of 3 nodes fits"})
+    one.reporter.waits(one.pod, because("no room", of_one=True))
+    await one.report()
+    assert one.notes() == ["waiting: no room"]
+    assert one.api.patched == []
+
+
+async def test_a_later_reason_is_written_over_what_its_creation_said() -> None:
+    one = Reporter(annotations={PLACEMENT: "waiting: none of 3 nodes fits"})
+    one.reporter.waits(one.pod, because("no room", of_one=True))
+    await one.report()
+    one.reporter.waits(one.pod, because("nodes are kept for a gang", of_one=True))
+    await one.report()
+    assert one.says() == "waiting: nodes are kept for a gang"
+
+
+async def test_a_member_gets_the_name_of_its_gang_with_the_reason() -> None:
+    one = Reporter()
+    one.reporter.waits(one.pod, because("2 of the 3 pods"), group="pg-w")
+    await one.report()
+    assert one.pod["metadata"]["annotations"][POD_GROUP_NAME] == "pg-w"
+
+
+async def test_nothing_is_told_of_a_pod_that_has_left_the_gate_before_its_turn() -> None:
+    one = Reporter()
+    one.reporter.waits(one.pod, because("no room"))
+    one.reporter.keep(set())
+    await one.report()
+    assert one.notes() == []
+    assert one.says() == ""
+
+
+async def test_a_pod_that_is_let_go_without_a_place_says_so_once_and_waits_no_more() -> None:
+    one = Reporter()
+    one.reporter.waits(one.pod, because("no room"))
+    one.reporter.released("default/p", one.pod, "released without a place")
+    await one.report()
+    assert one.api.told() == [("default/p", "Ungated")]

@@ -1,0 +1,122 @@
+"""Pods that were ungated, and whose node can no longer take them while another one can."""
+
+from typing import Any
+
+from tests.builders.clusters import machine, put
+from tests.builders.nodes import node
+from tests.builders.pods import gated
+from tests.unit.controllers.leader import Leader
+from tests.unit.controllers.site import ControllerMetrics
+from webhook.controllers.stuck_pods import Limits, StuckPods
+from webhook.kube.pod_writes import Outcome
+from webhook.model.rules import Rules
+
+# n0 ── NUMA 0 [8]      [free cpus]; the pod asks for 8 and is placed there
+N0 = machine(name="n0", free=(8,))
+# n1 ── NUMA 0 [8]
+N1 = machine(name="n1", free=(8,))
+CORDONED = node(name="n0", cpus=16, unschedulable=True)
+OF_A_JOB = [{"apiVersion": "batch/v1", "kind": "Job", "name": "w", "uid": "w", "controller": True}]
+
+
+class Stuck(Leader):
+    """A pod was placed on n0, which is cordoned before the scheduler binds it; n1 has come since."""
+
+    def __init__(self, *, evict: bool = False, after: float = 30.0) -> None:
+        super().__init__(*N0)
+        events: Any = self.api
+        limits = Limits(after=after, evict=evict)
+        self.stuck = StuckPods(self.cache, self.api, events, Rules(), limits, self.is_leader, ControllerMetrics())
+
+    @classmethod
+    async def made(cls, owned: bool = False, **how: Any) -> "Stuck":
+        site = cls(**how)
+        site.api.has(gated())
+        await site.cycle()
+        assert site.nodes() == {"p": "n0"}
+        raw = site.api.pods["default/p"]
+        if owned:
+            raw = {**raw, "metadata": {**raw["metadata"], "ownerReferences": OF_A_JOB}}
+        site.api.has(raw)
+        put(site.cache, CORDONED, *N1)
+        site.api.events.clear()
+        return site
+
+    async def sweeps(self, *times: float) -> None:
+        for now in times:
+            await self.stuck._sweep(now)
+
+
+async def test_it_is_looked_at_once_it_has_been_without_gate_and_node_for_so_long() -> None:
+    site = await Stuck.made(after=30.0)
+    await site.sweeps(0, 29)
+    assert (site.stuck.count, site.api.told()) == (0, [])
+    await site.sweeps(30)
+    assert (site.stuck.count, site.api.told()) == (1, [("default/p", "Stuck")])
+
+
+async def test_the_event_names_its_node_and_one_that_can_take_it() -> None:
+    site = await Stuck.made()
+    await site.sweeps(0, 30)
+    (event,) = site.api.events
+    assert event.type == "Warning"
+    assert event.note.startswith("node n0, on which it was placed, can no longer take it: ")
+    assert ", though n1 can; delete it to have it placed anew" in event.note
+
+
+async def test_it_is_not_evicted_unless_that_is_set() -> None:
+    site = await Stuck.made(owned=True)
+    await site.sweeps(0, 30)
+    assert site.api.evicted == []
+
+
+async def test_where_that_is_set_it_is_evicted_and_its_controller_makes_another_one() -> None:
+    site = await Stuck.made(evict=True, owned=True)
+    await site.sweeps(0, 30)
+    assert site.api.evicted == ["default/p"]
+    assert site.api.told() == [("default/p", "EvictedForRescheduling")]
+
+
+async def test_a_bare_pod_is_never_evicted() -> None:
+    site = await Stuck.made(evict=True)
+    await site.sweeps(0, 30)
+    assert site.api.evicted == []
+    assert site.api.told() == [("default/p", "Stuck")]
+
+
+async def test_an_eviction_that_a_disruption_budget_puts_off_is_tried_again_after_the_same_time() -> None:
+    site = await Stuck.made(evict=True, owned=True)
+    site.api.outcome = Outcome.NOT_NOW
+    await site.sweeps(0, 30, 59, 60)
+    assert site.api.evicted == ["default/p", "default/p"]
+    assert site.api.told() == []
+
+
+async def test_a_pod_whose_node_can_take_it_again_is_stuck_no_more() -> None:
+    site = await Stuck.made()
+    await site.sweeps(0, 30)
+    put(site.cache, N0[0])
+    await site.sweeps(60)
+    assert site.stuck.count == 0
+
+
+async def test_a_pod_that_no_other_node_could_take_either_is_not_stuck() -> None:
+    site = await Stuck.made()
+    site.cache.nodes.delete("n1")
+    await site.sweeps(0, 30)
+    assert (site.stuck.count, site.api.told()) == (0, [])
+
+
+async def test_a_replica_that_does_not_lead_evicts_nothing() -> None:
+    site = await Stuck.made(evict=True, owned=True)
+    site.leads = False
+    await site.sweeps(0, 30)
+    assert site.api.evicted == []
+
+
+async def test_a_pod_that_is_being_deleted_is_left_as_it_is() -> None:
+    site = await Stuck.made(evict=True, owned=True)
+    raw = site.api.pods["default/p"]
+    site.api.has({**raw, "metadata": {**raw["metadata"], "deletionTimestamp": "2030-01-01T00:00:00Z"}})
+    await site.sweeps(0, 30)
+    assert site.api.evicted == []
