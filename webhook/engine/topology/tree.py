@@ -3,7 +3,8 @@
 Built once per change of labels and never written to:
 1. Every node's path: its value at each level of the topology, coarse to fine. A domain is a path, so two racks of the
    same name in different zones are two domains. Siblings are in short-first alphabetical order: rack-2 before rack-10.
-2. Nodes are sorted by path: each domain is a slice of that order, and so is the row of its sub-domains one level down.
+2. Nodes are sorted by path, those of one path by name: each domain is a slice of that order, and so is the row of its
+   sub-domains one level down. The order does not depend on when a node became known: all replicas have the same.
 3. A node without the label of a level belongs to no domain of that level or of those below. Within its parent it joins
    the *rest*: a slice of its own, last in order, that is never a candidate for a constraint at that level.
 
@@ -85,16 +86,17 @@ class TopologyTree:
     _owners: dict[tuple[int, int], Nodes] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
-    def build(cls, topology: Topology, columns: Sequence[tuple[Codes, Sequence[str]]], n: int) -> Self:
-        """Sort `n` nodes into the tree.
+    def build(cls, topology: Topology, columns: Sequence[tuple[Codes, Sequence[str]]], by_name: Nodes) -> Self:
+        """Sort nodes into the tree.
 
         columns: for each level int32 [node], the code of the node's value (-1 = it lacks the label), and the values.
+        by_name: int [N], the nodes in the order of their names.
         """
-        paths = np.zeros(n, dtype=np.int64)
+        paths = np.zeros(len(by_name), dtype=np.int64)
         levels = [_Sorted("", ("",), np.zeros(1, dtype=np.int32), np.zeros(1, dtype=np.int32), paths)]
         for level, (codes, values) in zip(topology.levels, columns, strict=True):
             levels.append(_divide(levels[-1], level.node_label, codes, values))
-        order = np.argsort(levels[-1].paths, kind="stable").astype(np.int32)
+        order = by_name[np.argsort(levels[-1].paths[by_name], kind="stable")].astype(np.int32)
         hosts = None
         if _is_host_level(levels[-1]):
             host = levels.pop()

@@ -2,7 +2,8 @@
 
 1. The first tree of a topology is built whole.
 2. For a later snapshot of the same cluster only the nodes that changed since are looked at, and only those whose labels
-   at the topology's levels are new are moved. Free amounts, taints and the like never touch a tree.
+   at the topology's levels are new are moved, and those in whose column another node stands now. Free amounts, taints
+   and the like never touch a tree.
 3. Where that is not possible, or more than a few nodes moved, the tree is built anew.
 """
 
@@ -26,6 +27,7 @@ class _Held:
     tree: TopologyTree
     paths: list[tuple[int, ...]]
     """Per node the code of its value at each level."""
+    names: list[str]
     vocabularies: list[Vocabulary]
     """Of each level: codes of other vocabularies mean something else."""
     generation: int
@@ -47,10 +49,11 @@ class TopologyTrees:
             if held.generation < node_arrays.generation and self._catch_up(held, node_arrays):
                 return held.tree
         columns = [node_arrays.labels.column(level.node_label) for level in topology.levels]
-        tree = TopologyTree.build(topology, [(codes, values.values) for codes, values in columns], node_arrays.n)
+        tree = TopologyTree.build(topology, [(codes, values.values) for codes, values in columns], node_arrays.order)
         paths = _paths([codes for codes, _ in columns], node_arrays.n)
         vocabularies = [vocabulary for _, vocabulary in columns]
-        self._held[topology] = _Held(tree, paths, vocabularies, node_arrays.generation, node_arrays.changes)
+        names = list(node_arrays.names)
+        self._held[topology] = _Held(tree, paths, names, vocabularies, node_arrays.generation, node_arrays.changes)
         return tree
 
     def forget(self, topologies: Sequence[Topology]) -> None:
@@ -74,20 +77,21 @@ class TopologyTrees:
             if node >= n:
                 continue
             path = tuple(int(column[node]) for column in columns)
-            if node >= old_n or path != held.paths[node]:
+            if node >= old_n or path != held.paths[node] or node_arrays.names[node] != held.names[node]:
                 come[node] = path
                 if node < old_n:
                     gone.append(node)
         if len(come) + len(gone) > _FEW:
             return False
         if come or gone:
-            tree = change_nodes(held.tree, gone, come)
+            tree = change_nodes(held.tree, gone, come, node_arrays.names)
             if tree is None:
                 return False
             held.tree = tree
-            del held.paths[n:]
+            del held.paths[n:], held.names[n:]
             for node in sorted(come):
                 held.paths[node : node + 1] = [come[node]]
+                held.names[node : node + 1] = [node_arrays.names[node]]
         held.generation = node_arrays.generation
         return True
 

@@ -3,7 +3,7 @@
 1. A node that left or moved is taken out of the order; the slices behind it shrink. A domain left empty stays, with
    nothing in it: it holds no pod, so no decision sees it.
 2. A node that came or moved goes down its path; where a domain is new, it is put among its siblings, in order.
-3. In the lowest domain nodes are in order of n (of their host name where that is a level), as a fresh tree has them.
+3. In the lowest domain nodes are in order of name (of their host name where that is a level), as in a fresh tree.
 """
 
 from bisect import bisect_left
@@ -16,13 +16,16 @@ from webhook.engine.snapshot.label_columns import ABSENT
 from webhook.engine.topology.tree import Hosts, TopologyTree, TreeLevel, sibling_order
 
 
-def change_nodes(tree: TopologyTree, gone: Iterable[int], come: Mapping[int, Sequence[int]]) -> TopologyTree | None:
+def change_nodes(
+    tree: TopologyTree, gone: Iterable[int], come: Mapping[int, Sequence[int]], names: Sequence[str]
+) -> TopologyTree | None:
     """The tree without the nodes `gone` and with the nodes `come`, both by n; a node that moved is in both.
 
     come: for each node the code of its value at each level of the topology (-1 = it lacks the label).
+    names: [N], those of all nodes after the change.
     None if the change is not a matter of a few nodes: two nodes now share a host name that is a level.
     """
-    draft = _Draft(tree)
+    draft = _Draft(tree, names)
     for n in gone:
         draft.remove(n)
     for n, codes in come.items():
@@ -34,8 +37,9 @@ def change_nodes(tree: TopologyTree, gone: Iterable[int], come: Mapping[int, Seq
 class _Draft:
     """A copy of the tree's arrays that may be written to."""
 
-    def __init__(self, tree: TopologyTree) -> None:
+    def __init__(self, tree: TopologyTree, names: Sequence[str]) -> None:
         self._tree = tree
+        self._names = names
         self._order = tree.order.copy()
         self._starts = [level.starts.copy() for level in tree.levels]
         self._codes = [level.codes for level in tree.levels]
@@ -100,16 +104,20 @@ class _Draft:
         """The position of a new node in its lowest domain; None if its host name is taken."""
         first, last = self._starts[-1][lowest : lowest + 2].tolist()
         if self._tree.hosts is None or self._host_codes is None:
-            return int(first + self._order[first:last].searchsorted(n))
+            return int(first) + self._among(self._order[first:last], n)
         values = self._tree.hosts.values
         siblings = self._host_codes[first:last].tolist()
         named = siblings.index(ABSENT) if ABSENT in siblings else len(siblings)
         if host == ABSENT:
-            return int(first + named + self._order[first + named : last].searchsorted(n))
+            return int(first) + named + self._among(self._order[first + named : last], n)
         if host in siblings:
             return None
         key = sibling_order(values[host])
         return int(first) + bisect_left(siblings[:named], key, key=lambda sibling: sibling_order(values[sibling]))
+
+    def _among(self, nodes: Codes, n: int) -> int:
+        """Where a new node belongs among others (n), which are in order of name."""
+        return bisect_left(nodes, self._names[n], key=self._names.__getitem__)
 
     def finished(self) -> TopologyTree:
         """The draft as a tree."""

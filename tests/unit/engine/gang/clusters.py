@@ -41,7 +41,7 @@ def tree_of(paths: Sequence[Sequence[str | None]], topology: Topology = TOPOLOGY
         values: dict[str, int] = {}
         codes = [-1 if (value := path[level]) is None else values.setdefault(value, len(values)) for path in paths]
         columns.append((np.array(codes, dtype=np.int32), list(values)))
-    return TopologyTree.build(topology, columns, len(paths))
+    return TopologyTree.build(topology, columns, np.arange(len(paths)))
 
 
 def racks(**nodes: str) -> dict[str, tuple[str | None, str | None]]:

@@ -8,6 +8,7 @@ import pytest
 from tests.unit.engine.gang.clusters import LEVELS, TOPOLOGY, topology_of, tree_of
 from tests.unit.engine.machines import node, state
 from webhook.engine.gang.workload_gang import NO_TOPOLOGY
+from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.topology.tree import ROOT, Domain, TopologyTree
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.names import HOSTNAME_LABEL
@@ -200,7 +201,27 @@ def test_a_tree_without_levels_takes_in_changed_new_and_deleted_nodes() -> None:
     cluster.upsert_node(node("n2"))
     assert trees.tree(NO_TOPOLOGY, cluster.node_arrays()).order.tolist() == [0, 1, 2]
     cluster.delete_node("n0")
-    assert trees.tree(NO_TOPOLOGY, cluster.node_arrays()).order.tolist() == [0, 1]
+    assert named(trees.tree(NO_TOPOLOGY, cluster.node_arrays()), cluster) == ["n1", "n2"]
+
+
+def named(tree: TopologyTree, cluster: ClusterState) -> list[str]:
+    """The names of the nodes in the order of the tree."""
+    return [cluster.node_arrays().names[n] for n in tree.order.tolist()]
+
+
+@pytest.mark.parametrize("topology", [TOPOLOGY, NO_TOPOLOGY], ids=str)
+def test_nodes_of_one_domain_are_in_order_of_name_however_they_came(topology: Topology) -> None:
+    here = labels(("a", "r", None))
+    trees, names = TopologyTrees(), ["n3", "n1", "n4"]
+    cluster = state(*(node(name, labels=here) for name in names))
+    assert named(trees.tree(topology, cluster.node_arrays()), cluster) == ["n1", "n3", "n4"]
+    cluster.upsert_node(node("n2", labels=here))
+    assert named(trees.tree(topology, cluster.node_arrays()), cluster) == ["n1", "n2", "n3", "n4"]
+    cluster.delete_node("n3")  # the last column takes its place
+    assert named(trees.tree(topology, cluster.node_arrays()), cluster) == ["n1", "n2", "n4"]
+    cluster.delete_node("n1")
+    cluster.upsert_node(node("n5", labels=here))
+    assert named(trees.tree(topology, cluster.node_arrays()), cluster) == ["n2", "n4", "n5"]
 
 
 def test_what_is_free_on_a_node_does_not_touch_the_tree() -> None:
