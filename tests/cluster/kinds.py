@@ -10,6 +10,7 @@ import contextlib
 import json
 from dataclasses import dataclass, field
 from functools import partial
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from tests.cluster import controllers
@@ -207,17 +208,19 @@ def at(raw: Any, path: str) -> Any:
 
 @contextlib.contextmanager
 def served(plane: ControlPlane, kinds: Iterable[Kind] = KINDS) -> Iterator[None]:
-    """The kinds are served within this context."""
+    """The kinds are served within this context. Afterwards they are gone: a name that is being deleted is taken."""
     versions: dict[tuple[str, str], list[str]] = {}
     for kind in kinds:
         group, version = kind.api_version.split("/")
         if group not in BUILT_IN:
             versions.setdefault((group, kind.kind), []).append(version)
     definitions = [_definition(group, kind, found) for (group, kind), found in versions.items()]
-    with contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as gone, contextlib.ExitStack() as deleted:
         for each in definitions:
+            name = each["metadata"]["name"]
             plane.api.create(CRDS, each)
-            stack.callback(plane.api.delete, f"{CRDS}/{each['metadata']['name']}")
+            gone.callback(plane.wait_for, f"{name} to be gone", partial(_is_gone, plane, name))
+            deleted.callback(plane.api.delete, f"{CRDS}/{name}")
         for each in definitions:
             plane.wait_for(each["metadata"]["name"], partial(_is_served, plane, each))
         yield
@@ -244,6 +247,14 @@ def _definition(group: str, kind: str, versions: list[str]) -> dict[str, Any]:
             ],
         },
     }
+
+
+def _is_gone(plane: ControlPlane, name: str) -> bool:
+    try:
+        plane.api.get(f"{CRDS}/{name}")
+    except ApiError as error:
+        return error.status == HTTPStatus.NOT_FOUND
+    return False
 
 
 def _is_served(plane: ControlPlane, definition: Mapping[str, Any]) -> bool:
