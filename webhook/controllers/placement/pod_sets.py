@@ -3,7 +3,8 @@
 1. Members that ask for the same level, of the same shape and with the same segments (see `segments`) are a set,
    whatever nodes each prefers; small sets (leaders) come first when the minimum is shared out.
 2. What all ask together bounds all. Those that ask for another level are a part with that one, those that are one
-   segment are a part with its level.
+   segment are a part with its level. A role whose template asks for a level is a part, even if another asks for the
+   same level: each has a domain of its own, as in `webhook.model.workload.common_fields`.
 3. Each part, and each segment of it, goes on where its members run (see `gang_anchor`).
 """
 
@@ -51,6 +52,12 @@ class _Asked(NamedTuple):
     segments: Segments | None
     head: tuple[frozenset[int], Constraint] | None
     """The ranks and the level of a segment of several roles, to which they belong; None = to none."""
+    role: range | None
+    """The ranks of their role if its template asks for levels; None if it does not, or if the gang has one role."""
+
+
+_PartKey = tuple[Wishes, range | None] | None
+"""What its members ask for, and their role if its template asks; None = one segment of several roles."""
 
 
 class Assembly:
@@ -72,8 +79,10 @@ class Assembly:
         owner_chain = first.owner_chain if first.in_group_of_its_top else None
         top = owner_chain.raw if owner_chain is not None else None
         self._of_top = None if top is None else _only(top["metadata"]["annotations"], _LEVELS)
-        self._whole = self._wish_of_all()
         self._pod_sets = WorkloadPodSets.of(first)
+        there = [*self._ranks.values(), *(seat.rank for seat in self._seats if seat.rank is not None)]
+        self._with_levels = {row.ranks for row in self._pod_sets.with_levels(there)}
+        self._whole = self._wish_of_all()
 
     def run(
         self, minimum: int, snapshot: Snapshot, tree: TopologyTree, *, largest_first: bool = False
@@ -85,11 +94,11 @@ class Assembly:
         if isinstance(within, Unknown):
             return within
         own: list[PodSet] = []
-        parts: dict[Wishes | None, list[PodSet]] = {}
-        constraints: dict[Wishes | None, Constraint] = {}
+        parts: dict[_PartKey, list[PodSet]] = {}
+        constraints: dict[_PartKey, Constraint] = {}
         for asked, members, here in self._shared_out(minimum, largest_first=largest_first):
-            part = asked.wish if asked.head is None else None
-            sets = own if part == self._whole else parts.setdefault(part, [])
+            part = (asked.wish, asked.role) if asked.head is None else None
+            sets = own if part == (self._whole, None) else parts.setdefault(part, [])
             constraints[part] = self._constraint(asked.wish) if asked.head is None else asked.head[1]
             running = self._running(asked, members, anchors) if not sets or asked.segments else ()
             if isinstance(running, Unknown):
@@ -114,7 +123,7 @@ class Assembly:
             here = min(len(members), minimum)
             minimum -= here
             made.append((asked, members, here))
-        return made
+        return made if largest_first else sorted(made, key=lambda entry: self._ranks[entry[1][0].key])
 
     def _asked(self, gated: GatedPod) -> "_Asked":
         rank = self._ranks[gated.key]
@@ -123,18 +132,19 @@ class Assembly:
         if row is not None and row.head is not None:
             request = row.head.request
             constraint = _constraint(request.resolve(self._topology)) if request.levels else Constraint()
-            return _Asked(wish, None, (frozenset(self._pod_sets.ranks_of(row.head)), constraint))
+            return _Asked(wish, None, (frozenset(self._pod_sets.ranks_of(row.head)), constraint), None)
+        role = None if row is None or row.ranks not in self._with_levels else row.ranks
         asked = self._pod_sets.asked(gated, rank, _PATH)
         if asked is None:
-            return _Asked(wish, None, None)
+            return _Asked(wish, None, None, role)
         first = 0 if row is None else row.ranks.start
-        return _Asked(wish, Segments(asked.size, _constraint(asked.resolve(self._topology)), first), None)
+        return _Asked(wish, Segments(asked.size, _constraint(asked.resolve(self._topology)), first), None, role)
 
     def _wish_of_all(self) -> Wishes:
-        """Step 2: what the top asks, or all have; all that they ask if they do alike, and the top asks for no level."""
+        """Step 2: what the top asks, or all have; all that they ask if they do alike, and no level stands elsewhere."""
         wishes = [_only(gated.pod.annotations, _LEVELS) for gated in self._members]
         top_requires = self._of_top is not None and {KAI_TOPOLOGY, KAI_REQUIRED_PLACEMENT} <= dict(self._of_top).keys()
-        if len(set(wishes)) == 1 and not top_requires:
+        if len(set(wishes)) == 1 and not top_requires and not self._with_levels:
             return wishes[0]
         if self._of_top is not None:
             return self._of_top
@@ -162,6 +172,8 @@ class Assembly:
             return _in_their_domain(seats, constraint.required, anchors)
         required = self._constraint(asked.wish).required
         seats = [seat for seat in self._seats if self._required_of(seat) == required]
+        if asked.role is not None:
+            seats = [seat for seat in seats if seat.rank in asked.role]
         if asked.segments is not None and asked.segments.constraint.required is not None:
             row = self._pod_sets.at(self._ranks[members[0].key])
             here = seats if row is None else [seat for seat in seats if seat.rank in row.ranks]

@@ -45,10 +45,10 @@ def group(*members: GatedPod, minimum: int = 1) -> PodGroup:
     return assembled.group
 
 
-def training(**annotations: str) -> OwnerChain:
+def training(master: dict[str, str] | None = None, /, **annotations: str) -> OwnerChain:
     worker = {"metadata": {"annotations": RACK}, "spec": CONTAINER}
     replicas = {
-        "Master": {"replicas": 1, "template": {"spec": CONTAINER}},
+        "Master": {"replicas": 1, "template": {"metadata": {"annotations": master or {}}, "spec": CONTAINER}},
         "Worker": {"replicas": 3, "template": worker},
     }
     return of(owned("PyTorchJob", "kubeflow.org/v1", {"pytorchReplicaSpecs": replicas}, **annotations))
@@ -71,6 +71,15 @@ def test_what_all_members_ask_alike_bounds_them_together() -> None:
     owner_chain = training()
     whole = group(*(member(f"w-worker-{index}", RACK, owner_chain) for index in range(3)))
     assert (whole.constraint.required, whole.subgroups) == (2, ())
+
+
+def test_roles_whose_templates_ask_for_the_same_level_have_a_domain_each_as_review_says() -> None:
+    owner_chain = training(RACK)
+    workers = [member(f"w-worker-{index}", RACK, owner_chain) for index in range(3)]
+    whole = group(*workers, member("w-master-0", RACK, owner_chain), minimum=4)
+    assert (whole.constraint.required, whole.sets) == (None, ())
+    parts = [(part.constraint.required, [one.name for one in part.sets[0].members]) for part in whole.subgroups]
+    assert parts == [(2, ["w-master-0"]), (2, ["w-worker-0", "w-worker-1", "w-worker-2"])]
 
 
 def test_members_without_owners_that_ask_differently_are_bound_by_what_no_two_differ_in() -> None:

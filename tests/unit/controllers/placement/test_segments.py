@@ -17,6 +17,7 @@ from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.membership import AssignedMember, wishes_of
 from webhook.model.names import (
+    KAI_REQUIRED_PLACEMENT,
     KAI_SEGMENT_REQUIRED_PLACEMENT,
     KAI_SEGMENT_SIZE,
     KAI_TOPOLOGY,
@@ -147,3 +148,30 @@ def test_and_so_does_a_leader_or_worker_of_a_set() -> None:
         }
         found = rack_of_each([pods[anew]], [1, 1, 9], others)
         assert found == {pods[anew].pod.name: nodes[anew].replace("n", "rack-")}
+
+
+def of_roles_with_a_level_each() -> dict[str, GatedPod]:
+    """A master and three workers; both templates ask for a rack, the workload for none."""
+    asked = {KAI_TOPOLOGY: TOPOLOGY.name, KAI_REQUIRED_PLACEMENT: LEVELS[1]}
+    counts = {"Master": 1, "Worker": 3}
+    replicas = {role: {"replicas": count, "template": template(**asked)} for role, count in counts.items()}
+    owner_chain = of(owned("PyTorchJob", "kubeflow.org/v1", {"pytorchReplicaSpecs": replicas}))
+    pods = {}
+    for name in ("master-0", "worker-0", "worker-1", "worker-2"):
+        raw = gated(name=f"w-{name}", cpu="1")
+        raw["metadata"]["annotations"] = dict(asked)
+        pods[name] = GatedPod.from_object(raw, owner_chain)
+    return pods
+
+
+def test_roles_whose_templates_ask_for_a_rack_may_have_one_each() -> None:
+    racks_of = rack_of_each(list(of_roles_with_a_level_each().values()), [3, 1])
+    assert racks_of == {"w-master-0": "rack-1", **{f"w-worker-{index}": "rack-0" for index in range(3)}}
+
+
+def test_a_member_of_such_a_role_joins_the_others_of_its_role() -> None:
+    pods = of_roles_with_a_level_each()
+    others = {"default/w-master-0": seat("n0", pods["master-0"]), "default/w-worker-0": seat("n1", pods["worker-0"])}
+    racks_of = rack_of_each([pods["worker-1"], pods["worker-2"]], [9, 2], others)
+    assert racks_of == {"w-worker-1": "rack-1", "w-worker-2": "rack-1"}
+    assert rack_of_each([pods["worker-1"], pods["worker-2"]], [9, 1], others) == {}
