@@ -1,11 +1,13 @@
 """Why a gang does not fit: at each level, the domain that holds most of it, and what is short there.
 
 1. As many pods as fit are placed into each level's domains, slice after slice, without subgroup constraints.
+   They are the pods of the minimum, or all pods if the minimum is 0.
 2. Each level is represented by the domain that holds most; for a gang that has begun, by the one with its members.
 3. The short resource is the one that by itself allows the fewest pods of the class with the largest shortfall, on
-   the
-   nodes that selectors, taints and policies allow.
+   the nodes that selectors, taints and policies allow.
 """
+
+from dataclasses import replace
 
 import numpy as np
 
@@ -32,8 +34,16 @@ def shortfalls(snapshot: Snapshot, tree: TopologyTree, part: Part, caps: Caps) -
     return tuple(_at(snapshot, tree, part, caps, level) for level in reversed(part.constraint.levels()))
 
 
+def _missing(part: Part) -> list[PodSlice]:
+    """The slices, whose minimum is the number of pods that count."""
+    pod_slices = part.all_slices()
+    if not any(pod_slice.minimum for pod_slice in pod_slices):
+        pod_slices = tuple(replace(pod_slice, minimum=len(pod_slice.members)) for pod_slice in pod_slices)
+    return [pod_slice for pod_slice in pod_slices if pod_slice.minimum]
+
+
 def _at(snapshot: Snapshot, tree: TopologyTree, part: Part, caps: Caps, level: int) -> Shortfall:
-    pod_slices = [pod_slice for pod_slice in part.all_slices() if pod_slice.minimum]
+    pod_slices = _missing(part)
     needed = sum(pod_slice.minimum for pod_slice in pod_slices)
     label = "" if level == ROOT else tree.topology.levels[level - 1].node_label
     if not tree.real(level).any():
@@ -55,7 +65,7 @@ def _at(snapshot: Snapshot, tree: TopologyTree, part: Part, caps: Caps, level: i
 def _best_domain(snapshot: Snapshot, tree: TopologyTree, part: Part, caps: Caps, level: int) -> int:
     remaining = Remaining(snapshot, tree, caps)
     needed: dict[int, tuple[Kind, int]] = {}
-    for pod_slice in part.all_slices():
+    for pod_slice in _missing(part):
         needed[id(pod_slice.kind)] = (
             pod_slice.kind,
             needed.get(id(pod_slice.kind), (pod_slice.kind, 0))[1] + pod_slice.minimum,

@@ -50,6 +50,14 @@ def test_each_level_says_what_its_best_domain_holds_and_what_is_short(
     assert list(map(str, answer.why)) == sentences
 
 
+@pytest.mark.parametrize("constraint", [Constraint(), Constraint(RACK), Constraint(None, RACK)], ids=str)
+def test_of_pods_that_no_others_wait_for_all_are_counted(constraint: Constraint) -> None:
+    """As of the workers of a LeaderWorkerSet with `LeaderReady`, whose leader runs."""
+    answer = assigned(whole_nodes(PLACES, FREE), group(podset("w", gpus(9), 3, minimum=0), constraint=constraint))
+    assert not answer.assigned
+    assert {(short.holds, short.needed, short.resource) for short in answer.why} == {(0, 3, GPU)}
+
+
 def test_the_resource_that_binds_is_the_one_that_is_short_where_most_pods_fit() -> None:
     answer = assigned(
         whole_nodes(PLACES, {name: free | {"cpu": 5_000} for name, free in FREE.items()}),
