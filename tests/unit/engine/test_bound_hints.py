@@ -290,6 +290,14 @@ def test_a_hint_over_a_blank_one_is_taken_away_altogether() -> None:
     assert node.changes() == {}
 
 
+def test_a_pod_that_its_kubelet_does_not_align_needs_no_hint() -> None:
+    node = Node()
+    waiting = pod("a", 5)
+    node.tell(replace(assumed_pod(waiting, 0), numa={}), pod("a", 5))
+    assert node.changes() == {}
+    assert tuple(node.keeper.hints.uncertain(NOW)) == ()
+
+
 def test_it_may_be_forgotten_which_pods_ended() -> None:
     # Of the pods that ended on a node the last eight are remembered. The NRT has counted more.
     node = Node()

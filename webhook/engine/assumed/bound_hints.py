@@ -115,7 +115,7 @@ class BoundHints:
 
     def came_before(self, assumed_pod: AssumedPod, topology: NodeTopology | None) -> bool:
         """A pod without a hint was bound, perhaps before the one on its way to that node; whether that is news."""
-        if _is_chosen(topology) or self.certainty(assumed_pod.pod) in _SURE:
+        if not assumed_pod.numa or _is_chosen(topology) or self.certainty(assumed_pod.pod) in _SURE:
             return False
         return topology is not None and self._may_be(assumed_pod.pod, _others(topology, assumed_pod.numa))
 

@@ -125,7 +125,7 @@ class KnownHints:
             known = replace(known, certainty=Certainty.REPLAYED if pod.hint else Certainty.DOUBTFUL)
             if pod.hint:
                 known = replace(known, numa=dict(pod.hint))
-        blank = known.blank or (known.ours and not known.bound and known.wanted is None)
+        blank = known.blank or (known.ours and not known.bound and bool(known.numa) and known.wanted is None)
         self._put(pod.key, replace(known, shown=pod.hint, bound=True, blank=blank))
 
     def applied(self, pod: ResidentPod) -> ResidentPod:
