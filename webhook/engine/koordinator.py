@@ -1,4 +1,4 @@
-"""Koordinator's rules on top of what kubelets do: which policies go together, exclusive NUMA nodes, packing.
+"""Koordinator's rules in addition to those of kubelets: compatible policies, exclusive NUMA nodes, packing.
 
 Source: koordinator pkg/scheduler/frameworkext/topologymanager (policy, exclusivity),
 docs/proposals/scheduling/20240131-pod-level-numa-policy.md (matrix, score).
@@ -21,22 +21,23 @@ from webhook.model.policy import NUMAPolicy, compatible
 
 Masks = npt.NDArray[np.int64]
 
-# The bonus of full NUMA nodes. Shares are floating point: what is a whole number of points but for their rounding
-# (each step less than 2^-50) is to count as that.
+# The bonus for full NUMA nodes. Fractions are floating point: a value that differs from a whole number of points only
+# by rounding (each step less than 2^-50) counts as that number.
 _POINTS: Final = 10 + 2**-30
 
 WIDE_BEST: Final = 90
-"""The best packing score over two NUMA nodes or more: 100 - 2 x 10, and 10 if they are full with the pod in."""
+"""The best packing score over two NUMA nodes or more: 100 - 2 x 10, and 10 if they are full with the pod."""
 
-# Positions that a mask (int64) has room for.
+# The number of positions in a mask (int64).
 _BITS: Final = 63
 
 
 def policy_fit(node_arrays: NodeArrays, request: PodRequest) -> Bytes | None:
-    """uint8 [node]: why the node's NUMA policy, or what is known of it, does not go with the pod; None = it does.
+    """uint8 [node]: why the node's NUMA policy, or the lack of data about it, excludes the pod; None = it does not.
 
-    A pod that insists on alignment needs a node whose NUMA nodes are known; others may go where nothing is known. No
-    policy goes with an unknown one.
+    A pod that insists on alignment needs a node with known NUMA nodes; others may run where nothing is known. No
+    policy is
+    compatible with an unknown one.
     """
     verdicts = _verdicts(request.policy, request.strict)
     kinds = node_arrays.kind
@@ -47,7 +48,7 @@ def policy_fit(node_arrays: NodeArrays, request: PodRequest) -> Bytes | None:
 
 @lru_cache(maxsize=8)
 def _verdicts(policy: NUMAPolicy | None, strict: bool) -> Bytes:
-    """uint8 [kind of node]: what becomes of a pod with this policy there."""
+    """uint8 [kind of node]: the reason for a pod with this policy there."""
     return np.array([_verdict(kind, policy, strict) for kind in range(node_kind.KINDS)], dtype=np.uint8)
 
 
@@ -60,16 +61,17 @@ def _verdict(kind: int, policy: NUMAPolicy | None, strict: bool) -> Reason:
 
 
 def ours_to_place(node_arrays: NodeArrays) -> Bools:
-    """Where the NUMA nodes are ours to choose, bool [node]: the kubelet does not align, or koordlet does as told."""
+    """Where we choose the NUMA nodes, bool [node]: the kubelet does not align, or koordlet follows the hint."""
     unknown = node_arrays.kind & node_kind.UNKNOWN_POLICY != 0
     ours: Bools = ((node_arrays.policy == NUMAPolicy.NONE) | node_arrays.total) & ~unknown
     return ours
 
 
 def shut_out(snapshot: Snapshot, request: PodRequest) -> Bools | None:
-    """The NUMA nodes that pods of the other kind live in, bool [zone, node]; None if there are none.
+    """The NUMA nodes that pods of the other kind use, bool [zone, node]; None if there are none.
 
-    The other kind: for a SingleNUMANode pod those that span several NUMA nodes, for any other the SingleNUMANode pods.
+    The other kind: for a SingleNUMANode pod those that span several NUMA nodes, for any other the SingleNUMANode
+    pods.
     """
     single = request.policy is NUMAPolicy.SINGLE_NUMA_NODE
     residents = snapshot.multi_residents if single else snapshot.single_residents
@@ -77,9 +79,9 @@ def shut_out(snapshot: Snapshot, request: PodRequest) -> Bools | None:
 
 
 def intrudes(shut: Bools, request: PodRequest, mask: Masks) -> Bools:
-    """Where the placement breaks exclusivity, bool [node]: some NUMA node of it is shut out for the pod.
+    """Where the assignment breaks exclusivity, bool [node]: it uses a NUMA node that excludes the pod.
 
-    Pods other than SingleNUMANode are minded only where they span several NUMA nodes.
+    Pods other than SingleNUMANode break it only where they span several NUMA nodes.
     shut: bool [zone, node]; mask: int64 [node].
     """
     bits = np.int64(1) << np.arange(len(shut), dtype=np.int64)
@@ -88,12 +90,13 @@ def intrudes(shut: Bools, request: PodRequest, mask: Masks) -> Bools:
 
 
 def packing_score(snapshot: Snapshot, request: PodRequest, nodes: Nodes, mask: Masks) -> Bytes:
-    """uint8 [n]: 100 - 10 for each NUMA node used (ten count at most) + 10 x how full those are with the pod in.
+    """uint8 [n]: 100 - 10 for each NUMA node used (ten count at most) + 10 x how full those are with the pod.
 
     Fullness is requested/allocatable over the NUMA nodes used, averaged over the resources that the pod requests and
-    NUMA nodes list. NUMA nodes that do not list a resource are full of it. A pod that is bound to no NUMA node counts
-    as spread over all of its node's; where none are known the score is 0.
-    nodes: int [n], indexes of nodes that fit; mask: int64 [n], the NUMA nodes used, 0 = bound to none.
+    NUMA nodes list. NUMA nodes that do not list a resource count as full. A pod that is bound to no NUMA node counts
+    as
+    spread over all NUMA nodes of its node; where none are known the score is 0.
+    nodes: int [n], indexes of fitting nodes; mask: int64 [n], the NUMA nodes used, 0 = bound to none.
     """
     node_arrays = snapshot.node_arrays
     nowhere: Bools | None = None
@@ -114,7 +117,7 @@ def packing_score(snapshot: Snapshot, request: PodRequest, nodes: Nodes, mask: M
         share = left / np.maximum(allocatable, 1, out=allocatable)
         empty += np.maximum(share, 0, out=share)
     empty *= -10 / max(len(columns), 1)
-    # An NRT that contradicts itself may have more free than allocatable.
+    # An inconsistent NRT may have more free than allocatable.
     np.maximum(empty, -10, out=empty)
     score = (empty + _POINTS).astype(np.uint8)
     score += sums.base
@@ -124,17 +127,17 @@ def packing_score(snapshot: Snapshot, request: PodRequest, nodes: Nodes, mask: M
 
 
 def best_packing_score(width: Bytes) -> Bytes:
-    """uint8 [n]: the best score over so many NUMA nodes (uint8 [n], two at least) or more."""
+    """uint8 [n]: the best score over this number of NUMA nodes (uint8 [n], at least two) or more."""
     best: Bytes = WIDE_BEST + 20 - 10 * np.minimum(width, 10)
     return best
 
 
 class _Sums:
-    """Sums of planes over the NUMA nodes of a mask, on each of n nodes. The common case, one, is a look-up."""
+    """Sums of planes over the NUMA nodes of a mask, on each of n nodes. A single NUMA node is a look-up."""
 
     def __init__(self, mask: Masks, nodes: Nodes) -> None:
         """mask: int64 [n], at least one bit each; nodes: int [n], indexes."""
-        # The bits below the lowest one are as many as its position.
+        # The number of bits below the lowest one is its position.
         below = mask - 1
         self._narrow = not np.count_nonzero(mask & below)
         if self._narrow:
@@ -149,7 +152,7 @@ class _Sums:
         self._bits = (mask[self._wide] >> np.arange(_BITS)[:, None]) & 1
 
     def over(self, plane: Amounts) -> Amounts:
-        """int64 [n], new; what is not listed is at most 0. plane: int64 [zone, node]."""
+        """int64 [n], new; unlisted amounts count as at most 0. plane: int64 [zone, node]."""
         total = self._lowest.of(plane)
         if not self._narrow:
             listed = np.maximum(plane[:, self._nodes], 0)

@@ -1,4 +1,4 @@
-"""Why one node cannot take a pod, in a sentence with the numbers: what is asked for and what is there."""
+"""Why one node cannot take a pod, as a sentence with the requested and available amounts."""
 
 from collections.abc import Iterable, Sequence
 
@@ -17,7 +17,7 @@ from webhook.model.resources import PODS, format_amount, format_list, is_host_le
 
 
 def explain(snapshot: Snapshot, pod: Pod, request: PodRequest, reason: Reason, node: int) -> str:
-    """The sentence. node: the node's index in the view's snapshot."""
+    """The sentence. node: the node's index in the snapshot."""
     node_arrays = snapshot.node_arrays
     policy = NUMAPolicy(int(node_arrays.policy[node]))
     match reason:
@@ -66,7 +66,7 @@ def _shortages(snapshot: Snapshot, request: PodRequest, node: int) -> Iterable[s
 
 
 def _wanted(request: PodRequest) -> str:
-    """What is asked of NUMA nodes: by each container where there are several, else by the pod."""
+    """What is requested of NUMA nodes: by each container if there are several, else by the pod."""
     lists = [_amounts(request, row) for row in request.containers]
     lists = [amounts for amounts in lists if amounts]
     return " and ".join(format_list(amounts) for amounts in lists)
@@ -78,7 +78,7 @@ def _amounts(request: PodRequest, row: Sequence[int]) -> dict[str, int]:
 
 
 def _free(snapshot: Snapshot, request: PodRequest, node: int) -> str:
-    """What each NUMA node has left of what is asked for."""
+    """What each NUMA node has left of the requested resources."""
     zones = []
     for z, numa_id in enumerate(snapshot.node_arrays.zone_ids[:, node].tolist()):
         if numa_id == NO_ZONE:
@@ -93,7 +93,7 @@ def _free(snapshot: Snapshot, request: PodRequest, node: int) -> str:
 
 
 def _disagreement(snapshot: Snapshot, request: PodRequest, node: int) -> str:
-    """Which resources need different numbers of NUMA nodes on a node whose kubelet refuses that; empty: none do."""
+    """Which resources need different numbers of NUMA nodes on a node whose kubelet rejects that; empty: none."""
     node_arrays = snapshot.node_arrays
     if node_arrays.policy[node] != NUMAPolicy.RESTRICTED or node_arrays.total[node]:
         return ""

@@ -15,7 +15,7 @@ Allocation = tuple[tuple[int, Mapping[str, int]], ...]
 
 
 class Wide:
-    """Nodes that fit, over at least two NUMA nodes. Which ones takes long to find, and few decisions need it of all."""
+    """Nodes that fit over at least two NUMA nodes. The exact ones are expensive, and few decisions need all of them."""
 
     def __init__(self, nodes: Nodes, widths: Callable[[], Bytes], masks: Callable[[Nodes], Masks]) -> None:
         """nodes: int [W] indexes, W > 0. masks: indexes into `nodes` -> their masks."""
@@ -26,11 +26,11 @@ class Wide:
 
     @cached_property
     def at_least(self) -> Bytes:
-        """uint8 [W]: so many NUMA nodes are used, or more."""
+        """uint8 [W]: a lower bound of the NUMA nodes used."""
         return self._widths()
 
     def masks(self, where: Nodes) -> Masks:
-        """int64 [n]: the masks of some of the nodes (indexes into `nodes`), each worked out once."""
+        """int64 [n]: the masks of some of the nodes (indexes into `nodes`), each computed once."""
         unknown = where[self._found[where] == 0]
         if len(unknown):
             self._found[unknown] = self._find(unknown)
@@ -46,7 +46,7 @@ class NUMAFit:
     reason: Bytes
     """uint8 [N]: Reason of each node; FITS where it fits."""
     known: Masks
-    """int64 [N]: `mask` as far as it is known without `wide`, of whose nodes it is 0."""
+    """int64 [N]: `mask` without the `wide` nodes, which have 0 here."""
     split: Callable[[int], Allocation]
     wide: Wide | None = None
 
@@ -56,7 +56,7 @@ class NUMAFit:
         return self.masks(all_nodes(len(self.known)))
 
     def masks(self, nodes: Nodes) -> Masks:
-        """int64 [n]: `mask` of some nodes (indexes), of which only the `wide` ones take long."""
+        """int64 [n]: `mask` of some nodes (indexes); only the `wide` ones are expensive."""
         masks: Masks = self.known.take(nodes)
         if self.wide is not None:
             places = self._places.take(nodes)
@@ -66,7 +66,7 @@ class NUMAFit:
 
     @cached_property
     def _places(self) -> Nodes:
-        """Int [N]: where in `wide` a node is; -1 = nowhere."""
+        """Int [N]: the index of a node in `wide`; -1 = not in it."""
         places = np.full(len(self.known), -1, dtype=np.intp)
         if self.wide is not None:
             places[self.wide.nodes] = np.arange(len(self.wide.nodes))
@@ -75,7 +75,7 @@ class NUMAFit:
     def allocation(self, node: int) -> Allocation:
         """What the pod would take of each NUMA node of `node` (an index); empty if it is not bound to any.
 
-        Worked out when asked for: a decision needs it for the few best nodes only.
+        Computed on request: a decision needs it for the few best nodes only.
         """
         return self.split(node)
 

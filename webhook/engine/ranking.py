@@ -1,9 +1,9 @@
-"""Which nodes come first: by score, equal scores by how much the pod prefers the node, then by name.
+"""The order of nodes: by score, then by the pod's preference, then by name.
 
-1. A node's score is that of its NUMA nodes; where preference has a weight, a mean of the two.
-2. A node's rank is its score plus one, so that 0 is left for nodes that do not fit.
-3. Scores that take long to find are left open; it is known how high each could be at most.
-4. They are worked out from those that could be highest on, until enough nodes score higher than the rest ever could.
+1. A node's score is that of its NUMA nodes; if preference has a weight, a mean of the two.
+2. A node's rank is its score plus one, so that 0 means that it does not fit.
+3. Expensive scores are left open; only an upper bound is known.
+4. They are computed from the highest bound down, until enough nodes score higher than the others can.
 """
 
 from collections.abc import Callable
@@ -18,29 +18,29 @@ from webhook.engine.filter.node_preference import MOST, PER_POINT
 
 @dataclass(frozen=True, eq=False)
 class Late:
-    """Scores left open."""
+    """Open scores."""
 
     nodes: Nodes
     """int [L]: indexes of the nodes."""
     best: int
-    """None of them scores higher."""
+    """The upper bound of all of them."""
     at_most: Callable[[], Bytes]
-    """uint8 [L]: none scores higher than this, worked out now."""
+    """uint8 [L]: an upper bound of each, computed now."""
     scores: Callable[[Nodes], Bytes]
-    """The scores (uint8) of some of them (indexes into `nodes`), worked out now."""
+    """The scores (uint8) of some of them (indexes into `nodes`), computed now."""
 
 
 @dataclass(frozen=True, eq=False)
 class Liking:
-    """How much the nodes that fit are preferred."""
+    """How much the fitting nodes are preferred."""
 
     preference: Counts
-    """int32 [N]: 0..MOST; 0 where a node does not fit."""
+    """int32 [N]: 0..MOST; 0 if a node does not fit."""
     weight: int
     """Its share of the score, in percent."""
 
     def mixed(self, scores: Bytes, nodes: Nodes) -> Bytes:
-        """The scores (uint8 [n], 0..100) of some nodes (indexes), each made a mean with how much it is preferred."""
+        """The scores (uint8 [n], 0..100) of some nodes (indexes), each averaged with its preference."""
         if not self.weight:
             return scores
         share = self.weight * self.preference[nodes] + (100 - self.weight) * PER_POINT * scores.astype(np.int32)
@@ -57,21 +57,21 @@ class Ranking:
         self.liking = liking
         self._late = late
         self._ranks = np.zeros(n, dtype=np.uint8)
-        # Of nodes with equal means and preference the better score goes first.
+        # At an equal mean and preference the better score comes first.
         self._alone = np.zeros(n, dtype=np.uint8) if liking is not None and liking.weight else None
         self._put(nodes, scores)
 
     @cached_property
     def scores(self) -> Bytes:
-        """uint8 [N]: all scores; 0 where a node does not fit."""
+        """uint8 [N]: all scores; 0 if a node does not fit."""
         self._settle(len(self._ranks) + 1)
         scores: Bytes = np.maximum(self._ranks, 1) - np.uint8(1)
         return scores
 
     def best(self, k: int, order: Nodes) -> tuple[Nodes, list[int]]:
-        """The k best of at least k nodes that fit: indexes, best first, and their scores.
+        """The k best of at least k fitting nodes: indexes, best first, and their scores.
 
-        order: int [N], the nodes in the order of their names.
+        order: int [N], the nodes sorted by name.
         """
         self._settle(k)
         keys = self._keys().take(order)
@@ -79,20 +79,20 @@ class Ranking:
         least = np.partition(keys, smallest)[smallest]
         (above,), (ties,) = (keys > least).nonzero(), (keys == least).nonzero()
         chosen = np.concatenate([above, ties[: k - len(above)]])
-        # Stable: among equals the order of names stays.
+        # Stable: equal nodes stay in order of name.
         best_first = (~keys[chosen]).argsort(kind="stable")
         nodes = order[chosen[best_first]]
         return nodes, (self._ranks[nodes] - 1).tolist()
 
     def _keys(self) -> Bytes | Counts:
-        """uint8 or int32 [N]: what nodes are ordered by, the highest first; 0 where a node does not fit."""
+        """uint8 or int32 [N]: sort keys of nodes, the highest first; 0 if a node does not fit."""
         if self.liking is None:
             return self._ranks
         keys = self._ranks * np.int32(MOST + 1) + self.liking.preference
         return keys if self._alone is None else keys * np.int32(256) + self._alone
 
     def _put(self, nodes: Nodes, scores: Bytes) -> None:
-        """These nodes (indexes) have these scores (0..100)."""
+        """Set the scores (0..100) of these nodes (indexes)."""
         if self._alone is not None:
             self._alone[nodes] = scores
         self._ranks[nodes] = self._mixed(scores, nodes) + np.uint8(1)
@@ -101,7 +101,7 @@ class Ranking:
         return scores if self.liking is None else self.liking.mixed(scores, nodes)
 
     def _settle(self, k: int) -> None:
-        """Work out open scores until k nodes score higher than those still open could."""
+        """Compute open scores until k nodes score higher than the rest can."""
         late = self._late
         if late is None or self._above(self._highest(late)) >= k:
             return
@@ -112,14 +112,14 @@ class Ranking:
             self._put(late.nodes[where], late.scores(where))
 
     def _highest(self, late: Late) -> int:
-        """No late node scores higher."""
+        """The upper bound of the open nodes."""
         if self.liking is None or not self.liking.weight:
             return late.best
         return int(self._mixed(np.full(len(late.nodes), late.best, dtype=np.uint8), late.nodes).max())
 
     @cached_property
     def _open(self) -> dict[int, Nodes]:
-        """The late nodes without a score yet, by how high it could be."""
+        """The nodes whose score is open, by upper bound."""
         if self._late is None:
             return {}
         at_most = self._mixed(self._late.at_most(), self._late.nodes)

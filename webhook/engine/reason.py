@@ -1,4 +1,4 @@
-"""Why a node cannot take a pod: one typed reason for each node, counted for people.
+"""Why a node cannot take a pod: one typed reason for each node, counted for messages.
 
 The order of the members is the order of the checks: a node's reason is the first that applies.
 """
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 
 class Reason(IntEnum):
-    """A member's value is what arrays of reasons (uint8 [node]) hold; `code` is for machines, `phrase` for people."""
+    """A member's value is what arrays of reasons (uint8 [node]) hold; `code` is for programs, `phrase` for people."""
 
     code: str
     phrase: str
@@ -45,11 +45,11 @@ class Reason(IntEnum):
 REASONS: Final = tuple(Reason)
 
 FITS: Final = int(Reason.FITS)
-"""The same for comparing arrays: numpy takes five times as long with a member of an enumeration."""
+"""The same as an int for array comparisons: numpy takes five times as long with an enum member."""
 
 
 def count(reasons: npt.NDArray[np.uint8]) -> Mapping[Reason, int]:
-    """How many nodes each reason excludes; FITS and reasons without a node are left out.
+    """How many nodes each reason excludes, without FITS and reasons of no node.
 
     reasons: uint8 [node].
     """

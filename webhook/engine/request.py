@@ -1,6 +1,6 @@
-"""What a pod asks of a node, as the engine reads it: amounts per container, kinds, QoS class, NUMA policy.
+"""A pod's request as the engine reads it: amounts per container, kinds, QoS class, NUMA policy.
 
-Plain tuples: a pod has few containers and resources, and arrays so short cost more than they save.
+Plain tuples: a pod has few containers and resources, and for such short arrays numpy costs more than it saves.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ from webhook.model.resources import CPU
 
 
 def named_resources(pod: Pod) -> Iterator[str]:
-    """Those that any container, the overhead or the pod itself names; some more than once."""
+    """The resources that any container, the overhead or the pod itself names; may contain duplicates."""
     yield from pod.requests
     yield from pod.overhead
     for container in pod.containers:
@@ -27,7 +27,7 @@ def named_resources(pod: Pod) -> Iterator[str]:
 class PodRequest:
     """A pod's request. C containers (init containers and sidecars in order, then apps), K resources the pod names.
 
-    Columns are the pod's own resources; `rows` leads from a column to the row of a snapshot's arrays.
+    Columns are the pod's own resources; `rows` maps a column to the row of a snapshot's arrays.
     """
 
     resources: tuple[str, ...]
@@ -41,13 +41,13 @@ class PodRequest:
     containers: tuple[tuple[int, ...], ...]
     """[C][K]: requests; -1 = the container does not name the resource (0 = it names it with zero)."""
     integral_cpu: tuple[bool, ...]
-    """[C]: requests whole CPUs, at least one (a Guaranteed pod's container then gets exclusive ones)."""
+    """[C]: requests at least one CPU, and whole ones (a Guaranteed pod's container then gets exclusive ones)."""
     overhead: tuple[int, ...]
     """[K]: the pod's overhead; -1 = it does not name the resource."""
     node: tuple[int, ...]
     """[K]: what the scheduler counts on the node (containers, pod level, overhead); -1 = not named."""
     pod_level: bool
-    """Resources are set at pod level: the kubelet then gives its containers no CPUs or memory of their own."""
+    """Pod-level resources are set: the kubelet then gives its containers no CPUs or memory of their own."""
     qos: QoS
     policy: NUMAPolicy | None
     """The pod's own policy; None = no requirement, the node's applies."""
@@ -60,7 +60,7 @@ class PodRequest:
 
     @classmethod
     def of_resident(cls, pod: ResidentPod, resources: ResourceIndex) -> "PodRequest":
-        """The request of a pod that is there; its overhead is known as a part of what the scheduler counts only."""
+        """The request of a resident pod; its overhead is only known as a part of what the scheduler counts."""
         return cls._of(pod, {}, pod.pod_level, pod.policy, pod.exclusive, resources)
 
     @classmethod
@@ -93,5 +93,5 @@ class PodRequest:
 
     @property
     def strict(self) -> bool:
-        """Whether the pod's own policy refuses misalignment: it then needs a node whose NUMA topology is known."""
+        """Whether the pod's own policy rejects misalignment: it then needs a node with a known NUMA topology."""
         return self.policy is not None and self.policy >= NUMAPolicy.RESTRICTED

@@ -1,4 +1,4 @@
-"""A kubelet's admission, predicted: topology manager with the static policies of cpu, memory and device managers."""
+"""Prediction of a kubelet's admission: Topology Manager with static policies of the CPU, memory and device managers."""
 
 from webhook.engine.kubelet.prediction import predict
 

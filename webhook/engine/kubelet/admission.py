@@ -1,13 +1,14 @@
-"""Admission by a kubelet, over all sets of NUMA nodes: what the shorter way by single NUMA nodes cannot decide.
+"""Admission by a kubelet, over all sets of NUMA nodes: for cases that the short way by single NUMA nodes leaves open.
 
 For n nodes of one policy and scope, container after container:
-1. Hints of the device, CPU and memory managers; merged into one affinity (scope "pod": once, for the whole pod).
-2. The policy refuses (restricted: what is not preferred), or the managers allocate, in that order:
-   devices and CPUs inside the affinity first, then elsewhere; memory strictly, widening the affinity if it must.
-3. What a manager cannot allocate is an error: the pod is rejected although its hint was accepted.
+1. Hints of the device, CPU and memory managers, merged into one affinity (scope "pod": once, for the whole pod).
+2. The policy rejects (restricted: hints that are not preferred), or the managers allocate, in this order:
+   devices and CPUs inside the affinity first, then outside; memory strictly, widening the affinity if necessary.
+3. If a manager cannot allocate, that is an error: the pod is rejected although its hint was accepted.
 
-An NRT hides which NUMA nodes form memory groups and how CPUs spread over cores. Where the outcome hangs on that, the
-pod gets the benefit of the doubt: no node that would take it is refused.
+An NRT does not show memory groups, or how CPUs are spread over cores. Where the outcome depends on that, the pod
+gets
+the benefit of the doubt: no node that would take it is rejected.
 
 Source: kubernetes pkg/kubelet/cm/topologymanager/scope*.go, {devicemanager,cpumanager,memorymanager}.
 """
@@ -33,21 +34,21 @@ from webhook.model.policy import NUMAPolicy, Scope
 
 @dataclass(slots=True)
 class Affinity:
-    """The hint given to a container on each node."""
+    """The hint of a container on each node."""
 
     mask: npt.NDArray[np.int64]
     """int64 [n]."""
     preferred: Bools
     """bool [n]."""
     given: Bools
-    """bool [n]: there is one; where not, managers choose for themselves."""
+    """bool [n]: there is one; without one, managers choose for themselves."""
 
 
 class Admission:
     """One pod's admission on n nodes.
 
     `reason` and `mask` (uint8 and int64 [n]) hold the outcome, the machines' pools what is left, `doubt` (bool [n])
-    whether the outcome may be another one in truth, `groups` (int64 [z, n]) the memory groups afterwards.
+    whether the real outcome may differ, `groups` (int64 [z, n]) the memory groups afterwards.
     """
 
     def __init__(self, machines: Machines, demand: Demand) -> None:
@@ -73,8 +74,8 @@ class Admission:
             for row in demand.reused_devices:
                 self.doubt |= machines.pools[row].shared
         elif machines.policy is NUMAPolicy.BEST_EFFORT and len(demand.containers) > 1:
-            # One device near two NUMA nodes and one near none look like two. The pod's affinity may then be wider in
-            # truth, and its containers find other memory groups on their way.
+            # One device near two NUMA nodes and one near none look like two. The pod's real affinity may then be wider,
+            # and its containers may meet other memory groups.
             for row, amount in demand.pod.devices.items():
                 pool = machines.pools[row]
                 self.doubt |= pool.listed & (pool.free.max(axis=0) < amount)
@@ -83,7 +84,7 @@ class Admission:
         """Admit the containers in their order."""
         affinity = self._affinity(self._demand.pod) if self._machines.scope is Scope.POD else None
         for share in self._demand.containers:
-            # How an earlier container's pieces are spread decides what this one finds.
+            # The spread of an earlier container's devices and CPUs affects this one.
             self.doubt |= self._spread_unknown
             self._allocate(share, affinity or self._affinity(share))
 
@@ -154,9 +155,9 @@ class Admission:
         pool.take_pieces(near + far, kind)
 
     def _note_split(self, available: Amounts, taken: Amounts, whole: Amounts | None = None) -> None:
-        """Doubt for containers to come: how some, not all, of what several NUMA nodes have is spread is not known.
+        """Mark doubt for later containers: it is unknown how a part of several NUMA nodes' capacity is spread.
 
-        Of two NUMA nodes with all their CPUs free (`whole`, capacities) the kubelet empties the first.
+        Of two NUMA nodes with all their CPUs free (`whole`, capacities) the kubelet fills the first.
         """
         total = taken.sum(axis=0)
         in_part = (total > 0) & (total < available.sum(axis=0))
@@ -172,7 +173,7 @@ class Admission:
         return memory_masks(self._pools, share.memory, masks_by_groups(self.groups, self._may_be_group))
 
     def _allocate_memory(self, share: Share, affinity: Affinity) -> None:
-        """1. Without an affinity: the manager's own best hint. 2. Widen what is too small. 3. Check groups. 4. Take."""
+        """1. Without an affinity: the manager's own best hint. 2. Widen it if needed. 3. Check groups. 4. Allocate."""
         masks = self._memory_masks(share)
         preferred = masks.preferred
         order = np.where(preferred, 0, self._z + 1) + widths(self._z)[:, None]

@@ -1,10 +1,11 @@
-"""Whether some kubelet would align a pod to NUMA nodes, if it went there.
+"""Whether some kubelet would align a pod to NUMA nodes, if the pod ran there.
 
 1. What its managers would give the pod of particular NUMA nodes (webhook.engine.kubelet.demand).
-2. Nodes whose Topology Manager has a policy, or one that is unknown, and where some NUMA node lists such a resource:
-   cpu as a rule; memory and huge pages where a memory manager gives them out; devices that are near NUMA nodes.
-3. Only nodes count that the pod may go to by its own selectors and tolerations. What is full, cordoned or not ready may
-   take it later.
+2. Nodes whose Topology Manager has a policy, or an unknown one, and where some NUMA node lists such a resource:
+   usually
+   cpu; memory and huge pages with a memory manager; devices that are near NUMA nodes.
+3. Only nodes that the pod's own selectors and tolerations allow. Nodes that are full, cordoned or not ready count,
+   because they may take it later.
 """
 
 import numpy as np
@@ -21,7 +22,7 @@ from webhook.model.policy import NUMAPolicy
 
 
 def is_aligned_somewhere(node_arrays: NodeArrays, pod: Pod) -> bool:
-    """Whether a node with a policy is there whose kubelet would align something of the pod."""
+    """Whether there is a node with a policy whose kubelet would align something of the pod."""
     node_arrays = with_rows(node_arrays, named_resources(pod))
     demand = Demand.of(PodRequest.of(pod, NO_INTENT, node_arrays.resources))
     rows = sorted({row for share in demand.containers for row, amount in share.amounts.items() if amount > 0})

@@ -1,8 +1,8 @@
-"""The verdict of kubelets by all sets of NUMA nodes: what no shorter way decides, in batches and within a budget.
+"""The verdict of kubelets by all sets of NUMA nodes: for cases without a shorter way, in batches and within a budget.
 
-1. Nodes with as many NUMA nodes are admitted together (webhook.engine.kubelet.admission).
-2. What the budget of a decision does not reach is judged by its totals: the benefit of the doubt.
-3. A refusal that hangs on what an NRT hides is lifted where some state could admit the pod.
+1. Nodes with the same number of NUMA nodes are admitted together (webhook.engine.kubelet.admission).
+2. Nodes beyond a decision's budget are judged by their totals: the benefit of the doubt.
+3. A rejection that depends on what an NRT does not show is lifted if some state could admit the pod.
 """
 
 from functools import cached_property
@@ -26,16 +26,16 @@ from webhook.model.policy import NUMAPolicy, Scope
 
 # Tables of 2^z masks by nodes: 256 Ki entries are 2 MiB of int64 and stay in the cache.
 _BATCH: Final = 1 << 18
-# Entries that one decision looks into, for all containers together, 100 ns each: some 50 ms. A pod of one container may
-# be tried on 2,000 nodes of 8 NUMA nodes. What it does not get to has the benefit of the doubt: such a node comes last,
-# and is judged by itself when the scheduler has chosen it.
+# The most table entries of one decision, for all containers together; 100 ns each, about 50 ms. A pod of one container
+# can be tried on 2,000 nodes of 8 NUMA nodes. Nodes beyond that get the benefit of the doubt: they rank last, and are
+# judged individually if the scheduler picks them.
 _MOST_ENTRIES: Final = 1 << 19
-# What a container takes however few the nodes: some 0.8 ms.
+# The fixed cost of a container, however few the nodes: about 0.8 ms.
 _SETUP_ENTRIES: Final = 1 << 13
 
 
 class AllSets:
-    """One pod on nodes of one view."""
+    """One pod on nodes of one snapshot."""
 
     def __init__(self, snapshot: Snapshot, request: PodRequest) -> None:
         self._snapshot = snapshot
@@ -44,11 +44,11 @@ class AllSets:
 
     @cached_property
     def demand(self) -> Demand:
-        """What the pod asks of a kubelet."""
+        """What the pod requests from a kubelet."""
         return Demand.of(self._request)
 
     def admit(self, policy_group: PolicyGroup) -> tuple[Bytes, npt.NDArray[np.int64]]:
-        """Reason (uint8 [n]) and mask (int64 [n]) of each node, in batches, as far as a decision goes."""
+        """Reason (uint8 [n]) and mask (int64 [n]) of each node, in batches, within the decision's budget."""
         n = len(policy_group.nodes)
         reason: Bytes = np.zeros(n, dtype=np.uint8)
         mask = np.zeros(n, dtype=np.int64)
@@ -78,7 +78,7 @@ class AllSets:
         return self.admit(policy_group)[1]
 
     def split(self, policy_group: PolicyGroup) -> Allocation:
-        """What the pod would take of each NUMA node of the one node of a part."""
+        """What the pod would take of each NUMA node of the group's only node."""
         demand = self.demand
         if policy_group.verdict is not None or policy_group.policy is NUMAPolicy.NONE or not demand.names:
             return ()
@@ -96,16 +96,16 @@ class AllSets:
 
     @property
     def groups_decide(self) -> bool:
-        """Whether the memory groups of the one node of the view are known, and matter to the pod."""
+        """Whether the memory groups of the snapshot's only node are known and affect the pod."""
         return bool(self.demand.pod.memory) and self._groups is not None
 
     @cached_property
     def _groups(self) -> npt.NDArray[np.int64] | None:
-        """The memory groups of the one node of a view that tells its pods, where they can be told and matter."""
+        """The memory groups of the only node of a snapshot that lists its pods, if they can be derived and matter."""
         if self._snapshot.residents is None:
             return None
         (policy_group,) = policy_groups(self._snapshot, self._request, np.array([0]))
-        # A kubelet with single-numa-node makes no groups.
+        # A kubelet with single-numa-node has no groups.
         if policy_group.ours or policy_group.policy is NUMAPolicy.SINGLE_NUMA_NODE:
             return None
         return remembered_groups(self._snapshot, policy_group)
@@ -123,7 +123,7 @@ class AllSets:
         if len(doubtful):
             spared = doubtful[self._may_be_admitted(policy_group.at(doubtful), demand)]
             reason[spared] = Reason.FITS
-            # Nobody knows on which NUMA nodes.
+            # It is unknown on which NUMA nodes.
             admission.mask[spared] = 0
         reason[(reason == Reason.FITS) & ~pieces_suffice(self._snapshot, policy_group, demand)] = (
             Reason.ALLOCATION_FAILS
@@ -131,10 +131,11 @@ class AllSets:
         return reason, np.where(reason == Reason.FITS, admission.mask, 0)
 
     def _may_be_admitted(self, policy_group: PolicyGroup, demand: Demand) -> Bools:
-        """Whether nodes (bool [n]) that refuse as far as can be seen may admit as far as cannot.
+        """Whether nodes (bool [n]) that reject by the visible state may admit by the hidden state.
 
-        What no state could change: there must be enough in total, and where the policy refuses, each container by
-        itself, or the pod with scope "pod", must have a preferred hint now.
+        No hidden state changes these: there must be enough in total, and where the policy rejects, each container by
+        itself,
+        or the pod with scope "pod", must have a preferred hint now.
         """
         machines = machines_of(self._snapshot, policy_group, demand)
         possible = np.ones(len(policy_group.nodes), dtype=np.bool_)
@@ -149,7 +150,7 @@ class AllSets:
         return possible
 
     def _by_sums(self, policy_group: PolicyGroup, demand: Demand) -> Bytes:
-        """Reason (uint8 [n]) of nodes that are not looked into: whether there is enough of everything in total."""
+        """Reason (uint8 [n]) of nodes beyond the budget: whether there is enough of everything in total."""
         snapshot, nodes = self._snapshot, policy_group.nodes
         enough = pieces_suffice(snapshot, policy_group, demand)
         for row, amount in demand.pod.amounts.items():

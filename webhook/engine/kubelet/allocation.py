@@ -1,11 +1,11 @@
 """What an admitted pod takes of each NUMA node of one node: the short way, in plain integers.
 
-It is known which NUMA nodes the pod uses. The amounts follow where
-1. that is a single one: all of it is taken there, what init containers leave being used again; or
-2. one container is admitted by a restricted kubelet: then the NUMA nodes used are its affinity, and all it takes lies
-   inside (webhook.engine.kubelet.policy_restricted). CPUs: NUMA nodes that are wholly free while so many are needed,
-   then the
-   fullest first; memory: the lowest first; or
+The pod's NUMA nodes are known. The amounts follow from them if
+1. there is only one: everything is taken there, and resources of init containers are reused; or
+2. one container is admitted by a restricted kubelet: then its NUMA nodes are its affinity, and everything is taken
+   inside (webhook.engine.kubelet.policy_restricted). CPUs: from completely free NUMA nodes while that many are
+   needed,
+   then from the fullest first; memory: from the lowest first; or
 3. one container is admitted by a best-effort kubelet over several (webhook.engine.kubelet.policy_best_effort).
 
 Everything else takes the admission itself (webhook.engine.kubelet.admission). The split of ten nodes of 8
@@ -24,7 +24,7 @@ from webhook.model.policy import NUMAPolicy
 
 
 def split_inside(snapshot: Snapshot, demand: Demand, policy: NUMAPolicy, node: int, mask: int) -> Allocation | None:
-    """The amounts taken of each NUMA node in the mask; None where they do not follow from it.
+    """The amounts taken of each NUMA node in the mask; None if they do not follow from it.
 
     node: an index; mask: of the NUMA nodes that the pod uses, 0 = not known.
     """
@@ -55,7 +55,7 @@ def split_inside(snapshot: Snapshot, demand: Demand, policy: NUMAPolicy, node: i
 
 
 def split_over_several(snapshot: Snapshot, demand: Demand, policy_group: PolicyGroup) -> Allocation | None:
-    """The amounts taken on the one node of a part, best-effort, where no NUMA node holds the pod; None: not known."""
+    """The amounts on a best-effort group's only node, where no NUMA node holds the pod; None: not known."""
     by_totals = totals(snapshot, demand, policy_group.nodes)
     if by_totals is None or not demand.pod.amounts or not (by_totals.sure & by_totals.suffice)[0]:
         return None
@@ -68,7 +68,7 @@ def split_over_several(snapshot: Snapshot, demand: Demand, policy_group: PolicyG
 
 
 def _cpu_order(free: Mapping[int, int], capacity: list[int], amount: int) -> list[int]:
-    """The NUMA nodes in the order in which CPUs are taken of them, as webhook.engine.kubelet.pools.take_cpus does."""
+    """The NUMA nodes in the order in which webhook.engine.kubelet.pools.take_cpus takes CPUs from them."""
     fullest_first = sorted(free, key=free.__getitem__)
     whole = []
     needed = amount

@@ -1,8 +1,8 @@
-"""What a kubelet has given to pods that were bound to it unhinted, and so without a hint: found out afterwards.
+"""Replay of what a kubelet gave to pods that were bound without a hint.
 
-Where nothing is in doubt (see `assumed.unhinted`) the pods that the node's NRT has not counted are admitted once more,
-in the order of binding, on the node as the NRT shows it. What comes out is what the kubelet did, up to the first pod
-that comes out otherwise than it is seen.
+If nothing is in doubt (see `assumed.unhinted`), the pods that the node's NRT has not counted are admitted again, in
+the order of binding, on the node as the NRT shows it. The result is what the kubelet did, up to the first pod whose
+result differs from its hint.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,18 +23,19 @@ from webhook.model.policy import Exclusive
 from webhook.model.resident import ResidentPod
 from webhook.model.resources import PODS
 
-# An admission takes some 0.2 ms; as many pods as a fingerprint is taken apart into (see `assumed.reported`).
+# An admission takes about 0.2 ms. The limit is the number of pods that a fingerprint is searched for (see
+# `assumed.reported`).
 _MOST_ADMISSIONS: Final = 16
 
-# Whatever the settings: kubelets know nothing of plugins and scores.
+# Fixed, whatever the settings: kubelets have neither plugins nor scores.
 _AS_KUBELETS_DO: Final = Options()
 _THE_NODE: Final = np.ones(1, dtype=np.bool_)
 
 
 def replay(node: NodeAlone, unhinted: Unhinted) -> Mapping[str, Replayed]:
-    """What became of each pod that is asked about, by key. node: with the residents."""
+    """The result for each pod in question, by key. node: with its residents."""
     sums = unhinted.others.copy()
-    for pod in unhinted.admissions:  # the scheduler has counted them
+    for pod in unhinted.admissions:  # the scheduler has checked the node as a whole
         sums.add({}, _requests(pod), None, -1)
     snapshot = node.snapshot(sums)
     if snapshot.node_arrays.total[0]:
@@ -53,7 +54,7 @@ def replay(node: NodeAlone, unhinted: Unhinted) -> Mapping[str, Replayed]:
 
 
 def _admitted(node: NodeAlone, sums: NodeSums, unhinted: Unhinted) -> tuple[Mapping[str, NumaAmounts], Doubt | None]:
-    """What each was given, up to the first one that is in doubt, and why that one is."""
+    """What each pod was given, up to the first uncertain one, and why that one is uncertain."""
     known: dict[str, NumaAmounts] = {}
     for position, pod in enumerate(unhinted.admissions):
         if not pod.started:
@@ -67,7 +68,7 @@ def _admitted(node: NodeAlone, sums: NodeSums, unhinted: Unhinted) -> tuple[Mapp
 
 
 def _given(node: NodeAlone, sums: NodeSums, unhinted: Unhinted) -> Mapping[str, Replayed]:
-    """A place for each, where koordlet does as it is told. Who was given one keeps it: its hint may be on its way."""
+    """NUMA nodes for each pod, where koordlet follows hints. A pod keeps earlier ones: its hint may be on the way."""
     found: dict[str, Replayed] = {}
     for pod in sorted(unhinted.admissions, key=lambda pod: pod.key not in unhinted.given):
         place = unhinted.given.get(pod.key)
@@ -79,19 +80,19 @@ def _given(node: NodeAlone, sums: NodeSums, unhinted: Unhinted) -> Mapping[str, 
 
 
 def _place(snapshot: Snapshot, pod: ResidentPod) -> NumaAmounts | None:
-    """What the pod takes of each NUMA node of the view's one; None if it finds no room."""
+    """What the pod takes of each NUMA node of the only node; None if it does not fit."""
     request = PodRequest.of_resident(pod, snapshot.node_arrays.resources)
     fit, intruding = on_numa_nodes(snapshot, request, _AS_KUBELETS_DO, _THE_NODE)
     if not fit.fits[0]:
         return None
-    # Of exclusivity kubelets know nothing either.
+    # Kubelets ignore exclusivity, too.
     if intruding is not None and request.exclusive is Exclusive.REQUIRED and snapshot.node_arrays.total[0]:
         return None
     return dict(fit.allocation(0))
 
 
 def _anywhere(snapshot: Snapshot, pod: ResidentPod) -> NumaAmounts:
-    """All that a kubelet's managers give the pod, on every NUMA node."""
+    """Everything that a kubelet's managers give the pod, on every NUMA node."""
     demand = Demand.of(PodRequest.of_resident(pod, snapshot.node_arrays.resources))
     total = {demand.names[row]: amount for row, amount in demand.pod.amounts.items() if amount > 0}
     return dict.fromkeys(_numa_ids(snapshot), total) if total else {}

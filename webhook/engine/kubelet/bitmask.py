@@ -27,7 +27,7 @@ def widths(z: int) -> npt.NDArray[np.int64]:
 
 @lru_cache(maxsize=32)
 def members(z: int) -> Bools:
-    """Whether a mask holds the NUMA node at a position (bool [M, z])."""
+    """Whether each mask contains the NUMA node at a position (bool [M, z])."""
     table: Bools = (np.arange(1 << z)[:, None] >> np.arange(z)) & 1 == 1
     table.flags.writeable = False
     return table
@@ -47,7 +47,7 @@ def subset_sums(amounts: Amounts) -> Amounts:
 
 
 def subsets_of(allowed: Bools) -> Bools:
-    """Whether every NUMA node of a mask is allowed (bool [z, n]); so it is for the empty set. Gives bool [M, n]."""
+    """Masks with only allowed NUMA nodes (allowed: bool [z, n]), the empty one included: bool [M, n]."""
     z, n = allowed.shape
     table = np.ones((1 << z, n), dtype=np.bool_)
     for position in range(z):
@@ -64,7 +64,7 @@ def as_mask(allowed: Bools) -> npt.NDArray[np.int64]:
 
 
 def lowest(allowed: Bools) -> npt.NDArray[np.int64]:
-    """int64 [n]: the mask of the lowest position that is true (bool [z, n]); 0 where none is."""
+    """int64 [n]: the mask of the lowest position that is true (bool [z, n]); 0 if none is."""
     if len(allowed) > 8:
         return np.where(allowed.any(axis=0), np.int64(1) << allowed.argmax(axis=0), 0)
     # A byte holds the bits of eight positions: much faster than argmax.
@@ -77,9 +77,9 @@ def lowest(allowed: Bools) -> npt.NDArray[np.int64]:
 def intersections(left: Bools, right: Bools) -> Bools:
     """The masks that are the intersection of a mask of `left` and one of `right`, all bool [M, n].
 
-    1. Count, for each mask, the supersets on either side (a sum over supersets, one doubling step per position).
-    2. The product counts the pairs that both contain the mask.
-    3. Undoing the sums leaves the pairs whose intersection is exactly the mask.
+    1. For each mask, count the supersets on either side (a sum over supersets, one doubling step per position).
+    2. The product is the number of pairs that both contain the mask.
+    3. Inverting the sums leaves the pairs whose intersection is exactly the mask.
     z * 2^z steps instead of the 4^z pairs that the kubelet visits.
     """
     # The number of pairs, 4^z, must fit: int32 up to 15 positions.
@@ -91,7 +91,7 @@ def intersections(left: Bools, right: Bools) -> Bools:
 
 
 def _over_supersets(table: npt.NDArray[np.integer], step: np.ufunc) -> npt.NDArray[np.integer]:
-    """In place, position by position: rows without the position's bit take in (or give back) the row with it."""
+    """In place, position by position: add the row with the position's bit to the one without it, or subtract it."""
     rows, n = table.shape
     half = 1
     while half < rows:

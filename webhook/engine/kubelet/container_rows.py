@@ -1,4 +1,4 @@
-"""What one container asks of n nodes and what these have: one row per resource, and where that may not be all of it."""
+"""What one container requests on n nodes and what these have: one row per resource, and where that is incomplete."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,15 +24,15 @@ class Row:
     memory: bool
 
     def at(self, where: Nodes) -> "Row":
-        """The same of some of the nodes."""
+        """The same row for some of the nodes."""
         return Row(self.amount, self.capacity.take(where, axis=1), self.free.take(where, axis=1), self.memory)
 
     def narrowest(self) -> Masks:
-        """int64 [n]: the fewest NUMA nodes with enough capacity; beyond all there are where these are too few."""
+        """int64 [n]: the fewest NUMA nodes with enough capacity; more than there are if all together are too few."""
         capacity = self.capacity
         most = capacity.max(axis=0)
         width: Masks = -(-self.amount // np.maximum(most, 1))
-        # Where all NUMA nodes that have any have the same, that is it.
+        # If all NUMA nodes with any have the same amount, that is the capacity.
         (uneven,) = (capacity.sum(axis=0) != most * np.count_nonzero(capacity, axis=0)).nonzero()
         if len(uneven):
             width[uneven] = narrowest_width([(capacity[:, uneven], self.amount)])
@@ -45,10 +45,10 @@ def rows_of(snapshot: Snapshot, share: Share, nodes: Nodes) -> list[Row]:
 
 
 def unsure(snapshot: Snapshot, share: Share, rows: Sequence[Row], policy_group: PolicyGroup) -> Bools:
-    """Nodes (bool [n]) whose rows may not say it all.
+    """Nodes (bool [n]) whose rows may be incomplete.
 
-    No NUMA node lists the resource, more is free than there is, pieces are near two NUMA nodes, or none are asked for,
-    which binds all the same.
+    No NUMA node lists the resource, more is free than exists, devices are near two NUMA nodes, or zero devices are
+    requested, which still binds the container.
     """
     nodes = policy_group.nodes
     found = np.zeros(len(nodes), dtype=np.bool_)
@@ -65,6 +65,6 @@ def unsure(snapshot: Snapshot, share: Share, rows: Sequence[Row], policy_group: 
 def _row(snapshot: Snapshot, row: int, amount: int, nodes: Nodes) -> Row:
     node_arrays = snapshot.node_arrays
     memory = is_memory(node_arrays.resources.names[row])
-    # Reserved CPUs count for how narrow a set could be, memory that the system keeps does not.
+    # For the narrowest width, reserved CPUs count; memory reserved for the system does not.
     capacity = (node_arrays.zone_allocatable if memory else node_arrays.capacity)[row]
     return Row(amount, amounts_at(capacity, nodes), amounts_at(snapshot.free(row), nodes), memory)

@@ -1,9 +1,9 @@
-"""What of a pod the kubelet's managers allocate on particular NUMA nodes, container by container.
+"""What a kubelet's managers allocate to a pod on particular NUMA nodes, container by container.
 
-- CPUs: exclusively, for containers of Guaranteed pods that ask for whole ones.
+- CPUs: exclusively, for containers of Guaranteed pods that request whole CPUs.
 - Memory and huge pages: for Guaranteed pods.
 - Devices: for every pod.
-- A pod with resources at pod level gets neither CPUs nor memory aligned (PodLevelResourceManagers is off by default).
+- With pod-level resources neither CPUs nor memory are aligned (PodLevelResourceManagers is off by default).
 
 Source: kubernetes pkg/kubelet/cm/{cpumanager,memorymanager}/policy_static.go, devicemanager/topology_hints.go.
 """
@@ -20,7 +20,7 @@ from webhook.model.resources import CPU, MEMORY, is_device, is_hugepages
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one container, or the pod as a whole, asks of the managers. Keys are rows of the engine's arrays."""
+    """What one container, or the pod as a whole, requests from the managers. Keys are rows of the engine's arrays."""
 
     kind: ContainerKind
     cpu: Mapping[int, int]
@@ -28,7 +28,7 @@ class Share:
     memory: Mapping[int, int]
     """Rows of memory and huge pages -> bytes."""
     devices: Mapping[int, int]
-    """Rows of devices -> pieces; a zero counts, for it too makes the device manager give hints."""
+    """Rows of devices -> count; a zero counts, because the device manager gives hints for it, too."""
 
     @property
     def amounts(self) -> Mapping[int, int]:
@@ -36,7 +36,7 @@ class Share:
         return {**self.cpu, **self.memory, **self.devices}
 
     def without(self, rows: Container[int]) -> "Share":
-        """The share but for some rows."""
+        """The share without some rows."""
         return Share(
             self.kind,
             {row: amount for row, amount in self.cpu.items() if row not in rows},
@@ -47,20 +47,20 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """A pod, as the managers of a kubelet see it."""
+    """A pod's requests as a kubelet's managers see them."""
 
     containers: tuple[Share, ...]
-    """In the order of admission."""
+    """In admission order."""
     pod: Share
     """What topology scope "pod" aligns as a whole."""
     names: Mapping[int, str]
     """Row -> resource name."""
     init_only_memory: bool
-    """Memory or huge pages that no app container names: the kubelet leaves them out of the pod's hints."""
+    """Memory or huge pages that no app container names: the kubelet omits them from the pod's hints."""
 
     @classmethod
     def of(cls, request: PodRequest) -> "Demand":
-        """The demand of a request on nodes whose kubelet does the placing."""
+        """The demand of a request on nodes where the kubelet chooses the NUMA nodes."""
         guaranteed = request.qos is QoS.GUARANTEED and not request.pod_level
         names = _names(request)
         shares = [_share(request, index, guaranteed) for index in range(len(request.kinds))]
@@ -70,7 +70,7 @@ class Demand:
 
     @classmethod
     def of_resident(cls, pod: ResidentPod, resources: ResourceIndex) -> "Demand":
-        """The demand of a pod that is there, over the rows of `resources`."""
+        """The demand of a resident pod, over the rows of `resources`."""
         guaranteed = pod.qos is QoS.GUARANTEED and not pod.pod_level
         shares = []
         names: dict[int, str] = {}
@@ -92,7 +92,7 @@ class Demand:
 
     @classmethod
     def of_shares(cls, shares: Sequence[Share], names: Mapping[int, str]) -> "Demand":
-        """The demand of containers in the order of admission. names: row -> resource."""
+        """The demand of containers in admission order. names: row -> resource."""
         in_apps = {row for share in shares if share.kind is ContainerKind.APP for row in share.memory}
         memory = _together((share.kind, share.memory) for share in shares)
         return cls(
@@ -109,22 +109,22 @@ class Demand:
 
     @property
     def reused_devices(self) -> tuple[int, ...]:
-        """Rows of devices that an init container leaves to be reused.
+        """Rows of devices that an init container leaves for reuse.
 
-        Whether one of them is near one NUMA node or two decides where it can be.
+        Their possible NUMA nodes depend on whether a device is near one NUMA node or two.
         """
         left = {row for share in self.containers if share.kind is ContainerKind.INIT for row in share.devices}
         return tuple(row for row in self.pod.devices if row in left)
 
     def alone(self, share: Share) -> "Demand":
-        """The demand of one of its parts."""
+        """The demand of one container."""
         return Demand((share,), share, self.names, init_only_memory=False)
 
     @classmethod
     def whole(cls, request: PodRequest) -> "Demand":
-        """The demand of a pod with a policy of its own on nodes whose kubelet does not align.
+        """The demand of a pod with its own policy on nodes whose kubelet does not align.
 
-        Koordinator aligns the whole pod, whatever its QoS class, fractions of CPUs too.
+        Koordinator aligns the whole pod, whatever its QoS class, including fractions of CPUs.
         """
         names = _names(request)
         amounts = {row: request.node[column] for column, row in enumerate(request.rows) if row >= 0}
@@ -166,7 +166,7 @@ def _share(request: PodRequest, index: int, guaranteed: bool) -> Share:
 
 
 def is_memory(name: str) -> bool:
-    """Whether the memory manager gives out the resource."""
+    """Whether the memory manager allocates the resource."""
     return name == MEMORY or is_hugepages(name)
 
 

@@ -1,7 +1,7 @@
-"""What kubelets align of a pod that gets no CPUs of its own: its devices, where it is known what they are near.
+"""What kubelets align for a pod without exclusive CPUs: its devices, if their NUMA nodes are known.
 
-The topology manager merges the hints of the CPU, memory and device managers. Where none of them gives one it admits the
-pod as it comes, whatever its policy.
+The Topology Manager merges the hints of the CPU, memory and device managers. Without any hint it admits the pod,
+whatever its policy.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ def numa_assigned_by_us(node_arrays: NodeArrays) -> Bools:
 
 
 def aligned_devices(node_arrays: NodeArrays, request: PodRequest) -> Iterator[tuple[str, Bools]]:
-    """Each device that the pod asks for, and bool [node]: where it is near particular NUMA nodes."""
+    """Each requested device, and bool [node]: where it is near particular NUMA nodes."""
     for name, row, amount in zip(request.resources, request.rows, request.node, strict=True):
         if amount > 0 and is_device(name):
             yield name, node_arrays.listed[row] if row >= 0 else np.zeros(node_arrays.n, dtype=np.bool_)

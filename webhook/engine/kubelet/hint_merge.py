@@ -1,14 +1,17 @@
 """The kubelet's merge of NUMA hints into one, for many nodes at a time.
 
-1. Every provider gives one list of hints per resource: masks that would do, some of them preferred. A list may also
-   hold "any NUMA node" (no mask given), preferred or not.
-2. Over the cross product of the lists a merged mask is the intersection of the masks given, "any" being the whole
-   machine; it is preferred if every hint is preferred and all masks given are equal. Empty intersections are dropped.
+1. Every provider gives one list of hints per resource: possible masks, some of them preferred. A list may also
+   contain
+   "any NUMA node" (no mask given), preferred or not.
+2. Over the cross product of the lists, a merged mask is the intersection of the masks given, where "any" is the
+   whole
+   machine. It is preferred if every hint is preferred and all masks given are equal. Empty intersections are
+   dropped.
 3. Preferred beats not preferred. Of preferred masks the narrowest wins; of the others the width nearest to, but not
    over, the largest of the lists' narrowest widths, then the narrowest above it.
 4. At equal width the smaller average distance wins (prefer-closest-numa-nodes, not for single-numa-node), then the
    lower mask.
-5. Nothing left: the whole machine, not preferred. The policy then admits, or refuses what is not preferred.
+5. If nothing is left: the whole machine, not preferred. The policy then admits or, unless preferred, rejects.
 
 Source: kubernetes pkg/kubelet/cm/topologymanager/policy*.go, numa_info.go. The cross product itself is never walked:
 preferred results are an AND of the lists, the others an intersection transform (webhook.engine.kubelet.bitmask).
@@ -37,9 +40,9 @@ class Hints:
     other: Bools
     """bool [M, n]: the mask is in the list and not preferred."""
     any_preferred: Bools
-    """bool [n]: the list holds "any NUMA node", preferred: the provider does not care."""
+    """bool [n]: the list has "any NUMA node", preferred: the provider has no requirement."""
     any_other: Bools
-    """bool [n]: the list holds "any NUMA node", not preferred: the provider cannot be satisfied."""
+    """bool [n]: the list has "any NUMA node", not preferred: the provider cannot be satisfied."""
 
     def single_numa_node(self) -> "Hints":
         """What single-numa-node keeps: preferred hints of one NUMA node, and preferred "any"."""
@@ -57,7 +60,7 @@ class Merged:
     """bool [n]."""
 
     def admitted(self, policy: NUMAPolicy) -> Bools:
-        """Whether the policy lets a pod with this hint in (bool [n])."""
+        """Whether the policy admits a pod with this hint (bool [n])."""
         if policy in {NUMAPolicy.NONE, NUMAPolicy.BEST_EFFORT}:
             return np.ones(self.preferred.shape, dtype=np.bool_)
         return self.preferred
@@ -74,8 +77,9 @@ def merge(
     """Merge the lists of hints of n nodes under one policy.
 
     machine: int64 [n], mask of the node's NUMA nodes. distances: int16 [z, z, n] for nodes that prefer the closest
-    NUMA nodes, None for nodes that do not. preferred_only: a hint that is not preferred will be refused, so its mask
-    need not be found (it is then the whole machine).
+    NUMA nodes, None for nodes that do not. preferred_only: a hint that is not preferred will be rejected, so its
+    mask
+    is not computed (it is then the whole machine).
     """
     z = _z(lists[0]) if lists else int(machine.max(initial=1)).bit_length()
     if policy is NUMAPolicy.SINGLE_NUMA_NODE:
@@ -89,7 +93,7 @@ def merge(
     agreed = _agreed(lists, whole)
     preferred: Bools = np.asarray(agreed.any(axis=0))
     mask = best(agreed, widths(z)[:, None], average)
-    # single-numa-node has no other hints left; where a refused hint's mask is of no use, so is the work for it.
+    # single-numa-node has no other hints left. If a hint will be rejected, its mask is useless, and not computed.
     if policy is not NUMAPolicy.SINGLE_NUMA_NODE and not preferred_only and not preferred.all():
         rest = np.flatnonzero(~preferred)
         left = [_columns(hints, rest) for hints in lists]
@@ -116,7 +120,7 @@ def _z(hints: Hints) -> int:
 
 
 def _agreed(lists: Sequence[Hints], whole: Bools) -> Bools:
-    """Masks (bool [M, n]) that every list prefers or leaves open; the whole machine where all leave it open."""
+    """Masks (bool [M, n]) that every list prefers or leaves open; the whole machine if all leave it open."""
     agreed = np.ones_like(whole)
     named = np.zeros_like(whole)
     open_everywhere = np.ones(whole.shape[1], dtype=np.bool_)
@@ -128,7 +132,7 @@ def _agreed(lists: Sequence[Hints], whole: Bools) -> Bools:
 
 
 def _reached(lists: Sequence[Hints], whole: Bools) -> Bools:
-    """Every intersection of one hint from each list, but the empty one (bool [M, n])."""
+    """Every intersection of one hint from each list, except the empty one (bool [M, n])."""
     reached = whole
     for hints in lists:
         given = hints.preferred | hints.other | whole & (hints.any_preferred | hints.any_other)
@@ -138,7 +142,7 @@ def _reached(lists: Sequence[Hints], whole: Bools) -> Bools:
 
 
 def _largest_narrowest(lists: Sequence[Hints], z: int) -> Masks:
-    """int64 [n]: the largest of the lists' narrowest widths; lists that give no mask do not count."""
+    """int64 [n]: the largest of the lists' narrowest widths; lists without a mask do not count."""
     largest = np.zeros(lists[0].any_other.shape if lists else 1, dtype=np.int64)
     for hints in lists:
         given = hints.preferred | hints.other

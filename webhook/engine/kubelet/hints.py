@@ -1,12 +1,13 @@
-"""The NUMA hints that a kubelet's managers would give, for many nodes at a time.
+"""The NUMA hints of a kubelet's managers, for many nodes at a time.
 
-1. A mask is a hint if what is free in its NUMA nodes suffices.
+1. A mask is a hint if the free amounts of its NUMA nodes suffice.
 2. It is preferred if it is as narrow as the machine's *capacity* allows, whatever is in use: all CPUs, reserved ones
    included; all devices; allocatable memory and huge pages.
-3. What init containers of the pod left to be reused must lie inside the mask (CPUs, devices), or counts for exactly
-   the mask it was held under (memory).
-4. The memory manager gives the same masks for memory and every size of huge pages, and keeps NUMA nodes that serve
-   single-node allocations apart from groups that serve multi-node ones.
+3. What init containers of the pod left for reuse must be inside the mask (CPUs, devices), or counts for exactly the
+   mask under which it was held (memory).
+4. The memory manager gives the same masks for memory and every size of huge pages, and separates NUMA nodes that
+   serve
+   single-node allocations from groups that serve multi-node ones.
 
 Source: kubernetes pkg/kubelet/cm/cpumanager/policy_static.go, devicemanager/topology_hints.go,
 memorymanager/policy_static.go. M masks over z positions, n nodes (webhook.engine.kubelet.bitmask).
@@ -27,7 +28,7 @@ from webhook.engine.kubelet.pools import Pool
 def piece_hints(pool: Pool, requested: int) -> Hints:
     """Hints of the CPU manager or the device manager for whole CPUs or devices.
 
-    A resource without NUMA nodes is open to all; one that no mask can provide cannot be satisfied.
+    A resource without NUMA nodes allows any mask; one that no mask can provide cannot be satisfied.
     """
     z = len(pool.capacity)
     has_any = pool.capacity > 0
@@ -41,7 +42,7 @@ def piece_hints(pool: Pool, requested: int) -> Hints:
     width = widths(z)[:, None]
     preferred = width == narrowest
     if pool.shared.any():
-        # Pieces counted twice make masks look richer than they are: the real narrowest width is this or a wider one.
+        # Devices counted twice make masks look larger than they are: the real narrowest width is this or more.
         preferred |= pool.shared & (narrowest > 1) & (width > narrowest)
     return Hints(
         found & preferred,
@@ -53,7 +54,7 @@ def piece_hints(pool: Pool, requested: int) -> Hints:
 
 @dataclass(frozen=True, slots=True)
 class MemoryMasks:
-    """The masks that the memory manager would give memory on; the same for every kind of memory a container names."""
+    """The masks on which the memory manager would allocate; the same for every kind of memory a container names."""
 
     found: Bools
     """bool [M, n]."""
@@ -68,7 +69,7 @@ class MemoryMasks:
         return preferred
 
     def hints(self, managed: Bools) -> Hints:
-        """The list for one kind of memory. No mask at all reads as "no preference": the allocation fails later.
+        """The list for one kind of memory. Without any mask it means "no preference": the allocation fails later.
 
         managed: bool [n], nodes whose memory is known.
         """
@@ -85,7 +86,7 @@ class MemoryMasks:
 def memory_masks(pools: Mapping[int, Pool], requested: Mapping[int, int], groups_allow: Bools) -> MemoryMasks:
     """Masks with enough of every kind of memory named (row -> bytes), among those the groups allow (bool [M, n]).
 
-    A kind that no NUMA node of a node lists is not looked at there: that the node has none at all is said elsewhere.
+    A kind that no NUMA node of a node lists is not checked there; another check covers nodes without any of it.
     """
     z = len(groups_allow).bit_length() - 1
     wanted = [(pools[row], amount) for row, amount in requested.items()]

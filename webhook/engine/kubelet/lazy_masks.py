@@ -1,9 +1,8 @@
-"""The NUMA nodes of nodes that fit for certain, but over more than one: worked out for those asked for, not before.
+"""The NUMA nodes of nodes that certainly fit, but over more than one: computed on request.
 
-1. What follows at little cost (webhook.engine.kubelet.policy_best_effort): how many there are at least, and sometimes
-   which.
-2. Of the nodes asked for, those left: by what their kubelet would take where.
-3. What is still open: all sets of NUMA nodes, the whole way.
+1. A cheap lower bound of their number, and sometimes the exact set (webhook.engine.kubelet.policy_best_effort).
+2. For the requested nodes, those left: by what their kubelet would take where.
+3. What is still open: all sets of NUMA nodes, the full admission.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,11 +18,11 @@ from webhook.engine.numa_fit import Masks, Wide
 from webhook.engine.snapshot.snapshot import Snapshot
 
 WholeWay = Callable[[PolicyGroup], Masks]
-"""The masks (int64 [n]) of a part's nodes, by all sets."""
+"""The masks (int64 [n]) of a group's nodes, by all sets."""
 
 
 def wide(snapshot: Snapshot, policy_groups: Sequence[tuple[PolicyGroup, Share]], whole_way: WholeWay) -> Wide:
-    """The nodes of some parts, each with the share of the one container there, as they are left open."""
+    """The open nodes of some groups, each with the share of its one container."""
     late = [_LazyGroup(snapshot, policy_group, share, whole_way) for policy_group, share in policy_groups]
     ends = np.cumsum([len(policy_group.nodes) for policy_group, _ in policy_groups])
 
@@ -43,7 +42,7 @@ def wide(snapshot: Snapshot, policy_groups: Sequence[tuple[PolicyGroup, Share]],
 
 
 class _LazyGroup:
-    """One part."""
+    """One group."""
 
     def __init__(self, snapshot: Snapshot, policy_group: PolicyGroup, share: Share, whole_way: WholeWay) -> None:
         self.policy_group = policy_group
@@ -53,12 +52,12 @@ class _LazyGroup:
 
     @cached_property
     def lowest(self) -> Lowest:
-        """What is known at little cost."""
+        """The cheap result."""
         return lowest(self._snapshot, self._share, self.policy_group)
 
     def masks(self, where: Nodes) -> Masks:
-        """int64 [n]: the masks of some nodes (indexes into the part)."""
-        # Who asks for a few nodes has not asked for the least of all.
+        """int64 [n]: the masks of some nodes (indexes into the group)."""
+        # A request for a few nodes need not compute the lower bounds of all.
         mask = self.lowest.mask[where] if "lowest" in self.__dict__ else np.zeros(len(where), dtype=np.int64)
         (rest,) = (mask == 0).nonzero()
         if len(rest):

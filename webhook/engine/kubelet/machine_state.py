@@ -1,4 +1,4 @@
-"""From a view's arrays to what the managers of some kubelets have left."""
+"""From a snapshot's arrays to the remaining resources of some kubelets' managers."""
 
 from dataclasses import dataclass
 
@@ -30,11 +30,11 @@ class Machines:
     memory_rows: tuple[int, ...]
     """Every kind of memory, named by the pod or not."""
     groups: npt.NDArray[np.int64] | None = None
-    """int64 [z, n]: the groups, where they are known for certain (webhook.engine.kubelet.memory_replay)."""
+    """int64 [z, n]: the groups, if they are known for certain (webhook.engine.kubelet.memory_replay)."""
 
 
 def machines_of(snapshot: Snapshot, policy_group: PolicyGroup, demand: Demand) -> Machines:
-    """The nodes of a part, with a pool for every resource of the demand and for every kind of memory."""
+    """The nodes of a group, with a pool for every resource of the demand and for every kind of memory."""
     node_arrays, nodes = snapshot.node_arrays, policy_group.nodes
     exists = node_arrays.zone_ids[:, nodes] != NO_ZONE
     z = int(exists.any(axis=1).sum())
@@ -51,11 +51,11 @@ def machines_of(snapshot: Snapshot, policy_group: PolicyGroup, demand: Demand) -
 
 
 def elsewhere(snapshot: Snapshot, row: int, nodes: Nodes) -> npt.NDArray[np.int64]:
-    """int64 [n]: at most so many free pieces are near no NUMA node: what the node has, or has left, beyond them."""
+    """int64 [n]: an upper bound of free devices near no NUMA node: the node's capacity or free amount beyond theirs."""
     node_arrays = snapshot.node_arrays
     near = amounts_at(node_arrays.capacity[row], nodes).sum(axis=0)
     free = amounts_at(snapshot.free(row), nodes).sum(axis=0)
-    # Pieces near several NUMA nodes make either difference too small, seldom both.
+    # Devices near several NUMA nodes make either difference too small, but rarely both.
     beyond: npt.NDArray[np.int64] = np.maximum(
         node_arrays.allocatable[row][nodes] - near, snapshot.node_free(row)[nodes] - free
     )
@@ -64,7 +64,7 @@ def elsewhere(snapshot: Snapshot, row: int, nodes: Nodes) -> npt.NDArray[np.int6
 
 
 def devices_shared(snapshot: Snapshot, row: int, nodes: Nodes) -> Bools:
-    """Whether some devices must be near several NUMA nodes (bool [n]): together these count more than the node has."""
+    """Whether devices must be near several NUMA nodes (bool [n]): the NUMA nodes' sum exceeds the node's amount."""
     near = amounts_at(snapshot.node_arrays.capacity[row], nodes).sum(axis=0)
     named = snapshot.node_arrays.allocatable[row][nodes]
     shared: Bools = (named != UNLISTED) & (near > named)
@@ -75,7 +75,7 @@ def _pool(snapshot: Snapshot, row: int, nodes: Nodes, z: int) -> Pool:
     node_arrays = snapshot.node_arrays
     name = node_arrays.resources.names[row]
     device = is_device(name)
-    # Reserved CPUs count for how narrow a mask could be, memory that the system keeps does not.
+    # For the narrowest width, reserved CPUs count; memory reserved for the system does not.
     by_capacity = node_arrays.zone_allocatable if is_memory(name) else node_arrays.capacity
     capacity = np.maximum(by_capacity[row][:z, nodes], 0)
     free = snapshot.free(row)[:z, nodes]

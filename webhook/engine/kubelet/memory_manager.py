@@ -1,11 +1,12 @@
-"""Memory groups: the NUMA nodes that a kubelet's memory manager keeps together, as far as an NRT lets them be known.
+"""Memory groups: the NUMA nodes that a kubelet's memory manager uses together, as far as an NRT shows them.
 
-1. A NUMA node serves either pods that have their memory on it alone, or pods that have it on exactly one set of
-   several NUMA nodes: a group. The first pod after an empty state decides.
-2. An NRT shows what is in use, not which of the two it is.
-3. Where only preferred hints are admitted, what is in use narrows it down: a group's pods each asked for more than any
-   narrower set of NUMA nodes has.
-4. There the hints of pods that live on several NUMA nodes say which these are.
+1. A NUMA node serves either pods whose memory is on it alone, or pods whose memory is on exactly one set of several
+   NUMA nodes: a group. The first pod after an empty state decides.
+2. An NRT shows the memory in use, but not which of the two it is.
+3. Where only preferred hints are admitted, the amount in use narrows it down: each pod of a group requested more
+   than
+   any narrower set of NUMA nodes has.
+4. There the hints of pods on several NUMA nodes show the groups.
 
 Source: kubernetes pkg/kubelet/cm/memorymanager/policy_static.go.
 """
@@ -24,11 +25,11 @@ from webhook.model.policy import NUMAPolicy
 UNASSIGNED: Final = 0
 """Group of a NUMA node with no memory in use."""
 UNKNOWN_GROUP: Final = -1
-"""Group of a NUMA node with memory in use that may stand alone or belong to a set of several."""
+"""Group of a NUMA node with memory in use that may be single or belong to a set of several."""
 
 
 def possible_groups(policy: NUMAPolicy, kinds: Sequence[Pool], shape: tuple[int, int]) -> Bools:
-    """Which masks may be groups of several NUMA nodes (bool [M, n], `shape`) with what is in use now.
+    """Which masks may be groups of several NUMA nodes (bool [M, n], `shape`) with the current memory in use.
 
     kinds: every kind of memory of the nodes.
     """
@@ -77,9 +78,9 @@ def _agree(groups: npt.NDArray[np.int64], group: npt.NDArray[np.int64]) -> Bools
 
 
 def _needed_their_width(pools: Sequence[Pool]) -> Bools:
-    """Whether what is in use in a mask would not have fitted a narrower one (bool [M, n]).
+    """Whether the memory in use in a mask would not have fitted a narrower one (bool [M, n]).
 
-    Where kinds of memory are spread over the NUMA nodes in different proportions the question is left open (True).
+    If kinds of memory are distributed over the NUMA nodes in different proportions, this is left open (True).
     """
     z, n = pools[0].capacity.shape
     width = widths(z)
@@ -107,11 +108,12 @@ def _differently_spread(capacities: Sequence[Amounts]) -> Bools:
 
 
 def grouped_by_hints(over_several: Bools, free: Amounts, capacity: Amounts) -> Bools:
-    """NUMA nodes that are in a memory group of a restricted kubelet, by the hints of the pods there (bool [z, n]).
+    """NUMA nodes in a memory group of a restricted kubelet, by the hints of the pods there (bool [z, n]).
 
-    over_several: bool [z, n], some pod has its hint on this NUMA node and others. free, capacity: int64 [z, n], bytes.
-    Two or three NUMA nodes are one group (four may be two), if more is in use on them than any one has. With less in
-    use the pod's containers may be on a NUMA node each.
+    over_several: bool [z, n], some pod has its hint on this NUMA node and others. free, capacity: int64 [z, n],
+    bytes.
+    Two or three NUMA nodes are one group (four may be two) if more is in use on them than any one has. With less in
+    use, the pod's containers may be on one NUMA node each.
     """
     count = over_several.sum(axis=0)
     group = over_several & (count > 1) & (count < 4)

@@ -1,11 +1,11 @@
-"""The memory groups of one node, which its NRT does not show, found again from the pods that live there.
+"""The memory groups of one node, which its NRT does not show, reconstructed from the node's pods.
 
-1. Admit the node's pods once more, in the order in which they were bound, on the machine as it was when empty.
-2. If exactly as much of everything is free then as the node says, that is how it came about, and the groups that the
-   kubelet's memory manager keeps are those of this admission.
-3. If not, nothing is known: a pod that is gone by now was there when others came, or the order was another one.
+1. Admit the node's pods again, in the order of binding, on the empty machine.
+2. If the free amounts then equal the published ones, the replay is correct, and the groups of the kubelet's memory
+   manager are those of the replay.
+3. If not, nothing is known: a pod that has ended since was there when others came, or the order was different.
 
-For the one node that the scheduler has chosen; over a whole cluster it would take too long.
+Only for the node that the scheduler has chosen; for a whole cluster it would take too long.
 """
 
 import numpy as np
@@ -20,9 +20,9 @@ from webhook.engine.snapshot.snapshot import Snapshot
 
 
 def remembered_groups(snapshot: Snapshot, policy_group: PolicyGroup) -> npt.NDArray[np.int64] | None:
-    """The group of each NUMA node (int64 [z, 1]) as a mask, 0 = none; None where it cannot be told.
+    """The group of each NUMA node (int64 [z, 1]) as a mask, 0 = none; None if it cannot be derived.
 
-    policy_group: the one node of the view.
+    policy_group: the only node of the snapshot.
     """
     if snapshot.residents is None:
         return None
@@ -50,7 +50,7 @@ def remembered_groups(snapshot: Snapshot, policy_group: PolicyGroup) -> npt.NDAr
 
 
 def _empty(snapshot: Snapshot, policy_group: PolicyGroup, machines: Machines) -> npt.NDArray[np.int64]:
-    """Make all of the machines free; gives their groups: none."""
+    """Make all resources of the machines free; returns their groups: none."""
     node_arrays = snapshot.node_arrays
     for row, pool in machines.pools.items():
         pool.free = np.maximum(node_arrays.zone_allocatable[row][: len(pool.free), policy_group.nodes], 0)

@@ -1,16 +1,19 @@
-"""The NUMA nodes of a pod where they are ours to choose: as few as hold together all that it asks for.
+"""The NUMA nodes of a pod where we choose them: the fewest that together hold all its requests.
 
-1. A set of NUMA nodes qualifies if each of them has something left of every resource asked for, and all together have
-   enough of each. A resource that no NUMA node of a node lists is not aligned there.
-2. The narrowest sets first; single-numa-node goes no further than one NUMA node.
-3. Of equally narrow sets the one that the pod leaves fullest, so that whole NUMA nodes stay free; then the lowest.
-4. Where that would take too long, on machines of very many NUMA nodes, all that are usable are taken.
-5. What a set of several gives is shared out as evenly as it goes.
+1. A set of NUMA nodes qualifies if each of them has some of every requested resource free, and all together have
+   enough
+   of each. A resource that no NUMA node of a node lists is not aligned there.
+2. The narrowest sets first; single-numa-node allows one NUMA node only.
+3. Of equally narrow sets the one that is fullest afterwards, so that whole NUMA nodes stay free; then the lowest.
+4. If that would take too long, on machines of very many NUMA nodes, all usable ones are taken.
+5. A set of several shares the amounts as evenly as possible.
 
-No kubelet aligns there, so nothing has to be "preferred" by capacity: what takes 10 of 8 CPUs takes two NUMA nodes,
-though its memory would fit into one.
-Source: koordinator pkg/scheduler/plugins/nodenumaresource (generateResourceHints: every set that holds all requests is
-a hint, under Restricted a preferred one; tryBestToDistributeEvenly), frameworkext/topologymanager (mergeFilteredHints:
+No kubelet aligns there, so nothing has to be "preferred" by capacity: a pod that takes 10 CPUs of NUMA nodes with 8
+uses two, even if its memory would fit into one.
+Source: koordinator pkg/scheduler/plugins/nodenumaresource (generateResourceHints: every set that holds all requests
+is
+a hint, under Restricted a preferred one; tryBestToDistributeEvenly), frameworkext/topologymanager
+(mergeFilteredHints:
 narrowest, then best score).
 """
 
@@ -29,31 +32,31 @@ from webhook.engine.numa_fit import Allocation, Masks
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.resources import CPU, is_hugepages
 
-# Entries of tables of sets by nodes that are looked at for one pod, some 40 ms. On 5,000 nodes of eight NUMA nodes one
-# of two resources takes 0.6 million for two NUMA nodes each, 2.8 million for four.
+# The most table entries (sets by nodes) for one pod, about 40 ms. On 5,000 nodes of eight NUMA nodes, a pod with two
+# resources takes 0.6 million for two NUMA nodes each, 2.8 million for four.
 _MOST_ENTRIES = 1 << 22
 # Entries of a table of sets by nodes: 2 MiB of int64, which stay in the cache.
 _BATCH = 1 << 18
-# Free amount where a NUMA node lists none of a resource: it makes no set fuller than another.
+# The free amount if no NUMA node lists the resource: it makes no set fuller than another.
 _VAST = 1 << 56
 
 
 class _Row(NamedTuple):
-    """One resource on n nodes; int64 [z, n]: what is free, and how much there is at all."""
+    """One resource on n nodes; int64 [z, n]: free amount and capacity."""
 
     amount: int
     free: Amounts
     size: Amounts
 
     def at(self, where: Nodes) -> "_Row":
-        """The same of some of the nodes."""
+        """The same row for some of the nodes."""
         return _Row(self.amount, self.free.take(where, axis=1), self.size.take(where, axis=1))
 
 
 def joint_sets(snapshot: Snapshot, share: Share, nodes: Nodes, widest: int) -> Masks:
-    """int64 [n]: the NUMA nodes (a mask of positions) for what a pod asks of some nodes (indexes); 0 = none.
+    """int64 [n]: the NUMA nodes (a mask of positions) for a pod's request on some nodes (indexes); 0 = none.
 
-    share: what is aligned, of which there is something; widest: the most NUMA nodes that may be used.
+    share: what is aligned, not empty; widest: the most NUMA nodes that may be used.
     """
     rows = [_row(snapshot, row, amount, nodes) for row, amount in share.amounts.items() if amount > 0]
     usable = _usable(snapshot, share, rows, nodes)
@@ -79,7 +82,7 @@ def joint_sets(snapshot: Snapshot, share: Share, nodes: Nodes, widest: int) -> M
 
 
 def share_out(snapshot: Snapshot, demand: Demand, node: int, mask: int) -> Allocation:
-    """What the pod takes of each NUMA node of the mask, which hold it together. node: an index."""
+    """What the pod takes of each NUMA node of the mask, which holds it. node: an index."""
     node_arrays = snapshot.node_arrays
     ids = node_arrays.zone_ids[:, node].tolist()
     taken: dict[int, dict[str, int]] = {z: {} for z in range(len(ids)) if mask >> z & 1}
@@ -112,14 +115,14 @@ def _row(snapshot: Snapshot, row: int, amount: int, nodes: Nodes) -> _Row:
 
 
 def _usable(snapshot: Snapshot, share: Share, rows: Sequence[_Row], nodes: Nodes) -> Bools:
-    """The NUMA nodes with something left of every resource: bool [z, n]."""
+    """The NUMA nodes with some of every resource free: bool [z, n]."""
     node_arrays = snapshot.node_arrays
     usable: Bools = node_arrays.zone_ids[:, nodes] != NO_ZONE
     for row in rows:
         np.logical_and(usable, row.free > 0, out=usable)
     for number, amount in share.devices.items():
         if amount == 0:
-            # Asking for no devices still binds the pod to where there are some.
+            # A request for zero devices still binds the pod to NUMA nodes that have some.
             there: Bools = node_arrays.capacity[number][:, nodes] > 0
             np.logical_and(usable, there | ~node_arrays.listed[number].take(nodes), out=usable)
     return usable
@@ -156,7 +159,7 @@ def _fullest(rows: Sequence[_Row], usable: Bools, sets: Nodes, here: Nodes) -> M
 
 
 def _narrowest(rows: Sequence[_Row], usable: Bools) -> Nodes:
-    """Int [n]: no fewer NUMA nodes hold the pod, by each resource alone; beyond all there are where these do not."""
+    """Int [n]: a lower bound of the NUMA nodes needed, by each resource alone; more than there are if none suffice."""
     width = np.ones(usable.shape[1], dtype=np.intp)
     for row in rows:
         largest = np.cumsum(-np.sort(-np.where(usable, row.free, 0), axis=0), axis=0)
@@ -165,7 +168,7 @@ def _narrowest(rows: Sequence[_Row], usable: Bools) -> Nodes:
 
 
 def _all_usable(rows: Sequence[_Row], usable: Bools, here: Nodes) -> Masks:
-    """int64 [n]: all usable NUMA nodes of the nodes at `here`; 0 where they do not hold the pod."""
+    """int64 [n]: all usable NUMA nodes of the nodes at `here`; 0 if they do not hold the pod."""
     inside: Bools = usable[:, here]
     holds: Bools = np.logical_or.reduce(inside, axis=0)
     for row in rows:
@@ -175,12 +178,12 @@ def _all_usable(rows: Sequence[_Row], usable: Bools, here: Nodes) -> Masks:
 
 @lru_cache(maxsize=32)
 def _sets(z: int, width: int) -> Nodes:
-    """The sets of so many of z positions, ascending: intp [set, width]."""
+    """The sets of k of z positions, ascending: intp [set, width]."""
     return np.array(list(combinations(range(z), width)), dtype=np.intp)
 
 
 def _unit(name: str, amount: int, free: Iterable[int]) -> int:
-    """What is given in one piece: whole CPUs where whole ones are asked for, huge pages, single bytes and devices."""
+    """The smallest amount allocated: a whole CPU if whole CPUs are requested, a huge page, one byte, one device."""
     if name == CPU:
         return 1000 if amount % 1000 == 0 else 1
     return gcd(amount, *free) if is_hugepages(name) else 1

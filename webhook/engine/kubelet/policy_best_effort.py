@@ -1,25 +1,24 @@
-"""The NUMA nodes a best-effort kubelet uses for one container that fits, but in no single NUMA node.
+"""The NUMA nodes that a best-effort kubelet uses for one container that fits, but in no single NUMA node.
 
-1. The affinity. A set is preferred where every manager prefers it, being just as wide as the capacity makes necessary
-   for each: webhook.engine.kubelet.policy_restricted. Memory groups keep the first container from none. Elsewhere the
-   merger
-   keeps the hint whose width is nearest to t, the largest of the managers' narrowest widths by
-   what is free; at equal width the lowest mask. A hint is an intersection of sets that suffice, one for each resource,
-   and what contains a set that suffices does so, too. So the lowest t NUMA nodes are the affinity as soon as each
+1. The affinity. A set is preferred if every manager prefers it, that is, if it is exactly as wide as the capacity
+   requires for each: webhook.engine.kubelet.policy_restricted. Memory groups exclude no set for the first container.
+   Otherwise the merger keeps the hint whose width is nearest to t, the largest of the managers' narrowest widths by
+   free amounts; at equal width the lowest mask. A hint is an intersection of sufficient sets, one for each resource,
+   and a superset of a sufficient set is sufficient, too. So the lowest t NUMA nodes are the affinity as soon as each
    other NUMA node can be left out by some resource that has enough without all that it leaves out.
-2. Where the affinity has enough of everything, the container uses all of it: no resource whose narrowest width is t
-   could do with less. Memory takes the whole affinity anyway.
-3. Else devices and CPUs take what the affinity has, and the rest elsewhere. Memory widens the affinity to the
-   narrowest set around it with enough; the lowest of those.
-4. Before all that: no resource can do with fewer NUMA nodes than its amount takes of the freest one's size. Where so
-   many of the lowest NUMA nodes have enough of everything, they are the affinity, and 2. holds. Where they have enough
-   of something only, they are the affinity, too, and more are used, unless a set of just that width is preferred.
-   Where one may be, there is a search for it; where none is found, more are used. Where each resource has enough in one
-   NUMA node, though not all in the same, the affinity is one: all that follows is that two are used. So most nodes need
-   no closer look to know that they are not among the best.
+2. If the affinity has enough of everything, the container uses all of it: no resource whose narrowest width is t
+   needs less. Memory takes the whole affinity anyway.
+3. Otherwise devices and CPUs take what the affinity has, and the rest outside. Memory widens the affinity to the
+   narrowest superset with enough, the lowest of those.
+4. Before all that: a lower bound of each resource's width is its amount divided by the freest NUMA node's amount. If
+   that many of the lowest NUMA nodes have enough of everything, they are the affinity, and 2. holds. If they have
+   enough of something only, they are the affinity, too, and more are used, unless a set of exactly that width is
+   preferred. If one may be, it is searched; if none is found, more are used. If each resource has enough in one NUMA
+   node, but not all in the same one, the affinity is one, and at least two are used. So most nodes can be ruled out
+   as
+   best nodes without a closer look.
 
-What this does not cover is left open: for webhook.engine.kubelet.admission. At 5,000 nodes of 8 NUMA nodes a decision
-takes
+Other cases are left open: for webhook.engine.kubelet.admission. At 5,000 nodes of 8 NUMA nodes a decision takes
 2.6 to 5.7 times as long without phase 4, and up to 1.9 times without phases 1 to 3 (make bench, best-effort).
 Source: kubernetes pkg/kubelet/cm/topologymanager/policy.go (HintMerger), {cpumanager,devicemanager,memorymanager}.
 """
@@ -43,10 +42,10 @@ from webhook.engine.snapshot.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class Lowest:
-    """What is known of n nodes at little cost."""
+    """The cheap results for n nodes."""
 
     at_least: Bytes
-    """uint8 [n]: so many NUMA nodes are used, or more."""
+    """uint8 [n]: at least this many NUMA nodes are used."""
     mask: Masks
     """int64 [n]: those used; 0 = not known."""
 
@@ -56,7 +55,7 @@ class Spread:
     """What n nodes give the container."""
 
     open: Bools
-    """bool [n]: it does not follow this way."""
+    """bool [n]: this method does not decide."""
     mask: Masks
     """int64 [n]: the NUMA nodes used; memory uses the whole of its set."""
     taken: tuple[Amounts, ...]
@@ -64,14 +63,14 @@ class Spread:
 
 
 def lowest(snapshot: Snapshot, share: Share, policy_group: PolicyGroup) -> Lowest:
-    """Phase 4, for nodes that hold the share, each in two NUMA nodes or more."""
+    """Phase 4, for nodes that hold the share over two NUMA nodes or more."""
     rows = rows_of(snapshot, share, policy_group.nodes)
     needed = np.ones(len(policy_group.nodes), dtype=np.int64)
     for row in rows:
         np.maximum(needed, -(-row.amount // np.maximum(row.free.max(axis=0), 1)), out=needed)
     least = np.maximum(needed, 2)
     doubtful = _doubtful(snapshot, share, rows, policy_group)
-    # Of what only some NUMA nodes list, or count twice, nothing follows.
+    # No conclusion for resources that only some NUMA nodes list or that are counted twice.
     least[doubtful] = 2
     mask = np.zeros(len(least), dtype=np.int64)
     wider = np.zeros(len(least), dtype=np.bool_)
@@ -91,7 +90,7 @@ def lowest(snapshot: Snapshot, share: Share, policy_group: PolicyGroup) -> Lowes
 
 
 def spread(snapshot: Snapshot, share: Share, policy_group: PolicyGroup) -> Spread:
-    """Phases 1 to 3, for nodes that hold the share, each in two NUMA nodes or more."""
+    """Phases 1 to 3, for nodes that hold the share over two NUMA nodes or more."""
     rows = rows_of(snapshot, share, policy_group.nodes)
     positions = np.arange(len(rows[0].free))[:, None]
     width = narrowest_width([(row.free, row.amount) for row in rows])
@@ -116,7 +115,7 @@ def spread(snapshot: Snapshot, share: Share, policy_group: PolicyGroup) -> Sprea
 
 
 def _doubtful(snapshot: Snapshot, share: Share, rows: Sequence[Row], policy_group: PolicyGroup) -> Bools:
-    """Nodes (bool [n]) on which more decides than how much is free where."""
+    """Nodes (bool [n]) where more than the free amounts decides."""
     if policy_group.closest:
         return np.ones(len(policy_group.nodes), dtype=np.bool_)
     doubtful = unsure(snapshot, share, rows, policy_group)
@@ -134,7 +133,7 @@ def _may_prefer(rows: Sequence[Row], width: Masks) -> Bools:
     possible = np.ones(len(width), dtype=np.bool_)
     for row in rows:
         narrowest = row.narrowest()
-        # Several kinds of memory together may need more than each of them.
+        # Several kinds of memory together may need more NUMA nodes than each of them.
         possible &= narrowest <= width if row.memory and several else narrowest == width
     return possible
 
@@ -148,14 +147,14 @@ def _prefer(rows: Sequence[Row], width: Masks, where: Bools, mask: Masks) -> Non
 
 
 def _one_memory(rows: Sequence[Row]) -> bool:
-    """Whether there is at most one kind of memory: of several it takes all sets to see what they need together."""
+    """Whether there is at most one kind of memory: for several, only all sets show what they need together."""
     return sum(row.memory for row in rows) < 2
 
 
 def _reached(rows: Sequence[Row], inside: Bools) -> Bools:
-    """Whether `inside` (bool [z, n]) is certain to be an intersection of sets that suffice, one a row (bool [n]).
+    """Whether `inside` (bool [z, n]) is certainly an intersection of sufficient sets, one for each row (bool [n]).
 
-    NUMA node after NUMA node outside is left out by the row that it then costs the smallest part of what it can spare.
+    One after the other, each NUMA node outside is left out by the row that can best spare it.
     """
     spare = [row.free.sum(axis=0) - row.amount for row in rows]
     cost = [np.zeros_like(each) for each in spare]
@@ -173,7 +172,7 @@ def _reached(rows: Sequence[Row], inside: Bools) -> Bools:
 
 
 def _near_and_far(row: Row, inside: Bools, *, is_device: bool) -> Amounts:
-    """int64 [z, n]: what is taken of devices or CPUs: inside the affinity (bool [z, n]) first, then elsewhere."""
+    """int64 [z, n]: devices or CPUs taken: inside the affinity (bool [z, n]) first, then outside."""
     needed = _needed(row)
     if is_device:
         near = take_in_order(np.where(inside, row.free, 0), needed, _ascending(row))
@@ -183,9 +182,9 @@ def _near_and_far(row: Row, inside: Bools, *, is_device: bool) -> Amounts:
 
 
 def _widened(row: Row, inside: Bools) -> Bools:
-    """`inside` (bool [z, n]) with the fewest, and then the lowest, NUMA nodes more that make it enough.
+    """`inside` (bool [z, n]) with the fewest, and then the lowest, additional NUMA nodes that suffice.
 
-    From the highest NUMA node down: it is needed if as many lower ones as are still to be found would not do.
+    From the highest NUMA node down: it is needed if the lower ones do not suffice with one less.
     """
     outside = np.where(inside, 0, row.free)
     missing = row.amount - (row.free * inside).sum(axis=0)

@@ -1,4 +1,4 @@
-"""Parts of a cluster: nodes whose kubelets decide alike about a pod, by policy and scope of their topology manager."""
+"""Groups of nodes whose kubelets decide equally about a pod, by policy and scope of their Topology Manager."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from webhook.model.policy import NUMAPolicy, Scope
 
 @dataclass(frozen=True, slots=True)
 class PolicyGroup:
-    """Nodes that decide alike."""
+    """Nodes that decide equally."""
 
     nodes: Nodes
     policy: NUMAPolicy
@@ -25,12 +25,12 @@ class PolicyGroup:
     closest: bool
     """prefer-closest-numa-nodes."""
     ours: bool
-    """The kubelet does not place: what the policy asks for is promised here, for the whole pod."""
+    """The kubelet does not align: we choose the NUMA nodes that the policy requires, for the whole pod."""
     verdict: Reason | None
-    """The same whatever is free: NUMA nodes or policy are unknown, or the kubelet takes fewer NUMA nodes than these."""
+    """The reason whatever is free: unknown NUMA nodes or policy, or more NUMA nodes than the kubelet supports."""
 
     def at(self, where: Bools | Nodes) -> "PolicyGroup":
-        """A part of the part."""
+        """A part of the group."""
         return PolicyGroup(self.nodes[where], self.policy, self.scope, self.closest, self.ours, self.verdict)
 
 
@@ -38,7 +38,7 @@ _Rules = tuple[NUMAPolicy, Scope, bool, bool, Reason | None]
 
 
 def policy_groups(snapshot: Snapshot, request: PodRequest, nodes: Nodes) -> Iterator[PolicyGroup]:
-    """Split nodes into those that decide alike: by kind, of which a cluster has few."""
+    """Divide nodes into groups that decide equally, by their kind; a cluster has few kinds."""
     kinds = snapshot.node_arrays.kind
     if len(nodes) != len(kinds):
         kinds = kinds[nodes]
@@ -52,14 +52,14 @@ def policy_groups(snapshot: Snapshot, request: PodRequest, nodes: Nodes) -> Iter
 
 
 def _rules(kind: int, request: PodRequest) -> _Rules:
-    """What a part says of its nodes, for this pod."""
+    """The rules of a group for this pod."""
     if kind & node_kind.UNKNOWN_POLICY:
         return _where_the_policy_is_unknown(kind, request)
     return _known_rules(kind, request.policy, request.strict)
 
 
 def _where_the_policy_is_unknown(kind: int, request: PodRequest) -> _Rules:
-    """Any kubelet admits what none aligns; the rest some kubelet might reject, if its NUMA nodes are known at all."""
+    """Any kubelet admits a pod without alignment; another pod might be rejected if the node has NUMA nodes at all."""
     policy, scope, closest, ours, verdict = _known_rules(
         kind & ~node_kind.UNKNOWN_POLICY, request.policy, request.strict
     )

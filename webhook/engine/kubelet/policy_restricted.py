@@ -1,15 +1,17 @@
-"""Admission by a restricted kubelet of what no single NUMA node holds: by the sets of NUMA nodes it could prefer.
+"""Admission by a restricted kubelet of a container that no single NUMA node holds: by the sets that it could prefer.
 
-1. restricted admits only where all managers prefer the same set. Each prefers sets just as wide as the *capacity*
-   makes necessary. So where these widths differ the pod is refused, and where they are one, too: single NUMA nodes have
-   been looked at (webhook.engine.kubelet.policy_single_numa_node).
-2. Memory over k > 1 NUMA nodes needs a group. One that exists came about because its pods needed its width: more is in
-   use in it than the k - 1 largest NUMA nodes have, which leaves less than the k-th largest has. A pod that needs
-   several NUMA nodes asks for more than the largest has. So it never joins: it needs NUMA nodes with no memory in use.
+1. restricted admits only if all managers prefer the same set. Each prefers sets exactly as wide as the *capacity*
+   requires. So if these widths differ, the pod is rejected; likewise if they are one, because single NUMA nodes have
+   already been checked (webhook.engine.kubelet.policy_single_numa_node).
+2. Memory over k > 1 NUMA nodes needs a group. An existing group's pods needed its width: more is in use in it than
+   the
+   k - 1 largest NUMA nodes have, so less is left than the k-th largest has. A pod that needs several NUMA nodes
+   requests
+   more than the largest has. So it never joins a group: it needs NUMA nodes with no memory in use.
 3. The lowest set of the width with enough of everything is the affinity, and all of it is used: with one NUMA node
-   less the capacity would not do.
+   less the capacity would not suffice.
 
-What this does not cover is left open: for webhook.engine.kubelet.admission. Without it a decision over 5,000 nodes of
+Other cases are left open: for webhook.engine.kubelet.admission. Without it a decision over 5,000 nodes of
 8 NUMA nodes takes 31 to 43 times as long (make bench, restricted).
 Source: kubernetes pkg/kubelet/cm/{cpumanager,devicemanager,memorymanager}, topologymanager/policy_restricted.go.
 """
@@ -32,22 +34,22 @@ from webhook.engine.snapshot.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class Preferred:
-    """What is known of n nodes."""
+    """The result for n nodes."""
 
     open: Bools
-    """bool [n]: a preferred hint cannot be found or ruled out this way."""
+    """bool [n]: this method can neither find nor exclude a preferred hint."""
     mask: Masks
     """int64 [n]: the lowest set of NUMA nodes that every manager prefers; 0 = none."""
 
 
 def preferred_sets(snapshot: Snapshot, share: Share, policy_group: PolicyGroup) -> Preferred:
-    """The sets preferred for a share on nodes with policy restricted, none of whose NUMA nodes holds it alone."""
+    """The preferred sets for a share on nodes with policy restricted, where no single NUMA node holds it."""
     rows, nodes = rows_of(snapshot, share, policy_group.nodes), policy_group.nodes
     left_open = unsure(snapshot, share, rows, policy_group)
     pieces = [one.narrowest() for one in rows if not one.memory]
     kinds = [one for one in rows if one.memory]
     if len(kinds) > 1:
-        # Of several kinds together it is only clear whether one NUMA node would do.
+        # For several kinds together it is only clear whether one NUMA node would suffice.
         together = np.logical_and.reduce([one.capacity >= one.amount for one in kinds]).any(axis=0)
         left_open |= ~together & np.logical_and.reduce([width > 1 for width in pieces] or [~together])
         pieces.append(np.where(together, 1, 0))
@@ -66,9 +68,9 @@ def preferred_sets(snapshot: Snapshot, share: Share, policy_group: PolicyGroup) 
 
 
 def _others_in_use(snapshot: Snapshot, share: Share, nodes: Nodes) -> Bools:
-    """Nodes with kinds of memory that the share does not ask for, in use or unevenly spread (bool [n]).
+    """Nodes with other kinds of memory than the share's, in use or unevenly distributed (bool [n]).
 
-    These may have made groups, too.
+    These may have formed groups, too.
     """
     node_arrays = snapshot.node_arrays
     found = np.zeros(len(nodes), dtype=np.bool_)
@@ -83,7 +85,7 @@ def _others_in_use(snapshot: Snapshot, share: Share, nodes: Nodes) -> Bools:
 
 
 def lowest_sets(rows: Sequence[Row], width: int, *, grouped: bool) -> Masks:
-    """int64 [n]: the lowest set of so many NUMA nodes with enough of every row; 0 = none."""
+    """int64 [n]: the lowest set of this width with enough of every row; 0 = none."""
     z, n = rows[0].free.shape
     mask = np.zeros(n, dtype=np.int64)
     possible = np.ones(n, dtype=np.bool_)
@@ -108,7 +110,7 @@ def lowest_sets(rows: Sequence[Row], width: int, *, grouped: bool) -> Masks:
             holds &= (untouched[left] & candidate) == candidate
         mask[left[holds]] = candidate
         found |= holds
-        # Nodes drop out once found, many at a time: picking the others costs as much as looking at a few more sets.
+        # Nodes drop out once found, many at a time: selecting the others costs as much as checking a few more sets.
         remaining = len(left) - int(np.count_nonzero(found))
         if not remaining:
             break
@@ -120,7 +122,7 @@ def lowest_sets(rows: Sequence[Row], width: int, *, grouped: bool) -> Masks:
 
 
 class _Search:
-    """Sums of one resource over sets asked for in ascending order: each adds its highest NUMA node to a sum known."""
+    """Sums of one resource over sets in ascending order: each adds its highest NUMA node to a known sum."""
 
     def __init__(self, free: Amounts, amount: int) -> None:
         self._free = free

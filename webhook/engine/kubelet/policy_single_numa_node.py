@@ -1,12 +1,12 @@
-"""Admission by a kubelet where every container stays within one NUMA node: the short way, for all nodes at once.
+"""Admission by a kubelet where every container fits one NUMA node: the short way, for all nodes at once.
 
-A NUMA node with enough of everything left is a hint of every manager, and preferred, for nothing is narrower. So for
+A NUMA node with enough of everything is a hint of every manager, and preferred, because nothing is narrower. For
 container after container:
-1. The NUMA nodes with enough left of all that is aligned; the lowest is the affinity.
-2. What the container takes is taken off; what an init container took stays reusable.
+1. Find the NUMA nodes with enough of all aligned resources; the lowest is the affinity.
+2. Subtract what the container takes; resources of an init container stay reusable.
 single-numa-node admits exactly these pods. restricted and best-effort admit them too, and may admit others
-(webhook.engine.kubelet.admission). With policy none only memory seeks NUMA nodes; of the rest there must be enough at
-all.
+(webhook.engine.kubelet.admission). With policy none only memory has an affinity; of other resources there must be
+enough in total.
 
 Without it a decision over 5,000 nodes of 8 NUMA nodes takes 36 to 72 times as long (make bench, single-numa-node).
 """
@@ -33,11 +33,11 @@ class ZoneFit:
     fits: Bools
     """bool [n]."""
     mask: npt.NDArray[np.int64]
-    """int64 [n]: the NUMA nodes used; 0 where it does not fit."""
+    """int64 [n]: the NUMA nodes used; 0 if it does not fit."""
 
 
 def fit_zones(shares: Sequence[Share], free: Planes, capacity: Planes, n: int) -> ZoneFit:
-    """Admit `shares` one after the other on n nodes; each needs one NUMA node with enough of all it asks for."""
+    """Admit `shares` one after the other on n nodes; each needs one NUMA node with enough of all its requests."""
     wanted = [share for share in shares if any(share.amounts.values()) or share.devices]
     if not wanted:
         return ZoneFit(np.ones(n, dtype=np.bool_), np.zeros(n, dtype=np.int64))
@@ -49,9 +49,9 @@ def fit_zones(shares: Sequence[Share], free: Planes, capacity: Planes, n: int) -
 
 
 def _enough(share: Share, free: Planes, capacity: Planes) -> Bools:
-    """NUMA nodes with enough of everything (bool [z, n]); the share wants something."""
+    """NUMA nodes with enough of everything (bool [z, n]); the share is not empty."""
     conditions = [free(row) >= amount for row, amount in share.amounts.items() if amount > 0]
-    # Asking for no devices still binds the container to where there are some.
+    # A request for zero devices still binds the container to NUMA nodes that have some.
     conditions += [capacity(row) > 0 for row, amount in share.devices.items() if amount == 0]
     enough: Bools = conditions[0]
     for here in conditions[1:]:
@@ -69,7 +69,7 @@ def _in_sequence(shares: Sequence[Share], free: Planes, capacity: Planes, n: int
     for share in shares:
         enough = _enough(share, lambda row: left[row] + reusable[row], capacity)
         for row in (*share.cpu, *share.devices):
-            # Reusable CPUs and devices must all lie inside the affinity.
+            # Reusable CPUs and devices must all be inside the affinity.
             held = reusable[row]
             enough &= held == held.sum(axis=0)
         fits &= enough.any(axis=0)
@@ -87,7 +87,7 @@ def _take(
     amount: int,
     share: Share,
 ) -> None:
-    """Take `amount` where (zone and node): what is reusable first; what init containers take becomes reusable."""
+    """Subtract `amount` where (zone and node): reusable amounts first; those of init containers become reusable."""
     reused = np.minimum(reusable[where], amount)
     left[where] -= amount - reused
     if share.kind is ContainerKind.INIT:

@@ -1,4 +1,4 @@
-"""What the managers of n kubelets have left, as far as the NRT tells: one pool per resource, and groups of memory.
+"""What the managers of n kubelets have left according to the NRT: one pool per resource, and groups of memory.
 
 Rows follow webhook.engine.arrays: positions of NUMA nodes (z) by nodes (n). Amounts not listed by a NUMA node are 0.
 """
@@ -14,20 +14,20 @@ from webhook.model.pod import ContainerKind
 
 @dataclass(slots=True)
 class Pool:
-    """One resource on n nodes. Changed in place as containers are admitted."""
+    """One resource on n nodes. Modified in place as containers are admitted."""
 
     capacity: Amounts
-    """int64 [z, n]: decides how narrow a mask could be. CPUs and devices: all; memory: the allocatable ones."""
+    """int64 [z, n]: determines the narrowest mask. CPUs and devices: all; memory: allocatable."""
     free: Amounts
     """int64 [z, n]."""
     listed: Bools
-    """bool [n]: some NUMA node of the node lists it; else its manager is not known to align it."""
+    """bool [n]: some NUMA node of the node lists it; otherwise we cannot know that its manager aligns it."""
     elsewhere: Amounts
-    """int64 [n]: free pieces that are near no NUMA node (devices without topology)."""
+    """int64 [n]: free devices that are near no NUMA node (without topology)."""
     shared: Bools
-    """bool [n]: some pieces are near more than one NUMA node, so that sums over NUMA nodes count them twice."""
+    """bool [n]: some devices are near several NUMA nodes, so that sums over NUMA nodes count them twice."""
     reusable: Amounts
-    """int64 [z, n]: what init containers of this pod left to the containers after them (CPUs, devices)."""
+    """int64 [z, n]: what init containers of this pod left for later containers (CPUs, devices)."""
     reusable_by_mask: dict[int, Amounts]
     """Mask -> int64 [n]: the same for memory, which is reused only under exactly the same NUMA affinity."""
 
@@ -37,9 +37,9 @@ class Pool:
         return total
 
     def take_pieces(self, taken: Amounts, kind: ContainerKind) -> None:
-        """Give `taken` (int64 [z, n]) of CPUs or devices to a container: reusable ones go first.
+        """Give `taken` (int64 [z, n]) of CPUs or devices to a container, reusable ones first.
 
-        What an init container holds stays reusable for the containers after it.
+        What an init container holds stays reusable for later containers.
         """
         reused = np.minimum(taken, self.reusable)
         self.free -= taken - reused
@@ -65,8 +65,9 @@ def take_in_order(available: Amounts, requested: npt.NDArray[np.int64], order: n
 def take_cpus(available: Amounts, capacity: Amounts, allowed: Bools, requested: npt.NDArray[np.int64]) -> Amounts:
     """int64 [z, n]: whole free NUMA nodes while that many are needed, then from the fullest NUMA node on.
 
-    Source: kubernetes pkg/kubelet/cm/cpumanager/cpu_assignment.go, packed allocation. Sockets and cores, which an NRT
-    does not show, are taken to be one socket per NUMA node and one thread per core.
+    Source: kubernetes pkg/kubelet/cm/cpumanager/cpu_assignment.go, packed allocation. An NRT does not show sockets
+    and
+    cores; we assume one socket per NUMA node and one thread per core.
     """
     available = np.where(allowed, available, 0)
     # Empty NUMA nodes last: nothing is taken from them.

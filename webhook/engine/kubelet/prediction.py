@@ -1,12 +1,14 @@
-"""Whether a node's kubelet will admit a pod, predicted for all nodes at once from what their NRTs publish.
+"""Whether a node's kubelet will admit a pod, predicted for all nodes at once from their published NRTs.
 
-1. Who places the pod on each node: the kubelet, by its policy and scope; or, where the kubelet does not and the pod or
-   the node's label has a policy, Koordinator's agent, by what is promised here
+1. Who aligns the pod on each node: the kubelet, by its policy and scope; or, if the kubelet does not and the pod or
+   the
+   node's label has a policy, Koordinator's agent, by the hint that we write
    (webhook.engine.kubelet.numa_assignment).
-2. The short way for all nodes: every container within one NUMA node (webhook.engine.kubelet.policy_single_numa_node).
-3. Where that fails and the policy allows more: all sets of NUMA nodes (webhook.engine.kubelet.all_sets), in batches. A
-   best-effort kubelet takes what is there at all: which sets is then worked out only when asked for.
-4. For one node whose pods are told, all sets at once: its pods may show what its NRT hides
+2. The short way for all nodes: every container within one NUMA node
+   (webhook.engine.kubelet.policy_single_numa_node).
+3. If that fails and the policy allows more: all sets of NUMA nodes (webhook.engine.kubelet.all_sets), in batches. A
+   best-effort kubelet takes anything available; the sets are then computed only on request.
+4. For a single node whose pods are known, all sets at once: its pods may show what its NRT does not
    (webhook.engine.kubelet.memory_replay).
 
 Source: kubernetes pkg/kubelet/cm (topology, cpu, memory and device managers with policy static).
@@ -39,10 +41,10 @@ from webhook.model.resources import MEMORY
 
 
 def predict(snapshot: Snapshot, request: PodRequest, among: Bools | None = None) -> NUMAFit:
-    """The verdict of every node's kubelet on the pod, and the NUMA nodes it would use.
+    """The verdict of every node's kubelet on the pod, and the NUMA nodes that it would use.
 
-    A node without a known topology takes every pod that has no strict policy of its own.
-    among: bool [node]: the nodes that matter; the verdict of others may be NoSingleNUMANode without a closer look.
+    A node without a known topology takes every pod without a strict policy of its own.
+    among: bool [node]: the nodes to judge; others may get NoSingleNUMANode without a closer look.
     """
     prediction = _Prediction(snapshot, request, among)
     n = snapshot.node_arrays.n
@@ -60,7 +62,7 @@ def predict(snapshot: Snapshot, request: PodRequest, among: Bools | None = None)
 
 
 class _Prediction:
-    """One pod on nodes of one view."""
+    """One pod on the nodes of one snapshot."""
 
     def __init__(self, snapshot: Snapshot, request: PodRequest, among: Bools | None = None) -> None:
         self._snapshot = snapshot
@@ -70,7 +72,7 @@ class _Prediction:
         self._all_sets = AllSets(snapshot, request)
 
     def admit(self, policy_group: PolicyGroup) -> tuple[Bytes, npt.NDArray[np.int64]]:
-        """Reason (uint8 [n]) and mask (int64 [n]) of each node of the part."""
+        """Reason (uint8 [n]) and mask (int64 [n]) of each node of the group."""
         n = len(policy_group.nodes)
         if policy_group.verdict is not None:
             return np.full(n, policy_group.verdict, dtype=np.uint8), np.zeros(n, dtype=np.int64)
@@ -105,7 +107,7 @@ class _Prediction:
         return reason, mask
 
     def _jointly(self, policy_group: PolicyGroup) -> tuple[Bytes, npt.NDArray[np.int64]]:
-        """Reason and mask where the NUMA nodes are ours to choose; best-effort goes without them where none will do."""
+        """Reason and mask where we choose the NUMA nodes; best-effort is admitted without any if none suffice."""
         n = len(policy_group.nodes)
         share = self._whole.pod
         if not (any(share.amounts.values()) or share.devices):
@@ -118,9 +120,9 @@ class _Prediction:
         return (mask == 0).astype(np.uint8) * reason, mask
 
     def _put_off(self, policy_group: PolicyGroup, demand: Demand, rest: Nodes, reason: Bytes) -> Nodes:
-        """Judge `rest`, indexes into a part whose policy refuses nothing, by totals; returns what needs a closer look.
+        """Judge `rest`, indexes into a group whose policy never rejects, by totals; returns the undecided ones.
 
-        Writes their reasons; which NUMA nodes they use stays open.
+        Writes their reasons; their NUMA nodes stay open.
         """
         by_totals = totals(self._snapshot, demand, policy_group.nodes[rest])
         if by_totals is None:
@@ -141,9 +143,10 @@ class _Prediction:
         reason: Bytes,
         mask: npt.NDArray[np.int64],
     ) -> Nodes:
-        """Judge `rest`, indexes into a part with policy restricted, by the sets it could prefer; returns what is open.
+        """Judge `rest`, indexes into a group with policy restricted, by its preferred sets; returns the undecided ones.
 
-        Writes their reasons and masks. What admits is judged again if that is not all: several containers are admitted
+        Writes their reasons and masks. Admitted nodes are judged again if that is not final: several containers are
+        admitted
         one after the other, and the closest NUMA nodes need not be the lowest.
         """
         here = policy_group.at(rest)
@@ -158,7 +161,7 @@ class _Prediction:
         return rest[still_open]
 
     def wide(self) -> Wide | None:
-        """The nodes admitted whose NUMA nodes were left open so far."""
+        """The admitted nodes whose NUMA nodes are still open."""
         return wide(self._snapshot, self._late, self._all_sets.masks) if self._late else None
 
     def split(self, node: int, mask: int) -> Allocation:
@@ -184,13 +187,13 @@ class _Prediction:
         return Demand.whole(self._request)
 
     def _shares(self, policy_group: PolicyGroup, demand: Demand) -> list[Share]:
-        """What must stay within one NUMA node each."""
+        """The shares that must each stay within one NUMA node."""
         if policy_group.policy is NUMAPolicy.NONE:
             return [Share(share.kind, {}, share.memory, {}) for share in demand.containers]
         return [demand.pod] if policy_group.scope is Scope.POD else list(demand.containers)
 
     def _grouped(self, policy_group: PolicyGroup, demand: Demand) -> Bools | None:
-        """NUMA nodes whose memory is for pods on several of them only, as far as known (bool [z, n]); None: none is."""
+        """NUMA nodes whose memory is in a group of several, as far as known (bool [z, n]); None: there are none."""
         if policy_group.policy is not NUMAPolicy.RESTRICTED or not demand.pod.memory:
             return None
         row = self._snapshot.node_arrays.resources.find(MEMORY)
@@ -202,7 +205,7 @@ class _Prediction:
         return grouped_by_hints(over_several, free, capacity)
 
     def _by_zones(self, shares: list[Share], nodes: Nodes, grouped: Bools | None = None) -> ZoneFit:
-        """The short way. Resources that no NUMA node of a node lists are left out there: nobody aligns them."""
+        """The short way. Resources that no NUMA node of a node lists are ignored there: nothing aligns them."""
         snapshot, everywhere = self._snapshot, len(nodes) == self._snapshot.node_arrays.n
         at = slice(None) if everywhere else nodes
         memory = {row for share in shares for row in share.memory}
@@ -227,20 +230,20 @@ class _Prediction:
         return fit
 
     def _short_way_is_final(self, policy_group: PolicyGroup, demand: Demand) -> bool | Bools:
-        """Whether what the short way refuses is refused: for all nodes of the part, or for each (bool [n])."""
+        """Whether a rejection by the short way is final: for all nodes of the group, or for each (bool [n])."""
         if policy_group.policy is not NUMAPolicy.SINGLE_NUMA_NODE:
             return policy_group.policy is NUMAPolicy.NONE and not demand.pod.memory
         if len(demand.containers) == 1:
             return True
         if policy_group.scope is Scope.POD:
-            # Without a hint from another manager, containers may end up on NUMA nodes of their own: a sum of memory
-            # that no mask can hold counts as "no preference".
+            # Without a hint from another manager, containers may be on different NUMA nodes: a memory total that no
+            # mask can hold counts as "no preference".
             return bool(demand.pod.cpu)
         shared = [devices_shared(self._snapshot, row, policy_group.nodes) for row in demand.reused_devices]
         return ~np.logical_or.reduce(shared) if shared else True
 
     def _closest_differs(self, policy_group: PolicyGroup) -> bool:
-        """Whether single NUMA nodes may differ in their distance to themselves, which would decide between them."""
+        """Whether single NUMA nodes may differ in their distance to themselves, which would break ties between them."""
         if not policy_group.closest or policy_group.policy in {NUMAPolicy.NONE, NUMAPolicy.SINGLE_NUMA_NODE}:
             return False
         node_arrays = self._snapshot.node_arrays

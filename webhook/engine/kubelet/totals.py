@@ -1,12 +1,14 @@
-"""Admission by a kubelet that refuses no hint, of a pod with one container: it fits where there is enough in total.
+"""Admission of a pod with one container by a kubelet that rejects no hint: it fits if there is enough in total.
 
-1. With best-effort or none the topology manager refuses nothing. Devices and CPUs are taken inside the affinity first,
-   then elsewhere.
-2. Memory must lie on one set of NUMA nodes; the manager widens the affinity up to the whole machine, and the first
-   container meets no memory group that keeps it from that.
-3. So where no single NUMA node holds everything, but all together do, the pod is admitted, over two or more.
+1. With best-effort or none the Topology Manager rejects nothing. Devices and CPUs are taken inside the affinity
+   first,
+   then outside.
+2. Memory must be on one set of NUMA nodes. The manager widens the affinity up to the whole machine, and no memory
+   group
+   stops it for the first container.
+3. So if no single NUMA node holds everything, but all together do, the pod is admitted over two or more.
 
-Which NUMA nodes these are takes a search over all sets of them (webhook.engine.kubelet.admission). Without totals a
+The exact NUMA nodes take a search over all sets (webhook.engine.kubelet.admission). Without totals a
 decision over 5,000 nodes of 8 NUMA nodes takes 12 to 56 times as long (make bench, best-effort).
 """
 
@@ -28,13 +30,13 @@ class Totals:
     """The verdict on n nodes by their totals."""
 
     suffice: Bools
-    """bool [n]: enough of everything, on all NUMA nodes together."""
+    """bool [n]: enough of everything on all NUMA nodes together."""
     sure: Bools
-    """bool [n]: that decides, and more than one NUMA node is used."""
+    """bool [n]: the totals decide, and more than one NUMA node is used."""
 
 
 def totals(snapshot: Snapshot, demand: Demand, nodes: Nodes) -> Totals | None:
-    """Judge nodes that refuse no hint, where no NUMA node holds all of the demand; None if totals do not decide."""
+    """Judge nodes that reject no hint, where no NUMA node holds the whole demand; None if totals do not decide."""
     if len(demand.containers) != 1:
         return None
     (share,) = demand.containers
@@ -47,20 +49,20 @@ def totals(snapshot: Snapshot, demand: Demand, nodes: Nodes) -> Totals | None:
         unlisted = ~node_arrays.listed[row].take(nodes)
         suffice &= unlisted | (_total(snapshot.free(row), nodes) >= amount)
         if row in share.memory:
-            # More free than there is at all: an NRT that contradicts itself.
+            # More is free than exists: an inconsistent NRT.
             sure &= unlisted | ~suffice | (_total(node_arrays.zone_allocatable[row], nodes) >= amount)
         elif row in share.devices:
-            # Devices near no NUMA node could complete what one NUMA node has.
+            # Devices near no NUMA node could complete those of one NUMA node.
             sure &= unlisted | (elsewhere(snapshot, row, nodes) == 0)
     return Totals(suffice, sure)
 
 
 def pieces_suffice(snapshot: Snapshot, policy_group: PolicyGroup, demand: Demand) -> Bools:
-    """Whether there are enough pieces of what is not bound to NUMA nodes, wherever they are (bool [n])."""
+    """Whether there are enough devices and CPUs that are not bound to NUMA nodes, wherever they are (bool [n])."""
     nodes = policy_group.nodes
     enough = np.ones(len(nodes), dtype=np.bool_)
     for row, amount in demand.pod.devices.items():
-        # Also where NUMA nodes list them: a device near two of them is counted by both.
+        # Even if NUMA nodes list them: a device near two of them is counted twice.
         named = snapshot.node_arrays.allocatable[row].take(nodes) > UNLISTED
         enough &= ~named | (snapshot.node_free(row).take(nodes) >= amount)
     if policy_group.policy is NUMAPolicy.NONE:

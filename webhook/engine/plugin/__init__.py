@@ -1,6 +1,6 @@
 """The scheduler plugin NodeResourceTopologyMatch as shipped: its Filter and its four scores, for all nodes at once.
 
-For comparison and migration: what it decides differs from what kubelets do (webhook.engine.kubelet).
+For comparison and migration: its decisions differ from those of kubelets (webhook.engine.kubelet).
 """
 
 from webhook.engine.plugin.filter import FilterFit, filter_nodes

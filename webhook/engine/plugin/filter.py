@@ -1,14 +1,15 @@
-"""The plugin's Filter: whether each part of a pod fits one NUMA node by what is available there.
+"""The plugin's Filter: whether each part of a pod fits one NUMA node by the published available amounts.
 
-1. A BestEffort pod that names nothing but native resources passes. No NRT passes, and so does any policy but
-   single-numa-node.
-2. A part fits the NUMA nodes with enough of everything: a zero amount is ignored; what the node's allocatable lacks
-   fits nowhere; what no NUMA node lists is ignored if it belongs to the whole machine; cpu, memory and huge pages of a
-   pod that is not Guaranteed fit wherever they are listed.
-3. The lowest such NUMA node is taken. App containers reduce it for those after them; init containers and sidecars are
-   each checked alone, against NUMA nodes as published.
+1. A BestEffort pod that names only native resources passes. Nodes without an NRT pass, and so do nodes with another
+   policy than single-numa-node.
+2. A part fits the NUMA nodes with enough of everything. A zero amount is ignored. A resource that the node's
+   allocatable lacks fits nowhere. A resource that no NUMA node lists is ignored if it belongs to the whole machine.
+   For
+   a pod that is not Guaranteed, cpu, memory and huge pages fit wherever they are listed.
+3. The lowest such NUMA node is taken. App containers reduce it for later ones; init containers and sidecars are each
+   checked alone, against NUMA nodes as published.
 
-The plugin also fails nodes while its own cache distrusts their NRT; here the assumed pods are subtracted instead.
+The plugin also rejects nodes while its own cache distrusts their NRT; here the assumed pods are subtracted instead.
 Source: scheduler-plugins pkg/noderesourcetopology/filter.go.
 """
 
@@ -40,10 +41,10 @@ from webhook.model.resources import (
 
 NO_PART: Final = -1
 
-# The scheduler's own record of a node's allocatable always has these, whatever the node says.
+# The scheduler's own record of a node's allocatable always has these, whatever the node reports.
 _ALWAYS_NAMED: Final = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE, PODS})
 
-# Upstream keeps NUMA nodes as the bits of 64; ids beyond fit nothing.
+# Upstream represents NUMA nodes as 64 bits; larger ids fit nothing.
 _MAX_NUMA_ID: Final = 63
 
 
@@ -90,7 +91,7 @@ def _split(snapshot: Snapshot, request: PodRequest, node: int) -> Allocation:
 
 
 def _names_native_only(request: PodRequest) -> bool:
-    # The overhead names native resources only, and no container needs to name them.
+    # The overhead names native resources only, which no container needs to name.
     return all(
         is_native(name)
         for column, name in enumerate(request.resources)
@@ -99,7 +100,7 @@ def _names_native_only(request: PodRequest) -> bool:
 
 
 class _Alignment:
-    """The parts of one pod against n nodes with policy single-numa-node."""
+    """The parts of one pod on n nodes with policy single-numa-node."""
 
     def __init__(self, snapshot: Snapshot, request: PodRequest, nodes: npt.NDArray[np.intp]) -> None:
         self._snapshot = snapshot
@@ -129,7 +130,7 @@ class _Alignment:
         return failed, mask
 
     def settle(self) -> None:
-        """Count what the last app container takes: of no interest while nothing comes after it."""
+        """Subtract what the last app container takes; only needed if another one follows."""
         if self._unsettled is not None:
             part, enough = self._unsettled
             self._take(part, enough.argmax(axis=0))
@@ -154,7 +155,7 @@ class _Alignment:
             return np.full_like(self._exists, is_host_level(name) and name in _ALWAYS_NAMED)
         if self._binding(name):
             taken = self.taken.get(name) if kind is ContainerKind.APP else None
-            # What is not listed is below any amount asked for.
+            # An unlisted amount is below any request.
             enough: Bools = available >= amount if taken is None else available - taken >= amount
         else:
             enough = available != UNLISTED
@@ -174,5 +175,5 @@ class _Alignment:
             taken[zone, columns] += np.where(available[zone, columns] != UNLISTED, amount, 0)
 
     def _binding(self, name: str) -> bool:
-        """Whether the amount counts: only Guaranteed pods are bound by cpu, memory and huge pages."""
+        """Whether the amount counts: cpu, memory and huge pages bind only Guaranteed pods."""
         return self._guaranteed or not is_aligned_for_guaranteed_only(name)

@@ -1,13 +1,15 @@
-"""LeastNUMANodes: how few NUMA nodes a pod needs, and whether they are as near to each other as any so many are.
+"""LeastNUMANodes: how few NUMA nodes a pod needs, and whether they are as close as any set of that width.
 
-1. For each part: widths from 1 up; of one width the combinations of NUMA nodes that list every resource the part names
+1. For each part: widths from 1 up; for each width the combinations of NUMA nodes that list every resource of the
+   part
    and have enough together.
-2. Of those the first that is as near as the nearest combination of that width at all, else the nearest, the first of
-   equals. Distance is the mean over all ordered pairs, self included; what is not published is 255.
-3. With scope container, what a part takes is taken off its NUMA nodes, lowest first, before the next.
-   As shipped, a resource that no NUMA node of a node lists (memory, where an exporter publishes CPUs only) leaves none.
-   Otherwise, what no NUMA node lists is not aligned there, and does not count.
-4. Score: 100 minus unit times the largest width, plus half a unit if every combination was a nearest one; a unit is
+2. Of those the first that is as close as the closest combination of that width at all, else the closest, the first
+   of
+   equals. Distance is the mean over all ordered pairs, self included; an unpublished distance is 255.
+3. With scope container, a part is subtracted from its NUMA nodes, lowest first, before the next.
+   As shipped, a resource that no NUMA node of a node lists (memory, if an exporter publishes CPUs only) leaves no
+   combination. Otherwise such a resource is not aligned there, and does not count.
+4. Score: 100 minus unit times the largest width, plus half a unit if every combination was a closest one; a unit is
    100 over the node's maximum of NUMA nodes. No combination: 0. Parts that name no resource of any NUMA node do not
    count; if none counts, 100.
 
@@ -29,7 +31,7 @@ from webhook.engine.request import PodRequest
 from webhook.engine.snapshot.snapshot import Snapshot
 
 _MAX_SCORE: Final = 100
-# More than any request, and sums over 64 NUMA nodes stay in int64.
+# More than any request; sums over 64 NUMA nodes stay within int64.
 _UNLIMITED: Final = 1 << 56
 
 
@@ -56,7 +58,7 @@ def least_numa_nodes(
 
 
 class _Search:
-    """Combinations of NUMA nodes on n nodes, with what earlier parts took taken off."""
+    """Combinations of NUMA nodes on n nodes, with earlier parts subtracted."""
 
     def __init__(self, snapshot: Snapshot, request: PodRequest, nodes: npt.NDArray[np.intp], as_shipped: bool) -> None:
         node_arrays = snapshot.node_arrays
@@ -89,7 +91,7 @@ class _Search:
         chosen = np.zeros((z, n), dtype=np.bool_)
         first = 1
         if self._equally_near_to_themselves():
-            # The usual case: single NUMA nodes are all as near as any, and the lowest with enough is the one.
+            # The usual case: all single NUMA nodes are equally close, and the lowest with enough is chosen.
             zone = lowest(self._having(part.amounts))
             near = zone > 0
             width = near.astype(np.int64)
@@ -122,7 +124,7 @@ class _Search:
         return width, near, chosen
 
     def _having(self, amounts: Mapping[str, int]) -> Bools:
-        """Which NUMA nodes list every resource and have so much of it left by themselves (bool [z, n])."""
+        """Which NUMA nodes list every resource and have this much of it left by themselves (bool [z, n])."""
         having: Bools = self._exists.copy()
         for name, amount in amounts.items():
             having &= self._left[name] >= amount

@@ -1,13 +1,14 @@
 """The plugin's four scores, 0 to 100, higher is better, for all nodes at once.
 
 1. A pod that is not Guaranteed scores 100 everywhere; a missing NRT scores 0.
-2. LeastAllocated, MostAllocated and BalancedAllocation look at nodes with policy single-numa-node only, others score
-   0. Each part of the pod is scored on each NUMA node as published; a node's score is its smallest one that is not
-   zero, and with scope container the mean over the containers, cut off.
-3. LeastNUMANodes looks at every node (webhook.engine.plugin.least_numa_nodes).
+2. LeastAllocated, MostAllocated and BalancedAllocation only score nodes with policy single-numa-node; others get 0.
+   Each part of the pod is scored on each NUMA node as published. A node's score is its smallest nonzero one; with
+   scope
+   container it is the mean over the containers, truncated.
+3. LeastNUMANodes scores every node (webhook.engine.plugin.least_numa_nodes).
 Amounts are rounded up to whole units: 1500m cpu is 2.
 
-Where upstream fails, this answers: a part that asks for nothing does not count (upstream divides by zero), a single
+Differences where upstream fails: a part that requests nothing does not count (upstream divides by zero), a single
 resource is balanced (upstream: not a number), NUMA ids may have gaps (upstream indexes by them and panics).
 Source: scheduler-plugins pkg/noderesourcetopology/{score,least_allocated,most_allocated,balanced_allocation}.go.
 """
@@ -63,10 +64,10 @@ def score_nodes(
     *,
     as_shipped: bool = True,
 ) -> npt.NDArray[np.int64]:
-    """int64 [N]: the plugin's score of every node, those that fail its Filter included.
+    """int64 [N]: the plugin's score of every node, including those that fail its Filter.
 
-    among: bool [N]: the nodes whose score is wanted; that of others is 0. as_shipped: as the plugin does also where it
-    gives LeastNUMANodes no sense (webhook.engine.plugin.least_numa_nodes).
+    among: bool [N]: the nodes to score; others get 0. as_shipped: repeat the plugin even where that makes
+    LeastNUMANodes meaningless (webhook.engine.plugin.least_numa_nodes).
     """
     node_arrays = snapshot.node_arrays
     scores = np.zeros(node_arrays.n, dtype=np.int64)
@@ -109,14 +110,14 @@ def _allocation_scores(
             zones = _balanced(part, available)
         else:
             zones = _weighted(part, available, weights, least=strategy is Strategy.LEAST_ALLOCATED)
-        # A NUMA node that scores 0 does not fit at all and does not count: one less wraps around to the largest byte.
+        # A NUMA node that scores 0 does not fit and does not count: subtracting one wraps around to the largest byte.
         bytes_below = (zones * exists).astype(np.uint8) - np.uint8(1)
         total += bytes_below.min(axis=0) + np.uint8(1)
     return total if len(asking) == 1 else total // max(len(asking), 1)
 
 
 def _weighted(part: Part, available: _Available, weights: Weights, *, least: bool) -> Numbers:
-    """[z, n]: mean over resources by weight of the share that stays free (least) or is asked for."""
+    """[z, n]: mean over resources, by weight, of the fraction that stays free (least) or is requested."""
     total: Numbers | None = None
     weight_sum = sum(max(weights.get(name, 1), 1) for name in part.amounts)
     for name, amount in part.amounts.items():
@@ -135,9 +136,9 @@ def _weighted(part: Part, available: _Available, weights: Weights, *, least: boo
 
 
 def _balanced(part: Part, available: _Available) -> Numbers:
-    """[z, n]: 100 minus the sample variance of the shares asked for, in the float64 steps of upstream's library.
+    """[z, n]: 100 minus the sample variance of the requested fractions, in the float64 steps of upstream's library.
 
-    The variance is the corrected two-pass one: what rounding leaves of the sum of deviations is taken off again.
+    The variance is the corrected two-pass one, which subtracts the rounding error of the sum of deviations.
     """
     fractions = []
     for name, amount in part.amounts.items():

@@ -1,7 +1,8 @@
-"""The arrays behind snapshots: one buffer holds one state of the cluster, one column for each node.
+"""The arrays behind snapshots: one buffer has one state of the cluster, with one column for each node.
 
-Rows (resources) and zones change exactly when a new one appears, which is rare; nodes have room to grow, so that one
-more node costs one column. What has no row is left out here (webhook.engine.snapshot.rare_resources).
+Rows (resources) and zones only change when a new one appears, which is rare. Capacity for nodes grows in steps, so
+one
+more node costs one column. Resources without a row are stored in webhook.engine.snapshot.rare_resources.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,13 +28,13 @@ _NO_TOPOLOGY: Final = NodeTopology(node="")
 _NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 
 
-# What of a column is written together. What follows from several objects (HELD) is written with every change.
+# Groups of fields that are written together. HELD depends on several objects and is written with every change.
 HELD: Final = 0
 NODE: Final = 1
 ZONES: Final = 2
 ALL: Final = NODE | ZONES
 
-# Field of Snapshot -> part, axes before the nodes (r resources, z zones), type, value where nothing is known.
+# Field of Snapshot -> group, axes before the nodes (r resources, z zones), type, default value.
 _FIELDS: Final[Mapping[str, tuple[int, str, type[np.generic], int]]] = {
     "available": (HELD, "rz", np.int64, UNLISTED),
     "capacity": (ZONES, "rz", np.int64, UNLISTED),
@@ -91,11 +92,11 @@ class Buffer:
         return len(self.names)
 
     def has_room(self, resources: ResourceIndex, z: int, n: int) -> bool:
-        """Whether the buffer can hold so much without being recreated."""
+        """Whether the buffer has capacity for this without being recreated."""
         return self.resources is resources and self.z == z and self.capacity >= n
 
     def copy(self, resources: ResourceIndex, z: int, capacity: int) -> "Buffer":
-        """A buffer with room for no fewer nodes and the same content, as far as it has rows and zones for it."""
+        """A buffer with at least this capacity and the same content, as far as it has rows and zones for it."""
         twin = Buffer(resources, z, capacity)
         twin.names = self.names.copy()
         twin.index = self.index.copy()
@@ -116,7 +117,7 @@ class Buffer:
         return twin
 
     def follow(self, other: "Buffer", lag: Mapping[int, int]) -> None:
-        """Take over the columns, and of them the parts, in which alone the other buffer of the same shape differs."""
+        """Copy the columns, and the groups in them, in which the other buffer of the same shape differs."""
         present = {column: parts for column, parts in sorted(lag.items()) if column < other.n}
         for column in present:
             self.place(column, other.names[column])
@@ -126,7 +127,7 @@ class Buffer:
         for part, fields in _FIELDS_OF.items():
             columns = [column for column, parts in present.items() if parts & part == part]
             if columns:
-                # One column is the common case, and a plain index much cheaper than a list of one.
+                # One column is the common case, and a plain index is much cheaper than a list of one.
                 at = columns if len(columns) > 1 else columns[0]
                 for field in fields:
                     self.arrays[field][..., at] = other.arrays[field][..., at]
@@ -136,7 +137,7 @@ class Buffer:
                         self.soft_taints.write(column, other.soft_taints.rows[column])
 
     def place(self, n: int, name: str) -> None:
-        """The node `name` has column `n`, at most one beyond the last. To be called by ascending column."""
+        """Put node `name` into column `n`, at most one beyond the last. Call by ascending column."""
         if n == len(self.names):
             self.names.append(name)
             self.labels.write(n, {})
@@ -148,7 +149,7 @@ class Buffer:
         self.index[name] = n
 
     def truncate(self, n: int) -> None:
-        """Forget the nodes from column `n` on."""
+        """Remove the nodes from column `n` on."""
         if n < len(self.names):
             for column in range(n, len(self.names)):
                 self._forget(column)
@@ -158,12 +159,12 @@ class Buffer:
             self._windows = None
 
     def _forget(self, n: int) -> None:
-        # A name that has moved to another column stays.
+        # Keep a name that has moved to another column.
         if self.index.get(self.names[n]) == n:
             del self.index[self.names[n]]
 
     def write_node(self, n: int, node: Node, taint_set: int) -> None:
-        """The node object at column `n`."""
+        """Write the node object at column `n`."""
         arrays = self.arrays
         arrays["allocatable"][:, n] = self._by_row(node.allocatable, UNLISTED)
         arrays["ready"][n] = node.ready
@@ -175,13 +176,13 @@ class Buffer:
         self.soft_taints.write(n, soft)
 
     def close(self, n: int) -> None:
-        """No pod fits on the node at column `n`, whatever else its column says."""
+        """No pod fits on the node at column `n`, whatever else its column contains."""
         self.arrays["ready"][n] = False
         self.arrays["unschedulable"][n] = True
         self.arrays["node_free"][:, n] = 0
 
     def write_zones(self, n: int, topology: NodeTopology | None) -> None:
-        """What the NRT at column `n` publishes, but for `available`; None = the node has none."""
+        """Write what the NRT at column `n` publishes, except `available`; None = the node has none."""
         arrays = self.arrays
         kubelet = topology or _NO_TOPOLOGY
         zones = kubelet.zones
@@ -207,10 +208,11 @@ class Buffer:
         arrays["total"][n] = kubelet.publisher is Publisher.TOTAL
 
     def write_held(self, n: int, node: Node, topology: NodeTopology | None, sums: NodeSums) -> None:
-        """What follows from the node, its NRT and its pods together.
+        """Write what depends on the node, its NRT and its pods together.
 
-        Policy: see webhook.engine.snapshot.node_policy. Available: where the publisher gives totals, what the pods hold
-        is taken off here.
+        Policy: see webhook.engine.snapshot.node_policy. Available: if the publisher gives totals, the pods' amounts
+        are
+        subtracted here.
         """
         arrays = self.arrays
         kubelet = topology or _NO_TOPOLOGY
@@ -235,7 +237,7 @@ class Buffer:
             arrays[field][:, n] = [counts.get(zone.id, 0) for zone in kubelet.zones] + nowhere
 
     def without_row(self, node: Node, topology: NodeTopology | None, sums: NodeSums) -> Mapping[str, RareAmounts]:
-        """What the node has of resources that have no row here."""
+        """The node's amounts of resources that have no row here."""
         zones = () if topology is None else topology.zones
         rows = self.resources
         names = {name for name in node.allocatable if name not in rows}
@@ -262,7 +264,7 @@ class Buffer:
         return found
 
     def windows(self) -> Mapping[str, NDArray[Any]]:
-        """The arrays cut to the nodes there are, read-only."""
+        """The arrays limited to existing nodes, read-only."""
         if self._windows is None:
             self._windows = {field: read_only(array[..., : self.n]) for field, array in self.arrays.items()}
         return self._windows
@@ -272,7 +274,7 @@ class Buffer:
         for name, amount in amounts.items():
             row = self.resources.find(name)
             if row >= 0:
-                # Sums of absurd requests must not overflow int64, here or in what is computed from them.
+                # Sums of huge requests must not overflow int64, neither here nor in later computations.
                 column[row] = min(amount, MAX_AMOUNT)
         return column
 

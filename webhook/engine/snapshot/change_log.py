@@ -1,17 +1,17 @@
-"""What changed since a version: enough for an overlay or a tree over it to catch up instead of starting anew."""
+"""What changed since a version: enough for an overlay or a tree to catch up instead of being rebuilt."""
 
 from collections import deque
 from collections.abc import Iterable
 from typing import Final, Generic, TypeVar
 
-# Whoever is further behind copies everything, which costs about as much as catching up with this many single changes.
+# A reader further behind copies everything, which costs about as much as this many single changes.
 _VERSIONS: Final = 1024
 
 T = TypeVar("T")
 
 
 class ChangeLog(Generic[T]):
-    """The things changed by each of the last versions: append-only, shared by all readers."""
+    """The items changed by each of the last versions: append-only, shared by all readers."""
 
     __slots__ = ("_entries", "version")
 
@@ -20,13 +20,13 @@ class ChangeLog(Generic[T]):
         self.version = 0
 
     def append(self, changed: Iterable[T]) -> int:
-        """Note that the next version differs in `changed` from the one before; returns its number."""
+        """Record that the next version differs in `changed`; returns its number."""
         self._entries.append(tuple(changed))
         self.version += 1
         return self.version
 
     def since(self, version: int) -> set[T] | None:
-        """What may differ between `version` and now; None if that is too long ago to know."""
+        """What may differ between `version` and now; None if the log no longer reaches back that far."""
         behind = self.version - version
         if not 0 <= behind <= len(self._entries):
             return None

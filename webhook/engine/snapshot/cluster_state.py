@@ -1,18 +1,21 @@
-"""The cluster as told by its objects, one at a time and in any order, and snapshots of it.
+"""The cluster from its objects, received one at a time and in any order, and snapshots of it.
 
 Two buffers (left-right):
-1. An object is noted and the columns it concerns are marked; nothing is computed yet, so a burst of changes to one
-   node costs one.
-2. `snapshot()` takes the spare buffer, copies into it the columns in which it lags behind the current one, writes the
-   marked ones, and makes it the current one. One node's change costs two columns, whatever the number of nodes.
-3. The buffer that was current becomes the spare, but is written only when nobody holds its Snapshot any more; until
-   then a fresh copy takes its place, so a Snapshot never changes under its reader.
+1. An object is stored and its columns are marked; nothing is computed yet, so a burst of changes to one node costs
+   one.
+2. `snapshot()` takes the spare buffer, copies the columns in which it is behind the current one, writes the marked
+   ones,
+   and makes it the current one. One node's change costs two columns, whatever the number of nodes.
+3. The previous buffer becomes the spare, but is only written when no reader holds its Snapshot any more. Until then
+   a
+   new copy replaces it, so a Snapshot never changes under its reader.
 
-The arrays have rows for the resources that most nodes offer; the others are kept by node
+The arrays have rows for the resources that most nodes offer; others are stored by node
 (webhook.engine.snapshot.rare_resources).
 
-Nodes, their NRTs and their pods may come in any order: what speaks of an unknown node waits for it. A deleted node's
-column is filled with the last one, so columns are dense and a node's column may change from snapshot to snapshot.
+Nodes, their NRTs and their pods may come in any order: objects of an unknown node are kept until it appears. A
+deleted
+node's column is filled with the last one, so columns are dense and a node's column may change between snapshots.
 """
 
 from collections import Counter
@@ -39,17 +42,17 @@ OnFault = Callable[[str, Exception], None]
 
 _NO_SUMS: Final = NodeSums()
 
-# Snapshots for which the room of a node with more NUMA nodes than all others is kept after it is gone.
+# The number of snapshots for which the capacity of the widest node is kept after its deletion.
 _KEPT_WIDE: Final = 1024
 
 
 class ClusterState:
-    """Nodes, NUMA topologies and bound pods; `snapshot()` gives them as arrays."""
+    """Nodes, NUMA topologies and bound pods; `snapshot()` returns them as arrays."""
 
     def __init__(self, on_fault: OnFault | None = None, cells: int = MAX_CELLS) -> None:
-        """on_fault: called for a node whose column cannot be written, by name; without it `node_arrays` raises.
+        """on_fault: called with the name of a node whose column cannot be written; without it `node_arrays` raises.
 
-        cells: rows times NUMA nodes that the arrays may have.
+        cells: limit of rows times NUMA nodes in the arrays.
         """
         self._on_fault = on_fault
         self._broken: set[str] = set()
@@ -79,21 +82,21 @@ class ClusterState:
 
     @property
     def nodes(self) -> Mapping[str, Node]:
-        """The nodes by name; not to be changed."""
+        """The nodes by name; read-only."""
         return self._nodes
 
     @property
     def topologies(self) -> Mapping[str, NodeTopology]:
-        """The NUMA topologies by node name, those of unknown nodes included; not to be changed."""
+        """The NUMA topologies by node name, including those of unknown nodes; read-only."""
         return self._topologies
 
     @property
     def pods(self) -> Mapping[str, ResidentPod]:
-        """The bound, live pods by namespace/name; not to be changed."""
+        """The bound, live pods by namespace/name; read-only."""
         return self._pods
 
     def upsert_node(self, node: Node) -> None:
-        """The node exists and looks like this."""
+        """Add or replace a node."""
         known = self._nodes.get(node.name)
         if known == node:
             return
@@ -107,7 +110,7 @@ class ClusterState:
         self._place(node.name, column)
 
     def delete_node(self, name: str) -> None:
-        """The node is gone; its NRT and pods stay known until they are deleted, too."""
+        """Delete a node; its NRT and pods are kept until they are deleted, too."""
         node = self._nodes.pop(name, None)
         if node is None:
             return
@@ -123,7 +126,7 @@ class ClusterState:
             self._place(last, column)
 
     def upsert_topology(self, topology: NodeTopology) -> None:
-        """The NRT of a node exists and looks like this."""
+        """Add or replace the NRT of a node."""
         known = self._topologies.get(topology.node)
         self._topologies[topology.node] = topology
         if known is not None and _differs_in_free_only(known, topology):
@@ -133,14 +136,14 @@ class ClusterState:
         self._mark(topology.node, ZONES)
 
     def delete_topology(self, name: str) -> None:
-        """The node has no NRT any more."""
+        """Delete the NRT of a node."""
         topology = self._topologies.pop(name, None)
         if topology is not None:
             self._publish(topology, None)
             self._mark(name, ZONES)
 
     def upsert_pod(self, pod: ResidentPod) -> None:
-        """The pod exists and looks like this. It counts while it is bound and has not ended."""
+        """Add or replace a pod. It counts while it is bound and has not ended."""
         known = self._pods.get(pod.key)
         if known == pod:
             return
@@ -152,13 +155,13 @@ class ClusterState:
             self._count(pod, 1)
 
     def delete_pod(self, key: str) -> None:
-        """The pod is gone."""
+        """Delete a pod."""
         pod = self._pods.pop(key, None)
         if pod is not None:
             self._count(pod, -1)
 
     def node_arrays(self) -> NodeArrays:
-        """The state as it is now; the same object as long as nothing changes."""
+        """The current state; the same object as long as nothing changes."""
         if self._node_arrays is not None and not self._marked:
             return self._node_arrays
         self._fit_rows()
@@ -186,7 +189,7 @@ class ClusterState:
             self._marked[column] = self._marked.get(column, 0) | part
 
     def _publish(self, before: NodeTopology | None, after: NodeTopology | None) -> None:
-        """The NRT of a node has changed in more than what is free."""
+        """The NRT of a node has changed in more than its free amounts."""
         old, new = (() if one is None else one.zones for one in (before, after))
         self._rows.offer(_names_in(old), _names_in(new))
         self._widths[len(new)] += 1
@@ -203,9 +206,9 @@ class ClusterState:
         self._mark(pod.node, HELD)
 
     def _fit_rows(self) -> None:
-        """As many positions as the widest node has NUMA nodes, and rows for the resources that most offer.
+        """Fit positions to the widest node's NUMA nodes, and rows to the resources that most nodes offer.
 
-        Room for a node that is gone is given up late: one that comes and goes must not have all copied each time.
+        Capacity for a deleted node is released late: one that comes and goes must not cause a copy each time.
         """
         widest = max(self._widths, default=1)
         if widest > self._z or (widest < self._z and self._changes.version - self._z_since > _KEPT_WIDE):
@@ -228,13 +231,13 @@ class ClusterState:
                     self._mark(node, HELD)
 
     def _writable(self) -> Buffer:
-        """A buffer that equals the current one and that nobody reads."""
+        """A buffer that equals the current one and that has no reader."""
         # Following the current buffer passes through its state, which may have had more nodes.
         n = max(len(self._names), self._current.n)
         spare = self._spare
         held = self._spare_snapshot is not None and self._spare_snapshot() is not None
         if spare is None or held or not spare.has_room(self._rows.index, self._z, n):
-            self._spare = None  # its memory may serve the copy
+            self._spare = None  # the copy may reuse its memory
             capacity = self._current.capacity
             if n > capacity:
                 capacity = n if capacity == 0 else n + n // 8
@@ -300,7 +303,7 @@ def _names_in(zones: Iterable[Zone]) -> set[str]:
 
 
 def _differs_in_free_only(old: NodeTopology, new: NodeTopology) -> bool:
-    """Whether at most `available` and the bookkeeping changed, as with nearly every update of an NRT."""
+    """Whether only `available` and bookkeeping fields changed, as in nearly every update of an NRT."""
     return (
         len(old.zones) == len(new.zones)
         and (old.scope, old.max_numa_nodes, old.prefer_closest, old.publisher)

@@ -8,7 +8,7 @@ from webhook.engine.snapshot.node_arrays import NodeArrays
 
 
 def empty_cluster(node_arrays: NodeArrays) -> NodeArrays:
-    """All that is allocatable is free, every node is ready and not cordoned."""
+    """Everything allocatable is free, and every node is ready and not cordoned."""
     return replace(
         node_arrays,
         available=node_arrays.zone_allocatable,

@@ -1,8 +1,9 @@
 """Node labels as columns of small integers: a selector is decided once per distinct value, not once per node.
 
-A column is made when a key is first asked for and kept up to date from then on, one node at a time. Keys nobody asks
-for cost nothing, however many there are (feature discovery alone sets hundreds). Neither do keys that no node has: pods
-may ask for any.
+A column is created when a key is first requested, and then updated node by node. Unrequested keys cost nothing,
+however
+many there are (feature discovery alone sets hundreds). Keys that no node has cost nothing either: pods may request
+any.
 """
 
 import re
@@ -17,16 +18,16 @@ from webhook.engine.arrays import Amounts, Bools, Codes
 ABSENT: Final = -1
 """The code of a node that lacks the label."""
 
-# Values of nodes that are gone (host names above all) are kept until they outnumber the nodes twice over.
+# Values of deleted nodes (mostly host names) are kept until they are twice as many as the nodes.
 _SPARE_VALUES: Final = 1024
 
 
-# A label value has at most 63 characters, and zeros may lead.
+# A label value has at most 63 characters, and may have leading zeros.
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,63}", re.ASCII)
 
 
 class Vocabulary:
-    """The values seen of one label key. A code once given stays valid."""
+    """The values seen of one label key. A code stays valid once assigned."""
 
     __slots__ = ("_is_number", "_numbers", "codes", "values")
 
@@ -37,14 +38,14 @@ class Vocabulary:
         self._is_number = np.zeros(0, dtype=np.bool_)
 
     def code(self, value: str) -> int:
-        """The code of a value, given now if it is new."""
+        """The code of a value, assigned now if it is new."""
         code = self.codes.setdefault(value, len(self.values))
         if code == len(self.values):
             self.values.append(value)
         return code
 
     def numbers(self) -> tuple[Amounts, Bools]:
-        """The values as Go's int64 reads them: int64 [code], 0 where it reads none, and bool [code], where it does."""
+        """The values as Go parses them to int64: int64 [code], 0 if it fails, and bool [code], whether it succeeds."""
         if len(self._numbers) < len(self.values):
             read = [integer(value) for value in self.values[len(self._numbers) :]]
             self._numbers = np.append(self._numbers, np.array([number or 0 for number in read], dtype=np.int64))
@@ -53,7 +54,7 @@ class Vocabulary:
 
 
 def integer(text: str) -> int | None:
-    """A label value as Go's int64 reads it (decimal, no spaces, no underscores); None if it is none."""
+    """A label value as Go parses it to int64 (decimal, no spaces, no underscores); None if it is not a number."""
     if _INTEGER.fullmatch(text) is None:
         return None
     number = int(text)
@@ -64,7 +65,7 @@ _NO_VALUES: Final = Vocabulary()
 
 
 class LabelColumns:
-    """The labels of every node, and a column of codes for each key that was asked for."""
+    """The labels of every node, and a column of codes for each requested key."""
 
     __slots__ = ("_absent", "_having", "capacity", "columns", "rows", "vocabularies")
 
@@ -80,13 +81,13 @@ class LabelColumns:
 
     @property
     def empty(self) -> bool:
-        """Whether no node has any."""
+        """Whether no node has any label."""
         return not self._having
 
     def column(self, key: str) -> tuple[Codes, Vocabulary]:
         """The code of each node's value of `key` (int32 [node], -1 = the node lacks the label) and the values.
 
-        The vocabulary may know values that no node has any more.
+        The vocabulary may have values that no node has any more.
         """
         column = self.columns.get(key)
         if column is None and key not in self._having:
@@ -102,7 +103,7 @@ class LabelColumns:
         return column[: len(self.rows)], vocabulary
 
     def write(self, n: int, labels: Mapping[str, str]) -> None:
-        """Node `n` (at most one beyond the last) now has these labels."""
+        """Set the labels of node `n` (at most one beyond the last)."""
         if n == len(self.rows):
             self.rows.append({})
         before, self.rows[n] = self.rows[n], labels
@@ -114,7 +115,7 @@ class LabelColumns:
             column[n] = ABSENT if value is None else self.vocabularies[key].code(value)
 
     def truncate(self, n: int) -> None:
-        """Forget the nodes from `n` on."""
+        """Remove the nodes from `n` on."""
         for labels in self.rows[n:]:
             self._forget(labels)
         del self.rows[n:]
@@ -126,9 +127,9 @@ class LabelColumns:
                 del self._having[key]
 
     def follow(self, other: "LabelColumns") -> None:
-        """Know what the other buffer's columns know. The nodes that differ are to be written afterwards.
+        """Adopt the keys of the other buffer's columns. The caller then writes the nodes that differ.
 
-        A key whose values are mostly gone is forgotten: its column is made again when next asked for.
+        A key with mostly unused values is dropped: its column is recreated at the next request.
         """
         if self.vocabularies is not other.vocabularies:
             self.vocabularies = other.vocabularies

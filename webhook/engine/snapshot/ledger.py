@@ -1,13 +1,14 @@
-"""What is promised to pods and not yet counted by the cluster's own objects, per NUMA node and per node.
+"""Reservations: what assumed pods hold that the cluster's own objects do not count yet, per NUMA node and per node.
 
-A reservation has two halves: what the pod holds of NUMA nodes, until the node's NRT counts it, and its requests on the
-node as a whole, until it stands among the node's pods. Whoever keeps the ledger (see `assumed_pods`) puts a smaller one
-in its place as the cluster comes to show the pod, and releases it in the end.
+A reservation has two halves: what the pod holds of NUMA nodes, until the node's NRT counts it, and its requests on
+the
+node as a whole, until the pod is among the node's pods. As objects come to show the pod, `assumed_pods` replaces the
+reservation by a smaller one, and finally releases it.
 
-Nothing is reserved for a pod that is merely mutated: any of many nodes may become its own.
+A pod that is only mutated has no reservation: many nodes may still become its own.
 
-Amounts are exact integers, summed per node name: releasing is the exact inverse of reserving, and a node that goes and
-comes back under another index keeps its reservations.
+Amounts are exact integers, summed per node name. Releasing is the exact inverse of reserving, and a node that is
+deleted and comes back under another index keeps its reservations.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,7 +28,7 @@ _NO_REQUESTS: Final[Mapping[str, int]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """What one pod was promised on one node and the cluster does not show yet."""
+    """What one pod holds on one node that the cluster does not show yet."""
 
     pod: str
     """namespace/name."""
@@ -35,7 +36,7 @@ class Reservation:
     numa: NumaAmounts
     """Empty once the node's NRT counts the pod."""
     requests: Mapping[str, int]
-    """The pod's requests on the node as a whole, itself among them as "pods"; empty once the node's pods include it."""
+    """The pod's requests on the node as a whole, including itself as "pods"; empty once the node's pods include it."""
     policy: NUMAPolicy | None
 
     @classmethod
@@ -59,7 +60,7 @@ class Reservation:
 
 
 class Ledger:
-    """All reservations. `View(snapshot, ledger)` lays them over a snapshot."""
+    """All reservations. `Snapshot(node_arrays, ledger)` subtracts them from the arrays."""
 
     def __init__(self) -> None:
         self._reservations: dict[str, Reservation] = {}
@@ -78,20 +79,20 @@ class Ledger:
         return self._reservations.get(pod)
 
     def sums(self, node: str) -> NodeSums:
-        """All that is reserved on the node; not to be changed."""
+        """Everything reserved on the node; read-only."""
         return self._sums.get(node) or NodeSums()
 
     def overlay(self, node_arrays: NodeArrays) -> Overlay | None:
-        """The reservations laid over the snapshot; None if there are none."""
+        """The reservations as an overlay of the snapshot; None if there are none."""
         return self._overlays.over(node_arrays) if self._sums else None
 
     def put(self, reservation: Reservation) -> None:
-        """Promise this to the pod, in place of whatever it was promised before."""
+        """Set the pod's reservation, replacing an earlier one."""
         self._take(reservation.pod)
         self._put(reservation)
 
     def give_back(self, node: str, ended: NumaAmounts) -> None:
-        """Count as free what these NUMA nodes show as taken by pods that have ended, in place of what was said before.
+        """Count as free what these NUMA nodes show as taken by ended pods, replacing the earlier value.
 
         Nothing becomes free beyond what a NUMA node can allocate.
         """
@@ -105,7 +106,7 @@ class Ledger:
         self._changed.append((node,))
 
     def release(self, pod: str) -> bool:
-        """Take back all that is reserved for the pod; False if nothing was."""
+        """Release everything reserved for the pod; False if nothing was."""
         return self._take(pod) is not None
 
     def _put(self, reservation: Reservation) -> None:

@@ -1,4 +1,4 @@
-"""The nodes in the order of their names: ties between equal nodes are broken the same way by every replica."""
+"""The nodes sorted by name: all replicas break ties between equal nodes in the same way."""
 
 from bisect import bisect_left
 from typing import Final
@@ -7,12 +7,12 @@ import numpy as np
 
 from webhook.engine.arrays import Nodes
 
-# From so many changes on, sorting all names is cheaper than shifting an array for each.
+# From this number of changes on, sorting all names is cheaper than shifting an array for each.
 _FEW: Final = 16
 
 
 class NameOrder:
-    """Sorted node names, and the column of each. The array handed out never changes; a new one replaces it."""
+    """Sorted node names, and the column of each. A returned array never changes; a new one replaces it."""
 
     __slots__ = ("_array", "_changed", "_columns", "_names")
 
@@ -23,12 +23,12 @@ class NameOrder:
         self._changed: dict[str, None] = {}
 
     def put(self, name: str, column: int) -> None:
-        """The node is at this column, new or moved."""
+        """Set the column of a new or moved node."""
         self._columns[name] = column
         self._changed[name] = None
 
     def remove(self, name: str) -> None:
-        """The node is gone."""
+        """Remove a node."""
         del self._columns[name]
         self._changed[name] = None
 

@@ -1,7 +1,8 @@
-"""The cluster at one moment: arrays over (resource, NUMA node, node) that never change once handed out.
+"""The cluster at one moment: arrays over (resource, NUMA node, node) that never change once returned.
 
-A snapshot is a window on one of ClusterState's two buffers. It stays as it is for as long as somebody holds the
-Snapshot itself (holding one of its arrays is not enough).
+It is a window on one of ClusterState's two buffers. It stays unchanged while a reader holds the object itself;
+holding
+one of its arrays is not enough.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,25 +25,25 @@ class NodeArrays:
 
     generation: int
     names: Sequence[str]
-    """[N] node names, in no order."""
+    """[N] node names, unsorted."""
     index: Mapping[str, int]
     """Node name -> n."""
     order: Nodes
-    """int [N]: the nodes in the order of their names (ties are broken by it)."""
+    """int [N]: the nodes sorted by name (ties are broken by it)."""
     resources: ResourceIndex
 
     available: Amounts
-    """int64 [R, Z, N]: free in the NUMA node, as published; where the publisher gives totals, placed pods taken off."""
+    """int64 [R, Z, N]: free in the NUMA node, as published; minus bound pods if the publisher gives totals."""
     capacity: Amounts
     """int64 [R, Z, N]: capacity of the NUMA node."""
     zone_allocatable: Amounts
-    """int64 [R, Z, N]: allocatable of the NUMA node (capacity without what the system keeps)."""
+    """int64 [R, Z, N]: allocatable of the NUMA node (capacity without what is reserved for the system)."""
     zone_ids: Ids
     """int16 [Z, N]: NUMA id at each position, ascending; -1 = the node has no such position."""
     distances: Ids
-    """int16 [Z, Z, N]: distance from position to position, 255 where nobody published one."""
+    """int16 [Z, Z, N]: distance from position to position, 255 if unpublished."""
     policy: Enums
-    """int8 [N]: NUMAPolicy: Koordinator's label if it has one, else the NRT's, else none; none where it is unknown."""
+    """int8 [N]: NUMAPolicy: Koordinator's label if it is set, else the NRT's, else none; none also if it is unknown."""
     scope: Enums
     """int8 [N]: Scope of the topology manager."""
     plugin_policy: Enums
@@ -56,16 +57,17 @@ class NodeArrays:
     has_topology: Bools
     """bool [N]: an NRT with at least one NUMA node is known."""
     total: Bools
-    """bool [N]: the publisher gives totals in `available` (koordlet): placing the pod is ours, not the kubelet's."""
+    """bool [N]: the publisher gives totals in `available` (koordlet): we choose NUMA nodes, not the kubelet."""
     kind: Bytes
-    """uint8 [N]: all of the above that decides how a pod is aligned, in one number
-    (webhook.engine.snapshot.node_kind)."""
+    """uint8 [N]: all fields above that determine how a pod is aligned, in one number
+    (webhook.engine.snapshot.node_kind).
+    """
     listed: Bools
     """bool [R, N]: some NUMA node of the node lists the resource."""
     single_residents: Counts
-    """int32 [Z, N]: pods with policy SingleNUMANode that live in the NUMA node."""
+    """int32 [Z, N]: pods with policy SingleNUMANode on the NUMA node."""
     multi_residents: Counts
-    """int32 [Z, N]: pods placed over several NUMA nodes, this one among them."""
+    """int32 [Z, N]: pods over several NUMA nodes, including this one."""
 
     allocatable: Amounts
     """int64 [R, N]: allocatable of the node; -1 = the node does not name the resource."""
@@ -80,21 +82,21 @@ class NodeArrays:
     taint_set: Codes
     """int32 [N]: index into `taint_sets`."""
     taint_sets: Sequence[tuple[Taint, ...]]
-    """The distinct sets of taints that keep pods away (NoSchedule, NoExecute); number 0 is the empty one."""
+    """The distinct sets of taints that exclude pods (NoSchedule, NoExecute); number 0 is the empty one."""
     soft_taint_count: Bytes
     """uint8 [N]: taints with the effect PreferNoSchedule."""
     soft_taints: LabelColumns
-    """These taints of every node, the value by the key, as labels are."""
+    """The soft taints of every node, key -> value, stored like labels."""
     labels: LabelColumns
-    """Labels of every node, and columns of codes for the keys that somebody asked for."""
+    """Labels of every node, and columns of codes for the requested keys."""
 
     unknown_policies: Mapping[str, str]
-    """Node name -> where its policy stands and what it says, of nodes whose policy is unknown."""
+    """Node name -> the source of its policy and the value, for nodes whose policy is unknown."""
     rare: RareTable
-    """Resources that have no row of their own (webhook.engine.snapshot.rare_resources)."""
+    """Resources without a row of their own (webhook.engine.snapshot.rare_resources)."""
 
     changes: ChangeLog[int]
-    """Which nodes (by n) changed in which generation; n may lie beyond the present number of nodes."""
+    """Which nodes (by n) changed in which generation; n may exceed the present number of nodes."""
 
     @property
     def n(self) -> int:

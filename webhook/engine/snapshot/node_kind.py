@@ -20,9 +20,9 @@ TOO_MANY: Final = 1 << 5
 NO_TOPOLOGY: Final = 1 << 6
 """No NUMA node is known."""
 UNKNOWN_POLICY: Final = 1 << 7
-"""The node says which policy it has, but not in words that are known; the bits of the policy are then those of none."""
+"""The node names a policy that we do not know; the policy bits are then those of none."""
 KINDS: Final = 1 << 8
-"""Kinds there can be."""
+"""The number of possible kinds."""
 
 
 def kind_of(policy: NUMAPolicy | None, topology: NodeTopology) -> int:
@@ -33,7 +33,7 @@ def kind_of(policy: NUMAPolicy | None, topology: NodeTopology) -> int:
         (topology.scope is Scope.POD, POD_SCOPE),
         (topology.prefer_closest, CLOSEST),
         (len(topology.zones) > topology.max_numa_nodes, TOO_MANY),
-        # NUMA nodes of which no resource is known say nothing about where a pod could be aligned.
+        # NUMA nodes without a known resource do not say where a pod could be aligned.
         (not any(zone.resources for zone in topology.zones), NO_TOPOLOGY),
     )
     return (policy or NUMAPolicy.NONE) | sum(flag for holds, flag in flags if holds)

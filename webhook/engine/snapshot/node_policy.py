@@ -1,6 +1,6 @@
-"""A node's NUMA policy, of the sources that may name one: Koordinator's label decides where it is set, else the NRT.
+"""A node's NUMA policy: Koordinator's label if it is set, else the NRT's.
 
-A policy that cannot be read is unknown, and not none: pods that its kubelet might reject stay away.
+An unreadable policy is unknown, not none: pods that the kubelet might reject avoid the node.
 """
 
 from collections.abc import Mapping
@@ -11,40 +11,40 @@ from webhook.model.policy import NUMAPolicy
 
 
 def policy_of(node: Node, topology: NodeTopology) -> NUMAPolicy | None:
-    """The policy of a node with this NRT; None where it is unknown."""
+    """The policy of a node with this NRT; None if it is unknown."""
     if unknown_policy(node, topology):
         return None
-    # The label may say NONE, which is 0.
+    # The label may be NONE, which is 0.
     return topology.policy if node.policy_label is None else node.policy_label
 
 
 def plugin_config(node: Node, topology: NodeTopology) -> PluginConfig:
-    """Policy and scope for decisions as the upstream plugin makes them; what it cannot read changes nothing there."""
+    """Policy and scope as the upstream plugin reads them; values that it cannot read are ignored."""
     plugin = topology.plugin or PluginConfig(topology.policy, topology.scope)
     return plugin if node.policy_label is None else plugin._replace(policy=node.policy_label)
 
 
 def unknown_policy(node: Node, topology: NodeTopology | None) -> str:
-    """Where the policy stands that cannot be read, and what it says; empty where it can be, or where none is named."""
+    """The source of an unreadable policy, and its value; empty if it is readable, or if none is set."""
     if node.unknown_policy or node.policy_label is not None or topology is None:
         return node.unknown_policy
     return topology.unknown_policy
 
 
 class UnknownPolicies:
-    """The nodes whose policy is unknown; what was handed out never changes."""
+    """The nodes whose policy is unknown; a returned table never changes."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
         self._handed_out = False
 
     def table(self) -> Mapping[str, str]:
-        """Node name -> where its policy stands and what it says."""
+        """Node name -> the source of its policy and the value."""
         self._handed_out = True
         return self._texts
 
     def write(self, node: str, text: str) -> None:
-        """What the node says; empty if its policy is known."""
+        """Set the node's unreadable policy; empty if its policy is known."""
         if self._texts.get(node, "") == text:
             return
         if self._handed_out:

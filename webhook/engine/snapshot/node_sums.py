@@ -1,6 +1,6 @@
-"""Sums of what pods hold on one node, per NUMA node and for the node as a whole: exact, and exactly undone.
+"""Sums of what pods hold on one node, per NUMA node and for the node as a whole: exact and exactly reversible.
 
-Used for the pods that live on a node (state) and for those that are promised a place there (ledger).
+Used for the pods on a node (state) and for its reservations (ledger).
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,23 +26,24 @@ class NodeSums:
     single: dict[int, int] = field(default_factory=dict)
     """NUMA id -> number of pods with policy SingleNUMANode."""
     multi: dict[int, int] = field(default_factory=dict)
-    """NUMA id -> number of pods that span several NUMA nodes, this one among them."""
+    """NUMA id -> number of pods over several NUMA nodes, including this one."""
     ended: NumaAmounts = field(default_factory=dict)
-    """NUMA id -> resource -> amount that pods held which have ended: the NRT still counts it, the kubelet does not."""
+    """NUMA id -> resource -> amount of ended pods: the NRT still counts it, the kubelet does not."""
 
     def __bool__(self) -> bool:
         return bool(self.numa or self.requests or self.single or self.multi or self.ended)
 
     def copy(self) -> "NodeSums":
-        """The same sums, to be changed apart from these."""
+        """An independent copy of the sums."""
         numa = {zone: dict(amounts) for zone, amounts in self.numa.items()}
         return NodeSums(numa, dict(self.requests), dict(self.single), dict(self.multi), self.ended)
 
     def add(self, numa: NumaAmounts, requests: Mapping[str, int], policy: NUMAPolicy | None, sign: int) -> None:
-        """Count one pod in (sign 1) or out (sign -1).
+        """Add one pod (sign 1) or subtract it (sign -1).
 
-        Whether it counts as single or multi goes by its policy, not by its cpuset: pods in a NUMA node's shared pool
-        have none, and upstream's exclusivity does not see them for that reason.
+        Whether it counts as single or multi depends on its policy, not on its cpuset: pods in a NUMA node's shared
+        pool
+        have none, and upstream's exclusivity misses them for that reason.
         """
         for zone, amounts in numa.items():
             sums = self.numa.setdefault(zone, {})

@@ -1,8 +1,8 @@
-"""What a ledger takes off a snapshot's arrays, or gives back, laid over them; kept up to date instead of recreated.
+"""A snapshot's arrays after subtracting the ledger's reservations; updated instead of recreated.
 
-1. The first overlay copies the four arrays that reservations touch.
-2. The next one writes again only the nodes that changed since, in the snapshot or in the ledger.
-3. An overlay that is still held is copied first: what was handed out never changes.
+1. The first overlay copies the four arrays that reservations affect.
+2. The next one only rewrites nodes that changed since, in the snapshot or in the ledger.
+3. An overlay that is still in use is copied first: a returned overlay never changes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,13 +22,13 @@ from webhook.model.resources import MAX_AMOUNT
 
 Item = TypeVar("Item", bound=np.generic)
 
-# A snapshot may grow by a few nodes between two overlays; beyond this share everything is copied anew.
+# A snapshot may grow by a few nodes between two overlays; beyond this share everything is copied again.
 _SLACK = 8
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class Overlay:
-    """A snapshot's free amounts minus the reservations. Shapes and units as in Snapshot."""
+    """A snapshot's free amounts minus the reservations. Shapes and units as in NodeArrays."""
 
     node_arrays: NodeArrays
     version: int
@@ -39,7 +39,7 @@ class Overlay:
 
 
 class OverlayCache:
-    """Makes overlays over one ledger's sums."""
+    """Creates overlays of one ledger's sums."""
 
     def __init__(self, sums: Mapping[str, NodeSums], log: ChangeLog[str]) -> None:
         self._sums = sums
@@ -48,7 +48,7 @@ class OverlayCache:
         self._last: ref[Overlay] | None = None
 
     def over(self, node_arrays: NodeArrays) -> Overlay:
-        """The overlay of the ledger as it is now over the snapshot."""
+        """The current overlay of the ledger on the snapshot."""
         last = self._last() if self._last is not None else None
         if last is not None and last.node_arrays is node_arrays and last.version == self._log.version:
             return last
@@ -72,7 +72,7 @@ class OverlayCache:
 
 
 class _Arrays:
-    """The arrays behind overlays, with room for some more nodes, and how far they have caught up."""
+    """The arrays behind overlays, with spare capacity for nodes, and the versions that they include."""
 
     __slots__ = ("available", "generation", "log", "multi", "node_free", "single", "version")
 
@@ -94,7 +94,7 @@ class _Arrays:
         return twin
 
     def stale(self, node_arrays: NodeArrays, log: ChangeLog[str]) -> set[int] | None:
-        """The nodes to write again; None if everything has to be."""
+        """The nodes to rewrite; None if all must be."""
         if node_arrays.changes is not self.log or node_arrays.generation < self.generation:
             return None
         if self.available.shape[:2] != node_arrays.available.shape[:2] or self.available.shape[2] < node_arrays.n:
@@ -107,7 +107,7 @@ class _Arrays:
         return {n for n in columns if n < node_arrays.n}
 
     def restore(self, node_arrays: NodeArrays, columns: set[int], version: int) -> None:
-        """Write the nodes as the snapshot has them, without any reservation."""
+        """Reset the nodes to the snapshot's values, without any reservation."""
         at = list(columns)
         self.available[:, :, at] = node_arrays.available[:, :, at]
         self.node_free[:, at] = node_arrays.node_free[:, at]
@@ -117,9 +117,9 @@ class _Arrays:
         self.version = version
 
     def subtract(self, node_arrays: NodeArrays, n: int, sums: NodeSums) -> None:
-        """Give back what ended pods held, up to what is allocatable; then take the reservations of one node off.
+        """Add what ended pods held, up to what is allocatable; then subtract the reservations of one node.
 
-        What its zones cannot give is lost: never below zero.
+        Amounts never fall below zero: what its zones do not have is ignored.
         """
         rows = len(self.available)
         position = {zone: z for z, zone in enumerate(node_arrays.zone_ids[:, n].tolist()) if zone != NO_ZONE}
@@ -151,7 +151,7 @@ class _Arrays:
 
 
 def _cells(node_arrays: NodeArrays, position: Mapping[int, int], numa: NumaAmounts) -> Iterator[tuple[int, int, int]]:
-    """(row, position of the NUMA node, amount) of what the snapshot's arrays have a place for."""
+    """(row, position of the NUMA node, amount) for amounts that the snapshot's arrays have a cell for."""
     for zone, amounts in numa.items():
         if zone in position:
             for resource, amount in amounts.items():
@@ -161,7 +161,7 @@ def _cells(node_arrays: NodeArrays, position: Mapping[int, int], numa: NumaAmoun
 
 
 def _widened(array: NDArray[Item], capacity: int) -> NDArray[Item]:
-    """A copy with room for `capacity` nodes; the room is zero."""
+    """A copy with capacity for `capacity` nodes; the additional part is zero."""
     wide = np.zeros((*array.shape[:-1], capacity), dtype=array.dtype)
     wide[..., : array.shape[-1]] = array
     return wide

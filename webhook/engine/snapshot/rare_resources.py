@@ -1,9 +1,9 @@
-"""Resources without a row of their own: what few nodes offer is stored by node, and gets a row on demand.
+"""Resources that few nodes offer: stored by node, with a row only on demand.
 
-1. A snapshot's arrays have a row for each of the resources that most nodes offer, as many as a fixed number of cells
-   (row x NUMA node) allows: a node that publishes 500 resources costs no more than that.
-2. All others stand here: resource -> node name -> amounts.
-3. A decision on a pod that names one of them uses a snapshot with a row for it, made for that decision.
+1. A snapshot's arrays have a row for each resource that most nodes offer, within a fixed number of cells (row x NUMA
+   node): a node that publishes 500 resources costs no more than that.
+2. All others are stored here: resource -> node name -> amounts.
+3. A decision on a pod that names one of them uses a snapshot with an additional row, created for that decision.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class RareAmounts(NamedTuple):
-    """What one node has of one resource. By position of a NUMA node; -1 = not listed. Engine units."""
+    """One node's amounts of one resource. By position of a NUMA node; -1 = not listed. Engine units."""
 
     available: tuple[int, ...]
     capacity: tuple[int, ...]
@@ -34,16 +34,16 @@ RareTable = Mapping[str, Mapping[str, RareAmounts]]
 
 
 class RareResources:
-    """The table of one state of the cluster; what was handed out never changes."""
+    """The table of one state of the cluster; a returned table never changes."""
 
     def __init__(self) -> None:
         self._table: dict[str, dict[str, RareAmounts]] = {}
         self._of: dict[str, frozenset[str]] = {}
         self._own: set[str] | None = set()
-        """Resources whose part of the table was not handed out yet; None = the table itself was."""
+        """Resources whose part of the table was not returned yet; None = the table itself was."""
 
     def table(self) -> RareTable:
-        """The table as it is now."""
+        """The current table."""
         self._own = None
         return self._table
 
@@ -52,7 +52,7 @@ class RareResources:
         return tuple(self._table.get(resource, ()))
 
     def write(self, node: str, amounts: Mapping[str, RareAmounts]) -> None:
-        """What the node has of all resources without a row."""
+        """Set the node's amounts of all resources without a row."""
         before = self._of.get(node, frozenset())
         if not before and not amounts:
             return
@@ -80,7 +80,7 @@ class RareResources:
 
 
 def with_rows(node_arrays: "NodeArrays", names: Iterable[str]) -> "NodeArrays":
-    """The snapshot with a row for each of these resources that some node offers; itself where it has them all."""
+    """The snapshot with a row for each of these resources that some node offers; unchanged if it has them all."""
     rare = tuple(
         name for name in dict.fromkeys(names) if name in node_arrays.rare and name not in node_arrays.resources
     )

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 
 class ResourceIndex:
-    """Resource name -> row, immutable. A longer index keeps the rows of the shorter one it was made from."""
+    """Resource name -> row, immutable. A longer index keeps the rows of the shorter one that it extends."""
 
     __slots__ = ("_rows", "names")
 

@@ -1,7 +1,8 @@
-"""Which resources have a row in the arrays: those that most nodes offer, as far as there is room.
+"""Which resources have a row in the arrays: those that most nodes offer, within a limit.
 
-A cell is one row of one NUMA node's position. At 5,000 nodes one takes 120 KB in each of the two buffers (three amounts
-of 8 bytes each), so the arrays take 60 MiB at most, whatever is published.
+A cell is one row of one NUMA node's position. At 5,000 nodes one takes 120 KB in each of the two buffers (three
+amounts
+of 8 bytes each), so the arrays take at most 60 MiB, whatever is published.
 """
 
 from collections import Counter
@@ -15,8 +16,8 @@ MAX_CELLS: Final = 256
 """32 resources on nodes of 8 NUMA nodes: Kubernetes defines about eight, machines have a few kinds of devices."""
 
 _ALWAYS: Final = (CPU, MEMORY, PODS)
-# A resource without a row takes the place of another when so many times as many nodes offer it: rows must not change
-# hands with every node that comes and goes.
+# A resource without a row replaces another only if this many times as many nodes offer it: rows must not change with
+# every node that comes and goes.
 _CLEARLY_MORE: Final = 2
 
 
@@ -31,7 +32,7 @@ class ResourceRows:
         self._z = 1
 
     def offer(self, before: Iterable[str], after: Iterable[str]) -> None:
-        """One object names other resources than before."""
+        """One object now names other resources than before."""
         before, after = set(before), set(after)
         for name in before - after:
             self._offers[name] -= 1
@@ -43,7 +44,7 @@ class ResourceRows:
                 self._candidates.add(name)
 
     def settle(self, z: int) -> tuple[frozenset[str], frozenset[str]]:
-        """Bring the index up to date, for arrays of z positions; the resources that gained a row, and that lost one."""
+        """Update the index for arrays of z positions; returns the resources that gained a row, and those that lost one."""
         if z == self._z and not self._candidates:
             return _NONE, _NONE
         self._z = z

@@ -1,7 +1,7 @@
-"""One node by itself, for a pod whose node the scheduler has chosen: the same decision, on arrays one node long.
+"""A single node, for a pod whose node the scheduler has chosen: the same decision on arrays of length one.
 
-What the scheduler has judged is taken as given (selectors, taints, readiness); left are the sums of resources and the
-NUMA nodes, less what other pods were promised there.
+The scheduler has already checked selectors, taints and readiness. What remains is the sums of resources and the NUMA
+nodes, minus reservations for other pods.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,7 +25,7 @@ from webhook.model.resident import ResidentPod
 
 
 class _NodeSnapshot(Snapshot):
-    """A view of one node with reservations that are no ledger's as a whole."""
+    """A snapshot of one node with reservations that are only a part of a ledger's."""
 
     __slots__ = ()
 
@@ -42,7 +42,7 @@ class NodeAlone:
         self._residents = sorted(bound, key=lambda pod: (pod.bound_at or 0, pod.key))
 
     def snapshot(self, sums: NodeSums, bound_since: Sequence[ResidentPod] = ()) -> Snapshot:
-        """The node less what is promised there. bound_since: further pods, in the order of binding."""
+        """The node minus its reservations. bound_since: further pods, in the order of binding."""
         residents = [*self._residents, *bound_since]
         if not sums:
             return Snapshot(self._node_arrays, residents=residents)
@@ -51,7 +51,7 @@ class NodeAlone:
 
 
 def node_alone(node_arrays: NodeArrays, node: str, bound: Iterable[ResidentPod] = ()) -> NodeAlone | None:
-    """The node by itself, with the pods bound to it; None when it is not known."""
+    """The single node with the pods bound to it; None if it is not known."""
     n = node_arrays.index.get(node)
     return None if n is None else NodeAlone(node_arrays, n, bound)
 
@@ -59,14 +59,14 @@ def node_alone(node_arrays: NodeArrays, node: str, bound: Iterable[ResidentPod] 
 def chosen_node(
     node_arrays: NodeArrays, ledger: Ledger, node: str, pod: str, bound: Iterable[ResidentPod] = ()
 ) -> Snapshot | None:
-    """The view of `node` alone, as free as it is to `pod` (namespace/name); None when the node is not known."""
+    """The snapshot of `node` alone, as free as it is for `pod` (namespace/name); None if the node is not known."""
     alone = node_alone(node_arrays, node, bound)
     own = ledger.get(pod)
     return None if alone is None else alone.snapshot(less(ledger.sums(node), node, () if own is None else (own,)))
 
 
 def less(sums: NodeSums, node: str, reservations: Iterable[Reservation]) -> NodeSums:
-    """The sums of a node without these reservations; those on other nodes are not in them."""
+    """The sums of a node without these reservations; those on other nodes are ignored."""
     rest = sums.copy()
     for reservation in reservations:
         if reservation.node == node:
@@ -75,12 +75,12 @@ def less(sums: NodeSums, node: str, reservations: Iterable[Reservation]) -> Node
 
 
 def as_chosen(pod: Pod) -> Pod:
-    """The pod without what the scheduler has judged."""
+    """The pod without the fields that the scheduler has already checked."""
     return replace(pod, node_selector={}, required_terms=None)
 
 
 def is_free(snapshot: Snapshot, numa_nodes: NUMANodeAmounts) -> bool:
-    """Whether each NUMA node of the view's one node still has what it is to give."""
+    """Whether each NUMA node of the only node still has the amounts that the pod is to get."""
     node_arrays = snapshot.node_arrays
     position = {numa_id: z for z, numa_id in enumerate(node_arrays.zone_ids[:, 0].tolist()) if numa_id != NO_ZONE}
     rows = node_arrays.resources

@@ -1,4 +1,4 @@
-"""What is free at the moment of one decision: a snapshot with the ledger's reservations laid over it."""
+"""What is free at the moment of one decision: the cluster's arrays minus the ledger's reservations."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Snapshot:
-    """Free amounts: the snapshot's, minus what the ledger reserves. Read-only, and stays as it is while held."""
+    """Free amounts: the cluster's, minus the ledger's reservations. Read-only, and unchanged while held."""
 
     __slots__ = ("_ledger", "_source", "node_arrays", "residents")
 
@@ -27,7 +27,7 @@ class Snapshot:
     ) -> None:
         self.node_arrays = node_arrays
         self.residents = residents
-        """Of a view of one node: its pods in the order in which they were bound; None where they are not told."""
+        """For a snapshot of one node: its pods in the order of binding; None if unknown."""
         self._ledger = ledger
         overlay = None if ledger is None else ledger.overlay(node_arrays)
         self._source: NodeArrays | Overlay = node_arrays if overlay is None else overlay
@@ -49,35 +49,35 @@ class Snapshot:
 
     @property
     def single_residents(self) -> Counts:
-        """int32 [zone, node]: pods with policy SingleNUMANode in the NUMA node, promised ones included."""
+        """int32 [zone, node]: pods with policy SingleNUMANode on the NUMA node, including assumed ones."""
         return self._source.single_residents
 
     @property
     def multi_residents(self) -> Counts:
-        """int32 [zone, node]: pods over several NUMA nodes, this one among them, promised ones included."""
+        """int32 [zone, node]: pods over several NUMA nodes, including this one and assumed pods."""
         return self._source.multi_residents
 
     @property
     def ledger(self) -> Ledger | None:
-        """Whose reservations are laid over the snapshot."""
+        """The ledger whose reservations are subtracted."""
         return self._ledger
 
     def covering(self, names: Iterable[str]) -> "Snapshot":
-        """The same view with a row for each of these resources that any node offers; itself where it has them all."""
+        """The same snapshot with a row for each of these resources that any node offers; unchanged if it has them all."""
         node_arrays = with_rows(self.node_arrays, names)
         return self if node_arrays is self.node_arrays else _WithRows(self, node_arrays)
 
     def without(self, closed: Bools) -> "Snapshot":
-        """The same view with nothing free in the closed NUMA nodes. closed: bool [zone, node]."""
+        """The same snapshot with nothing free in the closed NUMA nodes. closed: bool [zone, node]."""
         return _WithoutZones(self, closed)
 
     def closed(self, nodes: Bools) -> "Snapshot":
-        """The same view with no room on these nodes, not even for one pod that asks for nothing. nodes: bool [node]."""
+        """The same snapshot with these nodes full, even for a pod without requests. nodes: bool [node]."""
         return _WithoutNodes(self, nodes)
 
 
 class _WithRows(Snapshot):
-    """A view with more rows than its cluster's arrays have: few nodes offer those, and reservations are few."""
+    """A snapshot with more rows than its cluster's arrays: few nodes offer these resources, so reservations are few."""
 
     __slots__ = ("_available", "_first", "_node_free", "_snapshot")
 
@@ -94,7 +94,7 @@ class _WithRows(Snapshot):
                         self._reserve(row, name, node_arrays.index[node], snapshot.ledger.sums(node))
 
     def _reserve(self, row: int, name: str, node: int, sums: NodeSums) -> None:
-        """As webhook.engine.snapshot.overlay does for the other rows."""
+        """The same as webhook.engine.snapshot.overlay does for the other rows."""
         self._node_free[row, node] = max(int(self._node_free[row, node]) - sums.requests.get(name, 0), -MAX_AMOUNT)
         allocatable = self.node_arrays.zone_allocatable[self._first + row]
         for position, zone in enumerate(self.node_arrays.zone_ids[:, node].tolist()):
@@ -128,7 +128,7 @@ class _WithRows(Snapshot):
 
 
 class _WithoutZones(Snapshot):
-    """A view some of whose NUMA nodes have nothing free."""
+    """A snapshot with nothing free on some NUMA nodes."""
 
     __slots__ = ("_closed", "_snapshot")
 
@@ -158,7 +158,7 @@ class _WithoutZones(Snapshot):
 
 
 class _WithoutNodes(_WithoutZones):
-    """A view some of whose nodes have no room; closed: bool [node], and so every NUMA node of theirs."""
+    """A snapshot with some full nodes; closed: bool [node], including all their NUMA nodes."""
 
     __slots__ = ()
 

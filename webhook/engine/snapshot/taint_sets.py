@@ -1,4 +1,4 @@
-"""The distinct sets of taints that keep pods away, numbered: a toleration is looked up per set, not per node."""
+"""The distinct sets of taints that exclude pods, numbered: a toleration is checked per set, not per node."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -8,16 +8,16 @@ import numpy as np
 from webhook.engine.arrays import Codes
 from webhook.model.node import Taint
 
-# Effects that keep a pod away; PreferNoSchedule does not.
+# Effects that exclude a pod; PreferNoSchedule does not.
 _EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
 
-# Sets without a node are kept until they outnumber those with one by so many: a cluster autoscaler writes the time into
+# Unused sets are kept until there are this many more of them than used ones: a cluster autoscaler writes the time into
 # the taint of each node that it removes.
 _SPARE: Final = 64
 
 
 class TaintSets:
-    """Numbers of sets; a list once handed out is only added to."""
+    """Numbers of sets; a returned list is only appended to."""
 
     def __init__(self) -> None:
         self._sets: list[tuple[Taint, ...]] = [()]
@@ -30,7 +30,7 @@ class TaintSets:
         return self._sets
 
     def number(self, taints: Iterable[Taint]) -> int:
-        """The number of the taints that keep pods away; soft ones do not."""
+        """The number of the set of excluding taints; soft ones are ignored."""
         kept = frozenset(taint for taint in taints if taint.effect in _EFFECTS)
         number = self._numbers.setdefault(kept, len(self._sets))
         if number == len(self._sets):
@@ -38,7 +38,7 @@ class TaintSets:
         return number
 
     def renewed(self, in_use: Codes) -> bool:
-        """Whether too few of the sets were in use, so that all are forgotten: every number has to be asked for again.
+        """Whether the sets were reset because too few were in use: then every number must be looked up again.
 
         in_use: int32 [node]: the number of each node's set.
         """

@@ -8,7 +8,8 @@ Built once per change of labels and never written to:
 3. A node without the label of a level belongs to no domain of that level or of those below. Within its parent it joins
    the *rest*: a slice of its own, last in order, that is never a candidate for a constraint at that level.
 
-What changes with each decision (free amounts, counts) lives outside, in arrays addressed by position in this order.
+What changes with each decision (free amounts, counts) is stored outside, in arrays indexed by position in this
+order.
 """
 
 from collections.abc import Sequence
@@ -36,7 +37,7 @@ class Domain(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TreeLevel:
-    """The domains of one level, D of them, in tree order. They divide the nodes among themselves without a gap."""
+    """The domains of one level, D of them, in tree order. Together they contain all nodes without a gap."""
 
     label: str
     """The node label of the level; empty for the root."""
@@ -47,7 +48,7 @@ class TreeLevel:
     starts: Codes
     """int32 [D + 1]: first position of each domain, then the number of nodes."""
     children: Codes
-    """int32 [D + 1]: first sub-domain of each domain in the next level, then their number."""
+    """int32 [D + 1]: first subdomain of each domain in the next level, then their number."""
     parents: Codes
     """int32 [D]: the domain of the level above; 0 for the root itself."""
 
@@ -56,14 +57,14 @@ class TreeLevel:
 
     @property
     def real(self) -> Bools:
-        """Which domains a constraint may choose, that is all but rests: bool [D]."""
+        """Which domains a constraint may choose, that is, all except rests: bool [D]."""
         labelled: Bools = self.codes != ABSENT
         return labelled
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hosts:
-    """A last level at which every domain is one node: it needs no slices."""
+    """A last level at which every domain is one node, which needs no slices."""
 
     label: str
     values: Sequence[str]
@@ -77,11 +78,11 @@ class TopologyTree:
 
     topology: Topology
     levels: tuple[TreeLevel, ...]
-    """The root, then the levels of the topology; a last level of host names, one a node, is left to `hosts`."""
+    """The root, then the levels of the topology; a last level of host names, one per node, is stored in `hosts`."""
     order: Codes
-    """int32 [N]: which node (its n) stands at each position."""
+    """int32 [N]: the node (its n) at each position."""
     hosts: Hosts | None
-    """Where the topology's last level is the host name and each node has its own."""
+    """Set if the topology's last level is the host name and each node has its own."""
     _bounds: dict[tuple[int, int], Codes] = field(default_factory=dict, init=False, repr=False)
     _owners: dict[tuple[int, int], Nodes] = field(default_factory=dict, init=False, repr=False)
 
@@ -134,7 +135,7 @@ class TopologyTree:
         return slice_sums(amounts, self.bounds(upper, lower))
 
     def bounds(self, upper: int, lower: int) -> Codes:
-        """int32 [D + 1]: the first sub-domain at level `lower` of each domain of level `upper`, then their number."""
+        """int32 [D + 1]: the first subdomain at level `lower` of each domain of level `upper`, then their number."""
         found = self._bounds.get((upper, lower))
         if found is None:
             found = self._bounds[upper, lower] = read_only(self._bounding(upper, lower))
@@ -149,7 +150,7 @@ class TopologyTree:
         return bounds
 
     def owners(self, upper: int, lower: int) -> Nodes:
-        """The domain of level `upper` that each is in: int [domain of lower], read-only."""
+        """The domain of level `upper` that contains each: int [domain of lower], read-only."""
         found = self._owners.get((upper, lower))
         if found is None:
             widths = np.diff(self.bounds(upper, lower))
@@ -157,7 +158,7 @@ class TopologyTree:
         return found
 
     def below(self, upper: int, lower: int, domains: Amounts) -> tuple[Amounts, Amounts]:
-        """The sub-domains at level `lower` of n domains of level `upper`, side by side; how many of each. All int64."""
+        """The subdomains at level `lower` of n domains of level `upper`, concatenated; how many of each. All int64."""
         bounds = self.bounds(upper, lower)
         first = bounds.take(domains).astype(np.int64)
         widths = bounds.take(domains + 1) - first
@@ -174,7 +175,7 @@ class TopologyTree:
         return slice(first, last)
 
     def under(self, domain: Domain, level: int) -> slice:
-        """The sub-domains of a domain at a level at or below its own."""
+        """The subdomains of a domain at its own level or a finer one."""
         first, last = domain.number, domain.number + 1
         for upper in range(domain.level, min(level, self.node_level)):
             children = self.levels[upper].children
@@ -182,13 +183,13 @@ class TopologyTree:
         return slice(first, last)
 
     def containing(self, position: int, level: int) -> int:
-        """The number of the domain of a level that holds the node at a position."""
+        """The number of the domain of a level that contains the node at a position."""
         if level == self.node_level:
             return position
         return int(self.levels[level].starts.searchsorted(position, side="right")) - 1
 
     def domains(self, level: int) -> Codes:
-        """int32 [position]: the domain of a level that each node is in."""
+        """int32 [position]: the domain of a level that contains each node."""
         if level == self.node_level:
             return np.arange(self.n, dtype=np.int32)
         return np.repeat(np.arange(self.size(level), dtype=np.int32), np.diff(self.levels[level].starts))
@@ -251,7 +252,7 @@ class TopologyTree:
 
 
 class _Sorted(NamedTuple):
-    """A level while the tree is built: as in TreeLevel, and the domain that each node is in."""
+    """A level while the tree is built: as in TreeLevel, and the domain of each node."""
 
     label: str
     values: Sequence[str]

@@ -1,4 +1,4 @@
-"""The topology trees of a cluster, one per topology, kept up to date from snapshot to snapshot.
+"""The topology trees of a cluster, one per topology, updated from snapshot to snapshot.
 
 1. The first tree of a topology is built whole.
 2. For a later snapshot of the same cluster only the nodes that changed since are looked at, and only those whose labels
@@ -29,13 +29,13 @@ class _Held:
     """Per node the code of its value at each level."""
     names: list[str]
     vocabularies: list[Vocabulary]
-    """Of each level: codes of other vocabularies mean something else."""
+    """For each level: codes of other vocabularies have another meaning."""
     generation: int
     changes: ChangeLog[int]
 
 
 class TopologyTrees:
-    """Trees by topology, of the newest snapshot that was asked about."""
+    """Trees by topology, for the newest snapshot requested."""
 
     def __init__(self) -> None:
         self._held: dict[Topology, _Held] = {}
@@ -57,11 +57,11 @@ class TopologyTrees:
         return tree
 
     def forget(self, topologies: Sequence[Topology]) -> None:
-        """Keep the trees of these topologies only."""
+        """Keep only the trees of these topologies."""
         self._held = {topology: held for topology, held in self._held.items() if topology in topologies}
 
     def _catch_up(self, held: _Held, node_arrays: NodeArrays) -> bool:
-        """Whether the held tree could be brought to the snapshot's generation."""
+        """Whether the cached tree could be updated to the snapshot's generation."""
         changed = node_arrays.changes.since(held.generation)
         if changed is None:
             return False
@@ -97,6 +97,6 @@ class TopologyTrees:
 
 
 def _paths(columns: Sequence[Codes], n: int) -> list[tuple[int, ...]]:
-    """Per node the code of its value at each level."""
-    # Of a topology without levels the columns do not tell how many nodes there are: each has the empty path.
+    """For each node the code of its value at each level."""
+    # Without levels, the columns do not show how many nodes there are: each has the empty path.
     return list(zip(*(codes.tolist() for codes in columns), strict=True)) if columns else [()] * n

@@ -1,4 +1,4 @@
-"""Taking a few nodes' new labels into a topology tree, without sorting the others again.
+"""Updating a topology tree with a few nodes' new labels, without sorting the others again.
 
 1. A node that left or moved is taken out of the order; the slices behind it shrink. A domain left empty stays, with
    nothing in it: it holds no pod, so no decision sees it.
@@ -35,7 +35,7 @@ def change_nodes(
 
 
 class _Draft:
-    """A copy of the tree's arrays that may be written to."""
+    """A modifiable copy of the tree's arrays."""
 
     def __init__(self, tree: TopologyTree, names: Sequence[str]) -> None:
         self._tree = tree
@@ -48,7 +48,7 @@ class _Draft:
         self._host_codes = None if tree.hosts is None else tree.hosts.codes
 
     def remove(self, n: int) -> None:
-        """Take a node out."""
+        """Remove a node."""
         position = int(np.flatnonzero(self._order == n)[0])
         self._order = np.delete(self._order, position)
         if self._host_codes is not None:
@@ -57,7 +57,7 @@ class _Draft:
             starts[starts.searchsorted(position, side="right") :] -= 1
 
     def insert(self, n: int, codes: Sequence[int]) -> bool:
-        """Put a node in; False if its host name cannot be a domain of its own."""
+        """Insert a node; False if its host name cannot be a domain of its own."""
         number = 0
         labelled = True
         path = [0]
@@ -77,7 +77,7 @@ class _Draft:
         return True
 
     def _sub_domain(self, level: int, parent: int, code: int) -> int:
-        """The number of the domain with this value under `parent`, made if there is none."""
+        """The number of the domain with this value under `parent`, created if missing."""
         first, last = map(int, self._children[level - 1][parent : parent + 2])
         siblings = self._codes[level][first:last].tolist()
         if code in siblings:
@@ -120,7 +120,7 @@ class _Draft:
         return bisect_left(nodes, self._names[n], key=self._names.__getitem__)
 
     def finished(self) -> TopologyTree:
-        """The draft as a tree."""
+        """The modified tree."""
         levels = tuple(
             TreeLevel(old.label, old.values, codes, starts, children, parents)
             for old, codes, starts, children, parents in zip(
@@ -139,7 +139,7 @@ class _Draft:
 
 
 def _shifted(bounds: Codes, start: int) -> Codes:
-    """One more sub-domain before the bounds from `start` on."""
+    """Insert one more subdomain before the bounds from `start` on."""
     shifted = bounds.copy()
     shifted[start:] += 1
     return shifted
