@@ -24,6 +24,32 @@ RETIRED_IN_PROSE = {
     r"(?:a|open|overdue) grants?": "assumed pod",
 }
 
+# In docs and in the code of these rooms: words that make a sentence hard to read.
+PLAIN_ROOMS = (
+    "certs",
+    "webhook/cli",
+    "webhook/engine/filter",
+    "webhook/engine/gang",
+    "webhook/engine/kubelet",
+    "webhook/engine/plugin",
+    "webhook/engine/snapshot",
+    "webhook/engine/topology",
+    "webhook/kube",
+    "webhook/metrics",
+    "webhook/model",
+    "webhook/server",
+)
+NOT_PLAIN = {
+    r"nobody": "no client, no node, ..., or the active voice",
+    r"somebody": "another client, a user, ...",
+    r"whoever": "the client that, every replica that, ...",
+    r"anew": "again, or re-",
+    r"for ever": "until cancelled",
+    r"let go": "ungated",
+    r"told of": "notified, or called for",
+    r"mend(?:s|ed)?": "fix, repair",
+}
+
 # In identifiers of the code, by their parts: `late_hints` is refused for the pair, `ClusterWorld` for `world`.
 RETIRED_IN_CODE = {
     "world": "cache, or snapshot",
@@ -167,6 +193,20 @@ def test_identifiers_are_read_by_their_parts() -> None:
 def test_words_are_found_in_any_case_and_number_and_not_within_others() -> None:
     assert retired_in("Late hints and a Rehearsal") == [("Late hints", "hint backfill"), ("Rehearsal", "replay")]
     assert retired_in("an unforeseen, latehint `pod-lineage` hint") == []
+
+
+def test_docs_and_plain_rooms_are_written_in_plain_words() -> None:
+    docs = [path for pattern in ("*.md", "docs/*.md", "charts/**/*.md") for path in ROOT.glob(pattern)]
+    rooms = [path for room in PLAIN_ROOMS for path in (ROOT / room).rglob("*.py")]
+    assert len(rooms) > len(PLAIN_ROOMS)
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {match[0]}: say {instead}"
+        for path in sorted({*docs, *rooms})
+        for number, line in _prose(path)
+        for word, instead in NOT_PLAIN.items()
+        for match in re.finditer(rf"(?<![\w/.-]){word}(?![\w/-])", line, re.IGNORECASE)
+    ]
+    assert not found, "\n".join(found)
 
 
 def test_no_sentence_has_a_word_that_was_given_up() -> None:

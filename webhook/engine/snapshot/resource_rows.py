@@ -44,7 +44,7 @@ class ResourceRows:
                 self._candidates.add(name)
 
     def settle(self, z: int) -> tuple[frozenset[str], frozenset[str]]:
-        """Update the index for arrays of z positions; returns the resources that gained a row, and those that lost one."""
+        """Update the index for arrays of z positions; returns the resources that gained a row and that lost one."""
         if z == self._z and not self._candidates:
             return _NONE, _NONE
         self._z = z

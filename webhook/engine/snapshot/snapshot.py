@@ -63,7 +63,7 @@ class Snapshot:
         return self._ledger
 
     def covering(self, names: Iterable[str]) -> "Snapshot":
-        """The same snapshot with a row for each of these resources that any node offers; unchanged if it has them all."""
+        """The same snapshot with a row for each of these resources that a node offers; itself if it has them all."""
         node_arrays = with_rows(self.node_arrays, names)
         return self if node_arrays is self.node_arrays else _WithRows(self, node_arrays)
 
