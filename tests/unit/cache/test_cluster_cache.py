@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from tests.builders.clusters import put
+from tests.builders.topologies import topology as levels
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.cache.pod_info import PodInfo
 from webhook.engine.assumed.assumed_pod import AssumedPod
@@ -38,14 +40,6 @@ def pod(name: str, node_name: str, phase: str = "Running") -> dict[str, Any]:
             "containers": [{"name": "main", "resources": {"requests": {"cpu": "3"}}}],
         },
         "status": {"phase": phase},
-    }
-
-
-def levels(source: TopologySource, *labels: str) -> dict[str, Any]:
-    return {
-        "apiVersion": f"{source}/v1alpha1",
-        "metadata": {"name": "default"},
-        "spec": {"levels": [{"nodeLabel": label} for label in labels]},
     }
 
 
@@ -188,8 +182,8 @@ def test_of_many_nodes_with_one_mistake_the_first_are_logged() -> None:
 
 def test_kais_topology_wins_over_kueues_of_the_same_name() -> None:
     cache = ClusterCache()
-    cache.topologies[TopologySource.KAI].upsert("default", levels(TopologySource.KAI, "zone", "rack"))
-    cache.topologies[TopologySource.KUEUE].upsert("default", levels(TopologySource.KUEUE, "block"))
+    put(cache, levels(name="default", labels=("zone", "rack")))
+    put(cache, levels(name="default", labels=("block",), source=TopologySource.KUEUE))
     assert cache.snapshot().topologies["default"].source is TopologySource.KAI
     cache.topologies[TopologySource.KAI].delete("default")
     assert cache.snapshot().topologies["default"].source is TopologySource.KUEUE
