@@ -19,7 +19,7 @@ from webhook.cache.cluster_cache import ClusterCache
 from webhook.cli.object_schema import NAMESPACE, NODE, POD, faults
 from webhook.controllers.metric_recorder import Ungated
 from webhook.controllers.placement.controller import PlacementController
-from webhook.controllers.placement.dependencies import Limits
+from webhook.controllers.placement.limits import Limits
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.kube.election import Term
 from webhook.kube.events import EventRecorder, PodEvent
@@ -135,8 +135,9 @@ _ENVELOPE = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
 async def _round(cache: ClusterCache) -> None:
     writes, told = Written(), Told(None, "us")  # type: ignore[arg-type] # nothing is sent
     status_reporter = StatusReporter(writes, told, cache.gated_pods, Unreported())
+    leadership: Any = Leads()
     limits = Limits(assume_ttl=60.0, concurrency=8, ungate_after=1.0, reserve_after=1.0)
-    controller = PlacementController(cache, writes, status_reporter, Rules(), limits, Leads, _no_owner)
+    controller = PlacementController(cache, writes, status_reporter, Rules(), limits, leadership, _no_owner)
     controller.started(Term(1, "us", 0.0, 0.0))
     for _ in range(2):
         await controller._round()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.integration.candidates import QUICK, Cluster
-from webhook.app.leadership import Leadership
+from webhook.app.leader_elector import LeaderElector, leadership_of
 from webhook.app.settings import Settings
 from webhook.kube.client import Client
 from webhook.kube.leader_label import LEADER
@@ -58,9 +58,8 @@ class Replica:
             renew_deadline_seconds=2,
             retry_period_seconds=0.2,
         )
-        self.leadership = Leadership(
-            self.settings, client, lambda: self.ready, lambda: self.follows, [self.leader_state]
-        )
+        self.leadership = leadership_of(self.settings, client, lambda: self.follows)
+        self.elector = LeaderElector(self.leadership, self.settings, client, lambda: self.ready, [self.leader_state])
         self._pod = f"/api/v1/namespaces/{namespace}/pods/{POD}"
         self._api = plane.api
 
@@ -70,7 +69,7 @@ class Replica:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(self.leadership.run())
+        task = asyncio.create_task(self.elector.run())
         try:
             yield
         finally:
@@ -107,7 +106,7 @@ async def test_the_first_leader_of_all_has_nothing_to_wait_for(replica: Replica,
         await cluster.until(replica.is_marked)
         assert replica.leadership.seconds_until_settled() == 0
         assert replica.leader_state.told == [replica.leadership.term]
-        assert "epoch 1" in replica.leadership.check().detail
+        assert "epoch 1" in replica.elector.check().detail
 
 
 async def test_who_leads_after_an_outage_is_not_settled_before_it_sees_pods_again_and_then_is_for_its_term(
@@ -140,7 +139,7 @@ async def test_on_the_way_out_runnables_stop_the_label_goes_and_assumed_pods_are
 ) -> None:
     async with replica.running():
         await cluster.until(replica.is_marked)
-        ending = asyncio.create_task(replica.leadership.hand_over(within=20))
+        ending = asyncio.create_task(replica.elector.hand_over(within=20))
         await cluster.until(lambda: replica.leader_state.told[-1] == "asked to settle")
         assert replica.leader_state.told[1:] == ["stopped", "asked to settle"]
         assert not replica.leadership.is_leader()
@@ -156,12 +155,12 @@ async def test_on_the_way_out_runnables_stop_the_label_goes_and_assumed_pods_are
 async def test_assumed_pods_that_stay_invisible_are_told_to_the_next_leader(replica: Replica, cluster: Cluster) -> None:
     async with replica.running():
         await cluster.until(replica.is_marked)
-        await replica.leadership.hand_over(within=0.1)
+        await replica.elector.hand_over(within=0.1)
         assert cluster.lease["metadata"]["annotations"] == {RELEASED_ANNOTATION: "unsettled"}
 
 
 async def test_one_that_never_took_part_is_gone_at_once(replica: Replica) -> None:
     replica.ready = False
     async with replica.running(), asyncio.timeout(20):
-        await replica.leadership.hand_over(within=60)
+        await replica.elector.hand_over(within=60)
         assert replica.leader_state.told == []

@@ -49,13 +49,14 @@ class Machine:
         self.told_of_nrts: deque[Callable[[], None]] = deque()
         self.rejected: list[str] = []
         self.ran = 0
+        self.in_order = True
         self.start()
         self.scan()
         self.hear_all()
 
     def start(self) -> None:
         """A replica that knows the node alone."""
-        self.cache = ClusterCache(clock=lambda: float(_EPOCH + self.now))
+        self.cache = ClusterCache(clock=lambda: float(_EPOCH + self.now), pods_in_order=lambda: self.in_order)
         capacity = {"cpu": str(CPUS * len(self.free)), "memory": "1Ti", "pods": "110"}
         self.cache.nodes.upsert(NODE, _object(NODE, status={"allocatable": capacity, "conditions": [_READY]}))
 

@@ -157,7 +157,7 @@ class Cluster:
         self.gated.update(self.cache.gated_pods())
         for unit in units_of(self.gated.in_order()):
             assert isinstance(unit, Gang)
-            agreed = agree(unit, self.cache.assigned_members(unit.membership.group), self.cache.snapshot().topologies)
+            agreed = agree(unit, self.cache.gangs.assigned(unit.membership.group), self.cache.snapshot().topologies)
             found = await self.placer.assign(agreed.gang, agreed.minimum, agreed.assigned_members, (), never)
             if isinstance(found, NoAssignment):
                 self.told[found.text] += 1

@@ -73,9 +73,9 @@ class Outage(Machine):
         for name in sorted(self.pods, reverse=backwards):
             if self.pods[name]["status"]["phase"] in {"Pending", "Running"}:
                 self.tell(name)
-        self.cache.in_order = lambda: False
+        self.in_order = False
         self.hear_all()
-        self.cache.in_order = lambda: True
+        self.in_order = True
 
     def misleads(self) -> bool:
         """Whether a pod is elsewhere than its hint says, and nothing that lives tells a newcomer of the outage."""

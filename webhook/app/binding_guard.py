@@ -6,11 +6,11 @@ from typing import Any
 from webhook.admission.binding.guard import LeaderState
 from webhook.admission.binding.pod_lookup import Fetch
 from webhook.admission.handler import NotNowError
-from webhook.app.leadership import Leadership
 from webhook.app.settings import Settings
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.kube.api_errors import APIError, ClusterError
 from webhook.kube.client import Client
+from webhook.kube.leadership import Leadership
 
 
 def pod_by_get(client: Client, cache: ClusterCache) -> Fetch:

@@ -22,6 +22,7 @@ from webhook.metrics.service_metrics import InformerSample
 from webhook.model.topology import TopologySource
 from webhook.server.health import Check
 
+PODS: Final = "pods"
 # Pods that ended hold nothing. Pods without a node are taken in as well: the selection is one watch for all that
 # concerns pods, and a pod costs an event when it is bound, whether it was seen before or not.
 _LIVE_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
@@ -43,10 +44,6 @@ class Watched:
     def is_served(self) -> bool:
         """Whether the API server has such objects."""
         return self.status.synced and self.status.phase is not Phase.ABSENT
-
-    def in_order(self) -> bool:
-        """Whether what comes now was made after all that came before: a list has no such order."""
-        return self.status.phase is Phase.WATCHING
 
     def follows(self) -> bool:
         """Whether changes reach us as they are made, as far as we know."""
@@ -71,12 +68,17 @@ class Watched:
         )
 
 
-def watch_all(client: Client, cache: ClusterCache, pod_groups: PodGroups, page_size: int) -> tuple[Watched, ...]:
-    """Everything a decision depends on, and the PodGroups, which come of decisions."""
+def watch_all(
+    client: Client, cache: ClusterCache, pod_groups: PodGroups, page_size: int, pods_status: InformerStatus
+) -> tuple[Watched, ...]:
+    """Everything a decision depends on, and the PodGroups, which come of decisions.
 
-    def always(plural: str, feed: Feed[Any], field_selector: str = "") -> Watched:
+    pods_status: that of the pods' informer, which the cache reads.
+    """
+
+    def always(plural: str, feed: Feed[Any], selector: str = "", status: InformerStatus | None = None) -> Watched:
         resource = Resource("", "v1", plural)
-        informer = Informer(client, resource, feed, field_selector=field_selector, page_size=page_size)
+        informer = Informer(client, resource, feed, field_selector=selector, page_size=page_size, status=status)
         return Watched(informer, feed, informer.run)
 
     def when_served(wanted: Wanted, feed: Feed[Any], *, managed_fields: bool = False) -> Watched:
@@ -85,12 +87,10 @@ def watch_all(client: Client, cache: ClusterCache, pod_groups: PodGroups, page_s
         informer = Informer(client, resource, feed, page_size=page_size, managed_fields=managed_fields)
         return Watched(informer, feed, DiscoveredInformer(client, wanted, informer).run)
 
-    pods = always("pods", cache.pods, _LIVE_PODS)
-    cache.in_order = pods.in_order
     return (
         always("namespaces", cache.namespaces),
         always("nodes", cache.nodes),
-        pods,
+        always(PODS, cache.pods, _LIVE_PODS, pods_status),
         # When its zones were last written tells which pods they cannot have counted.
         when_served(NODE_RESOURCE_TOPOLOGIES, cache.node_topologies, managed_fields=True),
         when_served(KAI_TOPOLOGIES, cache.topologies[TopologySource.KAI]),

@@ -7,7 +7,6 @@ from functools import partial
 from webhook.admission.binding.guard import LeaderState
 from webhook.app.binding_guard import answer_lifetime, leader_state_of
 from webhook.app.clients import Clients
-from webhook.app.leadership import Leadership
 from webhook.app.rules_of_settings import rules_of
 from webhook.app.settings import Settings
 from webhook.cache.cluster_cache import ClusterCache
@@ -17,12 +16,13 @@ from webhook.controllers.hint_corrections import HintCorrections
 from webhook.controllers.metric_recorder import ControllerMetrics
 from webhook.controllers.nominator import Nominator
 from webhook.controllers.placement.controller import Background, PlacementController
-from webhook.controllers.placement.dependencies import Limits
+from webhook.controllers.placement.limits import Limits
 from webhook.controllers.pod_groups import PodGroupKeeper
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.controllers.unbindable_pods import UnbindablePods
 from webhook.controllers.unbound_pods import DelegatedPods
 from webhook.kube.events import EventRecorder
+from webhook.kube.leadership import Leadership
 from webhook.kube.owners import read_owner
 from webhook.kube.pod_group_client import PodGroups
 from webhook.kube.pod_writes import PodWrites
@@ -39,16 +39,12 @@ class LeaderRunnables:
         metrics: ControllerMetrics,
         pod_groups: PodGroups,
         pod_groups_are_served: Callable[[], bool],
-        leadership: Callable[[], Leadership],
+        leadership: Leadership,
     ) -> None:
-        """`leadership` is asked when there is work: the controller is one of its runnables, so that it comes later."""
-
-        def is_leader() -> bool:
-            return leadership().is_leader()
-
         def may_give_out() -> bool:
-            return leader_state_of(leadership()) is LeaderState.ALL
+            return leader_state_of(leadership) is LeaderState.ALL
 
+        is_leader = leadership.is_leader
         rules, client = rules_of(settings), clients.placement
         reading = partial(read_owner, clients.owners)
         writes, slots = PodWrites(client), settings.ungate_concurrency
@@ -56,9 +52,10 @@ class LeaderRunnables:
         status_reporter = StatusReporter(writes, events, cache.gated_pods, metrics)
         release, reserve = settings.ungate_after_seconds, settings.reserve_after_seconds
         limits = Limits(answer_lifetime(settings), slots, release, reserve)
-        self.controller = PlacementController(cache, writes, status_reporter, rules, limits, leadership, reading)
+        controller = PlacementController(cache, writes, status_reporter, rules, limits, leadership, reading)
+        self.controller = controller
         keeper = PodGroupKeeper(cache, pod_groups, reading, writes.read, is_leader, pod_groups_are_served)
-        self.controller.on_gang = keeper.saw
+        controller.gang_examined.subscribe(keeper.saw)
         self._pod_groups = keeper
         self.nominator = Nominator(cache, PodWrites(client), rules, is_leader)
         self._hint_backfiller = HintBackfiller(cache, PodWrites(client), events, may_give_out, metrics, slots)

@@ -4,7 +4,7 @@ Life cycle:
 1. The observation port opens, so that probes see a live process; informers start, and the certificate is got, and the
    name by which the API server knows us: what we write is not taken for a forgery.
 2. With both the review port opens; reviews are answered once every informer has synced.
-3. Ready, it takes part in the election of a leader (see `leadership`), who places gated pods (see `placement`).
+3. Ready, it takes part in the election of a leader (see `leader_elector`), who places gated pods (see `placement`).
 4. On SIGTERM: drain (see `app.drain`) while leadership is handed over, then everything is cancelled.
 
 What runs in the background is supervised: a task that fails is started again (see `supervise`), and the others go on.
@@ -29,14 +29,13 @@ from webhook.app.certificate import ClientCAFile, ServingCertificate, source_of
 from webhook.app.clients import Clients
 from webhook.app.drain import drain, finish_seconds
 from webhook.app.hint_key_secret import SharedHintKey
-from webhook.app.informers import watch_all
+from webhook.app.informers import PODS, watch_all
+from webhook.app.leader_elector import LeaderElector, leadership_of
 from webhook.app.leader_runnables import LeaderRunnables
-from webhook.app.leadership import Leadership
-from webhook.app.namespace_lag import NamespaceLag
 from webhook.app.rules_of_settings import rules_of
 from webhook.app.settings import Settings
 from webhook.app.signals import stop_event
-from webhook.app.topology_lag import TopologyLag
+from webhook.app.watch_lag import namespace_lag, topology_lag
 from webhook.app.webhooks import reviewers_of
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.codec import CODEC
@@ -47,6 +46,7 @@ from webhook.kube.api_errors import ConnectionSettingsError
 from webhook.kube.ca_bundle import CABundleKeeper
 from webhook.kube.client import Client
 from webhook.kube.identity import own_user
+from webhook.kube.informer import InformerStatus
 from webhook.kube.pod_group_client import POD_GROUPS, PodGroups
 from webhook.kube.shared_secret import SharedSecret
 from webhook.metrics.service_metrics import Metrics, Sample
@@ -109,13 +109,14 @@ class Service:
         self._client = client
         self._user: str | None = None
         times = ReportingTimes(settings.nrt_settle_seconds, settings.nrt_age_seconds)
-        self._cache = ClusterCache(times, rules=rules_of(settings))
+        pods_status = InformerStatus(PODS)
+        self._cache = ClusterCache(times, rules=rules_of(settings), pods_in_order=pods_status.in_order)
         pod_groups = PodGroups(clients.placement)
-        self._watched = watch_all(client, self._cache, pod_groups, settings.list_page_size)
+        self._watched = watch_all(client, self._cache, pod_groups, settings.list_page_size, pods_status)
         self._bundles = _bundle_keeper(settings, client)
         secret = SharedSecret(client, settings.namespace, settings.tls_secret_name)
         hint_secret = SharedSecret(client, settings.namespace, settings.hint_key_secret_name)
-        self._hint_key = SharedHintKey(hint_secret, partial(setattr, self._cache, "hint_key"))
+        self._hint_key = SharedHintKey(hint_secret, self._cache.use_hint_key)
         publish = self._bundles.publish if self._bundles is not None else _nobody
         client_ca = None if settings.client_ca_file is None else ClientCAFile(settings.client_ca_file)
         self._certificate = ServingCertificate(source_of(settings, secret), publish, clients=client_ca)
@@ -125,6 +126,7 @@ class Service:
         self._assumed_pods = AssumedPodSweep(self._cache, pod_by_get(client, self._cache), came_to_nothing)
         self._metrics = Metrics(self._sample)
         watched = {each.status.name: each for each in self._watched}
+        self._leadership = leadership_of(settings, clients.leadership, watched[PODS].follows)
         self._runnables = LeaderRunnables(
             settings,
             clients,
@@ -132,12 +134,11 @@ class Service:
             self._metrics.placement,
             pod_groups,
             watched[POD_GROUPS.name].is_served,
-            lambda: self._leadership,
+            self._leadership,
         )
+        self._health = health = Health(self._checks, self._synced)
         runnables = self._assumed_pods, self._runnables.controller
-        follows = watched["pods"].follows
-        self._leadership = Leadership(settings, clients.leadership, lambda: self._health.ready, follows, runnables)
-        self._health = Health(self._checks, self._synced)
+        self._elector = LeaderElector(self._leadership, settings, clients.leadership, lambda: health.ready, runnables)
         self._snapshot_is_current = False
         self._takes_reviews = False
 
@@ -147,12 +148,12 @@ class Service:
         # Pods are read with the key of our hints, and by what their namespaces say.
         namespaces = next(watched.informer.synced for watched in self._watched if watched.status.name == "namespaces")
         for watched in self._watched:
-            first = [self._hint_key.known, *([namespaces] if watched.status.name == "pods" else [])]
+            first = [self._hint_key.known, *([namespaces] if watched.status.name == PODS else [])]
             yield _after(first, watched.run)
         yield self._certificate.run
         if self._bundles is not None:
             yield self._bundles.run
-        yield self._leadership.run
+        yield self._elector.run
         yield self._assumed_pods.run
         yield from self._runnables.background()
         yield self._keep_snapshot_current
@@ -182,7 +183,7 @@ class Service:
                 log.info("serve.reviews", address=settings.bind_address, port=reviews.port)
                 await stop.wait()
                 async with asyncio.TaskGroup() as ending:
-                    ending.create_task(self._leadership.hand_over(settings.drain_seconds))
+                    ending.create_task(self._elector.hand_over(settings.drain_seconds))
                     ending.create_task(drain(self._health, reviews, settings.drain_seconds))
         finally:
             if reviews is not None:
@@ -200,14 +201,13 @@ class Service:
         leader_state = partial(leader_state_of, self._leadership)
         refused, assume_ttl = self._runnables.nominator.refused, answer_lifetime(settings)
         guard = BindingGuard(self._cache, fetch, leader_state, rules, assume_ttl, refused, self._doubts)
-        topology_lag = TopologyLag(self._cache.topologies_by_name)
-        self._cache.on_topology = topology_lag.arrived
-        namespace_lag = NamespaceLag(self._cache.knows_namespace)
-        self._cache.on_namespace = namespace_lag.arrived
-        return reviewers_of(rules, self._cache.snapshot, guard.review, topology_lag, namespace_lag)
+        lags = topology_lag(self._cache), namespace_lag(self._cache)
+        return reviewers_of(rules, self._cache.snapshot, guard.review, *lags)
 
     async def _keep_snapshot_current(self) -> NoReturn:
         """Take changes into the engine's arrays between reviews, so that no review pays for those of an hour.
+
+        What time alone has changed is announced here, too: see `ClusterCache.advance`.
 
         The first time takes all nodes in, and is part of getting ready. The cluster's records live as long as the
         process, so they are taken out of the garbage collector's sight: a full collection over 50,000 pods would stop
@@ -222,7 +222,7 @@ class Service:
         log.info("serve.synced", objects={watched.status.name: watched.status.objects for watched in self._watched})
         while True:
             await asyncio.sleep(1.0)
-            self._cache.snapshot()
+            self._cache.advance()
 
     def _synced(self) -> bool:
         return self._snapshot_is_current
@@ -240,7 +240,7 @@ class Service:
             found = ", ".join(self._bundles.configurations) or "no configuration found"
             detail = "; ".join(filter(None, (found, self._bundles.error)))
             yield Check("caBundle", self._bundles.published, detail)
-        yield self._leadership.check()
+        yield self._elector.check()
 
     def _sample(self) -> Sample:
         return Sample(

@@ -11,8 +11,7 @@ from webhook.admission.pod.plan import Plans
 from webhook.admission.pod.validate import validate
 from webhook.admission.workload.mutate import mark_templates
 from webhook.admission.workload.validate import validate_workload
-from webhook.app.namespace_lag import NamespaceLag
-from webhook.app.topology_lag import TopologyLag
+from webhook.app.watch_lag import WatchLag
 from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.model.admission_review import AdmissionRequest, AdmissionResponse, Denied
 from webhook.model.rules import Rules
@@ -22,8 +21,8 @@ def reviewers_of(
     rules: Rules,
     snapshot: Callable[[], ClusterSnapshot],
     guard: Reviewer,
-    topology_lag: TopologyLag | None = None,
-    namespace_lag: NamespaceLag | None = None,
+    topology_lag: WatchLag | None = None,
+    namespace_lag: WatchLag | None = None,
 ) -> Mapping[str, Reviewer]:
     """Path -> decision; `snapshot` gives the cluster as it is when a review comes, `guard` judges Bindings.
 

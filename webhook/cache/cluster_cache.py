@@ -2,83 +2,97 @@
 
 Each kind of object has a `Feed`, which an informer fills. An object that cannot be read is left out and counted, with
 a log line when its fault changes: one odd object must not stop a cluster.
+
+An assumed pod is a pod that was given resources which no object shows yet (as in kube-scheduler):
+
+    assume ──> shown by an object: a reservation that follows from the object takes its place
+       ├─────> forget: its binding or patch failed, or will not be sent
+       └─────> expire: no object has shown it in its time
+
+Changes are worked out when they are read, so that a burst of them costs one settling. A read brings the reservations up
+to date, by the clock as well, and calls no observer. What time alone has changed is announced by `advance`, which the
+placement controller calls at the beginning of each round, and the service once a second.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from time import time
-from typing import Any, Final
+from typing import Any
 
 from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.cache.delegated_pods import is_unschedulable
 from webhook.cache.feed import Feed
-from webhook.cache.hint_certainty import given_on, hint_certainty, of_resident
-from webhook.cache.kubelet_admission import AssignedPod, KubeletAdmission
+from webhook.cache.gang_members import GangMembers
+from webhook.cache.kubelet_admission import KubeletAdmission
+from webhook.cache.kubelet_predictions import KubeletPredictions
 from webhook.cache.management import as_managed
 from webhook.cache.missed_creations import MissedPods
 from webhook.cache.missing_hint import HintBackfill
 from webhook.cache.node_policies import NodePolicies
 from webhook.cache.pod_info import PodInfo
+from webhook.cache.topologies import Topologies
 from webhook.cache.unmanaged import is_annotated
 from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.engine.assumed.assumed_pods import AssumedPods
 from webhook.engine.assumed.known_placements import HintChange
 from webhook.engine.assumed.unreported import ReportingTimes
-from webhook.engine.kubelet.allocation_replay import replay
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.snapshot.ledger import Ledger, Reservation
 from webhook.engine.snapshot.node_arrays import NodeArrays
-from webhook.engine.snapshot.single_node import chosen_node, less, node_alone
+from webhook.engine.snapshot.single_node import chosen_node
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.internal_errors import Where, contained, internal_error
 from webhook.model.gates import waits_for_us_alone
 from webhook.model.hint import NUMANodeAmounts
 from webhook.model.hint_key import HintKey
-from webhook.model.membership import AssignedMember
 from webhook.model.namespace import Namespace
 from webhook.model.node import Node
 from webhook.model.nrt import NodeTopology
 from webhook.model.resident import ResidentPod
 from webhook.model.rules import Rules
-from webhook.model.topology import Topology, TopologySource
+from webhook.model.topology import Topology
+from webhook.signal import Signal
 
 Raw = dict[str, Any]
 
-# Of an unmanaged pod with more of them nothing is predicted: that could take a second, and any user can create one.
-_MOST_CONTAINERS: Final = 4
+
+def _always() -> bool:
+    return True
 
 
 class ClusterCache:
     """Everything known of the cluster, current as of the last event."""
 
     def __init__(
-        self, times: ReportingTimes | None = None, clock: Callable[[], float] = time, rules: Rules | None = None
+        self,
+        times: ReportingTimes | None = None,
+        clock: Callable[[], float] = time,
+        rules: Rules | None = None,
+        pods_in_order: Callable[[], bool] = _always,
     ) -> None:
-        self.generation = 0
-        """That of the latest view; it grows with the changes that views took in."""
+        """pods_in_order: whether pods come in the order in which things happened to them: by a watch, not by a list."""
+        self.changed = Signal[[]]()
+        """Emitted after each change that may matter to a pod which waits."""
+        self.topology_changed = Signal[[]]()
+        """Emitted when a topology has come or changed."""
+        self.namespace_changed = Signal[[]]()
+        """Emitted when a namespace has come or changed."""
+        self.hints_changed = Signal[[]]()
+        """Emitted when there may be bound pods whose hints are not what they should be."""
         times = times or ReportingTimes()
+        self._clock = clock  # wall clock: the API server's stamps on pods and NRTs are compared with it
+        self._rules = rules or Rules()
+        self._in_order = pods_in_order
         self._state = ClusterState(_node_failed)
         self._ledger = Ledger()
         self._assumed_pods = AssumedPods(self._ledger, times)
-        self._clock = clock  # wall clock: the API server's stamps on pods and NRTs are compared with it
+        self._time_has_changed = False
         self._waiting: dict[str, Raw] = {}
         self._gated: dict[str, Raw] = {}
-        self._groups: dict[str, dict[str, AssignedMember]] = {}
-        self._unasked: dict[str, dict[str, AssignedMember]] = {}
-        self._seats_of: dict[str, tuple[dict[str, dict[str, AssignedMember]], str]] = {}
-        self.on_change: Callable[[], None] = _nothing
-        """Called after every change, those that time alone makes among them; it must be quick."""
-        self.on_topology: Callable[[], None] = _nothing
-        """Called when a topology has come or changed."""
-        self.on_namespace: Callable[[], None] = _nothing
-        """Called when a namespace has come or changed."""
-        self.on_hint_change: Callable[[], None] = _nothing
-        """Called when hints of bound pods may have come to be other than they should be; it must be quick."""
-        self.in_order: Callable[[], bool] = _always
-        """Whether pods are told of in the order in which things happened to them: by a watch, not by a list."""
-        self._topologies: dict[TopologySource, dict[str, Topology]] = {source: {} for source in TopologySource}
+        self._predictions = KubeletPredictions(self._assumed_pods, self._ledger, self._waiting)
+        self.gangs = GangMembers()
+        """The members of gangs that have a place."""
         self.policies = NodePolicies(self._state.nodes.get, self._state.topologies.get)
         """What is odd about the policies that nodes publish."""
-        self._rules = rules or Rules()
         self._namespaces: dict[str, Namespace] = {}
         self._missed = MissedPods(self._rules, self._namespaces, 2 * (times.age + times.settle))
         self.namespaces = Feed("Namespace", Namespace.from_object, self._put_namespace, self._drop_namespace)
@@ -86,24 +100,44 @@ class ClusterCache:
         self.node_topologies = Feed(
             "NodeResourceTopology", NodeTopology.from_object, self._put_node_topology, self._drop_node_topology
         )
-        self.hint_key = HintKey.create()
-        """Signs our hints; the service puts the one that all replicas share here before pods are read."""
+        self._hint_key = HintKey.create()
         self.pods = Feed("Pod", self._read_pod, self._put_pod, self._drop_pod)
-        self.topologies = {source: self._topology_feed(source) for source in TopologySource}
+        self._topologies = Topologies(self.topology_changed, self.changed)
+        self.topologies = self._topologies.feeds
+
+    @property
+    def generation(self) -> int:
+        """The generation of the latest snapshot; it grows with the changes that snapshots took in."""
+        return self._state.generation
+
+    @property
+    def hint_key(self) -> HintKey:
+        """Signs our hints."""
+        return self._hint_key
+
+    def use_hint_key(self, key: HintKey) -> None:
+        """Sign with this key, and believe hints that it signed, of the pods that are read from now on."""
+        self._hint_key = key
+
+    def advance(self) -> None:
+        """Take in what time alone has changed, and announce what reads have found changed since the last call."""
+        self._settled()
+        if self._time_has_changed:
+            self._time_has_changed = False
+            self.changed.emit()
+        self._announce_hints()
 
     def sign(self, uid: str, hint: str) -> str:
         """What proves to every replica that we gave the pod with this uid this hint."""
-        return self.hint_key.sign(uid, hint)
+        return self._hint_key.sign(uid, hint)
 
     def snapshot(self) -> ClusterSnapshot:
         """The cluster for one decision; it stays as it is while the cluster goes on changing."""
-        node_arrays = self._settle()
-        self.generation = node_arrays.generation
-        return ClusterSnapshot(Snapshot(node_arrays, self._ledger), self.topologies_by_name(), self._namespaces)
+        return ClusterSnapshot(Snapshot(self._settled(), self._ledger), self.topologies_by_name(), self._namespaces)
 
     def topologies_by_name(self) -> Mapping[str, Topology]:
-        """The same name in both groups is two objects; KAI's, whose annotations are read, wins."""
-        return {**self._topologies[TopologySource.KUEUE], **self._topologies[TopologySource.KAI]}
+        """The known topologies."""
+        return self._topologies.by_name()
 
     def knows_namespace(self, name: str) -> bool:
         """Whether it was seen."""
@@ -116,47 +150,19 @@ class ClusterCache:
 
     def chosen_node(self, node: str, pod: str) -> Snapshot | None:
         """The node alone, as free as it is to the pod namespace/name; None when it is not known."""
-        return chosen_node(self._settle(), self._ledger, node, pod, self._assumed_pods.bound_to(node))
+        return chosen_node(self._settled(), self._ledger, node, pod, self._assumed_pods.bound_to(node))
 
     def kubelet_admission(self, node: str, pod: str) -> KubeletAdmission | None:
         """The node as the pod namespace/name will find it when it is bound to it; None when it is not known."""
-        residents = [resident for resident in self._assumed_pods.bound_to(node) if resident.key != pod]
-        alone = node_alone(self._settle(), node, residents)
-        if alone is None:
-            return None
-        assigned = [assumed for assumed in self._assumed_pods.assigned(node) if assumed.pod != pod]
-        own = self._ledger.get(pod)
-        # The pod that is bound first has it: a tentative reservation blocks no other pod.
-        others = [assumed for assumed in self._assumed_pods.tentative(node) if assumed.pod != pod]
-        given = less(self._ledger.sums(node), node, [*assigned, *others, *(() if own is None else (own,))])
-        waiting = [(assumed, self._waiting.get(assumed.pod)) for assumed in assigned]
-        return KubeletAdmission(
-            alone,
-            given,
-            tuple(AssignedPod(assumed, raw) for assumed, raw in waiting if raw is not None),
-            own,
-            self._assumed_pods.leeway(node, pod, self._clock()),
-        )
+        return self._predictions.admission(self._settled(), node, pod, self._clock())
 
     def hint_backfills(self) -> Iterator[HintBackfill]:
-        """The pods that were bound without a hint and are not counted by an NRT, and what each is to have for one.
-
-        And those that have none since it is not certain, for so long that the NRT should have shown it.
-        """
-        self._settle()
-        for pod in self._assumed_pods.uncertain(self._clock()):
-            yield HintBackfill.not_certain(pod)
-        for pod, replayed in self._assumed_pods.replayed(self._clock()):
-            if replayed.numa or replayed.doubt is not None:
-                backfill = None
-                with contained(Where.POD, pod=pod.key):
-                    backfill = HintBackfill.of(pod, replayed, self.kubelet_admission(pod.node, pod.key))
-                if backfill is not None:
-                    yield backfill
+        """The hint for each pod that was bound without one and is not counted by an NRT, or why it has none."""
+        return self._predictions.hint_backfills(self._settled(), self._clock())
 
     def hint_changes(self) -> tuple[HintChange, ...]:
         """The bound pods whose hints are not what they should be."""
-        self._settle()
+        self._settled()
         return tuple(self._assumed_pods.hints.changes())
 
     def hint_written(self, change: HintChange) -> None:
@@ -217,18 +223,6 @@ class ClusterCache:
             if is_annotated(raw) and not raw["spec"].get("schedulingGates")
         }
 
-    def assigned_members(self, group: str) -> Mapping[str, AssignedMember]:
-        """The members of a group that have a place, by namespace/name; not to be changed."""
-        return self._groups.get(group, {})
-
-    def unasked(self, group: str) -> Mapping[str, AssignedMember]:
-        """Pods of a controller that were bound before they could take their group from it; not to be changed."""
-        return self._unasked.get(group, {})
-
-    def groups(self) -> Mapping[str, Mapping[str, AssignedMember]]:
-        """The members that have a place, by group and by namespace/name; not to be changed."""
-        return self._groups
-
     def assumed_node(self, pod: str) -> str | None:
         """The node that the pod was given and does not show yet; None when it was given none."""
         assumed_pod = self._assumed_pods.assumed_by(pod)
@@ -252,42 +246,41 @@ class ClusterCache:
         if self.holds(assumed_pod):
             self._assumed_pods.forget(assumed_pod.pod)
 
-    def _settle(self) -> NodeArrays:
+    def expire(self, assumed_pod: AssumedPod) -> None:
+        """What was given was not taken in time: other pods may be waiting for it."""
+        self.forget(assumed_pod)
+        self.changed.emit()
+
+    def _settled(self) -> NodeArrays:
         """The state as it is now, with the ledger in step: all that is promised, and where unhinted pods are."""
-        if self._assumed_pods.settle(self._clock(), _node_failed):
-            self.on_change()
+        self._time_has_changed |= self._assumed_pods.settle(self._clock(), _node_failed)
         node_arrays = self._state.node_arrays()
-        if self._assumed_pods.hints.has_changes:
-            self.on_hint_change()
-        for node in self._assumed_pods.to_replay():
-            try:
-                unhinted = self._assumed_pods.unhinted(node)
-                if (alone := node_alone(node_arrays, node, unhinted.residents)) is not None:
-                    self._assumed_pods.keep(node, replay(alone, unhinted))
-            except Exception as error:  # noqa: BLE001 # what is on one node must not cost every view
-                _node_failed(node, error)
-                self._assumed_pods.give_up(node)
+        self._predictions.replay_unhinted(node_arrays)
         return node_arrays
+
+    def _announce_hints(self) -> None:
+        if self._assumed_pods.hints.has_changes:
+            self.hints_changed.emit()
 
     def _put_node(self, node: Node) -> None:
         self._state.upsert_node(node)
         self.policies.changed(node.name)
-        self.on_change()
+        self.changed.emit()
 
     def _drop_node(self, name: str) -> None:
         self._state.delete_node(name)
         self.policies.changed(name)
-        self.on_change()
+        self.changed.emit()
 
     def _put_namespace(self, namespace: Namespace) -> None:
         self._namespaces[namespace.name] = namespace
-        self.on_namespace()
+        self.namespace_changed.emit()
 
     def _drop_namespace(self, name: str) -> None:
         self._namespaces.pop(name, None)
 
     def _read_pod(self, raw: Mapping[str, Any]) -> PodInfo:
-        return PodInfo.from_object(raw, self._rules, self.hint_key, self._is_missed)
+        return PodInfo.from_object(raw, self._rules, self._hint_key, self._is_missed)
 
     def _is_missed(self, raw: Mapping[str, Any], pod: ResidentPod) -> bool:
         return self._missed.is_missed(raw, pod, self._clock())
@@ -295,13 +288,12 @@ class ClusterCache:
     def _put_pod(self, pod: PodInfo) -> None:
         key = pod.record.key
         self._state.upsert_pod(pod.record)
-        self._assumed_pods.put_pod(pod.record, in_order=self.in_order(), now=self._clock())
+        self._assumed_pods.put_pod(pod.record, in_order=self._in_order(), now=self._clock())
         for newcomer in self._assumed_pods.hints.newcomers():
-            if self.in_order():
+            if self._in_order():
                 with contained(Where.POD, pod=newcomer.key):
-                    self._replay(newcomer)
-        if self._assumed_pods.hints.has_changes:
-            self.on_hint_change()
+                    self._predictions.replay_newcomer(self._settled(), newcomer, self._clock())
+        self._announce_hints()
         if pod.waiting is None:
             self._waiting.pop(key, None)
         else:
@@ -310,33 +302,19 @@ class ClusterCache:
             self._gated[key] = pod.waiting
         else:
             self._gated.pop(key, None)
-        self._note_member(pod)
+        self.gangs.put(pod)
         self._note_failure(pod)
-        self.on_change()
-
-    def _replay(self, newcomer: ResidentPod) -> None:
-        """Work out what a kubelet gives a pod that was just bound and is none of ours: it is in the others' way."""
-        if len(newcomer.containers) > _MOST_CONTAINERS:
-            return
-        kubelet_admission = self.kubelet_admission(newcomer.node, newcomer.key)
-        if kubelet_admission is None or self._assumed_pods.is_counted(newcomer):
-            return
-        request_on = of_resident(newcomer)
-        given = given_on(kubelet_admission.kubelet_snapshot(), request_on)
-        if given:
-            replayed = hint_certainty(kubelet_admission, request_on, given)
-            self._assumed_pods.keep_for(newcomer, dict(given), replayed.alternatives, sure=replayed.sure)
+        self.changed.emit()
 
     def _drop_pod(self, key: str) -> None:
         self._state.delete_pod(key)
         self._assumed_pods.drop_pod(key, self._clock())
         self._missed.forget(key)
-        if self._assumed_pods.hints.has_changes:
-            self.on_hint_change()
+        self._announce_hints()
         self._waiting.pop(key, None)
         self._gated.pop(key, None)
-        self._forget_member(key)
-        self.on_change()
+        self.gangs.drop(key)
+        self.changed.emit()
 
     def _note_failure(self, pod: PodInfo) -> None:
         """Give back what was tentative where the scheduler says that it cannot bind the pod; it will try again."""
@@ -349,60 +327,18 @@ class ClusterCache:
         ):
             self._assumed_pods.forget(assumed_pod.pod)
 
-    def _note_member(self, pod: PodInfo) -> None:
-        """Keep which members of a group have a place."""
-        key = pod.record.key
-        self._forget_member(key)
-        if pod.seat is not None:
-            seats = self._unasked if pod.unasked else self._groups
-            seats.setdefault(pod.group, {})[key] = pod.seat
-            self._seats_of[key] = seats, pod.group
-
-    def _forget_member(self, key: str) -> None:
-        if (found := self._seats_of.pop(key, None)) is not None:
-            seats, group = found
-            del seats[group][key]
-            if not seats[group]:
-                del seats[group]
-
     def _put_node_topology(self, topology: NodeTopology) -> None:
         self._state.upsert_topology(topology)
         self._assumed_pods.put_topology(topology)
         self.policies.changed(topology.node)
-        self.on_change()
+        self.changed.emit()
 
     def _drop_node_topology(self, name: str) -> None:
         self._state.delete_topology(name)
         self._assumed_pods.drop_topology(name)
         self.policies.changed(name)
-        self.on_change()
-
-    def _topology_feed(self, source: TopologySource) -> Feed[Topology]:
-        kept = self._topologies[source]
-        return Feed(
-            f"Topology of {source}",
-            Topology.from_object,
-            lambda topology: self._keep_topology(kept, topology),
-            lambda name: self._discard_topology(kept, name),
-        )
-
-    def _keep_topology(self, kept: dict[str, Topology], topology: Topology) -> None:
-        kept[topology.name] = topology
-        self.on_topology()
-        self.on_change()
-
-    def _discard_topology(self, kept: dict[str, Topology], name: str) -> None:
-        kept.pop(name, None)
-        self.on_change()
+        self.changed.emit()
 
 
 def _node_failed(node: str, error: Exception) -> None:
     internal_error(Where.NODE, error, node=node)
-
-
-def _nothing() -> None:
-    """Nobody wants to know."""
-
-
-def _always() -> bool:
-    return True

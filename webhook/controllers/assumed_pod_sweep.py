@@ -13,11 +13,12 @@ done its work. Where that does not come in time, the pod itself is asked:
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from time import monotonic
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, Final, NoReturn
 
 import structlog
 
 from webhook.admission.binding.decision import assigned_node
+from webhook.cache.cluster_cache import ClusterCache
 from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.internal_errors import Where, contained
 from webhook.kube.api_errors import ClusterError
@@ -38,31 +39,11 @@ Fetch = Callable[[str, str], Awaitable[Mapping[str, Any] | None]]
 """(namespace, name) -> the pod by one GET; None when there is none."""
 
 
-class AssumedCache(Protocol):
-    """Where the assumed pods are kept."""
-
-    on_change: Callable[[], None]
-    """To be called when what was given has come free."""
-
-    def expired_pods(self, now: float) -> tuple[AssumedPod, ...]:
-        """The assumed pods that no object has come to show in time."""
-
-    def assumed_by(self, pod: str) -> AssumedPod | None:
-        """What was given to the pod and no object shows yet."""
-
-    def forget(self, assumed_pod: AssumedPod) -> None:
-        """Give an assumed pod back."""
-
-    @property
-    def assumed_count(self) -> int:
-        """How many grants no object shows yet."""
-
-
 class AssumedPodSweep:
     """Gives back what came to nothing. Runs on every replica: who led before may still hold some."""
 
     def __init__(
-        self, cache: AssumedCache, fetch: Fetch, came_to_nothing: Callable[[str, str, float], None] | None = None
+        self, cache: ClusterCache, fetch: Fetch, came_to_nothing: Callable[[str, str, float], None] | None = None
     ) -> None:
         """came_to_nothing: called with the pod, the uid and the time of each binding that did not come."""
         self._cache = cache
@@ -103,10 +84,9 @@ class AssumedPodSweep:
                 self._taken[assumed_pod.pod] = now
                 return
             log.info("assumed_pod.forgotten", pod=held.pod, node=held.node)
-            self._cache.forget(held)
+            self._cache.expire(held)
             if held.is_binding and self._came_to_nothing is not None:
                 self._came_to_nothing(held.pod, held.uid, now)
-            self._cache.on_change()
 
     def started(self, term: Term) -> None:
         """Nothing begins with a term."""

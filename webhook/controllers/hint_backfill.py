@@ -8,12 +8,13 @@ A new leader begins when all that the last one answered must be visible: a hint 
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NoReturn, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NoReturn
 
 import structlog
 
 from webhook.admission.pod.controller_patches import hint_patch
+from webhook.cache.cluster_cache import ClusterCache
 from webhook.cache.missing_hint import HintBackfill
 from webhook.controllers.metric_recorder import ControllerMetrics
 from webhook.internal_errors import Where, contained
@@ -27,19 +28,12 @@ log = structlog.get_logger(__name__)
 _PERIOD_SECONDS: Final = 1.0
 
 
-class UnhintedCache(Protocol):
-    """What is needed of the cluster."""
-
-    def hint_backfills(self) -> Iterable[HintBackfill]:
-        """Those of the pods that were bound without a hint and are not counted by an NRT."""
-
-
 class HintBackfiller:
     """Writes them. may_write: whether we lead, and nothing that an earlier leader promised is unknown to us."""
 
     def __init__(
         self,
-        cache: UnhintedCache,
+        cache: ClusterCache,
         writes: PodWrites,
         events: EventRecorder,
         may_write: Callable[[], bool],

@@ -9,15 +9,16 @@ A pod whose hint is none of ours stays as it is. Of one that has none for long a
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, Final, NoReturn
 
 import structlog
 
 from webhook.admission.binding.decision import assigned_node
 from webhook.admission.pod.controller_patches import correcting
 from webhook.admission.pod.placement_text import where
+from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.metric_recorder import ControllerMetrics, Correction
 from webhook.controllers.placement.writes_in_flight import WritesInFlight
 from webhook.engine.assumed.known_placements import HintChange
@@ -32,25 +33,12 @@ _PERIOD_SECONDS: Final = 1.0
 _COALESCE_SECONDS: Final = 0.01
 
 
-class HintedCache(Protocol):
-    """What is needed of the cluster."""
-
-    on_hint_change: Callable[[], None]
-    """Called when there may be changes; it must be quick."""
-
-    def hint_changes(self) -> Iterable[HintChange]:
-        """The bound pods whose hints are not what they should be."""
-
-    def hint_written(self, change: HintChange) -> None:
-        """The pod has that hint now."""
-
-
 class HintCorrections:
     """Writes them. may_write: whether we lead, and nothing that an earlier leader promised is unknown to us."""
 
     def __init__(
         self,
-        cache: HintedCache,
+        cache: ClusterCache,
         writes: PodWrites,
         events: EventRecorder,
         may_write: Callable[[], bool],
@@ -64,7 +52,7 @@ class HintCorrections:
         self._metrics = metrics
         self._writing = WritesInFlight(concurrency, _later, _later)
         self._wake = asyncio.Event()
-        cache.on_hint_change = self._wake.set
+        cache.hints_changed.subscribe(self._wake.set)
 
     async def run(self) -> NoReturn:
         """Write until cancelled."""

@@ -18,13 +18,13 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
 from time import monotonic
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, Final, NoReturn
 
 import structlog
 
 from webhook.admission.binding.decision import assigned_node
 from webhook.admission.pod.managed_fields import without_our_preferences
-from webhook.cache.cluster_snapshot import ClusterSnapshot
+from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.placement.assignment import without
 from webhook.engine.decide import decide
 from webhook.internal_errors import Where, contained
@@ -54,23 +54,10 @@ _Incarnation = tuple[str, str]
 """(namespace/name, uid)."""
 
 
-class RefusingCache(Protocol):
-    """What is needed of the cluster."""
-
-    def snapshot(self) -> ClusterSnapshot:
-        """The cluster as it is now."""
-
-    def waiting_pod(self, key: str, uid: str) -> Mapping[str, Any] | None:
-        """The pod namespace/name that is not bound yet; None when that incarnation is not there."""
-
-    def assumed_node(self, pod: str) -> str | None:
-        """The node that a pod was given and does not show yet; None when it was given none."""
-
-
 class Nominator:
     """Told of every refusal, it names nodes."""
 
-    def __init__(self, cache: RefusingCache, writes: PodWrites, rules: Rules, is_leader: Callable[[], bool]) -> None:
+    def __init__(self, cache: ClusterCache, writes: PodWrites, rules: Rules, is_leader: Callable[[], bool]) -> None:
         self._cache = cache
         self._writes = writes
         self._rules = rules

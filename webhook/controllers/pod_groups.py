@@ -13,13 +13,13 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, S
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from time import monotonic
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, Final, NoReturn
 
 import structlog
 
 from webhook.admission.gang_text import missed_text
 from webhook.admission.pod.placement_text import annotated
-from webhook.cache.cluster_snapshot import ClusterSnapshot
+from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.owner_chains import OwnerChains
 from webhook.controllers.placement.gated_gang import Gang
 from webhook.controllers.placement.missed_levels import missed_by_members
@@ -27,8 +27,8 @@ from webhook.controllers.placement.round_clock import Work
 from webhook.internal_errors import Where, contained
 from webhook.kube.api_errors import ClusterError
 from webhook.kube.owners import ReadOwner
+from webhook.kube.pod_group_client import PodGroups
 from webhook.model.errors import UserError
-from webhook.model.membership import AssignedMember
 from webhook.model.names import KAI_BATCH_MIN_MEMBER, PLACEMENT, POD_GROUP_NAME
 from webhook.model.owner_chain import OwnerChain, owner_above, taken_from_owners
 from webhook.model.pod_group_manifest import is_said, pod_group
@@ -50,35 +50,13 @@ _Basis = tuple[OwnerChain, str, Mapping[str, Topology]]
 _NO_PODS: Final = "no pods"
 
 
-class KnownPodGroups(Protocol):
-    """The PodGroups of the cluster."""
-
-    known: dict[str, dict[str, Any]]
-
-    async def apply(self, body: dict[str, Any]) -> bool:
-        """Have one say this."""
-
-
-class GroupedCache(Protocol):
-    """What is needed of the cluster."""
-
-    def snapshot(self) -> ClusterSnapshot:
-        """The cluster as it is now."""
-
-    def groups(self) -> Mapping[str, Mapping[str, AssignedMember]]:
-        """The members that have a place, by group and by namespace/name."""
-
-    def gated_pods(self) -> Mapping[str, Mapping[str, Any]]:
-        """The pods that only our gate holds back."""
-
-
 class PodGroupKeeper:
     """Works while `is_leader()` and `is_served()`; `read_pod` gives a pod namespace/name, None when it is gone."""
 
     def __init__(
         self,
-        cache: GroupedCache,
-        pod_groups: KnownPodGroups,
+        cache: ClusterCache,
+        pod_groups: PodGroups,
         read_owner: ReadOwner,
         read_pod: Callable[[str], Awaitable[Mapping[str, Any] | None]],
         is_leader: Callable[[], bool],
@@ -148,7 +126,7 @@ class PodGroupKeeper:
     async def _groups_by_member(self) -> dict[str, Mapping[str, Any]]:
         """The groups that have pods, each with one that is or was a member: all of them say the same of it."""
         gated = self._cache.gated_pods().keys()
-        assigned_members = self._cache.groups()
+        assigned_members = self._cache.gangs.groups()
         self._why = {group: entry for group, entry in self._why.items() if entry[0] & gated}
         there = assigned_members.keys() | self._why.keys()
         self._members = {group: raw for group, raw in self._members.items() if group in there}
@@ -198,7 +176,7 @@ class PodGroupKeeper:
         _, why = self._why.get(group, (frozenset(), ""))
         if why:
             return why
-        seats = self._cache.groups().get(group, {})
+        seats = self._cache.gangs.groups().get(group, {})
         assigned = f"placed: pods {len(seats)}, nodes {len({seat.node for seat in seats.values()})}"
         missed = missed_text(missed_by_members(seats.values(), topologies))
         return f"{assigned}; {missed}" if missed else assigned

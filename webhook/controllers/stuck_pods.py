@@ -13,13 +13,13 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, Final, NoReturn
 
 import structlog
 
 from webhook.admission.binding.decision import assigned_node
 from webhook.admission.pod.managed_fields import ManagedFields, without_ours
-from webhook.cache.cluster_snapshot import ClusterSnapshot
+from webhook.cache.cluster_cache import ClusterCache
 from webhook.cache.unmanaged import why_not_mutated
 from webhook.controllers.metric_recorder import ControllerMetrics
 from webhook.engine.decide import decide
@@ -53,19 +53,6 @@ _WHATEVER_IS_FREE: Final = frozenset(
 )
 
 
-class WaitingCache(Protocol):
-    """What is needed of the cluster."""
-
-    def snapshot(self) -> ClusterSnapshot:
-        """The cluster as it is now."""
-
-    def ungated_pods(self) -> Mapping[str, Mapping[str, Any]]:
-        """The pods without gate and node that ask for something here, by namespace/name."""
-
-    def chosen_node(self, node: str, pod: str) -> Snapshot | None:
-        """A node alone, as free as it is to the pod."""
-
-
 @dataclass(frozen=True, slots=True)
 class Limits:
     """The settings."""
@@ -81,7 +68,7 @@ class StuckPods:
 
     def __init__(
         self,
-        cache: WaitingCache,
+        cache: ClusterCache,
         writes: PodWrites,
         events: EventRecorder,
         rules: Rules,
@@ -143,7 +130,7 @@ class StuckPods:
             log.warning("pod.eviction_failed", pod=key, error=self._writes.error)
 
 
-def why_stuck(key: str, raw: Mapping[str, Any], cache: WaitingCache, rules: Rules) -> str | None:
+def why_stuck(key: str, raw: Mapping[str, Any], cache: ClusterCache, rules: Rules) -> str | None:
     """What keeps a pod off its nodes while others could take it; None when it is not stuck."""
     if why_not_mutated(raw, rules) or "deletionTimestamp" in raw["metadata"]:
         return None
@@ -170,7 +157,7 @@ def _off_its_nodes(snapshot: Snapshot, pod: Pod, intent: NUMAIntent, rules: Rule
     return None if fits else "the nodes it is held to can no longer take it"
 
 
-def _off_its_node(node: str, pod: Pod, intent: NUMAIntent, cache: WaitingCache, rules: Rules) -> str | None:
+def _off_its_node(node: str, pod: Pod, intent: NUMAIntent, cache: ClusterCache, rules: Rules) -> str | None:
     snapshot, alone = cache.snapshot().nodes, cache.chosen_node(node, pod.key)
     index = snapshot.node_arrays.index.get(node)
     if index is None or alone is None:

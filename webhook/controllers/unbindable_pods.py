@@ -30,12 +30,13 @@ Source: kubernetes pkg/scheduler/schedule_one.go (handleSchedulingFailure, bindi
 import asyncio
 from collections.abc import Callable, Mapping
 from time import monotonic
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, Final, NoReturn
 
 import structlog
 
 from webhook.admission.binding.decision import assigned_node
 from webhook.admission.pod.controller_patches import forget_patch
+from webhook.cache.cluster_cache import ClusterCache
 from webhook.cache.delegated_pods import is_unschedulable, why_untold
 from webhook.cache.unmanaged import why_not_mutated
 from webhook.controllers.unbound_pods import assigned_not_bound
@@ -58,22 +59,12 @@ _Failing = tuple[str, str, float]
 """(namespace/name, uid, seconds that it may be so before what is reserved goes back)."""
 
 
-class AssignedCache(Protocol):
-    """What is needed of the cluster."""
-
-    def ungated_pods(self) -> Mapping[str, Mapping[str, Any]]:
-        """The pods without gate and node that ask for something here, by namespace/name."""
-
-    def sign(self, uid: str, hint: str) -> str:
-        """What proves that we gave the pod with this uid this hint."""
-
-
 class UnbindablePods:
     """Looks after pods that are placed and not bound; `concurrency`: pods that are written at a time."""
 
     def __init__(
         self,
-        cache: AssignedCache,
+        cache: ClusterCache,
         writes: PodWrites,
         events: EventRecorder,
         rules: Rules,

@@ -14,11 +14,12 @@ import asyncio
 import re
 from collections.abc import Callable, Mapping
 from time import monotonic
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, Final, NoReturn
 
 from webhook.admission.binding.decision import assigned_node
 from webhook.admission.pod.controller_patches import status_patch
 from webhook.admission.pod.placement_text import shortened
+from webhook.cache.cluster_cache import ClusterCache
 from webhook.cache.delegated_pods import delegation_text, last_failure, why_delegated, why_untold
 from webhook.cache.unmanaged import why_not_mutated
 from webhook.internal_errors import Where, contained
@@ -36,19 +37,12 @@ _PER_SWEEP: Final = 50
 _NUMBERS: Final = re.compile(r"\d+")
 
 
-class DelegatedCache(Protocol):
-    """What is needed of the cluster."""
-
-    def ungated_pods(self) -> Mapping[str, Mapping[str, Any]]:
-        """The pods without gate and node that ask for something here, by namespace/name."""
-
-
 class DelegatedPods:
     """Looks after pods that are left to the scheduler."""
 
     def __init__(
         self,
-        cache: DelegatedCache,
+        cache: ClusterCache,
         writes: PodWrites,
         events: EventRecorder,
         rules: Rules,

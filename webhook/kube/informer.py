@@ -91,6 +91,10 @@ class InformerStatus:
     last_contact: float = field(default_factory=monotonic)
     error: str = ""
 
+    def in_order(self) -> bool:
+        """Whether what comes now was made after all that came before: a list has no such order."""
+        return self.phase is Phase.WATCHING
+
 
 class ResourceGoneError(ClusterError):
     """The server no longer serves the collection (404): its CRD was removed."""
@@ -99,7 +103,7 @@ class ResourceGoneError(ClusterError):
 class Informer:
     """Keeps `handler` in sync with `resource`, narrowed by `field_selector`, until cancelled."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 # all but three have a default
         self,
         client: Client,
         resource: Resource,
@@ -109,8 +113,9 @@ class Informer:
         page_size: int = DEFAULT_PAGE_SIZE,
         backoff: Backoff | None = None,
         managed_fields: bool = False,
+        status: InformerStatus | None = None,
     ) -> None:
-        self.status = InformerStatus(resource.name)
+        self.status = status or InformerStatus(resource.name)
         self.synced = asyncio.Event()
         self._client = client
         self._resource = resource

@@ -13,7 +13,7 @@ from tests.builders.nodes import node, nrt
 from tests.builders.pods import gated
 from webhook.app import informers
 from webhook.app.clients import Clients
-from webhook.app.informers import watch_all
+from webhook.app.informers import PODS, watch_all
 from webhook.app.main import Service
 from webhook.app.settings import Settings
 from webhook.cache.cluster_cache import ClusterCache
@@ -21,6 +21,7 @@ from webhook.cache.feed import Feed
 from webhook.internal_errors import Where, internal_error_counts
 from webhook.kube.backoff import Backoff
 from webhook.kube.client import Client
+from webhook.kube.informer import InformerStatus
 from webhook.supervise import supervised
 
 WEBHOOK = Path(__file__).parents[3] / "webhook"
@@ -30,7 +31,7 @@ CONTAINED_OTHERWISE = {
     "controllers/owner_chains.py: self._read_one(key)": "contains all that the read raises",
     "server/listener.py: self._establish(accepted, connection)": "closed by its done callback, whatever it raises",
     "kube/discovery.py: self.informer.run()": "its exception is that of DiscoveredInformer.run, which is supervised",
-    "app/main.py: self._leadership.hand_over(settings.drain_seconds)": "the process is ending",
+    "app/main.py: self._elector.hand_over(settings.drain_seconds)": "the process is ending",
     "app/main.py: drain(self._health, reviews, settings.drain_seconds)": "the process is ending",
     "app/main.py: wanted": "its exception is that of the start: without it nothing can be served",
     "app/main.py: stop.wait()": "an event's own",
@@ -64,7 +65,7 @@ async def test_the_service_supervises_all_that_it_has_in_the_background() -> Non
     runs = list(service().background())
     assert len(runs) >= 15
     names = {run.__qualname__ for run in runs}
-    assert {"PlacementController.run", "OwnerChains.run", "Leadership.run", "ServingCertificate.run"} <= names
+    assert {"PlacementController.run", "OwnerChains.run", "LeaderElector.run", "ServingCertificate.run"} <= names
 
 
 async def test_a_supervised_task_is_started_again_whenever_it_fails_or_ends() -> None:
@@ -93,7 +94,7 @@ def feeds() -> list[Feed[Any]]:
     """All feeds of the service, as its informers fill them."""
     client: Any = None
     pod_groups: Any = type("PodGroups", (), {"put": lambda _, raw: raw, "drop": lambda _, key: key})()
-    return [each.feed for each in watch_all(client, ClusterCache(), pod_groups, 500)]
+    return [each.feed for each in watch_all(client, ClusterCache(), pod_groups, 500, InformerStatus(PODS))]
 
 
 @pytest.mark.parametrize("feed", feeds(), ids=lambda feed: feed.kind)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from webhook.admission.handler import Answer
-from webhook.app.namespace_lag import MOST_WAITING, NamespaceLag
+from webhook.app.watch_lag import MOST_PODS, namespace_lag
+from webhook.cache.cluster_cache import ClusterCache
 from webhook.model.admission_review import AdmissionRequest, Allowed, Denied
 
 KNOWN = Allowed(("known: True",))
@@ -24,12 +25,13 @@ class Namespaces:
     """Those that are known, and reviews that wait for others."""
 
     def __init__(self, *known: str, seconds: float = 60.0) -> None:
-        self.known = set(known)
-        self.lag = NamespaceLag(self.known.__contains__, seconds)
+        self.cache = ClusterCache()
+        self.lag = namespace_lag(self.cache, seconds)
+        for name in known:
+            self.arrive(name)
 
     def arrive(self, name: str) -> None:
-        self.known.add(name)
-        self.lag.arrived()
+        self.cache.namespaces.upsert(name, {"metadata": {"name": name}})
 
     def ask(self, name: str = "new", response: Any = None, deadline: float = 60.0) -> asyncio.Future[Answer]:
         """The answer to a review in this namespace, which says whether it was known."""
@@ -41,7 +43,7 @@ class Namespaces:
         return asyncio.ensure_future(answered())
 
     def _judge(self, name: str, response: Any) -> Callable[[], Answer]:
-        return lambda: Answer(response or Allowed((f"known: {name in self.known}",)), "allow")
+        return lambda: Answer(response or Allowed((f"known: {self.cache.knows_namespace(name)}",)), "allow")
 
 
 def _now() -> float:
@@ -87,7 +89,7 @@ async def test_a_denial_stays_as_it_is() -> None:
 
 async def test_few_wait_at_a_time() -> None:
     namespaces = Namespaces()
-    waiting = [namespaces.ask() for _ in range(MOST_WAITING)]
+    waiting = [namespaces.ask() for _ in range(MOST_PODS)]
     await _turn()
     another = namespaces.ask("other")
     await _turn()

@@ -13,9 +13,10 @@ from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC
 class ClusterSnapshot(ClusterCache):
     """n0 ── NUMA 0 [16]  NUMA 1 [16]      [free cpus, by an NRT of second 0 that has seen no pod]"""
 
-    def __init__(self) -> None:
-        super().__init__(clock=lambda: float(SECOND + self.now))
+    def __init__(self, *, watched: bool = True) -> None:
+        super().__init__(clock=lambda: float(SECOND + self.now), pods_in_order=lambda: self.watched)
         self.now = 1
+        self.watched = watched
         ready = [{"type": "Ready", "status": "True"}]
         allocatable = {"cpu": "32", "memory": "64Gi", "pods": "110"}
         self.nodes.upsert(
@@ -128,8 +129,7 @@ def test_a_place_that_the_hint_of_another_pod_names_is_kept_and_not_written(cach
 def test_those_that_were_in_a_list_have_none_for_nobody_saw_what_happened(cache: ClusterSnapshot) -> None:
     for name in ("a", "b"):
         cache.bind(name, 1, started=True)
-    listed = ClusterSnapshot()
-    listed.in_order = lambda: False
+    listed = ClusterSnapshot(watched=False)
     for name in ("a", "b"):
         listed.bind(name, 1, started=True)
     cache.now = listed.now = 11
@@ -141,16 +141,16 @@ def test_those_that_were_in_a_list_have_none_for_nobody_saw_what_happened(cache:
 
 def test_of_one_that_was_bound_before_a_gap_in_the_watch_nothing_is_known(cache: ClusterSnapshot) -> None:
     cache.bind("a", 1, started=True)
-    cache.in_order = lambda: False
+    cache.watched = False
     cache.bind("a", 1, started=True)  # the list after the gap
-    cache.in_order = lambda: True
+    cache.watched = True
     cache.bind("b", 2, started=True)
     cache.now = 12
     assert cache.hints() == {"ns/a": None, "ns/b": None}
 
 
 def test_what_may_be_anywhere_is_kept_until_the_nrt_has_counted_it(cache: ClusterSnapshot) -> None:
-    cache.in_order = lambda: False
+    cache.watched = False
     cache.bind("a", 1, cpu=9)
     cache.bind("b", 1, cpu=5)
     assert cache.free() == [2, 2]

@@ -10,7 +10,7 @@ import pytest
 
 from webhook.admission.handler import Answer, Reviewer
 from webhook.admission.workload.validate import validate_workload
-from webhook.app.topology_lag import TopologyLag
+from webhook.app.watch_lag import MOST_WORKLOADS, topology_lag
 from webhook.app.webhooks import reviewers_of
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.model.admission_review import AdmissionRequest, Allowed, Denied, Operation, User
@@ -43,9 +43,7 @@ async def no_guard(request: AdmissionRequest, deadline: float) -> Answer:
 
 
 def reviewer_of(cache: ClusterCache, seconds: float = 60.0) -> Reviewer:
-    lag = TopologyLag(cache.topologies_by_name, seconds)
-    cache.on_topology = lag.arrived
-    return reviewers_of(Rules(), cache.snapshot, no_guard, lag)["/validate/workloads"]
+    return reviewers_of(Rules(), cache.snapshot, no_guard, topology_lag(cache, seconds))["/validate/workloads"]
 
 
 def asked(reviewer: Reviewer, annotations: dict[str, str]) -> Answer | Awaitable[Answer]:
@@ -78,7 +76,7 @@ async def test_only_a_few_wait_at_a_time() -> None:
     while not isinstance(answer := asked(reviewer, RACK), Answer):
         waiting.append(asyncio.ensure_future(answer))
         await asyncio.sleep(0)
-        assert len(waiting) <= 16
+        assert len(waiting) <= MOST_WORKLOADS
     assert isinstance(answer.response, Denied)
     cache.topologies[TopologySource.KAI].upsert("network", NETWORK)
     assert {(await review).response for review in waiting} == {Allowed()}

@@ -95,9 +95,11 @@ def test_what_time_alone_frees_is_told_once() -> None:
     bound["spec"]["containers"] = [container]
     bound["metadata"] |= {"creationTimestamp": "1970-01-01T00:15:00Z", "annotations": {NUMA_HINT: hint}}
     cache.pods.upsert("ns/p", bound)
-    cache.on_change = lambda: told.append(now)
-    for now in (1000.0, 1019.0, 1020.0, 1021.0):  # noqa: B007 # the clock reads it
+    cache.changed.subscribe(lambda: told.append(now))
+    for now in (1000.0, 1019.0, 1020.0, 1021.0):  # the clock reads it
         cache.snapshot()
+        assert told == [1020.0] * (now > 1020)
+        cache.advance()
     assert told == [1020.0]
 
 
@@ -246,7 +248,7 @@ def test_it_goes_back_as_soon_as_the_scheduler_says_that_it_cannot_bind_the_pod(
     cache.pods.upsert("ns/left", left("left"))
     cache.assume(tentative("left"))
     woken: list[bool] = []
-    cache.on_change = lambda: woken.append(True)
+    cache.changed.subscribe(lambda: woken.append(True))
     cache.pods.upsert("ns/left", left("left", reason, **status))
     assert free_cpu(cache) == free
     assert woken
@@ -276,7 +278,7 @@ def test_what_a_placed_pod_was_assumed_stays_until_its_hint_says_otherwise_and_i
     cache.pods.upsert("ns/p", assigned(cache, "p", UNRESERVED))
     assert free_cpu(cache) == 8000
     assert cache.assigned("n0") == ()
-    assert [list(seats) for seats in cache.groups().values()] == [["ns/p"]]
+    assert [list(seats) for seats in cache.gangs.groups().values()] == [["ns/p"]]
 
 
 def test_what_it_is_given_with_its_binding_is_kept_while_the_pod_does_not_show_it() -> None:

@@ -9,7 +9,7 @@ from tests.builders.nodes import node, nrt
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.metric_recorder import Correction, Ungated
 from webhook.controllers.placement.controller import PlacementController
-from webhook.controllers.placement.dependencies import Limits
+from webhook.controllers.placement.limits import Limits
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.kube.election import Term
 from webhook.kube.events import PodEvent
@@ -54,11 +54,12 @@ class Site:
         self.error = ""
         events: Any = self
         writes: Any = self
+        leadership: Any = self
         self.status_reporter = StatusReporter(writes, events, self.cache.gated_pods, ControllerMetrics())
         # No pod has waited so long, but each is asked.
         limits = Limits(assume_ttl=60.0, concurrency=2, ungate_after=1e9)
         self.controller = PlacementController(
-            self.cache, writes, self.status_reporter, Rules(), limits, lambda: self, self.read_owner
+            self.cache, writes, self.status_reporter, Rules(), limits, leadership, self.read_owner
         )
         # However slow the machine: what is put off stays so, and a round has time for all.
         self.controller._delays._clock = self.controller.clock = lambda: 0.0

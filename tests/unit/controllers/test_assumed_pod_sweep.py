@@ -1,42 +1,26 @@
 """Assumed pods that came to nothing are given back, and only those."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.assumed_pod_sweep import AssumedPodSweep
 from webhook.engine.assumed.assumed_pod import AssumedPod
-from webhook.engine.assumed.assumed_pods import AssumedPods
-from webhook.engine.snapshot.ledger import Ledger
 from webhook.kube.api_errors import UnreachableError
 
 ASSUMED = AssumedPod("ns/p", "u", "n", {0: {"cpu": 1000}}, {"cpu": 1000}, None, expires=70)
 
 
-class Kept:
-    """A keeper with one grant."""
-
-    def __init__(self) -> None:
-        self.keeper = AssumedPods(Ledger())
-        self.keeper.assume(ASSUMED)
-        self.changes: list[bool] = []
-        self.on_change: Callable[[], None] = lambda: self.changes.append(True)
-
-    def expired_pods(self, now: float) -> tuple[AssumedPod, ...]:
-        return self.keeper.expired(now)
-
-    def assumed_by(self, pod: str) -> AssumedPod | None:
-        return self.keeper.assumed_by(pod)
-
-    def forget(self, assumed_pod: AssumedPod) -> None:
-        self.keeper.forget(assumed_pod.pod)
-
-    @property
-    def assumed_count(self) -> int:
-        return self.keeper.assumed_count
+def cache_of_one_assumed_pod() -> tuple[ClusterCache, list[bool]]:
+    """And a list that grows with each change."""
+    cache, changes = ClusterCache(), list[bool]()
+    cache.assume(ASSUMED)
+    cache.changed.subscribe(lambda: changes.append(True))
+    return cache, changes
 
 
 def pod(uid: str = "u", node: str = "") -> dict[str, Any]:
@@ -50,10 +34,10 @@ async def left_after(now: float, found: Mapping[str, Any] | None) -> int:
         assert (namespace, name) == ("ns", "p")
         return found
 
-    reserved_nodes = Kept()
-    await AssumedPodSweep(reserved_nodes, fetch).sweep(now)
-    assert len(reserved_nodes.changes) == 1 - reserved_nodes.assumed_count
-    return reserved_nodes.assumed_count
+    cache, changes = cache_of_one_assumed_pod()
+    await AssumedPodSweep(cache, fetch).sweep(now)
+    assert len(changes) == 1 - cache.assumed_count
+    return cache.assumed_count
 
 
 @pytest.mark.parametrize(
@@ -74,17 +58,17 @@ async def test_an_api_server_that_does_not_answer_settles_nothing() -> None:
     async def fetch(_: str, __: str) -> Mapping[str, Any] | None:
         raise UnreachableError("no route")
 
-    reserved_nodes = Kept()
-    await AssumedPodSweep(reserved_nodes, fetch).sweep(70)
-    assert reserved_nodes.assumed_count == 1
+    cache, _ = cache_of_one_assumed_pod()
+    await AssumedPodSweep(cache, fetch).sweep(70)
+    assert cache.assumed_count == 1
 
 
 async def test_all_is_settled_when_no_assumed_pod_is_open() -> None:
     async def fetch(_: str, __: str) -> Mapping[str, Any] | None:
         return None
 
-    reserved_nodes = Kept()
-    sweep = AssumedPodSweep(reserved_nodes, fetch)
+    cache, _ = cache_of_one_assumed_pod()
+    sweep = AssumedPodSweep(cache, fetch)
     settled = asyncio.create_task(sweep.settle())
     await asyncio.sleep(0)
     assert not settled.done()
@@ -100,10 +84,10 @@ async def test_of_a_binding_that_did_not_come_the_guard_is_told(
 ) -> None:
     async def fetch(*_: str) -> Mapping[str, Any]:
         # Meanwhile the pod is reviewed once more.
-        reserved_nodes.keeper.assume(replace(ASSUMED, is_binding=True, node="n"))
+        cache.assume(replace(ASSUMED, is_binding=True, node="n"))
         return found
 
-    reserved_nodes, heard = Kept(), list[tuple[str, str, float]]()
-    reserved_nodes.keeper.assume(replace(ASSUMED, is_binding=True))
-    await AssumedPodSweep(reserved_nodes, fetch, lambda *about: heard.append(about)).sweep(70)
-    assert (heard, reserved_nodes.assumed_count) == (told, 0 if told else 1)
+    (cache, _), heard = cache_of_one_assumed_pod(), list[tuple[str, str, float]]()
+    cache.assume(replace(ASSUMED, is_binding=True))
+    await AssumedPodSweep(cache, fetch, lambda *about: heard.append(about)).sweep(70)
+    assert (heard, cache.assumed_count) == (told, 0 if told else 1)

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from tests.unit.controllers.pod_api import Server, Told, bound
 from webhook.admission.patch import apply
+from webhook.cache.cluster_cache import ClusterCache
 from webhook.cache.missing_hint import HintBackfill
 from webhook.controllers.hint_backfill import HintBackfiller
 from webhook.kube.events import PodEvent
@@ -24,12 +25,15 @@ LATE = HintBackfill("default/p", "u", HINT)
 COUNTED = "topology_webhook_hints_backfilled_total"
 
 
-class Unhinted:
-    def __init__(self, *backfill: HintBackfill) -> None:
-        self._late = backfill
+class Unhinted(ClusterCache):
+    """A cluster in which hints are missing."""
 
-    def hint_backfills(self) -> Sequence[HintBackfill]:
-        return self._late
+    def __init__(self, *backfill: HintBackfill) -> None:
+        super().__init__()
+        self._missing = backfill
+
+    def hint_backfills(self) -> Iterator[HintBackfill]:
+        return iter(self._missing)
 
 
 def sweep(server: Server, backfill: HintBackfill = LATE) -> tuple[Sequence[PodEvent], float | None]:

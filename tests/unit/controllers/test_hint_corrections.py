@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from tests.unit.controllers.pod_api import Server, Told, bound
 from webhook.admission.patch import apply
+from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.hint_corrections import HintCorrections
 from webhook.engine.assumed.known_placements import HintChange
 from webhook.kube.pod_writes import Outcome
@@ -34,14 +34,14 @@ def change(hint: NUMANodeAmounts | None) -> HintChange:
     return HintChange("default/p", "u", "n0", hint)
 
 
-class Hinted:
+class Hinted(ClusterCache):
     """A cluster in which some hints are not what they should be."""
 
     def __init__(self, *changes: HintChange) -> None:
+        super().__init__()
         self.changes = list(changes)
-        self.on_hint_change: Callable[[], None] = lambda: None
 
-    def hint_changes(self) -> Sequence[HintChange]:
+    def hint_changes(self) -> tuple[HintChange, ...]:
         return tuple(self.changes)
 
     def hint_written(self, change: HintChange) -> None:
@@ -163,13 +163,13 @@ def test_a_replica_that_does_not_lead_writes_nothing() -> None:
 
 
 async def test_changes_are_written_when_they_are_told() -> None:
-    cluster_snapshot, server = Hinted(), Server(Outcome.WRITTEN, now=hinted(ON_0))
+    cache, server = Hinted(), Server(Outcome.WRITTEN, now=hinted(ON_0))
     metrics = PlacementMetrics(CollectorRegistry(), "topology_webhook")
-    corrections = HintCorrections(cluster_snapshot, server, Told(), lambda: True, metrics, 2)
+    corrections = HintCorrections(cache, server, Told(), lambda: True, metrics, 2)
     running = asyncio.create_task(corrections.run())
-    cluster_snapshot.changes.append(change(None))
-    cluster_snapshot.on_hint_change()
-    while cluster_snapshot.changes:  # noqa: ASYNC110 # the loop has its own pace
+    cache.changes.append(change(None))
+    cache.hints_changed.emit()
+    while cache.changes:  # noqa: ASYNC110 # the loop has its own pace
         await asyncio.sleep(0.001)
     running.cancel()
     assert len(server.sent) == 1

@@ -3,27 +3,26 @@
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
+from math import inf
 from typing import Any
 
 import pytest
 
-from tests.builders.clusters import cluster_snapshot
+from tests.builders.clusters import put
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import gated
 from webhook.admission.pod.affinity_patch import Constraint
 from webhook.admission.pod.managed_fields import ManagedFields
-from webhook.cache.cluster_snapshot import ClusterSnapshot
+from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers import nominator as nominate
 from webhook.controllers.nominator import Nominator
+from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.kube.pod_writes import Outcome, PodWrites
-from webhook.model.names import MANAGED_FIELDS, NUMA_HINT
+from webhook.model.names import MANAGED_FIELDS, NUMA_HINT, NUMA_SIGNATURE
 from webhook.model.rules import Rules
 
 # a [9]  b [16]  c [2]      [free cpus]; the pods ask for 8
-CLUSTER = cluster_snapshot(
-    *(node(name=name) for name in "abc"), nrt(node="a", free=[9]), nrt(node="b", free=[16]), nrt(node="c", free=[2])
-)
-
+FREE = {"a": 9, "b": 16, "c": 2}
 
 DENIED = {
     "type": "PodScheduled",
@@ -35,23 +34,24 @@ DENIED = {
 class Cluster(PodWrites):
     """The pods p and q wait, unless the test says otherwise; what is named to the scheduler."""
 
-    def __init__(self, assumed: str | None = None, annotations: Mapping[str, str] | None = None) -> None:
+    def __init__(self, assumed: str | None = None, free: Mapping[str, int] = FREE) -> None:
         self.error = ""
-        self.waiting = {f"default/{name}": gated(name=name) for name in "pq"}
-        for raw in self.waiting.values():
-            raw["metadata"]["annotations"].update(annotations or {})
-            raw["status"] = {"conditions": [DENIED]}
+        self.cache = ClusterCache()
+        for name, cpus in free.items():
+            put(self.cache, node(name=name), nrt(node=name, free=[cpus]))
+        for name in "pq":
+            self.show(name)
+        if assumed is not None:
+            self.cache.assume(AssumedPod("default/p", "p", assumed, {}, {}, None, expires=inf))
         self.named: list[tuple[str, str, str]] = []
-        self._assumed_for = assumed
 
-    def snapshot(self) -> ClusterSnapshot:
-        return CLUSTER
-
-    def waiting_pod(self, key: str, uid: str) -> Mapping[str, Any] | None:
-        return self.waiting.get(key)
-
-    def assumed_node(self, pod: str) -> str | None:
-        return self._assumed_for
+    def show(self, name: str, *conditions: Mapping[str, Any], hint: str = "", **more: Any) -> None:
+        """The pod, whose binding was refused or which is in these conditions."""
+        raw = gated(name=name, **more.pop("spec", {}))
+        signed = {NUMA_HINT: hint, NUMA_SIGNATURE: self.cache.sign(name, hint)} if hint else {}
+        raw["metadata"]["annotations"] |= signed | more
+        raw["status"] = {"conditions": list(conditions or [DENIED])}
+        put(self.cache, raw)
 
     async def nominate(self, key: str, uid: str, node: str) -> Outcome:
         self.named.append((key, uid, node))
@@ -65,7 +65,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def named(cluster: Cluster, *refusals: tuple[str, str], leads: bool = True) -> str:
     """The nodes that are named, one refusal (pod, node) being looked after before the next."""
-    nominator = Nominator(cluster, cluster, Rules(), lambda: leads)
+    nominator = Nominator(cluster.cache, cluster, Rules(), lambda: leads)
     running = asyncio.create_task(nominator.run())
     for pod, refused_by in refusals:
         nominator.refused(f"default/{pod}", pod, refused_by)
@@ -91,17 +91,12 @@ def preferring(name: str) -> dict[str, Any]:
 
 
 # d [9]  e [9]      [free cpus]
-async def test_of_equal_nodes_that_is_named_which_the_user_prefers_not_which_was_best_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    equal = cluster_snapshot(*(node(name=name) for name in "de"), nrt(node="d", free=[9]), nrt(node="e", free=[9]))
-    monkeypatch.setattr(Cluster, "snapshot", lambda _: equal)
+async def test_of_equal_nodes_that_is_named_which_the_user_prefers_not_which_was_best_once() -> None:
+    preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [preferring("e")]}
+    affinity = {"affinity": {"nodeAffinity": preferred}}
     for ours, best in (((), "e"), ((preferring("e"),), "d")):
-        cluster = Cluster()
-        for raw in cluster.waiting.values():
-            preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [preferring("e")]}
-            raw["spec"]["affinity"] = {"nodeAffinity": preferred}
-            raw["metadata"]["annotations"][MANAGED_FIELDS] = ManagedFields.of(Constraint((), ours), 0).text()
+        cluster = Cluster(free={"d": 9, "e": 9})
+        cluster.show("p", spec=affinity, **{MANAGED_FIELDS: ManagedFields.of(Constraint((), ours), 0).text()})
         assert await named(cluster, ("p", "c")) == best
 
 
@@ -119,7 +114,7 @@ async def test_each_node_has_its_turn_once_in_a_while(monkeypatch: pytest.Monkey
 
 async def test_pods_that_were_refused_together_are_named_different_nodes() -> None:
     cluster = Cluster()
-    nominator = Nominator(cluster, cluster, Rules(), lambda: True)
+    nominator = Nominator(cluster.cache, cluster, Rules(), lambda: True)
     running = asyncio.create_task(nominator.run())
     for pod in "pq":
         nominator.refused(f"default/{pod}", pod, "c")
@@ -131,8 +126,9 @@ async def test_pods_that_were_refused_together_are_named_different_nodes() -> No
 
 async def test_nothing_is_named_for_a_pod_that_is_gone_or_held_to_its_node_nor_by_who_leads_no_more() -> None:
     gone = Cluster()
-    gone.waiting.clear()
-    held = Cluster(annotations={NUMA_HINT: '{"node": "c", "numaNodeResources": []}'})
+    gone.cache.pods.delete("default/p")
+    held = Cluster()
+    held.show("p", hint='{"node": "c", "numaNodeResources": []}')
     for cluster, leads in ((gone, True), (held, True), (Cluster(), False)):
         assert await named(cluster, ("p", "c"), leads=leads) == ""
 
@@ -145,7 +141,7 @@ async def test_a_refusal_that_the_scheduler_does_not_tell_of_was_forged(
     monkeypatch: pytest.MonkeyPatch, condition: Mapping[str, Any] | None
 ) -> None:
     cluster = Cluster()
-    cluster.waiting["default/p"]["status"] = {"conditions": [condition] if condition else None}
+    cluster.show("p", condition or {})
     assert await named(cluster, ("p", "c")) == ""
     monkeypatch.setattr(nominate, "_PROOF_SECONDS", -1.0)
     assert await named(cluster, ("p", "c")) == ""
@@ -158,7 +154,7 @@ async def test_a_refusal_on_a_node_that_the_scheduler_did_not_try_changes_nothin
 
 
 async def test_forged_refusals_are_remembered_in_bounds() -> None:
-    nominator = Nominator(Cluster(), Cluster(), Rules(), lambda: True)
+    nominator = Nominator(ClusterCache(), Cluster(), Rules(), lambda: True)
     for number in range(5000):
         nominator.refused(f"default/p{number}", "u", "a")
         nominator.refused("default/p", "u", f"n{number}")

@@ -2,24 +2,27 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
-from tests.builders.clusters import cluster_snapshot
+from tests.builders.clusters import cluster_cache, put
 from tests.builders.nodes import node
 from tests.builders.pods import gated
 from tests.builders.workloads import job
-from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.controllers import pod_groups
 from webhook.controllers.placement.gated_gang import Gang, units_of
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.controllers.pod_groups import PodGroupKeeper
-from webhook.model.membership import AssignedMember
-from webhook.model.names import KAI_PREFERRED_PLACEMENT, KAI_TOPOLOGY, PLACEMENT
-from webhook.model.topology import Level, Topology, TopologySource
+from webhook.kube.pod_group_client import PodGroups
+from webhook.model.names import (
+    DOMAIN,
+    KAI_PREFERRED_PLACEMENT,
+    KAI_TOPOLOGY,
+    PLACEMENT,
+    POD_GROUP_NAME,
+)
+from webhook.model.topology import TopologySource
 
 NAME = "default/pg-w-uid-Job"
-GROUP = "default/name/pg-w-uid-Job"
 OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "w", "uid": "uid-Job", "controller": True}
 
 
@@ -29,27 +32,16 @@ def member(**annotations: str) -> dict[str, Any]:
     return raw
 
 
-class Cluster:
+class Cluster(PodGroups):
     """Groups and pods that wait, and the PodGroups that were applied."""
 
     def __init__(self) -> None:
-        self.seats: dict[str, dict[str, AssignedMember]] = {}
-        self.gated: dict[str, dict[str, Any]] = {}
         self.known: dict[str, dict[str, Any]] = {}
+        self.cache = cluster_cache(node(name="n0"))
         self.owner = job(**{KAI_TOPOLOGY: "t"})
-        self.topologies: Mapping[str, Topology] = {}
         self.takes = True
         self.applied = 0
         self.leads = self.serves = True
-
-    def snapshot(self) -> ClusterSnapshot:
-        return replace(cluster_snapshot(node(name="n0")), topologies=self.topologies)
-
-    def groups(self) -> Mapping[str, Mapping[str, AssignedMember]]:
-        return self.seats
-
-    def gated_pods(self) -> Mapping[str, Mapping[str, Any]]:
-        return self.gated
 
     async def apply(self, body: dict[str, Any]) -> bool:
         self.applied += 1
@@ -62,21 +54,25 @@ class Cluster:
 
     async def read_pod(self, key: str) -> Mapping[str, Any] | None:
         assert key == "default/w-0-abcde"
-        return member(**{"pod-group-name": "pg-w-uid-Job"})
+        return member(**{POD_GROUP_NAME: "pg-w-uid-Job"})
 
     def keeper(self) -> PodGroupKeeper:
-        return PodGroupKeeper(self, self, self.read_owner, self.read_pod, lambda: self.leads, lambda: self.serves)
+        return PodGroupKeeper(self.cache, self, self.read_owner, self.read_pod, lambda: self.leads, lambda: self.serves)
 
     def status(self) -> str:
         return str(self.known[NAME]["metadata"]["annotations"][PLACEMENT])
 
     def assign(self) -> None:
-        self.seats[GROUP] = {"default/w-0-abcde": AssignedMember("n0", 0)}
+        self.bind(member(**{POD_GROUP_NAME: "pg-w-uid-Job"}), "n0")
+
+    def bind(self, raw: dict[str, Any], node: str) -> None:
+        spec = {**raw["spec"], "nodeName": node, "schedulingGates": []}
+        put(self.cache, {**raw, "spec": spec})
 
 
 def gang_of(cluster: Cluster) -> Gang:
-    raw = member(**{"pod-group-name": "pg-w-uid-Job"})
-    cluster.gated["default/w-0-abcde"] = raw
+    raw = member(**{POD_GROUP_NAME: "pg-w-uid-Job"})
+    put(cluster.cache, raw)
     (gang,) = units_of([GatedPod.from_object(raw)])
     assert isinstance(gang, Gang)
     return gang
@@ -101,14 +97,15 @@ async def test_a_group_that_was_placed_before_we_led_gets_its_pod_group() -> Non
 
 async def test_a_preferred_level_that_it_misses_is_said_with_the_place() -> None:
     cluster = Cluster()
-    wishes = ((KAI_TOPOLOGY, "t"), (KAI_PREFERRED_PLACEMENT, "rack"))
-    cluster.topologies = {"t": Topology("t", TopologySource.KAI, (Level("example.com/rack"),))}
-    cluster.seats[GROUP] = {
-        f"default/w-{rank}-abcde": AssignedMember(
-            f"n{rank}", rank, wishes, f'{{"example.com/rack": "r{rank}"}}', "uid-Job"
-        )
-        for rank in range(2)
-    }
+    levels = {"levels": [{"nodeLabel": "example.com/rack"}]}
+    cluster.cache.topologies[TopologySource.KAI].upsert(
+        "t", {"apiVersion": "kai.scheduler/v1alpha1", "metadata": {"name": "t"}, "spec": levels}
+    )
+    for rank in range(2):
+        own = {KAI_TOPOLOGY: "t", KAI_PREFERRED_PLACEMENT: "rack", DOMAIN: f'{{"example.com/rack": "r{rank}"}}'}
+        raw = member(**{POD_GROUP_NAME: "pg-w-uid-Job"}, **own)
+        raw["metadata"] |= {"name": f"w-{rank}-abcde", "uid": str(rank)}
+        cluster.bind(raw, f"n{rank}")
     await settle(cluster.keeper())
     assert cluster.status() == "placed: pods 2, nodes 2\npreferred rack missed: in 2 racks (r0, r1)"
 
@@ -122,12 +119,11 @@ async def test_why_a_group_waits_is_said_until_it_does_no_more(monkeypatch: Any)
     for _ in range(3):
         await settle(keeper)
     assert (cluster.status(), cluster.applied) == ("waiting: no room", 1)
-    cluster.gated.clear()
     cluster.assign()
     keeper.saw(gang, "")
     await settle(keeper)
     assert cluster.status() == "placed: pods 1, nodes 1"
-    cluster.seats.clear()
+    cluster.cache.pods.delete("default/w-0-abcde")
     await settle(keeper)
     assert (cluster.status(), cluster.applied) == ("no pods", 3)
 

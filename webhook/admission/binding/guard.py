@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from enum import Enum
 from time import monotonic
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from webhook.admission.binding.decision import Given, Pass, Refusal, assigned_node, guard, into_binding
 from webhook.admission.binding.pod_lookup import Fetch, PodLookup, is_gated
@@ -34,11 +34,10 @@ from webhook.admission.binding.review_trust import FIRST_SECONDS, Doubts
 from webhook.admission.binding.waiting_reviews import WaitingReviews
 from webhook.admission.handler import Answer, NotNowError, Unreserved
 from webhook.admission.reserved_fields import forgery
-from webhook.cache.kubelet_admission import KubeletAdmission
+from webhook.cache.cluster_cache import ClusterCache
 from webhook.cache.unmanaged import why_unmanaged
 from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.model.admission_review import AdmissionRequest, Allowed, Denied, Patched
-from webhook.model.hint import NUMANodeAmounts
 from webhook.model.rules import Rules
 
 _LEADER_CHANGED: Final = Refusal(
@@ -74,28 +73,6 @@ class LeaderState(Enum):
     ALL = "the leader"
 
 
-class BindingCache(Protocol):
-    """What the guard needs of the cluster."""
-
-    def waiting_pod(self, key: str, uid: str) -> Mapping[str, Any] | None:
-        """The pod namespace/name that is not bound yet, as last seen; None when that incarnation was not."""
-
-    def kubelet_admission(self, node: str, pod: str) -> KubeletAdmission | None:
-        """The node as the pod will find it; None when it is not known."""
-
-    def has_binding_in_progress(self, node: str, pod: str, expiring_after: float) -> bool:
-        """Whether another pod was bound to the node, by an assumed pod that is not seen there yet."""
-
-    def assumed(self, pod: str, uid: str, node: str) -> NUMANodeAmounts | None:
-        """What the pod was granted on the node in an answer or patch that it does not show yet."""
-
-    def assumed_by(self, pod: str) -> AssumedPod | None:
-        """What was given to the pod and no object shows yet."""
-
-    def assume(self, assumed_pod: AssumedPod) -> None:
-        """Keep what was given."""
-
-
 _NOT_SEEN: Final = Refusal("the pod is not in the cache yet, and lookups of other pods go first", "BindingInProgress")
 
 # However long the API server would wait: real ones wait for half of the webhook's timeout, 5 s as a rule.
@@ -111,7 +88,7 @@ class BindingGuard:
 
     def __init__(
         self,
-        cache: BindingCache,
+        cache: ClusterCache,
         fetch: Fetch,
         leader_state: Callable[[], LeaderState],
         rules: Rules,

@@ -8,7 +8,9 @@ exist, say, make it answer some calls a second and no more.
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
+
+from webhook.cache.cluster_cache import ClusterCache
 
 # A watch shows a change within milliseconds.
 _WATCH_SECONDS: Final = 0.05
@@ -23,18 +25,11 @@ Fetch = Callable[[str, str], Awaitable[Mapping[str, Any] | None]]
 """(namespace, name) -> the pod by one GET; None when there is none."""
 
 
-class WaitingPods(Protocol):
-    """The informers' copy."""
-
-    def waiting_pod(self, key: str, uid: str) -> Mapping[str, Any] | None:
-        """The pod namespace/name that is not bound yet, as last seen; None when that incarnation was not."""
-
-
 class PodLookup:
     """Finds pods; `fetch` is the GET."""
 
-    def __init__(self, seen: WaitingPods, fetch: Fetch) -> None:
-        self._seen = seen
+    def __init__(self, cache: ClusterCache, fetch: Fetch) -> None:
+        self._cache = cache
         self._fetch = fetch
         self._slots = asyncio.Semaphore(_SLOTS)
         self._absent: OrderedDict[tuple[str, str, str], None] = OrderedDict()
@@ -54,7 +49,7 @@ class PodLookup:
         return pod
 
     def _bindable(self, namespace: str, name: str, uid: str) -> Mapping[str, Any] | None:
-        pod = self._seen.waiting_pod(f"{namespace}/{name}", uid)
+        pod = self._cache.waiting_pod(f"{namespace}/{name}", uid)
         return None if pod is None or is_gated(pod) else pod
 
     async def _ask(self, namespace: str, name: str, uid: str, give_up: float) -> Mapping[str, Any] | None:

@@ -15,11 +15,12 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from time import monotonic
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import structlog
 
 from webhook.admission.binding.decision import assigned_node
+from webhook.cache.cluster_cache import ClusterCache
 from webhook.cache.delegated_pods import TENTATIVE_SECONDS
 from webhook.controllers.placement.assignment import Assignment
 from webhook.controllers.placement.gated_pods import GatedPod
@@ -36,27 +37,11 @@ log = structlog.get_logger(__name__)
 _ATTEMPTS: Final = 6
 
 
-class PromisingCache(Protocol):
-    """Where promises are kept."""
-
-    def assume(self, assumed_pod: AssumedPod) -> None:
-        """Keep what is given to a pod."""
-
-    def forget(self, assumed_pod: AssumedPod) -> None:
-        """Give it back."""
-
-    def holds(self, assumed_pod: AssumedPod) -> bool:
-        """Whether it is kept: neither shown by an object nor given back because its time was up."""
-
-    def sign(self, uid: str, hint: str) -> str:
-        """What proves that we gave the pod with this uid this hint."""
-
-
 class AssignmentWriter:
     """Writes places; `assume_ttl`: seconds after which a write that was not seen never will be."""
 
     def __init__(
-        self, cache: PromisingCache, writes: PodWrites, may_write: Callable[[], bool], assume_ttl: float
+        self, cache: ClusterCache, writes: PodWrites, may_write: Callable[[], bool], assume_ttl: float
     ) -> None:
         self._cache = cache
         self._writes = writes

@@ -35,15 +35,16 @@ import structlog
 
 from webhook.admission.pod.placement_text import shortened
 from webhook.admission.pod.placement_text import waiting as waits
+from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.owner_chains import OwnerChains
 from webhook.controllers.placement.assignment import Assignment, NoAssignment, find_assignment, why_unassigned, without
 from webhook.controllers.placement.assignment_writer import AssignmentWriter
-from webhook.controllers.placement.dependencies import GatedCache, LeadershipState, Limits
 from webhook.controllers.placement.fair_order import PART_SECONDS, Turns, Unit, name_of
 from webhook.controllers.placement.fence import fence
 from webhook.controllers.placement.gang_agreement import agree
 from webhook.controllers.placement.gated_gang import Gang, GangAssigner, units_of
 from webhook.controllers.placement.gated_pods import ASKS_FOR_NOTHING, GatedPod, GatedPods, seconds_waited
+from webhook.controllers.placement.limits import Limits
 from webhook.controllers.placement.retry_delays import RetryDelays
 from webhook.controllers.placement.round_clock import Work
 from webhook.controllers.placement.ungate_unplaced import UnplacedUngater
@@ -53,11 +54,13 @@ from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.engine.decide import Decision
 from webhook.internal_errors import INTERNAL, Where, contained, internal_error
 from webhook.kube.election import Term
+from webhook.kube.leadership import Leadership
 from webhook.kube.owners import ReadOwner
 from webhook.kube.pod_writes import Outcome, PodWrites
 from webhook.model.membership import AssignedMember, controllers_group, wishes_of
 from webhook.model.names import POD_GROUP_NAME
 from webhook.model.rules import Rules
+from webhook.signal import Signal
 
 log = structlog.get_logger(__name__)
 
@@ -74,16 +77,16 @@ Background = Callable[[], Coroutine[Any, Any, NoReturn]]
 
 
 class PlacementController:
-    """The duty of a leader. `leadership` is asked when it works: leading knows its runnables, and so comes later."""
+    """What the leader runs to place gated pods."""
 
     def __init__(
         self,
-        cache: GatedCache,
+        cache: ClusterCache,
         writes: PodWrites,
         status_reporter: StatusReporter,
         rules: Rules,
         limits: Limits,
-        leadership: Callable[[], LeadershipState],
+        leadership: Leadership,
         read_owner: ReadOwner,
     ) -> None:
         self.clock: Callable[[], float] = monotonic
@@ -100,8 +103,8 @@ class PlacementController:
         self._metrics = status_reporter.metrics
         self._delays = RetryDelays(self._wake_in)
         self._pods = GatedPods(rules, self._delays)
-        self.on_gang: Callable[[Gang, str], None] = _nothing
-        """Told of each group that was looked at, and why its members wait; empty when they do not."""
+        self.gang_examined = Signal[[Gang, str]]()
+        """Emitted for each gang that was examined, with the reason why its members wait; empty when they do not."""
         self._term: Term | None = None
         self._fenced: Term | None = None
         self._wake = asyncio.Event()
@@ -113,7 +116,7 @@ class PlacementController:
         self._writing = WritesInFlight(limits.concurrency, self._written, self._write_failed)
         # Apart from the others: one who creates thousands of pods that are not ours to place must not hold those up.
         self._ungating = WritesInFlight(max(1, limits.concurrency // 4), self._written, self._write_failed)
-        cache.on_change = self._changed
+        cache.changed.subscribe(self._changed)
 
     def started(self, term: Term) -> None:
         """A term has begun."""
@@ -138,7 +141,7 @@ class PlacementController:
             yield self._wake_regularly
 
     async def run(self) -> NoReturn:
-        """Place pods for ever, while we lead."""
+        """Place pods while we lead, until cancelled."""
         self._wake.set()
         try:
             while True:
@@ -148,7 +151,7 @@ class PlacementController:
                 if term is None:
                     continue
                 if self._fenced is not term:
-                    if self._leadership().seconds_until_settled() > 0 and not await self._fence(term):
+                    if self._leadership.seconds_until_settled() > 0 and not await self._fence(term):
                         continue
                     self._fenced = term
                 worked = await self._round()
@@ -172,17 +175,17 @@ class PlacementController:
         self._wake.set()
 
     def _may_write(self) -> bool:
-        return self._term is not None and self._leadership().is_leader()
+        return self._term is not None and self._leadership.is_leader()
 
     async def _fence(self, term: Term) -> bool:
         """Whether the term goes on, and nothing that the last leader has under way can be written any more."""
 
         def goes_on() -> bool:
-            return self._term is term and self._leadership().is_leader()
+            return self._term is term and self._leadership.is_leader()
 
         def is_needed() -> bool:
             # By then a pod that cannot be written holds up the others no more.
-            return goes_on() and self._leadership().seconds_until_settled() > 0
+            return goes_on() and self._leadership.seconds_until_settled() > 0
 
         await fence(self._cache.gated_pods, self._writes, term.name, is_needed, self._limits.concurrency)
         return goes_on()
@@ -190,6 +193,7 @@ class PlacementController:
     async def _round(self) -> float:
         """One round; the seconds that were worked in vain."""
         self._metrics.round()
+        self._cache.advance()
         work = Work(self.clock)
         gated = self._cache.gated_pods()
         self._pods.update(gated)
@@ -345,7 +349,7 @@ class PlacementController:
         )
         self._delays.succeeded(group)
         self._metrics.decided("group", work.seconds() - began)
-        self.on_gang(together, found.text if isinstance(found, NoAssignment) else "")
+        self.gang_examined.emit(together, found.text if isinstance(found, NoAssignment) else "")
         if isinstance(found, NoAssignment):
             self._turns.failed(gang, self._basis_of(gang), found.kind, found.reserved_nodes)
             self._reserved_nodes |= found.reserved_nodes
@@ -372,17 +376,16 @@ class PlacementController:
         unasked = {
             key: replace(seat, wishes=wishes_of(one.pod.annotations))
             for uid, one in of_owners.items()
-            for key, seat in self._cache.unasked(controllers_group(one.pod.namespace, uid)).items()
+            for key, seat in self._cache.gangs.unasked(controllers_group(one.pod.namespace, uid)).items()
         }
-        return unasked | assumed | dict(self._cache.assigned_members(gang.membership.group))
+        return unasked | assumed | dict(self._cache.gangs.assigned(gang.membership.group))
 
     def _failed(self, unit: GatedPod | Gang, error: Exception) -> None:
         """A unit met with a fault of ours: it waits, says so, and has its turn again later."""
         if isinstance(unit, Gang):
             self._delays.failed(unit.membership.group)
             found = _at_fault(internal_error(Where.GANG, error, gang=unit.membership.group))
-            with contained(Where.POD_GROUP, gang=unit.membership.group):
-                self.on_gang(unit, found.text)
+            self.gang_examined.emit(unit, found.text)
         else:
             self._delays.failed(unit.pod.uid)
             found = _at_fault(internal_error(Where.POD, error, pod=unit.key))
@@ -474,8 +477,3 @@ class PlacementController:
 
 def _at_fault(sentence: str) -> NoAssignment:
     return NoAssignment(frozenset({INTERNAL}), waits(sentence))
-
-
-def _nothing(gang: Gang, why: str) -> None:
-    """Nobody wants to know."""
-    del gang, why

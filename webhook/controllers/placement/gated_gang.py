@@ -14,7 +14,7 @@
 import json
 from collections.abc import Awaitable, Callable, Collection, Container, Hashable, Iterable, Mapping
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from webhook.admission.gang_text import missed_text
 from webhook.admission.pod import placement_text
 from webhook.admission.pod.node_names import NodeNames
 from webhook.admission.pod.not_aligned import NotAligned, not_aligned_on
-from webhook.cache.cluster_snapshot import ClusterSnapshot
+from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.placement.assignment import Assignment, NoAssignment, assigned_node, without
 from webhook.controllers.placement.assignment_writer import AssignmentWriter
 from webhook.controllers.placement.gang_schedulability import GangSchedulability
@@ -34,7 +34,6 @@ from webhook.engine.gang.backfill_reservation import earliest_domain, nodes_of
 from webhook.engine.gang.result import GangAssignment, Path, PodAssignment
 from webhook.engine.gang.unmet_levels import missed_levels
 from webhook.engine.koordinator import ours_to_place
-from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.domain_label import labels_of_member
 from webhook.model.hint import NUMAHint
@@ -42,7 +41,7 @@ from webhook.model.membership import AssignedMember, Membership
 from webhook.model.names import DOMAIN, RANK
 from webhook.model.rules import Rules
 
-__all__ = ["Assumed", "Gang", "GangAssigner", "GangCache", "units_of"]
+__all__ = ["Assumed", "Gang", "GangAssigner", "units_of"]
 
 # A member's exact amounts take a millisecond or two; after so many reviews have their turn.
 _TURN: Final = 8
@@ -63,19 +62,6 @@ def units_of(pods: Iterable[GatedPod]) -> list[GatedPod | Gang]:
     return sorted(units, key=lambda unit: unit.order)
 
 
-class GangCache(Protocol):
-    """What is needed of the cluster."""
-
-    def snapshot(self) -> ClusterSnapshot:
-        """The cluster as it is now."""
-
-    def chosen_node(self, node: str, pod: str) -> Snapshot | None:
-        """A node alone, as free as it is to the pod."""
-
-    def forget(self, assumed_pod: AssumedPod) -> None:
-        """Give a promise back."""
-
-
 Assumed = tuple[GatedPod, Assignment, AssumedPod]
 Pause = Callable[[], Awaitable[None]]
 
@@ -83,7 +69,7 @@ Pause = Callable[[], Awaitable[None]]
 class GangAssigner:
     """Finds places for groups and promises them."""
 
-    def __init__(self, cache: GangCache, writer: AssignmentWriter, rules: Rules, reserve_after: float) -> None:
+    def __init__(self, cache: ClusterCache, writer: AssignmentWriter, rules: Rules, reserve_after: float) -> None:
         self._cache = cache
         self._reserve_after = reserve_after
         self._writer = writer

@@ -8,7 +8,7 @@
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
@@ -20,7 +20,7 @@ from webhook.admission.pod.not_aligned import not_aligned
 from webhook.admission.pod.placement_text import nowhere, waiting_for_node
 from webhook.admission.pod.reapply import kept_by_a_merge
 from webhook.admission.pod.schedulability import awaits_node, look_ahead
-from webhook.cache.cluster_snapshot import ClusterSnapshot
+from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.engine.decide import Decision, decide
@@ -30,19 +30,12 @@ from webhook.model.rules import Rules
 log = structlog.get_logger(__name__)
 
 
-class UngatingCache(Protocol):
-    """What is needed of the cluster."""
-
-    def snapshot(self) -> ClusterSnapshot:
-        """The cluster as it is now."""
-
-
 class UnplacedUngater:
     """Lets pods go; each call gives whether the pod is let go."""
 
     def __init__(
         self,
-        cache: UngatingCache,
+        cache: ClusterCache,
         writes: PodWrites,
         status_reporter: StatusReporter,
         rules: Rules,

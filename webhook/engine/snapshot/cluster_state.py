@@ -81,6 +81,11 @@ class ClusterState:
         self._spare_snapshot: ref[NodeArrays] | None = None
 
     @property
+    def generation(self) -> int:
+        """That of the latest arrays; 0 before the first."""
+        return 0 if self._node_arrays is None else self._node_arrays.generation
+
+    @property
     def nodes(self) -> Mapping[str, Node]:
         """The nodes by name; read-only."""
         return self._nodes

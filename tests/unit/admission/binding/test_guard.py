@@ -101,8 +101,9 @@ class OneNode:
         seconds: float = 5,
         user: str = "system:kube-scheduler",
     ) -> Answer:
+        cache: Any = self
         guard = BindingGuard(
-            self,
+            cache,
             self.fetch,
             lambda: leader_state,
             Rules(),

@@ -7,21 +7,21 @@ from typing import Any
 import pytest
 
 from webhook.admission.binding.pod_lookup import PodLookup
-from webhook.model.names import PLACEMENT_GATE
+from webhook.cache.cluster_cache import ClusterCache
+from webhook.model.names import NUMA_TOPOLOGY_SPEC, PLACEMENT_GATE
 
 Raw = Mapping[str, Any]
 
 
 class Cluster:
     def __init__(self, **on_the_server: Raw) -> None:
-        self.seen: dict[str, Raw] = {}
+        self.cache = ClusterCache()
         self.on_the_server = on_the_server
         self.asked = 0
         self.asking = self.most = 0
 
-    def waiting_pod(self, key: str, uid: str) -> Raw | None:
-        pod = self.seen.get(key)
-        return pod if pod is not None and uid in {"", pod["metadata"]["uid"]} else None
+    def show(self, raw: Raw) -> None:
+        self.cache.pods.upsert("ns/a", dict(raw))
 
     async def fetch(self, namespace: str, name: str) -> Raw | None:
         assert namespace == "ns"
@@ -38,20 +38,24 @@ class Cluster:
     @property
     def lookup(self) -> PodLookup:
         if not hasattr(self, "_lookup"):
-            self._lookup = PodLookup(self, self.fetch)
+            self._lookup = PodLookup(self.cache, self.fetch)
         return self._lookup
 
 
 def pod(uid: str = "u", gated: bool = False) -> Raw:
-    return {"metadata": {"uid": uid}, "spec": {"schedulingGates": [{"name": PLACEMENT_GATE}] if gated else []}}
+    """The pod ns/a, which is managed."""
+    annotations = {NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": "SingleNUMANode"}'}
+    metadata = {"namespace": "ns", "name": "a", "uid": uid, "annotations": annotations}
+    gates = [{"name": PLACEMENT_GATE}] if gated else []
+    return {"metadata": metadata, "spec": {"schedulingGates": gates, "containers": [{"name": "main"}]}}
 
 
 async def test_a_pod_that_is_seen_a_moment_later_costs_no_call() -> None:
     cluster = Cluster()
-    cluster.seen["ns/a"] = pod(gated=True)
+    cluster.show(pod(gated=True))
     finding = asyncio.create_task(cluster.find("a"))
     await asyncio.sleep(0)
-    cluster.seen["ns/a"] = pod()
+    cluster.show(pod())
     assert (await finding, cluster.asked) == (pod(), 0)
 
 
@@ -83,7 +87,7 @@ async def test_who_cannot_be_asked_for_in_time_is_not_taken_for_absent() -> None
     async def stuck(*_: str) -> None:
         await held.wait()
 
-    lookup = PodLookup(cluster, stuck)
+    lookup = PodLookup(cluster.cache, stuck)
     deadline = asyncio.get_running_loop().time() + 0.2
     others = [asyncio.create_task(lookup.find("ns", f"p{number}", "u", deadline)) for number in range(4)]
     await asyncio.sleep(0.1)

@@ -8,7 +8,7 @@ from tests.builders.clusters import cluster_cache, put
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import gated
 from webhook.controllers.placement.controller import PlacementController
-from webhook.controllers.placement.dependencies import Limits
+from webhook.controllers.placement.limits import Limits
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.kube.pod_writes import Outcome
 from webhook.model.rules import Rules
@@ -29,7 +29,7 @@ class Cluster:
         parts: Any = self
         status_reporter = StatusReporter(parts, parts, self.cache.gated_pods, parts)
         limits = Limits(assume_ttl=60.0, concurrency=64)
-        self.controller = PlacementController(self.cache, parts, status_reporter, Rules(), limits, lambda: parts, parts)
+        self.controller = PlacementController(self.cache, parts, status_reporter, Rules(), limits, parts, parts)
         self.controller.clock = lambda: self.now
         term: Any = object()
         self.controller.started(term)

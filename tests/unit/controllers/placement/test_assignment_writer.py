@@ -6,10 +6,10 @@ from tests.builders.pods import gated
 from tests.unit.controllers.pod_api import Server
 from webhook.admission.patch import apply
 from webhook.admission.pod.controller_patches import assignment_patch
+from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.placement.assignment import Assignment
 from webhook.controllers.placement.assignment_writer import AssignmentWriter
 from webhook.controllers.placement.gated_pods import GatedPod
-from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.kube.pod_writes import Outcome
 from webhook.model.hint import NUMAHint
 from webhook.model.hint_key import HintKey
@@ -26,32 +26,14 @@ def waiting(version: str = "1", **more: Any) -> dict[str, Any]:
     return raw
 
 
-class Assumptions:
-    """What was promised and not taken back."""
-
-    def __init__(self) -> None:
-        self.held: list[AssumedPod] = []
-
-    def assume(self, assumed_pod: AssumedPod) -> None:
-        self.held = [held for held in self.held if held.pod != assumed_pod.pod] + [assumed_pod]
-
-    def forget(self, assumed_pod: AssumedPod) -> None:
-        self.held.remove(assumed_pod)
-
-    def holds(self, assumed_pod: AssumedPod) -> bool:
-        return any(held is assumed_pod for held in self.held)
-
-    def sign(self, uid: str, hint: str) -> str:
-        return KEY.sign(uid, hint)
-
-
 async def written(server: Server, *, leads: bool = True) -> tuple[Outcome, bool]:
     """What became of the write, and whether the promise still stands."""
-    assumptions = Assumptions()
-    writer = AssignmentWriter(assumptions, server, lambda: leads, assume_ttl=60.0)
+    cache = ClusterCache()
+    cache.use_hint_key(KEY)
+    writer = AssignmentWriter(cache, server, lambda: leads, assume_ttl=60.0)
     pod = GatedPod.from_object(waiting())
     outcome = await writer.write(pod, PLACE, writer.assume(pod, PLACE))
-    return outcome, bool(assumptions.held)
+    return outcome, cache.assumed_by(pod.key) is not None
 
 
 async def test_the_assumed_pod_stands_once_the_place_is_written() -> None:

@@ -1,0 +1,46 @@
+"""The members of gangs that have a place, by group: bound, or assigned to a node while they wait for their binding."""
+
+from collections.abc import Mapping
+
+from webhook.cache.pod_info import PodInfo
+from webhook.model.membership import AssignedMember
+
+_Members = dict[str, dict[str, AssignedMember]]
+
+
+class GangMembers:
+    """An index over all pods. What it returns is live: it must not be changed."""
+
+    def __init__(self) -> None:
+        self._assigned: _Members = {}
+        self._unasked: _Members = {}
+        self._group_of: dict[str, tuple[_Members, str]] = {}
+
+    def assigned(self, group: str) -> Mapping[str, AssignedMember]:
+        """The members of a group that have a place, by namespace/name."""
+        return self._assigned.get(group, {})
+
+    def unasked(self, group: str) -> Mapping[str, AssignedMember]:
+        """Pods of a controller that were bound before they could take their group from it, by namespace/name."""
+        return self._unasked.get(group, {})
+
+    def groups(self) -> Mapping[str, Mapping[str, AssignedMember]]:
+        """The members that have a place, by group and by namespace/name."""
+        return self._assigned
+
+    def put(self, pod: PodInfo) -> None:
+        """The pod exists and looks like this."""
+        key = pod.record.key
+        self.drop(key)
+        if pod.seat is not None:
+            members = self._unasked if pod.unasked else self._assigned
+            members.setdefault(pod.group, {})[key] = pod.seat
+            self._group_of[key] = members, pod.group
+
+    def drop(self, key: str) -> None:
+        """The pod namespace/name is gone."""
+        if (found := self._group_of.pop(key, None)) is not None:
+            members, group = found
+            del members[group][key]
+            if not members[group]:
+                del members[group]

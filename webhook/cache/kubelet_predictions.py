@@ -1,0 +1,89 @@
+"""What kubelets give to pods: to one that may be bound next, and to those that were bound without a hint.
+
+All methods take `node_arrays` as of the last settling, so that ledger and arrays are of one moment.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from webhook.cache.hint_certainty import given_on, hint_certainty, of_resident
+from webhook.cache.kubelet_admission import AssignedPod, KubeletAdmission
+from webhook.cache.missing_hint import HintBackfill
+from webhook.engine.assumed.assumed_pods import AssumedPods
+from webhook.engine.kubelet.allocation_replay import replay
+from webhook.engine.snapshot.ledger import Ledger
+from webhook.engine.snapshot.node_arrays import NodeArrays
+from webhook.engine.snapshot.single_node import less, node_alone
+from webhook.internal_errors import Where, contained, internal_error
+from webhook.model.resident import ResidentPod
+
+# Of an unmanaged pod with more of them nothing is predicted: that could take a second, and any user can create one.
+_MOST_CONTAINERS: Final = 4
+
+
+class KubeletPredictions:
+    """Predicts from what is bound, assigned and assumed. waiting: the pods that are not bound, by namespace/name."""
+
+    def __init__(self, assumed_pods: AssumedPods, ledger: Ledger, waiting: Mapping[str, Mapping[str, Any]]) -> None:
+        self._assumed_pods = assumed_pods
+        self._ledger = ledger
+        self._waiting = waiting
+
+    def admission(self, node_arrays: NodeArrays, node: str, pod: str, now: float) -> KubeletAdmission | None:
+        """The node as the pod namespace/name will find it when it is bound to it; None when it is not known."""
+        residents = [resident for resident in self._assumed_pods.bound_to(node) if resident.key != pod]
+        alone = node_alone(node_arrays, node, residents)
+        if alone is None:
+            return None
+        assigned = [reservation for reservation in self._assumed_pods.assigned(node) if reservation.pod != pod]
+        own = self._ledger.get(pod)
+        # The pod that is bound first has it: a tentative reservation blocks no other pod.
+        others = [reservation for reservation in self._assumed_pods.tentative(node) if reservation.pod != pod]
+        given = less(self._ledger.sums(node), node, [*assigned, *others, *(() if own is None else (own,))])
+        waiting = [(reservation, self._waiting.get(reservation.pod)) for reservation in assigned]
+        return KubeletAdmission(
+            alone,
+            given,
+            tuple(AssignedPod(reservation, raw) for reservation, raw in waiting if raw is not None),
+            own,
+            self._assumed_pods.leeway(node, pod, now),
+        )
+
+    def replay_newcomer(self, node_arrays: NodeArrays, newcomer: ResidentPod, now: float) -> None:
+        """Keep what a kubelet gives to an unmanaged pod that was just bound: it is in the way of others."""
+        if len(newcomer.containers) > _MOST_CONTAINERS:
+            return
+        kubelet_admission = self.admission(node_arrays, newcomer.node, newcomer.key, now)
+        if kubelet_admission is None or self._assumed_pods.is_counted(newcomer):
+            return
+        request_on = of_resident(newcomer)
+        given = given_on(kubelet_admission.kubelet_snapshot(), request_on)
+        if given:
+            replayed = hint_certainty(kubelet_admission, request_on, given)
+            self._assumed_pods.keep_for(newcomer, dict(given), replayed.alternatives, sure=replayed.sure)
+
+    def replay_unhinted(self, node_arrays: NodeArrays) -> None:
+        """Replay the admissions of pods without a hint, on the nodes where something has changed."""
+        for node in self._assumed_pods.to_replay():
+            try:
+                unhinted = self._assumed_pods.unhinted(node)
+                if (alone := node_alone(node_arrays, node, unhinted.residents)) is not None:
+                    self._assumed_pods.keep(node, replay(alone, unhinted))
+            except Exception as error:  # noqa: BLE001 # what is on one node must not cost every snapshot
+                internal_error(Where.NODE, error, node=node)
+                self._assumed_pods.give_up(node)
+
+    def hint_backfills(self, node_arrays: NodeArrays, now: float) -> Iterator[HintBackfill]:
+        """The hint for each pod that was bound without one and is not counted by an NRT, or why it has none.
+
+        Also the pods without a hint because it is not certain, for so long that the NRT should have shown it.
+        """
+        for pod in self._assumed_pods.uncertain(now):
+            yield HintBackfill.not_certain(pod)
+        for pod, replayed in self._assumed_pods.replayed(now):
+            if replayed.numa or replayed.doubt is not None:
+                backfill = None
+                with contained(Where.POD, pod=pod.key):
+                    backfill = HintBackfill.of(pod, replayed, self.admission(node_arrays, pod.node, pod.key, now))
+                if backfill is not None:
+                    yield backfill

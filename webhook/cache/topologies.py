@@ -1,0 +1,35 @@
+"""The Topologies of the cluster, from either of the two API groups."""
+
+from collections.abc import Mapping
+
+from webhook.cache.feed import Feed
+from webhook.model.topology import Topology, TopologySource
+from webhook.signal import Signal
+
+
+class Topologies:
+    """What the feeds bring. arrived: emitted when a topology came or changed; changed: also when one is gone."""
+
+    def __init__(self, arrived: Signal[[]], changed: Signal[[]]) -> None:
+        self._arrived = arrived
+        self._changed = changed
+        self._known: dict[TopologySource, dict[str, Topology]] = {source: {} for source in TopologySource}
+        self.feeds = {source: self._feed(source) for source in TopologySource}
+
+    def by_name(self) -> Mapping[str, Topology]:
+        """The same name in both groups is two objects; KAI's, whose annotations are read, wins."""
+        return {**self._known[TopologySource.KUEUE], **self._known[TopologySource.KAI]}
+
+    def _feed(self, source: TopologySource) -> Feed[Topology]:
+        known = self._known[source]
+
+        def put(topology: Topology) -> None:
+            known[topology.name] = topology
+            self._arrived.emit()
+            self._changed.emit()
+
+        def drop(name: str) -> None:
+            known.pop(name, None)
+            self._changed.emit()
+
+        return Feed(f"Topology of {source}", Topology.from_object, put, drop)

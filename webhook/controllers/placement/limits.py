@@ -1,0 +1,17 @@
+"""The settings of the placement controller."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of time and number."""
+
+    assume_ttl: float
+    """Seconds after which a write that was not seen never will be."""
+    concurrency: int
+    """Pods that are written at a time."""
+    ungate_after: float = 0.0
+    """Seconds after which a pod is ungated without an assignment; 0: never."""
+    reserve_after: float = 0.0
+    """Seconds after which a domain is reserved for a waiting gang; 0: never."""
