@@ -33,6 +33,7 @@ CONTAINED_OTHERWISE = {
     "kube/discovery.py: self.informer.run()": "its exception is that of DiscoveredInformer.run, which is supervised",
     "app/main.py: self._elector.hand_over(settings.drain_seconds)": "the process is ending",
     "app/main.py: drain(self._health, reviews, settings.drain_seconds)": "the process is ending",
+    "cli/live_owners.py: read_owner(self._client, namespace, owner)": "awaited by those who ask; `found` leaves it out",
     "app/main.py: wanted": "its exception is that of the start: without it nothing can be served",
     "app/main.py: stop.wait()": "an event's own",
 }
