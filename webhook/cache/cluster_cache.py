@@ -3,12 +3,6 @@
 Each kind of object has a `Feed`, which an informer fills. An object that cannot be read is left out and counted, with
 a log line when its fault changes: one odd object must not stop a cluster.
 
-An assumed pod is a pod that was given resources which no object shows yet (as in kube-scheduler):
-
-    assume ──> shown by an object: a reservation that follows from the object takes its place
-       ├─────> forget: its binding or patch failed, or will not be sent
-       └─────> expire: no object has shown it in its time
-
 Changes are worked out when they are read, so that a burst of them costs one settling. A read brings the reservations up
 to date, by the clock as well, and calls no observer. What time alone has changed is announced by `advance`, which the
 placement controller calls at the beginning of each round, and the service once a second.
@@ -28,21 +22,20 @@ from webhook.cache.management import as_managed
 from webhook.cache.missed_creations import MissedPods
 from webhook.cache.missing_hint import HintBackfill
 from webhook.cache.node_policies import NodePolicies
+from webhook.cache.pod_assumptions import PodAssumptions
 from webhook.cache.pod_info import PodInfo
 from webhook.cache.topologies import Topologies
+from webhook.cache.unbound_pods import UnboundPods
 from webhook.cache.unmanaged import is_annotated
-from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.engine.assumed.assumed_pods import AssumedPods
 from webhook.engine.assumed.known_placements import HintChange
 from webhook.engine.assumed.unreported import ReportingTimes
 from webhook.engine.snapshot.cluster_state import ClusterState
-from webhook.engine.snapshot.ledger import Ledger, Reservation
+from webhook.engine.snapshot.ledger import Ledger
 from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.snapshot.single_node import chosen_node
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.internal_errors import Where, contained, internal_error
-from webhook.model.gates import waits_for_us_alone
-from webhook.model.hint import NUMANodeAmounts
 from webhook.model.hint_key import HintKey
 from webhook.model.namespace import Namespace
 from webhook.model.node import Node
@@ -59,8 +52,8 @@ def _always() -> bool:
     return True
 
 
-class ClusterCache:
-    """Everything known of the cluster, current as of the last event."""
+class ClusterCache(PodAssumptions):
+    """Everything known of the cluster, current as of the last event. What was given to pods: see `PodAssumptions`."""
 
     def __init__(
         self,
@@ -70,25 +63,23 @@ class ClusterCache:
         pods_in_order: Callable[[], bool] = _always,
     ) -> None:
         """pods_in_order: whether pods come in the order in which things happened to them: by a watch, not by a list."""
-        self.changed = Signal[[]]()
-        """Emitted after each change that may matter to a pod which waits."""
+        times = times or ReportingTimes()
+        self._ledger = Ledger()
+        self._assumed_pods = AssumedPods(self._ledger, times)
+        super().__init__(self._assumed_pods)
         self.topology_changed = Signal[[]]()
         """Emitted when a topology has come or changed."""
         self.namespace_changed = Signal[[]]()
         """Emitted when a namespace has come or changed."""
         self.hints_changed = Signal[[]]()
         """Emitted when there may be bound pods whose hints are not what they should be."""
-        times = times or ReportingTimes()
         self._clock = clock  # wall clock: the API server's stamps on pods and NRTs are compared with it
         self._rules = rules or Rules()
         self._in_order = pods_in_order
         self._state = ClusterState(_node_failed)
-        self._ledger = Ledger()
-        self._assumed_pods = AssumedPods(self._ledger, times)
         self._time_has_changed = False
-        self._waiting: dict[str, Raw] = {}
-        self._gated: dict[str, Raw] = {}
-        self._predictions = KubeletPredictions(self._assumed_pods, self._ledger, self._waiting)
+        self._unbound = UnboundPods()
+        self._predictions = KubeletPredictions(self._assumed_pods, self._ledger, self._unbound.waiting)
         self.gangs = GangMembers()
         """The members of gangs that have a place."""
         self.policies = NodePolicies(self._state.nodes.get, self._state.topologies.get)
@@ -169,87 +160,23 @@ class ClusterCache:
         """The pod has that hint now."""
         self._assumed_pods.hints.written(change)
 
-    def assigned(self, node: str) -> tuple[Reservation, ...]:
-        """What is promised to pods that are placed on the node and not on their way to its kubelet yet."""
-        return self._assumed_pods.assigned(node)
-
-    def has_binding_in_progress(self, node: str, pod: str, expiring_after: float) -> bool:
-        """Whether another pod was given NUMA nodes there with a binding that no object shows yet.
-
-        Of assumed pods that expire later than that only, on the clock of their `expires`.
-        """
-        binding_to = self._assumed_pods.binding_to(node)
-        return any(
-            assumed_pod.numa and assumed_pod.pod != pod and assumed_pod.expires > expiring_after
-            for assumed_pod in binding_to
-        )
-
     def waiting_pod(self, key: str, uid: str) -> Mapping[str, Any] | None:
         """A pod that is not bound yet; None when it, or this incarnation of it, was not seen.
 
         Of one that is not managed, and has no gate of ours, no more than its metadata's name and uid.
         """
-        pod = self._waiting.get(key)
+        pod = self._unbound.waiting.get(key)
         if pod is None or uid not in {"", pod["metadata"].get("uid")}:
             return None
         return self.as_managed(pod)
 
-    def assumed(self, pod: str, uid: str, node: str) -> NUMANodeAmounts | None:
-        """What the pod was granted on the node in an answer or patch that it does not show yet."""
-        assumed_pod = self._assumed_pods.assumed_by(pod)
-        return (
-            tuple(assumed_pod.numa.items())
-            if assumed_pod and (assumed_pod.uid, assumed_pod.node) == (uid, node)
-            else None
-        )
-
-    def assumed_by(self, pod: str) -> AssumedPod | None:
-        """What was given to the pod and no object shows yet."""
-        return self._assumed_pods.assumed_by(pod)
-
-    def assume(self, assumed_pod: AssumedPod) -> None:
-        """Keep what was given to a pod."""
-        self._assumed_pods.assume(assumed_pod)
-
     def gated_pods(self) -> Mapping[str, Raw]:
         """The pods that only our gate holds back; not to be changed."""
-        return self._gated
+        return self._unbound.gated
 
     def ungated_pods(self) -> Mapping[str, Raw]:
         """The pods without any gate and without a node that ask for something here, by namespace/name."""
-        return {
-            key: raw
-            for key, raw in self._waiting.items()
-            if is_annotated(raw) and not raw["spec"].get("schedulingGates")
-        }
-
-    def assumed_node(self, pod: str) -> str | None:
-        """The node that the pod was given and does not show yet; None when it was given none."""
-        assumed_pod = self._assumed_pods.assumed_by(pod)
-        return None if assumed_pod is None else assumed_pod.node
-
-    @property
-    def assumed_count(self) -> int:
-        """How many grants no object shows yet."""
-        return self._assumed_pods.assumed_count
-
-    def expired_pods(self, now: float) -> tuple[AssumedPod, ...]:
-        """The assumed pods that no object has come to show by the time they had, on the clock of `time.monotonic`."""
-        return self._assumed_pods.expired(now)
-
-    def holds(self, assumed_pod: AssumedPod) -> bool:
-        """Whether this assumed pod is kept, and no object shows it yet."""
-        return self._assumed_pods.assumed_by(assumed_pod.pod) is assumed_pod
-
-    def forget(self, assumed_pod: AssumedPod) -> None:
-        """What was given will not be taken."""
-        if self.holds(assumed_pod):
-            self._assumed_pods.forget(assumed_pod.pod)
-
-    def expire(self, assumed_pod: AssumedPod) -> None:
-        """What was given was not taken in time: other pods may be waiting for it."""
-        self.forget(assumed_pod)
-        self.changed.emit()
+        return self._unbound.ungated()
 
     def _settled(self) -> NodeArrays:
         """The state as it is now, with the ledger in step: all that is promised, and where unhinted pods are."""
@@ -294,16 +221,10 @@ class ClusterCache:
                 with contained(Where.POD, pod=newcomer.key):
                     self._predictions.replay_newcomer(self._settled(), newcomer, self._clock())
         self._announce_hints()
-        if pod.waiting is None:
-            self._waiting.pop(key, None)
-        else:
-            self._waiting[key] = pod.waiting
-        if pod.waiting is not None and waits_for_us_alone(pod.waiting):
-            self._gated[key] = pod.waiting
-        else:
-            self._gated.pop(key, None)
+        self._unbound.put(pod)
         self.gangs.put(pod)
-        self._note_failure(pod)
+        if pod.waiting is not None and is_unschedulable(pod.waiting):
+            self._forget_tentative(key)
         self.changed.emit()
 
     def _drop_pod(self, key: str) -> None:
@@ -311,21 +232,9 @@ class ClusterCache:
         self._assumed_pods.drop_pod(key, self._clock())
         self._missed.forget(key)
         self._announce_hints()
-        self._waiting.pop(key, None)
-        self._gated.pop(key, None)
+        self._unbound.drop(key)
         self.gangs.drop(key)
         self.changed.emit()
-
-    def _note_failure(self, pod: PodInfo) -> None:
-        """Give back what was tentative where the scheduler says that it cannot bind the pod; it will try again."""
-        assumed_pod = self._assumed_pods.assumed_by(pod.record.key)
-        if (
-            assumed_pod is not None
-            and assumed_pod.tentative
-            and pod.waiting is not None
-            and is_unschedulable(pod.waiting)
-        ):
-            self._assumed_pods.forget(assumed_pod.pod)
 
     def _put_node_topology(self, topology: NodeTopology) -> None:
         self._state.upsert_topology(topology)

@@ -80,7 +80,7 @@ def test_a_view_stays_as_it_was_while_the_cluster_goes_on() -> None:
     assert cache.generation == cache.snapshot().nodes.node_arrays.generation > before.nodes.node_arrays.generation
 
 
-def test_what_time_alone_frees_is_told_once() -> None:
+def test_a_read_calls_no_observer_and_what_time_alone_frees_is_announced_once() -> None:
     # n0 ── NUMA 0 [8 of 8]      written 5 s after p was bound; 120 s after that it has counted p.
     now = 1000.0
     told: list[float] = []
