@@ -10,7 +10,7 @@ from tests.builders.clusters import cluster_cache, put
 from tests.unit.controllers.site import TERM, ControllerMetrics
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.placement.controller import PlacementController
-from webhook.controllers.placement.dependencies import Limits
+from webhook.controllers.placement.limits import Limits
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.kube.events import PodEvent
 from webhook.kube.pod_writes import Outcome, PodWrites
@@ -85,8 +85,9 @@ class Leader:
         events: Any = self.api
         reporter = StatusReporter(self.api, events, self.cache.gated_pods, ControllerMetrics())
         limits = Limits(assume_ttl=60.0, concurrency=4, ungate_after=ungate_after)
+        leadership: Any = self
         self.controller = PlacementController(
-            self.cache, self.api, reporter, Rules(), limits, lambda: self, self.read_owner
+            self.cache, self.api, reporter, Rules(), limits, leadership, self.read_owner
         )
         self.controller.clock = lambda: 0.0  # however slow the machine, a cycle has time for all
         self.controller.started(TERM)
