@@ -107,7 +107,7 @@ class _Prediction:
         return reason, mask
 
     def _jointly(self, policy_group: PolicyGroup) -> tuple[Bytes, npt.NDArray[np.int64]]:
-        """Reason and mask where we choose the NUMA nodes; best-effort is admitted without any if none suffice."""
+        """Reason and mask where we choose the NUMA nodes. Best-effort admits a pod without any if none suffice."""
         n = len(policy_group.nodes)
         share = self._whole.pod
         if not (any(share.amounts.values()) or share.devices):

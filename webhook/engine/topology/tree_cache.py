@@ -4,7 +4,7 @@
 2. For a later snapshot of the same cluster only the nodes that changed since are looked at, and only those whose labels
    at the topology's levels are new are moved, and those in whose column another node stands now. Free amounts, taints
    and the like never touch a tree.
-3. Where that is not possible, or more than a few nodes moved, the tree is built anew.
+3. Where that is not possible, or more than a few nodes moved, the tree is rebuilt.
 """
 
 from collections.abc import Sequence
