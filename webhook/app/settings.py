@@ -78,7 +78,7 @@ class Settings(BaseSettings):
 
     tls_mode: Literal["SelfManaged", "Files"] = "SelfManaged"
     """Source of the serving certificate. `SelfManaged`: a CA in a Secret; the service writes caBundle. `Files`:
-    tls-cert-file and tls-key-file, which another tool (cert-manager) renews together with caBundle."""
+    tls-cert-file and tls-key-file, renewed with caBundle by another tool (cert-manager)."""
     tls_cert_file: Path | None = None
     """PEM certificate chain for tls-mode `Files`. Reloaded when it changes."""
     tls_key_file: Path | None = None
