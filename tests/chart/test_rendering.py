@@ -344,8 +344,8 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
     )
     assert settings.resource_weights == {"cpu": 2, "nvidia.com/gpu": 5}
     assert (settings.no_compatible_node, settings.fidelity, settings.score_strategy) == (
-        "warn",
-        "plugin",
+        "Warn",
+        "Plugin",
         "LeastNUMANodes",
     )
     assert settings.preference_weight == 30
@@ -362,7 +362,7 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
 
 
 def test_every_variable_of_ours_is_a_setting(helm: Helm) -> None:
-    for mode in ("self", "cert-manager"):
+    for mode in ("SelfManaged", "CertManager"):
         for name in helm.template({"tls": {"mode": mode}}).environment:
             assert name.removeprefix(PREFIX).lower() in Settings.model_fields
 
@@ -371,7 +371,7 @@ def test_extra_variables_win_and_no_name_stands_twice(helm: Helm) -> None:
     rendered = helm.template(
         {
             "extraEnv": [
-                {"name": f"{PREFIX}FIDELITY", "value": "plugin"},
+                {"name": f"{PREFIX}FIDELITY", "value": "Plugin"},
                 {"name": f"{PREFIX}POD_NAME", "value": "p"},
                 {"name": "A", "value": "b"},
             ]
@@ -379,7 +379,7 @@ def test_extra_variables_win_and_no_name_stands_twice(helm: Helm) -> None:
     )
     names = [variable["name"] for variable in rendered.container["env"]]
     assert len(names) == len(set(names))
-    assert (rendered.environment[f"{PREFIX}FIDELITY"], rendered.environment["A"]) == ("plugin", "b")
+    assert (rendered.environment[f"{PREFIX}FIDELITY"], rendered.environment["A"]) == ("Plugin", "b")
     assert rendered.environment[f"{PREFIX}POD_NAME"] == "p"
 
 

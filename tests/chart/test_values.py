@@ -95,7 +95,7 @@ def test_default_and_limits_of_a_setting_are_the_programs(path: str, field: str)
     ("values", "message"),
     [
         ({"replicas": 3}, "additional properties 'replicas' not allowed"),
-        ({"settings": {"fidelity": "kublet"}}, "at '/settings/fidelity': value must be one of 'kubelet', 'plugin'"),
+        ({"settings": {"fidelity": "Kublet"}}, "at '/settings/fidelity': value must be one of 'Kubelet', 'Plugin'"),
         ({"settings": {"drainSeconds": -1}}, "at '/settings/drainSeconds': minimum: got -1, want 0"),
         ({"settings": {"preferenceWeight": 101}}, "at '/settings/preferenceWeight': maximum: got 101, want 100"),
         ({"settings": {"resourceWeights": {"cpu": 0}}}, "at '/settings/resourceWeights/cpu': minimum: got 0, want 1"),
