@@ -1,1 +1,1 @@
-"""The process put together: settings, informers, certificate, leadership, what the leader runs."""
+"""The process: settings, informers, certificate, leader election and the leader's runnables."""

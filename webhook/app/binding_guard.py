@@ -1,4 +1,4 @@
-"""What the guard of bindings and the sweep of its grants need of the service around them."""
+"""What the binding guard and the sweep of its assumed pods need from the rest of the process."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ from webhook.kube.leadership import Leadership
 
 
 def pod_by_get(client: Client, cache: ClusterCache) -> Fetch:
-    """A pod by one GET, without a hint that does not count; None when there is none. Raises ClusterError."""
+    """Reads a pod by one GET and removes an untrusted hint; None if the pod does not exist. Raises ClusterError."""
 
     async def fetch(namespace: str, name: str) -> Mapping[str, Any] | None:
         try:
@@ -29,7 +29,7 @@ def pod_by_get(client: Client, cache: ClusterCache) -> Fetch:
 
 
 def for_a_review(fetch: Fetch) -> Fetch:
-    """The same for one that waits: where the API server does not answer us, its failurePolicy is to decide."""
+    """The same for a waiting review: if the API server does not answer us, its failurePolicy decides."""
 
     async def fetch_now(namespace: str, name: str) -> Any:
         try:
@@ -42,16 +42,16 @@ def for_a_review(fetch: Fetch) -> Fetch:
 
 
 def leader_state_of(leadership: Leadership) -> LeaderState:
-    """What this replica may answer at this moment."""
+    """Which bindings this replica may answer now."""
     if not leadership.is_leader():
         return LeaderState.ELSEWHERE if leadership.is_elsewhere() else LeaderState.NONE
     return LeaderState.ASSIGNED_ONLY if leadership.seconds_until_settled() > 0 else LeaderState.ALL
 
 
 def answer_lifetime(settings: Settings) -> float:
-    """Seconds after which an answer that is not in its pod never will be.
+    """Seconds after which an answer that its pod does not show will never appear in it.
 
-    `assume_ttl_seconds` is counted from the claim of the next leader, which comes later than any answer by the time
-    between two terms.
+    `assume_ttl_seconds` starts with the claim of the next leader. This claim is later than any answer, by the time
+    between two terms, which is added here.
     """
     return settings.assume_ttl_seconds + settings.lease_duration_seconds - settings.renew_deadline_seconds

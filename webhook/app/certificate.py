@@ -1,8 +1,11 @@
-"""The certificate the HTTPS port shows: obtained, checked, shown, renewed, all without a restart.
+"""The certificate of the HTTPS port: obtained, checked, served and renewed without a restart.
 
-Life cycle, every few seconds: ask the source for what should be shown now -> when it changed, check it as an API server
-would -> publish the CA where that is ours to do -> show it from the next handshake on. A source that fails leaves the
-certificate that is shown in place; before the first one there is no HTTPS port.
+Life cycle, every few seconds:
+1. Ask the source for the certificate to serve now. If it did not change, stop here.
+2. Check it as an API server would.
+3. Publish the CA, if that is our task.
+4. Serve the certificate from the next handshake on.
+If a source fails, the current certificate stays. The HTTPS port opens only with the first certificate.
 """
 
 import asyncio
@@ -36,7 +39,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A leaf, the names it must answer to, and the CA that leads to it; None when that is somebody else's affair."""
+    """A leaf, the names that it must be valid for, and the CAs to publish; None if another tool publishes them."""
 
     leaf: Leaf
     names: ServerNames
@@ -44,22 +47,22 @@ class Shown:
 
 
 class Source(Protocol):
-    """Where certificates come from."""
+    """A source of certificates. poll_seconds: the pause between two calls of `current`."""
 
     poll_seconds: float
 
     async def current(self, now: datetime) -> Shown:
-        """What to show now; the very object of the last call when nothing changed.
+        """The certificate to serve now; the same object as in the last call if nothing changed.
 
         Raises CertificateError or ClusterError.
         """
 
 
 class SecretSource:
-    """A CA in a Secret, shared by all replicas, who replace it in time; leaves live in this process only."""
+    """A CA in a Secret, shared and renewed by all replicas. Leaves exist only in this process."""
 
-    # A new CA is picked up within this time, which its announcement outlasts by far, and a Secret that was deleted or
-    # spoilt is put right. One read by name, so often, is a hundredth of what the watches cost the API server.
+    # A new CA is picked up within this time, and a deleted or damaged Secret is repaired. The announcement of a new CA
+    # lasts much longer. One read by name per poll costs the API server a hundredth of what the watches cost it.
     poll_seconds = 5.0
 
     def __init__(self, secret: SharedSecret, name: str, names: ServerNames) -> None:
@@ -72,7 +75,7 @@ class SecretSource:
         self._spoilt: tuple[Mapping[str, str], datetime] | None = None
 
     async def current(self, now: datetime) -> Shown:
-        """A leaf of the CA that signs now, a new one when that changed or two thirds of the leaf's life are over."""
+        """A leaf of the current signer; a new one if the signer changed or two thirds of the leaf's life are over."""
         known = self._known = await self._succession(now)
         signer = known.signer(now)
         leaf = None if self._shown is None else self._shown.leaf
@@ -84,8 +87,8 @@ class SecretSource:
         return self._shown
 
     async def _succession(self, now: datetime) -> Succession:
-        """The Secret's CAs, after the step that is due."""
-        # Should the Secret have been deleted, ours goes back: a new CA would lock out the other replicas' leaves.
+        """The Secret's CAs, after any step of the renewal that is due."""
+        # If the Secret was deleted, write our CA back: a new CA would invalidate the leaves of the other replicas.
         proposal = self._known or Succession(Authority.create(self._name, now))
         data = await self._secret.read_or_fill(proposal.to_secret_data())
         try:
@@ -103,11 +106,11 @@ class SecretSource:
         return found
 
     async def _heal(self, data: Mapping[str, str], error: CertificateError, now: datetime) -> Succession:
-        """The CAs that are put in the place of what cannot be used, or that another replica has put there.
+        """Replace an unusable Secret; returns the CAs that we or another replica wrote.
 
-        1. A replica that knows the CA puts that back: no leaf changes, and no caBundle.
-        2. A CA that can be used stays, if only its successor cannot.
-        3. Otherwise a new one is made, once others have had time for 1.
+        1. A replica that knows the CA restores it, so no leaf and no caBundle changes.
+        2. If only the successor is unusable, the CA stays.
+        3. Otherwise a new CA is created, after other replicas had time for step 1.
         """
         healed = self._known or _alone(data, now)
         if healed is None:
@@ -126,19 +129,19 @@ class SecretSource:
         found = Succession.from_secret_data(written)
         _check_signs(found, now)
         self._spoilt = None
-        if written is wanted:  # not another replica's that was faster
+        if written is wanted:  # ours, not that of a replica that was faster
             note = f"the CA that it held was unusable and was replaced by {found.authority.name}: {error}"
             log.warning("ca.healed", secret=self._secret.key, authority=found.authority.name, error=str(error))
             await self._secret.tell("CAReplaced", note)
         return found
 
 
-# Two polls: a replica that runs and knows the CA has put it back by then.
+# Two polls: a running replica that knows the CA has restored it by then.
 OTHERS_FIRST: Final = timedelta(seconds=2 * SecretSource.poll_seconds)
 
 
 def _check_signs(succession: Succession, now: datetime) -> None:
-    """Raise CertificateError unless the CA whose turn it is can sign now."""
+    """Raise CertificateError unless the current signer is valid now."""
     signer = succession.signer(now)
     if not signer.window.contains(now):
         msg = f"The CA {signer.name!r} is valid {signer.window}, not at {now:%Y-%m-%dT%H:%M:%SZ}."
@@ -146,7 +149,7 @@ def _check_signs(succession: Succession, now: datetime) -> None:
 
 
 def _alone(data: Mapping[str, str], now: datetime) -> Succession | None:
-    """The Secret's CA without its successor; None when it cannot be used."""
+    """The Secret's CA without its successor; None if the CA is unusable."""
     try:
         found = Succession(Authority.from_secret_data(data))
         _check_signs(found, now)
@@ -156,9 +159,9 @@ def _alone(data: Mapping[str, str], now: datetime) -> Succession | None:
 
 
 class FilesSource:
-    """Certificate and key in files that somebody else renews, together with caBundle."""
+    """Certificate and key in files. Another tool renews them, together with caBundle."""
 
-    # A kubelet writes a changed Secret into its files within a minute or so; the files are a few kilobytes.
+    # A kubelet updates the files of a changed Secret within about a minute. The files have a few kilobytes.
     poll_seconds = 10.0
 
     def __init__(self, certificate_file: Path, key_file: Path, names: ServerNames) -> None:
@@ -167,7 +170,7 @@ class FilesSource:
         self._shown: Shown | None = None
 
     async def current(self, now: datetime) -> Shown:
-        """The files' leaf."""
+        """The leaf in the files; the same object as in the last call if the chain did not change."""
         del now
         leaf = await asyncio.to_thread(read_leaf, *self._files)
         if self._shown is None or leaf.chain != self._shown.leaf.chain:
@@ -176,7 +179,7 @@ class FilesSource:
 
 
 def source_of(settings: Settings, secret: SharedSecret) -> Source:
-    """The source the settings ask for; raises CertificateError when `tls_names` has what is no name."""
+    """The source that the settings select; raises CertificateError if an entry of `tls_names` is not a name."""
     service = f"{settings.service_name}.{settings.namespace}.svc"
     if settings.tls_cert_file is not None and settings.tls_key_file is not None and settings.tls_mode == "Files":
         names = ServerNames.of(settings.tls_names or (service,))
@@ -187,9 +190,9 @@ def source_of(settings: Settings, secret: SharedSecret) -> Source:
 
 
 class ClientCAFile:
-    """The CAs of the clients that may call, in a file that others renew (a mounted Secret or ConfigMap)."""
+    """The CAs of the clients that may call, in a file that another tool renews (a mounted Secret or ConfigMap)."""
 
-    # A kubelet writes a changed object into its files within a minute or so.
+    # A kubelet updates the files of a changed object within about a minute.
     poll_seconds = 10.0
 
     def __init__(self, path: Path) -> None:
@@ -197,7 +200,7 @@ class ClientCAFile:
         self._read: tuple[bytes, CABundle] | None = None
 
     async def current(self) -> CABundle:
-        """The file's certificates; the very object of the last call when nothing changed. Raises CertificateError."""
+        """The file's certificates; the same object as in the last call if nothing changed. Raises CertificateError."""
         try:
             text = await asyncio.to_thread(self._path.read_bytes)
         except OSError as error:
@@ -209,9 +212,10 @@ class ClientCAFile:
 
 
 class ServingCertificate:
-    """What the HTTPS port shows, kept valid, and whose certificates it asks for.
+    """Keeps the certificate of the HTTPS port valid, and the CAs for client certificates current.
 
-    `publish` is given the caBundle (base64) before a leaf of it is shown. Without `clients` no client is asked.
+    publish: called with the caBundle (base64) before a leaf of it is served. Without `clients` the port requests no
+    client certificates.
     """
 
     def __init__(
@@ -236,34 +240,35 @@ class ServingCertificate:
         self._established = asyncio.Event()
 
     async def context(self) -> HandshakeContext:
-        """The context for the listening socket, once there is a first certificate."""
+        """Wait for the first certificate; returns the context for the listening socket."""
         await self._established.wait()
         assert self._context is not None  # noqa: S101 # set before the event
         return self._context
 
     @property
     def valid(self) -> bool:
-        """Whether a certificate is shown that has not expired."""
+        """Whether a certificate is served and has not expired."""
         return self.end is not None and self._clock() < self.end
 
     async def run(self) -> NoReturn:
-        """Keep the certificate valid for ever."""
+        """Keep the certificate valid until cancelled."""
         while True:
             try:
                 fault = await self._read_clients()
                 self.refresh(await self._source.current(self._clock()), self._wanted_clients)
             except (CertificateError, ClusterError) as error:
                 fault = str(error)
-            # Every poll of a lasting fault would repeat it; its text is in /readyz all the while.
+            # Log a lasting fault once, not at every poll. /readyz shows its text meanwhile.
             if fault and fault != self.error:
                 log.warning("certificate.retry", error=fault)
             self.error = fault
             await asyncio.sleep(min(2.0, self._poll_seconds) if fault else self._poll_seconds)
 
     async def _read_clients(self) -> str:
-        """Read the client CA file again; why the one of before stays, so that the leaf is renewed all the same.
+        """Read the client CA file again; returns why the previous CAs stay in use, empty if there is no fault.
 
-        Raises CertificateError as long as there is none: no client is asked for nothing.
+        A returned fault does not stop the renewal of the leaf. Raises CertificateError if the file was never read
+        successfully: the port must not open without requesting client certificates.
         """
         if self._client_file is None:
             return ""
@@ -276,9 +281,9 @@ class ServingCertificate:
         return ""
 
     def refresh(self, shown: Shown, clients: CABundle | None = None) -> None:
-        """Check and show `shown`, and ask for certificates of `clients`.
+        """Check and serve `shown`, and request client certificates signed by `clients`.
 
-        Raises CertificateError, and then all stays as it was.
+        Raises CertificateError and then changes nothing.
         """
         if shown is self._shown and clients is self._clients:
             return

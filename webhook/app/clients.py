@@ -1,4 +1,4 @@
-"""The API server, over separate connections: what is urgent must not wait behind what is not."""
+"""Clients of the API server with separate connections: urgent calls must not wait behind others."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,13 +9,13 @@ from webhook.app.settings import Settings
 from webhook.kube.client import Client
 from webhook.kube.rate_limiter import RateLimiter
 
-# Writes of placements: a burst is a large group's pods; on average no more than one API server writes in a second.
+# Writes of assignments: a burst is the pods of a large gang, the rate at most what one API server writes in a second.
 _RATE: Final = 500.0
 _BURST: Final = 500
 
 
 def placement_pace() -> RateLimiter:
-    """How fast placements are written."""
+    """A new rate limiter with the rate for writes of assignments."""
     return RateLimiter(_RATE, _BURST)
 
 
@@ -25,15 +25,15 @@ class Clients:
 
     general: Client
     leadership: Client
-    """A renewal must not wait for a thousand patches."""
+    """For the Lease: a renewal must not wait behind a thousand patches."""
     placement: Client
     owners: Client
-    """Tenants name the owners of their pods: reads of these may hang."""
+    """For reads of owners: users name the owners of their pods, so these reads may hang."""
 
     @classmethod
     @asynccontextmanager
     async def connect(cls, settings: Settings) -> AsyncIterator[Self]:
-        """All of them, until the end of the context; no call is made yet. Raises ConnectionSettingsError."""
+        """Open all clients until the end of the context, without any call yet. Raises ConnectionSettingsError."""
         where = settings.kubeconfig, settings.context
         async with (
             await Client.connect(*where) as general,

@@ -1,8 +1,10 @@
-"""The key that signs our hints: got from the Secret that all replicas share, and kept there.
+"""The key that signs our hints: read from the Secret that all replicas share, and restored there.
 
-Life cycle: asked for until the Secret gives a key (the first replica fills it; what cannot be a key is replaced) ->
-no pod is read before -> asked again every half minute: a Secret that was deleted gets the key back; another key than
-ours is taken over, for the pods that are read from then on.
+Life cycle:
+1. Read the Secret until it has a key. The first replica fills it, and invalid content is replaced. No pod is read
+   before that.
+2. Read it again every half minute. A deleted Secret gets our key again. If the Secret has another key, we use that one
+   for the pods that are read from then on.
 """
 
 import asyncio
@@ -18,12 +20,12 @@ from webhook.model.hint_key import HintKey
 
 log = structlog.get_logger(__name__)
 
-# Of the order of the CA's Secret. Replicas that differ meanwhile only believe less: nothing is given away twice.
+# Of the order of the CA's Secret. Until then, replicas with different keys trust fewer hints: nothing is given twice.
 _POLL_SECONDS: Final = 30.0
 
 
 class SharedHintKey:
-    """Keeps the key; `use` is given the first one and every other."""
+    """Keeps the key current. use: called with the first key and with every later one."""
 
     def __init__(self, secret: SharedSecret, use: Callable[[HintKey], None]) -> None:
         self.error = "not read yet"
@@ -33,7 +35,7 @@ class SharedHintKey:
         self._key: HintKey | None = None
 
     async def run(self) -> NoReturn:
-        """Keep it, until cancelled."""
+        """Keep the key and the Secret in sync until cancelled."""
         backoff = Backoff()
         while True:
             try:
@@ -48,7 +50,7 @@ class SharedHintKey:
                 await asyncio.sleep(_POLL_SECONDS)
 
     async def refresh(self) -> None:
-        """Bring the key and the Secret in step once. Raises ClusterError."""
+        """Sync the key and the Secret once. Raises ClusterError."""
         proposal = self._key or HintKey.create()
         data = await self._secret.read_or_fill(proposal.to_secret_data())
         key = HintKey.from_secret_data(data)

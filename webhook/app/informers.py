@@ -1,4 +1,4 @@
-"""Which resources are watched, with what selection, and into which feed they go."""
+"""The watched resources, each with its field selector and the feed that it fills."""
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -23,14 +23,14 @@ from webhook.model.topology import TopologySource
 from webhook.server.health import Check
 
 PODS: Final = "pods"
-# Pods that ended hold nothing. Pods without a node are taken in as well: the selection is one watch for all that
-# concerns pods, and a pod costs an event when it is bound, whether it was seen before or not.
+# Pods that ended hold no resources. Pods without a node are included, so that one watch serves every use of pods. A pod
+# costs an event at its binding in any case, whether it was seen before or not.
 _LIVE_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """One resource: `run` keeps `feed` current until cancelled."""
+    """A watched resource. `run` keeps `feed` current until cancelled."""
 
     informer: Informer
     feed: Feed[Any]
@@ -38,25 +38,25 @@ class Watched:
 
     @property
     def status(self) -> InformerStatus:
-        """How the informer is doing."""
+        """The informer's state and statistics, live."""
         return self.informer.status
 
     def is_served(self) -> bool:
-        """Whether the API server has such objects."""
+        """Whether the API server serves the resource."""
         return self.status.synced and self.status.phase is not Phase.ABSENT
 
     def follows(self) -> bool:
-        """Whether changes reach us as they are made, as far as we know."""
+        """Whether changes arrive as they are made, as far as we know."""
         return self.status.caught_up
 
     def check(self) -> Check:
-        """The informer as a condition of readiness."""
+        """The informer's readiness check."""
         status = self.status
         detail = f"{status.phase}, {status.objects} objects, heard of {monotonic() - status.last_contact:.0f} s ago"
         return Check(f"informer {status.name}", status.synced, f"{detail}; {status.error}" if status.error else detail)
 
     def sample(self) -> InformerSample:
-        """The informer as metrics."""
+        """The informer's metrics. Ages are in seconds."""
         status = self.status
         return InformerSample(
             resource=status.name,
@@ -71,9 +71,9 @@ class Watched:
 def watch_all(
     client: Client, cache: ClusterCache, pod_groups: PodGroups, page_size: int, pods_status: InformerStatus
 ) -> tuple[Watched, ...]:
-    """Everything a decision depends on, and the PodGroups, which come of decisions.
+    """Everything that decisions depend on, and the PodGroups, which result from decisions.
 
-    pods_status: that of the pods' informer, which the cache reads.
+    pods_status: the status of the pods' informer, which the cache reads.
     """
 
     def always(plural: str, feed: Feed[Any], selector: str = "", status: InformerStatus | None = None) -> Watched:
@@ -82,7 +82,7 @@ def watch_all(
         return Watched(informer, feed, informer.run)
 
     def when_served(wanted: Wanted, feed: Feed[Any], *, managed_fields: bool = False) -> Watched:
-        # The version is settled when discovery has found one.
+        # Discovery sets the version later.
         resource = Resource(wanted.group, "", wanted.plural)
         informer = Informer(client, resource, feed, page_size=page_size, managed_fields=managed_fields)
         return Watched(informer, feed, DiscoveredInformer(client, wanted, informer).run)
@@ -91,7 +91,7 @@ def watch_all(
         always("namespaces", cache.namespaces),
         always("nodes", cache.nodes),
         always(PODS, cache.pods, _LIVE_PODS, pods_status),
-        # When its zones were last written tells which pods they cannot have counted.
+        # The managed fields show when the zones were last written, and so which pods they cannot have reported.
         when_served(NODE_RESOURCE_TOPOLOGIES, cache.node_topologies, managed_fields=True),
         when_served(KAI_TOPOLOGIES, cache.topologies[TopologySource.KAI]),
         when_served(KUEUE_TOPOLOGIES, cache.topologies[TopologySource.KUEUE]),

@@ -1,8 +1,10 @@
-"""One replica leads: it alone runs the runnables that need one writer, and it alone answers bindings.
+"""One replica leads: only this one runs the runnables that need a single writer, and only this one answers bindings.
 
-Life cycle of a replica: it takes part in the election once it is ready -> a term begins: runnables start, its Pod gets
-the label by which calls find it -> the term ends: runnables stop, the label goes -> `hand_over` when the process is to
-end.
+Life cycle of a replica:
+1. It takes part in the election as soon as it is ready.
+2. A term begins: the runnables start, and its Pod gets the label by which calls find the leader.
+3. The term ends: the runnables stop, and the label is removed.
+4. The process is about to end: `hand_over`.
 """
 
 import asyncio
@@ -29,29 +31,29 @@ from webhook.supervise import supervised
 log = structlog.get_logger(__name__)
 
 _POLL_SECONDS: Final = 0.05
-# One list and at most two patches; should the API server be in trouble, the Lease is more worth the remaining time.
+# One list and at most two patches. If the API server has problems, the remaining time is better spent on the Lease.
 _LABEL_SECONDS: Final = 2.0
-# A Lease can be given back in one call; a second one when a renewal was under way.
+# One call releases a Lease, or two if a renewal was in progress.
 _RELEASE_SECONDS: Final = 5.0
 
 
 class LeaderRunnable(Protocol):
-    """What only the leader does. `started` and `stopped` come in turn, from the event loop: work in a task."""
+    """Work of the leader alone. The event loop calls `started` and `stopped` in turn, so the work belongs in a task."""
 
     def started(self, term: Term) -> None:
-        """A term has begun."""
+        """Begin to work: a term has begun."""
 
     def stopped(self) -> None:
-        """It is over: begin nothing more."""
+        """Begin nothing new: the term is over."""
 
     async def settle(self) -> None:
-        """Return when all that was promised is visible in the cluster, or given up. Called after `stopped`."""
+        """Wait until the cluster shows all that was given to pods, or it was abandoned. Called after `stopped`."""
 
 
 def leadership_of(settings: Settings, client: Client, follows: Callable[[], bool]) -> Leadership:
-    """The leadership of this replica. follows: whether our copy of the pods does, at this moment."""
+    """The leadership of this replica. follows: whether our copy of the pods is current, at this moment."""
     timing = Timing(settings.lease_duration_seconds, settings.renew_deadline_seconds, settings.retry_period_seconds)
-    # A container that is started again in the same Pod is another candidate.
+    # A restarted container in the same Pod is a new candidate.
     identity = f"{settings.pod_name or os.uname().nodename}_{uuid4().hex[:8]}"
     lease = settings.namespace, settings.lease_name
     return Leadership(client, lease, identity, timing, settings.assume_ttl_seconds, follows)
@@ -83,20 +85,21 @@ class LeaderElector:
             leadership.ended.subscribe(self._role_changed)
 
     async def run(self) -> NoReturn:
-        """Take part until cancelled."""
+        """Take part in the election, once ready, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             if self._label is not None:
                 tasks.create_task(supervised(self._label.run))
-            while not self._ready():  # noqa: ASYNC110 # a condition over many parts, which nobody sets
+            while not self._ready():  # noqa: ASYNC110 # a condition over many parts, without an event
                 await asyncio.sleep(_POLL_SECONDS)
             self._takes_part = True
             await self._election.run()
         raise AssertionError  # pragma: no cover # none of them returns
 
     async def hand_over(self, within: float) -> None:
-        """Lead no more, see to it that promises become visible, and let another one lead: the process is to end.
+        """Stop leading, wait until the cluster shows all that was given to pods, and release the Lease.
 
-        within: seconds that promises may take; no longer, in any case, than the Lease lasts without renewal.
+        Called when the process is about to end. within: maximum seconds of the wait; the wait never takes longer than
+        the Lease lasts without renewal.
         """
         was_leader = self._leadership.is_leader()
         self._leadership.resign()
@@ -113,7 +116,7 @@ class LeaderElector:
             log.info("leader.handed_over", settled=settled, released=released)
 
     def check(self) -> Check:
-        """For /readyz: a follower is as ready as a leader."""
+        """The check for /readyz. A follower is as ready as a leader."""
         term = self._leadership.term
         if term is not None:
             detail = f"leads since {clock() - term.since:.0f} s, epoch {term.epoch}"
@@ -129,7 +132,7 @@ class LeaderElector:
             self._label.role_changed()
 
     async def _settle(self, within: float) -> bool:
-        """Wait until all runnables are settled; False when that takes longer."""
+        """Wait until all runnables are settled; False if that takes longer than `within` seconds."""
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
                 return all(await asyncio.gather(*map(_settled, self._runnables)))
@@ -137,10 +140,10 @@ class LeaderElector:
 
 
 async def _settled(runnable: LeaderRunnable) -> bool:
-    """Wait until it is; False where that is not known for a fault of ours."""
+    """Wait until the runnable is settled; False if an internal error leaves that unknown."""
     try:
         await runnable.settle()
-    except Exception as error:  # noqa: BLE001 # the others are waited for all the same
+    except Exception as error:  # noqa: BLE001 # the wait for the others continues
         internal_error(Where.TASK, error, runnable=type(runnable).__name__)
         return False
     return True

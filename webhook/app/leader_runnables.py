@@ -1,4 +1,4 @@
-"""What the leader does beside answering, put together from the settings; a follower is ready to take it over."""
+"""The leader's runnables, created from the settings. A follower has them too, ready to take over."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ from webhook.kube.pod_writes import PodWrites
 
 
 class LeaderRunnables:
-    """Placing what is gated, and what goes with it: telling of it, PodGroups, nominations, hints, unbound pods."""
+    """The placement of gated pods, status reports, PodGroups, nominations, hints and the care of unbound pods."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class LeaderRunnables:
         self.stuck = stuck_pods.StuckPods(cache, PodWrites(client), events, rules, patience, is_leader, metrics)
 
     def background(self) -> Iterator[Background]:
-        """What runs for as long as the process does."""
+        """The tasks that run as long as the process."""
         yield from self.controller.background()
         yield from self._pod_groups.background()
         yield self.nominator.run

@@ -1,4 +1,4 @@
-"""Log lines: one JSON object each, or text for people; the libraries' own lines come out the same way."""
+"""Log lines: one JSON object each, or text for people. Lines of libraries have the same format."""
 
 import logging
 import sys
@@ -8,12 +8,12 @@ import structlog
 
 from webhook.codec import dumps
 
-# What libraries say below this is about their own working: access lines, every request of the API client.
+# Below this level libraries log internals: access lines, every request of the API client.
 _LIBRARIES = logging.WARNING
 
 
 def configure(level: str, style: Literal["json", "console"]) -> None:
-    """Send everything to standard output, in `style`, from `level` on."""
+    """Write all log lines of at least `level` to standard output, in `style`."""
     threshold = logging.getLevelNamesMapping()[level.upper()]
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -27,7 +27,7 @@ def configure(level: str, style: Literal["json", "console"]) -> None:
         if style == "json"
         else [structlog.dev.ConsoleRenderer(colors=sys.stdout.isatty())]
     )
-    # Ours go straight out, for each decision has a line: by way of the standard library it takes 2.6 times as long.
+    # Our lines bypass the standard library, which takes 2.6 times as long: each decision logs a line.
     structlog.configure(
         processors=[*shared, *renderer],
         logger_factory=_Output,
@@ -46,7 +46,7 @@ def configure(level: str, style: Literal["json", "console"]) -> None:
 
 
 class _Output(structlog.WriteLogger):
-    """Standard output, for the logger of one module."""
+    """Writes the lines of one module's logger to standard output."""
 
     def __init__(self, name: str) -> None:
         super().__init__(sys.stdout)
@@ -54,12 +54,12 @@ class _Output(structlog.WriteLogger):
 
 
 def _put_first(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    """When, how severe and what first: lines are read by people, too."""
+    """Put time, level and event first, because people read the lines, too."""
     return {name: event.pop(name) for name in ("timestamp", "level", "event") if name in event} | dict(event)
 
 
 def _to_json(event: object, **_: object) -> str:
-    """`event` as one line; what JSON does not know (paths, enums of the libraries) is written as text."""
+    """`event` as one line. Values without a JSON form (paths, enums of libraries) are written as text."""
     try:
         return dumps(event).decode()
     except (TypeError, ValueError):

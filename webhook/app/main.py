@@ -1,14 +1,16 @@
-"""`serve`, put together: settings, API client, informers, the cluster's view, decisions, certificate, the two ports.
+"""The `serve` process: settings, API clients, informers, cluster cache, decisions, certificate and the two ports.
 
 Life cycle:
-1. The observation port opens, so that probes see a live process; informers start, and the certificate is got, and the
-   name by which the API server knows us: what we write is not taken for a forgery.
-2. With both the review port opens; reviews are answered once every informer has synced.
-3. Ready, it takes part in the election of a leader (see `leader_elector`), who places gated pods (see `placement`).
-4. On SIGTERM: drain (see `app.drain`) while leadership is handed over, then everything is cancelled.
+1. The observation port opens, so that probes see a live process. The informers start. The process obtains its
+   certificate and the user name by which the API server knows it, so that our own writes do not count as forged.
+2. With both of these, the review port opens. Reviews are answered once every informer has synced.
+3. When ready, the replica takes part in the leader election (see `leader_elector`). The leader assigns gated pods to
+   nodes (see `webhook.controllers.placement`).
+4. On SIGTERM, the replica drains (see `drain`) and hands over leadership at the same time. Then every task is
+   cancelled.
 
-What runs in the background is supervised: a task that fails is started again (see `supervise`), and the others go on.
-The process ends with 1 only where it cannot serve at all: a port cannot be opened, the settings lead to no API server.
+Background tasks are supervised: a failed task is restarted (see `webhook.supervise`), and the others continue. The
+process exits with 1 only if it cannot serve at all: a port cannot be opened, or the settings lead to no API server.
 """
 
 import asyncio
@@ -61,21 +63,21 @@ log = structlog.get_logger(__name__)
 
 Result = TypeVar("Result")
 
-# A decoded page of 500 pods is 40,000 dicts and lists without a cycle among them. By its defaults (700, 10, 10) the
-# collector goes through the young ones 60 times a page and through all there is now and then, which took half of the
-# time to read a cluster of 50,000 pods.
+# A decoded page of 500 pods is 40,000 dicts and lists without a reference cycle. With the defaults (700, 10, 10) the
+# collector scans the young objects 60 times per page, and all objects now and then. That took half of the time to read
+# a cluster of 50,000 pods.
 _GC_THRESHOLDS = (50_000, 20, 100)
 
 
 def run(settings: Settings) -> int:
-    """Serve until a signal; the exit code."""
+    """Serve until a signal; returns the exit code."""
     logs.configure(settings.log_level, settings.log_format)
     gc.set_threshold(*_GC_THRESHOLDS)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         try:
             runner.run(_serve(settings))
         except* (ConnectionSettingsError, CertificateError, OSError) as group:
-            # Faults of the surroundings: a sentence says more than a traceback.
+            # Faults of the environment: a sentence is more useful than a traceback.
             for error in _leaves(group):
                 log.critical("serve.failed", error=str(error))
         except* Exception as group:
@@ -101,7 +103,7 @@ async def _serve(settings: Settings) -> None:
 
 
 class Service:
-    """One replica."""
+    """One replica: all its parts and how they are connected."""
 
     def __init__(self, settings: Settings, clients: Clients) -> None:
         client = clients.general
@@ -120,7 +122,7 @@ class Service:
         publish = self._bundles.publish if self._bundles is not None else _nobody
         client_ca = None if settings.client_ca_file is None else ClientCAFile(settings.client_ca_file)
         self._certificate = ServingCertificate(source_of(settings, secret), publish, clients=client_ca)
-        # Where every caller is the API server, what it asks for comes.
+        # With a client CA every caller is the API server, so what it asks for will happen: no doubts are needed.
         self._doubts = None if settings.client_ca_file is not None else Doubts()
         came_to_nothing = _nobody if self._doubts is None else self._doubts.came_to_nothing
         self._assumed_pods = AssumedPodSweep(self._cache, pod_by_get(client, self._cache), came_to_nothing)
@@ -143,9 +145,9 @@ class Service:
         self._takes_reviews = False
 
     def background(self) -> Iterator[Background]:
-        """What runs beside the ports, for as long as they are open; each ends by cancellation or an exception."""
+        """The tasks that run while the ports are open. Each ends only by cancellation or an exception."""
         yield self._hint_key.run
-        # Pods are read with the key of our hints, and by what their namespaces say.
+        # Reading pods needs the hint key and the namespaces.
         namespaces = next(watched.informer.synced for watched in self._watched if watched.status.name == "namespaces")
         for watched in self._watched:
             first = [self._hint_key.known, *([namespaces] if watched.status.name == PODS else [])]
@@ -159,7 +161,7 @@ class Service:
         yield self._keep_snapshot_current
 
     async def serve(self, stop: asyncio.Event) -> None:
-        """Open the ports, serve until `stop`, drain."""
+        """Open the ports, serve until `stop` is set, then hand over leadership and drain."""
         settings = self._settings
         observation = Listener(
             observation_app(self._health, self._metrics),
@@ -194,7 +196,7 @@ class Service:
         self._metrics.connections_closed.labels(port, why.code).inc()
 
     def _reviewers(self, user: str) -> Mapping[str, Reviewer]:
-        """The decisions, by the rules for a service that the API server knows as `user`."""
+        """The reviewers by path. user: the name by which the API server knows us."""
         settings = self._settings
         rules = rules_of(settings, user)
         fetch = for_a_review(pod_by_get(self._client, self._cache))
@@ -205,13 +207,13 @@ class Service:
         return reviewers_of(rules, self._cache.snapshot, guard.review, *lags)
 
     async def _keep_snapshot_current(self) -> NoReturn:
-        """Take changes into the engine's arrays between reviews, so that no review pays for those of an hour.
+        """Apply changes to the engine's arrays between reviews, so that no review pays for the changes of an hour.
 
-        What time alone has changed is announced here, too: see `ClusterCache.advance`.
+        This also announces the changes that are due to time alone (see `advance` in `webhook.cache.cluster_cache`).
 
-        The first time takes all nodes in, and is part of getting ready. The cluster's records live as long as the
-        process, so they are taken out of the garbage collector's sight: a full collection over 50,000 pods would stop
-        reviews for longer than a hundred of them take.
+        The first snapshot reads all nodes and is required for readiness. The records of the cluster live as long as the
+        process, so they are hidden from the garbage collector: a full collection over 50,000 pods would stop reviews
+        for longer than a hundred reviews take.
         """
         for watched in self._watched:
             await watched.informer.synced.wait()
@@ -268,7 +270,7 @@ def _after(events: Sequence[asyncio.Event], run: Background) -> Background:
 
 
 def _bundle_keeper(settings: Settings, client: Client) -> CABundleKeeper | None:
-    """Who keeps caBundle; None when that is somebody else's affair."""
+    """The keeper of caBundle; None if another tool writes it."""
     if settings.tls_mode != "SelfManaged":
         return None
     services = {(settings.namespace, name) for name in (settings.service_name, settings.bind_service_name)}
@@ -276,11 +278,11 @@ def _bundle_keeper(settings: Settings, client: Client) -> CABundleKeeper | None:
 
 
 def _nobody(*_: object) -> None:
-    """Sink for a bundle that is kept elsewhere, and for results without a reader."""
+    """Ignore a bundle that another tool writes, or results without a reader."""
 
 
 async def _unless(stop: asyncio.Event, wanted: Coroutine[Any, Any, Result]) -> Result | None:
-    """What `wanted` gives; None when `stop` comes first."""
+    """The result of `wanted`; None if `stop` is set first."""
     tasks = asyncio.create_task(wanted), asyncio.create_task(stop.wait())
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -291,7 +293,7 @@ async def _unless(stop: asyncio.Event, wanted: Coroutine[Any, Any, Result]) -> R
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Uvloop's when it is installed; None for asyncio's own."""
+    """The loop of uvloop if it is installed; None for that of asyncio."""
     try:
         import uvloop  # noqa: PLC0415 # an extra
     except ImportError:
@@ -301,7 +303,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:
-    """The exceptions in a group of groups."""
+    """The single exceptions in nested groups."""
     if isinstance(error, BaseExceptionGroup):
         for inner in error.exceptions:
             yield from _leaves(inner)

@@ -1,4 +1,4 @@
-"""The part of the settings that pure code reads."""
+"""The rules: the settings that code without I/O reads."""
 
 from webhook.app.settings import Settings
 from webhook.model.intent import NUMASpec
@@ -8,7 +8,7 @@ from webhook.model.rules import Rules
 
 
 def rules_of(settings: Settings, own_user: str | None = None) -> Rules:
-    """The rules that the settings ask for; `own_user` is who the API server takes us for, where that matters."""
+    """The rules that the settings define. own_user: our user name at the API server; None where it does not matter."""
     return Rules(
         manage=settings.manage,
         defaults=NUMASpec(

@@ -1,7 +1,8 @@
-"""Everything an operator can set, once: environment variables and `serve` flags are made from these fields.
+"""All settings, defined once: environment variables and `serve` flags are generated from these fields.
 
-`TOPOLOGY_WEBHOOK_<FIELD>` in the environment, `--<field>` with dashes on the command line; the flag wins. Lists are
-comma-separated in both. A wrong value stops the start with the variable, the value and what is allowed.
+A field is `TOPOLOGY_WEBHOOK_<FIELD>` in the environment and `--<field>` with dashes on the command line. The flag wins.
+Lists are comma-separated in both. With a wrong value the process does not start; the error names the variable, the
+value and what is allowed.
 """
 
 from collections.abc import Mapping
@@ -20,7 +21,7 @@ PREFIX: Final = "TOPOLOGY_WEBHOOK_"
 
 
 def _split(value: object) -> object:
-    """`a, b` -> ("a", "b"); what is not text is left to the validation."""
+    """`a, b` -> ("a", "b"). The validation handles values that are not text."""
     if not isinstance(value, str):
         return value
     return tuple(part.strip() for part in value.split(",") if part.strip())
@@ -41,7 +42,7 @@ def _split_weights(value: object) -> object:
     return weights
 
 
-# NoDecode: pydantic-settings would otherwise want JSON in the environment for anything that is not a scalar.
+# NoDecode: otherwise pydantic-settings expects JSON in the environment for all types other than scalars.
 Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
 Weights = Annotated[dict[str, Annotated[int, Field(ge=1)]], NoDecode, BeforeValidator(_split_weights)]
 Port = Annotated[int, Field(ge=0, le=65535)]
@@ -208,8 +209,8 @@ class Settings(BaseSettings):
     @model_validator(mode="before")
     @classmethod
     def _drop_service_links(cls, given: dict[str, Any]) -> dict[str, Any]:
-        # NB: for a Service called topology-webhook the kubelet puts TOPOLOGY_WEBHOOK_PORT=tcp://10.0.0.1:443 into every
-        # container of the namespace, for one called topology-webhook-metrics TOPOLOGY_WEBHOOK_METRICS_PORT.
+        # NB: for a Service named topology-webhook the kubelet sets TOPOLOGY_WEBHOOK_PORT=tcp://10.0.0.1:443 in every
+        # container of the namespace. For topology-webhook-metrics it sets TOPOLOGY_WEBHOOK_METRICS_PORT.
         links = [field for field in ("port", "metrics_port") if str(given.get(field)).startswith("tcp://")]
         return {field: value for field, value in given.items() if field not in links}
 

@@ -1,4 +1,4 @@
-"""Ending on a signal: the first one asks, the second one insists."""
+"""Shutdown on a signal: the first one starts a graceful shutdown, the second one exits at once."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def stop_event() -> asyncio.Event:
-    """An event that the first SIGTERM or SIGINT sets; the second one ends the process there and then."""
+    """An event that the first SIGTERM or SIGINT sets. The second one ends the process at once."""
     event = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -21,7 +21,7 @@ def stop_event() -> asyncio.Event:
         if event.is_set():
             log.warning("stop.at_once", signal=number.name)
             sys.stdout.flush()
-            os._exit(128 + number)  # no cleanup: that is what the first signal is for
+            os._exit(128 + number)  # no cleanup: the first signal is for that
         log.info("stop.asked", signal=number.name)
         event.set()
 

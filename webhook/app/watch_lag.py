@@ -1,9 +1,9 @@
-"""Two objects are often created together: the watch of the one may be a moment behind the review of the other.
+"""Waits for an object that was created together with the reviewed one: its watch may be a moment behind the review.
 
-- A pod and its namespace: what the namespace's label and annotations say holds for its first pod as for any other.
-- A workload and the Topology that it names: it would be denied.
-Such a review waits a moment for the missing object. Only a few wait at a time: callers may name objects that do not
-exist.
+- A pod and its namespace: the namespace's label and annotations must also apply to the first pod.
+- A workload and the Topology that it names: without the Topology it would be denied.
+The review waits a moment for the missing object. Only a limited number of reviews wait at a time, because callers may
+name objects that do not exist.
 """
 
 import asyncio
@@ -19,22 +19,22 @@ from webhook.model.admission_review import AdmissionRequest, Allowed, Denied, Pa
 from webhook.model.names import KAI_TOPOLOGY
 from webhook.signal import Signal
 
-# A watch is some 10 ms behind, on a busy machine 100.
+# A watch is about 10 ms behind, on a busy machine 100 ms.
 _SECONDS: Final = 1.0
-# The answer has a way to go, too.
+# Time to deliver the answer.
 _ANSWER_SECONDS: Final = 0.5
 MOST_PODS: Final = 64
 MOST_WORKLOADS: Final = 16
 
 IsMissing = Callable[[AdmissionRequest, Answer], bool]
-"""Whether an object is not known that the answer depends on."""
+"""Whether the answer depends on an object that is not in the cache."""
 
 
 class WatchLag:
-    """The reviews that wait.
+    """The reviews that wait for one kind of object.
 
-    arrived: emitted when an object is known that was not; most: reviews that wait at a time; warning: what an answer
-    says that was given without the object.
+    arrived: emitted when an object arrives. most: maximum number of reviews that wait at a time. warning: the warning
+    of an answer that was given without the object; None: no warning. seconds: the longest wait.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class WatchLag:
     def answer(
         self, request: AdmissionRequest, judge: Callable[[], Answer], deadline: float
     ) -> Answer | Awaitable[Answer]:
-        """The result of `judge`, now or when the missing object is known; `deadline` by the event loop's clock."""
+        """The result of `judge`, now or when the missing object has arrived. deadline: by the event loop's clock."""
         answer = judge()
         if not self._is_missing(request, answer):
             return answer
@@ -91,7 +91,7 @@ class WatchLag:
 
 
 def namespace_lag(cache: ClusterCache, seconds: float = _SECONDS) -> WatchLag:
-    """Pods wait for their namespace."""
+    """The wait of pods for their namespace."""
 
     def is_missing(request: AdmissionRequest, _: Answer) -> bool:
         return not cache.knows_namespace(request.namespace)
@@ -106,7 +106,7 @@ def namespace_lag(cache: ClusterCache, seconds: float = _SECONDS) -> WatchLag:
 
 
 def topology_lag(cache: ClusterCache, seconds: float = _SECONDS) -> WatchLag:
-    """Workloads that would be denied wait for the topologies that they name."""
+    """The wait of workloads that would be denied, for the topologies that they name."""
 
     def is_missing(request: AdmissionRequest, answer: Answer) -> bool:
         return isinstance(answer.response, Denied) and not _named(request) <= cache.topologies_by_name().keys()

@@ -1,4 +1,4 @@
-"""The webhooks' paths and the decisions behind them."""
+"""The paths of the webhooks, each with the reviewer that decides."""
 
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -24,10 +24,10 @@ def reviewers_of(
     topology_lag: WatchLag | None = None,
     namespace_lag: WatchLag | None = None,
 ) -> Mapping[str, Reviewer]:
-    """Path -> decision; `snapshot` gives the cluster as it is when a review comes, `guard` judges Bindings.
+    """Path -> reviewer. snapshot: returns the cluster at the time of a review. guard: reviews Bindings.
 
-    topology_lag, namespace_lag: have workloads wait for topologies, and pods for their namespace, that come a moment
-    later.
+    topology_lag, namespace_lag: let workloads wait for topologies, and pods for their namespace, that arrive a moment
+    later; None: no wait.
     """
     plans = Plans()
 
@@ -69,7 +69,7 @@ def reviewers_of(
 
 def _of_mutation(response: AdmissionResponse, mutation: PodMutation) -> Answer:
     plan = mutation.plan
-    if plan is None:  # left alone, or denied for its annotations
+    if plan is None:  # unmanaged, or denied for its annotations
         return _of_response(response, mutation.message)
     excluded = {reason.code: nodes for reason, nodes in plan.excluded.items()}
     not_aligned = plan.not_aligned is not None and plan.not_aligned.warns

@@ -1,11 +1,11 @@
 """The cluster as decisions see it: informers' raw objects become model records, records become the engine's arrays.
 
-Each kind of object has a `Feed`, which an informer fills. An object that cannot be read is left out and counted, with
-a log line when its fault changes: one odd object must not stop a cluster.
+An informer fills one `Feed` for each kind of object. An object that cannot be read is left out, counted in a metric,
+and logged when its fault changes. One odd object must not stop a cluster.
 
-Changes are worked out when they are read, so that a burst of them costs one settling. A read brings the reservations up
-to date, by the clock as well, and calls no observer. What time alone has changed is announced by `advance`, which the
-placement controller calls at the beginning of each round, and the service once a second.
+Changes are applied at the next read, so a burst of changes costs one update. A read also brings the reservations up to
+date with the clock. It calls no observer. `advance` announces the changes that are due to time alone. The placement
+controller calls it at the start of each round, the service once a second.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -53,7 +53,7 @@ def _always() -> bool:
 
 
 class ClusterCache(PodAssumptions):
-    """Everything known of the cluster, current as of the last event. What was given to pods: see `PodAssumptions`."""
+    """The state of the cluster, current as of the last event; for assumed pods see `pod_assumptions`."""
 
     def __init__(
         self,
@@ -62,18 +62,18 @@ class ClusterCache(PodAssumptions):
         rules: Rules | None = None,
         pods_in_order: Callable[[], bool] = _always,
     ) -> None:
-        """pods_in_order: whether pods come in the order in which things happened to them: by a watch, not by a list."""
+        """pods_in_order: whether pods arrive in the order of their changes, as from a watch but not from a list."""
         times = times or ReportingTimes()
         self._ledger = Ledger()
         self._assumed_pods = AssumedPods(self._ledger, times)
         super().__init__(self._assumed_pods)
         self.topology_changed = Signal[[]]()
-        """Emitted when a topology has come or changed."""
+        """Emitted when a topology was added or changed."""
         self.namespace_changed = Signal[[]]()
-        """Emitted when a namespace has come or changed."""
+        """Emitted when a namespace was added or changed."""
         self.hints_changed = Signal[[]]()
-        """Emitted when there may be bound pods whose hints are not what they should be."""
-        self._clock = clock  # wall clock: the API server's stamps on pods and NRTs are compared with it
+        """Emitted when hints of bound pods may have to be written, corrected or removed."""
+        self._clock = clock  # wall clock: compared with the API server's timestamps on pods and NRTs
         self._rules = rules or Rules()
         self._in_order = pods_in_order
         self._state = ClusterState(_node_failed)
@@ -81,9 +81,9 @@ class ClusterCache(PodAssumptions):
         self._unbound = UnboundPods()
         self._predictions = KubeletPredictions(self._assumed_pods, self._ledger, self._unbound.waiting)
         self.gangs = GangMembers()
-        """The members of gangs that have a place."""
+        """The members of gangs that have a node."""
         self.policies = NodePolicies(self._state.nodes.get, self._state.topologies.get)
-        """What is odd about the policies that nodes publish."""
+        """Unknown and contradictory policies that nodes publish."""
         self._namespaces: dict[str, Namespace] = {}
         self._missed = MissedPods(self._rules, self._namespaces, 2 * (times.age + times.settle))
         self.namespaces = Feed("Namespace", Namespace.from_object, self._put_namespace, self._drop_namespace)
@@ -98,7 +98,7 @@ class ClusterCache(PodAssumptions):
 
     @property
     def generation(self) -> int:
-        """The generation of the latest snapshot; it grows with the changes that snapshots took in."""
+        """The generation of the latest snapshot; it grows when a snapshot contains new changes."""
         return self._state.generation
 
     @property
@@ -107,11 +107,11 @@ class ClusterCache(PodAssumptions):
         return self._hint_key
 
     def use_hint_key(self, key: HintKey) -> None:
-        """Sign with this key, and believe hints that it signed, of the pods that are read from now on."""
+        """Sign with this key, and trust the hints that it signed. Applies to pods that are read from now on."""
         self._hint_key = key
 
     def advance(self) -> None:
-        """Take in what time alone has changed, and announce what reads have found changed since the last call."""
+        """Apply the changes due to time alone, and announce those that reads have found since the last call."""
         self._settled()
         if self._time_has_changed:
             self._time_has_changed = False
@@ -119,51 +119,51 @@ class ClusterCache(PodAssumptions):
         self._announce_hints()
 
     def sign(self, uid: str, hint: str) -> str:
-        """What proves to every replica that we gave the pod with this uid this hint."""
+        """The signature that proves to every replica that we gave this hint to the pod with this uid."""
         return self._hint_key.sign(uid, hint)
 
     def snapshot(self) -> ClusterSnapshot:
-        """The cluster for one decision; it stays as it is while the cluster goes on changing."""
+        """The cluster for one decision. Later changes of the cluster do not affect it."""
         return ClusterSnapshot(Snapshot(self._settled(), self._ledger), self.topologies_by_name(), self._namespaces)
 
     def topologies_by_name(self) -> Mapping[str, Topology]:
-        """The known topologies."""
+        """The topologies of both API groups."""
         return self._topologies.by_name()
 
     def knows_namespace(self, name: str) -> bool:
-        """Whether it was seen."""
+        """Whether the namespace is in the cache."""
         return name in self._namespaces
 
     def as_managed(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The pod with the marks that it misses; as it is where it misses none."""
+        """The pod with its missing marks added; unchanged if none is missing."""
         unread = not (raw.get("spec") or {}).get("containers")
         return raw if unread or is_annotated(raw) else as_managed(raw, self.snapshot(), self._rules)
 
     def chosen_node(self, node: str, pod: str) -> Snapshot | None:
-        """The node alone, as free as it is to the pod namespace/name; None when it is not known."""
+        """One node alone, with what is free there for the pod namespace/name; None if the node is unknown."""
         return chosen_node(self._settled(), self._ledger, node, pod, self._assumed_pods.bound_to(node))
 
     def kubelet_admission(self, node: str, pod: str) -> KubeletAdmission | None:
-        """The node as the pod namespace/name will find it when it is bound to it; None when it is not known."""
+        """The node as the pod namespace/name will find it when bound to it; None if the node is unknown."""
         return self._predictions.admission(self._settled(), node, pod, self._clock())
 
     def hint_backfills(self) -> Iterator[HintBackfill]:
-        """The hint for each pod that was bound without one and is not counted by an NRT, or why it has none."""
+        """The hint for each unreported pod that was bound without one, or the reason why it has none."""
         return self._predictions.hint_backfills(self._settled(), self._clock())
 
     def hint_changes(self) -> tuple[HintChange, ...]:
-        """The bound pods whose hints are not what they should be."""
+        """The bound pods whose hints must be written, corrected or removed."""
         self._settled()
         return tuple(self._assumed_pods.hints.changes())
 
     def hint_written(self, change: HintChange) -> None:
-        """The pod has that hint now."""
+        """Record that the pod has this hint now."""
         self._assumed_pods.hints.written(change)
 
     def waiting_pod(self, key: str, uid: str) -> Mapping[str, Any] | None:
-        """A pod that is not bound yet; None when it, or this incarnation of it, was not seen.
+        """A pod that is not bound yet; None if this pod, or the pod with this uid, was not seen.
 
-        Of one that is not managed, and has no gate of ours, no more than its metadata's name and uid.
+        An unmanaged pod without our gate has only its name and uid in its metadata.
         """
         pod = self._unbound.waiting.get(key)
         if pod is None or uid not in {"", pod["metadata"].get("uid")}:
@@ -171,15 +171,15 @@ class ClusterCache(PodAssumptions):
         return self.as_managed(pod)
 
     def gated_pods(self) -> Mapping[str, Raw]:
-        """The pods that only our gate holds back; not to be changed."""
+        """The pods whose only gate is ours. The result must not be changed."""
         return self._unbound.gated
 
     def ungated_pods(self) -> Mapping[str, Raw]:
-        """The pods without any gate and without a node that ask for something here, by namespace/name."""
+        """The managed pods without any gate and without a node, by namespace/name."""
         return self._unbound.ungated()
 
     def _settled(self) -> NodeArrays:
-        """The state as it is now, with the ledger in step: all that is promised, and where unhinted pods are."""
+        """The current state. The ledger is updated to match: all reservations, and the replayed unhinted pods."""
         self._time_has_changed |= self._assumed_pods.settle(self._clock(), _node_failed)
         node_arrays = self._state.node_arrays()
         self._predictions.replay_unhinted(node_arrays)

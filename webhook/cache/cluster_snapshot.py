@@ -1,4 +1,4 @@
-"""The cluster as one decision sees it."""
+"""The snapshot of the cluster for one decision."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,11 +11,11 @@ from webhook.model.topology import Topology
 
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
-    """Nothing in it changes while a decision is made."""
+    """Immutable while a decision is made."""
 
     nodes: Snapshot
-    """Nodes, NUMA nodes, what is free."""
+    """Nodes, NUMA nodes and their free resources."""
     topologies: Mapping[str, Topology] = field(default_factory=lambda: MappingProxyType({}))
     """Topologies by name."""
     namespaces: Mapping[str, Namespace] = field(default_factory=lambda: MappingProxyType({}))
-    """Namespaces by name; of one that is not there nothing is known."""
+    """Namespaces by name. A missing namespace is unknown."""

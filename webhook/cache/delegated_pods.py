@@ -1,11 +1,11 @@
-"""Pods whose node only the scheduler can choose: what decides it is not simulated here.
+"""Pods whose node only the scheduler can choose, because these constraints are not simulated here.
 
-- Inter-pod affinity and anti-affinity, topology spread constraints: where other pods are, by their labels.
-- Volumes whose claim is bound, or provisioned, where a node can reach it.
-- Ports of the host, devices by resource claims.
+- Inter-pod affinity and anti-affinity, topology spread constraints: they depend on where other pods are, by labels.
+- Volumes: a claim is bound or provisioned where a node can reach it.
+- Host ports, and devices by resource claims.
 
-Such a pod is not pinned to one node, as that node might never be open to it. Nor does it block a node: its reservation
-is tentative, and is released as soon as the scheduler reports that it cannot bind the pod, or after
+Such a pod is not pinned to one node, because that node might never accept it. Nor does it block a node: its
+reservation is tentative. It ends as soon as the scheduler reports that it cannot bind the pod, or after
 `TENTATIVE_SECONDS`.
 """
 
@@ -16,14 +16,14 @@ _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _AMONG_PODS: Final = {"podAffinity": "pod affinity", "podAntiAffinity": "pod anti-affinity"}
 
-# The scheduler's first attempt takes milliseconds, and says so when it fails. Some failures it does not tell (a
-# resource claim that does not exist yet), so what is tentative ends by itself; the sweep that ends it adds 5 s at most.
+# The scheduler's first attempt takes milliseconds, and it reports a failure. It does not report all of them (e.g. a
+# resource claim that does not exist yet), so a tentative reservation also expires. The sweep adds at most 5 s to this.
 TENTATIVE_SECONDS: Final = 5.0
 _VOLUMES: Final = ("persistentVolumeClaim", "ephemeral", "csi")
 
 
 def why_delegated(raw: Mapping[str, Any]) -> str | None:
-    """What of the pod only the scheduler can judge, in words; None when it has nothing of the kind."""
+    """The constraint that only the scheduler can judge, in words for users; None if the pod has none."""
     spec: Mapping[str, Any] = raw.get("spec") or {}
     affinity = spec.get("affinity") or {}
     for kind, name in _AMONG_PODS.items():
@@ -43,12 +43,12 @@ def why_delegated(raw: Mapping[str, Any]) -> str | None:
 
 
 def delegation_text(why: str) -> str:
-    """How the text of such a pod begins; why: as `why_delegated` has it."""
+    """The beginning of the text for such a pod. why: the result of `why_delegated`."""
     return f"the scheduler chooses the node, for its {why}"
 
 
 def is_unschedulable(raw: Mapping[str, Any]) -> bool:
-    """Whether the scheduler found no node in its last attempt, and does not make room on one either.
+    """Whether the scheduler found no node in its last attempt, and does not preempt pods on one either.
 
     Source: kubernetes pkg/scheduler/schedule_one.go (handleSchedulingFailure).
     """
@@ -61,17 +61,17 @@ def is_unschedulable(raw: Mapping[str, Any]) -> bool:
 
 
 def last_failure(raw: Mapping[str, Any]) -> str | None:
-    """What the scheduler says of its last attempt to bind the pod; None when it has not made one, or bound it."""
+    """What the scheduler reports of its last attempt to bind the pod; None if it made none, or bound the pod."""
     condition = _scheduled(raw.get("status") or {})
     failed = condition.get("status") == "False" and condition.get("reason") in {"Unschedulable", "SchedulerError"}
     return str(condition.get("message") or condition["reason"]) if failed else None
 
 
 def why_untold(raw: Mapping[str, Any]) -> str | None:
-    """Why the scheduler may never tell of an attempt, of a pod of which it told none so far; None where it will.
+    """Why the scheduler, which has not reported an attempt for the pod yet, may never do so; None if it will.
 
-    Source: kubernetes pkg/scheduler/framework/plugins/dynamicresources (PreEnqueue): without its claims a pod is not
-    even queued, and nothing is written into it.
+    Source: kubernetes pkg/scheduler/framework/plugins/dynamicresources (PreEnqueue). A pod whose claims do not exist
+    is not even queued, and nothing is written into it.
     """
     status = _scheduled(raw.get("status") or {}).get("status")
     if not raw["spec"].get("resourceClaims") or status == "True" or last_failure(raw) is not None:

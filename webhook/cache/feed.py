@@ -1,4 +1,4 @@
-"""From an informer's objects to records: what cannot be read or kept is noted, told, and left out."""
+"""Turns an informer's objects into records. An object that cannot be read or stored is logged and left out."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
@@ -13,12 +13,12 @@ log = structlog.get_logger(__name__)
 Raw = dict[str, Any]
 Record = TypeVar("Record")
 
-# An exporter's odd attribute stands in the objects of all 5,000 nodes: that many lines say no more than these.
+# An exporter's odd attribute may be in the objects of all 5,000 nodes. 5,000 lines say no more than these do.
 _TOLD: Final = 20
 
 
 class Feed(Generic[Record]):
-    """An informer's handler: `read` makes a record of an object, `put` and `drop` keep it."""
+    """An informer's handler: `read` makes a record of an object, `put` stores it, `drop` removes it by key."""
 
     def __init__(
         self,
@@ -29,37 +29,37 @@ class Feed(Generic[Record]):
     ) -> None:
         self.kind = kind
         self.faults: dict[str, tuple[str, ...]] = {}
-        """What is wrong with which object, by key."""
+        """The faults of each faulty object, by key."""
         self._read = read
         self._put = put
         self._drop = drop
 
     def upsert(self, key: str, raw: Raw) -> None:
-        """Take in an object that is there, or changed."""
+        """Store an object that is new or changed."""
         try:
             record = self._read(raw)
         except UserError as error:
             self._leave_out(key, str(error))
             return
-        except Exception as error:  # noqa: BLE001 # a CRD without a schema lets anything in; it must not end the service
+        except Exception as error:  # noqa: BLE001 # a CRD without a schema accepts anything; it must not end the service
             self._leave_out(key, f"unreadable: {error!r}")
             return
         try:
             self._put(record)
             problems = tuple(getattr(record, "problems", ()))
-        except Exception as error:  # noqa: BLE001 # a fault with one object is that object's
+        except Exception as error:  # noqa: BLE001 # a fault with one object must not affect others
             self._leave_out(key, internal_error(Where.OBJECT, error, kind=self.kind, object=key))
         else:
             self._note(key, problems)
 
     def delete(self, key: str) -> None:
-        """Forget an object that is gone."""
+        """Remove an object that was deleted."""
         self.faults.pop(key, None)
         with contained(Where.OBJECT, kind=self.kind, object=key):
             self._drop(key)
 
     def _leave_out(self, key: str, fault: str) -> None:
-        """Note what is wrong with an object, and forget what was kept of it."""
+        """Note the fault of an object, and remove its record."""
         self._note(key, [fault])
         with contained(Where.OBJECT, kind=self.kind, object=key):
             self._drop(key)

@@ -1,4 +1,4 @@
-"""The members of gangs that have a place, by group: bound, or assigned to a node while they wait for their binding."""
+"""The members of gangs that have a node, by gang: bound, or assigned to a node and waiting for the binding."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ _Members = dict[str, dict[str, AssignedMember]]
 
 
 class GangMembers:
-    """An index over all pods. What it returns is live: it must not be changed."""
+    """An index over all pods. Results are live views and must not be changed."""
 
     def __init__(self) -> None:
         self._assigned: _Members = {}
@@ -17,19 +17,19 @@ class GangMembers:
         self._group_of: dict[str, tuple[_Members, str]] = {}
 
     def assigned(self, group: str) -> Mapping[str, AssignedMember]:
-        """The members of a group that have a place, by namespace/name."""
+        """The members of a gang that have a node, by namespace/name."""
         return self._assigned.get(group, {})
 
     def unasked(self, group: str) -> Mapping[str, AssignedMember]:
-        """Pods of a controller that were bound before they could take their group from it, by namespace/name."""
+        """Pods of a controller that were bound before they could get their gang from it, by namespace/name."""
         return self._unasked.get(group, {})
 
     def groups(self) -> Mapping[str, Mapping[str, AssignedMember]]:
-        """The members that have a place, by group and by namespace/name."""
+        """The members that have a node, by gang and by namespace/name."""
         return self._assigned
 
     def put(self, pod: PodInfo) -> None:
-        """The pod exists and looks like this."""
+        """Add the pod, or replace what is known about it."""
         key = pod.record.key
         self.drop(key)
         if pod.seat is not None:
@@ -38,7 +38,7 @@ class GangMembers:
             self._group_of[key] = members, pod.group
 
     def drop(self, key: str) -> None:
-        """The pod namespace/name is gone."""
+        """Remove the pod namespace/name."""
         if (found := self._group_of.pop(key, None)) is not None:
             members, group = found
             del members[group][key]

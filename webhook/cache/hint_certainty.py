@@ -1,9 +1,10 @@
-"""Whether it is certain which NUMA nodes a kubelet will give a pod, where more or less may be free than is known.
+"""Whether the NUMA nodes that a kubelet will give a pod are certain, if more or less may be free than is known.
 
-1. The kubelet's choice is predicted with the most, and with the least, that may be free. If both come to
-   what is replayed, so does all between: what fits, fits with more, and what does not, does not with less.
-2. If not, the pod may be on any NUMA node that may have room for it. One above those replayed is chosen only if these
-   may be taken.
+1. The kubelet's choice is predicted twice: with the most and with the least that may be free. If both equal the
+   replayed result, so does every amount between: a pod that fits also fits with more, and one that does not fit does
+   not fit with less.
+2. Otherwise the pod may be on any NUMA node that may have capacity for it. A NUMA node above the replayed ones is
+   possible only if the replayed ones may be taken.
 """
 
 from collections.abc import Callable
@@ -25,22 +26,22 @@ from webhook.model.resident import ResidentPod
 
 @dataclass(frozen=True, slots=True)
 class HintCertainty:
-    """About the NUMA nodes that were replayed for a pod."""
+    """How certain the replayed NUMA nodes of a pod are."""
 
     sure: bool = True
     alternatives: frozenset[int] = frozenset()
-    """The others that it may be given."""
+    """Other NUMA nodes that the pod may get."""
 
 
 CERTAIN: Final = HintCertainty()
 
 
 RequestOn = Callable[[Snapshot], tuple[Snapshot, PodRequest]]
-"""The request of a pod on a view, and the view with all that it asks for."""
+"""Takes a snapshot; returns it extended to all resources that the pod requests, and the pod's request on it."""
 
 
 def of_pod(pod: Pod, intent: NUMAIntent) -> RequestOn:
-    """That of a pod that is to be bound."""
+    """The request of a pod before it is bound."""
 
     def on(snapshot: Snapshot) -> tuple[Snapshot, PodRequest]:
         snapshot = snapshot.covering(named_resources(pod))
@@ -50,7 +51,7 @@ def of_pod(pod: Pod, intent: NUMAIntent) -> RequestOn:
 
 
 def of_resident(pod: ResidentPod) -> RequestOn:
-    """That of one that was bound."""
+    """The request of a bound pod."""
 
     def on(snapshot: Snapshot) -> tuple[Snapshot, PodRequest]:
         snapshot = snapshot.covering(pod.requests)
@@ -60,7 +61,7 @@ def of_resident(pod: ResidentPod) -> RequestOn:
 
 
 def given_on(snapshot: Snapshot, request_on: RequestOn) -> Allocation | None:
-    """What the kubelet of a view's one node would give the pod; None: it would refuse it."""
+    """What the kubelet of the snapshot's only node would give the pod; None if it would reject the pod."""
     snapshot, request = request_on(snapshot)
     fit = predict(snapshot, request)
     return fit.allocation(0) if fit.fits[0] else None
@@ -69,9 +70,9 @@ def given_on(snapshot: Snapshot, request_on: RequestOn) -> Allocation | None:
 def hint_certainty(
     kubelet_admission: KubeletAdmission, request_on: RequestOn, replayed: NUMANodeAmounts, *, exact: bool = True
 ) -> HintCertainty:
-    """That of a pod whose kubelet chooses.
+    """The certainty for a pod whose kubelet chooses the NUMA nodes.
 
-    exact: whether what is replayed is the prediction itself, as it is by all but the plugin's rules.
+    exact: whether `replayed` is the prediction itself, as it is under all rules but the plugin's.
     """
     others = kubelet_admission.other_views()
     if not replayed or (exact and not others):

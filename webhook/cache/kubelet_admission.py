@@ -1,8 +1,9 @@
-"""One node as its kubelet will have it when a pod reaches it, and what else is promised there.
+"""One node as its kubelet will see it when a pod arrives, and what else is reserved there.
 
-A kubelet decides in the order in which pods reach it. So a pod finds taken what was given to the pods bound before it;
-what is promised to pods that are placed there and wait to be bound it finds free, whatever their hints say: it may come
-before them. Of the sums of the node, which have no order, those hold their requests all the same.
+A kubelet admits pods in the order in which they arrive:
+- What was given to pods bound before is taken.
+- The NUMA nodes of pods that are assigned to the node and wait for their binding are free, whatever their hints say:
+  the pod may arrive before them. The sums of the node have no order, so these pods hold their requests in them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,40 +19,40 @@ from webhook.engine.snapshot.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class AssignedPod:
-    """A pod that is placed on the node and waits to be bound to it."""
+    """A pod that is assigned to the node and waits for its binding."""
 
     assumed: Reservation
     raw: Mapping[str, Any]
-    """The pod, as last seen."""
+    """The pod object, as last seen."""
 
 
 @dataclass(frozen=True, slots=True)
 class KubeletAdmission:
-    """The node that was chosen for a pod."""
+    """The state of the node that was chosen for a pod."""
 
     node: NodeAlone
     given: NodeSums
-    """What its kubelet has given, or is about to give, to other pods and its NRT does not show."""
+    """What its kubelet has given, or is about to give, to other pods and its NRT does not report."""
     assigned: tuple[AssignedPod, ...]
-    """Other pods that come sooner or later."""
+    """Other pods that will arrive sooner or later."""
     own: Reservation | None = None
-    """What the pod itself is promised there."""
+    """What is reserved for the pod itself there; None: nothing."""
     leeway: Leeway = NO_LEEWAY
-    """How much more, or less, may be free than that leaves."""
+    """How much more or less may be free than `given` leaves."""
 
     def assumed_snapshot(self) -> Snapshot:
-        """Less all that others were promised, each where its hint says."""
+        """The node minus all reservations of other pods, each on the NUMA nodes of its hint."""
         sums = self.given.copy()
         for assigned in self.assigned:
             sums.add(assigned.assumed.numa, assigned.assumed.requests, assigned.assumed.policy, 1)
         return self.node.snapshot(sums)
 
     def kubelet_snapshot(self) -> Snapshot:
-        """As the pod finds it, should it come before all that are placed."""
+        """The node as the pod finds it if it arrives before all assigned pods."""
         return self.node.snapshot(self._in_order())
 
     def other_views(self) -> Sequence[Snapshot]:
-        """The same with the most, and with the least, that may be free; none where that is known exactly."""
+        """The same with the most and with the least that may be free; empty if the free amounts are known exactly."""
         if not self.leeway:
             return ()
         sums = self._in_order()

@@ -1,6 +1,6 @@
-"""What kubelets give to pods: to one that may be bound next, and to those that were bound without a hint.
+"""Predicts what kubelets give to pods: to a pod that may be bound next, and to pods that were bound without a hint.
 
-All methods take `node_arrays` as of the last settling, so that ledger and arrays are of one moment.
+All methods take the `node_arrays` of the latest update, so that ledger and arrays show the same moment.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,12 +17,12 @@ from webhook.engine.snapshot.single_node import less, node_alone
 from webhook.internal_errors import Where, contained, internal_error
 from webhook.model.resident import ResidentPod
 
-# Of an unmanaged pod with more of them nothing is predicted: that could take a second, and any user can create one.
+# An unmanaged pod with more containers gets no prediction: it could take a second, and any user can create such a pod.
 _MOST_CONTAINERS: Final = 4
 
 
 class KubeletPredictions:
-    """Predicts from what is bound, assigned and assumed. waiting: the pods that are not bound, by namespace/name."""
+    """Predicts from bound, assigned and assumed pods. waiting: the pods that are not bound, by namespace/name."""
 
     def __init__(self, assumed_pods: AssumedPods, ledger: Ledger, waiting: Mapping[str, Mapping[str, Any]]) -> None:
         self._assumed_pods = assumed_pods
@@ -30,14 +30,14 @@ class KubeletPredictions:
         self._waiting = waiting
 
     def admission(self, node_arrays: NodeArrays, node: str, pod: str, now: float) -> KubeletAdmission | None:
-        """The node as the pod namespace/name will find it when it is bound to it; None when it is not known."""
+        """The node as the pod namespace/name will find it when bound to it; None if the node is unknown."""
         residents = [resident for resident in self._assumed_pods.bound_to(node) if resident.key != pod]
         alone = node_alone(node_arrays, node, residents)
         if alone is None:
             return None
         assigned = [reservation for reservation in self._assumed_pods.assigned(node) if reservation.pod != pod]
         own = self._ledger.get(pod)
-        # The pod that is bound first has it: a tentative reservation blocks no other pod.
+        # A tentative reservation blocks no other pod: the pod that is bound first gets the resources.
         others = [reservation for reservation in self._assumed_pods.tentative(node) if reservation.pod != pod]
         given = less(self._ledger.sums(node), node, [*assigned, *others, *(() if own is None else (own,))])
         waiting = [(reservation, self._waiting.get(reservation.pod)) for reservation in assigned]
@@ -50,7 +50,7 @@ class KubeletPredictions:
         )
 
     def replay_newcomer(self, node_arrays: NodeArrays, newcomer: ResidentPod, now: float) -> None:
-        """Keep what a kubelet gives to an unmanaged pod that was just bound: it is in the way of others."""
+        """Reserve what a kubelet gives to an unmanaged pod that was just bound, because other pods cannot use it."""
         if len(newcomer.containers) > _MOST_CONTAINERS:
             return
         kubelet_admission = self.admission(node_arrays, newcomer.node, newcomer.key, now)
@@ -63,20 +63,20 @@ class KubeletPredictions:
             self._assumed_pods.keep_for(newcomer, dict(given), replayed.alternatives, sure=replayed.sure)
 
     def replay_unhinted(self, node_arrays: NodeArrays) -> None:
-        """Replay the admissions of pods without a hint, on the nodes where something has changed."""
+        """Replay the admissions of pods without a hint on the nodes that have changed."""
         for node in self._assumed_pods.to_replay():
             try:
                 unhinted = self._assumed_pods.unhinted(node)
                 if (alone := node_alone(node_arrays, node, unhinted.residents)) is not None:
                     self._assumed_pods.keep(node, replay(alone, unhinted))
-            except Exception as error:  # noqa: BLE001 # what is on one node must not cost every snapshot
+            except Exception as error:  # noqa: BLE001 # a fault on one node must not break every snapshot
                 internal_error(Where.NODE, error, node=node)
                 self._assumed_pods.give_up(node)
 
     def hint_backfills(self, node_arrays: NodeArrays, now: float) -> Iterator[HintBackfill]:
-        """The hint for each pod that was bound without one and is not counted by an NRT, or why it has none.
+        """The hint for each unreported pod that was bound without one, or the reason why it has none.
 
-        Also the pods without a hint because it is not certain, for so long that the NRT should have shown it.
+        Includes pods whose hint has been uncertain for so long that the NRT should have shown its NUMA nodes.
         """
         for pod in self._assumed_pods.uncertain(now):
             yield HintBackfill.not_certain(pod)

@@ -1,13 +1,14 @@
-"""Which pods are managed that ask for nothing themselves, and what holds where a managed pod leaves something open.
+"""Which pods are managed without an annotation, and which defaults apply to fields that a managed pod leaves unset.
 
-1. The mode is that of the namespace's label, else of the setting `manage`. With Aligned a pod is managed if a kubelet
-   would align it (webhook.engine.kubelet.alignable), with All every pod is.
-2. Never managed so: pods that others place (DaemonSets, kubelets, other schedulers), pods whose node is chosen, those
-   of excluded namespaces, and those that are larger than what is placed here. They never asked, so none is denied.
-3. The policy and the exclusiveness that a managed pod, and its owners, leave open are the namespace's, else the
-   settings'. If the namespace's annotations cannot be read, the pods that need them are denied, as for their own.
-4. Both are written into the pod as marks. Placement, binding and counting read the pod alone, so they see what held at
-   its creation, and a change of the namespace or the settings is for new pods.
+1. The mode comes from the namespace's label, else from the setting `manage`. With Aligned a pod is managed if a kubelet
+   would align it (see `webhook.engine.kubelet.alignable`). With All every pod is managed.
+2. The mode never covers these pods: pods of DaemonSets, kubelets and other schedulers, pods whose node is chosen, pods
+   in excluded namespaces, and pods that exceed the size limits. They requested nothing, so none of them is denied.
+3. If a managed pod and its owners do not set the policy or the exclusiveness, the namespace's value applies, else that
+   of the settings. If the namespace's annotations cannot be read, pods that need them are denied, as they are for
+   invalid annotations of their own.
+4. Mode and defaults are written into the pod as marks. Placement, binding and accounting read only the pod, so they
+   see the values from its creation. A change of the namespace or the settings applies to new pods.
 
 Source for 3: koordinator NodeNUMAResourceArgs.SingleNUMANodeExclusive (docs/proposals/scheduling,
 20240131-pod-level-numa-policy.md).
@@ -32,7 +33,7 @@ from webhook.model.rules import Rules
 
 DEFAULT_NAMESPACE: Final = "default"
 MARKS: Final = (MANAGED, NUMA_DEFAULTS)
-"""The annotations that record what is decided here."""
+"""The annotations that record the results."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,22 +43,22 @@ class Management:
     mode: Manage
     defaults: NUMASpec
     fault: str = ""
-    """Why the namespace's defaults cannot be read."""
+    """Why the namespace's defaults cannot be read; empty if they can."""
     warnings: tuple[str, ...] = ()
     covers: bool = False
-    """Whether the mode covers the pod, if it asks for nothing itself."""
+    """Whether the mode covers the pod, if the pod itself requests nothing."""
 
     @classmethod
     def of(cls, namespace: Namespace | None, rules: Rules) -> "Management":
-        """That of a namespace; None: nothing is known of it."""
+        """What applies in a namespace; None: the namespace is unknown, only the settings apply."""
         if namespace is None:
             return cls(rules.manage, rules.defaults)
         defaults = namespace.defaults.over(rules.defaults)
         return cls(namespace.manage or rules.manage, defaults, namespace.fault, namespace.warnings)
 
     def marks(self, annotations: Mapping[str, str], own: NUMASpec) -> dict[str, str]:
-        """The marks of a managed pod with these annotations, which state `own`. Raises UserError."""
-        # Who brings the mark from another cluster asks for it.
+        """The marks of a managed pod with these annotations. own: what they specify. Raises UserError."""
+        # A pod that brings the mark from another cluster requests management by it.
         by_mode = not asks(annotations) and (self.covers or MANAGED in annotations)
         marks = {MANAGED: self.mode.label} if by_mode else {}
         inherits = annotations.get(INHERIT) == "true" and own == NO_SPEC
@@ -65,17 +66,17 @@ class Management:
             return marks
         if self.fault:
             raise UserError("", self.fault)
-        # What holds without a default is not written down.
+        # Values that apply without any default are not written.
         policy = self.defaults.policy or None
         exclusive = None if self.defaults.exclusive is Exclusive.REQUIRED else self.defaults.exclusive
-        # Exclusiveness means nothing without a policy.
+        # Exclusiveness has no effect without a policy.
         if policy or (exclusive and (inherits or own.policy)):
             marks[NUMA_DEFAULTS] = NUMASpec(policy, exclusive).to_json()
         return marks
 
 
 def _is_open(own: NUMASpec) -> bool:
-    """Whether a default counts."""
+    """Whether a default applies."""
     return own.policy is None or (own.policy is not NUMAPolicy.NONE and own.exclusive is None)
 
 
@@ -95,7 +96,7 @@ def namespace_of(raw: Mapping[str, Any]) -> str:
 def management_of(
     raw: Mapping[str, Any], cache: ClusterSnapshot, rules: Rules, namespace: str = ""
 ) -> Management | Unmanaged:
-    """What holds for a pod, or why it is left alone. namespace: that of a template, which names none."""
+    """What applies to a pod, or why it is unmanaged. namespace: for a template, which does not name its own."""
     name = namespace or namespace_of(raw)
     found = Management.of(cache.namespaces.get(name), rules)
     annotated = is_annotated(raw)
@@ -117,7 +118,7 @@ _UNREADABLE: Final = "it cannot be placed here: "
 def _why_not_covered(
     raw: Mapping[str, Any], namespace: str, mode: Manage, cache: ClusterSnapshot, rules: Rules
 ) -> str | None:
-    """Why the mode does not cover a pod, which asks for nothing itself."""
+    """Why the mode does not cover a pod that requests nothing itself; None if it does."""
     if mode is Manage.ANNOTATED:
         return NOT_ANNOTATED
     if why := why_node_is_chosen(raw, rules):
@@ -136,9 +137,9 @@ def _why_not_covered(
 
 
 def as_managed(raw: Mapping[str, Any], cache: ClusterSnapshot, rules: Rules) -> Mapping[str, Any]:
-    """The pod with the marks that it would have if its creation had been seen; as it is where it has them, or none.
+    """The pod with the marks that a reviewed creation would have added; unchanged if it has them or would have none.
 
-    What its namespace has wrong asks for nothing then: the pod exists.
+    Faults in the namespace's annotations are ignored, because the pod exists already.
     """
     if not rules.manage_missed or is_annotated(raw):
         return raw

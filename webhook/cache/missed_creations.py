@@ -1,9 +1,10 @@
-"""Pods that `manage` covers and whose creation no replica saw: they carry no marks, and are managed all the same.
+"""Pods that `manage` covers although no replica saw their creation: they have no marks, but are managed.
 
-1. One that waits for its node is kept whole, so that its binding is guarded (`cache.management.as_managed`).
-2. One that was bound without a hint a short while ago is held to be on any NUMA node until its node's
-   NodeResourceTopology has counted it, and gets a hint where its place is known (`controllers.hint_backfill`).
-Pods that were bound longer ago were there before they were managed, or are counted by now: nothing changes for them.
+1. The cache keeps the whole object of a pod that waits for its node, so that the binding guard handles its binding
+   (see `as_managed` in `management`).
+2. A pod that was recently bound without a hint may be on any NUMA node until its node's NodeResourceTopology has
+   reported it. It gets a hint if its NUMA nodes are known (see `webhook.controllers.hint_backfill`).
+Pods that were bound longer ago existed before they were managed, or are reported by now. Nothing changes for them.
 """
 
 from collections.abc import Mapping
@@ -18,10 +19,10 @@ from webhook.model.rules import Rules
 
 
 class MissedPods:
-    """Tells which pods are.
+    """Detects pods whose creation was missed.
 
-    namespaces: by name, current as of the last event; recent: seconds within which a pod that was bound before this
-    process saw it may not be counted yet.
+    namespaces: by name, current as of the last event. recent: seconds after its binding in which a pod that was bound
+    before this process saw it may still be unreported.
     """
 
     def __init__(self, rules: Rules, namespaces: Mapping[str, Namespace], recent: float) -> None:
@@ -31,7 +32,7 @@ class MissedPods:
         self._bound: dict[str, str] = {}
 
     def is_missed(self, raw: Mapping[str, Any], pod: ResidentPod, now: float) -> bool:
-        """Whether this pod is, as it is seen at `now` by the API server's clock."""
+        """Whether the creation of this pod was missed. now: seconds by the API server's clock."""
         if not self._is_covered(raw, pod):
             self.forget(pod.key)
             return False
@@ -44,7 +45,7 @@ class MissedPods:
         return pod.hint is None
 
     def forget(self, pod: str) -> None:
-        """The pod (namespace/name) is gone."""
+        """Remove the pod (namespace/name) from the records."""
         self._bound.pop(pod, None)
 
     def _is_covered(self, raw: Mapping[str, Any], pod: ResidentPod) -> bool:
@@ -52,7 +53,7 @@ class MissedPods:
             return False
         name = namespace_of(raw)
         mode = Management.of(self._namespaces.get(name), self._rules).mode
-        # A pod that has nothing of its own from a kubelet has no NUMA nodes, whatever the policies of the cluster.
+        # A pod without exclusive resources from its kubelet has no NUMA nodes, whatever the policies of the cluster.
         covered = mode is Manage.ALL or (mode is Manage.ALIGNED and pod.exclusive_resources)
         return (
             covered and name not in self._rules.excluded_namespaces and not why_not_scheduled_by_ours(raw, self._rules)

@@ -14,7 +14,7 @@ _NOT_CERTAIN: Final = "pods came or ended there meanwhile, and the NodeResourceT
 
 @dataclass(frozen=True, slots=True)
 class HintBackfill:
-    """A hint for a pod that was bound without one, or why there is none."""
+    """The result for one pod: a hint, or the reason why it gets none."""
 
     pod: str
     """namespace/name."""
@@ -24,7 +24,7 @@ class HintBackfill:
 
     @classmethod
     def of(cls, pod: ResidentPod, replayed: Replayed, kubelet_admission: KubeletAdmission | None) -> "HintBackfill":
-        """That of a pod for which this was replayed. kubelet_admission: its node as others left it."""
+        """The result for a replayed pod. kubelet_admission: its node as other pods left it; None: unknown node."""
         hint = NUMAHint(pod.node, tuple(sorted(replayed.numa.items())))
         if (
             replayed.doubt is None
@@ -37,6 +37,6 @@ class HintBackfill:
 
     @classmethod
     def not_certain(cls, pod: ResidentPod) -> "HintBackfill":
-        """That of a pod whose kubelet may have chosen other NUMA nodes than were replayed."""
+        """The result for a pod whose kubelet may have chosen other NUMA nodes than the replayed ones."""
         why = f"bound to {pod.node}, and without a hint: {_NOT_CERTAIN}"
         return cls(pod.key, pod.uid, None, why)

@@ -1,6 +1,6 @@
-"""The NUMA policies that nodes publish: which are unknown, and where a node's two sources name different ones.
+"""The NUMA policies that nodes publish: unknown ones, and nodes whose two sources name different ones.
 
-Each is counted for a metric, and logged once per change.
+Both are counted for metrics, and each is logged once per change.
 """
 
 from collections.abc import Callable
@@ -14,12 +14,12 @@ from webhook.model.nrt import NodeTopology
 
 log = structlog.get_logger(__name__)
 
-# One exporter's setting may be wrong on all 5,000 nodes: that many lines say no more than these.
+# One exporter's setting may be wrong on all 5,000 nodes. 5,000 lines say no more than these do.
 _LOGGED: Final = 20
 
 
 class NodePolicies:
-    """Compares what is known of a node whenever it changes."""
+    """Checks a node's policies whenever one of its two sources changes."""
 
     def __init__(
         self, node_of: Callable[[str], Node | None], topology_of: Callable[[str], NodeTopology | None]
@@ -31,16 +31,16 @@ class NodePolicies:
 
     @property
     def disagreements(self) -> int:
-        """Nodes whose policy label and NodeResourceTopology name different policies."""
+        """The number of nodes whose policy label and NodeResourceTopology name different policies."""
         return len(self._disagreements)
 
     @property
     def unknown(self) -> int:
-        """Nodes whose policy cannot be read."""
+        """The number of nodes whose policy is unknown."""
         return len(self._unknown)
 
     def changed(self, name: str) -> None:
-        """The node, or its NodeResourceTopology, is another one now, or gone."""
+        """Check a node after it or its NodeResourceTopology was added, changed or deleted."""
         node, topology = self._node_of(name), self._topology_of(name)
         self._compare(name, node, topology)
         self._read(name, node, topology)

@@ -1,4 +1,4 @@
-"""A pod as the service keeps it: little of one that runs, all of one that waits and concerns us."""
+"""A pod as the cache keeps it: a small record of a running pod, the whole object of a managed pod that waits."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -17,24 +17,28 @@ IsMissed = Callable[[Mapping[str, Any], ResidentPod], bool]
 
 @dataclass(frozen=True, slots=True)
 class PodInfo:
-    """A pod as it is kept: the record, and while it waits for its node the object itself if it concerns us."""
+    """The record of a pod and, while it waits for a node, its object.
+
+    The object is whole if the pod is managed or has only our gate; otherwise it has only the name and the uid.
+    """
 
     record: ResidentPod
     waiting: Raw | None
     seat: AssignedMember | None = None
-    """Its place in a group, while it has one and has not ended."""
+    """Its membership in a gang, while it has a node and is neither ended nor being deleted; else None."""
     group: str = ""
-    """That group."""
+    """The gang of `seat`; empty without one."""
     unasked: bool = False
-    """Whether it was bound before it could take its group from its owners: `group` is that of its controller's pods."""
+    """Whether it was bound before it could get its gang from its owners: `group` is that of its controller's pods."""
 
     @classmethod
     def from_object(
         cls, raw: Mapping[str, Any], rules: Rules, key: HintKey, is_missed: IsMissed | None = None
     ) -> "PodInfo":
-        """Read a pod object; raises UserError. `key` is that of our hints: others are as good as not there.
+        """Read a pod object; raises UserError.
 
-        is_missed: whether the pod is managed though no replica saw its creation.
+        key: that of our hints; a hint of an unbound pod without a valid signature is ignored.
+        is_missed: whether the pod is managed although no replica saw its creation.
         """
         raw = key.believed(raw)
         record = ResidentPod.from_object(raw)

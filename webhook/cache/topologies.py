@@ -1,4 +1,4 @@
-"""The Topologies of the cluster, from either of the two API groups."""
+"""The Topology objects of the cluster, from both API groups (KAI's and Kueue's)."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from webhook.signal import Signal
 
 
 class Topologies:
-    """What the feeds bring. arrived: emitted when a topology came or changed; changed: also when one is gone."""
+    """Topologies by source. arrived: emitted when one was added or changed; changed: also when one was deleted."""
 
     def __init__(self, arrived: Signal[[]], changed: Signal[[]]) -> None:
         self._arrived = arrived
@@ -17,7 +17,7 @@ class Topologies:
         self.feeds = {source: self._feed(source) for source in TopologySource}
 
     def by_name(self) -> Mapping[str, Topology]:
-        """The same name in both groups is two objects; KAI's, whose annotations are read, wins."""
+        """All topologies. If both groups have an object of one name, KAI's wins: KAI's annotations are read."""
         return {**self._known[TopologySource.KUEUE], **self._known[TopologySource.KAI]}
 
     def _feed(self, source: TopologySource) -> Feed[Topology]:

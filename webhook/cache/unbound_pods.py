@@ -10,13 +10,13 @@ Raw = dict[str, Any]
 
 
 class UnboundPods:
-    """Current as of the last event. What it returns must not be changed."""
+    """An index, current as of the last event. Results must not be changed."""
 
     def __init__(self) -> None:
         self.waiting: dict[str, Raw] = {}
-        """All of them; of an unmanaged pod name and uid alone."""
+        """All unbound pods. An unmanaged pod without our gate has only its name and uid."""
         self.gated: dict[str, Raw] = {}
-        """Those that only our gate holds back."""
+        """The pods whose only gate is ours."""
 
     def ungated(self) -> dict[str, Raw]:
         """The managed pods without any gate."""
@@ -24,7 +24,7 @@ class UnboundPods:
         return {key: raw for key, raw in without_gate if is_annotated(raw)}
 
     def put(self, pod: PodInfo) -> None:
-        """The pod exists and looks like this."""
+        """Add the pod, or replace its object; remove it if it does not wait any more."""
         key = pod.record.key
         if pod.waiting is None:
             self.drop(key)
@@ -36,6 +36,6 @@ class UnboundPods:
             self.gated.pop(key, None)
 
     def drop(self, key: str) -> None:
-        """The pod is bound, or gone."""
+        """Remove a pod that was bound or deleted."""
         self.waiting.pop(key, None)
         self.gated.pop(key, None)

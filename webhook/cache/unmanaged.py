@@ -1,4 +1,4 @@
-"""Pods that are not ours to place."""
+"""Which pods are unmanaged, and why."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -7,44 +7,44 @@ from webhook.model.membership import is_in_group, may_be_in_group
 from webhook.model.names import MANAGED, MIRROR_POD, NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
 from webhook.model.rules import Rules
 
-# Set by a kubelet on the pods it runs from files ("file", "http"), and on those from the API server ("api").
+# A kubelet sets it: "file" or "http" for static pods, "api" for pods from the API server.
 _CONFIG_SOURCE = "kubernetes.io/config.source"
 
 NOT_ANNOTATED: Final = f"no annotation {NUMA_TOPOLOGY_SPEC} or {RESOURCE_SPEC}, and none of a group"
 
 
 def asks(annotations: Mapping[str, str]) -> bool:
-    """Whether a pod with these annotations asks for anything that is decided here, itself."""
+    """Whether these annotations of a pod request NUMA alignment or a gang themselves."""
     return NUMA_TOPOLOGY_SPEC in annotations or RESOURCE_SPEC in annotations or is_in_group(annotations)
 
 
 def is_annotated(raw: Mapping[str, Any]) -> bool:
-    """Whether a pod asks, may take it from its owners, or was found at its creation to be managed by `manage`."""
+    """Whether a pod requests something, may inherit it from its owners, or was covered by `manage` at its creation."""
     annotations = (raw.get("metadata") or {}).get("annotations") or {}
     return asks(annotations) or may_be_in_group(annotations) or MANAGED in annotations
 
 
 def why_not_mutated(raw: Mapping[str, Any], rules: Rules) -> str | None:
-    """Why a pod is not mutated; None when it is ours to mutate."""
+    """Why a pod is not mutated; None if it is."""
     return why_unmanaged(raw, rules) or why_node_is_chosen(raw, rules)
 
 
 def why_node_is_chosen(raw: Mapping[str, Any], rules: Rules) -> str | None:
-    """Why a pod's node is not open, whatever it asks for; None when it is."""
+    """Why a pod's node is not open to choice, whatever the pod requests; None if it is open."""
     node = (raw.get("spec") or {}).get("nodeName")
     return why_not_scheduled_by_ours(raw, rules) or (f"its node is chosen already: {node}" if node else None)
 
 
 def why_unmanaged(raw: Mapping[str, Any], rules: Rules) -> str | None:
-    """Why a pod is not even judged, bound or not; None when it is ours: annotated, and not placed by others."""
+    """Why a pod, bound or not, is unmanaged; None if it is annotated and one of our schedulers picks its node."""
     return why_not_scheduled_by_ours(raw, rules) if is_annotated(raw) else NOT_ANNOTATED
 
 
 def why_not_scheduled_by_ours(raw: Mapping[str, Any], rules: Rules) -> str | None:
-    """Why a pod's node is not the scheduler's to choose whom we mutate; None when it is.
+    """Why none of the schedulers in `rules` picks the pod's node; None if one does.
 
-    Of another scheduler; a DaemonSet's; or run by a kubelet from a file (static pods and the mirror pods that show
-    them).
+    The reasons: another scheduler, a DaemonSet, or a kubelet that runs the pod from a file (static pods and their
+    mirror pods).
     """
     metadata: Mapping[str, Any] = raw.get("metadata") or {}
     annotations = metadata.get("annotations") or {}
