@@ -1,1 +1,1 @@
-"""The leader's loops, a file each."""
+"""The leader's control loops, one per file."""

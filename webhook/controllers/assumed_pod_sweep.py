@@ -1,13 +1,12 @@
-"""What was given to pods and is on its way into them: looked after until every one of them shows it, or never will.
+"""Checks assumed pods that expired before any object showed them, and forgets those that failed.
 
-An assumed pod is made before its answer leaves. As a rule an informer shows the pod bound a moment later, and the
-assumed pod has
-done its work. Where that does not come in time, the pod itself is asked:
-1. Bound to the node of the assumed pod, or placed there by it: the informer is behind; the assumed pod stays until that
-   has come.
-2. Anything else (waiting, bound elsewhere, another pod of that name, gone): the answer was lost, or somebody later
-   refused the binding. The API server has given the request up by now, or none was ever made; the assumed pod is given
-   back.
+A pod is assumed before its answer is sent. Usually an informer shows the pod bound a moment later, and the assumed pod
+has served its purpose. If that does not happen in time, the pod is read with a GET:
+1. It is bound to the node of the assumed pod, or that node is assigned to it: the informer is behind. The assumed pod
+   stays until the informer catches up.
+2. Anything else (the pod waits, is bound to another node, is another pod of that name, or is gone): the answer was
+   lost, or another component rejected the binding later. By now the API server has given up on the request, or it never
+   received one. The assumed pod is forgotten.
 """
 
 import asyncio
@@ -27,57 +26,56 @@ from webhook.model.gates import waits_for_us_alone
 
 log = structlog.get_logger(__name__)
 
-# Assumed pods of callers that may be forgers are expired after a second or so, and another pod may wait for it.
+# Assumed pods of callers that may be forgers expire after a second or so, and another pod may wait for the resources.
 _PERIOD_SECONDS: Final = 0.25
-# A pod that took what it was given is asked again only after so long: the informer is behind for some reason.
+# Pause before a pod that has its assignment is read again: the informer is behind for some reason.
 _AGAIN_SECONDS: Final = 5.0
-# GETs at a time.
+# Concurrent GETs.
 _SLOTS: Final = 8
 _POLL_SECONDS: Final = 0.05
 
 Fetch = Callable[[str, str], Awaitable[Mapping[str, Any] | None]]
-"""(namespace, name) -> the pod by one GET; None when there is none."""
+"""(namespace, name) -> the pod, read with one GET; None if it does not exist."""
 
 
 class AssumedPodSweep:
-    """Gives back what came to nothing. Runs on every replica: who led before may still hold some."""
+    """Forgets assumed pods that failed. Runs on every replica: a former leader may still hold some."""
 
     def __init__(
         self, cache: ClusterCache, fetch: Fetch, came_to_nothing: Callable[[str, str, float], None] | None = None
     ) -> None:
-        """came_to_nothing: called with the pod, the uid and the time of each binding that did not come."""
+        """came_to_nothing: called with the pod, its uid and the time for each binding that was not written."""
         self._cache = cache
         self._fetch = fetch
         self._came_to_nothing = came_to_nothing
         self._taken: dict[str, float] = {}
 
     async def run(self) -> NoReturn:
-        """Sweep for ever."""
+        """Sweep until cancelled."""
         while True:
             await asyncio.sleep(_PERIOD_SECONDS)
             await self.sweep(monotonic())
 
     async def sweep(self, now: float) -> None:
-        """Look at every expired grant once."""
+        """Check every expired assumed pod once; now: seconds of `time.monotonic`."""
         self._taken = {pod: at for pod, at in self._taken.items() if now - at < _AGAIN_SECONDS}
         slots = asyncio.Semaphore(_SLOTS)
         expired = [assumed_pod for assumed_pod in self._cache.expired_pods(now) if assumed_pod.pod not in self._taken]
         await asyncio.gather(*(self._look_at(assumed_pod, slots, now) for assumed_pod in expired))
 
     async def _look_at(self, assumed_pod: AssumedPod, slots: asyncio.Semaphore, now: float) -> None:
-        """Give it back if its pod does not have it."""
+        """Forget the assumed pod if the pod did not get its assignment."""
         namespace, _, name = assumed_pod.pod.partition("/")
         with contained(Where.POD, pod=assumed_pod.pod):
             try:
                 async with slots:
                     pod = await self._fetch(namespace, name)
             except ClusterError as error:
-                self._taken[assumed_pod.pod] = now  # the API server does not say: it is asked again later
+                self._taken[assumed_pod.pod] = now  # unknown: it is read again later
                 log.warning("assumed_pod.retry", pod=assumed_pod.pod, error=str(error))
                 return
-            held = self._cache.assumed_by(
-                assumed_pod.pod
-            )  # it may have been given again meanwhile, for the rest of the time
+            # It may have been assumed again meanwhile, with a later expiry.
+            held = self._cache.assumed_by(assumed_pod.pod)
             if held is None or held.expires > now:
                 return
             if _took(pod, held):
@@ -89,14 +87,14 @@ class AssumedPodSweep:
                 self._came_to_nothing(held.pod, held.uid, now)
 
     def started(self, term: Term) -> None:
-        """Nothing begins with a term."""
+        """Do nothing: assumed pods do not depend on the term."""
 
     def stopped(self) -> None:
-        """Nothing ends with it: the assumed pods are still there."""
+        """Do nothing: the assumed pods outlive the term."""
 
     async def settle(self) -> None:
-        """Wait until every grant is shown by an object or given back."""
-        while self._cache.assumed_count:  # noqa: ASYNC110 # many objects, of which none is waited for by itself
+        """Wait until every assumed pod is shown by an object or forgotten."""
+        while self._cache.assumed_count:  # noqa: ASYNC110 # many objects, no single one to wait for
             await asyncio.sleep(_POLL_SECONDS)
 
 
@@ -106,6 +104,6 @@ def _took(pod: Mapping[str, Any] | None, assumed_pod: AssumedPod) -> bool:
     if node := pod["spec"].get("nodeName"):
         return bool(node == assumed_pod.node)
     if assumed_pod.is_binding:
-        return False  # where it was placed before, what is promised there follows from the pod itself
+        return False  # an earlier assignment is reserved by the pod's own hint
     hint = assigned_node(pod)
     return hint is not None and hint.reserved and hint.node == assumed_pod.node and not waits_for_us_alone(pod)

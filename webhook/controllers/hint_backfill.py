@@ -1,10 +1,11 @@
-"""Hints for pods that were bound without one: while nobody answered, their bindings passed as they were.
+"""Writes hints for pods that were bound without one, because no replica answered the webhook call.
 
-Every second the leader looks at those that their nodes' NRTs have not counted:
-1. Where it is known what the kubelet has given one, and no other pod's hint says that it has the same, the hint is
-   written: what is missing, and into the pod as it was just read.
-2. Of any other an Event says why it has none. What it may hold is kept all the same.
-A new leader begins when all that the last one answered must be visible: a hint under way may be of the same place.
+Every second the leader checks the bound pods that their nodes' NRTs have not reported:
+1. If the kubelet's allocation is known, and no other pod's hint claims the same, the hint is written. Only what is
+   missing is added, based on a fresh read of the pod.
+2. For any other pod, an Event says why it has no hint. What it may use stays reserved.
+A new leader begins once all answers of the last leader must be visible: a hint in flight may be for the same NUMA
+nodes.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ _PERIOD_SECONDS: Final = 1.0
 
 
 class HintBackfiller:
-    """Writes them. may_write: whether we lead, and nothing that an earlier leader promised is unknown to us."""
+    """Writes the hints. may_write: whether we lead, and know everything that an earlier leader assumed."""
 
     def __init__(
         self,
@@ -48,14 +49,14 @@ class HintBackfiller:
         self._slots = asyncio.Semaphore(concurrency)
 
     async def run(self) -> NoReturn:
-        """Look, for ever."""
+        """Sweep every second while `may_write()`, until cancelled."""
         while True:
             await asyncio.sleep(_PERIOD_SECONDS)
             if self._may_write():
                 await self.sweep()
 
     async def sweep(self) -> None:
-        """Look once."""
+        """Write the hints that are known, and emit an Event for each pod whose hint is not."""
         backfill = tuple(self._cache.hint_backfills())
         for one in backfill:
             if one.hint is None:
@@ -88,5 +89,5 @@ class HintBackfiller:
 
 
 def _is_the_same(raw: Mapping[str, Any], backfill: HintBackfill, hint: NUMAHint) -> bool:
-    """Whether the pod, as it was read, is the one that the hint is for."""
+    """Whether the pod that was read is the one that the hint is for."""
     return (raw["metadata"].get("uid"), raw["spec"].get("nodeName")) == (backfill.uid, hint.node)

@@ -1,10 +1,10 @@
-"""Hints of bound pods that are wrong, or no longer certain: node agents obey them, so they are corrected or removed.
+"""Corrects or removes hints of bound pods that are wrong or no longer certain, because node agents obey them.
 
-What a kubelet will choose is replayed at the binding. When something happens that may have changed it, or the node's
-NodeResourceTopology shows something else, the leader writes what is known by then into the pod as it was just read:
-1. The NUMA nodes that it has, as soon as they are certain.
-2. Until then nothing: an agent that reads no hint does no harm.
-A pod whose hint is none of ours stays as it is. Of one that has none for long an Event says why (`hint_backfills`).
+The kubelet's choice is replayed at binding. If a later event may have changed it, or the node's NodeResourceTopology
+shows something else, the leader writes what is known by then, based on a fresh read of the pod:
+1. The NUMA nodes of the pod, as soon as they are certain.
+2. Until then, no hint: an agent that reads no hint does no harm.
+A pod whose hint is not ours is not changed. If a pod stays without a hint, an Event says why (see `hint_backfill`).
 """
 
 import asyncio
@@ -29,12 +29,12 @@ from webhook.kube.pod_writes import Outcome, PodWrites
 log = structlog.get_logger(__name__)
 
 _PERIOD_SECONDS: Final = 1.0
-# A burst of ends and scans becomes one sweep; less than it takes a runtime to create a container.
+# Combines a burst of pod ends and NRT scans into one sweep. Shorter than a runtime takes to create a container.
 _COALESCE_SECONDS: Final = 0.01
 
 
 class HintCorrections:
-    """Writes them. may_write: whether we lead, and nothing that an earlier leader promised is unknown to us."""
+    """Writes the corrections. may_write: whether we lead, and know everything that an earlier leader assumed."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class HintCorrections:
         cache.hints_changed.subscribe(self._wake.set)
 
     async def run(self) -> NoReturn:
-        """Write until cancelled."""
+        """Sweep at each change of hints, and at least every second, until cancelled."""
         try:
             while True:
                 with contextlib.suppress(TimeoutError):
@@ -69,7 +69,7 @@ class HintCorrections:
             raise
 
     def sweep(self) -> None:
-        """Start to write what there is to write, and is not being written."""
+        """Start to write the pending corrections that are not being written yet."""
         if not self._may_write():
             return
         for change in self._cache.hint_changes():
@@ -77,7 +77,7 @@ class HintCorrections:
                 self._writing.start(change.pod, change.uid, partial(self._write, change))
 
     async def settle(self) -> None:
-        """Wait for what is being written."""
+        """Wait for the writes in flight."""
         await self._writing.settle()
 
     async def _write(self, change: HintChange) -> bool:
@@ -87,7 +87,7 @@ class HintCorrections:
             log.warning("hint.retry", pod=change.pod, error=str(error))
             return False
         if raw is None or not _is_the_same(raw, change):
-            return False  # the informer will tell
+            return False  # the informer will report the change
         patch = correcting(raw, change.node, change.hint)
         if not patch:
             self._cache.hint_written(change)
@@ -122,10 +122,10 @@ def _on(node: str, numa_ids: Sequence[int] | None) -> str:
 
 
 def _later(*_: object) -> None:
-    """What could not be written is tried again with the next sweep."""
+    """Do nothing: the next sweep retries a failed write."""
 
 
 def _is_the_same(raw: Mapping[str, Any], change: HintChange) -> bool:
-    """Whether the pod, as it was read, is the one that the hint is for, and still runs."""
+    """Whether the pod that was read is the one that the hint is for, and still runs."""
     is_it = (raw["metadata"].get("uid"), raw["spec"].get("nodeName")) == (change.uid, change.node)
     return is_it and raw.get("status", {}).get("phase") not in {"Succeeded", "Failed"}

@@ -1,11 +1,11 @@
-"""What the controller tells of its work while it goes on; who counts it is decided elsewhere."""
+"""What the controllers report for metrics. webhook.metrics implements it."""
 
 from enum import StrEnum
 from typing import Protocol
 
 
 class Ungated(StrEnum):
-    """How a pod left the gate."""
+    """How a pod was ungated: with a node, for the scheduler to choose one, or without an assignment."""
 
     ASSIGNED = "assigned"
     DELEGATED = "delegated"
@@ -13,7 +13,7 @@ class Ungated(StrEnum):
 
 
 class Correction(StrEnum):
-    """What became of a bound pod's hint."""
+    """How the hint of a bound pod was corrected; WRITTEN: the pod had no hint before."""
 
     REMOVED = "removed"
     WRITTEN = "written"
@@ -21,25 +21,25 @@ class Correction(StrEnum):
 
 
 class ControllerMetrics(Protocol):
-    """Told of what happens as it happens; each call must be quick."""
+    """Called for each event as it happens; each call must be quick."""
 
     def round(self) -> None:
-        """A round has begun."""
+        """A placement round began."""
 
     def decided(self, unit: str, seconds: float) -> None:
-        """A "pod" or a "group" was decided on, whatever came out."""
+        """A decision about a "pod" or a "group" ended, whatever the result; it took this many seconds."""
 
     def ungated(self, how: Ungated, waited: float) -> None:
-        """A pod's gate is away, so many seconds after its creation."""
+        """A pod was ungated; waited: seconds since its creation."""
 
     def not_aligned(self) -> None:
-        """A pod was placed whose policy stands on its owners, and that its node's kubelet does not align."""
+        """A pod that takes its policy from its owners was assigned to a node whose kubelet does not align it."""
 
     def evicted(self) -> None:
         """A stuck pod was evicted."""
 
     def hint_backfilled(self) -> None:
-        """A pod that was bound without a hint has one."""
+        """The hint of a pod that was bound without one was written."""
 
     def corrected(self, how: Correction) -> None:
-        """The hint of a bound pod is not what it was."""
+        """The hint of a bound pod was removed, written or changed."""

@@ -1,15 +1,17 @@
-"""Names another node to the scheduler for a pod whose binding was refused.
+"""Nominates another node for a pod whose binding was rejected.
 
-The scheduler keeps no memory of a refusal: the node that it ranked first it ranks first again. A pod that is not held
-to one node (it was left to the scheduler, let go without a place, or created while nobody answered) would be refused
-there for ever, though others could take it. The node in a pod's `status.nominatedNodeName` is tried before any are
-ranked. It is a proposal: a node that the scheduler cannot use for the pod is passed over, and nothing is promised.
+The scheduler does not remember a rejection: it ranks the same node first again. This affects pods that are not pinned
+to one node: delegated to the scheduler, ungated without an assignment, or created while no replica answered. Such a pod
+would be rejected there again and again, although other nodes fit. The scheduler tries the node in a pod's
+`status.nominatedNodeName` before it ranks any. This is a suggestion: the scheduler passes over a node that it cannot
+use for the pod, and nothing is reserved.
 
-1. A binding was refused. The scheduler first notes its failure in the pod's status, so that is waited for. It is the
-   proof, too, that the scheduler has tried: a review may be forged, and the status of a pod not be written for that.
-2. Named is the node that the pod was promised when it was let go, else the best that can take it now; one that was not
-   tried lately. Of pods that were refused together each is named another one, as far as there are as many.
-3. When all were tried they have their turn again after a while.
+1. A binding was rejected. The scheduler first writes its failure into the pod's status, so the nominator waits for
+   that. It also proves that the scheduler has tried: a review may be forged, but a forged review does not write the
+   pod's status.
+2. The nominated node is the one that was assumed for the pod when it was ungated, else the best that fits now and was
+   not tried lately. Pods that were rejected together get different nodes, as far as there are enough.
+3. Nodes that were tried become candidates again after a while.
 
 Source: kubernetes pkg/scheduler/schedule_one.go (evaluateNominatedNode, handleSchedulingFailure).
 """
@@ -36,18 +38,20 @@ from webhook.model.rules import Rules
 
 log = structlog.get_logger(__name__)
 
-# The scheduler's patch takes some 10 ms, and its next attempt comes after 1 s at the earliest.
+# The scheduler's patch takes about 10 ms, and its next attempt comes after 1 s at the earliest.
 _SETTLE_SECONDS: Final = 0.3
-# Six of the scheduler's longest pauses (10 s): what it passes over would otherwise be kept from others all the time.
+# Six of the scheduler's longest pauses (10 s). Otherwise a node that it passes over would be kept from other pods all
+# the time.
 _AGAIN_SECONDS: Final = 60.0
 _LOOKED_AT: Final = 16
 
-# A busy scheduler writes later; one that never does has not tried.
+# A busy scheduler writes later; one that never writes has not tried.
 _PROOF_SECONDS: Final = 3.0
-# A review is some hundred bytes here; a scheduler has some hundred pods under way at a time, a pod a few nodes.
+# A review takes some hundred bytes here. A scheduler handles some hundred pods at a time, and tries a few nodes for
+# each.
 _MOST_PODS: Final = 1024
 _MOST_NODES: Final = 8
-# The API server's words, which the scheduler repeats. Source: apiserver pkg/admission/plugin/webhook/errors.
+# The API server's wording, which the scheduler repeats. Source: apiserver pkg/admission/plugin/webhook/errors.
 _DENIED: Final = "denied the request"
 
 _Incarnation = tuple[str, str]
@@ -55,7 +59,7 @@ _Incarnation = tuple[str, str]
 
 
 class Nominator:
-    """Told of every refusal, it names nodes."""
+    """Nominates nodes; `refused` is called for every rejected binding."""
 
     def __init__(self, cache: ClusterCache, writes: PodWrites, rules: Rules, is_leader: Callable[[], bool]) -> None:
         self._cache = cache
@@ -67,7 +71,7 @@ class Nominator:
         self._arrived = asyncio.Event()
 
     def refused(self, pod: str, uid: str, node: str) -> None:
-        """The node cannot hold the pod namespace/name that the scheduler wanted to bind to it."""
+        """Record that the node cannot hold the pod namespace/name that the scheduler wanted to bind to it."""
         nodes = self._refused.setdefault((pod, uid), {})
         nodes[node] = monotonic()
         if len(nodes) > _MOST_NODES:
@@ -77,7 +81,7 @@ class Nominator:
         self._arrived.set()
 
     async def run(self) -> NoReturn:
-        """Name nodes, for ever."""
+        """Nominate nodes until cancelled."""
         while True:
             await self._arrived.wait()
             await asyncio.sleep(_SETTLE_SECONDS)
@@ -95,10 +99,10 @@ class Nominator:
         for key, uid in refused:
             with contained(Where.POD, pod=key):
                 await self._name_one(key, uid, named, now)
-            await asyncio.sleep(0)  # reviews have their turn
+            await asyncio.sleep(0)  # let reviews run
 
     def _proven(self, now: float) -> list[_Incarnation]:
-        """Those of which the scheduler says so itself; the others are looked at again for a while."""
+        """The pods whose status reports the rejection; the others are checked again for a while."""
         proven = []
         for one, nodes in list(self._refused.items()):
             raw = self._cache.waiting_pod(*one)
@@ -142,7 +146,7 @@ class Nominator:
 
 
 def _told(raw: Mapping[str, Any]) -> set[str]:
-    """The words of what the scheduler says of the last binding of the pod that a webhook has denied."""
+    """The words of the pod's last scheduling failure, if a webhook denied the binding; else empty."""
     for condition in (raw.get("status") or {}).get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             message: str = condition.get("message") or ""

@@ -1,14 +1,15 @@
-"""The owners of pods that wait, from the pod's controller up to the top: read when the first of the pods comes.
+"""Reads the owners of waiting pods, from the pod's controller up to the top owner, when the first such pod appears.
 
-1. Callers note what they want and never wait for an answer: `run` reads in the background. Reads are bounded, in turns
-   by namespace, and have a timeout (see `owner_read_queue`).
-2. An owner is read by GET, once for all its pods, and those above it. When that ends `changed` is called: until then
-   its pods wait, and `why_not` says that. Where it fails it says why, and the owner is read again after a while.
-3. While its pods wait, the top is read again every few seconds, so that changes of a Job's parallelism or annotations
-   are followed. When it differs from before, `changed` is called.
+1. Callers register the owners that they need and never wait for an answer: `run` reads in the background. Reads are
+   bounded, take turns by namespace, and have a timeout (see `owner_read_queue`).
+2. An owner is read with a GET, once for all its pods, and so are the owners above it. Then `changed` is called. Until
+   then its pods wait, and `why_not` says so. After a failure `why_not` gives the reason, and the owner is read again
+   after a while.
+3. While its pods wait, the chain is read again every few seconds, to follow changes of a Job's parallelism or
+   annotations. If it differs from before, `changed` is called.
 4. An owner without waiting pods is forgotten.
 
-The chain ends where an object is gone, is another one of the same name, is not for us to read, or has no namespace.
+The chain ends where an object is gone, is another one of the same name, may not be read by us, or has no namespace.
 """
 
 import asyncio
@@ -34,20 +35,20 @@ from webhook.model.pod import Owner
 
 log = structlog.get_logger(__name__)
 
-# The longest chain in use is five GETs, for each of which the API server's own objective is 1 s (99 of 100 take less;
-# Kubernetes' scalability SLOs). What takes longer hangs: as a rule in the conversion webhook of a CRD.
+# The longest chain in use is five GETs. The API server's own objective is 1 s for each (99 of 100 take less;
+# Kubernetes' scalability SLOs). A read that takes longer hangs, usually in the conversion webhook of a CRD.
 _ANSWER_SECONDS: Final = 5.0
 _READ_AGAIN_SECONDS: Final = 2.0
-# So many GETs a second are nothing to an API server: of a thousand groups that wait each is looked at in 20 s.
+# This many GETs a second are a negligible load for an API server. Of a thousand waiting gangs, each is read every 20 s.
 _READ_AGAIN_RATE: Final = 50.0
-# 1 s, 2, 4 … 60, with jitter: an API server that restarts is back within 5 to 20 s.
+# Waits of 1 s, 2, 4 … 60, with jitter: an API server that restarts is back within 5 to 20 s.
 _FAILED_BASE, _FAILED_CAP = 1.0, 60.0
 _READING: Final = "they are being read"
 
 
 @dataclass(slots=True)
 class _Entry:
-    """What is known of one owner."""
+    """The state of one owner: its chain, or why it is unknown."""
 
     backoff: Backoff
     owner_chain: OwnerChain | None = None
@@ -55,7 +56,7 @@ class _Entry:
 
 
 class OwnerChains:
-    """The owner chains of pods, by their owners; `changed` is called when one says something else than before."""
+    """The owner chains of pods, by their owners; `changed` is called when a chain differs from before."""
 
     def __init__(self, read: ReadOwner, changed: Callable[[], None]) -> None:
         self._read = read
@@ -67,7 +68,7 @@ class OwnerChains:
         self._wake = asyncio.Event()
 
     def want(self, owners: Iterable[Key]) -> None:
-        """These (namespace, owner) are to be known, and no others."""
+        """Read these (namespace, owner), and forget all others."""
         wanted = dict.fromkeys(owners)
         gone = self._entries.keys() - wanted.keys()
         for key in gone:
@@ -79,7 +80,7 @@ class OwnerChains:
             try:
                 check_owner(key[1])
             except UserError as error:
-                entry.why_not = str(error)  # it is never read
+                entry.why_not = str(error)  # never read
             else:
                 if key not in self._reading:
                     self._queue.put(key, monotonic())
@@ -88,19 +89,19 @@ class OwnerChains:
             self._wake.set()
 
     def get(self, namespace: str, owner: Owner) -> OwnerChain | None:
-        """What is known of an owner that is wanted."""
+        """The chain of a wanted owner; None if it is not known."""
         entry = self._entries.get((namespace, owner))
         return entry.owner_chain if entry else None
 
     def why_not(self, namespace: str, owner: Owner) -> str:
-        """Why nothing is known of it; empty when it is."""
+        """Why the chain is not known; empty if it is."""
         entry = self._entries.get((namespace, owner))
         if entry is None:
             return _READING
         return "" if entry.owner_chain is not None else entry.why_not
 
     async def run(self) -> NoReturn:
-        """Read what is wanted, until cancelled."""
+        """Read the wanted owners until cancelled."""
         try:
             while True:
                 self._wake.clear()
@@ -119,7 +120,7 @@ class OwnerChains:
             self._reading = {}
 
     async def _read_one(self, key: Key) -> None:
-        """Read one owner, take what came of it, and plan the next time."""
+        """Read one owner, process the result, and schedule the next read."""
         in_time = True
         found: OwnerChain | str
         try:
@@ -129,7 +130,7 @@ class OwnerChains:
             found, in_time = f"no answer within {_ANSWER_SECONDS:g} s", False
         except (UserError, ClusterError) as error:
             found = shortened(str(error))
-        except Exception as error:  # noqa: BLE001 # a fault with one owner is that of its pods
+        except Exception as error:  # noqa: BLE001 # a fault with one owner affects only its pods
             owner = f"{key[1].kind} {key[0]}/{key[1].name}"
             found = internal_error(Where.OWNER, error, owner=owner)
         del self._reading[key]
@@ -142,7 +143,7 @@ class OwnerChains:
         before = entry.owner_chain
         if isinstance(found, OwnerChain):
             entry.backoff.reset()
-            # So many of a namespace, so many namespaces: each has its part of the rate.
+            # Every namespace gets an equal share of the rate, which its owners divide among them.
             its_part = self._of_namespace[key[0]] * len(self._of_namespace) / _READ_AGAIN_RATE
             self._queue.put(key, monotonic() + max(_READ_AGAIN_SECONDS, its_part))
             if before is not None and _equal(before, found):
@@ -153,7 +154,7 @@ class OwnerChains:
             self._changed()
             return
         self._queue.put(key, monotonic() + entry.backoff.next(at_least=_FAILED_BASE))
-        # A call that fails says nothing of what was known.
+        # A failed call does not invalidate the known chain.
         if before is None and entry.why_not != (why_not := f"{found}; they are read again"):
             entry.why_not = why_not
             self._changed()
@@ -163,7 +164,7 @@ class OwnerChains:
 
 
 def _equal(one: OwnerChain, other: OwnerChain) -> bool:
-    """Whether both say the same of their pods; a status changes all the time."""
+    """Whether both mean the same for their pods. The rest of the status changes all the time and is ignored."""
     return (one.top, one.annotations, _of_interest(one.raw)) == (other.top, other.annotations, _of_interest(other.raw))
 
 

@@ -1,9 +1,9 @@
-"""Which owner is read next: bounded, and in turns by namespace, so that no tenant waits for another's owners.
+"""Decides which owner is read next: bounded, and in turns by namespace, so that no tenant waits for another's owners.
 
-1. A namespace has so many reads at a time, all of them together so many.
-2. Namespaces have their turn one after the other; within one, the owner that is due first.
-3. Where a read took too long, its namespace is slow for a while. Slow namespaces share a few of the places, so that
-   owners which hang (a CRD whose conversion webhook does not answer) never take them all.
+1. The concurrent reads are limited per namespace and in total.
+2. Namespaces take turns; within a namespace, the owner that is due first comes first.
+3. If a read took too long, its namespace counts as slow for a while. Slow namespaces share a few of the slots, so that
+   owners whose reads hang (a CRD whose conversion webhook does not answer) never use them all.
 """
 
 from collections import Counter, OrderedDict
@@ -18,16 +18,16 @@ from webhook.model.pod import Owner
 Key = tuple[str, Owner]
 """(namespace, a pod's owner)."""
 
-# 16 reads of 10 to 20 ms make 1,000 a second, as many as the leader's writes.
+# 16 concurrent reads of 10 to 20 ms each make 1,000 a second, as many as the leader's writes.
 _AT_A_TIME: Final = 16
 _OF_ONE_NAMESPACE: Final = 4
 _OF_SLOW_ONES: Final = 4
-# A conversion webhook that stands still does so for minutes; one read in four places a minute notices that it is back.
+# An outage of a conversion webhook lasts minutes. One read a minute in each of four slots notices when it is back.
 _SLOW_SECONDS: Final = 60.0
 
 
 class ReadQueue:
-    """The reads to come and those under way; all times on one clock."""
+    """The scheduled reads and those in flight; all times on one clock."""
 
     def __init__(self) -> None:
         self._due: OrderedDict[str, list[tuple[float, int, Key]]] = OrderedDict()
@@ -37,16 +37,16 @@ class ReadQueue:
         self._order = count()
 
     def put(self, key: Key, at: float) -> None:
-        """Read it at that time, in place of whatever was planned."""
+        """Schedule the read at that time, replacing an earlier schedule."""
         number = self._at[key] = next(self._order)
         heappush(self._due.setdefault(key[0], []), (at, number, key))
 
     def forget(self, key: Key) -> None:
-        """It need not be read."""
+        """Cancel the scheduled read."""
         self._at.pop(key, None)
 
     def take(self, now: float) -> Iterator[Key]:
-        """The reads to begin now; each is to be ended by `done`."""
+        """The reads to start now; the caller ends each with `done`."""
         self._slow_until = {namespace: until for namespace, until in self._slow_until.items() if until > now}
         found = True
         while found:
@@ -61,7 +61,7 @@ class ReadQueue:
                     yield key
 
     def done(self, key: Key, now: float, *, in_time: bool) -> None:
-        """A read ended."""
+        """A read ended; in_time: whether it ended before its timeout."""
         namespace = key[0]
         self._running[namespace] -= 1
         if not self._running[namespace]:
@@ -70,7 +70,7 @@ class ReadQueue:
             self._slow_until[namespace] = now + _SLOW_SECONDS
 
     def next_at(self) -> float | None:
-        """When the next read is due; None while there is none, or no place for any before one ends."""
+        """When the next read is due; None if there is none, or no slot before a read ends."""
         at = min((self._head(one) for one in tuple(self._due) if self._has_room(one)), default=inf)
         return None if at == inf else at
 
@@ -81,7 +81,7 @@ class ReadQueue:
         return namespace not in self._slow_until or slow < _OF_SLOW_ONES
 
     def _head(self, namespace: str) -> float:
-        """When the first of a namespace is due; what was forgotten or rescheduled is dropped on the way."""
+        """When a namespace's first read is due; forgotten and rescheduled entries are dropped on the way."""
         due = self._due[namespace]
         while due and self._at.get(due[0][2]) != due[0][1]:
             heappop(due)

@@ -1,11 +1,13 @@
-"""Keeps KAI-Scheduler's PodGroups in step with the groups of pods, where the cluster serves that kind.
+"""Keeps KAI-Scheduler's PodGroups up to date with the gangs, where the cluster serves that kind.
 
-Level-triggered: every moment what should stand in the PodGroup of each group is compared with what does.
-1. The groups that have pods: those with a place, and those that wait, of which the controller tells why.
-2. Their owners, read as for placing (see `owner_chains`). A group that pods name themselves has no PodGroup of ours.
-3. What differs is applied. The API server deletes a PodGroup with its owner, by the reference.
+Level-triggered: about every second, the desired PodGroup of each gang is compared with the actual one.
+1. The gangs that have pods: those with assigned members, and those that wait, for which the placement controller gives
+   the reason.
+2. Their owners, read as for placement (see `owner_chains`). A gang that its pods name themselves gets no PodGroup from
+   us.
+3. Differences are applied. The API server deletes a PodGroup together with its owner, by the owner reference.
 
-Where the kind is not served nothing is read or written; when it appears, all groups get theirs.
+While the kind is not served, nothing is read or written. When it appears, all gangs get their PodGroup.
 """
 
 import asyncio
@@ -38,20 +40,21 @@ from webhook.model.workload.common_fields import min_member
 log = structlog.get_logger(__name__)
 
 _PERIOD_SECONDS: Final = 1.0
-# What was written is seen long before; what was refused is not asked for all the time.
+# A write is visible long before this time; a rejected write is not repeated all the time.
 _WRITTEN_SECONDS: Final = 2.0
 _REFUSED_SECONDS: Final = 30.0
-# With 10,000 groups a comparison takes a tenth of a second: then they come less often, and still within seconds.
+# With 10,000 gangs a comparison takes a tenth of a second. Then comparisons are less frequent, but still every few
+# seconds.
 _REST_PER_WORK, _LONGEST_REST_SECONDS = 20.0, 5.0
-# Groups that are compared before reviews have their turn: a millisecond.
+# Gangs to compare before reviews may run: a millisecond of work.
 _TURN: Final = 50
 _Basis = tuple[OwnerChain, str, Mapping[str, Topology]]
-"""What a PodGroup is made from: owners, status, topologies."""
+"""The input of a PodGroup: owners, status, topologies."""
 _NO_PODS: Final = "no pods"
 
 
 class PodGroupKeeper:
-    """Works while `is_leader()` and `is_served()`; `read_pod` gives a pod namespace/name, None when it is gone."""
+    """Works while `is_leader()` and `is_served()`; `read_pod` reads the pod namespace/name, None if it is gone."""
 
     def __init__(
         self,
@@ -76,18 +79,18 @@ class PodGroupKeeper:
         self._work = Work()
 
     def saw(self, gang: Gang, why: str) -> None:
-        """The group was looked at: why its members wait, empty when they do not."""
+        """Record a gang that was examined; why: why its members wait, empty if they do not."""
         group = gang.membership.group
         self._members.setdefault(group, gang.members[0].raw)
         self._why[group] = frozenset(gated.key for gated in gang.members) if why else frozenset(), why
 
     def background(self) -> Iterator[Callable[[], Coroutine[Any, Any, NoReturn]]]:
-        """What runs for as long as the process does; each ends by cancellation or an exception, and may run again."""
+        """Tasks to run as long as the process does; each ends by cancellation or an exception, and can be restarted."""
         yield self.run
         yield self._owner_chains.run
 
     async def run(self) -> NoReturn:
-        """Keep them in step, for ever."""
+        """Compare and write until cancelled."""
         while True:
             self._work = Work()
             if self._is_leader() and self._is_served():
@@ -96,7 +99,7 @@ class PodGroupKeeper:
             await asyncio.sleep(max(_PERIOD_SECONDS, rest))
 
     async def _settle(self) -> None:
-        """One comparison of all groups."""
+        """Compare all gangs once."""
         self._not_before = {key: at for key, at in self._not_before.items() if at > monotonic()}
         groups = await self._groups_by_member()
         owners = {}
@@ -110,7 +113,7 @@ class PodGroupKeeper:
         self._wanted = {group: entry for group, entry in self._wanted.items() if group in owners}
         there = set()
         for turn, (group, owner) in enumerate(owners.items(), 1):
-            # Of owners that are not read yet the next comparison knows.
+            # Owners that are not read yet follow in a later comparison.
             if owner_chain := self._owner_chains.get(namespaces[group], owner):
                 with contained(Where.POD_GROUP, group=group):
                     basis = owner_chain, self._status(group, topologies), topologies
@@ -124,7 +127,7 @@ class PodGroupKeeper:
         await self._settle_the_rest(there)
 
     async def _groups_by_member(self) -> dict[str, Mapping[str, Any]]:
-        """The groups that have pods, each with one that is or was a member: all of them say the same of it."""
+        """The gangs that have pods, each with a present or former member; any member yields the same PodGroup."""
         gated = self._cache.gated_pods().keys()
         assigned_members = self._cache.gangs.groups()
         self._why = {group: entry for group, entry in self._why.items() if entry[0] & gated}
@@ -138,20 +141,20 @@ class PodGroupKeeper:
         return dict(self._members)
 
     async def _member(self, keys: Sequence[str]) -> Mapping[str, Any] | None:
-        """A member of a group that was placed before we led."""
+        """A member of a gang that was assigned before we led; None if there is none or it cannot be read."""
         for key in keys:
             try:
                 if raw := await self._work.wait_for(self._read_pod(key)):
                     return raw
             except ClusterError:
-                return None  # the next time
+                return None  # the next comparison retries
         return None
 
     async def _settle_one(self, body: dict[str, Any]) -> str:
-        """Have a PodGroup say this; its namespace/name."""
+        """Write a PodGroup unless it has this content; returns its namespace/name."""
         metadata = body["metadata"]
         key = f"{metadata['namespace']}/{metadata['name']}"
-        # What we no longer say is seen nowhere but in what we said.
+        # Fields that we no longer set are only visible by comparison with our last write.
         if self._said.get(key) == body and is_said(body, self._pod_groups.known.get(key)):
             return key
         if self._is_leader() and self._not_before.get(key, 0.0) <= monotonic():
@@ -163,7 +166,7 @@ class PodGroupKeeper:
         return key
 
     async def _settle_the_rest(self, there: AbstractSet[str]) -> None:
-        """Groups whose pods have all ended, or are gone, say that as long as their owners are there."""
+        """Write the status "no pods" to PodGroups whose pods have all ended or are gone, as long as they exist."""
         self._said = {key: body for key, body in self._said.items() if key in there or key in self._pod_groups.known}
         for key in self._said.keys() - there:
             with contained(Where.POD_GROUP, podgroup=key):
@@ -172,7 +175,7 @@ class PodGroupKeeper:
                 await self._settle_one({**body, "metadata": metadata})
 
     def _status(self, group: str, topologies: Mapping[str, Topology]) -> str:
-        """What became of the group, in words."""
+        """The gang's status in words: why it waits, or its assignment."""
         _, why = self._why.get(group, (frozenset(), ""))
         if why:
             return why
@@ -185,7 +188,7 @@ class PodGroupKeeper:
 def _wanted(
     raw: Mapping[str, Any], owner_chain: OwnerChain, status: str, topologies: Mapping[str, Topology]
 ) -> dict[str, Any] | None:
-    """What the PodGroup of a pod's group should say; None where the group is not its owners', or unreadable."""
+    """The desired PodGroup of a pod's gang; None if the gang is not the owners' own, or a pod is invalid."""
     metadata = raw["metadata"]
     labels, own = metadata.get("labels") or {}, metadata.get("annotations") or {}
     try:
@@ -196,8 +199,8 @@ def _wanted(
         member = {"metadata": {**metadata, "annotations": annotations}, "spec": raw.get("spec") or {}}
         return pod_group(owner_chain, member, minimum, topologies, annotated(status))
     except UserError:
-        return None  # its pods wait, and are told
+        return None  # its pods wait, and the reason is reported there
 
 
 def _nothing() -> None:
-    """What changes is seen at the next comparison."""
+    """Do nothing: the next comparison sees the change."""

@@ -1,12 +1,13 @@
-"""Why pods wait, told to people: in the pod's own annotation and in an Event, when it changes and not more often.
+"""Reports why pods wait, in the pod's own annotation and in an Event, only when it changes.
 
-And that they wait no more, by an Event and in figures.
+It also reports the end of the wait, in an Event and in metrics.
 
-- Told is what still holds after a moment: a group whose members come one by one has one thing to tell, not many.
-- A pod that was just created says itself why it waits: an Event is enough. A group's member gets the group's name with
-  the reason, as KAI-Scheduler's pods have it while they wait; what it asks is read from its owners until it is placed.
-- Later texts are written when the kind of reasons changes, the newest only, at a pace that leaves the API server to the
-  placements, and by namespace in turn.
+- A reason is reported only if it still holds after a moment: a gang whose members come one by one causes one report,
+  not many.
+- The annotation of a new pod already says why it waits: an Event is enough. A gang member also gets the gang's name, as
+  KAI-Scheduler's pods have it while they wait. Its request is read from its owners until a node is assigned.
+- Later texts are written when the kinds of reasons change, only the newest, and in turns by namespace. The rate is
+  limited, so that the API server has capacity left for assignments.
 """
 
 import asyncio
@@ -25,15 +26,16 @@ from webhook.kube.pod_writes import PodWrites
 from webhook.kube.rate_limiter import RateLimiter
 from webhook.model.names import PLACEMENT
 
-# A hundred pods are told in ten seconds; a thousand that wait for the same in a minute and a half, which nobody reads.
+# A hundred pods are reported in ten seconds. A thousand that wait for the same take a minute and a half; users don't
+# read that many.
 _RATE, _BURST = 10.0, 50
-# Time for what comes together to be there: a controller creates the pods of a group of 500 in ten seconds or so, but
-# waits less between any two.
+# Time for pods that are created together to appear. A controller creates the pods of a gang of 500 in ten seconds or
+# so, but any two follow each other faster than this.
 _SETTLE_SECONDS: Final = 1.0
 
 
 class StatusReporter:
-    """Tells of gated pods; `gated` gives those there are, by namespace/name."""
+    """Reports the status of gated pods; `gated` returns them by namespace/name."""
 
     def __init__(
         self,
@@ -43,7 +45,7 @@ class StatusReporter:
         metrics: ControllerMetrics,
     ) -> None:
         self.metrics = metrics
-        """Where what happens is counted."""
+        """Receives the metrics of placement."""
         self._writes = writes
         self._events = events
         self._gated = gated
@@ -53,11 +55,11 @@ class StatusReporter:
         self._arrived = asyncio.Event()
 
     def news(self, raw: Mapping[str, Any], kind: frozenset[Hashable]) -> bool:
-        """Whether this kind of reasons has not been told of the pod."""
+        """Whether these kinds of reasons have not been reported of the pod yet."""
         return self._known.get(_key(raw)) != (_uid(raw), kind)
 
     def waits(self, raw: Mapping[str, Any], why: NoAssignment, group: str | None = None) -> None:
-        """The pod has no place. group: the name of its group, where it takes that from its owners."""
+        """Report that the pod has no assignment. group: the name of its gang, if it takes that from its owners."""
         key, uid = _key(raw), _uid(raw)
         known, untold = self._known.get(key), self._to_report.get(_namespace(key), key)
         is_first = known is None or known[0] != uid or (untold is not None and untold.is_first)
@@ -66,29 +68,29 @@ class StatusReporter:
         self._arrived.set()
 
     def assigned(self, gated: GatedPod, assignment: Assignment) -> None:
-        """It has one."""
+        """Report the end of the wait: a node is assigned, or the pod is delegated to the scheduler."""
         self._forget(gated.key)
         how, reason = (
             (Ungated.ASSIGNED, "Assigned") if assignment.nodes is None else (Ungated.DELEGATED, "DelegatedToScheduler")
         )
         self.metrics.ungated(how, seconds_waited(gated.raw))
-        if assignment.not_aligned and gated.takes_policy:  # else its creation was counted
+        if assignment.not_aligned and gated.takes_policy:  # else it was reported at creation
             self.metrics.not_aligned()
         self._events.tell(PodEvent(gated.key, gated.pod.uid, reason, assignment.text, "Assign"))
 
     def released(self, key: str, raw: Mapping[str, Any], note: str) -> None:
-        """It is let go without one."""
+        """Report that the pod is ungated without an assignment; raw: the pod as it was, note: why."""
         self._forget(key)
         self.metrics.ungated(Ungated.TIMEOUT, seconds_waited(raw))
         self._events.tell(PodEvent(key, raw["metadata"].get("uid", ""), "Ungated", note, "Ungate"))
 
     def keep(self, keys: set[str]) -> None:
-        """Only these still wait."""
+        """Forget all pods but these, which still wait."""
         for key in self._known.keys() - keys:
             self._forget(key)
 
     async def run(self) -> NoReturn:
-        """Tell, for ever."""
+        """Report until cancelled."""
         while True:
             await self._arrived.wait()
             await asyncio.sleep(_SETTLE_SECONDS)
@@ -108,9 +110,9 @@ class StatusReporter:
         self._events.tell(PodEvent(key, _uid(raw), "WaitingForPlacement", why.text, "Assign"))
         said = (raw["metadata"].get("annotations") or {}).get(PLACEMENT, "")
         if status_patch.is_first and why.of_one and "none of" in said:
-            return  # its creation said the same
+            return  # the annotation from its creation says the same
         if patch := telling_patch(raw, why.text, status_patch.group):
-            # A pod that has changed since is left as it is: the Event says it as well.
+            # If the pod has changed since, this patch fails and is not repeated: the Event says the same.
             await self._writes.patch(key, patch)
 
     def _forget(self, key: str) -> None:
@@ -120,12 +122,12 @@ class StatusReporter:
 
 @dataclass(frozen=True, slots=True)
 class _Report:
-    """What is to be reported of one pod."""
+    """A report about one pod that is not sent yet."""
 
     why: NoAssignment
     group: str | None
     is_first: bool
-    """Whether nothing was reported of it yet."""
+    """Whether nothing has been reported of the pod yet."""
 
 
 def _key(raw: Mapping[str, Any]) -> str:

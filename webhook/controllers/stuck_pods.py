@@ -1,12 +1,12 @@
-"""Pods that are let go and held to nodes that can no longer take them, though others could: found, told, evicted.
+"""Finds ungated pods that are pinned to nodes which no longer fit while others do; emits an Event, or evicts them.
 
-Behind no gate a pod's affinity cannot be changed any more. So when its node dies, is cordoned or is filled by somebody
-unforeseen between placing and binding, only a new pod can go elsewhere.
+Without its gate, a pod's affinity can no longer be changed. So if its node dies, is cordoned or is filled by an
+unexpected pod between assignment and binding, only a new pod can go to another node.
 
-Every so often the leader looks at each pod that has been without gate and node for a while:
-1. Can its nodes take it? A placed pod has one: what was promised to the pod itself does not count against it.
-2. If not: would any node, if it were not for what we wrote into it?
-3. Then it is stuck. An Event says so; if that is wanted, and a controller makes a new one, it is evicted.
+At intervals the leader checks each pod that has had neither gate nor node for a while:
+1. Do its nodes fit? An assigned pod has one node. Its own reservation there does not count against it.
+2. If not: would any node fit without the fields that we wrote into the pod?
+3. Then it is stuck, and an Event says so. If eviction is enabled, and a controller recreates the pod, it is evicted.
 """
 
 import asyncio
@@ -38,10 +38,11 @@ from webhook.model.rules import Rules
 log = structlog.get_logger(__name__)
 
 _PERIOD_SECONDS: Final = 5.0
-# Two decisions a pod, a millisecond each: a sweep takes a tenth of a second at most. The others have the next one.
+# Two decisions per pod, a millisecond each: a sweep takes at most a tenth of a second. The next sweep checks the other
+# pods.
 _PER_SWEEP: Final = 50
 
-# What keeps a pod off a node whatever is free there.
+# Reasons that exclude a node whatever is free there.
 _WHATEVER_IS_FREE: Final = frozenset(
     {
         Reason.NOT_READY,
@@ -55,16 +56,16 @@ _WHATEVER_IS_FREE: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The settings."""
+    """When a pod counts as stuck, and what follows."""
 
     after: float
-    """Seconds without gate and node before a pod is looked at."""
+    """Seconds without gate and node before a pod is checked."""
     evict: bool
-    """Whether stuck pods that a controller makes anew are evicted."""
+    """Whether stuck pods that a controller recreates are evicted."""
 
 
 class StuckPods:
-    """Looks after pods that are let go."""
+    """Checks ungated pods; works while `is_leader()`."""
 
     def __init__(
         self,
@@ -88,11 +89,11 @@ class StuckPods:
 
     @property
     def count(self) -> int:
-        """Pods that were stuck when last looked at."""
+        """Pods that were stuck at their last check."""
         return len(self._stuck)
 
     async def run(self) -> NoReturn:
-        """Look, for ever."""
+        """Sweep until cancelled."""
         while True:
             await asyncio.sleep(_PERIOD_SECONDS)
             await self._sweep(monotonic())
@@ -106,13 +107,13 @@ class StuckPods:
             if not self._is_leader():
                 return
             del self._since[key, uid]
-            self._since[key, uid] = now  # at the end of the line
+            self._since[key, uid] = now  # to the end of the queue
             self._stuck.discard((key, uid))
             with contained(Where.POD, pod=key):
                 if why := why_stuck(key, pods[key, uid], self._cache, self._rules):
                     self._stuck.add((key, uid))
                     await self._look_after(key, pods[key, uid], why)
-            await asyncio.sleep(0)  # reviews have their turn
+            await asyncio.sleep(0)  # let reviews run
 
     async def _look_after(self, key: str, raw: Mapping[str, Any], why: str) -> None:
         uid = raw["metadata"].get("uid", "")
@@ -131,7 +132,7 @@ class StuckPods:
 
 
 def why_stuck(key: str, raw: Mapping[str, Any], cache: ClusterCache, rules: Rules) -> str | None:
-    """What keeps a pod off its nodes while others could take it; None when it is not stuck."""
+    """Why the pod's nodes do not fit although others do; None if it is not stuck."""
     if why_not_mutated(raw, rules) or "deletionTimestamp" in raw["metadata"]:
         return None
     annotations: Mapping[str, str] = raw["metadata"].get("annotations") or {}

@@ -1,28 +1,27 @@
-"""Releases the reservations of placed pods that the scheduler cannot bind, so that they block no other pod.
+"""Releases the reservations of assigned pods that the scheduler cannot bind, so that they block no other pod.
 
-A placed pod may never be bound: its volume does not exist, its topology spread cannot be satisfied, another pod's
-anti-affinity or a taint excludes its node. Until it is bound only its equals are placed beside it (see `assignment`),
-and
-no binding takes its NUMA nodes (see `admission.binding.decision`). So twice a second the leader looks at the pods that
-are placed
-and not bound:
-1. The scheduler said of one that it found no way to bind it (`is_unschedulable`), and has said nothing else for a
-   while.
-   Or it has said nothing for longer than it takes to try a pod, where it never may (`why_untold`).
-2. The leader writes into its hint that nothing is reserved for it, and into its placement what it waits for. Only once
-   that is seen in the pod are its NUMA nodes and its share of the node others'. So a hint that names NUMA nodes is
-   never given to others, and every replica, and the next leader, reads the same from the pod.
-3. The pod stays held to its node, as a gate cannot be put back, and keeps its seat in its group: the members that come
-   later go to the same domain, the others run.
-4. It is bound after all: the guard gives it what is free on the node then, or refuses with the reason. For one that
-   would fit elsewhere `stuck` has an Event, or evicts it. What was taken back is never reserved again before that.
+An assigned pod may never be bound: its volume does not exist, its topology spread cannot be satisfied, another pod's
+anti-affinity or a taint excludes its node. Until it is bound, only equal pods are assigned to its node (see
+`webhook.controllers.placement.assignment`), and no binding takes its NUMA nodes (see
+`webhook.admission.binding.decision`). So twice a second the leader checks the pods that are assigned and not bound:
+1. The scheduler reported that it found no way to bind the pod (`is_unschedulable`), and has reported nothing else for a
+   while. Or it may never report anything about this pod (`why_untold`), and has been silent for longer than an attempt
+   takes.
+2. The leader writes into its hint that nothing is reserved for it, and into its placement annotation what it waits for.
+   Only once that is visible in the pod do other pods get its NUMA nodes and its share of the node. So a hint that names
+   NUMA nodes is never given to other pods, and every replica, and the next leader, reads the same from the pod.
+3. The pod stays pinned to its node, because a gate cannot be restored. It keeps its assignment in its gang: members
+   that come later go to the same domain, the others run.
+4. If it is bound after all, the binding guard gives it what is free on the node then, or rejects it with the reason. If
+   other nodes would fit, `stuck_pods` emits an Event or evicts it. A released reservation is never restored before
+   that.
 
-A pod that merely waits its turn loses nothing by this:
-- Before the scheduler's first attempt the condition's reason is another one (SchedulingGated), or there is none.
-- Refused by us at its binding, whose turn it is not, it has the reason SchedulerError.
-- One for which the scheduler makes room has a nominated node.
-- A first attempt that came too early (the scheduler knew the node later than we) is made good by the second.
-So the node is really closed to such a pod, and its place would stay unused.
+A pod that only waits for its turn loses nothing:
+- Before the scheduler's first attempt the condition has another reason (SchedulingGated), or there is no condition.
+- If we rejected its binding because it was not its turn, the reason is SchedulerError.
+- If the scheduler makes room for it, it has a nominated node.
+- If the first attempt came too early (we knew the node before the scheduler did), the second one corrects it.
+So the node really is closed to a pod that is found here, and its reservation would stay unused.
 
 Source: kubernetes pkg/scheduler/schedule_one.go (handleSchedulingFailure, bindingCycle).
 """
@@ -49,18 +48,18 @@ from webhook.model.rules import Rules
 log = structlog.get_logger(__name__)
 
 _PERIOD_SECONDS: Final = 0.5
-# The scheduler's second attempt comes 1 s after the first (podInitialBackoffSeconds); its backoff queue is looked at
-# once a second.
+# The scheduler's second attempt comes 1 s after the first (podInitialBackoffSeconds); it checks its backoff queue once
+# a second.
 _PATIENCE_SECONDS: Final = 2.0
-# The scheduler tries some 100 pods a second: by then 3,000 that came before have had their turn.
+# The scheduler tries about 100 pods a second: in this time it has tried 3,000 earlier pods.
 _UNTOLD_SECONDS: Final = 30.0
 
 _Failing = tuple[str, str, float]
-"""(namespace/name, uid, seconds that it may be so before what is reserved goes back)."""
+"""(namespace/name, uid, seconds that this must last before the reservation is released)."""
 
 
 class UnbindablePods:
-    """Looks after pods that are placed and not bound; `concurrency`: pods that are written at a time."""
+    """Watches pods that are assigned and not bound; `concurrency`: pods that are written at a time."""
 
     def __init__(
         self,
@@ -80,13 +79,13 @@ class UnbindablePods:
         self._since: dict[_Failing, float] = {}
 
     async def run(self) -> NoReturn:
-        """Look until cancelled."""
+        """Sweep twice a second until cancelled."""
         while True:
             await asyncio.sleep(_PERIOD_SECONDS)
             await self.sweep(monotonic())
 
     async def sweep(self, now: float) -> None:
-        """Look once; now: seconds on a clock that never goes back."""
+        """Check all pods once; now: seconds on a clock that never goes back."""
         failing = self._failing()
         self._since = {one: self._since.get(one, now) for one in failing}
         due = [one for one, since in self._since.items() if now - since >= one[2]]
@@ -97,7 +96,7 @@ class UnbindablePods:
             await asyncio.gather(*(self._give_back(one[0], one[1], failing[one]) for one in some))
 
     def _failing(self) -> dict[_Failing, Mapping[str, Any]]:
-        """The placed pods with a reservation that the scheduler cannot bind, as far as it says so or never will."""
+        """The assigned pods with a reservation that the scheduler reports as unbindable, or may never report on."""
         found: dict[_Failing, Mapping[str, Any]] = {}
         for key, raw in self._cache.ungated_pods().items():
             with contained(Where.POD, pod=key):

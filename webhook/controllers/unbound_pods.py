@@ -1,13 +1,13 @@
 """Reports what ungated pods wait for that are not bound: in their own annotation and in an Event.
 
-The scheduler's own Event names its reason. Ours adds, where people look for the placement, why the pod was left to the
-scheduler, or that a placed pod lost its reservation (`unbindable`).
+The scheduler's own Event gives its reason. Ours adds, where users look for the placement, why the pod was delegated to
+the scheduler, or that an assigned pod lost its reservation (see `unbindable_pods`).
 
-Every second the leader looks at the pods that are ungated and not bound, and left to the scheduler or without their
+Every second the leader checks the pods that are ungated and not bound, and delegated to the scheduler or without their
 reservation:
 1. If the scheduler's last attempt failed, by the condition that it writes into the pod, its message is reported.
-2. Messages that differ only in numbers, as node counts do, are reported once.
-3. Each pod gets at most one report every half minute, and all together are rate limited.
+2. Messages that differ only in numbers, such as node counts, are reported once.
+3. Each pod gets at most one report every half minute, and the total rate is limited.
 """
 
 import asyncio
@@ -29,16 +29,16 @@ from webhook.kube.rate_limiter import RateLimiter
 from webhook.model.rules import Rules
 
 _PERIOD_SECONDS: Final = 1.0
-# Six times the scheduler's longest pause between two attempts would be a minute; people look sooner.
+# Six times the scheduler's longest pause between two attempts would be a minute; users look sooner.
 _AGAIN_SECONDS: Final = 30.0
-# As for pods that wait behind the gate.
+# The same rate as for gated pods (see `status_reporter`).
 _RATE, _BURST = 10.0, 50
 _PER_SWEEP: Final = 50
 _NUMBERS: Final = re.compile(r"\d+")
 
 
 class DelegatedPods:
-    """Looks after pods that are left to the scheduler."""
+    """Reports on pods that are delegated to the scheduler, and on assigned pods without a reservation."""
 
     def __init__(
         self,
@@ -57,14 +57,14 @@ class DelegatedPods:
         self._told: dict[tuple[str, str], tuple[str, float]] = {}
 
     async def run(self) -> NoReturn:
-        """Look until cancelled."""
+        """Sweep every second while `is_leader()`, until cancelled."""
         while True:
             await asyncio.sleep(_PERIOD_SECONDS)
             if self._is_leader():
                 await self.sweep(monotonic())
 
     async def sweep(self, now: float) -> None:
-        """Look once; now: seconds on a clock that never goes back."""
+        """Check all pods once; now: seconds on a clock that never goes back."""
         pods = {(key, raw["metadata"].get("uid", "")): raw for key, raw in self._cache.ungated_pods().items()}
         self._told = {one: told for one, told in self._told.items() if one in pods}
         told = 0
@@ -75,7 +75,7 @@ class DelegatedPods:
                 return
 
     async def _tell(self, key: str, uid: str, raw: Mapping[str, Any], now: float) -> int:
-        """Tell of one pod; 1 if there was news."""
+        """Report on one pod; returns the number of reports, 0 or 1."""
         text = why_not_bound(raw, self._rules)
         if text is None or not self._is_news((key, uid), text, now):
             return 0
@@ -83,7 +83,7 @@ class DelegatedPods:
         if patch := status_patch(raw, text):
             self._events.tell(PodEvent(key, uid, "WaitingForScheduler", text, "Assign"))
             await self._pace.turn()
-            # A pod that has changed since is left as it is: the Event says it as well.
+            # If the pod has changed since, this patch fails and is not repeated: the Event says the same.
             await self._writes.patch(key, patch)
         return 1
 
@@ -93,9 +93,9 @@ class DelegatedPods:
 
 
 def why_not_bound(raw: Mapping[str, Any], rules: Rules) -> str | None:
-    """What a pod waits for that is left to the scheduler, or placed and without a reservation.
+    """What a pod waits for that is delegated to the scheduler, or assigned and without a reservation.
 
-    None for any other, or when nothing is known.
+    None for any other pod, or if nothing is known.
     """
     if "deletionTimestamp" in raw["metadata"] or why_not_mutated(raw, rules):
         return None
@@ -106,7 +106,7 @@ def why_not_bound(raw: Mapping[str, Any], rules: Rules) -> str | None:
 
 
 def assigned_not_bound(node: str, raw: Mapping[str, Any]) -> str | None:
-    """The text of a placed pod that the scheduler cannot bind; None when it has not made an attempt and will."""
+    """The text of an assigned pod that the scheduler cannot bind; None if its first attempt is still to come."""
     begins = f"placed on {node}, where nothing is reserved for it any more"
     return _not_bound(begins, last_failure(raw) or why_untold(raw))
 

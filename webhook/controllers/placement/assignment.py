@@ -1,15 +1,15 @@
-"""A place for one pod: which node and NUMA nodes, or why there is none.
+"""The assignment of one pod: its node and NUMA nodes, or why there is none.
 
-A pod whose node only the scheduler can choose is kept off the nodes that never can take it, and no more. The nodes that
-fit now are preferred, not required: should the scheduler want none of them for it, it waits for others, where nothing
-of ours can be added any more. What becomes of it where it goes, its NUMA nodes among that, is judged when it is bound.
-The best node is reserved for it tentatively: for the moment that the scheduler takes as a rule, those that are placed
-next do not count on the same. It may never come, so it keeps no other pod off a node otherwise.
+Some pods have constraints that only the scheduler can evaluate. Such a pod is delegated: it is only kept off the nodes
+that can never fit. The nodes that fit now are preferred, not required: the scheduler may use none of them, and we
+cannot add others after ungating. The binding guard checks its node and chooses its NUMA nodes at binding. The best node
+is reserved tentatively: for as long as the scheduler usually takes, the next assignments do not count on the same
+resources. The pod may never arrive, so otherwise the reservation keeps no other pod off the node.
 
-A kubelet chooses NUMA nodes in the order in which pods reach it, and two that are placed on one node may be bound in
-either order. So beside a pod that is placed and not bound yet only its equals are placed: among them the order makes no
-difference. That lasts as long as the scheduler takes; if every node that fits has such a pod, this one is placed after
-it was bound. One that is left to the scheduler does not wait for that: its order is not ours to keep.
+A kubelet chooses NUMA nodes in the order in which pods reach it, and two pods assigned to one node may be bound in
+either order. So while an assigned pod is not bound yet, only equal pods are assigned to its node: among those the order
+makes no difference. This lasts as long as the scheduler takes. If every node that fits has such a pod, this pod is
+assigned after that one is bound. A delegated pod does not wait for this, because we do not control its order.
 """
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
@@ -40,36 +40,36 @@ from webhook.model.rules import Rules
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What a pod is given."""
+    """What a pod gets: its node and NUMA nodes, and what is written into it."""
 
     hint: NUMAHint
     text: str
-    """In one line."""
+    """The placement annotation, in one line."""
     annotations: Mapping[str, str] = field(default_factory=dict)
-    """What it takes from its owners, and those of its group."""
+    """The annotations that it takes from its owners, and those of its gang."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Those of its group."""
+    """The labels of its gang."""
     nodes: Constraint | None = None
-    """The nodes among which the scheduler chooses; None: it is held to that of the hint."""
+    """The nodes among which the scheduler chooses; None: the pod is pinned to the hint's node."""
     hostname: str | None = None
-    """The hostname label of the hint's node; None when missing or shared."""
+    """The hostname label of the hint's node; None if it is missing or not unique."""
     not_aligned: bool = False
-    """Whether it asks for a policy, and its node's kubelet aligns nothing of it."""
+    """Whether the pod requests a policy and its node's kubelet aligns nothing of it."""
 
     def signed(self, signature: str) -> "Assignment":
-        """The same with what proves that its hint is ours; a pod that is left to the scheduler gets no hint."""
+        """The same with the signature that proves that we wrote the hint; a delegated pod gets no hint."""
         if self.nodes is not None:
             return self
         return replace(self, annotations={**self.annotations, NUMA_SIGNATURE: signature})
 
     def patch(self, raw: Mapping[str, Any]) -> tuple[Operation, ...]:
-        """What writes the place into the pod."""
+        """The JSON patch that writes the assignment into the pod and ungates it."""
         if self.nodes is not None:
             return ungate_patch(raw, self.nodes, self.text, self.annotations)
         return assignment_patch(raw, self.hint, self.text, self.annotations, self.labels, self.hostname)
 
     def assume(self, gated: GatedPod, expires: float) -> AssumedPod:
-        """The same as a promise to this pod."""
+        """The assumed pod of this assignment; expires: seconds of `time.monotonic`."""
         pod = gated.pod
         return AssumedPod(
             pod.key,
@@ -88,28 +88,28 @@ class NoAssignment:
     """Why a pod waits."""
 
     kind: frozenset[Hashable]
-    """The kinds of reasons: as long as they stay the same, there is nothing new to tell."""
+    """The kinds of reasons. While they stay the same, there is nothing new to report."""
     text: str
-    """In one line."""
+    """The placement annotation, in one line."""
     of_one: bool = False
-    """Of a single pod: its own creation said the same."""
+    """Whether this is about a single pod: the text from its creation says the same."""
     awaits_node: bool = False
-    """No node that is there could take the pod even if it were empty: it is left to the scheduler."""
+    """Whether no existing node could take the pod even if it were empty: it is delegated to the scheduler."""
     reserved_nodes: frozenset[str] = frozenset()
-    """The nodes that are kept for its group meanwhile."""
+    """The nodes that are reserved for its gang meanwhile."""
 
 
-# As a rule one of the first is free; to name all of 5,000 nodes that fit takes some milliseconds.
+# Usually one of the first is free; to name all of 5,000 nodes that fit takes some milliseconds.
 _LOOKED_AT: Final = 16
 
 AssignedNode = Callable[[str], Iterable[Reservation]]
-"""Node -> what is promised there to pods that are placed and not bound yet."""
+"""Node -> the reservations there of pods that are assigned and not bound yet."""
 
 
 def find_assignment(
     snapshot: Snapshot, gated: GatedPod, rules: Rules, assigned: AssignedNode
 ) -> Assignment | Decision | NoAssignment:
-    """The best node for the pod now; the decision that there is none; or what else is to come first."""
+    """The best node for the pod now; the decision if no node fits; or what must happen first."""
     decision = decide(snapshot, gated.pod, gated.intent, rules.engine)
     if not decision.fit_count:
         if not awaits_node(decision):
@@ -125,7 +125,7 @@ def find_assignment(
     node = node or best[0].node
     at = snapshot.node_arrays.index[node]
     hint = NUMAHint(node, decision.allocation(at))
-    # Of a pod that the scheduler may put anywhere it is said of all nodes.
+    # For a delegated pod this is about all nodes.
     unaligned = not_aligned_on(decision, at, gated.intent) if why is None else _not_aligned(snapshot, gated, rules)
     if unaligned and (refusal := why_refused(snapshot, gated, rules)):
         return refusal
@@ -133,7 +133,7 @@ def find_assignment(
     text = placement_text.fitting(gated.pod, gated.intent, decision, best, note)
     warns = unaligned is not None and unaligned.warns
     if why is None:
-        # A look at all nodes, for the few pods that need it.
+        # This reads all nodes, for the few pods that need it.
         hostname = NodeNames(snapshot.node_arrays).named(node).hostname if terms_are_fixed(gated.raw) else None
         return Assignment(hint, f"{assigned_node(hint)}; {text}", hostname=hostname, not_aligned=warns)
     unschedulable = look_ahead(snapshot.node_arrays, gated.pod, gated.intent, rules.engine)
@@ -144,7 +144,7 @@ def find_assignment(
 
 
 def why_refused(snapshot: Snapshot, gated: GatedPod, rules: Rules) -> NoAssignment | None:
-    """Why a pod that takes its policy from its owners waits: its creation, which could not know, would be denied."""
+    """Why a pod that takes its policy from its owners waits: with this policy it would have been denied at creation."""
     if rules.not_alignable != "Deny" or not gated.takes_policy:
         return None
     unaligned = _not_aligned(snapshot, gated, rules)
@@ -158,7 +158,7 @@ def _not_aligned(snapshot: Snapshot, gated: GatedPod, rules: Rules) -> NotAligne
 
 
 def _first_without_others(decision: Decision, gated: GatedPod, assigned: AssignedNode) -> str | None:
-    """The best node on which none but equals of the pod wait to be bound."""
+    """The best node on which only equal pods wait to be bound; None if there is none."""
     equal = Reservation.of("", "", {}, gated.pod.requests).requests, gated.intent.policy
     for looked_at in (_LOOKED_AT, decision.fit_count):
         for candidate in decision.best(looked_at):
@@ -168,7 +168,7 @@ def _first_without_others(decision: Decision, gated: GatedPod, assigned: Assigne
 
 
 def _others_first(node: str, assigned: AssignedNode) -> NoAssignment:
-    """As a rule this lasts too short a time to be reported."""
+    """Why the pod waits for a binding. This usually lasts too short a time to be reported."""
     count = len(tuple(assigned(node)))
     others = "another pod" if count == 1 else f"{count} other pods"
     text = f"it fits on {node}, but {others} must be bound there first: the kubelet admits pods in order of arrival"
@@ -176,7 +176,7 @@ def _others_first(node: str, assigned: AssignedNode) -> NoAssignment:
 
 
 def why_unassigned(decision: Decision, gated: GatedPod, rules: Rules, reserved_nodes: int) -> NoAssignment:
-    """The decision in words; reserved_nodes: how many nodes are kept for others."""
+    """The decision in words; reserved_nodes: how many nodes are reserved for gangs."""
     unschedulable = look_ahead(decision.snapshot.node_arrays, gated.pod, gated.intent, rules.engine)
     unaligned = _not_aligned(decision.snapshot, gated, rules)
     note = unaligned.clause if unaligned else ""
@@ -187,7 +187,7 @@ def why_unassigned(decision: Decision, gated: GatedPod, rules: Rules, reserved_n
 
 
 def without(snapshot: Snapshot, names: Collection[str]) -> Snapshot:
-    """The view with no room on these nodes."""
+    """The snapshot with no free resources on these nodes."""
     if not names:
         return snapshot
     node_arrays = snapshot.node_arrays

@@ -1,14 +1,14 @@
-"""Writing a place into its pod: tried until it stands there, or never will.
+"""Writes an assignment into its pod: retries until it is written, or never will be.
 
-1. The promise is kept (an assumed pod) before the first patch leaves, so that the next decision finds the place taken.
-   It is
-   renewed with each patch, for one may wait for its turn, or leave again.
-2. The patch. Not the leader any more, or the promise given back because its time was up: nothing is sent.
-3. Written: the assumed pod holds until an informer shows the pod with its hint.
-   Stale: the pod as it is now. Still behind the gate and asking for the same: the patch is recreated from it. Placed as
-   we wanted: an earlier patch, whose answer was lost, was written after all.
-   No answer: the same patch again; by its resource version it is written at most once.
-   Anything else: the pod has its turn again later, and the promise is taken back unless an earlier patch may come yet.
+1. The pod is assumed before the first patch is sent, so that the next decision sees the resources as taken. The assumed
+   pod is renewed with each patch, because a patch may be queued or sent again.
+2. The patch is sent, unless we no longer lead or the assumed pod has expired.
+3. Written: the pod stays assumed until an informer shows it with its hint.
+   Stale: the pod is read. If it is still gated and requests the same, the patch is rebuilt from it. If it has our
+   assignment, an earlier patch was written although its answer was lost.
+   No answer: the same patch is sent again. It names a resource version, so it is written at most once.
+   Anything else: the pod is retried later, and the assumed pod is forgotten unless an earlier patch may still be
+   written.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ _ATTEMPTS: Final = 6
 
 
 class AssignmentWriter:
-    """Writes places; `assume_ttl`: seconds after which a write that was not seen never will be."""
+    """Writes assignments; `assume_ttl`: seconds after which a write that was not seen never will be."""
 
     def __init__(
         self, cache: ClusterCache, writes: PodWrites, may_write: Callable[[], bool], assume_ttl: float
@@ -49,14 +49,14 @@ class AssignmentWriter:
         self._assume_ttl = assume_ttl
 
     def assume(self, gated: GatedPod, assignment: Assignment) -> AssumedPod:
-        """Take the place for the pod, before anything is awaited."""
+        """Reserve the assignment for the pod. Call it before anything is awaited after the decision."""
         lasts = self._assume_ttl if assignment.nodes is None else min(self._assume_ttl, TENTATIVE_SECONDS)
         assumed_pod = assignment.assume(gated, monotonic() + lasts)
         self._cache.assume(assumed_pod)
         return assumed_pod
 
     async def write(self, gated: GatedPod, assignment: Assignment, assumed_pod: AssumedPod) -> Outcome:
-        """Write the place that was promised. WRITTEN: it stands in the pod; STALE, GONE: the pod is another one now."""
+        """Write the assignment of an assumed pod. WRITTEN: the pod has it; STALE, GONE: the pod is another one now."""
         assignment = assignment.signed(self._cache.sign(gated.pod.uid, assignment.hint.to_json()))
         patch = assignment.patch(gated.raw)
         backoff = Backoff()
@@ -82,14 +82,14 @@ class AssignmentWriter:
                     self._cache.forget(assumed_pod)
                     return outcome
                 patch = assignment.patch(again.raw)
-                # What was sent before was made from a version that is no more: it can never be written.
+                # Earlier patches name a resource version that no longer exists: they can never be written.
                 may_come = False
             elif outcome is Outcome.GONE:
                 self._cache.forget(assumed_pod)
                 return outcome
             elif outcome is Outcome.REFUSED:
-                # An earlier patch may be written all the same: an API server that has just started refuses this one
-                # because it does not know its webhooks yet, and the one before it may have been in etcd's hands.
+                # An earlier patch may still be written. An API server that has just started may reject this patch
+                # because it does not know its webhooks yet, while etcd was already processing the one before.
                 log.warning("placement.refused", pod=gated.key, node=assignment.hint.node, error=self._writes.error)
                 break
             else:
@@ -101,7 +101,7 @@ class AssignmentWriter:
         return outcome
 
     def _renewed(self, assumed_pod: AssumedPod) -> AssumedPod:
-        """The promise for as long as a patch that leaves now may still be written; the same where it stands no more."""
+        """The assumed pod until a patch sent now can no longer be written; unchanged if it is not held any more."""
         if assumed_pod.tentative or not self._cache.holds(assumed_pod):
             return assumed_pod
         renewed = replace(assumed_pod, expires=monotonic() + self._assume_ttl)
@@ -110,15 +110,15 @@ class AssignmentWriter:
 
 
 def _shows(raw: Mapping[str, Any] | None, gated: GatedPod, assignment: Assignment) -> bool:
-    """Whether the pod, as it was read, has the place."""
+    """Whether the pod that was read has the assignment."""
     if raw is None or raw["metadata"].get("uid") != gated.pod.uid or waits_for_us_alone(raw):
         return False
-    # Nobody else may take the gate away.
+    # No other client may remove the gate.
     return assignment.nodes is not None or assigned_node(raw) == assignment.hint
 
 
 def _still_waiting(raw: Mapping[str, Any] | None, gated: GatedPod) -> GatedPod | None:
-    """The pod, as it was read, if it is the same and can take the place that was found for it."""
+    """The pod that was read, if it is the same and can take the assignment."""
     if raw is None or raw["metadata"].get("uid") != gated.pod.uid or "deletionTimestamp" in raw["metadata"]:
         return None
     if not waits_for_us_alone(raw):

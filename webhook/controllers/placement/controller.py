@@ -1,27 +1,28 @@
-"""Places gated pods, whenever something changes: one writer, who sees what he has just given away.
+"""Assigns nodes to gated pods whenever something changes: a single writer, which sees what it has just assumed.
 
-Life cycle: a term begins -> what the last leader has under way is fenced off -> rounds, until the term ends. A change
-of anything (a node, its NUMA nodes, a pod that ends, one that comes) makes the next round; changes during a round make
-one more.
+Life cycle: a term begins -> patches in flight from the last leader are fenced off -> rounds until the term ends. Any
+change (a node, its NUMA nodes, a pod that ends or is created) triggers the next round; all changes during a round
+trigger one more.
 
 A round:
-1. The pods that only our gate holds back, highest priority first, then oldest, then by name. The members of a group
-   have one turn together (see `gated_gang`): all that must start together at once, or none.
-2. Each in turn is decided on with the cluster as it is at that moment, less all that was promised before.
-3. One that fits is promised its place at once, which is then written in the background (see `writer`, `in_flight`).
-   Where so many writes are in flight the round ends; the end of each makes another one.
-4. Where one does not fit, or others are to be bound first (`assigned`), no other of the same shape is tried: nothing
-   becomes more within a round. Smaller ones are: what waits for something rare does not hold up the others. But for
-   a group that has waited long its domain is kept, if that is wanted: those whose turn comes later get no place there.
-5. One that no node could take even if it were empty is let go without a place; so is one that has waited too long, if
-   that is wanted.
-6. Where more wait than there is time for, the order holds for a first part of it; then every namespace has its share
-   (see `fair_order`).
+1. The pods that only our gate holds back are sorted by priority (highest first), then age (oldest first), then name.
+   The members of a gang are one unit (see `gated_gang`): all that must start together are assigned at once, or none.
+2. Each unit is decided on with the current state of the cluster, with assumed pods subtracted.
+3. A pod that fits is assumed at once, and its assignment is written in the background (see `assignment_writer`,
+   `writes_in_flight`). If too many writes are in flight, the round ends; the end of each triggers another round.
+4. If a pod does not fit, or other pods must be bound first (see `assignment`), no other pod of the same signature is
+   tried: free resources never grow within a round. Smaller pods are tried: a pod that waits for a rare resource does
+   not block the others. But the domain of a gang that has waited long is reserved, if that is enabled: later units get
+   nothing there.
+5. A pod that no node could take even if it were empty is ungated without an assignment. So is one that has waited too
+   long, if that is enabled.
+6. If more units wait than there is time for, the order applies to the first part of the time; then every namespace gets
+   its share (see `fair_order`).
 
-A round never waits for an answer: owners are read beside it (see `owner_chains`), places are written beside it. It
-pauses
-only to let reviews have their turn, and that does not count as work. What a pod or a gang raises is its own: it waits
-with the text "internal error" and is tried again later each time (see `retry_delays`), and the round goes on.
+A round never waits for an answer: owners are read, and assignments written, in parallel (see
+`webhook.controllers.owner_chains`, `assignment_writer`). It pauses only to let reviews run, and pauses do not count as
+work. An exception affects only its own pod or gang: it waits with the text "internal error" and is retried with a
+growing delay (see `retry_delays`), and the round continues.
 """
 
 import asyncio
@@ -64,20 +65,21 @@ from webhook.signal import Signal
 
 log = structlog.get_logger(__name__)
 
-# Changes that come together (a pod's end, its node's NRT) are one: a round costs a decision per shape of pod.
+# Combines changes that come together (a pod's end, its node's NRT): a round costs a decision per pod signature.
 _COALESCE_SECONDS: Final = 0.02
-# Of the event loop's time, which reviews need: while everybody waits, rounds take a fifth of it at most.
+# Seconds of rest per second of work. Reviews need the event loop: while every pod waits, rounds take at most a fifth of
+# its time.
 _REST_PER_WORK: Final = 4.0
-# Then the order is recreated: a pod of high priority that has just come waits for so many at most.
+# Pods per round. Then the pods are sorted again: a new pod of high priority waits for at most this many.
 _PER_ROUND: Final = 256
 _CLOCK_SECONDS: Final = 1.0
 
 Background = Callable[[], Coroutine[Any, Any, NoReturn]]
-"""What runs until it is cancelled."""
+"""A task that runs until cancelled."""
 
 
 class PlacementController:
-    """What the leader runs to place gated pods."""
+    """Assigns nodes to gated pods, on the leader."""
 
     def __init__(
         self,
@@ -90,7 +92,7 @@ class PlacementController:
         read_owner: ReadOwner,
     ) -> None:
         self.clock: Callable[[], float] = monotonic
-        """Seconds, by which a round's work is bounded."""
+        """Seconds; measures the work of a round, which is bounded."""
         self._cache = cache
         self._writes = writes
         self._status_reporter = status_reporter
@@ -104,7 +106,7 @@ class PlacementController:
         self._delays = RetryDelays(self._wake_in)
         self._pods = GatedPods(rules, self._delays)
         self.gang_examined = Signal[[Gang, str]]()
-        """Emitted for each gang that was examined, with the reason why its members wait; empty when they do not."""
+        """Emitted for each gang that was examined, with the reason why its members wait; empty if they do not."""
         self._term: Term | None = None
         self._fenced: Term | None = None
         self._wake = asyncio.Event()
@@ -114,26 +116,26 @@ class PlacementController:
         self._changes = 0
         self._as_of: tuple[tuple[int, int], int] = (0, 0), 0
         self._writing = WritesInFlight(limits.concurrency, self._written, self._write_failed)
-        # Apart from the others: one who creates thousands of pods that are not ours to place must not hold those up.
+        # Separate from the assignments: a user who creates thousands of unmanaged pods must not delay those.
         self._ungating = WritesInFlight(max(1, limits.concurrency // 4), self._written, self._write_failed)
         cache.changed.subscribe(self._changed)
 
     def started(self, term: Term) -> None:
-        """A term has begun."""
+        """Start rounds for this term."""
         self._term = term
         self._changed()
 
     def stopped(self) -> None:
-        """It is over."""
+        """End the rounds: we no longer lead."""
         self._term = None
 
     async def settle(self) -> None:
-        """Wait for the patches under way."""
+        """Wait for the patches in flight."""
         await self._writing.settle()
         await self._ungating.settle()
 
     def background(self) -> Iterator[Background]:
-        """What runs for as long as the process does; each ends by cancellation or an exception, and may run again."""
+        """Tasks to run as long as the process does; each ends by cancellation or an exception, and can be restarted."""
         yield self.run
         yield self._status_reporter.run
         yield self._owner_chains.run
@@ -141,7 +143,7 @@ class PlacementController:
             yield self._wake_regularly
 
     async def run(self) -> NoReturn:
-        """Place pods while we lead, until cancelled."""
+        """Assign pods while we lead, until cancelled."""
         self._wake.set()
         try:
             while True:
@@ -170,7 +172,7 @@ class PlacementController:
         asyncio.get_running_loop().call_later(seconds, self._changed)
 
     def _changed(self) -> None:
-        """Something is no longer as it was: there is another round."""
+        """Request another round, because something changed."""
         self._changes += 1
         self._wake.set()
 
@@ -178,20 +180,20 @@ class PlacementController:
         return self._term is not None and self._leadership.is_leader()
 
     async def _fence(self, term: Term) -> bool:
-        """Whether the term goes on, and nothing that the last leader has under way can be written any more."""
+        """Fence off the last leader's patches in flight; False if the term ended before that was done."""
 
         def goes_on() -> bool:
             return self._term is term and self._leadership.is_leader()
 
         def is_needed() -> bool:
-            # By then a pod that cannot be written holds up the others no more.
+            # Once the last leader's writes are settled, a pod that cannot be written no longer delays the others.
             return goes_on() and self._leadership.seconds_until_settled() > 0
 
         await fence(self._cache.gated_pods, self._writes, term.name, is_needed, self._limits.concurrency)
         return goes_on()
 
     async def _round(self) -> float:
-        """One round; the seconds that were worked in vain."""
+        """One round; returns the seconds of work that led to no assignment."""
         self._metrics.round()
         self._cache.advance()
         work = Work(self.clock)
@@ -224,24 +226,24 @@ class PlacementController:
                 given += taken
                 took = 0.0 if taken else work.seconds() - began
                 vain, worked = vain + took, worked + took
-                await work.pause()  # reviews have their turn
+                await work.pause()  # let reviews run
             units = self._turns.shared(later)
         if units:
-            self._wake.set()  # which is no change: what has failed since the last one is not tried again
+            self._wake.set()  # not a change: units that failed since the last change are not retried
         return worked
 
     async def _assign(self, unit: Unit, nowhere_to_go: dict[str, Decision | NoAssignment], work: Work) -> int:
-        """Give a unit its place; how many pods were given one. A fault with one unit is that unit's."""
+        """Assign a unit; returns how many pods were assigned. An exception affects only this unit."""
         try:
             if isinstance(unit, Gang):
                 return await self._assign_gang(unit, work)
             return self._assign_pod(unit, nowhere_to_go)
-        except Exception as error:  # noqa: BLE001 # whatever it is, the others go on
+        except Exception as error:  # noqa: BLE001 # whatever it is, the other units continue
             self._failed(unit, error)
             return 0
 
     def _is_open(self, unit: Unit, nowhere_to_go: Mapping[str, Decision | NoAssignment]) -> bool:
-        """Whether it takes a decision to answer the unit. Nodes stay kept for one whose turn is put off."""
+        """Whether the unit needs a decision. The nodes reserved for a postponed unit stay reserved."""
         failed = self._turns.of(unit)
         if failed is not None:
             self._reserved_nodes |= failed.reserved_nodes
@@ -252,19 +254,19 @@ class PlacementController:
         )
 
     def _basis_of(self, unit: Unit) -> Hashable:
-        """What an answer depends on: of a gang more than nodes and promises, so that any change is one."""
+        """What the result depends on. For a gang that is more than nodes and assumed pods, so any change counts."""
         version, changes = self._as_of
         return changes if isinstance(unit, Gang) else (version, self._reserved_nodes)
 
     def _has_failed(self, gated: GatedPod) -> bool:
-        """Whether the pod's question has failed, nothing has changed since, and the pod has been told."""
+        """Whether the pod's signature failed, nothing has changed since, and the reason was reported of this pod."""
         failed = self._turns.of(gated)
         if failed is None or failed.basis != self._basis_of(gated):
             return False
         return not self._status_reporter.news(gated.raw, failed.kind)
 
     def _to_assign(self) -> list[GatedPod]:
-        """The pods that ask for something, in the order of their turn, with what they take from their owners."""
+        """The pods that request something, in order, with the annotations that they take from their owners."""
         self._owner_chains.want(self._pods.owners())
         self._pods.take(self._owner_chains.get)
         for key, (raw, why) in self._pods.unmanaged.items():
@@ -282,7 +284,7 @@ class PlacementController:
         return to_assign
 
     def _is_to_be_assigned(self, gated: GatedPod) -> bool:
-        """Whether its owners are known, and it or they ask for something; what becomes of it otherwise is begun."""
+        """Whether its owners are known, and it or they request something; if not, the report or ungating is started."""
         owner = gated.owner
         if owner and (why := self._owner_chains.why_not(gated.pod.namespace, owner)):
             if not self._is_looked_after(gated.key, gated.pod.uid):
@@ -294,20 +296,21 @@ class PlacementController:
         return gated.asks
 
     def _assign_pod(self, gated: GatedPod, nowhere_to_go: dict[str, Decision | NoAssignment]) -> int:
-        """Give a pod a place; 1 if it was given one. nowhere_to_go: what this round knows already, by question."""
+        """Assign a pod; returns 1 if it was assigned. nowhere_to_go: this round's failed signatures and results."""
         if self._is_looked_after(gated.key, gated.pod.uid):
             return 0
         known = nowhere_to_go.get(gated.request_signature)
         if known is None and (failed := self._turns.of(gated)) is not None and self._has_failed(gated):
-            known = NoAssignment(failed.kind, "")  # told before
+            known = NoAssignment(failed.kind, "")  # reported before
         if known is not None:
             self._waits(gated, known, nowhere_to_go)
             return 0
         if self._cache.gated_pods().get(gated.key) is not gated.raw:
-            return 0  # what changed makes another round
+            return 0  # its change triggers another round
         began = monotonic()
         snapshot = self._cache.snapshot().nodes
-        # Not as of the round's begin: what is reserved in it may end before the next one, which then looks the same.
+        # Not the basis at the round's start: reservations of this round may end before the next one, which would then
+        # see the same version.
         basis = snapshot.version, self._reserved_nodes
         found = find_assignment(without(snapshot, self._reserved_nodes), gated, self._rules, self._cache.assigned)
         self._metrics.decided("pod", monotonic() - began)
@@ -317,13 +320,13 @@ class PlacementController:
         nowhere_to_go[gated.request_signature] = found
         self._waits(gated, found, nowhere_to_go)
         if isinstance(found, NoAssignment) and found.awaits_node:
-            return 0  # one that cannot be let go now is looked at again in the next round
+            return 0  # if it cannot be ungated now, the next round checks it again
         kind = found.kind if isinstance(found, NoAssignment) else frozenset(found.excluded)
         self._turns.failed(gated, basis, kind)
         return 0
 
     async def _assign_gang(self, gang: Gang, work: Work) -> int:
-        """Place a group as far as its members wait; how many were given a place."""
+        """Assign the waiting members of a gang; returns how many were assigned."""
         group = gang.membership.group
         waiting = tuple(one for one in gang.members if not self._is_looked_after(one.key, one.pod.uid))
         if not waiting or self._delays.is_put_off(group):
@@ -334,7 +337,7 @@ class PlacementController:
             return 0
         gated = self._cache.gated_pods()
         if any(gated.get(one.key) is not one.raw for one in waiting):
-            return 0  # what changed makes another round
+            return 0  # its change triggers another round
         began = work.seconds()
         agreed = agree(self._without_assumed(gang), self._assigned_members(gang), self._cache.snapshot().topologies)
         for one in waiting:
@@ -361,17 +364,18 @@ class PlacementController:
         return len(found)
 
     def _without_assumed(self, gang: Gang) -> Gang:
-        """The members without those whose place is on its way into them."""
+        """The gang without members that are assumed: their assignment is being written."""
         return replace(gang, members=tuple(one for one in gang.members if not self._cache.assumed_node(one.key)))
 
     def _assigned_members(self, gang: Gang) -> dict[str, AssignedMember]:
-        """The members that have a place, or are promised one, by namespace/name."""
+        """The members that are assigned or assumed, by namespace/name."""
         assumed = {
             one.key: AssignedMember(node, None, wishes_of(one.pod.annotations), assigned=True)
             for one in gang.members
             if (node := self._cache.assumed_node(one.key)) is not None
         }
-        # A pod bound while no replica answered asks for what the others have from the same owner.
+        # A pod that was bound while no replica answered counts with the request that the others take from the same
+        # owner.
         of_owners = {one.owner.uid: one for one in gang.members if one.owner is not None and one.in_group_of_its_top}
         unasked = {
             key: replace(seat, wishes=wishes_of(one.pod.annotations))
@@ -381,7 +385,7 @@ class PlacementController:
         return unasked | assumed | dict(self._cache.gangs.assigned(gang.membership.group))
 
     def _failed(self, unit: GatedPod | Gang, error: Exception) -> None:
-        """A unit met with a fault of ours: it waits, says so, and has its turn again later."""
+        """Handle an internal error with a unit: it waits, reports the error, and is retried later."""
         if isinstance(unit, Gang):
             self._delays.failed(unit.membership.group)
             found = _at_fault(internal_error(Where.GANG, error, gang=unit.membership.group))
@@ -402,7 +406,7 @@ class PlacementController:
         )
 
     def _give(self, gated: GatedPod, assignment: Assignment, assumed_pod: AssumedPod) -> None:
-        """Have the place that was promised written, with what the pod takes from its owners."""
+        """Write the assignment of an assumed pod in the background, with the annotations taken from its owners."""
         assignment = replace(assignment, annotations={**gated.taken, **assignment.annotations})
 
         async def write() -> bool:
@@ -411,13 +415,13 @@ class PlacementController:
                 self._status_reporter.assigned(gated, assignment)
                 log.info("pod.assigned", pod=gated.key, node=assignment.hint.node)
             elif outcome is Outcome.REFUSED:
-                self._refused(gated, self._writes.error)  # nothing was awaited since the refusal
+                self._refused(gated, self._writes.error)  # nothing was awaited since the rejection
             return outcome in {Outcome.WRITTEN, Outcome.STALE, Outcome.GONE}
 
         self._writing.start(gated.key, gated.pod.uid, write)
 
     def _refused(self, gated: GatedPod, error: str) -> None:
-        """The API server will not have the pod placed: a policy of the cluster, or an object that is full."""
+        """Report that the API server rejects the assignment: a policy of the cluster, or an object at a size limit."""
         text = shortened(waits(f"it fits, but its placement cannot be written: {error}"))
         why = NoAssignment(frozenset({Outcome.REFUSED}), text)
         if self._status_reporter.news(gated.raw, why.kind):
@@ -426,7 +430,7 @@ class PlacementController:
     def _waits(
         self, gated: GatedPod, known: Decision | NoAssignment, shapes: dict[str, Decision | NoAssignment]
     ) -> None:
-        """The pod fits nowhere; what that is in words is worked out once for a shape, and only when it is news."""
+        """Report that the pod fits nowhere. The text is computed once per signature, and only if it is new."""
         if isinstance(known, NoAssignment) and known.awaits_node:
             self._ungate(gated.key, gated.raw, partial(self._ungater.until_a_node_is_added, gated))
             return
@@ -443,7 +447,7 @@ class PlacementController:
         self._status_reporter.waits(gated.raw, known, gated.taken.get(POD_GROUP_NAME))
 
     def _waits_unread(self, key: str, raw: Mapping[str, Any], why: str) -> None:
-        """The pod cannot be read."""
+        """Report that the pod cannot be parsed, or ungate it after the configured time."""
         if 0 < self._limits.ungate_after <= seconds_waited(raw):
             self._ungate(key, raw, partial(self._ungater.unasked, key, raw, why))
             return
@@ -452,13 +456,13 @@ class PlacementController:
             self._status_reporter.waits(raw, found)
 
     def _ungate(self, key: str, raw: Mapping[str, Any], ungate_patch: Callable[[], Awaitable[bool]]) -> None:
-        """Have the pod let go without a place."""
+        """Ungate the pod without an assignment, in the background."""
         uid = raw["metadata"].get("uid", "")
         if not (self._ungating.full or key in self._ungating or key in self._writing or self._delays.is_put_off(uid)):
             self._ungating.start(key, uid, ungate_patch)
 
-    def _written(self, key: str, uid: str, done: bool) -> None:  # told by position, see WritesInFlight
-        """A write in flight has ended."""
+    def _written(self, key: str, uid: str, done: bool) -> None:  # called with positional arguments, see WritesInFlight
+        """A write in flight ended; done: whether the pod needs no retry."""
         del key
         if done:
             self._delays.succeeded(uid)
@@ -467,7 +471,7 @@ class PlacementController:
         self._changed()
 
     def _write_failed(self, key: str, uid: str, fault: str) -> None:
-        """A write met with a fault of ours."""
+        """A write failed with an internal error."""
         self._delays.failed(uid)
         self._changed()
         raw = self._cache.gated_pods().get(key)

@@ -1,15 +1,16 @@
-"""Which units a round tries when more wait than it has time for: in order first, then a share for each namespace.
+"""Orders the units of a round if more wait than it has time for: by priority first, then a share for each namespace.
 
-A unit is a single pod's question (equal pods have the same answer) or a gang. What it takes to find that one has no
-place is a round's vain work, and that is bounded:
-1. In the order of priority and age, until one part of the time is used. Where few wait, that is all of them.
-2. The others by namespace in turn, until another part is used: the namespace and, within it, the unit that was tried
-   longest ago comes first. So a tenant who creates thousands of shapes delays their own pods; another tenant's pod is
-   tried in the next round, whatever a decision costs.
-3. If units were left out, another round follows soon. As the one tried longest ago is next, each has its turn.
+A unit is a gang, or a pod signature (equal pods have the same result). The time to find that a unit does not fit is
+work without a result, and it is bounded:
+1. Units are tried in the order of priority and age, until one part of the time is used. If few wait, that is all of
+   them.
+2. The others are tried in turns by namespace, until another part is used. The namespace, and within it the unit, that
+   was tried longest ago comes first. So a tenant who creates thousands of different pods delays their own pods; another
+   tenant's pod is tried in the next round, whatever a decision costs.
+3. If units were left out, another round follows soon. The unit that was tried longest ago comes next, so each is tried
+   eventually.
 
-A unit that has failed is not tried again as long as nothing has changed that could be of use to it: its `basis` says
-what it was judged by.
+A unit that failed is not retried until a change could help it: its `basis` is the state in which it failed.
 """
 
 from collections.abc import Collection, Hashable, Iterable, Sequence
@@ -22,34 +23,34 @@ from webhook.controllers.placement.gated_pods import GatedPod
 
 Unit = GatedPod | Gang
 
-# Two such parts and 20 ms to put 3,000 units in order, with a rest of four times as long: a round comes four times a
-# second, and who arrives in the middle of one is looked at in the next.
+# Two such parts and 20 ms to sort 3,000 units, with a rest of four times as long: there are four rounds a second. A pod
+# that arrives during a round is tried in the next.
 PART_SECONDS: Final = 0.015
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A unit that had no place."""
+    """The last failed attempt to assign a unit."""
 
     round: int
     basis: Hashable
     kind: frozenset[Hashable]
     """The kinds of reasons."""
     reserved_nodes: frozenset[str] = frozenset()
-    """The nodes that are kept for it."""
+    """The nodes that are reserved for it."""
 
 
 class Turns:
-    """What is remembered of units from round to round."""
+    """The failed attempts, remembered from round to round."""
 
     def __init__(self) -> None:
         self._round = 0
         self._failed: dict[str, Failed] = {}
         self._served: dict[str, int] = {}
-        """Namespace -> the last round in which one of its units was tried in vain."""
+        """Namespace -> the last round in which one of its units failed."""
 
     def begin(self, units: Iterable[Unit]) -> None:
-        """A round begins with these units; the others are forgotten."""
+        """Start a round with these units; all others are forgotten."""
         self._round += 1
         units = tuple(units)
         names, namespaces = set(map(name_of, units)), set(map(_namespace, units))
@@ -59,16 +60,16 @@ class Turns:
     def failed(
         self, unit: Unit, basis: Hashable, kind: frozenset[Hashable], reserved_nodes: Collection[str] = ()
     ) -> None:
-        """The unit was tried in vain."""
+        """Record that the unit did not fit in this round."""
         self._failed[name_of(unit)] = Failed(self._round, basis, kind, frozenset(reserved_nodes))
         self._served[_namespace(unit)] = self._round
 
     def of(self, unit: Unit) -> Failed | None:
-        """The last time that the unit was tried in vain."""
+        """The unit's last failed attempt; None if there was none."""
         return self._failed.get(name_of(unit))
 
     def shared(self, units: Sequence[Unit]) -> list[Unit]:
-        """These units, which are in order, by namespace in turn; each namespace's longest untried first."""
+        """These sorted units, in turns by namespace; within a namespace the unit tried longest ago comes first."""
         namespaces: dict[str, list[Unit]] = {}
         for unit in units:
             namespaces.setdefault(_namespace(unit), []).append(unit)
@@ -81,12 +82,12 @@ class Turns:
 
 
 def name_of(unit: Unit) -> str:
-    """Equal for units that have the same answer."""
+    """A key that is equal for units with the same result."""
     if isinstance(unit, Gang):
         return f"group {unit.membership.group}"
     try:
         return unit.request_signature
-    except Exception:  # noqa: BLE001 # it is contained, and told, where the pod is decided on: that one is like no other
+    except Exception:  # noqa: BLE001 # handled and reported when the pod is decided on; equal to no other
         return f"pod {unit.pod.uid}"
 
 

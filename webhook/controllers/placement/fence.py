@@ -1,11 +1,11 @@
-"""After a change of leader: what the last one still has under way into gated pods is made impossible.
+"""After a change of leader, invalidates the last leader's patches to gated pods that are still in flight.
 
-A patch of the last leader may be in the API server's hands for as long as a request can take. It names the resource
-version it was made from. So every gated pod is changed once, by an annotation with the new term's name, before the new
-leader gives out anything:
-1. A patch that came before is in the pod, and our copy of the cluster is waited for until it shows it.
-2. A patch that comes after is refused.
-The last leader knew no gated pod that we do not know by now: it stopped seconds before its Lease could be claimed.
+The API server may process a patch of the last leader for as long as a request can take. Each patch names the resource
+version that it is based on. So before the new leader assigns anything, it changes every gated pod once, by an
+annotation with the new term's name:
+1. A patch that came before is in the pod, and the new leader waits until its cluster cache shows it.
+2. A patch that comes after is rejected.
+The last leader knew no gated pod that we do not know: it stopped seconds before its Lease could be claimed.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ async def fence(
     goes_on: Callable[[], bool],
     concurrency: int,
 ) -> bool:
-    """Fence all pods that are gated now; False when the term ended before that was done."""
+    """Fence all pods that are gated now; False if the term ended before that was done."""
     slots = asyncio.Semaphore(concurrency)
     fenced = await asyncio.gather(*(_bump(key, writes, term, goes_on, slots) for key in tuple(gated())))
     keys = {key for key in fenced if key is not None}
@@ -44,7 +44,7 @@ async def fence(
 async def _bump(
     key: str, writes: PodWrites, term: str, goes_on: Callable[[], bool], slots: asyncio.Semaphore
 ) -> str | None:
-    """The key once the pod has the annotation; None when it is gone."""
+    """Annotate the pod; returns its key, or None if it is gone or the term ended."""
     backoff = Backoff()
     async with slots:
         while goes_on():
@@ -60,7 +60,7 @@ async def _bump(
 
 
 def _epoch(raw: Mapping[str, Any] | None, term: str) -> str:
-    """The term in the pod; one that is gated no more needs none."""
+    """The term in the pod's annotation; an ungated pod needs none and counts as fenced."""
     if raw is None:
         return term
     return str((raw["metadata"].get("annotations") or {}).get(EPOCH, ""))

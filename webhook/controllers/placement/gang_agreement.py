@@ -1,16 +1,16 @@
-"""Which of the pods that name a group are placed together: its own members that agree. Any other pod waits alone.
+"""Decides which of the pods that name a gang are assigned together: its own members that agree. All others wait.
 
-1. In a group that owners make, the pods of those owners are its members. A pod of another owner that claims
-   the group by name is not.
-2. What a member asks for must be possible by itself: a topology that exists, a level of it, valid numbers.
-3. The group has one topology: the one that most members name. Levels and segments may differ between members, as the
-   roles of a workload do.
-4. The group has one minimum. If the workload's spec gives the number of its pods, it is the top owner's, bounded by
-   that number, else what most members ask for. Otherwise it is what most members ask for, placed ones included; a
-   member without a minimum votes for none. On a tie the oldest member's value holds.
-5. A member with another minimum keeps it: it waits until the group has begun and that many members exist.
+1. In a gang that owners define, the pods of those owners are its members. A pod of another owner that claims the gang
+   by name is not.
+2. What a member requests must be valid by itself: an existing topology, one of its levels, valid numbers.
+3. The gang has one topology: the one that most members name. Levels and segments may differ between members, as the pod
+   sets of a workload do.
+4. The gang has one minimum. If the workload's spec gives the number of its pods, it is the top owner's, bounded by that
+   number, else what most members request. Otherwise it is what most members request, assigned ones included; a member
+   without a minimum votes for none. On a tie the oldest member's value is used.
+5. A member with another minimum keeps it: it waits until the gang has begun and that many members exist.
 
-Placed members count by their own annotations, too. One that disagrees neither holds the group to its domain, nor counts
+Assigned members count by their own annotations, too. One that disagrees neither holds the gang to its domain nor counts
 as begun.
 """
 
@@ -35,7 +35,7 @@ from webhook.model.workload.common_fields import min_member
 from webhook.model.workload.topology_request import topology_request
 
 _PATH: Final = "metadata.annotations"
-# How owners' groups are named (webhook.model.owner_chain): no user chooses such a name by chance.
+# The names of gangs that owners define (webhook.model.owner_chain): no user chooses such a name by chance.
 _MADE_BY_OWNERS: Final = re.compile(r"pg-.+-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(-.+)?")
 
 Value = TypeVar("Value", str, int)
@@ -43,27 +43,27 @@ Value = TypeVar("Value", str, int)
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """A group as its own members ask for it."""
+    """A gang as its own members request it."""
 
     gang: Gang
-    """With the members that go together; there may be none."""
+    """The gang with the members that are assigned together; there may be none."""
     minimum: int
     assigned_members: Mapping[str, AssignedMember]
-    """Its members that have a place, by namespace/name."""
+    """Its members that have an assignment, by namespace/name."""
     odd: Mapping[str, NoAssignment]
-    """Why others wait, by namespace/name."""
+    """Why other pods wait, by namespace/name."""
 
 
 def agree(gang: Gang, assigned_members: Mapping[str, AssignedMember], topologies: Mapping[str, Topology]) -> Agreement:
-    """What the gated members and those that have a place agree on."""
+    """What the gated members and the assigned ones agree on."""
     return _Agreeing(gang, assigned_members, topologies).run()
 
 
 def minimum_of(gated: GatedPod) -> int:
-    """How many pods of its group must have a place before this one goes. Raises UserError.
+    """How many pods of its gang must be assigned before this one is. Raises UserError.
 
-    What the annotations say, the pod's or its owners'; else the top owner's spec, by its kind; one for unknown kinds.
-    Never more than the spec makes, nor those of a Job that have succeeded.
+    The annotations of the pod or its owners say so; else the top owner's spec, by its kind; one for unknown kinds.
+    Never more than the spec creates, without the pods of a Job that have succeeded.
     """
     asked = min_member(gated.pod.annotations, KAI_BATCH_MIN_MEMBER)
     if gated.owner_chain is None or not gated.in_group_of_its_top:
@@ -72,7 +72,7 @@ def minimum_of(gated: GatedPod) -> int:
 
 
 class _Agreeing:
-    """One group; each step leaves those that are still in."""
+    """The steps for one gang; each removes the members that do not agree."""
 
     def __init__(
         self, gang: Gang, assigned_members: Mapping[str, AssignedMember], topologies: Mapping[str, Topology]
@@ -94,7 +94,7 @@ class _Agreeing:
         return Agreement(replace(self._gang, members=members), minimum, self._assigned_members, self._odd)
 
     def _leave_out_others(self) -> None:
-        """Step 1."""
+        """Step 1: remove the pods of other owners."""
         own = [gated for gated in self._members if gated.in_group_of_its_top]
         if not own:
             self._leave_out_strangers()
@@ -111,9 +111,9 @@ class _Agreeing:
         }
 
     def _leave_out_strangers(self) -> None:
-        """Those in a group that only owners make, but not theirs: they wait though none of its own pods is there yet.
+        """Step 1 if no pod of the gang's owners exists yet: other pods wait although the gang has no members.
 
-        One of them that went first would hold those that come to its domain.
+        If one of them were assigned first, it would hold the members that come later to its domain.
         """
         name = self._gang.membership.name
         if not _MADE_BY_OWNERS.fullmatch(name):
@@ -133,7 +133,7 @@ class _Agreeing:
         )
 
     def _leave_out_faulty(self) -> None:
-        """Step 2."""
+        """Step 2: remove the members with an invalid request."""
         faults: dict[tuple[Wishes, int], str] = {}
         for gated in self._members:
             key = wishes_of(gated.pod.annotations), id(gated.owner_chain)
@@ -159,9 +159,9 @@ class _Agreeing:
         return ""
 
     def _settle_topology(self) -> None:
-        """Step 3."""
+        """Step 3: remove the members with another topology."""
         said = [dict(seat.wishes).get(KAI_TOPOLOGY) or None for seat in self._assigned_members.values()]
-        # Owners are followed while their pods wait: what those say that have a place may be what was asked before.
+        # Changes of owners apply while their pods wait: the annotations of assigned members may be an earlier request.
         of_owners = any(gated.in_group_of_its_top for gated in self._members)
         own = [gated.pod.annotations.get(KAI_TOPOLOGY) or None for gated in self._members]
         named = [name for name in (own if of_owners else [*said, *own]) if name]
@@ -175,7 +175,7 @@ class _Agreeing:
         self._members = [gated for gated in self._members if gated.key not in self._odd]
 
     def _settle_minimum(self) -> int:
-        """Steps 4 and 5."""
+        """Steps 4 and 5: return the minimum, and remove the members with another one that must wait."""
         members = self._members
         if not members:
             return 1
@@ -219,7 +219,7 @@ def _asked(annotations: Mapping[str, str]) -> int | None:
 
 
 def _said(seat: AssignedMember) -> int | None:
-    """The minimum that one with a place says; what is no number says nothing."""
+    """The minimum that an assigned member requests; None if it requests none or its value is invalid."""
     try:
         return _asked(dict(seat.wishes))
     except UserError:
@@ -227,7 +227,7 @@ def _said(seat: AssignedMember) -> int | None:
 
 
 def _most(values: Sequence[Value | None] | Iterable[Value | None]) -> Value | None:
-    """The value that most say, who says nothing included; of equally many one that is said, then the first."""
+    """The most frequent value, where None counts as a value; on a tie one that is not None, then the first."""
     counts = Counter(values)
     if not counts:
         return None

@@ -1,10 +1,10 @@
-"""The domain to which placed members of a group hold the others, also when their nodes are gone or relabelled.
+"""The domain to which assigned members of a gang hold the others, even if their nodes are gone or relabelled.
 
 1. Members whose nodes exist hold the others to the domain in which most of them are now. On a tie after relabelling, it
    is the domain that their placement recorded in the pods.
-2. If none of their nodes exists any more, only the record counts: the pods may run on, and return with their node.
+2. If none of their nodes exists any more, only the record counts: the pods may still run, and return with their node.
 3. If there is no record, or records differ, or the recorded domain has no nodes, it is unknown: the others wait. Once
-   the garbage collector has removed those pods, the group is as free as a new one.
+   the garbage collector has removed those pods, the gang is as free as a new one.
 """
 
 from collections import Counter
@@ -24,23 +24,23 @@ from webhook.model.names import DOMAIN
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Why it is unknown where a group's members run."""
+    """The domain of a gang's running members is unknown."""
 
     why: str
-    """In words."""
+    """The reason in words."""
 
 
 @dataclass(frozen=True)
 class Anchors:
-    """Where members of groups are, in a tree of this snapshot's nodes."""
+    """The domains of gang members, in a tree of this snapshot's nodes."""
 
     tree: TopologyTree
     node_arrays: NodeArrays
 
     def of(self, seats: Collection[AssignedMember], level: int) -> Domain | Unknown | None:
-        """The domain of a level of the tree (1: the topology's first) that these hold others to; None if none does.
+        """The domain of a tree level (1: the topology's first) to which these hold the others; None if they do not.
 
-        Rests, the nodes without a label, are no domain: a node there says as little as one that is gone.
+        Rests, the nodes without the label, are not domains: a node there says as little as one that is gone.
         """
         if not seats:
             return None
@@ -53,13 +53,13 @@ class Anchors:
         if len(records) != 1 or records.total() < len(seats):
             return Unknown(f"the nodes of its running pods are gone, and it is not known in which {name} they run")
         (path,) = records
-        # A domain that has lost its last node stays in a tree that is kept up to date.
+        # An updated tree keeps a domain that has lost its last node.
         real = (Domain(level, number) for number in self.tree.real(level).nonzero()[0].tolist())
         held = next((domain for domain in real if self.tree.path(domain) == path and self._has_nodes(domain)), None)
         return held or Unknown(f"its pods run in {name} {path[-1][1]}, which has no nodes any more")
 
     def domain_of(self, seat: AssignedMember, level: int) -> int | None:
-        """The number of the domain in which the member's node is; None where it is gone, or lacks a label."""
+        """The number of the domain that contains the member's node; None if the node is gone or lacks a label."""
         node = self.node_arrays.index.get(seat.node)
         if node is None:
             return None
@@ -67,7 +67,7 @@ class Anchors:
         return number if self.tree.real(level)[number] else None
 
     def first_node(self, domain: Domain) -> str:
-        """The name of a node in the domain: it stands for those that are gone."""
+        """The name of a node in the domain, to stand in for nodes that are gone."""
         return self.node_arrays.names[int(self.tree.order[self.tree.span(domain).start])]
 
     def _has_nodes(self, domain: Domain) -> bool:
@@ -79,7 +79,7 @@ class Anchors:
         return self.tree.positions()
 
     def _recorded(self, seat: AssignedMember, level: int) -> Path | None:
-        """The path down to a level that the placement of a member recorded in it; None where it did not."""
+        """The path to a level that the member's placement recorded in the pod; None if there is no record."""
         if not seat.domain:
             return None
         try:

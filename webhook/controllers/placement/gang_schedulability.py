@@ -1,7 +1,7 @@
-"""Whether a group that waits could ever have a place, worked out again only where something changed that matters.
+"""Whether a waiting gang could ever fit, recomputed only after a change that matters.
 
-Pods that come and go change nothing: the answer is that of a cluster without them. It depends on the nodes, on what
-they have in all of what the group asks for, and on the group.
+Pods that come and go do not matter: the answer is that of a cluster without them. It depends on the nodes, on their
+amounts of every resource that the gang requests, and on the gang.
 """
 
 from collections.abc import Callable, Container, Hashable
@@ -25,7 +25,7 @@ class _Answer:
 
 
 class GangSchedulability:
-    """What is said of each group that waits."""
+    """The cached answer for each waiting gang."""
 
     def __init__(self, strategy: GangStrategy, assignment: Callable[..., GangAssignment] = assign_when_empty) -> None:
         self._strategy = strategy
@@ -33,13 +33,13 @@ class GangSchedulability:
         self._answers: dict[str, _Answer] = {}
 
     def keep(self, keys: Container[str]) -> None:
-        """Only these groups wait still."""
+        """Forget all gangs but these, which still wait."""
         self._answers = {key: answer for key, answer in self._answers.items() if key in keys}
 
     def text(self, key: str, placement: GangAssignment, group: PodGroup, within: Domain | None) -> str:
-        """That no place would do even if no other pod ran, and what is needed; empty otherwise.
+        """Says that the gang would not fit even if no other pod ran, and what it needs; empty if it would fit.
 
-        key: of the group. placement: that it has none now. within: the domain in which it has begun.
+        key: the gang. placement: its failed placement now. within: the domain in which it has begun.
         """
         basis = _basis(placement, group, within)
         known = self._answers.get(key)
@@ -51,7 +51,7 @@ class GangSchedulability:
 
 
 def _basis(placement: GangAssignment, group: PodGroup, within: Domain | None) -> Hashable:
-    """What the answer depends on beside the tree and the group: what nodes have, their policies and taints, in sums."""
+    """What the answer depends on besides the tree and the gang: the nodes' resources, policies and taints, as sums."""
     node_arrays = placement.snapshot.node_arrays
     rows = [node_arrays.resources.find(name) for podset in group.all_sets() for name in named_resources(podset.pod)]
     amounts = [

@@ -1,6 +1,6 @@
-"""Whether all members of a group that are there, or as many as must start together, have a place; nothing is promised.
+"""Whether all present members of a gang, or as many as must start together, fit; nothing is assumed.
 
-The leader asks this before it promises the members their places (see `gated_gang`), and `review` asks it of bare pods.
+The leader searches before it assumes the members (see `gated_gang`), and `review` searches for bare pods.
 """
 
 from collections.abc import Mapping
@@ -26,27 +26,27 @@ from webhook.model.rules import Rules
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """The gated members of one group, in the order of their turn."""
+    """The gated members of one gang, in order."""
 
     membership: Membership
     members: tuple[GatedPod, ...]
 
     @property
     def order(self) -> tuple[int, str, str]:
-        """That of its first member."""
+        """The order of its first member."""
         return self.members[0].order
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSearch:
-    """A group as it was put together, and its place, or what is missing."""
+    """A gang as it was assembled, and its placement, or what is missing."""
 
     assembled: Assembled
     placement: GangAssignment
 
 
 def why_too_few(gang: Gang, minimum: int, assigned_members: Mapping[str, AssignedMember]) -> NoAssignment | None:
-    """Why a group that has not begun waits for more members; None when enough are there."""
+    """Why a gang that has not begun waits for more members; None if enough exist."""
     there = len(gang.members) + len(assigned_members)
     if there >= minimum or assigned_members:
         return None
@@ -62,12 +62,12 @@ def search_group(
     trees: TopologyTrees,
     rules: Rules,
 ) -> GroupSearch | NoAssignment:
-    """The place of the members. assigned_members: those that have one, by namespace/name."""
+    """The placement of the members. assigned_members: those that have an assignment, by namespace/name."""
     snapshot = cache.nodes
     shapes = {gated.signature: gated for gated in gang.members}.values()
     if refusal := next(filter(None, (why_refused(snapshot, gated, rules) for gated in shapes)), None):
         return refusal
-    # A group that has begun does not wait for missing members: they have ended, or will never come.
+    # A gang that has begun does not wait for missing members: they have ended, or will never come.
     needed = max(1, min(minimum - len(assigned_members), len(gang.members)))
     try:
         naming = next((gated for gated in gang.members if KAI_TOPOLOGY in gated.pod.annotations), gang.members[0])
@@ -88,12 +88,12 @@ def search_group(
 
 
 def named(gang: Gang) -> str:
-    """How texts begin."""
+    """The start of each text about the gang."""
     return f"group {gang.membership.name}"
 
 
 def _assign_within(snapshot: Snapshot, tree: TopologyTree, assembled: Assembled, rules: Rules) -> GangAssignment:
-    """The placement in the domain in which the group goes on, or in any."""
+    """The placement in the domain in which the gang has begun, or in any."""
     if assembled.within is not None:
         snapshot = snapshot.closed(~nodes_of(tree, assembled.within))
     return assign_gang(snapshot, tree, assembled.group, rules.engine.gang_strategy)

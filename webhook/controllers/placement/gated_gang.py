@@ -1,14 +1,14 @@
-"""A group of gated pods and where it goes: all that must start together at once, or none.
+"""Assigns a gang of gated pods: all that must start together at once, or none.
 
-1. The group waits until as many members are there as must start together, those that have a place already included.
-   Who they are is agreed on before (see `gang_agreement`).
-2. They are put together as the engine knows groups (see `pod_sets`). Members that have a place hold the others to their
-   domain; if that domain is unknown, the others wait.
-3. The engine finds a domain, nodes and NUMA nodes. Where it finds none for the small sets and the rest together, and
-   the minimum is reached without the small ones, the large ones go: one member that fits nowhere blocks no others. Of a
-   group that owners make each role counts, so that this is not tried.
-4. Member by member, in order of rank, the node is asked anew for the exact amounts, and they are promised. Should one
-   not get them after all, what was promised to the others is given back.
+1. The gang waits until as many members exist as must start together, including those that are assigned already. The
+   members were agreed on before (see `gang_agreement`).
+2. They are assembled into the engine's terms (see `pod_sets`). Assigned members hold the others to their domain; if
+   that domain is unknown, the others wait.
+3. The engine finds a domain, nodes and NUMA nodes. If it finds none with the small pod sets counted first, it is asked
+   again with the large ones first: if these reach the minimum alone, one member that fits nowhere blocks no others. In
+   a gang that owners define every pod set counts, so this is not tried.
+4. Member by member, in order of rank, the node is asked for the exact amounts, and the member is assumed. If one of
+   them does not fit after all, the others are forgotten.
 """
 
 import json
@@ -43,12 +43,12 @@ from webhook.model.rules import Rules
 
 __all__ = ["Assumed", "Gang", "GangAssigner", "units_of"]
 
-# A member's exact amounts take a millisecond or two; after so many reviews have their turn.
+# The exact amounts of a member take a millisecond or two; after this many members, reviews may run.
 _TURN: Final = 8
 
 
 def units_of(pods: Iterable[GatedPod]) -> list[GatedPod | Gang]:
-    """Single pods, and the members of groups together, in the order of their turn; `pods` are in order."""
+    """Single pods, and the members of each gang together, in order; `pods` are in order."""
     gangs: dict[str, list[GatedPod]] = {}
     memberships: dict[str, Membership] = {}
     units: list[GatedPod | Gang] = []
@@ -67,7 +67,7 @@ Pause = Callable[[], Awaitable[None]]
 
 
 class GangAssigner:
-    """Finds places for groups and promises them."""
+    """Finds the assignments of gangs and assumes their pods."""
 
     def __init__(self, cache: ClusterCache, writer: AssignmentWriter, rules: Rules, reserve_after: float) -> None:
         self._cache = cache
@@ -78,7 +78,7 @@ class GangAssigner:
         self._schedulability = GangSchedulability(rules.engine.gang_strategy)
 
     def keep(self, groups: Container[str]) -> None:
-        """Only these groups wait still."""
+        """Forget all gangs but these, which still wait."""
         self._schedulability.keep(groups)
 
     async def assign(
@@ -89,11 +89,10 @@ class GangAssigner:
         reserved_nodes: Collection[str],
         pause: Pause,
     ) -> list[Assumed] | NoAssignment:
-        """Places for the members.
+        """The assumed members with their assignments, or why they wait.
 
-        assigned_members: its members that have a place, by namespace/name; reserved_nodes: nodes that are kept for
-        others; pause: lets
-        others have their turn.
+        assigned_members: members that have an assignment, by namespace/name; reserved_nodes: nodes that are reserved
+        for other gangs; pause: lets other tasks run.
         """
         if too_few := why_too_few(gang, minimum, assigned_members):
             return too_few
@@ -107,7 +106,7 @@ class GangAssigner:
         return await self._assume(gang, found.placement, pause)
 
     def _waits(self, gang: Gang, found: GroupSearch, there: int) -> NoAssignment:
-        """What is missing, and what is kept for a group that has waited long."""
+        """What is missing, and the nodes to reserve if the gang has waited long."""
         assembled, placement = found.assembled, found.placement
         why, tree, within = placement.why, placement.tree, assembled.within
         kind: frozenset[Hashable] = frozenset((short.level, short.resource) for short in why)
@@ -129,7 +128,7 @@ class GangAssigner:
         )
 
     async def _assume(self, gang: Gang, placement: GangAssignment, pause: Pause) -> list[Assumed] | NoAssignment:
-        """Promise all members their places, or none."""
+        """Assume all members, or none."""
         assumed: list[Assumed] = []
         try:
             refusal = await self._assume_each(gang, placement, pause, assumed)
@@ -143,12 +142,12 @@ class GangAssigner:
     async def _assume_each(
         self, gang: Gang, placement: GangAssignment, pause: Pause, assumed: list[Assumed]
     ) -> NoAssignment | None:
-        """Add to what is promised member by member; why that ended early."""
+        """Add members to `assumed` one by one; returns why that ended early, None if it did not."""
         by_name = {gated.pod.name: gated for gated in gang.members}
         domain = placement.tree.path(placement.domain) if placement.domain is not None else ()
         seats = sorted(placement.pods(), key=lambda pod: (pod.rank, pod.name))
         names = NodeNames(placement.snapshot.node_arrays)
-        # Its parts have names of pods here, which say nothing of the others.
+        # Subgroups have names of pods here, which are not the names of the other members.
         told = missed_text(replace(one, part="") for one in missed_levels(placement))
         missed = f"; {told}" if told else ""
         for turn, seat in enumerate(seats, 1):
@@ -176,11 +175,11 @@ class GangAssigner:
             self._cache.forget(assumed_pod)
 
     def _exact(self, gated: GatedPod, seat: PodAssignment) -> tuple[NUMAHint, NotAligned | None] | None:
-        """What the node gives the pod after what was promised so far, and what its kubelet does not align of it.
+        """The hint of the pod with the members assumed so far subtracted, and what the kubelet does not align of it.
 
-        None when it does not take it.
+        None if the node does not fit.
 
-        Where the NUMA nodes are ours to choose, those of its seat: others may be another member's.
+        Where we choose the NUMA nodes, only those of its assignment are used: others may be another member's.
         """
         node = seat.node
         snapshot = self._cache.chosen_node(node, gated.key)
@@ -195,5 +194,5 @@ class GangAssigner:
 
 
 def _spoken(domain: Path) -> str:
-    """`rack rack-1`; the cluster as a whole has no name."""
+    """`rack rack-1`; the whole cluster has no name."""
     return f"{domain[-1][0].rpartition('/')[2]} {domain[-1][1]}" if domain else "the cluster"

@@ -1,4 +1,4 @@
-"""A pod behind our gate: read once, with its place in the order and what makes it equal to others."""
+"""Gated pods, each parsed once, with their order and the signature that makes two of them equal."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -23,9 +23,9 @@ from webhook.model.rules import Rules
 from webhook.model.timestamps import epoch_seconds
 
 ASKS_FOR_NOTHING: Final = "neither it nor its owners ask for a placement"
-"""Of a pod that is let go for that."""
+"""Why a pod is ungated that has our gate and no request."""
 
-# All of a pod's spec that a decision reads.
+# The fields of a pod's spec that a decision reads.
 _DECISIVE: Final = ("overhead", "resources", "nodeSelector", "tolerations")
 _NUMA: Final = (NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC)
 _OF_A_CONTAINER: Final = ("resources", "restartPolicy")
@@ -37,17 +37,17 @@ class GatedPod:
 
     raw: Mapping[str, Any]
     pod: Pod
-    """With what it takes from its owners, without what we prefer for it."""
+    """With the annotations that it takes from its owners, without the preferences that we added."""
     intent: NUMAIntent
     membership: Membership | None
-    """Its group."""
+    """Its gang and its rank there; None if it is in no gang."""
     taken: Mapping[str, str]
     """The annotations that it takes from its owners."""
     owner_chain: OwnerChain | None
 
     @classmethod
     def from_object(cls, raw: Mapping[str, Any], owner_chain: OwnerChain | None = None) -> "GatedPod":
-        """Read it; raises UserError."""
+        """Parse the pod; raises UserError."""
         taken = taken_from_owners(raw, owner_chain) if owner_chain else {}
         metadata = raw["metadata"]
         whole = {**raw, "metadata": {**metadata, "annotations": {**taken, **(metadata.get("annotations") or {})}}}
@@ -59,29 +59,29 @@ class GatedPod:
         return cls(raw, pod, parse_numa_intent(pod.annotations)[0], membership, taken, owner_chain)
 
     def with_owner_chain(self, owner_chain: OwnerChain | None) -> "GatedPod":
-        """The same pod of these owners. Raises UserError."""
+        """The same pod with these owners. Raises UserError."""
         return self if owner_chain is self.owner_chain else GatedPod.from_object(self.raw, owner_chain)
 
     @cached_property
     def owner(self) -> Owner | None:
-        """Whose annotations it may take."""
+        """The owner whose annotations it may take; None if it takes none."""
         return owner_above(self.raw) if may_be_in_group(self.pod.annotations) else None
 
     @property
     def in_group_of_its_top(self) -> bool:
-        """Whether its group is that which its owners make, not one by a name of its own."""
+        """Whether its gang is the one that its owners define, not one by a name of its own."""
         return self.owner_chain is not None and self.pod.annotations.get(POD_GROUP_NAME) == self.owner_chain.group_name(
             self.pod.labels
         )
 
     @property
     def takes_policy(self) -> bool:
-        """Whether what it asks of NUMA placement stands on its owners."""
+        """Whether its NUMA request comes from its owners."""
         return not self.taken.keys().isdisjoint(_NUMA)
 
     @property
     def asks(self) -> bool:
-        """Whether it is managed: it, or its owners, ask for something, or its mode covers it."""
+        """Whether it is managed: it or its owners request something, or its mode covers it."""
         return self.membership is not None or not self.pod.annotations.keys().isdisjoint({*_NUMA, MANAGED})
 
     @property
@@ -91,22 +91,22 @@ class GatedPod:
 
     @property
     def order(self) -> tuple[int, str, str]:
-        """Sorts by priority, then age, then name."""
+        """Sort key: priority, then age, then name."""
         return -self.pod.priority, self.pod.created, self.pod.key
 
     @cached_property
     def delegated_why(self) -> str | None:
-        """What of it only the scheduler can judge, in words; None when it has nothing of the kind."""
+        """Which of its constraints only the scheduler can evaluate, in words; None if there is none."""
         return why_delegated(self.raw)
 
     @property
     def request_signature(self) -> str:
-        """Equal for pods that have the same answer: one that is left to the scheduler waits for no binding."""
+        """Equal for pods with the same result. A delegated pod differs, because it does not wait for bindings."""
         return self.signature if self.delegated_why is None else f"left {self.signature}"
 
     @cached_property
     def preferred(self) -> str:
-        """Equal for pods of one shape that prefer the same nodes."""
+        """Equal for pods of one signature that prefer the same nodes."""
         return repr(self.pod.preferred_terms) if self.pod.preferred_terms else ""
 
     @cached_property
@@ -125,10 +125,10 @@ class GatedPod:
 
 
 class GatedPods:
-    """The gated pods of the cluster, each read once per version of it and of its owners.
+    """The gated pods of the cluster, each parsed once per version of it and of its owners.
 
-    What cannot be read is left out of their order, and told in `faults`. Where the fault is ours, reading it is tried
-    again by `delays`.
+    A pod that cannot be parsed is left out of the order and reported in `faults`. If the fault is ours, parsing is
+    retried by `delays`.
     """
 
     def __init__(self, rules: Rules, delays: RetryDelays) -> None:
@@ -137,12 +137,12 @@ class GatedPods:
         self._read: dict[str, tuple[Mapping[str, Any], GatedPod | None]] = {}
         self._broken: set[str] = set()
         self.faults: dict[str, tuple[Mapping[str, Any], str]] = {}
-        """Pods that cannot be read, and why."""
+        """Pods that cannot be parsed, and why."""
         self.unmanaged: dict[str, tuple[Mapping[str, Any], str]] = {}
-        """Pods that nobody here places, and why: they have the gate from somebody else."""
+        """Unmanaged pods that have the gate from another client, and why they are unmanaged."""
 
     def update(self, raws: Mapping[str, Mapping[str, Any]]) -> None:
-        """These are all there are now, by namespace/name."""
+        """Take in the current pods, by namespace/name, and forget all others."""
         for key in self._read.keys() - raws.keys():
             del self._read[key]
             self._clear(key)
@@ -153,11 +153,11 @@ class GatedPods:
                 self._read[key] = raw, self._contained(key, raw, partial(self._of, key, raw))
 
     def owners(self) -> list[tuple[str, Owner]]:
-        """(namespace, owner) of the pods that may take something from their owners."""
+        """(namespace, owner) of the pods that may take annotations from their owners."""
         return [(pod.pod.namespace, owner) for _, pod in self._read.values() if pod and (owner := pod.owner)]
 
     def take(self, owner_chain: Callable[[str, Owner], OwnerChain | None]) -> None:
-        """Read anew those whose owners say something else than before."""
+        """Parse again the pods whose owners have changed."""
         for key, (raw, pod) in self._read.items():
             if pod is not None and (owner := pod.owner):
                 known = owner_chain(pod.pod.namespace, owner)
@@ -166,7 +166,7 @@ class GatedPods:
                     self._read[key] = raw, self._contained(key, raw, partial(pod.with_owner_chain, known)) or pod
 
     def in_order(self) -> Iterable[GatedPod]:
-        """Those to place, in the order of their turn."""
+        """The pods to assign, sorted."""
         pods = (pod for key, (_, pod) in self._read.items() if pod is not None and key not in self.faults)
         return sorted(pods, key=lambda pod: pod.order)
 
@@ -177,7 +177,7 @@ class GatedPods:
             self.unmanaged[key] = raw, why
             return None
         pod = GatedPod.from_object(raw)
-        # What a round asks of every pod is worked out here, where a fault is the pod's own.
+        # These are computed here because a fault here affects only this pod; later, it would affect the round.
         _ = pod.owner, pod.order
         return pod
 
@@ -187,7 +187,7 @@ class GatedPods:
         except UserError as error:
             self.faults[key] = raw, " ".join(map(str, error.faults))
             return None
-        except Exception as error:  # noqa: BLE001 # a fault with one pod is that pod's
+        except Exception as error:  # noqa: BLE001 # a fault with one pod affects only that pod
             self.faults[key] = raw, internal_error(Where.POD, error, pod=key)
             self._broken.add(key)
             self._delays.failed(raw["metadata"].get("uid", ""))
@@ -204,6 +204,6 @@ class GatedPods:
 
 
 def seconds_waited(raw: Mapping[str, Any]) -> float:
-    """How long ago the pod was created; the API server stamps it in whole seconds of its own clock."""
+    """Seconds since the pod's creation, which the API server records in whole seconds of its own clock."""
     created = epoch_seconds(raw["metadata"].get("creationTimestamp") or "")
     return 0.0 if created is None else max(0.0, time() - created)

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds of time and number."""
+    """Limits on time and concurrency."""
 
     assume_ttl: float
     """Seconds after which a write that was not seen never will be."""
     concurrency: int
-    """Pods that are written at a time."""
+    """Concurrent writes to pods."""
     ungate_after: float = 0.0
     """Seconds after which a pod is ungated without an assignment; 0: never."""
     reserve_after: float = 0.0

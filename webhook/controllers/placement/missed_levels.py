@@ -1,6 +1,6 @@
-"""Preferred levels that a placed group does not keep, by what the placement of its members recorded in them.
+"""Preferred levels that an assigned gang does not meet, from the domains recorded in its members.
 
-So it can be said of a group that another replica placed. Members that ask for the same are looked at together.
+The records also cover a gang that another replica assigned. Members with the same request are compared.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ from webhook.model.topology import Topology
 
 
 def missed_by_members(seats: Iterable[AssignedMember], topologies: Mapping[str, Topology]) -> tuple[Missed, ...]:
-    """Those of the members with a place."""
+    """The preferred levels that these members do not meet."""
     alike: dict[tuple[str, str, int], list[AssignedMember]] = {}
     for seat in seats:
         for wish in _preferred(seat):
@@ -37,7 +37,7 @@ def missed_by_members(seats: Iterable[AssignedMember], topologies: Mapping[str, 
 
 
 def _preferred(seat: AssignedMember) -> Iterator[tuple[str, str, int]]:
-    """(topology, level, size of a segment) of what a member prefers; size 0: for the group as a whole."""
+    """(topology, level, segment size) of each preference of a member; size 0: for the gang as a whole."""
     wishes = dict(seat.wishes)
     topology = wishes.get(KAI_TOPOLOGY, "")
     if level := wishes.get(KAI_PREFERRED_PLACEMENT):
@@ -66,7 +66,7 @@ def _missed(members: Sequence[AssignedMember], topology: Topology, level: str, s
 
 
 def _recorded(text: str, labels: Sequence[str]) -> Path | None:
-    """The path down to the last label; None where the placement recorded none."""
+    """The path down to the last label; None if the placement recorded none."""
     values = _values(text)
     return tuple((label, str(values[label])) for label in labels) if values.keys() >= set(labels) else None
 

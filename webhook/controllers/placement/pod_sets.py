@@ -1,11 +1,12 @@
-"""A group's members in the engine's terms: sets of equal pods, parts with a level of their own, and who runs where.
+"""A gang's members in the engine's terms: sets of equal pods, subgroups with a level of their own, and who runs where.
 
-1. Members that ask for the same level, of the same shape and with the same segments (see `segments`) are a set,
-   whatever nodes each prefers; small sets (leaders) come first when the minimum is shared out.
-2. What all ask together bounds all. Those that ask for another level are a part with that one, those that are one
-   segment are a part with its level. A role whose template asks for a level is a part, even if another asks for the
-   same level: each has a domain of its own, as in `webhook.model.workload.common_fields`.
-3. Each part, and each segment of it, goes on where its members run (see `gang_anchor`).
+1. Members that request the same level and segments (see `segments`) and have the same signature are a set, whatever
+   nodes each prefers. Small sets (leaders) come first when the minimum is shared out.
+2. What all members request binds the whole gang. Members that request another level are a subgroup with that level;
+   members of one segment are a subgroup with its level. A workload's pod set whose template requests a level is a
+   subgroup, even if another one requests the same level: each has a domain of its own, as in
+   `webhook.model.workload.common_fields`.
+3. Each subgroup, and each of its segments, continues where its members run (see `gang_anchor`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,30 +39,30 @@ _LEVELS: Final = (KAI_TOPOLOGY, KAI_REQUIRED_PLACEMENT, KAI_PREFERRED_PLACEMENT)
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """A group, and the domain in which all of it goes on."""
+    """A gang, and the domain in which all of it continues."""
 
     group: PodGroup
     within: Domain | None
-    """None: it has not begun, or nothing is required of all."""
+    """None: it has not begun, or nothing is required of all members."""
 
 
 class _Asked(NamedTuple):
-    """What the members of a set ask for."""
+    """What the members of a set request."""
 
     wish: Wishes
     segments: Segments | None
     head: tuple[frozenset[int], Constraint] | None
-    """The ranks and the level of a segment of several roles, to which they belong; None = to none."""
+    """The ranks and the level of their segment if it spans several pod sets; None = it does not."""
     role: range | None
-    """The ranks of their role if its template asks for levels; None if it does not, or if the gang has one role."""
+    """The ranks of their pod set if its template requests levels; None if not, or if the gang has one pod set."""
 
 
 _PartKey = tuple[Wishes, range | None] | None
-"""What its members ask for, and their role if its template asks; None = one segment of several roles."""
+"""What its members request, and their pod set if its template does; None = one segment of several pod sets."""
 
 
 class Assembly:
-    """Puts one group together. Raises UserError."""
+    """Assembles one gang. Raises UserError."""
 
     def __init__(
         self,
@@ -87,7 +88,7 @@ class Assembly:
     def run(
         self, minimum: int, snapshot: Snapshot, tree: TopologyTree, *, largest_first: bool = False
     ) -> Assembled | Unknown:
-        """The group, of which so many go together or none; or why it is not known where it goes on."""
+        """The gang, of which at least `minimum` members are assigned together or none; or why its domain is unknown."""
         anchors = Anchors(tree, snapshot.node_arrays)
         whole = self._constraint(self._whole)
         within = anchors.of(self._bound_as_a_whole(whole), whole.required) if whole.required else None
@@ -113,7 +114,7 @@ class Assembly:
         return Assembled(PodGroup(self._name, whole, tuple(own), subgroups), within)
 
     def _shared_out(self, minimum: int, *, largest_first: bool) -> list[tuple["_Asked", list[GatedPod], int]]:
-        """Step 1: what the members of each set ask for, these members, and how many of them cannot be done without."""
+        """Step 1: what each set requests, its members, and its share of the minimum."""
         alike: dict[tuple[_Asked, str], list[GatedPod]] = {}
         for gated in sorted(self._members, key=lambda gated: self._ranks[gated.key]):
             alike.setdefault((self._asked(gated), gated.signature), []).append(gated)
@@ -141,7 +142,13 @@ class Assembly:
         return _Asked(wish, Segments(asked.size, _constraint(asked.resolve(self._topology)), first), None, role)
 
     def _wish_of_all(self) -> Wishes:
-        """Step 2: what the top asks, or all have; all that they ask if they do alike, and no level stands elsewhere."""
+        """Step 2: the request that binds the whole gang.
+
+        1. The members' request, if all have the same one, the top owner requires no level, and no pod set requests
+           levels of its own.
+        2. Else the top owner's request, if the owner is known.
+        3. Else what the members' requests have in common.
+        """
         wishes = [_only(gated.pod.annotations, _LEVELS) for gated in self._members]
         top_requires = self._of_top is not None and {KAI_TOPOLOGY, KAI_REQUIRED_PLACEMENT} <= dict(self._of_top).keys()
         if len(set(wishes)) == 1 and not top_requires and not self._with_levels:
@@ -151,10 +158,10 @@ class Assembly:
         return tuple(asked for asked in wishes[0] if all(asked in wish for wish in wishes))
 
     def _bound_as_a_whole(self, whole: Constraint) -> Sequence[AssignedMember]:
-        """The members with a place that are bound by what all ask.
+        """The assigned members that are bound by what all request.
 
-        What owners ask binds all of theirs. Else a role that has a place may ask for less, or has asked for another
-        level before that was changed.
+        An owner's request binds all its pods. Otherwise an assigned pod set may request less, or may have requested
+        another level before a change.
         """
         if self._of_top is not None and self._whole == self._of_top:
             return self._seats
@@ -165,7 +172,7 @@ class Assembly:
     def _running(
         self, asked: "_Asked", members: Sequence[GatedPod], anchors: Anchors
     ) -> tuple[tuple[int, str], ...] | Unknown:
-        """Step 3: (rank, node) of the members of a part that run; a node of their domain for those that are gone."""
+        """Step 3: (rank, node) of a subgroup's running members; for nodes that are gone, another of their domain."""
         if asked.head is not None:
             ranks, constraint = asked.head
             seats = [seat for seat in self._seats if seat.rank in ranks]
@@ -183,7 +190,7 @@ class Assembly:
     def _running_by_segment(
         self, seats: Sequence[AssignedMember], segments: Segments, members: Sequence[GatedPod], anchors: Anchors
     ) -> tuple[tuple[int, str], ...] | Unknown:
-        """The same where each segment has a domain of its own."""
+        """The same if each segment has its own domain."""
         waiting = {segments.number_of(self._ranks[gated.key]) for gated in members}
         begun: dict[int, list[AssignedMember]] = {}
         for seat in seats:
@@ -198,7 +205,7 @@ class Assembly:
         return tuple(running)
 
     def _required_of(self, seat: AssignedMember) -> int | None:
-        """The level that a member with a place requires; what is no level of the topology requires none."""
+        """The level that an assigned member requires; None if it requires none of this topology."""
         try:
             return self._constraint(_only(dict(seat.wishes), _LEVELS)).required
         except UserError:
@@ -210,7 +217,7 @@ class Assembly:
 
 
 def _preferring(members: Sequence[GatedPod]) -> tuple[tuple[Pod, int], ...]:
-    """One member of each preference, and how many prefer the same; () where the first stands for all."""
+    """One member of each preference, and how many share it; () if the first stands for all."""
     alike: dict[str, list[GatedPod]] = {}
     for gated in members:
         alike.setdefault(gated.preferred, []).append(gated)
@@ -218,9 +225,9 @@ def _preferring(members: Sequence[GatedPod]) -> tuple[tuple[Pod, int], ...]:
 
 
 def ranks_of(members: Sequence[GatedPod], seats: Sequence[AssignedMember]) -> dict[str, int]:
-    """Each member's place in the order of the group: its own, or the next that is free, by name.
+    """Each member's position in the order of the gang: its own rank, or the next free one, by name.
 
-    A rank is one member's. Of two with the same, the one that has a place keeps it, then the older one.
+    A rank belongs to one member. Of two with the same rank, an assigned one keeps it, then the older one.
     """
     taken = {seat.rank for seat in seats if seat.rank is not None}
     ranks: dict[str, int] = {}
@@ -234,7 +241,7 @@ def ranks_of(members: Sequence[GatedPod], seats: Sequence[AssignedMember]) -> di
 
 
 def topology_of(annotations: Mapping[str, str], topologies: Mapping[str, Topology]) -> Topology:
-    """The topology that annotations name, or none at all. Raises UserError."""
+    """The topology that the annotations name, or NO_TOPOLOGY. Raises UserError."""
     name = annotations.get(KAI_TOPOLOGY)
     if not name:
         return NO_TOPOLOGY
@@ -254,7 +261,7 @@ def _in_their_domain(
 
 
 def _in(domain: Domain | None, seats: Sequence[AssignedMember], anchors: Anchors) -> tuple[tuple[int, str], ...]:
-    """(rank, node) of members, each in the domain; where there is none, of those whose node is known."""
+    """(rank, node) of members, each in the domain; without a domain, each with its own node."""
     if domain is None:
         return tuple((seat.rank or 0, seat.node) for seat in seats)
     stand_in = anchors.first_node(domain)

@@ -1,4 +1,4 @@
-"""How long a round has worked, not counting what it waited for: answers, and the turns of others."""
+"""Measures how long a round has worked, excluding the time it waited for answers or let other tasks run."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -9,7 +9,7 @@ Answer = TypeVar("Answer")
 
 
 class Work:
-    """One round's."""
+    """The work of one round."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
@@ -17,15 +17,15 @@ class Work:
         self._since = clock()
 
     def seconds(self) -> float:
-        """The seconds worked so far."""
+        """Seconds of work so far."""
         return self._worked + self._clock() - self._since
 
     async def pause(self) -> None:
-        """Let others have their turn, once: however long they take, it is no work of ours."""
+        """Let other tasks run once; their time does not count."""
         await self.wait_for(asyncio.sleep(0))
 
     async def wait_for(self, answer: Awaitable[Answer]) -> Answer:
-        """The answer; however long it takes, it is no work of ours."""
+        """Return the answer; the time until it comes does not count."""
         self._worked = self.seconds()
         try:
             return await answer

@@ -1,10 +1,10 @@
-"""Letting gated pods go without a place.
+"""Ungates pods without an assignment.
 
-- One that no node could take even if it were empty, or that has waited long enough: kept off the nodes that never can
-  take it. A cluster autoscaler adds nodes for pods that the scheduler cannot place, and never sees one with a gate.
-  Nodes to come stay open to the pod; where it goes then is judged when it is bound.
-- One that nobody here places: its gate came with its manifest, or it asks for nothing after all, nor do its owners. It
-  would wait for ever.
+- A pod that no node could take even if it were empty, or that has waited long enough, is kept off the nodes that can
+  never fit. A cluster autoscaler adds nodes for pods that the scheduler cannot schedule, and never sees gated pods.
+  Future nodes stay open to the pod; the binding guard checks the one it gets.
+- A pod that we do not manage would wait without end. Its gate came with its manifest, or neither it nor its owners
+  request anything.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +31,7 @@ log = structlog.get_logger(__name__)
 
 
 class UnplacedUngater:
-    """Lets pods go; each call gives whether the pod is let go."""
+    """Ungates pods; each call returns whether the pod is ungated."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class UnplacedUngater:
         self._may_write = may_write
 
     async def after_waiting(self, gated: GatedPod, seconds: float) -> bool:
-        """A pod that has waited so long."""
+        """Ungate a pod that has waited this long."""
         snapshot = self._cache.snapshot().nodes
         decision: Decision = decide(snapshot, gated.pod, gated.intent, self._rules.engine)
         unschedulable = look_ahead(snapshot.node_arrays, gated.pod, gated.intent, self._rules.engine)
@@ -60,7 +60,7 @@ class UnplacedUngater:
         return await self._ungate(gated.key, gated.raw, patch, note)
 
     async def until_a_node_is_added(self, gated: GatedPod) -> bool:
-        """A pod that no node could take, unless one has come meanwhile."""
+        """Ungate a pod that no node could take, unless one has been added meanwhile."""
         snapshot = self._cache.snapshot().nodes
         decision = decide(snapshot, gated.pod, gated.intent, self._rules.engine)
         if decision.fit_count or not awaits_node(decision):
@@ -75,7 +75,7 @@ class UnplacedUngater:
         return await self._ungate(gated.key, gated.raw, patch, said)
 
     async def unasked(self, key: str, raw: Mapping[str, Any], why: str) -> bool:
-        """A pod that is not placed here, and why."""
+        """Ungate a pod that we do not manage; why: the reason to report."""
         note = f"released: {why}"
         return await self._ungate(key, raw, ungate_patch(raw, Constraint(), note), note)
 

@@ -1,6 +1,6 @@
-"""The leader's writes in flight: a task for each pod, so many of them sent at a time.
+"""The leader's writes in flight: one task per pod, with a limit on how many are sent at a time.
 
-A write never ends anything but itself. What it raises is counted and logged, and its pod has its turn again later.
+A failed write affects only itself. Its exception is counted and logged, and its pod is retried later.
 """
 
 import asyncio
@@ -10,16 +10,16 @@ from typing import Final
 from webhook.internal_errors import Where, internal_error
 
 Write = Callable[[], Awaitable[bool]]
-"""Gives whether the pod is done with; if not, it is tried again later."""
+"""Returns whether the pod is done; if not, it is retried later."""
 
-# Writes that wait for their turn while so many are sent: enough for the next ones to be ready whenever one is done.
+# Queued writes per slot: enough for the next one to be ready whenever one is done.
 _AHEAD: Final = 16
 
 
 class WritesInFlight:
-    """Writes by pod (namespace/name). `ended` is told each pod that is done: its key, its uid, whether it was written.
+    """Writes by pod (namespace/name). `ended` is called after each write: key, uid, whether it was written.
 
-    `failed` is told instead of a pod whose write met with a fault of ours, with the sentence that says so.
+    If a write raised an exception, `failed` is called instead: key, uid, the error in a sentence.
     """
 
     def __init__(
@@ -39,20 +39,20 @@ class WritesInFlight:
 
     @property
     def full(self) -> bool:
-        """Whether there are enough for the moment; when one ends, others may be started."""
+        """Whether no more writes should be started until one ends."""
         return len(self._tasks) >= self._most
 
     def start(self, key: str, uid: str, write: Write) -> None:
-        """Have the pod written; of one pod there is one write at a time."""
+        """Write the pod in the background; start no second write of the same pod."""
         self._tasks[key] = asyncio.create_task(self._run(key, uid, write), name=f"write of {key}")
 
     async def settle(self) -> None:
-        """Wait for all of them."""
+        """Wait for all writes."""
         if self._tasks:
             await asyncio.wait(self._tasks.values())
 
     def cancel(self) -> None:
-        """Give all of them up: the process ends."""
+        """Cancel all writes when the process ends."""
         for task in self._tasks.values():
             task.cancel()
 
@@ -61,7 +61,7 @@ class WritesInFlight:
         try:
             async with self._slots:
                 written = await write()
-        except Exception as error:  # noqa: BLE001 # a fault with one pod must not end the leader
+        except Exception as error:  # noqa: BLE001 # a fault with one pod must not stop the leader
             fault = internal_error(Where.WRITE, error, pod=key)
         finally:
             del self._tasks[key]
