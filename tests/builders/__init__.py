@@ -1,4 +1,4 @@
-"""Builders of test objects: keyword-only functions, a module a kind. A test passes what matters to it and no more.
+"""Builders of test objects: keyword-only functions, one module per kind. A test passes only what matters to it.
 
-Objects are written as Kubernetes has them, so that a test reads what the service reads.
+Objects have the form of the Kubernetes API, so that tests use what the service reads.
 """

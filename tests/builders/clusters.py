@@ -13,7 +13,7 @@ from webhook.model.topology import TopologySource
 
 
 def put(cache: ClusterCache, *objects: Mapping[str, Any]) -> None:
-    """Have the cache see these objects, each of the kind that it names."""
+    """Add these objects to the cache. Each names its kind."""
     for raw in objects:
         metadata = raw["metadata"]
         namespace = metadata.get("namespace")
@@ -57,5 +57,5 @@ def cluster_state(*objects: Mapping[str, Any]) -> ClusterState:
 
 
 def machine(*, name: str, free: Sequence[int], labels: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
-    """A node whose kubelet aligns pods to one NUMA node, and its NRT, with so many of 16 cpus free on each of these."""
+    """A node whose kubelet aligns pods to one NUMA node, and its NRT. free: of 16 cpus, for each NUMA node."""
     return [node(name=name, labels=labels, cpus=16 * len(free)), nrt(node=name, free=free)]

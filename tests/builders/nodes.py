@@ -9,7 +9,7 @@ from webhook.model.names import HOSTNAME_LABEL
 def node(
     *, name: str, hostname: str | None = "", cpus: int = 32, labels: Mapping[str, str] | None = None, **spec: Any
 ) -> dict[str, Any]:
-    """A node of so many cpus; `hostname` "" means its name, None no label."""
+    """A node. hostname: "" = the node's name; None = no hostname label."""
     own = {} if hostname is None else {HOSTNAME_LABEL: hostname or name}
     return {
         "apiVersion": "v1",
@@ -29,7 +29,7 @@ def nrt(
     cpus: int = 16,
     memory: str = "64Gi",
 ) -> dict[str, Any]:
-    """The NRT of a node with NUMA nodes of so many cpus, of which so many are free."""
+    """The NRT of a node. cpus: of each NUMA node; free: how many of them are free, for each NUMA node."""
     return {
         "apiVersion": "topology.node.k8s.io/v1alpha2",
         "kind": "NodeResourceTopology",

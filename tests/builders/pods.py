@@ -18,7 +18,7 @@ def pod(
     metadata: Mapping[str, Any] | None = None,
     **spec: Any,
 ) -> dict[str, Any]:
-    """A Guaranteed pod of one container, at its creation. annotations: beside that with `numa`; metadata: as it is."""
+    """A Guaranteed pod of one container, as a user creates it. annotations: in addition to the one with `numa`."""
     amounts = {"cpu": cpu, "memory": "1Gi"}
     container = {"name": "main", "resources": {"requests": amounts, "limits": amounts}}
     own = {"name": name, "namespace": "default", "annotations": {NUMA_TOPOLOGY_SPEC: numa, **(annotations or {})}}
@@ -40,7 +40,7 @@ def created(
     metadata: Mapping[str, Any] | None = None,
     **how: Any,
 ) -> dict[str, Any]:
-    """A pod that the API server has, created in this second of 2030. group: the gang that it names itself."""
+    """A pod as the API server stores it, created in this second of 2030. group: the gang that its annotation names."""
     known = {
         "namespace": namespace,
         "uid": name if namespace == "default" else f"{namespace}/{name}",
@@ -52,10 +52,10 @@ def created(
 
 
 def gated(**how: Any) -> dict[str, Any]:
-    """One that only our gate holds back."""
+    """A pod that has only our gate."""
     return created(**{"schedulingGates": GATES, **how})
 
 
 def bound(*, node: str, **how: Any) -> dict[str, Any]:
-    """One that runs on a node."""
+    """A pod that runs on a node."""
     return {**created(**how, nodeName=node), "status": {"phase": "Running"}}

@@ -1,4 +1,4 @@
-"""Times of one day, and what NRTs and pods say at them."""
+"""Times of one day, with the fingerprint and the hint that NRTs and pods have in tests."""
 
 SECOND = 1_767_225_600  # 2026-01-01T00:00:00Z
 

@@ -1,4 +1,4 @@
-"""Topologies: the levels of node labels that a cluster is cut into."""
+"""Topologies: the node labels that divide a cluster into levels of domains."""
 
 from typing import Any
 

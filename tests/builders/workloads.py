@@ -1,4 +1,4 @@
-"""Workloads and the chains of owners that they make."""
+"""Workloads and their owner chains."""
 
 from typing import Any
 

@@ -1,9 +1,9 @@
-"""The API server's --admission-control-config-file: which client certificate it shows to the webhooks that it calls.
+"""The API server's --admission-control-config-file: the client certificate that it shows to webhooks.
 
 Source: kubernetes apiserver pkg/util/webhook/authentication.go. A kubeconfig's user is named like the host that is
 called: `name.namespace.svc` for port 443 of a Service, `host:port` for a URL, with `*.` in place of leading labels, or
 `*`.
-Here it is `*`: the file is read once, and the ports of the webhook are not known yet.
+Here it is `*`: the API server reads the file once, before the ports of the webhook are known.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the running service makes of a workload, and what `review` says of it, in one form that can be compared."""
+"""Compares the running service with `review`: the answers of both to one workload, in the same form."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GROUP = "pod-group-name"
 
 @dataclass(frozen=True)
 class Spot:
-    """Where a pod is placed."""
+    """The assignment of one pod."""
 
     node: str
     numa_nodes: tuple[int, ...]
@@ -31,34 +31,34 @@ class Spot:
 
 @dataclass(frozen=True)
 class Answer:
-    """Of the service, or of `review`."""
+    """The answer of the service, or of `review`, to one workload."""
 
     denied: str = ""
-    """Why it is not created."""
+    """Why the workload is not created; empty if it is."""
     warnings: tuple[str, ...] = ()
-    """What kubectl prints."""
+    """The warnings that kubectl prints."""
     managed: int = 0
-    """How many pods are placed by the service."""
+    """The number of pods that the service assigns."""
     policies: frozenset[str | None] = frozenset()
-    """What the managed pods ask for."""
+    """The NUMA policies that the managed pods request."""
     groups: tuple[tuple[Spot, ...], ...] = ()
-    """The pods of each group: in order of rank, or of node where it has several sets of pods, whose ranks mix."""
+    """The pods of each group in order of rank. With several pod sets, whose ranks mix, in order of node."""
 
 
 @dataclass(frozen=True)
 class Foretold:
-    """What `review` says of a workload."""
+    """The answer of `review` to a workload."""
 
     answer: Answer
     pods: int = 0
     by_rank: bool = True
-    """Whether its groups have one set of pods each."""
+    """Whether each of its groups has one pod set."""
     alone: tuple[Alone, ...] = ()
 
 
 @dataclass(frozen=True)
 class Alone:
-    """Pods in no group, which go one after the other: where they may be, and where the first of them is."""
+    """Pods without a group, which are ungated one after the other: where they may be, and where the first one is."""
 
     nodes: frozenset[str]
     first: str
@@ -67,7 +67,7 @@ class Alone:
 def asked(
     pods: Pods, documents: Sequence[Raw], expected: Foretold, play: Callable[[Raw], object]
 ) -> tuple[Answer, list[Raw]]:
-    """What the service answers to these documents of one workload, and its pods, once as many as expected are bound."""
+    """The service's answer to these documents of one workload, and its pods once the expected number is bound."""
     warnings: list[str] = []
     for raw in documents:
         place = "--namespace", pods.namespace
@@ -109,7 +109,7 @@ def _rank(raw: Raw) -> int:
 
 
 def spot(raw: Raw) -> Spot:
-    """Where a bound pod was placed."""
+    """The assignment of a bound pod."""
     annotations = raw["metadata"]["annotations"]
     hint = json.loads(annotations[NUMA]) if NUMA in annotations else {}
     numa_nodes = tuple(entry["node"] for entry in hint.get("numaNodeResources", ()))
@@ -138,7 +138,7 @@ def foretold(entries: Sequence[Raw]) -> Foretold:
     sets = [one for entry in entries for one in entry["podSets"]]
     managed = [one for one in sets if one["managed"]]
     gangs: list[Raw] = []
-    for entry in entries:  # bare pods of one group all show the whole of it
+    for entry in entries:  # each bare pod of a group shows the whole group
         found = entry.get("group")
         gangs += [gang for gang in (found or {}).get("gangs") or [found] if gang and gang not in gangs]
     by_rank = all(len({each["set"] for each in gang["pods"]}) == 1 for gang in gangs)

@@ -24,7 +24,7 @@ WORKERS = 8  # enough to keep two API server cores busy; more only queue there
 
 
 class ApiError(Exception):
-    """The API server refused. `status` is the HTTP code, `reason` Kubernetes' word for it, `message` for people."""
+    """The API server rejected a request. status: HTTP code; reason: of the Kubernetes Status; message: for people."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
         super().__init__(f"{status} {reason}: {message}")
@@ -43,7 +43,7 @@ class Api:
         self._idle: list[http.client.HTTPSConnection] = []  # append and pop are atomic
 
     def acting_as(self, user: str, group: str) -> Api:
-        """The same as another user of one group. Connections are its own."""
+        """A client that impersonates a user of one group. It has its own connections."""
         other = copy.copy(self)
         other._headers = {**self._headers, "Impersonate-User": user, "Impersonate-Group": group}
         other._idle = []
@@ -89,7 +89,7 @@ class Api:
         while True:
             try:
                 connection, reused = self._idle.pop(), True
-            except IndexError:  # asked first, another thread might take the last one in between
+            except IndexError:  # no check before: another thread could take the last one in between
                 connection, reused = self._connect(), False
             try:
                 connection.request(method, path, payload, {**self._headers, "Content-Type": content_type})
@@ -116,7 +116,7 @@ class Api:
             response = connection.getresponse()
             if response.status != 200:
                 raise ApiError(response.status, "", response.read().decode(errors="replace"))
-            # Not by lines: http.client finds their ends byte by byte, and who reads too slowly is cut off.
+            # Not by lines: http.client finds their ends byte by byte. The API server ends watches that read too slowly.
             rest = b""
             while chunk := response.read1(WATCH_BYTES):
                 *lines, rest = (rest + chunk).split(b"\n")

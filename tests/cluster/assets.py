@@ -1,4 +1,4 @@
-"""Where the programs of the control plane are. controller-runtime's envtest contract comes first, building last.
+"""Finds the programs of the control plane: by controller-runtime's envtest contract first, by building them last.
 
 For each program, the first that is set wins:
 1. TEST_ASSET_KUBE_APISERVER, TEST_ASSET_ETCD, TEST_ASSET_KUBECTL, and likewise TEST_ASSET_<NAME> of the others:

@@ -1,7 +1,7 @@
 """Adds up what pods hold by their hints, per NUMA node, and compares it with the NodeResourceTopologies.
 
-The promise of the whole project in numbers: no NUMA node is given away twice, and no pod waits for what is there. The
-objects alone are read, with the Kubernetes client's arithmetic, so that no code under test judges itself. The nodes are
+It checks the two guarantees of the project: no NUMA node is assigned twice, and no pod waits although it would fit.
+It reads only objects, with the Kubernetes client's arithmetic, so that no code under test judges itself. The nodes are
 those without a kubelet (nodes.py): their `available` never changes, whatever is bound there.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Raw = dict[str, Any]
 DOMAIN_RACK = "topology-webhook.dev/domain-rack"
-# The scheduler tries a pod that it could not place again after 1 to 10 s.
+# The scheduler retries a pod that it could not schedule after 1 to 10 s.
 STILL_SECONDS = 25.0
 POLL_SECONDS = 0.5
 
@@ -39,12 +39,12 @@ class Slot(NamedTuple):
 
 
 def overcommitted(plane: ControlPlane, raws: Iterable[Raw]) -> dict[Slot, Decimal]:
-    """What the hints of these pods add up to beyond what the NodeResourceTopologies have available."""
+    """By how much the hints of these pods exceed what the NodeResourceTopologies have available."""
     return {slot: -amount for slot, amount in left(plane, raws).items() if amount < 0}
 
 
 def left(plane: ControlPlane, raws: Iterable[Raw]) -> dict[Slot, Decimal]:
-    """What these pods leave of each NUMA node; below zero where they hold more than there is."""
+    """What these pods leave of each NUMA node; negative if they hold more than it has."""
     room = {
         Slot(topology["metadata"]["name"], int(zone["name"].removeprefix("node-")), resource["name"]): Decimal(
             parse_quantity(resource["available"])
@@ -59,7 +59,7 @@ def left(plane: ControlPlane, raws: Iterable[Raw]) -> dict[Slot, Decimal]:
 
 
 def held(raws: Iterable[Raw]) -> Mapping[Slot, Decimal]:
-    """What the hints of these pods say they hold."""
+    """What these pods hold by their hints."""
     taken: defaultdict[Slot, Decimal] = defaultdict(Decimal)
     for raw in raws:
         hint = json.loads(raw["metadata"].get("annotations", {}).get(NUMA, "{}"))
@@ -70,9 +70,9 @@ def held(raws: Iterable[Raw]) -> Mapping[Slot, Decimal]:
 
 
 def racks_at_odds(plane: ControlPlane, raws: Iterable[Raw]) -> Mapping[str, set[str]]:
-    """The groups that have to be in one rack and are in several, and these racks.
+    """Group -> racks, for groups that have to be in one rack and are in several.
 
-    By the labels of their pods' nodes; where a node is gone, by what the pod's own label says.
+    The rack is the label of the pod's node; if the node is gone, the pod's own label.
     """
     labels = {node["metadata"]["name"]: node["metadata"]["labels"] for node in plane.api.get(NODES)["items"]}
     racks: defaultdict[str, set[str]] = defaultdict(set)
@@ -85,19 +85,19 @@ def racks_at_odds(plane: ControlPlane, raws: Iterable[Raw]) -> Mapping[str, set[
 
 
 class EndState(NamedTuple):
-    """What became of pods of one container each, all of which want one NUMA node."""
+    """The state of pods with one container each, all of which request one NUMA node."""
 
     bound: frozenset[str]
     waiting: frozenset[str]
-    """Behind our gate."""
+    """Pods with our gate."""
     unbound: frozenset[str]
-    """Without a gate and without a node."""
+    """Pods without a gate and without a node."""
     unhinted: frozenset[str]
-    """Bound, but without a hint of the node they are on."""
+    """Bound pods without a hint that names their node."""
     unexplained: frozenset[str]
-    """Waiting, and not told why."""
+    """Waiting pods that show no reason."""
     could_go: frozenset[str]
-    """Waiting or unbound, though one NUMA node has room for them, and its node."""
+    """Waiting or unbound pods that would fit on one NUMA node, and on its node."""
     overcommitted: Mapping[Slot, Decimal]
 
     def __str__(self) -> str:
@@ -109,7 +109,7 @@ class EndState(NamedTuple):
 
 
 def when_settled(plane: ControlPlane, pods: Callable[[], Mapping[str, Raw]]) -> EndState:
-    """The state once no pod is unbound that has no gate or could go, or when nothing has moved for `STILL_SECONDS`."""
+    """The state once every ungated pod is bound and no other would fit, or when nothing changed for `STILL_SECONDS`."""
     last, moved = None, time.monotonic()
     while True:
         now = end_state(plane, pods())
@@ -121,7 +121,7 @@ def when_settled(plane: ControlPlane, pods: Callable[[], Mapping[str, Raw]]) -> 
 
 
 def end_state(plane: ControlPlane, raws: Mapping[str, Raw]) -> EndState:
-    """Look at pods, by their names; nobody else has any on these nodes."""
+    """Check these pods, by name. The nodes must have no other pods."""
     bound = {name for name, raw in raws.items() if raw["spec"].get("nodeName")}
     waiting = {name for name, raw in raws.items() if is_gated(raw)}
     room = left(plane, raws.values())
@@ -142,10 +142,10 @@ def end_state(plane: ControlPlane, raws: Mapping[str, Raw]) -> EndState:
 
 
 def _free(room: Mapping[Slot, Decimal], unhinted: Iterable[Raw]) -> list[dict[str, Decimal]]:
-    """What may be given away of each NUMA node.
+    """What can be assigned of each NUMA node.
 
-    Not of a node with a pod that has no hint: until an NRT has counted it, it is kept on every NUMA node, and so are
-    pods beside it whose hints it may have made wrong.
+    Nodes with an unhinted pod are left out: until an NRT has reported it, its total is reserved on every NUMA node, and
+    so are those of other pods there whose hints it may have made wrong.
     """
     in_doubt = {raw["spec"]["nodeName"] for raw in unhinted}
     zones: defaultdict[tuple[str, int], dict[str, Decimal]] = defaultdict(dict)

@@ -1,8 +1,8 @@
 """Build the control plane from the Go module beside this file: once per set of pins, then from the user's cache.
 
 1. The key: a hash of everything that decides the result (go.mod, go.sum, our Go sources, the flags, the platform).
-   Not the compiler's version: a newer Go does not change the Kubernetes that the tests meet, and minutes are long.
-2. A folder of that key in the user's cache is taken as it is.
+   Not the compiler's version: a newer Go does not change the Kubernetes under test, and a build takes minutes.
+2. A folder with that key in the user's cache is used as it is.
 3. Else `go build` compiles one program that is all components, and a link per component gives it their names.
 """
 
@@ -41,11 +41,11 @@ PROGRESS_SECONDS = 10.0
 
 
 class BuildFailedError(RuntimeError):
-    """`go build` failed. The message holds what it said."""
+    """`go build` failed. The message holds its output."""
 
 
 def build(tell: Callable[[str], None]) -> Path:
-    """The folder that holds every program of `COMPONENTS`, built now if these pins were never built before.
+    """The folder that holds every program of `COMPONENTS`. Builds them if these pins were not built before.
 
     `tell` gets a line of progress every few seconds.
     """
@@ -73,8 +73,8 @@ def pinned(module: str) -> str:
 def build_flags() -> list[str]:
     """The flags of `go build`.
 
-    `-dwarf=false` spares the compiler the debug information that `-s -w` would have the linker drop (a seventh of the
-    compile time). The versions are what the upstream releases set; else the API server calls itself v0.0.0-master.
+    `-dwarf=false` skips the debug information that the linker would drop anyway because of `-s -w` (a seventh of the
+    compile time). The versions are set as in upstream releases; else the API server calls itself v0.0.0-master.
     """
     versions = {
         "k8s.io/component-base/version.gitVersion": pinned("k8s.io/kubernetes"),
@@ -91,9 +91,9 @@ def build_flags() -> list[str]:
 
 
 def build_environment() -> Mapping[str, str]:
-    """The caller's environment less what would change the result.
+    """The caller's environment without the variables that would change the result.
 
-    GOGC stays as it is: the compiler already starts with a heap that it seldom collects; raising it gained nothing.
+    GOGC stays as it is: the compiler rarely collects its heap already, and a higher value gained nothing.
     """
     return os.environ | {"CGO_ENABLED": "0", "GOFLAGS": "", "GOTOOLCHAIN": "local", "GOWORK": "off"}
 
@@ -132,7 +132,7 @@ def _compile(folder: Path, tell: Callable[[str], None]) -> None:
 
 
 def _report_progress(compiler: Process, packages: int, tell: Callable[[str], None]) -> None:
-    """Every few seconds say how far it is: `go build -v` prints one line a package; those it has cached print none."""
+    """Report progress every few seconds: `go build -v` prints one line per package, and none for cached ones."""
     start = time.monotonic()
     while True:
         try:

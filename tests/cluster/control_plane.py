@@ -6,7 +6,7 @@ Life cycle of `ControlPlane.start()`, a context manager:
 3. Scheduler and controllers start; ready when they say so and the `default` service account exists: pods can be
    created.
 4. Any of them can be killed and started again (`restart`).
-5. On the way out every program is killed (their data goes with the folder) and the folder removed.
+5. On exit every program is killed and the folder removed, with all data.
 
 What differs from a cluster that kubeadm makes, because no kubelet runs here:
 - no node-lifecycle controller and no TaintNodesByCondition admission: nothing taints nodes for missing heartbeats;
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 USERS = {"admin": ("system:masters",), "system:kube-scheduler": (), "system:kube-controller-manager": ()}
-"""Who logs in with a token, and the groups."""
+"""The users that log in with a token, and their groups."""
 CRDS = Path(__file__).parents[2] / "crds"
-# An API server on an idle machine needs 3, and what tests wait for at most 10: a busy CI machine is slower, not broken.
+# On an idle machine an API server needs 3 seconds, and what tests wait for at most 10. A busy CI machine is slower.
 READY_SECONDS = 120.0
 POLL_SECONDS = 0.05
 
@@ -50,7 +50,7 @@ class NotReadyError(RuntimeError):
 
 
 class CommandError(RuntimeError):
-    """kubectl or helm failed. The message holds the command and what it said."""
+    """kubectl or helm failed. The message holds the command and its output."""
 
 
 class ControlPlane:
@@ -72,11 +72,11 @@ class ControlPlane:
             "kube-controller-manager": f"https://127.0.0.1:{self._controllers_port}/healthz",
         }
         self.guests: dict[str, Process] = {}
-        """Programs that others run against this control plane, by name: their logs are shown with ours."""
+        """Programs that tests run against this control plane, by name. Errors show their logs too."""
         self._servers = Servers(folder / "pki")
         self.ca = self._servers.ca
         self.webhook_client = WebhookClient(folder / "pki")
-        """Who the API server is to webhooks."""
+        """The API server's identity as a client of webhooks."""
         self._tls = ssl.create_default_context(cafile=str(self.ca))
         self._service_account_key = self._servers.issue("service-accounts")
         self._token_file = folder / "tokens.csv"
@@ -153,8 +153,8 @@ class ControlPlane:
     def delete_namespace(self, name: str) -> None:
         """Delete a namespace and wait until its pods are gone, so that they take no room on any node.
 
-        Bound pods are deleted by force: no kubelet is there to confirm that they ended. The namespace goes first:
-        while it ends, no controller can make new ones.
+        Bound pods are deleted by force: no kubelet confirms that they ended. The namespace is deleted first: while it
+        terminates, no controller can create new pods.
         """
         try:
             self.api.delete(f"/api/v1/namespaces/{name}")
@@ -175,7 +175,7 @@ class ControlPlane:
         return answer
 
     def wait_until_ready(self, *programs: str) -> None:
-        """Wait until these components say that they are; all of them when none is named."""
+        """Wait until these components report ready; all components if none is named."""
         for program in programs or self._health:
             self.wait_for(f"{program} ready", partial(self._answers, self._health[program]))
 
@@ -256,11 +256,11 @@ class ControlPlane:
             "kube-controller-manager",
             *self._client_flags("system:kube-controller-manager", self._controllers_port),
             "--controllers=*,-node-lifecycle-controller",
-            # As kubeadm: each controller acts as its own service account, which admission webhooks see as the user.
+            # As with kubeadm, each controller acts as its own service account: admission webhooks see that user.
             "--use-service-account-credentials=true",
             f"--service-account-private-key-file={self._service_account_key.key}",
             f"--root-ca-file={self.ca}",
-            # The default, 20 requests a second, is for many clusters' worth of clients; one test is impatient.
+            # The default, 20 requests a second, protects servers with many clients. Tests would only wait longer.
             "--kube-api-qps=500",
             "--kube-api-burst=500",
         )
@@ -271,7 +271,7 @@ class ControlPlane:
         kubeconfig, serving = self._kubeconfig(name, self._tokens[user]), self._servers.issue(name)
         return [
             f"--kubeconfig={kubeconfig}",
-            # Who asks for their health and metrics on loopback need not say who they are.
+            # Health and metrics on loopback need no authentication.
             "--authentication-skip-lookup=true",
             "--authorization-always-allow-paths=/healthz,/livez,/readyz,/metrics",
             "--leader-elect=false",

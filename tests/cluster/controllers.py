@@ -1,6 +1,6 @@
-"""The controllers of workloads, played: objects and pods with the owners, names and labels that the real ones give.
+"""Simulated controllers of workloads: they create objects and pods with the owners, names and labels of the real ones.
 
-What they make of Jobs, StatefulSets and Deployments the real controllers of Kubernetes take up.
+The Jobs, StatefulSets and Deployments that they create are picked up by the real controllers of Kubernetes.
 
 Source: training-operator v1.9 pkg/controller.v1 (common/pod.go, mpi/mpijob_controller.go); mpi-operator
 pkg/controller/mpi_job_controller.go; jobset pkg/controllers/jobset_controller.go; lws pkg/controllers and
@@ -31,7 +31,7 @@ def collection(namespace: str, api_version: str, kind: str) -> str:
 
 
 class Controllers:
-    """Those of one namespace."""
+    """The simulated controllers of one namespace."""
 
     def __init__(self, plane: ControlPlane, namespace: str) -> None:
         self.plane = plane
@@ -58,7 +58,7 @@ class Controllers:
         self._pods[created["metadata"]["name"]] = body
 
     def replace(self, name: str) -> None:
-        """See a pod deleted, and make another one if its real controller does not."""
+        """React to a deleted pod: create another one if its real controller does not."""
         self.plane.api.delete(f"{collection(self.namespace, 'v1', 'Pod')}/{name}", {"gracePeriodSeconds": 0})
         if body := self._pods.get(name):
             self.plane.api.create(collection(self.namespace, "v1", "Pod"), body)
@@ -66,7 +66,7 @@ class Controllers:
 
 @contextlib.contextmanager
 def pod_webhook_of_lws(plane: ControlPlane) -> Iterator[None]:
-    """The number at the end of a pod's name becomes a label: of a leader its group's, of a worker its own."""
+    """Label pods with the number at the end of their name: the group's index for a leader, its own for a worker."""
     number = "string(object.metadata.name.split('-')[object.metadata.name.split('-').size() - 1])"
     key = f"'{LWS}/worker-index' in object.metadata.labels ? '{LWS}/group-index' : '{LWS}/worker-index'"
     patch = f"[JSONPatch{{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey({key}), value: {number}}}]"
@@ -98,19 +98,19 @@ def pod_webhook_of_lws(plane: ControlPlane) -> Iterator[None]:
 
 
 def real(controllers: Controllers, workload: Raw) -> Raw:
-    """The real one does it all."""
+    """Do nothing: the real controller creates the pods."""
     del controllers
     return workload
 
 
 def cron_job(controllers: Controllers, workload: Raw) -> Raw:
-    """A Job at its time, in minutes since 1970."""
+    """Create a Job that is named by its time, in minutes since 1970."""
     template = workload["spec"]["jobTemplate"]
     return controllers.create(workload, "batch/v1", "Job", f"{workload['metadata']['name']}-29400000", template["spec"])
 
 
 def job_set(controllers: Controllers, workload: Raw) -> Raw:
-    """A Job for each replica of a replicated job; the labels stand on the Job and its template."""
+    """Create a Job for each replica of a replicated job, with labels on the Job and its template."""
     name = workload["metadata"]["name"]
     for each in workload["spec"]["replicatedJobs"]:
         for index in range(each["replicas"]):
@@ -127,7 +127,7 @@ def job_set(controllers: Controllers, workload: Raw) -> Raw:
 
 
 def training_job(field: str, controllers: Controllers, workload: Raw) -> Raw:
-    """Pods of each replica type."""
+    """Create the pods of each replica type."""
     for kind, replicas in workload["spec"][field].items():
         for index in range(replicas["replicas"]):
             labels = {**_training_labels(workload), "replica-type": kind.lower(), "replica-index": str(index)}
@@ -139,7 +139,7 @@ def training_job(field: str, controllers: Controllers, workload: Raw) -> Raw:
 
 
 def mpi_job_v1(controllers: Controllers, workload: Raw) -> Raw:
-    """The training operator's: the launcher is a pod."""
+    """Create the pods as the training operator does: the launcher is a pod."""
     _mpi_workers(controllers, workload)
     template = workload["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]
     labels = {**_training_labels(workload), "replica-type": "launcher", "job-role": "launcher"}
@@ -148,7 +148,7 @@ def mpi_job_v1(controllers: Controllers, workload: Raw) -> Raw:
 
 
 def mpi_job_v2(controllers: Controllers, workload: Raw) -> Raw:
-    """The MPI operator's: the launcher is a Job."""
+    """Create the pods as the MPI operator does: the launcher is a Job."""
     _mpi_workers(controllers, workload)
     template = workload["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]
     labels = _of_training({**_training_labels(workload), "job-role": "launcher"})
@@ -159,7 +159,7 @@ def mpi_job_v2(controllers: Controllers, workload: Raw) -> Raw:
 
 
 def leader_worker_set(controllers: Controllers, workload: Raw) -> Raw:
-    """A StatefulSet of the leaders, and one of workers for each leader, which that pod controls.
+    """Create a StatefulSet of the leaders, and for each leader one of its workers, which the leader pod controls.
 
     Within `pod_webhook_of_lws`, which numbers the pods.
     """
@@ -191,7 +191,7 @@ def leader_worker_set(controllers: Controllers, workload: Raw) -> Raw:
 
 
 def ray_cluster(controllers: Controllers, workload: Raw) -> Raw:
-    """The head and the workers of each group; of them as many as are wanted, within the bounds."""
+    """Create the head and the workers of each group: the wanted number, within the group's bounds."""
     name, spec = workload["metadata"]["name"], workload["spec"]
     labels = {"ray.io/cluster": name, "ray.io/node-type": "head", "ray.io/group": "headgroup"}
     controllers.pod(workload, f"{name}-head-", spec["headGroupSpec"]["template"], labels)
@@ -203,12 +203,12 @@ def ray_cluster(controllers: Controllers, workload: Raw) -> Raw:
 
 
 def ray_job(controllers: Controllers, workload: Raw) -> Raw:
-    """A RayCluster with a random name, which takes the annotations."""
+    """Create a RayCluster with a random name and the annotations."""
     return _ray_cluster_of(controllers, workload, workload["spec"]["rayClusterSpec"])
 
 
 def ray_service(controllers: Controllers, workload: Raw) -> Raw:
-    """Likewise."""
+    """Create a RayCluster, as `ray_job` does."""
     return _ray_cluster_of(controllers, workload, workload["spec"]["rayClusterConfig"])
 
 

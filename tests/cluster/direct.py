@@ -1,4 +1,4 @@
-"""Reviews that come straight to a replica's port, past the API server and the Services."""
+"""Sends reviews directly to a replica's port, without the API server and the Services."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ANSWER_SECONDS = 30.0
 
 
 def unverified(client: KeyPair | None = None) -> ssl.SSLContext:
-    """For a caller who does not mind whom he speaks to; `client`: the certificate that he shows."""
+    """TLS without verification of the server. client: the certificate to show."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -25,7 +25,7 @@ def unverified(client: KeyPair | None = None) -> ssl.SSLContext:
 
 
 def binding_review(namespace: str, name: str, node: str, *, dry_run: bool = False, uid: str = "") -> dict[str, Any]:
-    """What the API server would ask of the scheduler's Binding of a pod to a node. `uid`: of the pod, where known."""
+    """The review that the API server would send for the scheduler's Binding. uid: of the pod; empty if unknown."""
     metadata = {"name": name, "namespace": namespace, **({"uid": uid} if uid else {})}
     return {
         "uid": "1",
@@ -42,9 +42,9 @@ def binding_review(namespace: str, name: str, node: str, *, dry_run: bool = Fals
 
 
 def ask(port: int, path: str, request: dict[str, Any], client: KeyPair | None = None) -> str:
-    """`allowed`, the reason of a denial, or an HTTP code. Raises `OSError` when nobody answers.
+    """`allowed`, the reason of a denial, or an HTTP code. Raises `OSError` if there is no answer.
 
-    client: what is shown where a client certificate is asked for.
+    client: the certificate to show if the replica asks for one.
     """
     body = json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
     call = urllib.request.Request(

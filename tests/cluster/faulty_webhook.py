@@ -1,4 +1,4 @@
-"""The webhook's program with faults in it: what concerns an object named `faulty...` raises. Takes its arguments."""
+"""The webhook's program with faults: work on an object named `faulty...` raises. Has the program's arguments."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 class InjectedError(Exception):
-    """No caller knows it."""
+    """An exception type that no caller handles."""
 
 
 def fail_for(marked: str, owner: Any, name: str) -> None:
-    """Have the function `name` of `owner` raise where an argument's text has `marked` in it."""
+    """Make the function `name` of `owner` raise if the text of an argument contains `marked`."""
     function: Callable[..., Any] = getattr(owner, name)
 
     def faulty(*arguments: Any, **named: Any) -> Any:

@@ -1,9 +1,9 @@
-"""Fixtures on the real control plane. What uses one of them, and everything in this folder, is marked `cluster`.
+"""Fixtures for the real control plane. Tests that use one of them, and all tests in this folder, are marked `cluster`.
 
-The programs are built (or found) before the first test, with their progress on the terminal; the control plane starts
-with the first test that asks for it and serves the whole session (with `pytest -n`, one for each worker). When a test
-that used it fails, the report holds the end of every component's log. What tests give to `record_property`, seeds and
-figures for people to look at, is printed at the end.
+The programs are built (or found) before the first test, with progress on the terminal. The control plane starts with
+the first test that uses it and serves the whole session (with `pytest -n`, one for each worker). If a test that used it
+fails, the report holds the end of every component's log. What tests pass to `record_property`, such as seeds and
+measurements, is printed at the end.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Find or build the programs now: minutes inside a fixture would be silent and run into the test's time limit."""
+    """Find or build the programs now: in a fixture that would be silent, and could exceed the test's time limit."""
     if session.config.option.collectonly or not any(map(_needs_programs, session.items)):
         return
     terminal = session.config.get_terminal_writer()
@@ -78,7 +78,7 @@ def control_plane(programs: Mapping[str, Path]) -> Iterator[ControlPlane]:
 
 
 def name_of(request: pytest.FixtureRequest) -> str:
-    """A short name for a test, its own and the same in every run: the order of names must not be drawn."""
+    """A short name, unique to the test and the same in every run: a random name would change the order of names."""
     return blake2b(request.node.nodeid.encode(), digest_size=4).hexdigest()
 
 
@@ -113,10 +113,10 @@ def pods(control_plane: ControlPlane, namespace: str) -> Pods:
 
 @pytest.fixture
 def known(create_machines: Callable[..., None], pods: Pods) -> Callable[..., None]:
-    """A function that makes the machines of a test as create_machines does, and returns when the webhook knows them."""
+    """A function like `create_machines` that returns when the webhook knows the machines."""
 
     def create(*machines: Machine) -> None:
-        wait_until_known(pods, 0)  # those of the last test may have the same names
+        wait_until_known(pods, 0)  # the machines of the last test may have the same names
         create_machines(*machines)
         wait_until_known(pods, len(machines))
 

@@ -1,8 +1,8 @@
 """The changes of a collection as they happen: one LIST, then watches, each from where the last one ended.
 
 The API server cuts off watches that read too slowly or are some minutes old, and every watch when it is killed.
-A version that it no longer has (410 Gone, after it was started again) is an `ERROR`; what follows is another LIST, and
-what came and went in between stays unseen.
+If it no longer has a version (410 Gone, after a restart), there is an `ERROR` and then another LIST. Objects that were
+created and deleted in between stay unseen.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PAUSE_SECONDS = 0.1
 def followed(api: Api, path: str, ended: threading.Event) -> Iterator[tuple[str, Any]]:
     """`LISTED` with the list; `ADDED`, `MODIFIED`, `DELETED` with an object; `ERROR` with a Status. Until `ended`.
 
-    `path` of the collection; it may have a query.
+    path: of the collection; it may have a query.
     """
     query = "&" if "?" in path else "?"
     version = ""

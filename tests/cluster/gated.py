@@ -1,4 +1,4 @@
-"""Pods that ask for NUMA nodes, and what became of them: for the tests of placement on the real control plane."""
+"""Pods that request NUMA nodes, and their state: for placement tests on the real control plane."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Pods:
         return hint["node"], [entry["node"] for entry in hint["numaNodeResources"]]
 
     def wait_until_told(self, name: str, reason: str, text: str = "") -> str:
-        """The note of an Event of this reason that says this; of several, any."""
+        """Wait for an Event with this reason and text, and return its note; with several, any."""
         path = f"/api/v1/namespaces/{self.namespace}/events?fieldSelector=involvedObject.name={name},reason={reason}"
 
         def note() -> str:
@@ -89,16 +89,16 @@ class Pods:
         return str(self.plane.wait_for(f"an Event {reason} of {name} that says {text!r}", note))
 
     def wait_until_says(self, name: str, text: str) -> None:
-        """Return when the pod itself says this of its placement, which may be a moment after its Event."""
+        """Wait until the pod's own placement message has this text, which may be a moment after its Event."""
         self.plane.wait_for(
             f"{name} to say {text!r}", lambda: text in self.get(name)["metadata"]["annotations"].get(PLACEMENT, "")
         )
 
 
 def gated_crowd(pods: Pods, known: Callable[..., None], nodes: int, count: int) -> Sequence[Machine]:
-    """Make `count` pods of 8 CPUs that wait for `nodes` machines, all taken; the machines as they will be when free.
+    """Create `count` pods of 8 CPUs that wait for `nodes` full machines. Returns the machines as they are when free.
 
-    Each has 4 NUMA nodes of 16 CPUs: room for 8 of the pods.
+    Each machine has 4 NUMA nodes of 16 CPUs: room for 8 of the pods.
     """
     fleet = machines(nodes, 4, prefix="gate")
     known(*(replace(one, free=(0,) * 4) for one in fleet))
@@ -108,7 +108,7 @@ def gated_crowd(pods: Pods, known: Callable[..., None], nodes: int, count: int) 
 
 
 def in_the_middle(pods: Pods, fleet: Sequence[Machine], fault: Callable[[], None]) -> None:
-    """Half of the machines of a crowd become free, some of its pods go, then comes the fault, then the other half."""
+    """Free half of a crowd's machines, wait until some pods are ungated, inject the fault, then free the other half."""
     count, half = len(pods.gated()), len(fleet) // 2
     publish_all(pods.plane.api, fleet[:half])
     pods.plane.wait_for("some to go", lambda: len(pods.gated()) < count)
@@ -118,7 +118,7 @@ def in_the_middle(pods: Pods, fleet: Sequence[Machine], fault: Callable[[], None
 
 @contextlib.contextmanager
 def scheduler_paused(plane: ControlPlane) -> Iterator[None]:
-    """The scheduler holds still within this context: pods that are placed are not bound."""
+    """Pause the scheduler within this context: assigned pods are not bound."""
     (scheduler,) = (process for process in plane.processes if process.name == "kube-scheduler")
     scheduler.pause()
     try:
@@ -128,12 +128,12 @@ def scheduler_paused(plane: ControlPlane) -> Iterator[None]:
 
 
 def wait_until_known(pods: Pods, nodes: int) -> None:
-    """Wait until the webhook knows so many machines, and the NUMA nodes of each."""
+    """Wait until the webhook knows this number of machines, and the NUMA nodes of each."""
 
     def known() -> bool:
         try:
             tried = pods.plane.api.create(f"{pods.path}?dryRun=All", pod("any", cpu=1))
-        except ApiError as error:  # as long as it knows no NUMA nodes at all it refuses the pod
+        except ApiError as error:  # it denies the pod while it knows no NUMA nodes at all
             text = error.message
         else:
             text = tried["metadata"]["annotations"].get(PLACEMENT, "")

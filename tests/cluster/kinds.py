@@ -1,7 +1,7 @@
-"""Workloads of every kind that the chart lists, and how their controllers make pods of them.
+"""Workloads of every kind that the chart lists, and how their controllers create pods.
 
-Each workload is named `w` and makes groups of a few pods. The controllers are in `controllers`; kinds that the API
-server does not know are served by CRDs of their group, version and names, which let any spec in.
+Each workload is named `w` and has groups of a few pods. The controllers are in `controllers`. For kinds that the API
+server does not know there are CRDs with their group, version and names, which accept any spec.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ WHOLE = {"topology-webhook.dev/min-member": "4"}
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind in one version."""
+    """A workload kind in one version."""
 
     api_version: str
     kind: str
     spec: Callable[[Template], dict[str, Any]]
-    """A spec around a pod template."""
+    """Returns a spec with this pod template."""
     templates: tuple[str, ...]
-    """Where the pod templates are."""
+    """Paths of the pod templates in the object."""
     play: Callable[[controllers.Controllers, dict[str, Any]], dict[str, Any]]
-    """What its controller does with one; gives the top of the pods' owners."""
+    """Does what its controller does; returns the top owner of the pods."""
     groups: Mapping[str, tuple[str, ...]]
-    """What a group's name ends with -> patterns of its pods' names, in order of rank."""
+    """Suffix of a group's name -> patterns of its pods' names, in order of rank."""
     parts: Mapping[str, int] = field(default_factory=dict)
-    """Sub-groups of the PodGroup, with their minimum."""
+    """Subgroup of the PodGroup -> its minimum."""
     annotations: Mapping[str, str] = field(default_factory=dict)
     between: tuple[str, ...] = ()
-    """Where templates of other workloads are."""
+    """Paths of templates of other workloads."""
 
     def __str__(self) -> str:
         return f"{self.kind} {self.api_version.rpartition('/')[2]}"
 
     def workload(self, annotations: Mapping[str, str], template: Template) -> dict[str, Any]:
-        """One of the kind; each of its pod templates is a copy of `template`."""
+        """An object of the kind; each of its pod templates is a copy of `template`."""
         metadata = {"name": NAME, "annotations": {**self.annotations, **annotations}}
         spec = json.loads(json.dumps(self.spec(template)))
         return {"apiVersion": self.api_version, "kind": self.kind, "metadata": metadata, "spec": spec}
@@ -111,7 +111,7 @@ def _trained(kind: str, field_name: str, **replicas: int) -> Kind:
 
 
 def _ray(kind: str, below: str, play: Callable[[controllers.Controllers, dict[str, Any]], dict[str, Any]]) -> Kind:
-    """A kind of Ray, with the cluster's spec in a field, or as its own."""
+    """A kind of Ray. below: the field with the cluster's spec; empty if that is the whole spec."""
     where = f"spec.{below}" if below else "spec"
     cluster = NAME if kind == "RayCluster" else f"{NAME}-*"
     return Kind(
@@ -200,7 +200,7 @@ KINDS = (
 
 
 def at(raw: Any, path: str) -> Any:
-    """What stands at a path such as `spec.workerGroupSpecs[0].template`."""
+    """The value at a path such as `spec.workerGroupSpecs[0].template`."""
     for key in path.replace("[", ".").replace("]", "").split("."):
         raw = raw[int(key) if key.isdigit() else key]
     return raw
@@ -208,7 +208,7 @@ def at(raw: Any, path: str) -> Any:
 
 @contextlib.contextmanager
 def served(plane: ControlPlane, kinds: Iterable[Kind] = KINDS) -> Iterator[None]:
-    """The kinds are served within this context. Afterwards they are gone: a name that is being deleted is taken."""
+    """Serve the kinds within this context. It ends when their CRDs are gone: until then their names are taken."""
     versions: dict[tuple[str, str], list[str]] = {}
     for kind in kinds:
         group, version = kind.api_version.split("/")
@@ -232,7 +232,7 @@ def _definition(group: str, kind: str, versions: list[str]) -> dict[str, Any]:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        # groups that end in .k8s.io are guarded: https://github.com/kubernetes/enhancements/pull/1111
+        # groups that end in .k8s.io are protected: https://github.com/kubernetes/enhancements/pull/1111
         "metadata": {
             "name": f"{plural}.{group}",
             "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"},

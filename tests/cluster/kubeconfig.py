@@ -1,4 +1,4 @@
-"""Kubeconfig files: how kubectl, helm, the components and the webhook find the API server and say who they are."""
+"""Kubeconfig files: the API server's address and the credentials of kubectl, helm, the components and the webhook."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Machines whose kubelet is simulated: pods bound to them are admitted by the kubelet's own code, run, fail and end.
+"""Machines with a simulated kubelet: pods bound to them are admitted by the kubelet's own code, run, fail and end.
 
-One program, `kubelets`, plays all of them (controlplane/kubelets): it registers the Nodes, watches the bound pods,
+One program, `kubelets`, simulates all of them (controlplane/kubelets): it registers the Nodes, watches the bound pods,
 admits or rejects each as a kubelet would, and publishes each node's NodeResourceTopology some time after a change.
 Nothing runs in a pod; one with the annotation `RUN_SECONDS` succeeds after that time.
 
 Life cycle of `kubelets()`, a context manager:
-1. The machines are written to a file, the program started; it is ready when every Node is registered.
-2. Its journal, one JSON object a line, can be read at any time.
+1. The machines are written to a file and the program is started. It is ready when every Node is registered.
+2. Its journal, one JSON object per line, can be read at any time.
 3. On exit the program ends, and its Nodes and NodeResourceTopologies are deleted. Pods must be gone before.
 """
 
@@ -32,7 +32,7 @@ SUMMARY_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class SimulatedMachine:
-    """One machine of equal NUMA nodes, each the socket of its own."""
+    """One machine of equal NUMA nodes, each on its own socket."""
 
     name: str
     numa_nodes: int = 2
@@ -120,8 +120,8 @@ def kubelets(
 ) -> Iterator[Kubelets]:
     """Run the kubelets of these machines.
 
-    `lag`: seconds on average, and each time at least half and at most half as much again, from a change on a machine
-    to the NodeResourceTopology that shows it. `publisher`: whose form that has, `rte`, `nfd` or `koordlet`.
+    lag: average seconds from a change on a machine to the NodeResourceTopology that shows it; each one is between 0.5
+    and 1.5 times that. publisher: the form of the NodeResourceTopology, `rte`, `nfd` or `koordlet`.
     """
     number = sum(name.startswith("kubelets") for name in plane.guests)
     name = f"kubelets-{number}" if number else "kubelets"

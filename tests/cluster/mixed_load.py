@@ -1,7 +1,7 @@
-"""Single pods, groups and a Job of which the end state is known, in whatever order they come.
+"""Single pods, groups and a Job whose end state is known, in whatever order they are created.
 
-Everything is created in random order, and stubbornly: the API server may be down for a while. Of two groups that want
-the same rack, the one that went is deleted.
+Everything is created in random order, with retries: the API server may be down for a while. Of two groups that need the
+same rack, the one that is bound first is deleted.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ RACKS = {"kai.scheduler/topology": "racks", "kai.scheduler/topology-required-pla
 # race  ── rack-3 ── 16 nodes                                                : 32
 # tight ── rack-4 ──  4 nodes                                                :  8
 #
-# The 30 pods of 8 CPUs touch 30 NUMA nodes at most. So the last of the groups of 12 finds 96 - 30 - 12 - 12 - 8 = 34
-# free ones, more than 3 x 11; and the Job's pods 30, more than 3 x 7: whatever came first, there is a rack for them.
-# There is none for 33. Of two groups of 20 one goes, and the other after it.
+# The 30 pods of 8 CPUs use 30 NUMA nodes at most. So the last of the groups of 12 finds 96 - 30 - 12 - 12 - 8 = 34
+# free ones, more than 3 x 11, and the Job's pods find 30, more than 3 x 7: in any order there is a rack for them.
+# No rack holds 33. Of the two groups of 20, one is bound first, and the other after it.
 GROUPS = {"a": 12, "b": 12, "c": 12, "large": 33}
 RACE = {"x": 20, "y": 20}
 SINGLES = {"single": ("main", 30), "tight": ("tight", 40)}
@@ -39,15 +39,15 @@ JOB, JOB_PODS = "job", 8
 
 
 class Became(NamedTuple):
-    """What became of the pods of one name."""
+    """The state of the pods of one name."""
 
     bound: int = 0
     waiting: int = 0
     neither: int = 0
     unhinted: int = 0
-    """Bound without a hint, or to another node than it names."""
+    """Pods bound without a hint, or to another node than the hint names."""
     racks: int = 0
-    """In how many racks the bound ones are."""
+    """The number of racks that have bound pods."""
 
 
 EXPECTED: Mapping[str, Became] = {
@@ -82,7 +82,7 @@ def fleet() -> list[Machine]:
 
 
 class MixedLoad:
-    """What a user wants, and what became of it."""
+    """The objects that a user creates, and their state."""
 
     def __init__(self, pods: Pods, chance: random.Random) -> None:
         self.pods = pods
@@ -104,13 +104,13 @@ class MixedLoad:
         self.pods.plane.api.in_parallel(partial(done, create) for create in wanted)
 
     def end_the_first_of_the_race(self) -> None:
-        """Wait until one of the two groups is bound as a whole; then its pods end."""
+        """Wait until all pods of one of the two groups are bound, then delete them."""
         self._first = until("one group of the race to go", self._whole_in_the_race)
         for number in range(RACE[self._first]):
             done(partial(self.pods.delete, f"{self._first}-{number}"))
 
     def became(self) -> Mapping[str, Became]:
-        """What became of all."""
+        """The state of all pods, by name."""
         names = self._by_name()
         if self._first in names:  # its pods are not gone yet
             return names
@@ -129,7 +129,7 @@ class MixedLoad:
         for name, raw in raws.items():
             names[name.partition("-")[0]].append(raw)
         became = {name: _became(group, racks) for name, group in names.items()}
-        # Where the single ones are is left to chance.
+        # The racks of the single pods are random.
         return became | {name: became[name]._replace(racks=0) for name in SINGLES if name in became}
 
     def _member(self, group: str, number: int, of: int, pool: str) -> dict[str, Any]:

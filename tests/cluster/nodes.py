@@ -1,7 +1,7 @@
-"""Machines as objects: a Node with status and a NodeResourceTopology each. No kubelet stands behind them.
+"""Machines as objects: a Node with status and a NodeResourceTopology each, without a kubelet.
 
-A pod that the scheduler binds to one stays Pending with `spec.nodeName` set, and takes its requests from what the
-scheduler counts; the NodeResourceTopology stays as the test wrote it.
+A pod that the scheduler binds to one stays Pending with `spec.nodeName` set. The scheduler subtracts its requests; the
+NodeResourceTopology stays as the test wrote it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Machine:
     soft_taints: tuple[str, ...] = ()
     """Keys of taints with the effect PreferNoSchedule."""
     publisher: str = "rte"
-    """Whose form its NodeResourceTopology has: rte, or koordlet, which publishes totals and no fingerprint."""
+    """The form of its NodeResourceTopology: rte, or koordlet, which publishes totals and no fingerprint."""
 
     def node(self) -> dict[str, Any]:
         """The Node, ready and without taints that keep pods away."""
@@ -153,32 +153,32 @@ def machines(count: int, zones: int, *, cpus: int = 16, prefix: str = "node", pu
 
 
 def create_machines(api: Api, wanted: Sequence[Machine]) -> None:
-    """Create the Nodes and NodeResourceTopologies (their CRD must be there), topologies first.
+    """Create the NodeResourceTopologies (their CRD must exist), then the Nodes.
 
-    So no component sees a node whose topology is still to come.
+    So no component sees a node without its topology.
     """
     api.in_parallel(partial(api.create, TOPOLOGIES, machine.topology()) for machine in wanted)
     api.in_parallel(partial(api.create, NODES, machine.node()) for machine in wanted)
 
 
 def delete_machines(api: Api, gone: Sequence[Machine]) -> None:
-    """Delete them; those that are gone already are no error."""
+    """Delete the objects of the machines. Objects that do not exist are no error."""
     delete_nodes(api, [machine.name for machine in gone])
 
 
 def delete_nodes(api: Api, names: Sequence[str]) -> None:
-    """Delete the Nodes and NodeResourceTopologies of these names; those that are gone already are no error."""
+    """Delete the Nodes and NodeResourceTopologies of these names. Objects that do not exist are no error."""
     paths = [f"{collection}/{name}" for collection in (NODES, TOPOLOGIES) for name in names]
     api.in_parallel(partial(_delete, api, path) for path in paths)
 
 
 def publish(api: Api, machine: Machine) -> None:
-    """Write a machine's NodeResourceTopology again, as an agent does when something was allocated."""
+    """Update a machine's NodeResourceTopology, as an exporter does after an allocation."""
     api.patch(f"{TOPOLOGIES}/{machine.name}", machine.topology())
 
 
 def publish_all(api: Api, fleet: Sequence[Machine]) -> None:
-    """Write the NodeResourceTopologies of several, side by side."""
+    """Update the NodeResourceTopologies of several machines in parallel."""
     api.in_parallel(partial(publish, api, machine) for machine in fleet)
 
 

@@ -1,8 +1,8 @@
-"""Folders that are made once, however many programs want them at the same time and wherever one of them is killed.
+"""Folders that are filled once, even if several programs need them at the same time or one of them is killed.
 
-1. A finished folder is taken as it is.
+1. A finished folder is used as it is.
 2. Otherwise one program at a time (file lock, released by the kernel when its holder dies) fills a folder beside it.
-3. The full folder takes the final name in one rename: a folder of that name is always whole.
+3. The full folder gets its final name in one rename: a folder of that name is always complete.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def user_cache() -> Path:
 
 
 def made_once(folder: Path, make: Callable[[Path], None], tell: Callable[[str], None]) -> Path:
-    """Return `folder`, made by `make(empty folder)` if it does not exist. `tell` hears if another program makes it."""
+    """Return `folder`; if it does not exist, `make` fills it first. tell: called if another program is filling it."""
     if folder.is_dir():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
-"""Who the servers of the control plane are, by certificates, and who may log in there, by tokens.
+"""The certificates of the control plane's servers, and the tokens of its users.
 
-One CA for all servers, made by the project's own `certs`, and one for the API server as a client of webhooks. Users
+One CA is for all servers, made by the project's own `certs`, and one for the API server as a client of webhooks. Users
 have static tokens instead of client certificates: the API server reads them from a file at its start.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-LIFETIME = datetime.timedelta(days=30)  # longer than anyone leaves `up` running; every start makes new ones
+LIFETIME = datetime.timedelta(days=30)  # longer than `up` is left running; every start creates new ones
 
 
 class KeyPair(NamedTuple):
@@ -39,14 +39,14 @@ class Servers:
         self.ca.write_bytes(self._authority.certificate_pem)
 
     def issue(self, name: str, hosts: Sequence[str] = ("127.0.0.1",)) -> KeyPair:
-        """A serving certificate for these DNS names and IP addresses. Its key signs whatever is to be signed."""
+        """A serving certificate for these DNS names and IP addresses. Its key can sign other data too."""
         pair = KeyPair(self._folder / f"{name}.crt", self._folder / f"{name}.key")
         write_leaf(self._authority.issue(ServerNames.of(hosts), _now(), LIFETIME), *pair)
         return pair
 
 
 class WebhookClient:
-    """Who the API server is to the webhooks that it calls: a CA of its own, as kubeadm's for aggregated APIs."""
+    """The API server's identity for the webhooks that it calls: its own CA, as kubeadm's for aggregated APIs."""
 
     NAME = "front-proxy-client"
 
@@ -59,7 +59,10 @@ class WebhookClient:
 
 
 def write_tokens(file: Path, groups: Mapping[str, Sequence[str]]) -> Mapping[str, str]:
-    """Make a token for each user, of these groups, and write the file that --token-auth-file names; user -> token."""
+    """Create a token for each user, and write the file for --token-auth-file. Returns user -> token.
+
+    groups: user -> groups.
+    """
     tokens = {user: secrets.token_urlsafe() for user in groups}
     file.touch(mode=0o600)
     file.write_text("".join(f'{token},{user},{user},"{",".join(groups[user])}"\n' for user, token in tokens.items()))

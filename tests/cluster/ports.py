@@ -1,8 +1,8 @@
-"""Free loopback ports that nobody else can take before their server binds them.
+"""Free loopback ports that no other program can take before their server binds them.
 
 The usual way (bind port 0, close, hand the number on) is a race. Here the socket stays bound, with SO_REUSEPORT and
 without listening; the server binds beside it with the same option (`--permit-port-sharing`, `--socket-reuse-port`), and
-the kernel gives the port to no other user while the socket lives. A socket that does not listen gets no connections.
+the kernel gives the port to no other user while the socket is open. A socket that does not listen gets no connections.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""A program of the test control plane: started with its own log file, ended with its starter.
+"""A program of the test control plane: it has its own log file, and ends with its starter.
 
 Life cycle: `Process(...)` starts it -> `running` -> `stop()`. Without `stop()`, even when the starter is killed, the
 supervisor that stands between the two ends it (see supervise.py).
@@ -23,7 +23,7 @@ SIGNAL_SECONDS = 60.0
 
 
 class ProcessEndedError(RuntimeError):
-    """A program ended that should be running. The message holds the end of its log."""
+    """A program that should be running has ended. The message holds the end of its log."""
 
 
 class Process:
@@ -51,7 +51,7 @@ class Process:
                 stderr=subprocess.STDOUT,
                 env=env,
                 cwd=cwd,
-                start_new_session=True,  # a terminal's Ctrl-C is for us alone: we end the programs in order
+                start_new_session=True,  # Ctrl-C must reach only this process: it ends the programs in order
             )
 
     @property
@@ -65,7 +65,7 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """That of the program, not of its supervisor."""
+        """The process id of the program, not of its supervisor."""
         supervisor = self._supervisor.pid
         return int(Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()[0])
 
@@ -77,22 +77,22 @@ class Process:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def pause(self) -> None:
-        """Stop the program where it is, as SIGSTOP does; returns when it stands still."""
+        """Stop the program as SIGSTOP does. Returns when it has stopped."""
         self._supervisor.send_signal(signal.SIGUSR1)
         self._wait_until(stopped=True)
 
     def resume(self) -> None:
-        """Let a paused program go on; returns when it does."""
+        """Continue a paused program. Returns when it runs."""
         self._supervisor.send_signal(signal.SIGUSR2)
         self._wait_until(stopped=False)
 
     def _wait_until(self, *, stopped: bool) -> None:
-        """NB: of two signals that the supervisor finds together it takes the lower number first, not the earlier."""
+        """Wait, because of two pending signals the supervisor takes the lower number first, not the earlier one."""
         supervisor = self._supervisor.pid
         deadline = time.monotonic() + SIGNAL_SECONDS
         while time.monotonic() < deadline:
             self.require_running()
-            with contextlib.suppress(FileNotFoundError, ValueError):  # it has ended just now
+            with contextlib.suppress(FileNotFoundError, ValueError):  # it has just ended
                 program, *_ = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
                 _, _, rest = Path(f"/proc/{program}/stat").read_text().rpartition(")")
                 if (rest.split()[0] == "T") is stopped:
@@ -120,10 +120,10 @@ class Process:
         """End the program without a chance to clean up."""
         self._supervisor.kill()  # the program follows by PR_SET_PDEATHSIG
         self._supervisor.wait()
-        self.ask_to_stop()  # for the pipe's sake
+        self.ask_to_stop()  # closes the pipe
 
     def ask_to_stop(self) -> None:
-        """Begin to end the program without waiting, so that several can end side by side."""
+        """Ask the program to end, without waiting, so that several can end in parallel."""
         if self._supervisor.stdin is not None:
             self._supervisor.stdin.close()
 

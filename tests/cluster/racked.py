@@ -1,4 +1,4 @@
-"""Racks of machines, a webhook that knows them, and pods: for the tests of groups on the real control plane."""
+"""Racks of machines, a webhook that knows them, and pods: for group tests on the real control plane."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
 
 @pytest.fixture
 def racks(known: Callable[..., None]) -> Callable[[int, int], None]:
-    """A function that makes racks of 16 nodes, each of so many NUMA nodes of 16 CPUs; the webhook knows them then."""
+    """A function that creates racks of 16 nodes and waits until the webhook knows them. Each NUMA node has 16 CPUs."""
 
     def create(count: int, numa_nodes: int = 4) -> None:
         known(*machines(count * 16, numa_nodes, prefix="gang"))

@@ -1,10 +1,10 @@
 """A loopback TCP relay in front of several servers: what kube-proxy does for one Service.
 
-1. A new connection goes to the next endpoint in turn and stays there until one side closes it, even when that endpoint
-   is none any more, as with kube-proxy.
+1. A new connection goes to the next endpoint in turn. It stays there until one side closes it, even if the endpoint is
+   removed, as with kube-proxy.
 2. No endpoint, or none that accepts: the connection is closed.
 
-TLS passes through untouched. Runs in a thread of its own, so that it serves whatever its owner waits for.
+TLS passes through unchanged. The relay runs in its own thread, so it also serves while its owner waits.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CHUNK_BYTES = 65536
 
 @contextlib.contextmanager
 def relay(endpoints: Callable[[], Sequence[int]]) -> Iterator[int]:
-    """Relay connections to the ports that are `endpoints()` when they come; the port it listens on."""
+    """Relay each new connection to one of the ports `endpoints()`. Yields the port that it listens on."""
     loop = asyncio.new_event_loop()
     started: asyncio.Future[int] = loop.create_future()
     stop = asyncio.Event()
@@ -45,7 +45,7 @@ async def _result(started: asyncio.Future[int]) -> int:
 async def _serve(endpoints: Callable[[], Sequence[int]], started: asyncio.Future[int], stop: asyncio.Event) -> None:
     turn = itertools.count()
     transports: weakref.WeakSet[asyncio.WriteTransport] = weakref.WeakSet()
-    # The loop itself knows a task only weakly: one whose connections are half closed or paused would be collected.
+    # The loop holds only weak references: a task whose connections are half closed or paused would be collected.
     ours: set[asyncio.Task[None]] = set()
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -57,7 +57,7 @@ async def _serve(endpoints: Callable[[], Sequence[int]], started: asyncio.Future
         try:
             await _connect(reader, writer, endpoints(), next(turn), transports)
         except* (OSError, asyncio.CancelledError):
-            writer.transport.abort()  # one side is broken, or all ends: what is not written yet never will be
+            writer.transport.abort()  # one side is broken, or the relay ends: drop what is not written yet
         writer.close()
 
     server = await asyncio.start_server(accept, "127.0.0.1", 0)
@@ -67,10 +67,10 @@ async def _serve(endpoints: Callable[[], Sequence[int]], started: asyncio.Future
     while others := asyncio.all_tasks() - {asyncio.current_task()}:
         for task in list(ours):
             task.cancel()
-        # The others are the loop's: a connection that it is about to accept begins, and so knows its writer, and ends.
+        # The other tasks are connections about to be accepted: each starts, registers its writer, and ends.
         await asyncio.wait(others, return_when=asyncio.FIRST_COMPLETED)
     for transport in transports:
-        transport.abort()  # one that is closed may still wait for its peer to read
+        transport.abort()  # a closed transport may still wait for its peer to read
     await asyncio.sleep(0)  # a transport closes its socket in the loop's next turn
 
 
@@ -81,7 +81,7 @@ async def _connect(
     turn: int,
     transports: weakref.WeakSet[asyncio.WriteTransport],
 ) -> None:
-    """Carry one connection. An endpoint that went away since it was last looked at is passed over."""
+    """Carry one connection. An endpoint that has gone since `endpoints()` was read is skipped."""
     for offset in range(len(ports)):
         try:
             below_reader, below_writer = await asyncio.open_connection("127.0.0.1", ports[(turn + offset) % len(ports)])
@@ -100,7 +100,7 @@ async def _connect(
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Copy one direction, and pass its end on."""
+    """Copy one direction, including its end of file."""
     while data := await reader.read(CHUNK_BYTES):
         writer.write(data)
         await writer.drain()

@@ -1,9 +1,9 @@
-"""The simulated kubelet against recorded sequences of admissions: a machine, pods in order, and what a kubelet said.
+"""Compares the simulated kubelet with recorded admissions: a machine, pods in order, and a real kubelet's answers.
 
-1. Every sequence is given to `kubelets replay`, which runs the kubelet's own code on it.
-2. Of each pod, everything that was recorded must come out again: verdict, reason, message, and per container the NUMA
-   affinity, exclusive CPUs, memory blocks and devices; likewise the NodeResourceTopology before each pod and after all.
-   What a recording leaves out, because the kubelet decides it at random, is not compared.
+1. `kubelets replay` runs the kubelet's own code on every sequence.
+2. The result for each pod must equal the recording: verdict, reason, message, and per container the NUMA affinity,
+   exclusive CPUs, memory blocks and devices; also the NodeResourceTopology before each pod and at the end. What the
+   kubelet decides at random is not recorded and not compared.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 @dataclass
 class Agreement:
-    """What a replay found."""
+    """The result of a replay."""
 
     sequences: int = 0
     pods: int = 0
     differences: list[str] = field(default_factory=list)
-    """Each names its place: `ka-00007 p3 admit: recorded true, replayed false`."""
+    """Each names what differs: `ka-00007 p3 admit: recorded true, replayed false`."""
 
 
 def replay(program: Path, recordings: Path) -> Agreement:
@@ -45,7 +45,7 @@ def replay(program: Path, recordings: Path) -> Agreement:
 
 
 def differences(where: str, recorded: object, replayed: object) -> Iterator[str]:
-    """What of a recorded value came out otherwise."""
+    """The parts of a recorded value that differ in the replay."""
     if isinstance(recorded, dict) and isinstance(replayed, dict):
         for name, value in recorded.items():
             if name != "devices":

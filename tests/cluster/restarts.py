@@ -1,14 +1,14 @@
-"""Everything restarted at random moments while pods come and are placed: the end is the same as without.
+"""Restarts everything at random moments while pods are created and assigned: the end state is as without restarts.
 
     python -m tests.cluster.restarts --seed N --rounds K
 
 A round, on a control plane of its own:
-1. Nodes, and two replicas with every failurePolicy `Fail`: what cannot be judged now is tried again by who wants it.
-2. A user creates what `mixed_load` says.
+1. Nodes, and two replicas with every failurePolicy `Fail`: a client whose request cannot be reviewed retries it.
+2. A user creates the objects of `mixed_load`.
 3. Meanwhile parts are killed and started again at random moments: a replica (by SIGKILL, or asked by SIGTERM), the
-   scheduler, the API server, etcd. Or a replica is stopped where it is for longer than a leader may be silent.
-4. When the last restart is done and all is up, the end state must come to be the expected one, whatever the seed; no
-   NUMA node is over-committed; and no leader has given out anything after the next one began.
+   scheduler, the API server, etcd. Or a replica is paused for longer than a leader may be silent.
+4. After the last restart, the expected end state must be reached, whatever the seed. No NUMA node is over-committed,
+   and no leader has assigned anything after the next one began.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-# A leader counts as dead soon, so that a round sees many of them.
+# A leader counts as dead soon, so that a round has many leaders.
 VALUES = {
     "settings": {"gate": "Always", "drainSeconds": 2, **QUICK_LEASE},
     "webhook": {"timeoutSeconds": 2, "failurePolicy": "Fail", "bindFailurePolicy": "Fail"},
@@ -45,13 +45,13 @@ VALUES = {
 # Between two restarts; a replica, or an API server, is ready again after two or three seconds.
 LONGEST_PAUSE = 4.0
 LONGEST_DOWN = 2.0
-# Longer than the Lease: somebody else leads when it goes on.
+# Longer than the Lease: another replica leads when this one continues.
 SILENT_SECONDS = 7.0
 PARTS = ("kube-scheduler", "kube-apiserver", "etcd", "replica killed", "replica asked to end", "replica stopped")
 
 
 class Outcome(NamedTuple):
-    """Of one round."""
+    """The result of one round."""
 
     seed: int
     restarts: Mapping[str, int]
@@ -64,7 +64,7 @@ class Outcome(NamedTuple):
 
     @property
     def good(self) -> bool:
-        """Whether it is as without restarts."""
+        """Whether the end state is as without restarts, and no two leaders overlapped."""
         return self.became == EXPECTED and not self.overcommitted and not self.overlapping
 
     def __str__(self) -> str:
@@ -79,7 +79,7 @@ class Outcome(NamedTuple):
 
 
 def play(assets: Mapping[str, Path], seed: int, restarts: int) -> Outcome:
-    """One round."""
+    """Run one round on a control plane of its own."""
     began = time.monotonic()
     chance = random.Random(seed)  # noqa: S311 - to be repeated by its seed
     with ControlPlane.start(assets) as plane:
@@ -110,7 +110,7 @@ def play(assets: Mapping[str, Path], seed: int, restarts: int) -> Outcome:
 
 
 class Parts:
-    """What is restarted."""
+    """The parts that are restarted: replicas and components."""
 
     def __init__(self, plane: ControlPlane, webhook: LocalWebhook, chance: random.Random) -> None:
         self._plane = plane
@@ -120,7 +120,7 @@ class Parts:
 
     @contextlib.contextmanager
     def restarting(self, count: int) -> Iterator[None]:
-        """So many restarts beside what is done within; at the end the last of them is done."""
+        """Do `count` restarts in parallel with the body. Ends when the last of them is done."""
         thread = threading.Thread(target=self._restart_often, args=(count,), name="restarts")
         thread.start()
         try:
@@ -129,7 +129,7 @@ class Parts:
             thread.join()
 
     def wait_until_ready(self) -> None:
-        """Wait until everything says that it is ready."""
+        """Wait until all components and replicas are ready."""
         self._plane.wait_until_ready()
         for replica in self._webhook.replicas:
             replica.wait_until_ready()
@@ -160,7 +160,7 @@ class Parts:
 
 
 def main() -> int:
-    """Play rounds; 0 when all were good."""
+    """Run rounds; 0 if all were good."""
     parser = argparse.ArgumentParser(prog="python -m tests.cluster.restarts", description=__doc__)
     parser.add_argument("--seed", type=int, default=None, help="of the first round; the next ones count up")
     parser.add_argument("--rounds", type=int, default=1)

@@ -1,4 +1,4 @@
-"""A folder for one run, gone with it: also when the run was killed, at the next run's start."""
+"""A folder for one run, removed at its end; if the run was killed, at the start of the next run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RUN_PREFIX = "topology-webhook-run-"
 def run_folder() -> Iterator[Path]:
     """A new folder, removed on exit; folders of runs that were killed are removed first.
 
-    A run holds a lock on its folder as long as it lives. A folder that can be locked has no run any more.
+    A run holds a lock on its folder until it ends. So the run of a folder that can be locked has ended.
     """
     parent = Path(tempfile.gettempdir())
     for left_over in parent.glob(f"{RUN_PREFIX}*"):
@@ -38,7 +38,7 @@ def _new_locked_folder(parent: Path, stack: contextlib.ExitStack) -> Path:
     """A new folder whose lock is held until the stack unwinds."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=RUN_PREFIX, dir=parent))
-        # Between making and locking it another run may take it for left over, hold its lock or have removed it.
+        # Before it is locked, another run may take it for a leftover folder and lock or remove it.
         with contextlib.suppress(OSError):
             stack.enter_context(_locked(folder))
             if folder.is_dir():
@@ -47,7 +47,7 @@ def _new_locked_folder(parent: Path, stack: contextlib.ExitStack) -> Path:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder. Raises `BlockingIOError` when somebody holds it."""
+    """Hold the lock of a folder. Raises `BlockingIOError` if another run holds it."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,10 +1,10 @@
 """What kubelets and kube-proxy do for the chart's Deployment, so that local processes are found as pods are.
 
-1. Each process has a Pod object in the API server, with the labels and the container of the Deployment's template. A
-   scheduler that nobody runs is named in it, so that it takes no room on the nodes of a test.
-2. As a kubelet would, one thread per process asks /readyz and writes the Pod's Ready condition when it changes.
-3. As kube-proxy would, one thread follows the namespace's Services and Pods: a Service's endpoints are those Pods which
-   its selector matches and which are ready. A relay per Service (relay.py) takes connections there.
+1. Each process has a Pod object in the API server, with the labels and the container of the Deployment's template. The
+   Pod names a scheduler that does not exist, so that it takes no room on the nodes of a test.
+2. As a kubelet would, one thread per process probes /readyz and writes the Pod's Ready condition when it changes.
+3. As kube-proxy would, one thread follows the namespace's Services and Pods: a Service's endpoints are the ready Pods
+   that its selector matches. A relay per Service (relay.py) takes connections there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tests.cluster.api import Api
 
-# A kubelet probes every five seconds by the chart's values; tests are in a hurry.
+# By the chart's values a kubelet probes every five seconds, which is too slow for tests.
 POLL_SECONDS = 0.2
 PROBE_SECONDS = 1.0
 
@@ -44,7 +44,7 @@ class Backend(NamedTuple):
 
 
 class Services:
-    """The namespace's Pods and Services, as far as local processes stand behind them. Use `following()`."""
+    """The Pods and Services of a namespace that have local processes. Use `following()`."""
 
     def __init__(self, api: Api, namespace: str) -> None:
         self._api = api
@@ -73,7 +73,7 @@ class Services:
                     api.delete(f"{services._path}/pods/{name}", {"gracePeriodSeconds": 0})
 
     def add_pod(self, name: str, template: Mapping[str, Any], backend: Callable[[], Backend]) -> None:
-        """Create a Pod and keep its readiness; `backend` tells where its process listens now."""
+        """Create a Pod and keep its Ready condition up to date. backend: returns where its process listens now."""
         self._templates[name] = template
         self._create_pod(name)
         self._backends[name] = backend
@@ -87,15 +87,15 @@ class Services:
         self._repeat(probe)
 
     def missing_pods(self) -> set[str]:
-        """The Pods that somebody deleted, by name."""
+        """The names of the Pods that were deleted from outside."""
         there = {pod["metadata"]["name"] for pod in self._api.get(f"{self._path}/pods")["items"]}
         return self._backends.keys() - there
 
     def replace_pod(self, name: str, template: Mapping[str, Any] | None = None) -> None:
-        """As a StatefulSet would: another Pod of the same name, of another template where one is given."""
+        """Replace a Pod by one of the same name, as a StatefulSet would. template: None keeps the old one."""
         if template is not None:
             self._templates[name] = template
-        with contextlib.suppress(ApiError):  # somebody has deleted it already
+        with contextlib.suppress(ApiError):  # it is deleted already
             self._api.delete(f"{self._path}/pods/{name}", {"gracePeriodSeconds": 0})
         self._create_pod(name)
         self._ready.pop(name, None)
@@ -136,7 +136,7 @@ class Services:
             self._endpoints[service["metadata"]["name"]] = ports
 
     def _repeat(self, do: Callable[[], None]) -> None:
-        """Do it every POLL_SECONDS in a thread of its own. What the API server refuses is tried again."""
+        """Call `do` every POLL_SECONDS in its own thread. Requests that the API server rejects are retried."""
 
         def loop() -> None:
             while not self._ended.wait(POLL_SECONDS):

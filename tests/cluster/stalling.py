@@ -1,4 +1,4 @@
-"""A network to the API server that a test can hold up: bytes wait, connections stay open, nobody is told."""
+"""A network to the API server that a test can stall: bytes wait, connections stay open, no side gets an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client of an API server that may be down for a while: it tries until it is done."""
+"""Retries of requests to an API server that may be down for a while."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 
-# Several restarts one after the other, on a machine that does other things meanwhile.
+# Enough for several restarts one after the other on a busy machine.
 PATIENCE_SECONDS = 180.0
 POLL_SECONDS = 0.3
-# The first attempt was done, and only its answer was lost.
+# The first attempt succeeded, but its answer was lost.
 DONE_BEFORE = frozenset({"AlreadyExists", "NotFound"})
 
 
 def stubbornly(do: Callable[[], Answer]) -> Answer:
-    """Try until there is an answer; after `PATIENCE_SECONDS` the last error is raised."""
+    """Retry until there is an answer. After `PATIENCE_SECONDS` the last error is raised."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
@@ -33,7 +33,7 @@ def stubbornly(do: Callable[[], Answer]) -> Answer:
 
 
 def done(do: Callable[[], object]) -> None:
-    """Create or delete something, stubbornly; that it is there, or gone, already is as good."""
+    """Create or delete something with retries. If it already exists, or is already gone, that is a success."""
     try:
         stubbornly(do)
     except ApiError as error:

@@ -2,12 +2,12 @@
 
 Usage: supervise.py GRACE_SECONDS PROGRAM [ARGUMENT...]
 
-1. The starter holds the write end of our standard input. Whatever ends the starter, SIGKILL too, closes it.
+1. The starter holds the write end of our standard input. When the starter ends, even by SIGKILL, it is closed.
 2. At end of file the program gets SIGTERM and, GRACE_SECONDS later, SIGKILL. Zero seconds: SIGKILL at once.
-3. Should we be killed ourselves, the kernel kills the program (PR_SET_PDEATHSIG; it follows the *thread* that forked,
-   hence the fork is made by the main thread, which lives as long as we do).
-4. SIGTERM, SIGINT and SIGHUP sent to us go on to the program; SIGUSR1 stops it (SIGSTOP), SIGUSR2 lets it go on
-   (SIGCONT). Its exit code becomes ours.
+3. If this process is killed, the kernel kills the program (PR_SET_PDEATHSIG). That depends on the *thread* that forked,
+   so the main thread forks, which lives as long as the process.
+4. SIGTERM, SIGINT and SIGHUP are passed to the program; SIGUSR1 stops it (SIGSTOP), SIGUSR2 continues it (SIGCONT).
+   Its exit code becomes ours.
 """
 
 import ctypes

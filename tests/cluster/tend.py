@@ -1,8 +1,8 @@
-"""Keeps a control plane and its webhook going while people break them: what init, kubelets and a controller would do.
+"""Keeps a control plane and its webhook running while users break them, as init, kubelets and a controller would.
 
-- A program that ended, however, is started again: a component with what it had stored, a replica on its ports.
-- A replica whose Pod was deleted is asked to end; then another Pod and process of that name take its place.
-- One that does not stay up is an error: it says more in its log than it ever would by being started again.
+- A program that ended for any reason is restarted: a component with its stored data, a replica on its ports.
+- A replica whose Pod was deleted is asked to end. Then another Pod and process of that name replace it.
+- A program that ends soon after its start is an error: its log says why, and another start would not help.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from tests.cluster.process import Process
     from tests.cluster.webhook_process import LocalWebhook
 
-# Sooner than this nothing is of any use; a control plane needs three seconds to be ready.
+# No program is useful earlier; a control plane needs three seconds to be ready.
 SHORTEST_LIFE_SECONDS = 2.0
 
 
 class Tender:
-    """Call `tend` again and again."""
+    """Restarts what is down. Call `tend` repeatedly."""
 
     def __init__(self, plane: ControlPlane, webhook: LocalWebhook | None, tell: Callable[[str], None]) -> None:
         self._plane = plane
@@ -36,12 +36,12 @@ class Tender:
         self._started: dict[str, float] = {}
 
     def tend(self) -> None:
-        """Start again what is down. Raises `ProcessEndedError` for what was started a moment ago."""
+        """Restart what is down. Raises `ProcessEndedError` for a program that was started only a moment ago."""
         for process, start in [*self._components(), *self._replicas()]:
             if not process.running:
                 self._start(process, start)
         if self._webhook is not None:
-            # The API server may be one of those that are down.
+            # The API server may be down too.
             with contextlib.suppress(ApiError, OSError, HTTPException):
                 self._replace_missing_pods(self._webhook)
 

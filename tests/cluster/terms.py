@@ -1,7 +1,7 @@
-"""Who led when and what was given out meanwhile, as the replicas' own logs tell it.
+"""The terms of all leaders, and when each assigned NUMA nodes, from the replicas' logs.
 
-All replicas write their times by one machine's clock, so the terms can be put side by side: a later leader must not
-have begun before the last NUMA nodes of an earlier one were given out.
+All replicas use the clock of one machine, so their times can be compared: a later leader must not have begun before an
+earlier one assigned its last NUMA nodes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class LedTerm:
     epoch: int
     began: str
     last_assumed: str = ""
-    """When the last binding was given its NUMA nodes; empty when none was."""
+    """When the last binding was assigned its NUMA nodes; empty if none was."""
     grants: int = 0
 
 
@@ -33,7 +33,7 @@ def terms(logs: Iterable[Path]) -> list[LedTerm]:
 
 
 def overlapping(led: list[LedTerm]) -> list[tuple[LedTerm, LedTerm]]:
-    """Pairs of which the later one had begun when the earlier one still gave something out."""
+    """Pairs of terms: the earlier one still assigned NUMA nodes after the later one had begun."""
     return [
         (earlier, later)
         for number, earlier in enumerate(led)
@@ -43,7 +43,7 @@ def overlapping(led: list[LedTerm]) -> list[tuple[LedTerm, LedTerm]]:
 
 
 def _terms_of(log: Path) -> Iterator[LedTerm]:
-    """The log of a replica goes on when its process is started again."""
+    """The terms in the log of a replica. The log continues when its process is restarted."""
     term: LedTerm | None = None
     for line in _lines(log):
         if line["event"] == "leader.started":
@@ -59,12 +59,12 @@ def _terms_of(log: Path) -> Iterator[LedTerm]:
 
 
 def _gives_out(line: dict[str, Any]) -> bool:
-    """Whether a binding was given NUMA nodes; a follower only lets a placed pod go where it was placed."""
+    """Whether a binding was assigned NUMA nodes. A follower only allows bindings to the node assigned before."""
     return line["event"] == "review" and str(line.get("message", "")).startswith("bound to ")
 
 
 def _lines(log: Path) -> Iterator[dict[str, Any]]:
-    """The whole lines; the last one of a process that was killed may be broken."""
+    """The complete lines; the last line of a killed process may be incomplete."""
     for text in log.read_text(errors="replace").splitlines():
         try:
             line = json.loads(text)

@@ -36,7 +36,7 @@ def go_compiler(minimum: Version, tell: Callable[[str], None]) -> Path:
 
 
 def go_version(go: Path) -> Version:
-    """What `go env GOVERSION` says as numbers: go1.26.8 -> (1, 26, 8). A program that cannot say is version ()."""
+    """The version by `go env GOVERSION`: go1.26.8 -> (1, 26, 8). () if the program does not print one."""
     # Without GOTOOLCHAIN=local an old Go would download a newer one, or fail where it cannot.
     environment = os.environ | {"GOTOOLCHAIN": "local", "GOWORK": "off"}
     answer = subprocess.run([go, "env", "GOVERSION"], capture_output=True, text=True, env=environment, check=False)

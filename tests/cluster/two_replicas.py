@@ -1,4 +1,4 @@
-"""Two replicas of which one leads, and what a test asks them: who leads, who is found, what becomes of a binding."""
+"""Two replicas of which one leads. Tests ask which one leads, which one Services reach, and how bindings end."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
     from tests.cluster.control_plane import ControlPlane
 
-# Nothing is gated, so that it is for the guard alone to give out NUMA nodes; and a replica that is done ends soon.
-# The tests bind by hand, as a scheduler would.
+# Nothing is gated, so only the binding guard assigns NUMA nodes. A replica that stops drains for a short time only.
+# The tests bind pods themselves, as a scheduler would.
 BOTH = {"gate": "Never", "drainSeconds": 2, "schedulerUsers": ["system:kube-scheduler", "admin"]}
 QUICK = {**BOTH, **QUICK_LEASE}
-# With this, a change of leaders within the time of a test cannot come from a Lease that has run out.
+# With these durations, no Lease expires within a test, so no change of leaders comes from that.
 SLOW = {**BOTH, "leaseDurationSeconds": 900, "renewDeadlineSeconds": 600, "retryPeriodSeconds": 300}
 NUMA = "topology-webhook.dev/numa"
 SPEC = "scheduling.koordinator.sh/numa-topology-spec"
 
 
 class Cluster:
-    """Two replicas."""
+    """A control plane whose webhook has two replicas."""
 
     def __init__(self, plane: ControlPlane, webhook: LocalWebhook, namespace: str) -> None:
         self.plane = plane
@@ -33,7 +33,7 @@ class Cluster:
         self.namespace = namespace
 
     def leading(self) -> list[Replica]:
-        """The replicas that say of themselves that they lead."""
+        """The replicas whose metrics say that they lead."""
         return [replica for replica in self.webhook.replicas if says_it_leads(replica)]
 
     def other(self, replica: Replica) -> Replica:
@@ -41,7 +41,7 @@ class Cluster:
         return other
 
     def is_found(self, leader: Replica) -> bool:
-        """Whether its Pod alone is marked, and the leader's Service leads there."""
+        """Whether only its Pod has the leader's label, and the leader's Service reaches it."""
         endpoints = self.webhook.services.endpoints(BIND_SERVICE)
         return self.webhook.marked == [leader] and endpoints == [leader.backend.port]
 
@@ -52,7 +52,7 @@ class Cluster:
         return self.plane.api.get(LEASE)["spec"]
 
     def create_pod(self, name: str, cpu: int = 2) -> None:
-        """A pod that nobody but the test binds."""
+        """Create a pod that only the test binds: the scheduler finds no node for it."""
         amounts = {"cpu": str(cpu), "memory": "1Gi"}
         container = {"name": "main", "image": "none", "resources": {"requests": amounts, "limits": amounts}}
         metadata = {"name": name, "annotations": {SPEC: '{"numaTopologyPolicy": "SingleNUMANode"}'}}
@@ -60,13 +60,13 @@ class Cluster:
         self.plane.api.create(f"/api/v1/namespaces/{self.namespace}/pods", {"metadata": metadata, "spec": spec})
 
     def bind(self, name: str) -> bool:
-        """Bind the pod to n0; whether it was guarded, for then it carries its NUMA nodes. Raises ApiError."""
+        """Bind the pod to n0. True if the guard reviewed it: the pod then has its NUMA nodes. Raises ApiError."""
         path = f"/api/v1/namespaces/{self.namespace}/pods/{name}"
         self.plane.api.create(f"{path}/binding", {"metadata": {"name": name}, "target": {"kind": "Node", "name": "n0"}})
         return NUMA in self.plane.api.get(path)["metadata"].get("annotations", {})
 
     def ask_directly(self, replica: Replica, name: str) -> str:
-        """What a replica says to a review of a Binding that comes past the Service, over an old connection, say."""
+        """A replica's answer to a review of a Binding without the Service, as over an old connection."""
         request = binding_review(self.namespace, name, "n0", dry_run=True)
         return ask(replica.backend.port, "/mutate/bindings", request, self.plane.webhook_client.pair)
 
@@ -83,7 +83,7 @@ def says_it_leads(replica: Replica) -> bool:
 
 @contextmanager
 def two_replicas(plane: ControlPlane, namespace: str, settings: Mapping[str, Any], **webhook: Any) -> Iterator[Cluster]:
-    """Run them with these settings, and values of `webhook`; the API server calls them."""
+    """Run two replicas, which the API server calls. settings, webhook: values of the chart."""
     with local_webhook(plane, replicas=2, values={"settings": settings, "webhook": webhook}) as running:
         assert running.wait_until_called()
         yield Cluster(plane, running, namespace)

@@ -1,9 +1,9 @@
 """A control plane in the foreground, for people and for programs that wait for its READY line.
 
-1. Find or build the programs, start the control plane, install the CRDs, make the machines asked for.
+1. Find or build the programs, start the control plane, install the CRDs, create the requested machines.
 2. With --webhook: install the chart and run its replicas (webhook_process.py).
 3. Print `READY kubeconfig=PATH`: pods can be created, and the webhook is called.
-4. Wait for Ctrl-C or SIGTERM; what ends or is deleted meanwhile is started again (tend.py). End everything.
+4. Wait for Ctrl-C or SIGTERM; what ends or is deleted meanwhile is restarted (tend.py). Then end everything.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ def tell(line: str) -> None:
 
 
 def leave_on_signals() -> None:
-    """Let Ctrl-C and SIGTERM leave through every `finally` on the way, so that nothing is left running."""
+    """Make Ctrl-C and SIGTERM run every `finally`, so that no program is left running."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _leave)
 
 
 def _leave(number: int, _frame: FrameType | None) -> None:
-    """A second signal must not interrupt the way out."""
+    """Exit, and ignore further signals: they must not interrupt the cleanup."""
     for again in (signal.SIGINT, signal.SIGTERM):
         signal.signal(again, signal.SIG_IGN)
     raise SystemExit(0 if number == signal.SIGTERM else 130)

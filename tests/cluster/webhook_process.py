@@ -1,11 +1,11 @@
 """The chart's Deployment as local processes: installed by helm, run here, called by the real API server.
 
-1. helm installs the chart with `webhook.url` set, so that the API server calls loopback; with zero pods, since no
-   kubelet would run them and they would take room on the nodes of a test.
+1. helm installs the chart with `webhook.url` set, so that the API server calls loopback. It has zero pods: no kubelet
+   would run them, and they would take room on the nodes of a test.
 2. Each replica is the container of the rendered Deployment: its args and env, and the chart's ServiceAccount by a
-   token. Only where it listens and its kubeconfig differ.
-3. The API server shows a client certificate (admission_control.py), and the webhook asks for it, unless a test says
-   otherwise.
+   token. Only its addresses and its kubeconfig differ.
+3. The API server shows a client certificate (admission_control.py), and the webhook requests it, unless a test changes
+   that.
 4. Each replica has a Pod object, and the chart's Services lead to it (services.py). One replica is called directly,
    several through a relay for each Service.
 5. Ready: every replica's /readyz answers 200, one of them leads, and the API server calls the webhook.
@@ -44,7 +44,7 @@ LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{RELEASE}"
 PROGRAM = Path(sys.executable).with_name("topology-webhook")
 REFUSED_BINDINGS = 'topology_webhook_reviews_total{operation="CREATE",verdict="deny",webhook="mutate-bindings"}'
 HINTS_BACKFILLED = "topology_webhook_hints_backfilled_total"
-# A leader counts as dead after five seconds. So does one that a busy machine holds up for four: hence not less.
+# A leader counts as dead after five seconds, and after four if a busy machine delays it. So they are not shorter.
 QUICK_LEASE = {
     "leaseDurationSeconds": 5,
     "renewDeadlineSeconds": 4,
@@ -52,13 +52,13 @@ QUICK_LEASE = {
     "assumeTtlSeconds": 8,
 }
 PORT_ATTEMPTS = 5
-CALLED_SECONDS = 30.0  # the API server hears of a changed webhook configuration within one
-DRAIN_SECONDS = 30.0  # what the chart's terminationGracePeriodSeconds gives with its default values
+CALLED_SECONDS = 30.0  # the API server receives a changed webhook configuration within one
+DRAIN_SECONDS = 30.0  # the chart's terminationGracePeriodSeconds with default values
 
 _CLIENT_CA_FILE = "TOPOLOGY_WEBHOOK_CLIENT_CA_FILE"
 
 Values = Mapping[str, Any] | Path
-"""Further values of the chart, or the file in which they are."""
+"""Additional values of the chart, or the file that has them."""
 
 
 class Replica:
@@ -67,13 +67,13 @@ class Replica:
     def __init__(self, plane: ControlPlane, name: str, container: Mapping[str, Any], account: str) -> None:
         self.name = name
         self.program: list[str | Path] = [PROGRAM]
-        """What a test runs in place of it gets the same arguments."""
+        """Tests may replace it; a replacement gets the same arguments."""
         self._plane = plane
         self._container = container
         self._kubeconfig = plane.service_account_kubeconfig(NAMESPACE, account)
 
     def start(self, backend: Backend, container: Mapping[str, Any] | None = None) -> None:
-        """Start the process on these ports, or start it again; its log goes on. `container`: when it has changed."""
+        """Start or restart the process on these ports; its log continues. container: None keeps the current one."""
         self._container = container or self._container
         if before := self._plane.guests.get(self.name):
             before.stop()
@@ -91,11 +91,11 @@ class Replica:
 
     @property
     def client_ca(self) -> Path:
-        """Where the CA of clients is that a kubelet would have mounted."""
+        """The file with the clients' CA, which a kubelet would have mounted."""
         return self._plane.folder / f"{self.name}-client-ca.crt"
 
     def _environment(self) -> dict[str, str]:
-        """The container's, with the file that the kubelet would mount in a place of ours."""
+        """The container's environment, with a local path for the file that the kubelet would mount."""
         environment = container_environment(self._container, self.name)
         if _CLIENT_CA_FILE in environment:
             path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{RELEASE}-client-ca"
@@ -104,12 +104,12 @@ class Replica:
         return environment
 
     def start_again(self) -> None:
-        """Start the process where it was before, and wait until it is ready."""
+        """Restart the process on its ports, and wait until it is ready."""
         self.start(self.backend)
         self.wait_until_ready()
 
     def wait_until_ready(self) -> None:
-        """Wait for /readyz. Should somebody have taken one of the ports first, the process moves to others."""
+        """Wait for /readyz. If another program has taken one of the ports, the process moves to others."""
         for _ in range(PORT_ATTEMPTS):
             try:
                 self._plane.wait_for(f"{self.name} /readyz", self.is_ready)
@@ -149,7 +149,7 @@ class Replica:
 
     @property
     def metrics_url(self) -> str:
-        """Where /metrics, /healthz and /readyz are."""
+        """The base URL of /metrics, /healthz and /readyz."""
         return f"http://127.0.0.1:{self.backend.health_port}"
 
 
@@ -180,16 +180,16 @@ class LocalWebhook:
         self._plane.helm("upgrade", "--install", RELEASE, CHART, *arguments, input=text)
 
     def upgrade(self, values: Mapping[str, Any]) -> None:
-        """Upgrade the release with these values instead of those it was installed with; `roll_out` is to follow."""
+        """Upgrade the release with these values instead of the installed ones. Call `roll_out` after it."""
         self._values = values
         self.install(*self._ports)
 
     def rollback(self) -> None:
-        """Take the release back to its last revision; `roll_out` is to follow."""
+        """Roll the release back to its last revision. Call `roll_out` after it."""
         self._plane.helm("rollback", RELEASE, "--namespace", NAMESPACE)
 
     def roll_out(self, replica: Replica) -> None:
-        """As the Deployment would: end one replica's Pod, and start another one of the template as it is now."""
+        """End a replica's Pod and start one of the current template, as the Deployment would."""
         template = self._template()
         replica.process.stop()
         self.services.replace_pod(replica.name, template)
@@ -200,7 +200,7 @@ class LocalWebhook:
         """Start one more replica of the installed Deployment."""
         template = self._template()
         name = f"{RELEASE}-{len(self.replicas)}"
-        (self._plane.folder / f"{name}.log").unlink(missing_ok=True)  # that of an earlier installation
+        (self._plane.folder / f"{name}.log").unlink(missing_ok=True)  # from an earlier installation
         replica = Replica(self._plane, name, template["spec"]["containers"][0], template["spec"]["serviceAccountName"])
         replica.start(backend)
         self.services.add_pod(name, template, lambda: replica.backend)
@@ -214,13 +214,13 @@ class LocalWebhook:
 
     @property
     def marked(self) -> list[Replica]:
-        """The replicas whose Pods carry the leader's label: one, but for moments in which leadership changes."""
+        """The replicas whose Pods have the leader's label: one, except while the leader changes."""
         pods = self._plane.api.get(f"/api/v1/namespaces/{NAMESPACE}/pods?labelSelector={ROLE_LABEL}={LEADER}")["items"]
         names = {pod["metadata"]["name"] for pod in pods}
         return [replica for replica in self.replicas if replica.name in names]
 
     def is_called(self) -> bool:
-        """Whether the API server asks the webhook about pods in `default`: it denies one that nobody else would."""
+        """Whether the API server calls the webhook for pods in `default`: it denies a pod that only it would deny."""
         pod = {
             "metadata": {
                 "name": "is-the-webhook-called",
@@ -235,14 +235,14 @@ class LocalWebhook:
         return False
 
     def wait_until_called(self) -> bool:
-        """Wait for `is_called`. False when it stays so: the values may leave the namespace `default` out."""
+        """Wait for `is_called`. False if that never happens: the values may exclude the namespace `default`."""
         try:
             return bool(self._plane.wait_for("the first call", self.is_called, CALLED_SECONDS))
         except NotReadyError:
             return False
 
     def remove(self) -> None:
-        """Uninstall the chart and end the replicas; nobody calls them any more for whom they would have to drain."""
+        """Uninstall the chart and end the replicas. They need not drain, because they are not called any more."""
         self._plane.helm("uninstall", RELEASE, "--namespace", NAMESPACE, "--ignore-not-found")
         for replica in self.replicas:
             replica.process.kill()
@@ -257,7 +257,7 @@ def local_webhook(
 ) -> Iterator[LocalWebhook]:
     """Install the chart with these values and run its replicas here; on exit uninstall it and end them.
 
-    client_certificates: whether the API server has to show its own, as where an operator can configure it.
+    client_certificates: whether the API server has to show its own, as in clusters whose operator configures it.
     """
     with contextlib.ExitStack() as stack:
         services = stack.enter_context(Services.following(plane.api, NAMESPACE))
@@ -284,7 +284,7 @@ def local_webhook(
 
 
 def free_ports() -> Backend:
-    """Ports that were free a moment ago: the webhook, unlike the control plane, shares its ports with nobody."""
+    """Ports that were free a moment ago. Unlike the control plane, the webhook cannot share reserved ports."""
     return Backend(port=free_port(), health_port=free_port())
 
 

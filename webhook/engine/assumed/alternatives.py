@@ -1,15 +1,16 @@
-"""NUMA nodes other than those of its hint on which a pod may be, until its node's NRT counts it or should have.
+"""NUMA nodes other than those of its hint on which a pod may be, until its node's NRT has reported it.
 
-A kubelet gives a pod the first NUMA nodes with room at the moment it arrives. That is replayed exactly, but for room
-that nobody knew of when the hint was written:
-1. Another pod ended while this one was on its way, or turned out to have been rejected.
-2. The NRT left open what is free (`Unreported.doubtful`).
+A kubelet gives a pod the first NUMA nodes with room when the pod arrives. The replay is exact except for room that was
+unknown when the hint was written:
+1. Another pod ended while this one was on its way, or was rejected by its kubelet.
+2. The NRT left open what is free (`Unreported.maybe_free`).
 More room makes a kubelet prefer a lower NUMA node, never a higher one.
 
-The doubt does not last for ever: after some time without an answer the hint is the best that is known, and room that
-nobody may use is lost to all. An exporter has had its time when two of its periods have passed since the binding. A pod
-whose kubelet has shown nothing of it for much longer than an admission takes has none that works: where it will be is
-not decided yet.
+Alternatives are reserved for a limited time, because no other pod can use them. After that the hint is the best that is
+known. They end
+- two periods of the exporter after the binding, when the NRT should have reported the pod;
+- earlier if the kubelet has shown nothing of the pod for much longer than an admission takes: it is not working, and
+  the pod's NUMA nodes are not decided yet.
 """
 
 from collections.abc import Iterable
@@ -25,18 +26,21 @@ _NOWHERE: Final[frozenset[int]] = frozenset()
 
 
 def doubt_ends(pod: ResidentPod, age: float) -> float:
-    """When a doubt about where a bound pod is ends, by the API server's clock. age: seconds."""
+    """When a bound pod's alternatives end, by the API server's clock; inf if its time of binding is unknown.
+
+    age: seconds from the binding until the NRT should have reported a pod that has started.
+    """
     return inf if pod.bound_at is None else pod.bound_at + (age if pod.started else _SHOWN_SECONDS)
 
 
 class Alternatives:
-    """By pod (namespace/name): further NUMA ids."""
+    """The alternatives of each pod (namespace/name), as NUMA ids."""
 
     def __init__(self) -> None:
         self._ids: dict[str, frozenset[int]] = {}
 
     def also(self, pod: str, numa_ids: Iterable[int]) -> bool:
-        """The pod may as well be on these NUMA nodes; whether that is news."""
+        """Add NUMA nodes on which the pod may also be. True if any of them is new."""
         before = self._ids.get(pod, _NOWHERE)
         more = before.union(numa_ids)
         if more:
@@ -44,22 +48,22 @@ class Alternatives:
         return more != before
 
     def ids(self, pod: str) -> frozenset[int]:
-        """The NUMA nodes, other than those of its hint, on which the pod may be."""
+        """The NUMA nodes, other than those of its hint, on which the pod may be; empty if there are none."""
         return self._ids.get(pod, _NOWHERE)
 
     def until(self, pod: ResidentPod, age: float) -> float:
-        """When the doubt about a bound pod ends, by the API server's clock; inf where there is none. age: seconds."""
+        """When the alternatives of a bound pod end, as `doubt_ends` says; inf if it has none."""
         return doubt_ends(pod, age) if pod.key in self._ids else inf
 
     def __contains__(self, pod: str) -> bool:
         return pod in self._ids
 
     def forget(self, pod: str) -> None:
-        """The pod is gone, or what is kept of it is no more."""
+        """Remove the pod's alternatives: the pod is gone, or they are out of date."""
         self._ids.pop(pod, None)
 
     def widened(self, pod: str, hint: NumaAmounts) -> NumaAmounts:
-        """What must be kept for the pod wherever it is: on each further NUMA node all that it holds."""
+        """The amounts to reserve, which suffice wherever the pod is: its hint, and its total on each alternative."""
         ids = self._ids.get(pod, _NOWHERE)
         if not ids:
             return hint

@@ -1,4 +1,4 @@
-"""An assumed pod: what a pod was given before any object shows it."""
+"""An assumed pod: resources given to a pod that no object shows yet."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from webhook.model.policy import NUMAPolicy
 
 @dataclass(frozen=True, slots=True)
 class AssumedPod:
-    """What was given to a pod in an answer, or a patch, that no object shows yet."""
+    """The resources that an answer or a patch gave to a pod, and that no object shows yet."""
 
     pod: str
     """namespace/name."""
@@ -19,14 +19,16 @@ class AssumedPod:
     requests: Mapping[str, int]
     policy: NUMAPolicy | None
     expires: float
-    """When the binding or patch must have been written, or never will be; on the caller's own clock."""
+    """By this time the binding or patch is written, or never will be. On the caller's own clock."""
     is_binding: bool = False
-    """By a binding: once it is written the pod reaches its kubelet. A patch only places it, to be bound later."""
+    """Whether a binding gave the resources: once it is written, the pod goes to its kubelet. A patch only assigns;
+    the binding follows later."""
     sure: bool = True
-    """Whether nothing that is not known could make the kubelet choose other NUMA nodes."""
+    """Whether no unknown fact could make the kubelet choose other NUMA nodes."""
     chosen: bool = False
-    """Whether they are ours to choose: a node agent puts the pod there."""
+    """Whether the service chooses the NUMA nodes, and a node agent puts the pod there."""
     alternatives: frozenset[int] = frozenset()
     """Other NUMA nodes that the kubelet may choose."""
     tentative: bool = False
-    """To a pod whose node the scheduler chooses: it may go elsewhere, or never come. It mutates, and does not bind."""
+    """Whether the scheduler picks the pod's node: it may pick another one, or never bind the pod. A patch gave the
+    resources, not a binding."""

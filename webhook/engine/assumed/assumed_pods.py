@@ -1,22 +1,23 @@
-"""Keeps the ledger in step with the cluster: what pods were promised, and what their nodes' NRTs do not count yet.
+"""Keeps the ledger up to date: reserves what assumed pods hold, and what NRTs do not report yet of bound pods.
 
-Nearly all of it is derived from objects, so that whoever reads the same objects comes to the same reservations:
-- a pod that is placed (its hint names a node, our gate is gone) and not yet bound is promised all it asks for, unless
-  its hint says that nothing is reserved for it any more, as the scheduler could not bind it
-  (`controllers.unbindable_pods`);
-- a bound pod is promised what `unreported` says its node's NRT does not show;
-- what the NRT shows as taken by pods that have ended is given back;
-- a pod of ours that was bound without a hint is promised what is replayed of it, until the NRT counts it.
-What is on the wire stands in no object: an assumed pod, given with a binding or a patch that the API server has not
-written
-yet. It holds until an object shows it, is taken back when its pod goes away, and is expired after its time. Nor does an
-object say where else a pod may be (see `alternatives`): a replica that starts takes the hints as they are.
+Nearly all reservations are derived from objects, so every replica that reads the same objects gets the same ones:
+- An assigned pod (its hint names a node, our gate is gone) that is not bound yet: everything that it requests, unless
+  its hint says that nothing is reserved any more because the scheduler could not bind it
+  (`controllers.unbindable_pods`).
+- A bound pod: what its node's NRT does not show, by `unreported`.
+- Pods that have ended: what the NRT still shows as taken by them is given back.
+- A managed pod that was bound unhinted: what its replay says, until the NRT reports it.
+
+Two facts stand in no object:
+- An assumed pod was given resources by a binding or patch that the API server has not written yet. It stays until an
+  object shows it, is forgotten when its pod goes away, and expires after its time.
+- The alternatives of a pod (see `alternatives`). A replica that starts takes the hints as they are.
 
 Life cycle:
-1. An object is noted and its node marked; nothing is worked out yet, so a burst of changes to one node costs one.
-2. `settle` works out the marked nodes, and those for which it is time.
+1. An object is recorded and its node marked. Nothing is computed yet, so many changes of one node cost one computation.
+2. `settle` computes the marked nodes, and those whose time has come.
 
-An assumed pod goes before what is derived for the same pod: it is newer.
+An assumed pod takes precedence over what is derived for the same pod: it is newer.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -48,11 +49,11 @@ from webhook.model.nrt import NodeTopology, Publisher
 from webhook.model.resident import ResidentPod
 
 OnFault = Callable[[str, Exception], None]
-"""Called with the name of the node in which a fault is contained, and the exception."""
+"""Called with the name of a node and the exception that it caused. Other nodes are not affected."""
 
 
 class AssumedPods:
-    """Told of every pod and NRT, it owns the reservations of a ledger."""
+    """The only writer of a ledger's reservations. It has to receive every change of every pod and NRT."""
 
     def __init__(self, ledger: Ledger, times: ReportingTimes | None = None) -> None:
         self._ledger = ledger
@@ -61,7 +62,7 @@ class AssumedPods:
         self._on: dict[str, dict[str, ResidentPod]] = {}
         self._ended = EndedPods()
         self.hints = BoundHints(self._pods)
-        """What is known of the bound pods' NUMA nodes, and the hints that they should have."""
+        """The NUMA nodes of bound pods as far as they are known, and the hints that the pods should have."""
         self._unhinted_pods = UnhintedPods()
         self._rest: dict[str, Unreported] = {}
         self._topologies: dict[str, NodeTopology] = {}
@@ -74,7 +75,7 @@ class AssumedPods:
         self._now = -inf
 
     def put_pod(self, pod: ResidentPod, *, in_order: bool = True, now: float = inf) -> None:
-        """The pod exists and looks like this, as is heard at `now`. in_order: by a watch, not by a list."""
+        """Record the pod's current state, received at `now`. in_order: from a watch, not from a list."""
         self._put_pod(pod, now)
         if not in_order:
             self._unhinted_pods.listed()
@@ -106,7 +107,7 @@ class AssumedPods:
             self._unhinted_pods.forget(pod.key)
 
     def drop_pod(self, key: str, now: float = inf) -> None:
-        """The pod is gone, as is heard at `now`."""
+        """Remove a pod whose deletion was received at `now`."""
         self.forget(key)
         known = self._pods.get(key)
         if known is not None:
@@ -114,7 +115,7 @@ class AssumedPods:
             self._remove(known, now)
 
     def put_topology(self, topology: NodeTopology) -> None:
-        """The NRT of a node exists and looks like this."""
+        """Record a node's current NRT."""
         known = self._topologies.get(topology.node)
         if known is None or known.fingerprint != topology.fingerprint:
             self._reported.pop(topology.node, None)
@@ -122,7 +123,7 @@ class AssumedPods:
         self._marked.add(topology.node)
 
     def drop_topology(self, node: str) -> None:
-        """The node has no NRT any more."""
+        """Remove the NRT of a node that has none any more."""
         if self._topologies.pop(node, None) is not None:
             self._reported.pop(node, None)
             self._marked.add(node)
@@ -130,7 +131,7 @@ class AssumedPods:
                 self._unhinted_pods.forget_node(node)
 
     def assume(self, assumed_pod: AssumedPod) -> None:
-        """Promise this to the pod, in place of whatever it was promised before."""
+        """Reserve what the pod was given. It replaces an earlier assumption for the same pod."""
         self._drop_assumed(assumed_pod.pod)
         self.hints.assumed_by(assumed_pod)
         self._assumed_pods[assumed_pod.pod] = assumed_pod
@@ -138,21 +139,21 @@ class AssumedPods:
         self._ledger.put(self._of_assumed(assumed_pod))
 
     def assumed_by(self, key: str) -> AssumedPod | None:
-        """What the pod was promised and does not show yet."""
+        """What the pod was given and no object shows yet; None if there is nothing."""
         return self._assumed_pods.get(key)
 
     def bound_to(self, node: str) -> tuple[ResidentPod, ...]:
-        """The pods bound to a node that have not ended, in no order."""
+        """The pods bound to a node that have not ended, unordered."""
         return tuple(pod for pod in self._on.get(node, {}).values() if pod.node)
 
     def forget(self, key: str) -> None:
-        """The grant's binding or patch will not come any more, or the pod is gone."""
+        """Release an assumed pod: its binding or patch will not be written any more, or the pod is gone."""
         if (assumed_pod := self._drop_assumed(key)) is not None:
             self.hints.withdrawn(key)
             self._release(key, assumed_pod.node)
 
     def binding_to(self, node: str) -> tuple[AssumedPod, ...]:
-        """What was given with bindings to the node that no object shows yet."""
+        """The assumed pods whose bindings to the node no object shows yet."""
         keys = self._reserved.get(node, ())
         return tuple(
             assumed_pod
@@ -161,12 +162,12 @@ class AssumedPods:
         )
 
     def assigned(self, node: str) -> tuple[Reservation, ...]:
-        """What is promised to pods that are placed on the node, or about to be, and not on their way to its kubelet."""
+        """The reservations of pods assigned to the node, written or not, that are not on their way to its kubelet."""
         keys = sorted(self._reserved.get(node, ()))
         return tuple(held for key in keys if self._is_assigned(key) and (held := self._ledger.get(key)) is not None)
 
     def tentative(self, node: str) -> tuple[Reservation, ...]:
-        """What pods would get on the node that the scheduler may as well bind elsewhere."""
+        """The reservations of pods for which the scheduler may still pick another node."""
         keys = sorted(self._reserved.get(node, ()))
         assumed_by = (
             key for key in keys if (assumed_pod := self._assumed_pods.get(key)) is not None and assumed_pod.tentative
@@ -174,7 +175,7 @@ class AssumedPods:
         return tuple(held for key in assumed_by if (held := self._ledger.get(key)) is not None)
 
     def leeway(self, node: str, pod: str, now: float) -> Leeway:
-        """How much more, or less, of the node than is given and promised may be free to a pod (namespace/name)."""
+        """How much more or less of the node may be free for a pod (namespace/name) than the NRT and the ledger say."""
         topology, rest = self._topologies.get(node), self._rest.get(node, NOTHING)
         if topology is None or topology.publisher is Publisher.TOTAL:
             return Leeway()
@@ -193,7 +194,7 @@ class AssumedPods:
         return Leeway(kept, [rest.maybe_free] if rest.maybe_free else (), [numa for numa in maybe_taken if numa])
 
     def _unhinted(self, topology: NodeTopology, but: str, now: float) -> Iterator[NumaAmounts]:
-        """What other pods may hold that the NRT has not counted and for which nothing is kept: anywhere."""
+        """What unreported pods without a reservation may hold, on every NUMA node. but: the pod to leave out."""
         bound = self.bound_to(topology.node)
         holding = [pod for pod in bound if pod.exclusive_resources and pod.key != but and not pod.unhinted]
         unknown = [pod for pod in holding if not self.hints.places(pod)]
@@ -203,44 +204,44 @@ class AssumedPods:
                 yield {zone.id: amounts for zone in topology.zones}
 
     def keep_for(self, pod: ResidentPod, numa: NumaAmounts, alternatives: frozenset[int], *, sure: bool) -> None:
-        """Keep for such a pod what its kubelet gives it, until its NRT has counted it."""
+        """Reserve for a pod of `hints.newcomers` what its kubelet gives it, until its node's NRT has reported it."""
         self.hints.replayed(pod, numa, alternatives, sure=sure)
         self._marked.add(pod.node)
 
     def is_counted(self, pod: ResidentPod) -> bool:
-        """Whether its node's NRT has counted the pod, or may have, or never will."""
+        """Whether the node's NRT has reported the pod, or may have, or never will."""
         topology = self._topologies.get(pod.node)
         covered = None if topology is None else self._covered_by(topology)
         return topology is None or covered is None or is_counted(pod, topology, covered)
 
     def uncertain(self, now: float) -> Iterator[ResidentPod]:
-        """The bound pods that have no hint since it is not certain, though their NRT should have shown it by now."""
+        """The bound pods without a hint because their NUMA nodes are uncertain; an NRT should show these by now."""
         return self.hints.uncertain(now - self._times.age)
 
     def to_replay(self) -> Sequence[str]:
-        """The nodes on which it is to be replayed, as of the last `settle`, where pods without a hint are."""
+        """The nodes, as of the last `settle`, on which the NUMA nodes of unhinted pods need a replay."""
         return self._unhinted_pods.to_replay()
 
     def unhinted(self, node: str) -> Unhinted:
-        """The pods of such a node, as they are to be replayed."""
+        """The input of the replay for one node of `to_replay`."""
         return self._unhinted_on(node)
 
     def give_up(self, node: str) -> None:
-        """Replay nothing of the pods that are there until there is news of the node."""
+        """Skip the replay of the node's pods until an object on the node changes."""
         self._unhinted_pods.keep(node, {})
 
     def keep(self, node: str, replayed: Mapping[str, Replayed]) -> None:
-        """Promise what was replayed of them to the pods of the node."""
+        """Reserve the result of the replay for the pods of the node."""
         self._unhinted_pods.keep(node, replayed)
         for reservation in self._of_unhinted(node):
             if reservation.pod not in self._assumed_pods:
                 self._put(reservation)
 
     def replayed(self, now: float) -> Iterator[tuple[ResidentPod, Replayed]]:
-        """The pods of ours that are bound without a hint and not counted, with what was replayed of each.
+        """The managed pods that are bound, unhinted and unreported, with the replay result of each.
 
-        Only those that their kubelet must have admitted at `now`, and long enough ago: it writes pods' statuses side by
-        side, so that one that left room for another may be heard of after that one.
+        Only pods that their kubelet must have admitted some time before `now`. A kubelet writes the statuses of pods in
+        parallel, so the end of one pod may arrive after the start of the pod that took its room.
         """
         for pod, replayed in chain.from_iterable(map(self._unhinted_pods.on, self._unhinted_pods.nodes())):
             if pod.unhinted and now >= (pod.bound_at or 0) + self._times.settle:
@@ -248,18 +249,18 @@ class AssumedPods:
 
     @property
     def assumed_count(self) -> int:
-        """How many grants no object shows yet, of those that are to be: a tentative one may come to nothing."""
+        """The number of assumed pods without the tentative ones: those may never be bound."""
         return sum(not assumed_pod.tentative for assumed_pod in self._assumed_pods.values())
 
     def expired(self, now: float) -> tuple[AssumedPod, ...]:
-        """The grants whose time is up at `now`, on the clock of their `expires`: their pods are to be looked at."""
+        """The assumed pods that have expired at `now`, on the clock of `expires`. The caller has to check them."""
         return tuple(assumed_pod for assumed_pod in self._assumed_pods.values() if assumed_pod.expires <= now)
 
     def settle(self, now: float, on_fault: OnFault | None = None) -> bool:
-        """Bring the ledger in step; whether there was something that time alone has changed, and nobody was told of.
+        """Update the ledger. True if time alone may have changed something: no event of an object shows that.
 
-        now: seconds since the epoch, within seconds of the API server's clock. on_fault: told of a node that cannot be
-        settled, which is left as it was until there is news of it; without it the exception is the caller's.
+        now: seconds since the epoch, within seconds of the API server's clock. on_fault: called for a node that cannot
+        be settled; the node stays as it was until one of its objects changes. None: the exception is raised.
         """
         self._now = now
         is_time = now >= self._earliest
@@ -278,7 +279,7 @@ class AssumedPods:
         return is_time
 
     def _compare_assumed(self, pod: ResidentPod) -> None:
-        """Let the assumed pod go if the pod shows it, or shows that it will never come."""
+        """Drop the assumed pod if the object shows it, or shows that it will never be bound that way."""
         assumed_pod = self._assumed_pods.get(pod.key)
         if assumed_pod is None:
             return
@@ -287,7 +288,7 @@ class AssumedPods:
             self._drop_assumed(pod.key)
 
     def _drop_assumed(self, key: str) -> AssumedPod | None:
-        """The ledger follows when the nodes are settled."""
+        """Remove the assumed pod. The ledger is updated when the nodes are settled."""
         assumed_pod = self._assumed_pods.pop(key, None)
         if assumed_pod is not None:
             self._marked.add(assumed_pod.node)
@@ -296,7 +297,7 @@ class AssumedPods:
         return assumed_pod
 
     def _remove(self, pod: ResidentPod, now: float) -> None:
-        """Take a pod off its node."""
+        """Remove a pod from its node."""
         del self._pods[pod.key]
         node = pod.node or pod.assigned_node
         on_node = self._on[node]
@@ -309,7 +310,7 @@ class AssumedPods:
         self._marked.add(node)
 
     def _note_end(self, pod: ResidentPod, now: float) -> None:
-        """The pod holds nothing any more. Those on their way to its node may find the room it left."""
+        """Record that the pod holds nothing any more. Pods on their way to its node may get the room that it left."""
         if not pod.node:
             return
         self._ended.note(self.hints.as_ended(pod))
@@ -323,14 +324,14 @@ class AssumedPods:
                 self._ledger.put(self._of_assumed(assumed_pod))
 
     def _note_arrival(self, pod: ResidentPod) -> None:
-        """The pod was bound. If nobody knows what it was given, it is not known what those after it were."""
+        """Handle a newly bound pod. If its NUMA nodes are unknown, those of the pods after it become uncertain."""
         if pod.exclusive_resources and not self.hints.places(pod):
             for assumed_pod in self.binding_to(pod.node):
                 if self.hints.came_before(assumed_pod, self._topologies.get(pod.node)):
                     self._ledger.put(self._of_assumed(assumed_pod))
 
     def _may_come_later(self, key: str) -> bool:
-        """Whether what is promised to the pod is not given to it yet."""
+        """Whether the pod is not on its way to its kubelet yet, so that its reservation is not in use."""
         assumed_pod = self._assumed_pods.get(key)
         return self._is_assigned(key) or (assumed_pod is not None and assumed_pod.tentative)
 
@@ -361,7 +362,7 @@ class AssumedPods:
             self._ledger.put(reservation)
 
     def _derived(self, node: str, now: float) -> Iterator[Reservation]:
-        """The reservations on the node that follow from objects."""
+        """The node's reservations that are derived from objects."""
         pods = self._on.get(node, {})
         topology = self._topologies.get(node)
         bound = [credible(self.hints.applied(pod), topology) for pod in pods.values() if pod.node]
@@ -376,7 +377,7 @@ class AssumedPods:
                 yield Reservation.of(pod.key, node, held(pod), pod.requests, policy=pod.policy)
 
     def _unreported_on(self, node: str, bound: Sequence[ResidentPod], now: float) -> Unreported:
-        """What the node's NRT does not show, and in the ledger what it shows too much."""
+        """What the node's NRT does not report yet. Also writes to the ledger what ended pods no longer hold."""
         topology = self._topologies.get(node)
         ended = () if topology is None else self._ended.that_may_count(topology, self._times.settle)
         names = {pod.key for pod in bound}
@@ -427,7 +428,7 @@ class AssumedPods:
                 yield Reservation.of(pod.key, node, replayed.numa, None, policy=pod.policy)
 
     def _is_over(self, node: str, until: float, now: float) -> bool:
-        """Whether that time has come; if not, the node is looked at again then."""
+        """Whether the time `until` has come. If not, the node is settled again at that time."""
         if until > now:
             self._until[node] = min(until, self._until.get(node, inf))
         return until <= now
@@ -435,7 +436,7 @@ class AssumedPods:
     def _reported_on(
         self, node: str, topology: NodeTopology | None, bound: Sequence[ResidentPod], ended: Sequence[ResidentPod]
     ) -> frozenset[str] | None:
-        """The pods that the NRT's fingerprint stands for. Once found out, that holds while the fingerprint does."""
+        """The pods that the NRT's fingerprint covers; None if unknown. Cached until the fingerprint changes."""
         if topology is None or topology.fingerprint is None or topology.publisher is Publisher.TOTAL:
             return None
         covered = self._reported.get(node)

@@ -1,11 +1,11 @@
-"""Where pods are that are bound to nodes, or on their way there, and what puts that in doubt.
+"""The NUMA nodes of bound pods, and of pods that are being bound, and the events that make them uncertain.
 
-A kubelet gives a pod the first NUMA nodes with room at the moment it arrives. That is replayed at its binding, but
-for what nobody knew then:
-1. Another pod ended while this one was on its way, or turned out to have been rejected.
-2. A pod without a hint came before it: what that was given is not known.
-3. It was placed, and bound by the word of another replica, or of none.
-The node's NodeResourceTopology ends the doubt, if it leaves one place only (see `reported_placement`).
+A kubelet gives a pod the first NUMA nodes with room when the pod arrives. Its choice is replayed at the binding. The
+result becomes uncertain if
+1. another pod ended while this one was on its way, or was rejected by its kubelet;
+2. a pod without a hint came first, so that its NUMA nodes are unknown;
+3. the pod was assigned before, and was then bound through another replica or without the webhook.
+The node's NodeResourceTopology settles it if only one placement is possible (see `reported_placement`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,23 +23,23 @@ from webhook.model.nrt import NodeTopology, Publisher
 from webhook.model.policy import NUMAPolicy
 from webhook.model.resident import ResidentPod
 
-# A pod that is gone without having said when it ended had ended so many seconds before that was heard, at most.
+# A deleted pod that showed no end time ended at most this many seconds before the deletion was received.
 _HEARD_SECONDS: Final = 2.0
 _SURE: Final = frozenset({Certainty.CONFIRMED, Certainty.CHOSEN})
 
 
 class BoundHints:
-    """By pod (namespace/name)."""
+    """The known NUMA nodes and the alternatives of each pod (namespace/name)."""
 
     def __init__(self, pods: Mapping[str, ResidentPod]) -> None:
-        """pods: those that are bound, among others."""
+        """pods: all known pods, bound or assigned; the caller updates it."""
         self._pods = pods
         self._newcomers: list[ResidentPod] = []
         self._known = KnownHints()
         self._alternatives = Alternatives()
 
     def assumed_by(self, assumed_pod: AssumedPod) -> None:
-        """The pod was given something, in place of whatever it was given before."""
+        """Record what the pod was given, in place of an earlier assumption. Only a binding decides its NUMA nodes."""
         self._alternatives.forget(assumed_pod.pod)
         self._known.withdrawn(assumed_pod.pod)
         if assumed_pod.is_binding:
@@ -47,17 +47,17 @@ class BoundHints:
             self._alternatives.also(assumed_pod.pod, assumed_pod.alternatives)
 
     def replayed(self, pod: ResidentPod, numa: NumaAmounts, alternatives: frozenset[int], *, sure: bool) -> None:
-        """The pod, which is not ours to hint, was just bound, and this is what its kubelet gives it."""
+        """Record the replay result of an unmanaged pod that was just bound. The service never writes its hint."""
         self._known.replayed(pod, numa, sure=sure)
         self._alternatives.also(pod.key, alternatives)
 
     def withdrawn(self, pod: str) -> None:
-        """What it was given it will not take."""
+        """Forget what the pod was given: its binding will not be written."""
         self._alternatives.forget(pod)
         self._known.withdrawn(pod)
 
     def seen(self, pod: ResidentPod, before: ResidentPod | None, topology: NodeTopology | None) -> None:
-        """The pod is bound, and looks like this. before: as it looked last."""
+        """Record a bound pod. before: its previous state; None if it is new."""
         assigned = before is not None and before.uid == pod.uid and bool(before.assigned_node)
         self._known.seen(pod, assigned=assigned and topology is not None and not _is_chosen(topology))
         first = before is None or before.uid != pod.uid or not before.node
@@ -65,20 +65,20 @@ class BoundHints:
             self._newcomers.append(pod)
 
     def applied(self, pod: ResidentPod) -> ResidentPod:
-        """The pod with what is known in place of its hint."""
+        """The pod with the known NUMA nodes in place of its hint; the pod as it is if none are known."""
         return self._known.applied(pod)
 
     def places(self, pod: ResidentPod) -> bool:
-        """Whether something is known of where the pod is."""
+        """Whether the pod has a hint, or its NUMA nodes are known without one."""
         return self._known.places(pod)
 
     def as_ended(self, pod: ResidentPod) -> ResidentPod:
-        """The same of one that has ended: what was in doubt is not known."""
+        """The same for a pod that has ended. NUMA nodes that were uncertain are unknown."""
         doubtful = self._known.certainty(pod.key) is Certainty.DOUBTFUL
         return replace(pod, hint=None) if doubtful else self._known.applied(pod)
 
     def forget(self, pod: str, uid: str) -> None:
-        """The pod with this uid is gone."""
+        """Remove the pod. Another pod of the same name, with another uid, stays."""
         self._known.forget(pod, uid)
         if self._known.get(pod) is None:
             self._alternatives.forget(pod)
@@ -92,10 +92,10 @@ class BoundHints:
         topology: NodeTopology | None,
         now: float,
     ) -> frozenset[str]:
-        """A pod of a node has ended, as is heard at `now`; those that may therefore be elsewhere, which is news.
+        """The pods that may have other NUMA nodes because a pod of their node ended, if that was not known before.
 
-        on_node: the pods bound there, in the order of binding; later: the keys of those bound after the one that ended.
-        assumed_pods: those on their way there.
+        on_node: the pods bound there, in the order of binding. later: the keys of those bound after the ended pod.
+        assumed_pods: those on their way there. now: when the end was received.
         """
         if topology is None or _is_chosen(topology):
             return frozenset()
@@ -114,7 +114,7 @@ class BoundHints:
         return frozenset(pod for pod, numa_ids in found.items() if self._may_be(pod, numa_ids))
 
     def came_before(self, assumed_pod: AssumedPod, topology: NodeTopology | None) -> bool:
-        """A pod without a hint was bound, perhaps before the one on its way to that node; whether that is news."""
+        """Record that a pod with unknown NUMA nodes may have come before this one. True if this adds alternatives."""
         if not assumed_pod.numa or _is_chosen(topology) or self.certainty(assumed_pod.pod) in _SURE:
             return False
         return topology is not None and self._may_be(assumed_pod.pod, _others(topology, assumed_pod.numa))
@@ -126,9 +126,9 @@ class BoundHints:
         on_node: Sequence[ResidentPod],
         assumed_pods: Sequence[AssumedPod],
     ) -> Mapping[str, NumaAmounts]:
-        """Take in an NRT that has counted these pods; where those are for which it is proof.
+        """Read an NRT that reports the pods `counted`. The NUMA nodes of those for which the NRT alone is proof.
 
-        on_node, assumed_pods: as of `left_room`.
+        on_node, assumed_pods: as for `left_room`.
         """
         found = whereabouts(topology, counted, self._known, self._alternatives)
         moved = False
@@ -140,26 +140,26 @@ class BoundHints:
                 if found.places[pod.key] is not None:
                     self._alternatives.forget(pod.key)
             elif moved and pod.hint and self.certainty(pod.key) is Certainty.REPLAYED:
-                # What was replayed for it took that one to be where it is not.
+                # Its replay assumed other NUMA nodes for the moved pod.
                 self._may_be(pod.key, _others(topology, held(pod)))
         for assumed_pod in assumed_pods if moved else ():
             self._may_be(assumed_pod.pod, _others(topology, assumed_pod.numa))
         return found.certain
 
     def certainty(self, pod: str) -> Certainty | None:
-        """How sure it is where a pod is; None where nothing is known."""
+        """How certain the pod's NUMA nodes are; None if nothing is known."""
         return self._known.certainty(pod)
 
     def widened(self, pod: str, hint: NumaAmounts) -> NumaAmounts:
-        """What must be kept for a pod wherever it is."""
+        """The amounts to reserve for a pod: `hint`, and its total on each alternative."""
         return self._alternatives.widened(pod, hint)
 
     def doubt_until(self, pod: ResidentPod, age: float) -> float:
-        """When nothing more is kept for a doubt about a bound pod; inf where there is none."""
+        """When the alternatives of a bound pod are no longer reserved; inf if it has none."""
         return self._alternatives.until(pod, age)
 
     def anywhere(self, pod: str, kept: NumaAmounts, topology: NodeTopology) -> NumaAmounts:
-        """What a pod in doubt may have taken where nothing is kept for it."""
+        """What an uncertain pod may hold on each NUMA node beyond `kept`, its reservation."""
         ids = self._alternatives.ids(pod) or frozenset(zone.id for zone in topology.zones)
         known = self._known.get(pod)
         total = added(known.numa.values()) if known is not None else {}
@@ -172,32 +172,32 @@ class BoundHints:
         return beyond
 
     def newcomers(self) -> Sequence[ResidentPod]:
-        """The pods bound since this was asked last that are not ours to hint, and hold NUMA nodes."""
+        """The unmanaged pods with exclusive resources that were bound since the last call."""
         newcomers, self._newcomers = self._newcomers, []
         return newcomers
 
     def changes(self) -> Iterator[HintChange]:
-        """The bound pods whose hints are not what they should be, as of the last settling."""
+        """The hints to write or remove, as of the last `AssumedPods.settle`."""
         return self._known.changes(self._pods)
 
     @property
     def has_changes(self) -> bool:
-        """Whether there are any."""
+        """Whether some hints have to be written or removed."""
         return self._known.has_changes
 
     def uncertain(self, bound_before: float) -> Iterator[ResidentPod]:
-        """The pods bound before then that have no hint since it is not certain."""
+        """The pods without a hint because their NUMA nodes are uncertain. bound_before: by the API server's clock."""
         for key in self._known.doubtful:
             pod = self._pods.get(key)
             if pod is not None and pod.node and not pod.hint and (pod.bound_at or 0) <= bound_before:
                 yield pod
 
     def written(self, change: HintChange) -> None:
-        """The pod has that hint now."""
+        """Record that this change was written to the pod."""
         self._known.written(change)
 
     def _room_of(self, ended: ResidentPod, topology: NodeTopology) -> frozenset[int]:
-        """The NUMA ids on which the pod may have held something: its hint may not account for an end."""
+        """The NUMA ids where the ended pod may have held something. An uncertain hint is not enough to tell."""
         known = self._known.get(ended.key)
         if known is not None and (known.certainty in _SURE or (known.ours and known.certainty is Certainty.REPLAYED)):
             return frozenset(known.numa)
@@ -208,7 +208,7 @@ class BoundHints:
         return Arrived(pod, hint, certainty in _SURE, certainty is Certainty.DOUBTFUL, may_find)
 
     def _is_moved(self, pod: str, numa: NumaAmounts | None) -> bool:
-        """Whether a pod is not where it was replayed for certain."""
+        """Whether the pod has other NUMA nodes than its replay said; False if the replay was uncertain."""
         known = self._known.get(pod)
         return known is not None and known.certainty is Certainty.REPLAYED and known.numa != numa
 
@@ -223,7 +223,7 @@ def _others(topology: NodeTopology, hint: NumaAmounts) -> frozenset[int]:
 
 
 def _may_have_come_after(pod: ResidentPod, ended: ResidentPod, now: float, *, later: bool) -> bool:
-    """Whether a pod may have reached its kubelet when another one had ended. later: it was bound after that one."""
+    """Whether the pod may have reached its kubelet after `ended` had ended. later: it was bound after `ended`."""
     if not pod.started:
         return True
     if ended.terminal and ended.ended_at is None:
@@ -233,5 +233,5 @@ def _may_have_come_after(pod: ResidentPod, ended: ResidentPod, now: float, *, la
 
 
 def _is_chosen(topology: NodeTopology | None) -> bool:
-    """Whether nothing aligns a pod there but its hint."""
+    """Whether only the hint decides on NUMA nodes there: the kubelet does not align pods."""
     return topology is not None and (topology.publisher is Publisher.TOTAL or topology.policy is NUMAPolicy.NONE)

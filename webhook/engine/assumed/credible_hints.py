@@ -1,11 +1,11 @@
-"""Hints of bound pods that their node contradicts are ignored.
+"""Ignores hints of bound pods that contradict their node.
 
-The binding proves the node of a bound pod, not its NUMA nodes: a tenant may have written those where the webhook was
-not called. So a hint counts only if the kubelet can have done what it says:
-- the node has the NUMA nodes that it names, and each can allocate that much;
-- under the policy single-numa-node a container lives on one NUMA node, with scope pod the whole pod.
-A forger can still name another NUMA node than the kubelet's, up to the requests of their pod, until the node's
-NodeResourceTopology counts the pod.
+The binding proves the node of a bound pod, but not its NUMA nodes: a tenant may have written those where the webhook
+was not called. So a hint counts only if the kubelet can have done what it says:
+- The node has the NUMA nodes that the hint names, and each can allocate that much.
+- Under the policy single-numa-node, each container is on one NUMA node; with scope pod, the whole pod is.
+A forged hint can still name another NUMA node than the kubelet's, up to the requests of its pod, until the node's
+NodeResourceTopology reports the pod.
 """
 
 from dataclasses import replace
@@ -16,7 +16,7 @@ from webhook.model.resident import ResidentPod
 
 
 def credible(pod: ResidentPod, topology: NodeTopology | None) -> ResidentPod:
-    """The pod bound to a node with this NRT, without its hint if that cannot be so."""
+    """The pod, without its hint if the hint contradicts the node. topology: of the pod's node; None: it has no NRT."""
     if not pod.hint or topology is None or _can_be(pod, topology):
         return pod
     return replace(pod, hint=None)

@@ -1,13 +1,13 @@
-"""Pods that may be on other NUMA nodes than was replayed since some room came free unseen, or was taken unseen.
+"""Finds pods that may be on other NUMA nodes than replayed, because room was freed or taken unseen.
 
-A kubelet gives each pod the first NUMA nodes with room, in the order in which they arrive. So one that found room lower
-down is not where it was replayed, and those that came after it may have
+A kubelet gives each pod the first NUMA nodes with room, in the order of arrival. A pod that found room on a lower NUMA
+node is not where it was replayed. The pods that came after it may be
 
-- the room that it left, if that is lower than their own;
-- no room left where it is now, and any other NUMA node with room.
+- on the NUMA node that it left free, if that is lower than their own;
+- on any other NUMA node with room, if theirs has no room left.
 
 More room makes a kubelet prefer a lower NUMA node, never a higher one. A NUMA node has room for a pod if it can
-allocate that beside all that came before and are there for certain.
+allocate the pod's amounts beside all pods that came before and are certainly there.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -25,25 +25,25 @@ class Arrived:
     """namespace/name."""
     hint: NumaAmounts
     certain: bool
-    """Whether it is there whatever happened."""
+    """Whether it is there in any case."""
     doubtful: bool
-    """Whether it may be elsewhere as far as is known already."""
+    """Whether it is known already that it may be elsewhere."""
     may_find: bool
-    """Whether the room may have been free when it arrived."""
+    """Whether the freed room may have been free when it arrived."""
 
 
 @dataclass(slots=True)
 class _Zones:
-    """What is on each NUMA node when the next pod arrives."""
+    """What the earlier pods hold on each NUMA node when the next pod arrives."""
 
     topology: NodeTopology
     held: dict[int, list[Mapping[str, int]]] = field(default_factory=dict)
-    """By those that are there for certain."""
+    """NUMA id -> amounts of the pods that are certainly there."""
     come: dict[int, list[Mapping[str, int]]] = field(default_factory=dict)
-    """By those that may be there, and were not replayed there."""
+    """NUMA id -> amounts of the pods that may be there but were not replayed there."""
 
     def have_room(self, numa_id: int, amounts: Mapping[str, int], *, at_least: bool = False) -> bool:
-        """Whether there may be room; at_least: whether there is in any case."""
+        """Whether there may be room. at_least: whether there is room in any case."""
         zone = next((zone for zone in self.topology.zones if zone.id == numa_id), None)
         if zone is None:
             return False
@@ -54,9 +54,9 @@ class _Zones:
 def displaced(
     arrived: Iterable[Arrived], room: Collection[int], topology: NodeTopology
 ) -> Mapping[str, frozenset[int]]:
-    """The NUMA nodes on which each pod may be besides those of its hint, of those for which there are any.
+    """Pod -> the NUMA nodes on which it may be besides those of its hint; only pods that have any.
 
-    arrived: in the order of arrival. room: the NUMA nodes on which some came free.
+    arrived: in the order of arrival. room: the NUMA nodes on which room was freed.
     """
     zones = _Zones(topology)
     left: set[int] = set()
@@ -81,7 +81,7 @@ def _others(pod: Arrived, room: Collection[int], left: Collection[int], zones: _
         free = {*(room if pod.may_find else ()), *left}
         everywhere = [numa_id for numa_id in everywhere if numa_id in free and numa_id < max(pod.hint)]
     whole = added(pod.hint.values())
-    # What one over several NUMA nodes would take of another is not known.
+    # The share that a pod on several NUMA nodes would take of another one is unknown.
     fits = len(pod.hint) > 1
     return frozenset(
         numa_id for numa_id in everywhere if numa_id not in pod.hint and (fits or zones.have_room(numa_id, whole))

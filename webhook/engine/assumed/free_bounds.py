@@ -1,8 +1,9 @@
-"""How much more, or less, of a node's NUMA nodes may be free than is reckoned with.
+"""The most and the least that may be free on a node's NUMA nodes.
 
-What is reckoned with is safe: what may be taken is kept, so that nothing is promised twice. A kubelet knows better, and
-may choose other NUMA nodes than those that seem to be the first with room. It chooses the same if they are the first
-both with the most and with the least that may be free: what fits, fits with more; what does not, does not with less.
+The ledger is on the safe side: it reserves what may be taken, so that nothing is assigned twice. A kubelet knows more,
+and may choose other NUMA nodes than those that seem to be the first with room. Its choice is certain if the same NUMA
+nodes are the first with room both with the most and with the least that may be free. A pod that fits also fits with
+more room; a pod that does not fit does not fit with less.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,20 +15,20 @@ from webhook.engine.snapshot.node_sums import NodeSums, NumaAmounts, added
 
 @dataclass(frozen=True, slots=True)
 class Leeway:
-    """That of one node for one pod."""
+    """The amounts on one node that may be free or taken, when one pod arrives."""
 
     kept: Sequence[NumaAmounts] = ()
-    """Reserved, and perhaps not taken there."""
+    """Reserved, but perhaps not taken there."""
     maybe_free: Sequence[NumaAmounts] = ()
-    """Shown as taken by the NRT, and perhaps free."""
+    """Shown as taken by the NRT, but perhaps free."""
     maybe_taken: Sequence[NumaAmounts] = ()
-    """Perhaps taken, and not reserved."""
+    """Perhaps taken, but not reserved."""
 
     def __bool__(self) -> bool:
         return bool(self.kept or self.maybe_free or self.maybe_taken)
 
     def at_most(self, sums: NodeSums) -> NodeSums:
-        """What is reserved on the node, with all free that may be."""
+        """The node's reservations if everything is free that may be free. sums: the reservations now."""
         roomy = sums.copy()
         for numa in self.kept:
             roomy.add(numa, {}, None, -1)
@@ -35,7 +36,7 @@ class Leeway:
         return roomy
 
     def at_least(self, sums: NodeSums) -> NodeSums:
-        """The same with all taken that may be."""
+        """The node's reservations if everything is taken that may be taken."""
         tight = sums.copy()
         for numa in self.maybe_taken:
             tight.add(numa, {}, None, 1)
@@ -46,7 +47,7 @@ NO_LEEWAY: Final = Leeway()
 
 
 def together(places: Iterable[NumaAmounts]) -> dict[int, Mapping[str, int]]:
-    """NUMA id -> resource -> sum."""
+    """NUMA id -> resource -> sum over all of `places`."""
     found: dict[int, list[Mapping[str, int]]] = {}
     for numa in places:
         for numa_id, amounts in numa.items():

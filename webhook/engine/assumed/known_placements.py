@@ -1,16 +1,16 @@
-"""What is known of the NUMA nodes of bound pods, and whether their hints say so: node agents obey hints.
+"""The NUMA nodes of bound pods as far as they are known, and whether the pods' hints agree: node agents obey hints.
 
-    REPLAYED   the kubelet's choice was replayed at the binding, and nothing has happened that could have changed it
-    DOUBTFUL   something may have: another pod ended, or came first, or the NRT left open what was free
-    CONFIRMED  the NodeResourceTopology has counted the pod there
-    CHOSEN     the NUMA nodes are ours to choose: a node agent obeys the hint
+    REPLAYED   the kubelet's choice was replayed at the binding, and nothing has happened that could change it
+    DOUBTFUL   something may have changed it: another pod ended or came first, or the NRT left open what was free
+    CONFIRMED  the NodeResourceTopology reports the pod there
+    CHOSEN     the service chooses the NUMA nodes, and a node agent obeys the hint
 
-    granted ──> REPLAYED ──doubt──> DOUBTFUL
-                    │                  │        located: what the NRT shows leaves one place only
+    assumed ──> REPLAYED ──doubt──> DOUBTFUL
+                    │                  │        located: the NRT leaves only one possible placement
                     └──> CONFIRMED <───┘
 
-A pod has a hint unless it is DOUBTFUL. Whoever leads writes what is missing or wrong and takes away what is in doubt
-(`changes`); others only follow what the pods show.
+A pod has a hint unless it is DOUBTFUL. The leader writes hints that are missing or wrong, and removes those that are
+uncertain (`changes`). Followers only read what the pods show.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ from webhook.model.resident import ResidentPod
 
 
 class Certainty(Enum):
-    """How sure it is."""
+    """How certain the NUMA nodes of a pod are."""
 
     REPLAYED = "replayed"
     DOUBTFUL = "doubtful"
@@ -34,48 +34,48 @@ class Certainty(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Of one pod."""
+    """The NUMA nodes and the hint of one pod, as far as this replica knows them."""
 
     uid: str
     numa: NumaAmounts
-    """What it holds; the best guess where that is in doubt."""
+    """What it holds; the best guess while that is uncertain."""
     certainty: Certainty
     shown: NUMANodeAmounts | None
-    """The hint in the pod, as last seen; None: it has none."""
+    """The hint in the pod, as last seen; None if it has none."""
     ours: bool
-    """Whether we gave it: the pod's own hint is newer than what we know only if not."""
+    """Whether this replica decided it. If not, the hint in the pod is newer than what is known here."""
     bound: bool = False
-    """Whether the pod was seen bound."""
+    """Whether a watch or list has shown the pod bound."""
     managed: bool = True
-    """Whether it has hints: of the others it is known all the same, for those that come after them."""
+    """Whether it gets hints. Unmanaged pods get none; their NUMA nodes matter to the pods that come after them."""
     blank: bool = False
-    """Whether its binding may have written over a hint with one that names no NUMA nodes."""
+    """Whether its binding may have replaced a hint by one that names no NUMA nodes."""
 
     @property
     def wanted(self) -> NUMANodeAmounts | None:
-        """The hint that it should have."""
+        """The hint that the pod should have; None if it should have none."""
         return None if self.certainty is Certainty.DOUBTFUL else tuple(sorted(self.numa.items())) or None
 
     @property
     def differs(self) -> bool:
-        """Whether it has another one."""
+        """Whether its hint has to be written or removed."""
         return self.managed and self.bound and (self.blank or dict(self.shown or ()) != dict(self.wanted or ()))
 
 
 @dataclass(frozen=True, slots=True)
 class HintChange:
-    """A bound pod whose hint is not what it should be."""
+    """A hint to write to a bound pod, or to remove from it."""
 
     pod: str
     """namespace/name."""
     uid: str
     node: str
     hint: NUMANodeAmounts | None
-    """None: it is to have none."""
+    """None: remove the hint."""
 
 
 class KnownHints:
-    """By pod (namespace/name)."""
+    """What is known of each pod (namespace/name)."""
 
     def __init__(self) -> None:
         self._known: dict[str, Known] = {}
@@ -84,34 +84,37 @@ class KnownHints:
 
     @property
     def has_changes(self) -> bool:
-        """Whether some hints are not what they should be."""
+        """Whether some hints have to be written or removed."""
         return bool(self._open)
 
     @property
     def doubtful(self) -> Sequence[str]:
-        """The pods that are in doubt."""
+        """The pods whose NUMA nodes are uncertain."""
         return tuple(self._doubtful)
 
     def assumed_by(self, assumed_pod: AssumedPod) -> None:
-        """The pod is on its way to its kubelet."""
+        """Record the assumed NUMA nodes of a pod that is on its way to its kubelet."""
         certainty = Certainty.REPLAYED if assumed_pod.sure else Certainty.DOUBTFUL
         if assumed_pod.chosen:
             certainty = Certainty.CHOSEN
         self._put(assumed_pod.pod, Known(assumed_pod.uid, assumed_pod.numa, certainty, None, ours=True))
 
     def replayed(self, pod: ResidentPod, numa: NumaAmounts, *, sure: bool) -> None:
-        """The pod, which is not ours to hint, was just bound, and this is what its kubelet gives it."""
+        """Record the replay result of an unmanaged pod that was just bound. It gets no hint."""
         certainty = Certainty.REPLAYED if sure else Certainty.DOUBTFUL
         self._put(pod.key, Known(pod.uid, numa, certainty, None, ours=True, bound=True, managed=False))
 
     def withdrawn(self, pod: str) -> None:
-        """Its binding will not come."""
+        """Forget the pod, unless it is bound: its binding will not be written."""
         known = self._known.get(pod)
         if known is not None and not known.bound:
             self.forget(pod)
 
     def seen(self, pod: ResidentPod, *, assigned: bool) -> None:
-        """The pod is bound and looks like this. assigned: it was seen placed, and its binding was not judged here."""
+        """Record a bound pod.
+
+        assigned: it was assigned before its binding. If the binding was not reviewed here, its hint is then uncertain.
+        """
         known = self._known.get(pod.key)
         if known is not None and known.uid != pod.uid:
             known = None
@@ -129,25 +132,25 @@ class KnownHints:
         self._put(pod.key, replace(known, shown=pod.hint, bound=True, blank=blank))
 
     def applied(self, pod: ResidentPod) -> ResidentPod:
-        """The pod with what is known in place of its hint."""
+        """The pod with the known NUMA nodes in place of its hint; the pod as it is if none are known."""
         known = self._known.get(pod.key)
         if known is None or known.uid != pod.uid or not known.numa:
             return pod
         return replace(pod, hint=tuple(known.numa.items()), unhinted=False)
 
     def places(self, pod: ResidentPod) -> bool:
-        """Whether something is known of where the pod is, by its hint or without one."""
+        """Whether the pod has a hint, or its NUMA nodes are known without one."""
         known = self._known.get(pod.key)
         return bool(pod.hint or (known is not None and known.uid == pod.uid and known.numa))
 
     def doubt(self, pod: str) -> None:
-        """Its kubelet may have chosen otherwise."""
+        """Make a replayed pod uncertain: its kubelet may have chosen other NUMA nodes."""
         known = self._known.get(pod)
         if known is not None and known.certainty is Certainty.REPLAYED:
             self._put(pod, replace(known, certainty=Certainty.DOUBTFUL))
 
     def locate(self, pod: str, numa: NumaAmounts | None, certainty: Certainty) -> None:
-        """What its NRT says: the place is this; None: it may be one of several."""
+        """Record what the NRT says about a pod. numa: what it holds; None: several placements are possible."""
         known = self._known.get(pod)
         if known is None or known.certainty is Certainty.CONFIRMED:
             return
@@ -157,7 +160,7 @@ class KnownHints:
             self._put(pod, replace(known, numa=numa, certainty=certainty))
 
     def forget(self, pod: str, uid: str | None = None) -> None:
-        """The pod is gone. uid: that of the one; None: whichever has the name."""
+        """Remove the pod. uid: only if the known pod has this one; None: any."""
         if uid is not None and (known := self._known.get(pod)) is not None and known.uid != uid:
             return
         self._known.pop(pod, None)
@@ -165,23 +168,23 @@ class KnownHints:
         self._doubtful.discard(pod)
 
     def get(self, pod: str) -> Known | None:
-        """What is known of the pod."""
+        """What is known of the pod; None if nothing is."""
         return self._known.get(pod)
 
     def certainty(self, pod: str) -> Certainty | None:
-        """How sure it is; None where nothing is known."""
+        """How certain the pod's NUMA nodes are; None if nothing is known."""
         known = self._known.get(pod)
         return None if known is None else known.certainty
 
     def changes(self, pods: Mapping[str, ResidentPod]) -> Iterator[HintChange]:
-        """The bound pods whose hints are not what they should be."""
+        """The hints to write or remove. pods: the current ones, by key. Only bound pods have changes."""
         for key in tuple(self._open):
             known, pod = self._known[key], pods.get(key)
             if pod is not None and pod.uid == known.uid and pod.node:
                 yield HintChange(key, known.uid, pod.node, known.wanted)
 
     def written(self, change: HintChange) -> None:
-        """The pod has that hint now."""
+        """Record that this change was written to the pod."""
         known = self._known.get(change.pod)
         if known is not None and known.uid == change.uid:
             self._put(change.pod, replace(known, shown=change.hint, ours=True, blank=False))

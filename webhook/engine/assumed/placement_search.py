@@ -1,14 +1,16 @@
-"""Where pods are, worked out from what their node's NodeResourceTopology shows as taken of each NUMA node.
+"""Finds the NUMA nodes of pods from what their node's NodeResourceTopology shows as taken of each NUMA node.
 
-The NRT's fingerprint says which pods it has counted. Each of them is in one of a few places that are possible for it;
-together they hold exactly what is taken. A place remains possible if some combination with exactly these sums uses it.
+The NRT's fingerprint says which pods it reports. Each of them has one of a few possible placements, and together they
+hold exactly what is taken. A placement remains possible if some combination with exactly these sums uses it.
 
-1. What counts: the resources of which as much is taken on the whole node as the pods hold. One of which nothing is
-   taken is none that the kubelet's managers give away. If anything else is taken, or less, the NRT proves nothing.
-2. Pods with one possible place are taken off. From the first of the others to the last: which amounts can be left
-   (a state is what is left of each NUMA node and resource).
-3. From the last to the first: which of these states lead to nothing left. A place remains if it joins two of those.
-4. One pod may be anywhere, in any shares: it has what is left of the others. Two of these, and nothing is proven.
+1. Choose the resources to compare: those of which as much is taken on the whole node as the pods hold. A resource of
+   which nothing is taken is not allocated by the kubelet's managers. If any other amount is taken, the NRT proves
+   nothing.
+2. Sort the pods by the number of their possible placements. From the first pod to the last, compute which amounts can
+   be left. A state is what is left of each NUMA node and resource.
+3. From the last pod to the first, find the states that lead to nothing left. A placement remains if it connects two of
+   them.
+4. One pod may be anywhere, in any shares: it has what the others leave. With two such pods the NRT proves nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,8 +20,8 @@ from typing import Final
 from webhook.engine.snapshot.node_sums import NumaAmounts, added
 from webhook.model.nrt import NodeTopology
 
-# Places tried, over all states: some ms. Equal pods lead to equal states, so a node of a hundred pods needs less. Pods
-# that all differ could need any number of them, and whoever creates pods chooses their sizes.
+# The limit of placements tried, over all states: some ms. Equal pods lead to equal states, so a node of a hundred pods
+# needs less. Pods that all differ could need any number, and any user can create such pods.
 _MOST_STEPS: Final = 1 << 14
 
 _State = tuple[int, ...]
@@ -27,24 +29,24 @@ _State = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A pod that the NRT has counted."""
+    """A pod that the NRT reports."""
 
     pod: str
     """namespace/name."""
     amounts: Mapping[str, int]
     """Resource -> what it holds in all."""
     places: Sequence[NumaAmounts] | None
-    """Where it may hold that; None: on any NUMA nodes, in any shares."""
+    """Its possible placements; None: any NUMA nodes, in any shares."""
 
 
 Located = Mapping[str, Sequence[NumaAmounts]]
-"""Pod -> the places that remain possible. None for every pod: the NRT contradicts what was taken to be possible."""
+"""Pod -> the placements that remain possible. Empty for every pod: the NRT contradicts the candidates' placements."""
 
 
 def locate(topology: NodeTopology, pods: Sequence[Candidate]) -> Located | None:
-    """The places that remain possible for each pod; None: the NRT proves nothing.
+    """The placements that remain possible for each pod; None: the NRT proves nothing.
 
-    pods: all that it has counted. A pod that holds nothing of what counts is left out of the answer.
+    pods: all that the NRT reports. A pod that holds none of the compared resources is left out of the result.
     """
     taken = taken_on(topology)
     resources = _given_away(taken, pods)
@@ -84,7 +86,7 @@ def taken_on(topology: NodeTopology) -> dict[int, dict[str, int]]:
 
 
 def _given_away(taken: NumaAmounts, pods: Sequence[Candidate]) -> frozenset[str] | None:
-    """The resources that tell something; None where something is taken by others, or not all that the pods hold."""
+    """The resources to compare; None if for some resource the taken amount is neither 0 nor what the pods hold."""
     shown, held = added(taken.values()), added(pod.amounts for pod in pods)
     if any(shown.get(resource, 0) not in {0, amount} for resource, amount in held.items()):
         return None
@@ -92,7 +94,7 @@ def _given_away(taken: NumaAmounts, pods: Sequence[Candidate]) -> frozenset[str]
 
 
 def _forward(start: _State, steps: Sequence[Sequence[_State]]) -> list[set[_State]] | None:
-    """The states before each step and after the last; None where they are too many."""
+    """The states before each step and after the last; None if they are too many."""
     layers = [{start}]
     tried = 0
     for places in steps:
@@ -107,7 +109,7 @@ def _forward(start: _State, steps: Sequence[Sequence[_State]]) -> list[set[_Stat
 def _backward(
     layers: Sequence[set[_State]], steps: Sequence[Sequence[_State]], ends: set[_State]
 ) -> Sequence[Sequence[int]]:
-    """For each step the indexes of the places that lead from the start to one of the ends."""
+    """For each step, the indexes of the placements that lead from the start to one of the ends."""
     remaining: list[Sequence[int]] = []
     for before, places in zip(reversed(layers[:-1]), reversed(steps), strict=True):
         useful: set[_State] = set()

@@ -1,7 +1,8 @@
-"""Where a kubelet may have put a pod, as far as its policy and the node's NUMA nodes say.
+"""The placements that a kubelet may have chosen for a pod, by its policy and the node's NUMA nodes.
 
-Under `single-numa-node` each container is on one NUMA node, with scope `pod` the whole pod; so it is under `restricted`
-if one NUMA node can hold it at all. Anything else may be on any of them, in any shares.
+- Under `single-numa-node`, each container is on one NUMA node; with scope `pod`, the whole pod is.
+- Under `restricted`, the same holds if one NUMA node can hold the container or pod at all.
+- Anything else may be on any NUMA nodes, in any shares.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,16 +20,16 @@ from webhook.model.resident import ResidentPod
 from webhook.model.resources import CPU, MEMORY, is_device, is_hugepages
 
 _ON_ONE: Final = frozenset({NUMAPolicy.SINGLE_NUMA_NODE, NUMAPolicy.RESTRICTED})
-# Containers of one pod times NUMA nodes; more of them are as good as anywhere.
+# Combinations of NUMA nodes for the containers of one pod; a pod with more counts as being anywhere.
 _MOST_PLACES: Final = 64
 
 Shares = Sequence[Mapping[str, int]]
 
 
 def given_to(pod: ResidentPod, topology: NodeTopology) -> Shares | None:
-    """What the managers of a node's kubelet give each container for as long as it runs; None where that is not plain.
+    """What the kubelet's managers allocate to each container while it runs; None if that cannot be derived.
 
-    Init containers leave some of theirs to be reused.
+    It cannot be derived for pods with init containers: later containers reuse some of what those held.
     """
     if any(container.kind is ContainerKind.INIT for container in pod.containers):
         return None
@@ -39,13 +40,13 @@ def given_to(pod: ResidentPod, topology: NodeTopology) -> Shares | None:
 
 
 def most_given_to(pod: ResidentPod, topology: NodeTopology) -> Mapping[str, int]:
-    """All that they give it, or more."""
+    """An upper bound of what the kubelet's managers allocate to the pod; exact if `given_to` is known."""
     shares = given_to(pod, topology)
     return added(container.requests for container in pod.containers) if shares is None else added(shares)
 
 
 def places_of(shares: Shares, topology: NodeTopology) -> Sequence[NumaAmounts] | None:
-    """Where containers with these shares may be; None: anywhere."""
+    """The possible placements of containers with these shares; None: any."""
     if topology.policy not in _ON_ONE:
         return None
     parts = [added(shares)] if topology.scope is Scope.POD else list(shares)
@@ -57,7 +58,7 @@ def places_of(shares: Shares, topology: NodeTopology) -> Sequence[NumaAmounts] |
 
 
 def _given(requests: Mapping[str, int], listed: frozenset[str], *, guaranteed: bool) -> dict[str, int]:
-    """Devices in any case; of Guaranteed pods whole CPUs and memory. listed: the resources of NUMA nodes."""
+    """What the managers allocate: devices; for Guaranteed pods also whole CPUs and memory. listed: by NUMA nodes."""
     return {
         name: amount
         for name, amount in requests.items()
@@ -71,6 +72,6 @@ def _given(requests: Mapping[str, int], listed: frozenset[str], *, guaranteed: b
 
 
 def _can_hold(zone: Zone, amounts: Mapping[str, int]) -> bool:
-    """What no zone lists is on none."""
+    """Whether the zone can allocate all amounts. A resource that it does not list is not compared."""
     listed = zone.resources
     return all(name not in listed or listed[name].allocatable >= amount for name, amount in amounts.items())

@@ -1,14 +1,14 @@
-"""Which pods the numbers of a NodeResourceTopology have counted, found out from its pod fingerprint.
+"""Finds the pods that a NodeResourceTopology reports from its pod fingerprint.
 
-An exporter publishes one hash of the pods it saw, not the pods. So sets of pods that it may have seen are tried:
+An exporter publishes one hash of the pods that it saw, not the pods. So the sets that it may have seen are tried:
 1. No pods at all.
-2. All that live on the node, less those bound last: 0, 1, .. 16 of them.
-3. The same, with the pods that ended last put back: 1, 2, .. of them.
-Each for every meaning that the publisher's method has. No set matches: nothing is known.
+2. All pods that are alive on the node, without the 0, 1, .. 16 that were bound last.
+3. The same sets, with the 1, 2, .. pods that ended last added.
+Each set is tried with every possible meaning of the publisher's method. If none matches, the reported pods are unknown.
 
-Pods bound within one second are taken in the order in which they were seen bound, then in that of their names: a
-replica that has just started knows no other. The right set may then not be among those tried; the exporter's next scan,
-seconds later, counts all of them.
+Pods bound within the same second are tried in the order in which they were seen bound, then in the order of their
+names: a replica that has just started knows no other order. The right set may be missing among those tried. Then the
+exporter's next scan, seconds later, reports all of them.
 Source: k8stopologyawareschedwg/podfingerprint; scheduler-plugins pkg/noderesourcetopology/cache.
 """
 
@@ -25,7 +25,7 @@ _LATEST: Final = 16
 
 _Seen = Callable[[ResidentPod], bool]
 
-# A kubelet without a memory manager gives no NUMA memory, and an NRT does not say which it has: both are tried.
+# A kubelet without a memory manager allocates no NUMA memory. An NRT does not say whether it has one: both are tried.
 _SEEN: Final[Mapping[FingerprintMethod, tuple[_Seen, ...]]] = {
     FingerprintMethod.ALL: (lambda _: True,),
     FingerprintMethod.EXCLUDE_TERMINAL: (lambda _: True,),
@@ -39,10 +39,10 @@ _SEEN: Final[Mapping[FingerprintMethod, tuple[_Seen, ...]]] = {
 def reported_pods(
     fingerprint: str, method: FingerprintMethod, living: Sequence[ResidentPod], ended: Sequence[ResidentPod]
 ) -> frozenset[str] | None:
-    """The keys of the pods that the fingerprint stands for; None when it cannot be told.
+    """The keys of the pods that the fingerprint covers; None if no set matches it.
 
-    living: the pods bound to the node, in the order in which they were seen bound; ended: those that were and ended,
-    the last one first.
+    living: the pods bound to the node, in the order in which they were seen bound. ended: the pods that have ended
+    there, the last ended first.
     """
     if fingerprint == fingerprint_of_sorted(()):
         return frozenset()
@@ -60,7 +60,7 @@ def reported_pods(
 
 
 def _candidates(living: Sequence[ResidentPod], more: Sequence[ResidentPod]) -> Iterator[tuple[list[str], str]]:
-    """The sets of `more` with the living pods, less the last 0, 1, .. of these, and their fingerprints."""
+    """The keys and the fingerprint of each set: `more` and all living pods but the last 0, 1, .. of them."""
     keys = [pod.key for pod in (*more, *living)]
     hashes = sorted(_hash(pod) for pod in (*more, *living))
     for left_out in range(min(len(living), _LATEST) + 1):

@@ -1,10 +1,10 @@
-"""What a NodeResourceTopology says about where the pods are that it has counted, beside what was known of them.
+"""The placements of the pods that a NodeResourceTopology reports, from its numbers and from what was known before.
 
-1. Those whose places are known have those; one in doubt has a place where it may be, one without a hint any place that
-   its kubelet could give it. What remains possible (`located`) is so, if only one place remains.
-2. No combination remains: some pod is not where it was thought to be. All that the NRT did not confirm before may be
-   anywhere. A pod for which one place remains is there; of the others nothing is known any more.
-3. What ended pods held is free for certain only if it does not rest on a hint that the NRT does not confirm.
+1. A pod whose placement is known has that one. An uncertain pod has one of its alternatives, a pod without a hint any
+   placement that its kubelet could give it. If only one remains possible (see `placement_search`), the pod has it.
+2. If no combination is possible, some pod is not where it was replayed. Then each pod that no NRT has confirmed may be
+   anywhere. A pod with one remaining placement has it; the others are uncertain.
+3. What ended pods held is certainly free only if this follows without any hint that the NRT does not confirm.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,18 +21,21 @@ from webhook.model.resident import ResidentPod
 
 @dataclass(frozen=True, slots=True)
 class Whereabouts:
-    """Of all pods that one NRT has counted, by key."""
+    """What one NRT proves about the pods that it reports, by pod key."""
 
     places: Mapping[str, NumaAmounts | None] = field(default_factory=dict)
-    """Where those are that the NRT says something about; None: in one of several places."""
+    """The placements of the pods that the NRT says something about; None: several are possible."""
     certain: Mapping[str, NumaAmounts] = field(default_factory=dict)
-    """Where those are for which that rests on the NRT alone."""
+    """The placements that follow from the NRT without an unconfirmed hint."""
 
 
 def whereabouts(
     topology: NodeTopology, pods: Sequence[ResidentPod], hints: KnownHints, elsewhere: Alternatives
 ) -> Whereabouts:
-    """Of all pods that the NRT has counted and the kubelet's managers give something, those that have ended too."""
+    """Compare the NRT with the known placements.
+
+    pods: all that the NRT reports and that hold exclusive resources, also those that have ended.
+    """
     confirmed = {pod.key for pod in pods if hints.certainty(pod.key) is Certainty.CONFIRMED}
     unknown = [pod for pod in pods if not pod.hint or hints.certainty(pod.key) is Certainty.DOUBTFUL]
     doubtful = {pod.key for pod in unknown}
@@ -52,19 +55,19 @@ def whereabouts(
 
 
 def _of_the_nrt_alone(topology: NodeTopology, pods: Iterable[ResidentPod], confirmed: Iterable[str]) -> Located | None:
-    """What remains possible if no hint is believed that no NRT has confirmed."""
+    """The placements that remain possible if only hints that an NRT has confirmed are trusted."""
     fixed = set(confirmed)
     return locate(topology, [_candidate(pod, topology, None, fixed=pod.key in fixed) for pod in pods])
 
 
 def _candidate(pod: ResidentPod, topology: NodeTopology, elsewhere: Alternatives | None, *, fixed: bool) -> Candidate:
     hint = dict(pod.hint or ())
-    # One over several NUMA nodes could have any shares: there would soon be too many of them.
+    # A pod on several NUMA nodes could have any shares: there would soon be too many combinations.
     if fixed or (len(hint) > 1 and elsewhere is None):
         return Candidate(pod.key, added(hint.values()), [hint])
     shares = given_to(pod, topology)
     if shares is None:
-        # Init containers leave theirs to be reused: the hint has what that comes to.
+        # Later containers reuse what init containers held: only the hint has the resulting amounts.
         amounts = added(hint.values()) if hint else most_given_to(pod, topology)
         return Candidate(pod.key, amounts, places_of([amounts], topology) if len(hint) == 1 else None)
     places = places_of(shares, topology)

@@ -1,17 +1,17 @@
-"""Pods of ours that were bound unhinted, and so without a hint: when their NUMA nodes are known, and what is kept.
+"""Managed pods that were bound unhinted: when their NUMA nodes can be replayed, and what is reserved until then.
 
-A kubelet gives a pod the first NUMA nodes with room at the moment it admits it. What it gave is known where the NRT
-and the pods bound since tell all that happened:
-1. The NRT's fingerprint says which pods it has counted, and all of them live: what it shows as free was free then.
-2. No other pod was there that may have ended since, so no room was taken or came free unseen.
-3. The pods bound since were seen bound one after the other, by a watch that had no gap: kubelets go by that order.
-4. All of them up to this one were seen started: none was rejected.
-5. Admitted one after the other they come to what their hints say, where they have one.
-Of any other pod nothing is known: all of it is kept on every NUMA node until its NRT counts it. So is all of those
-that were bound after it with a hint, or of which a list does not tell whether they were: that hint may have been given
-without knowing of it.
+A kubelet gives a pod the first NUMA nodes with room when it admits the pod. Its choice is known if the NRT and the pods
+bound since show all that happened:
+1. The NRT's fingerprint says which pods it reports, and all of them are alive: what it shows as free was free then.
+2. No other pod was there that may have ended since, so no room was taken or freed unseen.
+3. The pods bound since were seen bound one after the other, by a watch without a gap: kubelets admit in that order.
+4. All of them up to this pod were seen started: none was rejected.
+5. A replay in that order agrees with the hints of those that have one.
+The NUMA nodes of any other pod are unknown: all that it holds is reserved on every NUMA node until its NRT reports it.
+The same goes for pods with a hint that were bound after it, or may have been as far as a list shows: their hints may
+have been decided without knowing of it.
 
-Where koordlet gives pods the NUMA nodes that their annotations name, nothing is to be found out: each is given some.
+Where koordlet gives pods the NUMA nodes that their annotations name, the service assigns them instead.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -25,7 +25,7 @@ from webhook.model.resident import ResidentPod
 
 
 class Doubt(Enum):
-    """Why the NUMA nodes of a pod are not known."""
+    """Why the NUMA nodes of a pod are unknown."""
 
     NOT_COUNTED = "its node's NodeResourceTopology does not say which pods it has counted"
     ENDED = "another pod ended there, and its node's NodeResourceTopology may or may not have counted that"
@@ -38,43 +38,43 @@ class Doubt(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """Of one pod."""
+    """Replay result for one pod."""
 
     numa: NumaAmounts
-    """What it holds, if that is known; else all of it on each NUMA node on which it may be."""
+    """What the pod holds, if that is known; else its total on each NUMA node where it may be."""
     doubt: Doubt | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Unhinted:
-    """Pods bound to one node that its NRT has not counted, some of them without a hint."""
+    """The input of a replay: the unreported pods of one node, some of them unhinted."""
 
     admissions: Sequence[ResidentPod]
-    """In the order of binding, as far as it is known."""
+    """The unreported pods in the order of binding, as far as it is known."""
     asked: Collection[str]
-    """The keys of those of which something is to be found out: the first one without a hint, and all after it."""
+    """The keys of the pods that need a result: the first unhinted one, and all after it."""
     residents: Sequence[ResidentPod]
-    """The other pods."""
+    """The other pods bound to the node."""
     doubt: Doubt | None = None
-    """Why nothing can be known of them, if nothing can."""
+    """Why no replay is possible; None if one is."""
     others: NodeSums = field(default_factory=NodeSums)
-    """What others are promised on the node."""
+    """What is reserved for other pods on the node, where the service assigns NUMA nodes."""
     given: Mapping[str, NumaAmounts] = field(default_factory=dict)
-    """What some of them were given before, where the NUMA nodes are ours to give."""
+    """Pod -> what it was assigned before, where the service assigns NUMA nodes."""
 
 
 @dataclass(slots=True)
 class _Left:
-    """Pods that were bound to a node and are not any more."""
+    """The pods that were bound to a node and have ended or are gone."""
 
     turn: int = 0
-    """The last turn that one of them had."""
+    """The highest turn that one of them had."""
     heard: float = -inf
-    """When that was last heard of."""
+    """When the last such end was received, in seconds since the epoch."""
 
 
 class UnhintedPods:
-    """By node, with what was replayed of each."""
+    """The unreported pods of the nodes that have unhinted ones, and the replay result of each pod."""
 
     def __init__(self) -> None:
         self._on: dict[str, Sequence[ResidentPod]] = {}
@@ -86,16 +86,16 @@ class UnhintedPods:
         self._left: dict[str, _Left] = {}
 
     def bound(self, pod: str) -> None:
-        """The pod was seen bound, after all that were before."""
+        """Record that a pod was seen bound. The order of the calls is the order of binding."""
         self._turn += 1
         self._turns[pod] = self._turn
 
     def listed(self) -> None:
-        """What was told last comes from a list: of what happened before nothing is known, nor of its order."""
+        """Record that the last pod came from a list. What happened before, and in which order, is unknown."""
         self._gap = self._turn
 
     def left(self, pod: ResidentPod, heard: float) -> None:
-        """A bound pod is gone or has ended, as was heard then. heard: seconds since the epoch."""
+        """Record that a bound pod is gone or has ended. heard: when that was received, in seconds since the epoch."""
         self._replayed.pop(pod.key, None)
         turn = self._turns.pop(pod.key, 0)
         if pod.exclusive_resources:
@@ -103,17 +103,18 @@ class UnhintedPods:
             left.turn, left.heard = max(left.turn, turn), max(left.heard, heard)
 
     def forget(self, pod: str) -> None:
-        """The pod has a hint now."""
+        """Drop the pod's replay result: it is not unhinted any more."""
         self._replayed.pop(pod, None)
 
     def forget_node(self, node: str) -> None:
-        """There is neither an NRT nor a pod."""
+        """Remove a node that has neither an NRT nor a pod."""
         self._left.pop(node, None)
 
     def put(self, node: str, not_reported: Sequence[ResidentPod], *, outage: bool = False) -> None:
-        """Take in the pods of a node that its NRT has not counted, with a hint or not; all is to be found out again.
+        """Replace the unreported pods of a node, hinted or not. If some are unhinted, the node needs a new replay.
 
-        outage: some pods have come there unhinted that it has counted, and others may have come after them.
+        outage: reported pods of the node were bound unhinted, and others may have been bound after them. Then it needs
+        one too.
         """
         self._on.pop(node, None)
         self._open.discard(node)
@@ -122,25 +123,25 @@ class UnhintedPods:
             self._open.add(node)
 
     def had_outage(self, pods: Iterable[ResidentPod]) -> bool:
-        """Whether some were bound unhinted, and some with a hint, and it is not known which came first."""
+        """Whether unhinted and hinted pods came from a list, so that it is unknown which were bound first."""
         listed = [pod for pod in pods if not self._turn_of(pod)]
         return any(pod.unhinted for pod in listed) and any(pod.hint for pod in listed)
 
     def bound_after(self, pod: str, others: Iterable[str]) -> frozenset[str]:
-        """Those of the others that were, or may have been, bound after the pod."""
+        """The pods among `others` that were bound after `pod`, or may have been."""
         turn = self._turns.get(pod, 0)
         return frozenset(other for other in others if self._turns.get(other, 0) >= turn)
 
     def in_order(self, pods: Iterable[ResidentPod]) -> Sequence[ResidentPod]:
-        """The pods as they were seen bound; those from a list by their stamps, to the second, and by name."""
+        """The pods in the order in which they were seen bound. Those from a list come first, by second and name."""
         return sorted(pods, key=lambda pod: (self._turn_of(pod), pod.bound_at or 0, pod.key))
 
     def to_replay(self) -> Sequence[str]:
-        """The nodes of which that is to be found out."""
+        """The nodes that need a replay."""
         return tuple(self._open)
 
     def admissions(self, node: str) -> tuple[Sequence[ResidentPod], Collection[str]]:
-        """The pods that the node's NRT has not counted, and the keys of those from the first one without a hint on."""
+        """The node's unreported pods, and the keys of the first unhinted one and of all that may have come after it."""
         pods = self._on[node]
         first = next((n for n, pod in enumerate(pods) if pod.unhinted), 0)
         turn = self._turn_of(pods[first])
@@ -149,10 +150,10 @@ class UnhintedPods:
     def doubt(
         self, topology: NodeTopology, counted: frozenset[str] | None, bound: Collection[str], settle: float
     ) -> Doubt | None:
-        """Why nothing can be known of the node's unhinted pods, if nothing can: rules 1 to 3.
+        """Why no replay of the node's unhinted pods is possible, by rules 1 to 3; None if one is.
 
-        counted, bound: the keys of the pods that the fingerprint covers, and of those that live there. settle: seconds
-        from a pod's end to the first NRT written that cannot have counted it.
+        counted: the keys of the pods that the fingerprint covers; None if unknown. bound: of those that are alive on
+        the node. settle: an NRT written more seconds than this after a pod's end cannot report the pod.
         """
         if counted is None:
             return Doubt.NOT_COUNTED
@@ -162,31 +163,31 @@ class UnhintedPods:
         turns = [self._turn_of(pod) for pod in self._on[topology.node] if pod.exclusive_resources]
         if min(turns, default=inf) <= max(last, self._gap):
             return Doubt.NOT_SEEN
-        # A pod bound before one that is counted was admitted before it: not being counted, it had ended by then.
+        # A pod bound before a reported one was admitted before it. If it is not reported, it had ended before the scan.
         left = self._left.get(topology.node)
         if left is None or left.turn < last or left.heard + settle < (topology.written_at or -inf):
             return None
         return Doubt.ENDED
 
     def keep(self, node: str, replayed: Mapping[str, Replayed]) -> None:
-        """Take what was replayed of the node's arrivals as they are now."""
+        """Store the replay results of the node's unreported pods. The node then needs no replay until `put`."""
         self._open.discard(node)
         self._replayed.update(replayed)
 
     def on(self, node: str) -> Sequence[tuple[ResidentPod, Replayed]]:
-        """Those of the node, and those bound after them, as far as they were looked at."""
+        """The node's unreported pods that have a replay result, in the order of binding."""
         pods = self._on.get(node, ())
         return [(pod, replayed) for pod in pods if (replayed := self._replayed.get(pod.key)) is not None]
 
     def doubtful(self, node: str) -> frozenset[int]:
-        """NUMA ids that may have more free than is kept."""
+        """The NUMA ids that may have more free than the ledger says."""
         return frozenset(numa for _, replayed in self.on(node) if replayed.doubt is not None for numa in replayed.numa)
 
     def nodes(self) -> Collection[str]:
-        """Where there are any."""
+        """The nodes that need a replay or have its results."""
         return self._on.keys()
 
     def _turn_of(self, pod: ResidentPod) -> int:
-        """Those that were in a list have none of their own."""
+        """The position of the pod in the order of binding; 0 for pods from a list, whose order is unknown."""
         turn = self._turns.get(pod.key, 0)
         return turn if turn > self._gap else 0

@@ -1,21 +1,22 @@
-"""What pods hold of a node's NUMA nodes and its NodeResourceTopology does not show yet, and what it shows too much.
+"""What pods hold that their node's NodeResourceTopology does not show yet, and what it shows though pods have ended.
 
-A pod's hint says what it holds. Whoever publishes the NRT may count that, later or never:
-- koordlet publishes totals and counts no pod; the cluster's state takes the hints of its pods off by itself.
-- Other exporters take off what the kubelet allocated, as of their last scan, of the resources its managers give away.
+A pod's hint says what it holds. The publisher of the NRT reports that, later or never:
+- koordlet publishes totals and reports no pod. The cluster state subtracts the hints of its pods itself.
+- Other exporters subtract what the kubelet had allocated at their last scan, of the resources that its managers
+  allocate.
 
-1. A pod bound after the NRT was written is in no scan yet. Of the others those count that the fingerprint covers;
-   where there is none, or none that can be read, those bound long enough before the NRT was written.
-2. Pods that the fingerprint covers and that have ended since hold nothing any more: a kubelet gives what they held to
-   the next pod at once. It is given back if it is certain where they were (see `reported_placement`).
-3. All that the NRT shows as taken may be what the pods hold; what they hold beyond that it does not count: all their
-   memory where the kubelet has no memory manager, all their CPUs where no CPU is given away. The pods bound last are
-   taken to be those.
-4. Unreported is the rest: every other pod, and what step 3 left. Where it is not known whether a pod is counted, it is
-   taken not to be if it lives, and to be if it has ended: nothing is promised twice. A NUMA node may then have more
-   than it seems to, and a kubelet prefer it to the one replayed.
+1. A pod bound after the NRT was written is in no scan yet. Of the others, those are reported that the fingerprint
+   covers. Without a readable fingerprint, those that were bound long enough before the NRT was written.
+2. Pods that the fingerprint covers and that have ended since hold nothing: a kubelet gives what they held to the next
+   pod at once. It is given back if their NUMA nodes are certain (see `reported_placement`).
+3. What the NRT shows as taken may be what the reported pods hold. What they hold beyond that is unreported: all their
+   memory if the kubelet has no memory manager, all their CPUs if no CPU is allocated. The pods bound last are assumed
+   to be the ones that it does not show.
+4. Unreported are all other pods, and the rest of step 3. If it is unknown whether a pod is reported, a living pod
+   counts as unreported and an ended one as reported, so that nothing is assigned twice. A NUMA node may then have more
+   free than the numbers say, and a kubelet may prefer it to the replayed one.
 
-Times are seconds by the API server's clock, at which both a pod's binding and an NRT's writing are stamped.
+Times are in seconds by the API server's clock, which stamps both the binding of a pod and the writing of an NRT.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,29 +36,30 @@ NOWHERE: Final[Mapping[str, NumaAmounts]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class ReportingTimes:
-    """How long it takes until an NRT without a readable fingerprint has counted a pod."""
+    """How long it takes until an NRT without a readable fingerprint reports a pod."""
 
     settle: float = 10.0
-    """An NRT written so many seconds after the pod was bound has counted it: a kubelet admits within one or two, and an
-    exporter writes within a few of its scan."""
+    """Seconds. An NRT written this long after the pod was bound reports it: a kubelet admits within one or two seconds,
+    and an exporter writes a few seconds after its scan."""
     age: float = 120.0
-    """One written sooner has, if it stays as it is for so long: two periods of 60 s, the exporters' default."""
+    """Seconds. An NRT written earlier reports the pod if it stays unchanged until this long after the binding: two
+    periods of 60 s, the exporters' default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unreported:
-    """What is to be taken off the NRT's numbers."""
+    """How the amounts of one node differ from its NRT."""
 
     amounts: Mapping[str, NumaAmounts]
     """Pod (namespace/name) -> NUMA id -> resource -> amount; only pods with something unreported."""
     until: float | None
-    """When this may change by time alone."""
+    """When time alone may change this; None: never."""
     ended: NumaAmounts = field(default_factory=dict)
-    """NUMA id -> resource -> amount: shown as taken by pods that have ended."""
+    """NUMA id -> resource -> amount shown as taken, but held by pods that have ended."""
     maybe_free: NumaAmounts = field(default_factory=dict)
-    """NUMA id -> resource -> amount: shown as taken perhaps by pods that have ended."""
+    """NUMA id -> resource -> amount shown as taken, but perhaps held by pods that have ended."""
     maybe_counted: Mapping[str, NumaAmounts] = field(default_factory=dict)
-    """Of `amounts` what the NRT may show already."""
+    """The part of `amounts` that the NRT may show already."""
 
 
 NOTHING: Final = Unreported({}, None)
@@ -74,8 +76,8 @@ def unreported(
 ) -> Unreported:
     """What the pods bound to one node hold that its NRT does not show at `now`.
 
-    covered: the pods its fingerprint stands for; None where it has none, or none that can be read. ended: the pods that
-    have ended and may have lived when the NRT was made. certain: where covered pods are, of those for which that is.
+    covered: the keys of the pods that the fingerprint covers; None if there is no readable one. ended: the ended pods
+    that may have been alive at the NRT's scan. certain: the placements of the covered pods for which they are certain.
     """
     if topology is not None and topology.publisher is Publisher.TOTAL:
         return NOTHING
@@ -100,7 +102,7 @@ def unreported(
     given_back = together(certain[pod.key] for pod in shown if pod.key in certain)
     maybe_free: NumaAmounts = together(_anywhere(topology, pod, covered) for pod in shown if pod.key not in certain)
     if covered is not None and not covered <= {pod.key for pod in (*living, *shown)}:
-        maybe_free = taken_on(topology)  # of some it is forgotten that they were there
+        maybe_free = taken_on(topology)  # some covered pods are not remembered any more
     if counted:
         beyond = _beyond(topology, counted, added(given_back.values()))
         amounts.update(beyond)
@@ -115,9 +117,9 @@ def not_reported(
     times: ReportingTimes,
     now: float,
 ) -> tuple[Sequence[ResidentPod], float | None]:
-    """The pods of one node that its NRT has not counted at `now`, hint or not, and when time alone changes that.
+    """The unreported pods of one node at `now`, hinted or not, and when time alone changes that; None: never.
 
-    Arguments as of `unreported`. Where totals are published: those of ours without a hint.
+    Arguments as for `unreported`. If the publisher reports totals: the unhinted pods.
     """
     if topology.publisher is Publisher.TOTAL:
         return [pod for pod in pods if pod.unhinted], None
@@ -127,17 +129,17 @@ def not_reported(
 
 
 def is_counted(pod: ResidentPod, topology: NodeTopology, covered: frozenset[str]) -> bool:
-    """Whether the NRT, whose fingerprint stands for the covered pods, has counted what a living pod holds."""
+    """Whether the NRT reports what a living pod holds. covered: the keys of the pods that its fingerprint covers."""
     return pod.exclusive_resources and pod.key in covered and not is_older(topology, pod)
 
 
 def held(pod: ResidentPod) -> NumaAmounts:
-    """What the pod's hint says that it holds: NUMA id -> resource -> amount."""
+    """What the pod holds by its hint: NUMA id -> resource -> amount; empty without a hint."""
     return dict(pod.hint or ())
 
 
 def is_older(topology: NodeTopology, pod: ResidentPod) -> bool:
-    """Whether the NRT is known to be from before the pod was bound."""
+    """Whether the NRT was certainly written before the pod was bound."""
     written, bound = topology.written_at, pod.bound_at
     return written is not None and bound is not None and written < bound
 
@@ -149,7 +151,7 @@ def _is_reported(
     times: ReportingTimes,
     now: float,
 ) -> tuple[bool, float | None]:
-    """Whether the NRT can have counted the pod, and when time alone changes that."""
+    """Whether the NRT can report the pod, and when time alone changes that; None: never."""
     if topology is None or not pod.exclusive_resources:
         return False, None
     if is_older(topology, pod):
@@ -164,7 +166,7 @@ def _is_reported(
 
 
 def _anywhere(topology: NodeTopology, pod: ResidentPod, covered: frozenset[str] | None) -> NumaAmounts:
-    """All that the pod held, on every NUMA node; where its hint says, if no fingerprint could ever contradict it."""
+    """All that the pod held, on every NUMA node; its hint, if it has one and the NRT has no fingerprint."""
     if covered is None and topology.fingerprint is None and pod.hint:
         return held(pod)
     amounts = added(held(pod).values()) if pod.hint else most_given_to(pod, topology)
@@ -174,10 +176,10 @@ def _anywhere(topology: NodeTopology, pod: ResidentPod, covered: frozenset[str] 
 def _beyond(
     topology: NodeTopology, counted: Iterable[ResidentPod], ended: Mapping[str, int]
 ) -> Mapping[str, NumaAmounts]:
-    """What the pods hold beyond what the NRT shows as taken on the whole node, of the first pods first.
+    """What the pods hold beyond what the NRT shows as taken on the whole node; the first pods take it first.
 
-    On the whole node: the kubelet may have chosen other NUMA nodes than the hints foretold. ended: what of that is
-    known to be taken by pods that have ended.
+    The whole node is compared because the kubelet may have chosen other NUMA nodes than the hints say. ended: the part
+    of the taken amounts that pods held which have ended.
     """
     missing = added(amounts for pod in counted for amounts in held(pod).values())
     for resource, amount in ended.items():
