@@ -89,7 +89,7 @@ class Decision:
         return count(self.reason)
 
     def best(self, k: int) -> tuple[Candidate, ...]:
-        """Number of nodes excluded for each reason."""
+        """Return the k nodes with the highest scores, best first; fewer where fewer fit."""
         node_arrays = self.snapshot.node_arrays
         k = min(k, self.fit_count)
         if k <= 0:

@@ -1,9 +1,8 @@
 """Reservations: what assumed pods hold that the cluster's own objects do not count yet, per NUMA node and per node.
 
-A reservation has two halves: what the pod holds of NUMA nodes, until the node's NRT counts it, and its requests on
-the
-node as a whole, until the pod is among the node's pods. As objects come to show the pod, `assumed_pods` replaces the
-reservation by a smaller one, and finally releases it.
+A reservation has two halves: what the pod holds of NUMA nodes, until the node's NRT reports it, and its requests on
+the node as a whole, until the pod is among the node's pods. As objects come to show the pod, `assumed_pods` replaces
+the reservation by a smaller one, and finally releases it.
 
 A pod that is only mutated has no reservation: many nodes may still become its own.
 
