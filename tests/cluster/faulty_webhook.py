@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from webhook.cache import cluster_cache
+from webhook.cache import unbound_pods
 from webhook.cli.app import main
 from webhook.controllers import owner_chains
 from webhook.controllers.placement import assignment_writer, controller, gated_gang, gated_pods
@@ -35,5 +35,5 @@ if __name__ == "__main__":
     fail_for("faulty-owner", owner_chains, "owner_chain_of")
     fail_for("faulty-read", gated_pods, "parse_numa_intent")
     fail_for("faulty-write", assignment_writer.AssignmentWriter, "write")
-    fail_for("faulty-keep", cluster_cache, "waits_for_us_alone")
+    fail_for("faulty-keep", unbound_pods, "waits_for_us_alone")
     main()

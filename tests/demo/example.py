@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from tests.cluster.nodes import NODES, TOPOLOGIES
+from tests.fingerprints import pod_fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,10 +28,11 @@ WRONG = "node-a"
 
 @contextlib.contextmanager
 def example_cluster(plane: ControlPlane) -> Iterator[list[dict[str, Any]]]:
-    """The nodes, their NUMA topologies and the pods that run there already, created within this context."""
+    """The nodes, the pods that run there already, and the NRTs that report them, created within this context."""
     objects = list(yaml.safe_load_all(CLUSTER.read_text()))
+    fingerprint(objects)
     residents = "/api/v1/namespaces/default/pods"
-    collections = {"Node": NODES, "NodeResourceTopology": TOPOLOGIES, "Pod": residents}
+    collections = {"Node": NODES, "Pod": residents, "NodeResourceTopology": TOPOLOGIES}
     created: list[str] = []
     try:
         for item in sorted(objects, key=lambda item: list(collections).index(item["kind"])):
@@ -42,6 +44,17 @@ def example_cluster(plane: ControlPlane) -> Iterator[list[dict[str, Any]]]:
         for path in reversed(created):
             # No kubelet is there to confirm that a bound pod ended.
             plane.api.delete(path, {"gracePeriodSeconds": 0})
+
+
+def fingerprint(objects: list[dict[str, Any]]) -> None:
+    """Have each NRT say which pods it reports, as exporters do: here the pods are no older than the NRTs."""
+    for topology in (item for item in objects if item["kind"] == "NodeResourceTopology"):
+        pods = [item for item in objects if item.get("spec", {}).get("nodeName") == topology["metadata"]["name"]]
+        names = [(pod["metadata"]["namespace"], pod["metadata"]["name"]) for pod in pods]
+        topology["attributes"] += [
+            {"name": "nodeTopologyPodsFingerprint", "value": pod_fingerprint(names)},
+            {"name": "nodeTopologyPodsFingerprintMethod", "value": "all"},
+        ]
 
 
 def node_of(plane: ControlPlane, name: str, namespace: str = "default") -> str:

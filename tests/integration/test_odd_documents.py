@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["cluster"]  # a fixture
 
+NOT_AMONG = "is neither among the objects nor in the cluster"
 DRY_RUN = ("create", "--dry-run=server", "--validate=ignore", "--filename", "-")
 
 
@@ -32,12 +33,15 @@ def test_of_an_odd_document(name: str, cluster: Path, control_plane: ControlPlan
     try:
         warnings = control_plane.kubectl_warnings(*DRY_RUN, input=ODD[name])
     except CommandError as error:
-        refusal = str(error)
+        # `review` does not know who will create the object.
+        refusal = str(error).replace("admin may not", "the user of this manifest may not")
     else:
         assert (outcome.code in {0, 1}, denied) == (True, []), outcome.stderr
-        assert warnings == [warning for entry in verdicts for warning in entry["warnings"]]
+        foretold = [warning for entry in verdicts for warning in entry["warnings"]]
+        # `review` misses what the service looks up, or waits for, after the creation.
+        assert warnings == [warning for warning in foretold if NOT_AMONG not in warning]
         return
     # What the API server itself refuses, `review` may not know to be wrong; it ends with an answer all the same.
     if DENIED in refusal and outcome.code != 2:
         assert denied
-        assert all(message in refusal for message in denied)
+        assert [message for message in denied if message not in refusal] == [], refusal

@@ -22,7 +22,7 @@ from tests.cluster.controllers import Controllers
 from tests.cluster.gated import PLACEMENT, SINGLE, SPEC, Pods, pod
 from tests.cluster.kinds import KINDS, Kind
 from tests.cluster.racked import RACKS
-from tests.integration.example_cluster import FLEET
+from tests.integration.example_cluster import FLEET, cluster
 from tests.unit.cli.conftest import EXAMPLES
 from webhook.admission.workload.templates import templates_in
 from webhook.cli.template_pods import with_at
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+__all__ = ["cluster"]  # a fixture
 
 Raw = dict[str, Any]
 TEMPLATE = {"metadata": {"labels": {"app": "w"}}, "spec": pod("", cpu=16)["spec"]}

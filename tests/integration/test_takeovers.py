@@ -12,7 +12,7 @@ import pytest
 from tests.cluster.api import ApiError
 from tests.cluster.audit import overcommitted
 from tests.cluster.gated import Pods
-from tests.cluster.nodes import Machine
+from tests.cluster.nodes import TOPOLOGIES, Machine
 from tests.cluster.stubborn import until
 from tests.cluster.terms import overlapping, terms
 from tests.cluster.two_replicas import QUICK, Cluster, two_replicas
@@ -47,6 +47,13 @@ def try_to_bind(cluster: Cluster) -> None:
                 attempt.result()
 
 
+def serves_topologies(cluster: Cluster) -> bool:
+    with suppress(ApiError):
+        cluster.plane.api.get(TOPOLOGIES)
+        return True
+    return False
+
+
 def check_that_two_are_bound(cluster: Cluster) -> None:
     """Bind until both NUMA nodes are taken, and look whether anything was given twice."""
     pods = Pods(cluster.plane, cluster.namespace)
@@ -58,6 +65,7 @@ def check_that_two_are_bound(cluster: Cluster) -> None:
     until("both NUMA nodes to be taken", both_taken)
     try_to_bind(cluster)
     assert len(pods.bound()) == 2
+    until("an API server that has just started to serve the NRTs", lambda: serves_topologies(cluster))
     assert overcommitted(cluster.plane, pods.all().values()) == {}
     led = terms(replica.process.log for replica in cluster.webhook.replicas)
     assert overlapping(led) == []

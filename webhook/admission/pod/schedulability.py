@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
-import numpy.typing as npt
 
 from webhook.admission.pod.placement_text import excluded, on_numa_nodes, subject, unknown_policy
-from webhook.engine.arrays import Bools
+from webhook.engine.arrays import Bools, Nodes
 from webhook.engine.decide import Decision, decide
 from webhook.engine.filter.node_fit import node_fit
 from webhook.engine.koordinator import policy_fit
@@ -153,7 +152,7 @@ def _why_incompatible(node_arrays: NodeArrays, intent: NUMAIntent, nodes: Bools)
 
 def _too_large(empty: NodeArrays, pod: Pod, eligible: Bools) -> str | None:
     """The resource that no node has enough of; None when it is not a matter of one resource."""
-    nodes = np.flatnonzero(eligible)
+    nodes = _by_name(empty, eligible)
     for resource, amount in pod.requests.items():
         row = empty.resources.find(resource)
         if row < 0:
@@ -171,7 +170,7 @@ def _too_large_for_one(empty: NodeArrays, pod: Pod, intent: NUMAIntent, eligible
 
     A resource that no NUMA node lists is not looked for in one.
     """
-    nodes: npt.NDArray[np.intp] = np.flatnonzero(eligible)
+    nodes = _by_name(empty, eligible)
     policies = {intent.policy} if intent.policy else set(empty.policy[nodes].tolist())
     if policies != {NUMAPolicy.SINGLE_NUMA_NODE}:
         return None
@@ -187,3 +186,8 @@ def _too_large_for_one(empty: NodeArrays, pod: Pod, intent: NUMAIntent, eligible
             where = f"{empty.names[node]}, NUMA {empty.zone_ids[position, node]}"
             return f"it asks for {asks} {resource} in one NUMA node, the largest has {has} ({where})"
     return None
+
+
+def _by_name(node_arrays: NodeArrays, where: Bools) -> Nodes:
+    """These nodes (bool [node]) by name: of equal ones a text names the first, in whichever order they came."""
+    return node_arrays.order[where[node_arrays.order]]
