@@ -297,6 +297,12 @@ def test_in_pod_scope_the_whole_pod_must_fit_one_numa_node() -> None:
     assert message in mutate_pod(pod(cpu="20"), cluster, Rules(gate="Never")).message
 
 
+def test_of_equal_nodes_a_text_names_the_first_by_name_and_not_the_first_that_came() -> None:
+    came = [each for name in ("b", "a") for each in (node(name=name), nrt(node=name, free=[4, 4]))]
+    mutation = mutate_pod(pod(cpu="20"), cluster_snapshot(*came), Rules(gate="Never"))
+    assert "in one NUMA node, the largest has 16 (a, NUMA 0)" in mutation.message
+
+
 def test_a_pod_that_is_too_large_for_any_node_waits_as_it_would_without_us() -> None:
     mutation = mutate_pod(pod(cpu="40"), CLUSTER, Rules(gate="Never"))
     assert mutation.verdict is Verdict.WAIT
