@@ -1,8 +1,8 @@
-"""What thousands of waiting shapes cost another tenant's pod, in the leader's own rounds. Nothing is written.
+"""What thousands of waiting shapes cost another tenant's pod, in the leader's own cycles. Nothing is written.
 
 A cluster of 5,000 nodes with 8 NUMA nodes each, and pods of one namespace that fit nowhere, each of another shape. Then
 a pod of another namespace comes that fits. Counted are the decisions made in vain before it is placed, and the time
-from its arrival, the rests between rounds included, beside that of one decision.
+from its arrival, the rests between cycles included, beside that of one decision.
 """
 
 import asyncio
@@ -51,9 +51,9 @@ async def _measure(shapes: int, nodes: int, zones: int) -> dict[str, Any]:
         await cluster.play()
     gc.collect()
     made, cluster.decisions = cluster.decisions, 0
-    # It comes just after a round has begun: that one, its rest, and then its own round.
+    # It comes just after a cycle has begun: that one, its rest, and then its own cycle.
     began = monotonic()
-    rest = 0.0 if shapes == 0 else (monotonic() - await _a_round(cluster)) * _REST_PER_WORK
+    rest = 0.0 if shapes == 0 else (monotonic() - await _a_cycle(cluster)) * _REST_PER_WORK
     cluster.create("others", "fits", "2", created=9)
     while "others/fits" in cluster.cache.gated_pods():
         await cluster.play()
@@ -68,8 +68,8 @@ async def _measure(shapes: int, nodes: int, zones: int) -> dict[str, Any]:
     }
 
 
-async def _a_round(cluster: Cluster) -> float:
-    """One round; when it began."""
+async def _a_cycle(cluster: Cluster) -> float:
+    """One cycle; when it began."""
     began = monotonic()
     await cluster.play()
     return began

@@ -1,4 +1,4 @@
-"""Objects into the cluster's state, as informers bring them; then decisions, rounds of the controller, hint backfills.
+"""Objects into the cluster's state, as informers bring them; then decisions, cycles of the controller, hint backfills.
 
 1. Nothing is raised; what is contained counts as raised.
 2. What is decided for an honest pod is as before, unless the object is about a node.
@@ -73,8 +73,8 @@ class Feeds:
             if not _is_about_nodes(feed, raw) and after != before:
                 raise BrokenError(f"{feed} {key[:60]}: an honest pod is answered otherwise than before")
             before = after
-        with within_bounds("a round of the controller"):
-            await _round(cache)
+        with within_bounds("a cycle of the controller"):
+            await _cycle(cache)
         list(cache.hint_backfills())
         for feed, raw in drawn:
             key = _key(feed, raw)
@@ -132,7 +132,7 @@ def _decided(cache: ClusterCache) -> str:
 _ENVELOPE = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
 
 
-async def _round(cache: ClusterCache) -> None:
+async def _cycle(cache: ClusterCache) -> None:
     writes, told = Written(), Told(None, "us")  # type: ignore[arg-type] # nothing is sent
     status_reporter = StatusReporter(writes, told, cache.gated_pods, Unreported())
     leadership: Any = Leads()
@@ -140,7 +140,7 @@ async def _round(cache: ClusterCache) -> None:
     controller = PlacementController(cache, writes, status_reporter, Rules(), limits, leadership, _no_owner)
     controller.started(Term(1, "us", 0.0, 0.0))
     for _ in range(2):
-        await controller._round()
+        await controller._cycle()
         await controller.settle()
 
 
@@ -178,7 +178,7 @@ class Told(EventRecorder):
 class Unreported:
     """Nothing is counted."""
 
-    def round(self) -> None: ...
+    def cycle(self) -> None: ...
 
     def decided(self, unit: str, seconds: float) -> None: ...
 

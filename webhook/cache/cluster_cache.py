@@ -5,7 +5,7 @@ and logged when its fault changes. One odd object must not stop a cluster.
 
 Changes are applied at the next read, so a burst of changes costs one update. A read also brings the reservations up to
 date with the clock. It calls no observer. `advance` announces the changes that are due to time alone. The placement
-controller calls it at the start of each round, the service once a second.
+controller calls it at the start of each cycle, the service once a second.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -23,8 +23,8 @@ class Correction(StrEnum):
 class ControllerMetrics(Protocol):
     """Called for each event as it happens; each call must be quick."""
 
-    def round(self) -> None:
-        """A placement round began."""
+    def cycle(self) -> None:
+        """A placement cycle began."""
 
     def decided(self, unit: str, seconds: float) -> None:
         """A decision about a "pod" or a "group" ended, whatever the result; it took this many seconds."""

@@ -25,7 +25,7 @@ from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.owner_chains import OwnerChains
 from webhook.controllers.placement.gated_gang import Gang
 from webhook.controllers.placement.missed_levels import missed_by_members
-from webhook.controllers.placement.round_clock import Work
+from webhook.controllers.placement.work_clock import WorkClock
 from webhook.internal_errors import Where, contained
 from webhook.kube.api_errors import ClusterError
 from webhook.kube.owners import ReadOwner
@@ -76,7 +76,7 @@ class PodGroupKeeper:
         self._not_before: dict[str, float] = {}
         self._wanted: dict[str, tuple[_Basis, dict[str, Any] | None]] = {}
         self._said: dict[str, dict[str, Any]] = {}
-        self._work = Work()
+        self._work = WorkClock()
 
     def saw(self, gang: Gang, why: str) -> None:
         """Record a gang that was examined; why: why its members wait, empty if they do not."""
@@ -92,7 +92,7 @@ class PodGroupKeeper:
     async def run(self) -> NoReturn:
         """Compare and write until cancelled."""
         while True:
-            self._work = Work()
+            self._work = WorkClock()
             if self._is_leader() and self._is_served():
                 await self._settle()
             rest = min(self._work.seconds() * _REST_PER_WORK, _LONGEST_REST_SECONDS)

@@ -22,8 +22,8 @@ class PlacementMetrics:
             namespace=namespace,
             registry=registry,
         )
-        self._rounds = Counter(
-            "placement_cycles", "Rounds over the gated pods.", namespace=namespace, registry=registry
+        self._cycles = Counter(
+            "placement_cycles", "Placement cycles over the gated pods.", namespace=namespace, registry=registry
         )
         self._decisions = Histogram(
             "placement_decision_duration_seconds",
@@ -58,9 +58,9 @@ class PlacementMetrics:
             registry=registry,
         )
 
-    def round(self) -> None:
+    def cycle(self) -> None:
         """Count the start of a cycle."""
-        self._rounds.inc()
+        self._cycles.inc()
 
     def decided(self, unit: str, seconds: float) -> None:
         """Observe a decision about a "pod" or a "group"."""

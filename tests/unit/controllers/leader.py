@@ -94,7 +94,7 @@ class Leader:
 
     async def cycle(self) -> None:
         """One cycle, and the writes that it began."""
-        await self.controller._round()
+        await self.controller._cycle()
         await self.controller.settle()
 
     def waiting(self) -> set[str]:

@@ -23,7 +23,7 @@ TERM = Term(1, "1-a", 0.0, 0.0)
 class ControllerMetrics:
     """Counts nothing."""
 
-    def round(self) -> None: ...
+    def cycle(self) -> None: ...
 
     def decided(self, unit: str, seconds: float) -> None: ...
 
@@ -61,7 +61,7 @@ class Site:
         self.controller = PlacementController(
             self.cache, writes, self.status_reporter, Rules(), limits, leadership, self.read_owner
         )
-        # However slow the machine: what is put off stays so, and a round has time for all.
+        # However slow the machine: what is put off stays so, and a cycle has time for all.
         self.controller._delays._clock = self.controller.clock = lambda: 0.0
         self.controller.started(TERM)
 
@@ -94,11 +94,11 @@ class Site:
         to_tell = self.status_reporter._to_report._namespaces.get("default", {})
         return {key: one.why.text for key, one in to_tell.items()}
 
-    def round(self) -> None:
-        """One round, driven by hand: it may give others their turn, and waits for nothing."""
-        running = self.controller._round()
+    def cycle(self) -> None:
+        """One cycle, driven by hand: it may give others their turn, and waits for nothing."""
+        running = self.controller._cycle()
         try:
             while True:
-                assert running.send(None) is None, "a round waits for something"
+                assert running.send(None) is None, "a cycle waits for something"
         except StopIteration:
             pass

@@ -34,9 +34,9 @@ def waiting(name: str = "p", group: str = "", **spec: Any) -> dict[str, Any]:
 
 
 async def ungated(site: Site) -> list[str]:
-    """The pods that one round lets go."""
+    """The pods that one cycle ungates."""
     site.answers.set()
-    site.round()
+    site.cycle()
     for _ in range(3):
         await asyncio.sleep(0)
     return [event.key for event in site.events if event.reason == "Ungated"]
@@ -57,7 +57,7 @@ async def test_members_of_a_group_are_not() -> None:
 
 async def test_it_stays_behind_the_gate_if_a_node_has_come_meanwhile() -> None:
     site = Site(waiting(nodeSelector={"kubernetes.io/hostname": "new"}))
-    site.round()
+    site.cycle()
     put(site.cache, node(name="new"))
     assert await ungated(site) == []
 

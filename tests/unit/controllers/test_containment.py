@@ -1,4 +1,4 @@
-"""A round of the leader on a cluster in memory: faults at each of its boundaries, and no waiting for anything."""
+"""A cycle of the leader on a cluster in memory: faults at each of its boundaries, and no waiting for anything."""
 
 import asyncio
 import inspect
@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from tests.builders.pods import gated
 from tests.unit.controllers.site import TERM, Site
 from webhook.controllers.placement import controller as controlling
-from webhook.controllers.placement import fence, gated_gang
+from webhook.controllers.placement import fence, gated_gang, pod_attempt
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.internal_errors import Where, internal_error_counts
@@ -38,11 +38,11 @@ def waiting(name: str, *, group: str = "", members: int = 0, owner: str = "") ->
     return raw
 
 
-async def test_a_round_waits_for_nothing_whatever_hangs() -> None:
+async def test_a_cycle_waits_for_nothing_whatever_hangs() -> None:
     pods = [waiting(f"p{number:03}") for number in range(100)]
     site = Site(*pods, waiting("owned", members=1, owner="w"), waiting("g-0", group="g"), waiting("g-1", group="g"))
     for _ in range(3):
-        site.round()
+        site.cycle()
         await asyncio.sleep(0)
     assert site.waiting_because()["default/owned"] == "waiting: its owners: they are being read"
     # Of the writes that hang only so many were begun.
@@ -82,7 +82,7 @@ def rooms(module: ModuleType, found: dict[str, ModuleType]) -> dict[str, ModuleT
 
 
 def of_a_pod() -> list[tuple[Any, str]]:
-    """Whatever a round calls with a pod: functions in the rooms it uses, and a pod's own properties."""
+    """Whatever a cycle calls with a pod: functions in the rooms it uses, and a pod's own properties."""
     functions = [
         (room, name)
         for room in rooms(controlling, {}).values()
@@ -121,7 +121,7 @@ async def test_a_fault_with_one_pod_wherever_it_comes_from_is_that_pods(
     faulty_for(monkeypatch, room, name, "faulty")
     site.answers.set()
     for _ in range(3):
-        site.round()
+        site.cycle()
         await site.controller.settle()
         if {"default/a", "default/b"} <= set(site.patched):
             return
@@ -130,10 +130,10 @@ async def test_a_fault_with_one_pod_wherever_it_comes_from_is_that_pods(
 
 async def test_a_pod_that_fails_waits_says_so_and_is_tried_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
     site = Site(waiting("faulty"), waiting("a"))
-    faulty_for(monkeypatch, controlling, "find_assignment", "faulty")
+    faulty_for(monkeypatch, pod_attempt, "find_assignment", "faulty")
     before = internal_error_counts().get(Where.POD, 0)
     for _ in range(10):
-        site.round()
+        site.cycle()
     assert internal_error_counts()[Where.POD] == before + 1
     assert site.waiting_because()["default/faulty"].startswith("waiting: internal error: InjectedError")
 
@@ -143,14 +143,14 @@ async def test_a_pod_that_is_recreated_under_the_name_does_not_inherit_the_delay
 ) -> None:
     site = Site(waiting("p"))
     with monkeypatch.context() as broken:
-        faulty_for(broken, controlling, "find_assignment", "p")
-        site.round()
-    site.round()
+        faulty_for(broken, pod_attempt, "find_assignment", "p")
+        site.cycle()
+    site.cycle()
     assert site.cache.assumed_node("default/p") is None
     again = waiting("p")
     again["metadata"]["uid"] = "another"
     site.see(again)
-    site.round()
+    site.cycle()
     assert site.cache.assumed_node("default/p") is not None
 
 
@@ -162,7 +162,7 @@ async def test_a_gang_that_fails_gives_back_what_it_was_assumed_and_the_others_a
     faulty_for(monkeypatch, gated_gang.GangAssigner, "_exact", "'g-2'")
     before = internal_error_counts().get(Where.GANG, 0)
     for _ in range(5):
-        site.round()
+        site.cycle()
     assert internal_error_counts()[Where.GANG] == before + 1
     assert [site.cache.assumed_node(f"default/g-{number}") for number in range(3)] == [None] * 3
     assert site.cache.assumed_node("default/z") is not None
@@ -189,7 +189,7 @@ async def test_a_write_that_fails_ends_nothing_but_itself(monkeypatch: pytest.Mo
     site = Site(waiting("faulty"), waiting("a"))
     site.answers.set()
     faulty_for(monkeypatch, site.controller._writer, "write", "faulty")
-    site.round()
+    site.cycle()
     await site.controller.settle()
     assert site.patched == ["default/a"]
     assert site.waiting_because()["default/faulty"].startswith("waiting: internal error")
@@ -205,7 +205,7 @@ async def test_a_pod_whose_placement_is_refused_says_so_once_and_is_tried_again_
     for _ in range(200):
         now += 1.0
         before = site.patched.count("default/full")
-        site.round()
+        site.cycle()
         await site.controller.settle()
         if site.patched.count("default/full") > before:
             tried.append(now)
@@ -217,7 +217,7 @@ async def test_a_pod_whose_placement_is_refused_says_so_once_and_is_tried_again_
     assert len(told) <= 1000
     site.status_reporter._to_report.discard("default", "default/full")
     now += 60.0
-    site.round()
+    site.cycle()
     await site.controller.settle()
     assert "default/full" not in site.waiting_because()
 
@@ -228,7 +228,7 @@ async def test_a_pod_whose_annotations_leave_no_room_for_a_placement_is_given_no
         raw["metadata"]["annotations"]["x"] = "x" * 250_000
     site = Site(*full, waiting("z"))
     site.answers.set()
-    site.round()
+    site.cycle()
     await site.controller.settle()
     assert site.patched == ["default/z"]
     assert all("metadata.annotations" in site.waiting_because()[f"default/full-{number}"] for number in range(20))

@@ -20,7 +20,7 @@ def families() -> dict[str, Metric]:
     metrics.unreserved.labels("user").inc()
     metrics.placement.not_aligned()
     metrics.excluded.labels("NotReady").inc(4)
-    metrics.placement.round()
+    metrics.placement.cycle()
     metrics.placement.decided("pod", 0.001)
     metrics.placement.ungated("assigned", 3.0)
     metrics.placement.evicted()

@@ -177,7 +177,7 @@ class GatedPods:
             self.unmanaged[key] = raw, why
             return None
         pod = GatedPod.from_object(raw)
-        # These are computed here because a fault here affects only this pod; later, it would affect the round.
+        # These are computed here because a fault here affects only this pod; later, it would affect the cycle.
         _ = pod.owner, pod.order
         return pod
 

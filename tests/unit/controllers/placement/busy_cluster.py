@@ -13,7 +13,7 @@ from webhook.controllers.status_reporter import StatusReporter
 from webhook.kube.pod_writes import Outcome
 from webhook.model.rules import Rules
 
-# A decision takes so long by the tests' clock: two parts of 15 are all that a round makes in vain.
+# A decision takes so long by the tests' clock: two parts of 15 are all that a cycle makes in vain.
 DECISION_SECONDS = 0.001
 
 
@@ -48,20 +48,20 @@ class Cluster:
         put(self.cache, node(name="n0", cpus=8, labels={"turn": str(self.decisions)}))
 
     async def play(self) -> int:
-        """One round; the decisions made."""
+        """One cycle; the decisions made."""
         before = self.decisions
-        await self.controller._round()
+        await self.controller._cycle()
         await self.controller.settle()
         return self.decisions - before
 
-    def round(self) -> None:
+    def cycle(self) -> None:
         """One has begun."""
 
-    async def rounds_until_placed(self, key: str) -> int:
-        for rounds in range(1, 100):
+    async def cycles_until_placed(self, key: str) -> int:
+        for cycles in range(1, 100):
             await self.play()
             if key not in self.cache.gated_pods():
-                return rounds
+                return cycles
         raise AssertionError(key)
 
     # What the controller needs of others.

@@ -8,7 +8,7 @@ from tests.builders.clusters import machine, put
 from tests.builders.nodes import node
 from tests.builders.pods import gated
 from tests.unit.controllers.leader import Leader
-from webhook.controllers.placement import controller
+from webhook.controllers.placement import pod_attempt
 from webhook.controllers.placement.assignment import find_assignment
 from webhook.internal_errors import Where, internal_error_counts
 from webhook.model.names import MIN_MEMBER
@@ -94,7 +94,7 @@ async def test_a_pod_that_our_code_fails_on_does_not_stop_the_others(monkeypatch
             raise ZeroDivisionError
         return find_assignment(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(controller, "find_assignment", fails_on_bad)
+    monkeypatch.setattr(pod_attempt, "find_assignment", fails_on_bad)
     before = internal_error_counts().get(Where.POD, 0)
     leader = Leader(*ROOM_FOR_TWO)
     leader.api.has(gated(name="bad", priority=100), gated(name="good", cpu="4"))

@@ -110,7 +110,7 @@ async def test_a_write_that_did_not_go_through_is_not_repeated_after_the_term_ha
     leader = Leader(*ROOM_FOR_TWO)
     leader.api.has(gated(name="a"))
     leader.api.outcome = Outcome.NOT_NOW
-    await leader.controller._round()
+    await leader.controller._cycle()
     await until(lambda: leader.api.patched != [])
     leader.controller.stopped()
     leader.api.patched.clear()

@@ -1,4 +1,4 @@
-"""Measures how long a round has worked, excluding the time it waited for answers or let other tasks run."""
+"""Measures how long a loop has worked, excluding the time it waited for answers or let other tasks run."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -8,8 +8,8 @@ from typing import TypeVar
 Answer = TypeVar("Answer")
 
 
-class Work:
-    """The work of one round."""
+class WorkClock:
+    """The work of one cycle."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock

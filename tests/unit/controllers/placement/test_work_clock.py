@@ -1,11 +1,11 @@
-"""Work is what was worked, whatever was waited for."""
+"""A work clock counts work, not the time spent waiting."""
 
-from webhook.controllers.placement.round_clock import Work
+from webhook.controllers.placement.work_clock import WorkClock
 
 
-async def test_waiting_is_no_work() -> None:
+async def test_waiting_does_not_count_as_work() -> None:
     now = 0.0
-    work = Work(lambda: now)
+    work = WorkClock(lambda: now)
 
     async def answer() -> str:
         nonlocal now

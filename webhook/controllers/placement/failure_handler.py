@@ -1,0 +1,107 @@
+"""What happens to a pod that gets no assignment in a cycle: it is ungated, or reports why it waits.
+
+1. No existing node could take it even if it were empty: it is ungated and left to the scheduler.
+2. It has waited longer than configured: it is ungated.
+3. Else it reports the reason, if that is new. The text is computed once per signature and cycle.
+
+After an internal error, the pod or gang also gets a delay before it is retried (see `retry_delays`).
+Source: kubernetes pkg/scheduler/schedule_one.go (handleSchedulingFailure).
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from webhook.admission.pod.placement_text import waiting as waits
+from webhook.controllers.placement.assignment import NoAssignment, why_unassigned
+from webhook.controllers.placement.cycle import Cycle
+from webhook.controllers.placement.fair_order import Unit
+from webhook.controllers.placement.gated_gang import Gang
+from webhook.controllers.placement.gated_pods import GatedPod, seconds_waited
+from webhook.controllers.placement.pending_pods import PendingPods
+from webhook.controllers.placement.retry_delays import RetryDelays
+from webhook.controllers.placement.ungate_unplaced import UnplacedUngater
+from webhook.controllers.status_reporter import StatusReporter
+from webhook.engine.decide import Decision
+from webhook.internal_errors import INTERNAL, Where, contained, internal_error
+from webhook.model.names import POD_GROUP_NAME
+from webhook.model.rules import Rules
+from webhook.signal import Signal
+
+
+class FailureHandler:
+    """Handles failed attempts. ungate_after: seconds after which a pod is ungated without an assignment; 0: never."""
+
+    def __init__(
+        self,
+        pending: PendingPods,
+        ungater: UnplacedUngater,
+        status_reporter: StatusReporter,
+        delays: RetryDelays,
+        gang_examined: Signal[[Gang, str]],
+        rules: Rules,
+        ungate_after: float,
+    ) -> None:
+        self._pending = pending
+        self._ungater = ungater
+        self._status_reporter = status_reporter
+        self._delays = delays
+        self._gang_examined = gang_examined
+        self._rules = rules
+        self._ungate_after = ungate_after
+
+    def unassigned(self, gated: GatedPod, known: Decision | NoAssignment, cycle: Cycle) -> None:
+        """Handle a pod that got no node. known: the result for its signature, which gets its text when it is needed."""
+        if isinstance(known, NoAssignment) and known.awaits_node:
+            self._pending.ungate(gated.key, gated.raw, partial(self._ungater.until_a_node_is_added, gated))
+            return
+        if self._has_waited(gated.raw):
+            ungate = partial(self._ungater.after_waiting, gated, self._ungate_after)
+            self._pending.ungate(gated.key, gated.raw, ungate)
+            return
+        kind = known.kind if isinstance(known, NoAssignment) else frozenset(known.excluded)
+        if not self._status_reporter.news(gated.raw, kind):
+            return
+        if isinstance(known, Decision):
+            known = why_unassigned(known, gated, self._rules, len(cycle.reserved_nodes))
+            cycle.unassigned[gated.request_signature] = known
+        self._status_reporter.waits(gated.raw, known, gated.taken.get(POD_GROUP_NAME))
+
+    def unreadable(self, key: str, raw: Mapping[str, Any], why: str) -> None:
+        """Handle a pod that cannot be parsed."""
+        if self._has_waited(raw):
+            self.unmanaged(key, raw, why)
+            return
+        found = NoAssignment(frozenset({"unreadable", why}), waits(why))
+        if self._status_reporter.news(raw, found.kind):
+            self._status_reporter.waits(raw, found)
+
+    def unmanaged(self, key: str, raw: Mapping[str, Any], why: str) -> None:
+        """Ungate a pod that we do not place; why: the reason to report."""
+        self._pending.ungate(key, raw, partial(self._ungater.unasked, key, raw, why))
+
+    def internal_error(self, unit: Unit, error: Exception, cycle: Cycle) -> None:
+        """Handle an exception: the unit waits with the text "internal error", and is retried later."""
+        if isinstance(unit, Gang):
+            self._delays.failed(unit.membership.group)
+            fault = internal_error(Where.GANG, error, gang=unit.membership.group)
+        else:
+            self._delays.failed(unit.pod.uid)
+            fault = internal_error(Where.POD, error, pod=unit.key)
+        found = NoAssignment(frozenset({INTERNAL}), waits(fault))
+        if isinstance(unit, Gang):
+            self._gang_examined.emit(unit, found.text)
+        for one in unit.members if isinstance(unit, Gang) else (unit,):
+            with contained(Where.POD, pod=one.key):
+                self.unassigned(one, found, cycle)
+
+    def is_delayed(self, gang: Gang) -> bool:
+        """Whether the gang is not retried yet after an internal error."""
+        return self._delays.is_put_off(gang.membership.group)
+
+    def no_error(self, gang: Gang) -> None:
+        """Forget past internal errors with the gang: its next delay is the shortest again."""
+        self._delays.succeeded(gang.membership.group)
+
+    def _has_waited(self, raw: Mapping[str, Any]) -> bool:
+        return 0 < self._ungate_after <= seconds_waited(raw)

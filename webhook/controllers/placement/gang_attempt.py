@@ -1,0 +1,119 @@
+"""An attempt to assign a gang: all members that must start together at once, or none.
+
+1. Skip members that are pending (see `pending_pods`). If the gang failed before and nothing has changed since, it is
+   not tried again; the domain reserved for it stays reserved.
+2. The members agree on a topology and a minimum (see `gang_agreement`). Those that do not agree report why.
+3. The others are placed and assumed together (see `gated_gang`).
+4. They fit: write their assignments in the background.
+   Else: all report why. If the gang has waited long, a domain is reserved for it.
+"""
+
+from collections.abc import Container
+from dataclasses import replace
+
+from webhook.cache.cluster_cache import ClusterCache
+from webhook.controllers.metric_recorder import ControllerMetrics
+from webhook.controllers.placement.assignment import NoAssignment
+from webhook.controllers.placement.cycle import Cycle
+from webhook.controllers.placement.failure_handler import FailureHandler
+from webhook.controllers.placement.fair_order import FailedAttempts
+from webhook.controllers.placement.gang_agreement import agree
+from webhook.controllers.placement.gated_gang import Gang, GangAssigner
+from webhook.controllers.placement.pending_pods import PendingPods
+from webhook.model.membership import AssignedMember, controllers_group, wishes_of
+from webhook.signal import Signal
+
+
+class GangAttempts:
+    """Attempts to assign gangs."""
+
+    def __init__(
+        self,
+        cache: ClusterCache,
+        assigner: GangAssigner,
+        pending: PendingPods,
+        failed: FailedAttempts,
+        failures: FailureHandler,
+        examined: Signal[[Gang, str]],
+        metrics: ControllerMetrics,
+    ) -> None:
+        self._cache = cache
+        self._assigner = assigner
+        self._pending = pending
+        self._failed = failed
+        self._failures = failures
+        self._examined = examined
+        self._metrics = metrics
+
+    def keep(self, groups: Container[str]) -> None:
+        """Forget all gangs but these, which still wait."""
+        self._assigner.keep(groups)
+
+    def needs_decision(self, gang: Gang, cycle: Cycle) -> bool:
+        """Whether an attempt would cost a decision. The nodes reserved for a postponed gang stay reserved."""
+        failed = self._failed.of(gang)
+        if failed is not None:
+            cycle.reserve(failed.reserved_nodes)
+        return failed is None or failed.basis != cycle.basis_of(gang)
+
+    async def attempt(self, gang: Gang, cycle: Cycle) -> int:
+        """Assign the waiting members of the gang; returns how many were assigned."""
+        waiting = tuple(one for one in gang.members if not self._pending.has(one.key, one.pod.uid))
+        if not waiting or self._failures.is_delayed(gang):
+            return 0
+        failed = self._failed.of(gang)
+        if failed is not None and failed.basis == cycle.basis_of(gang):
+            cycle.reserve(failed.reserved_nodes)
+            return 0
+        gated = self._cache.gated_pods()
+        if any(gated.get(one.key) is not one.raw for one in waiting):
+            return 0  # its change triggers another cycle
+        began = cycle.work.seconds()
+        agreed = agree(self._without_assumed(gang), self._assigned_members(gang), self._cache.snapshot().topologies)
+        for one in waiting:
+            if (why := agreed.odd.get(one.key)) is not None:
+                self._failures.unassigned(one, why, cycle)
+        keys = {one.key for one in waiting}
+        together = replace(gang, members=tuple(one for one in agreed.gang.members if one.key in keys))
+        if not together.members:
+            return 0
+        found = await self._assigner.assign(
+            together, agreed.minimum, agreed.assigned_members, cycle.reserved_nodes, cycle.work.pause
+        )
+        self._failures.no_error(gang)
+        self._metrics.decided("group", cycle.work.seconds() - began)
+        self._examined.emit(together, found.text if isinstance(found, NoAssignment) else "")
+        if isinstance(found, NoAssignment):
+            self._unassigned(together, found, cycle)
+            return 0
+        for one, assignment, assumed_pod in found:
+            self._pending.assign(one, assignment, assumed_pod)
+        return len(found)
+
+    def _unassigned(self, gang: Gang, found: NoAssignment, cycle: Cycle) -> None:
+        """Record the failure, reserve nodes if that is due, and report the reason of every member."""
+        self._failed.record(gang, cycle.basis_of(gang), found.kind, found.reserved_nodes)
+        cycle.reserve(found.reserved_nodes)
+        for one in gang.members:
+            self._failures.unassigned(one, found, cycle)
+
+    def _without_assumed(self, gang: Gang) -> Gang:
+        """The gang without members that are assumed: their assignment is being written."""
+        return replace(gang, members=tuple(one for one in gang.members if not self._cache.assumed_node(one.key)))
+
+    def _assigned_members(self, gang: Gang) -> dict[str, AssignedMember]:
+        """The members that are assigned or assumed, by namespace/name."""
+        assumed = {
+            one.key: AssignedMember(node, None, wishes_of(one.pod.annotations), assigned=True)
+            for one in gang.members
+            if (node := self._cache.assumed_node(one.key)) is not None
+        }
+        # A pod that was bound while no replica answered counts with the request that the others take from the same
+        # owner.
+        of_owners = {one.owner.uid: one for one in gang.members if one.owner is not None and one.in_group_of_its_top}
+        unasked = {
+            key: replace(seat, wishes=wishes_of(one.pod.annotations))
+            for uid, one in of_owners.items()
+            for key, seat in self._cache.gangs.unasked(controllers_group(one.pod.namespace, uid)).items()
+        }
+        return unasked | assumed | dict(self._cache.gangs.assigned(gang.membership.group))

@@ -1,0 +1,120 @@
+"""The pods that a cycle skips: their patch is in flight, they are assumed, or their retry is delayed.
+
+1. A patch is written in the background, once per pod at a time. Assignments and the removal of gates without an
+   assignment have separate limits: a user who creates thousands of unmanaged pods must not delay the assignments.
+2. Each end of a write requests another cycle. If the pod needs a retry, it is delayed (see `retry_delays`).
+3. If the API server rejects an assignment, or a write fails with an internal error, the pod reports that.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import structlog
+
+from webhook.admission.pod.placement_text import shortened
+from webhook.admission.pod.placement_text import waiting as waits
+from webhook.cache.cluster_cache import ClusterCache
+from webhook.controllers.placement.assignment import Assignment, NoAssignment
+from webhook.controllers.placement.assignment_writer import AssignmentWriter
+from webhook.controllers.placement.gated_pods import GatedPod
+from webhook.controllers.placement.retry_delays import RetryDelays
+from webhook.controllers.placement.writes_in_flight import WritesInFlight
+from webhook.controllers.status_reporter import StatusReporter
+from webhook.engine.assumed.assumed_pod import AssumedPod
+from webhook.internal_errors import INTERNAL
+from webhook.kube.pod_writes import Outcome, PodWrites
+
+log = structlog.get_logger(__name__)
+
+
+class PendingPods:
+    """The pods whose next step has begun or is delayed. concurrency: writes of assignments at a time."""
+
+    def __init__(
+        self,
+        cache: ClusterCache,
+        writer: AssignmentWriter,
+        writes: PodWrites,
+        status_reporter: StatusReporter,
+        delays: RetryDelays,
+        concurrency: int,
+        changed: Callable[[], None],
+    ) -> None:
+        self._cache = cache
+        self._writer = writer
+        self._writes = writes
+        self._status_reporter = status_reporter
+        self._delays = delays
+        self._changed = changed
+        self._assigning = WritesInFlight(concurrency, self._written, self._write_failed)
+        self._ungating = WritesInFlight(max(1, concurrency // 4), self._written, self._write_failed)
+
+    @property
+    def full(self) -> bool:
+        """Whether no more assignments should be written until a write ends."""
+        return self._assigning.full
+
+    def has(self, key: str, uid: str) -> bool:
+        """Whether to skip the pod for now."""
+        return (
+            key in self._assigning
+            or key in self._ungating
+            or self._delays.is_put_off(uid)
+            or self._cache.assumed_node(key) is not None
+        )
+
+    def assign(self, gated: GatedPod, assignment: Assignment, assumed_pod: AssumedPod) -> None:
+        """Write the assignment of an assumed pod in the background, with the annotations taken from its owners."""
+        assignment = replace(assignment, annotations={**gated.taken, **assignment.annotations})
+
+        async def write() -> bool:
+            outcome = await self._writer.write(gated, assignment, assumed_pod)
+            if outcome is Outcome.WRITTEN:
+                self._status_reporter.assigned(gated, assignment)
+                log.info("pod.assigned", pod=gated.key, node=assignment.hint.node)
+            elif outcome is Outcome.REFUSED:
+                self._rejected(gated, self._writes.error)  # nothing was awaited since the rejection
+            return outcome in {Outcome.WRITTEN, Outcome.STALE, Outcome.GONE}
+
+        self._assigning.start(gated.key, gated.pod.uid, write)
+
+    def ungate(self, key: str, raw: Mapping[str, Any], write: Callable[[], Awaitable[bool]]) -> None:
+        """Ungate the pod without an assignment, in the background."""
+        uid = raw["metadata"].get("uid", "")
+        if not (self._ungating.full or key in self._ungating or key in self._assigning or self._delays.is_put_off(uid)):
+            self._ungating.start(key, uid, write)
+
+    async def settle(self) -> None:
+        """Wait for the patches in flight."""
+        await self._assigning.settle()
+        await self._ungating.settle()
+
+    def cancel(self) -> None:
+        """Cancel the patches in flight when the process ends."""
+        self._assigning.cancel()
+        self._ungating.cancel()
+
+    def _rejected(self, gated: GatedPod, error: str) -> None:
+        """Report that the API server rejects the assignment: a policy of the cluster, or an object at a size limit."""
+        text = shortened(waits(f"it fits, but its placement cannot be written: {error}"))
+        why = NoAssignment(frozenset({Outcome.REFUSED}), text)
+        if self._status_reporter.news(gated.raw, why.kind):
+            self._status_reporter.waits(gated.raw, why)
+
+    def _written(self, key: str, uid: str, done: bool) -> None:  # called with positional arguments, see WritesInFlight
+        """A write in flight ended; done: whether the pod needs no retry."""
+        del key
+        if done:
+            self._delays.succeeded(uid)
+        else:
+            self._delays.failed(uid)
+        self._changed()
+
+    def _write_failed(self, key: str, uid: str, fault: str) -> None:
+        """A write failed with an internal error."""
+        self._delays.failed(uid)
+        self._changed()
+        raw = self._cache.gated_pods().get(key)
+        if raw is not None and raw["metadata"].get("uid", "") == uid:
+            self._status_reporter.waits(raw, NoAssignment(frozenset({INTERNAL}), waits(fault)))

@@ -1,0 +1,92 @@
+"""An attempt to assign a single pod: decide, assume, and write in the background.
+
+1. Skip the pod if it is pending (see `pending_pods`).
+2. If its signature failed in this cycle, or in an earlier one and nothing has changed since, the result is the same.
+3. Decide with the current state of the cluster, with assumed pods and reserved nodes subtracted (see `assignment`).
+4. It fits: assume it at once, so that the next decision sees it, and write its assignment.
+   Else: no other pod of its signature is tried in this cycle, because free resources never grow within one.
+"""
+
+from time import monotonic
+
+from webhook.cache.cluster_cache import ClusterCache
+from webhook.controllers.placement.assignment import Assignment, NoAssignment, find_assignment, without
+from webhook.controllers.placement.assignment_writer import AssignmentWriter
+from webhook.controllers.placement.cycle import Cycle
+from webhook.controllers.placement.failure_handler import FailureHandler
+from webhook.controllers.placement.fair_order import FailedAttempts, name_of
+from webhook.controllers.placement.gated_pods import GatedPod
+from webhook.controllers.placement.pending_pods import PendingPods
+from webhook.controllers.status_reporter import StatusReporter
+from webhook.model.rules import Rules
+
+
+class PodAttempts:
+    """Attempts to assign single pods."""
+
+    def __init__(
+        self,
+        cache: ClusterCache,
+        writer: AssignmentWriter,
+        pending: PendingPods,
+        failed: FailedAttempts,
+        failures: FailureHandler,
+        status_reporter: StatusReporter,
+        rules: Rules,
+    ) -> None:
+        self._cache = cache
+        self._writer = writer
+        self._pending = pending
+        self._failed = failed
+        self._failures = failures
+        self._status_reporter = status_reporter
+        self._metrics = status_reporter.metrics
+        self._rules = rules
+
+    def needs_decision(self, gated: GatedPod, cycle: Cycle) -> bool:
+        """Whether an attempt would cost a decision: its result is not known yet."""
+        return not (
+            name_of(gated) in cycle.unassigned
+            or self._known_to_fail(gated, cycle) is not None
+            or self._pending.has(gated.key, gated.pod.uid)
+        )
+
+    def attempt(self, gated: GatedPod, cycle: Cycle) -> int:
+        """Assign the pod; returns 1 if it was assigned."""
+        if self._pending.has(gated.key, gated.pod.uid):
+            return 0
+        known = cycle.unassigned.get(gated.request_signature)
+        if known is None:
+            known = self._known_to_fail(gated, cycle)
+        if known is not None:
+            self._failures.unassigned(gated, known, cycle)
+            return 0
+        if self._cache.gated_pods().get(gated.key) is not gated.raw:
+            return 0  # its change triggers another cycle
+        return self._decide(gated, cycle)
+
+    def _decide(self, gated: GatedPod, cycle: Cycle) -> int:
+        began = monotonic()
+        snapshot = self._cache.snapshot().nodes
+        # Not the basis at the cycle's start: reservations of this cycle may end before the next one, which would then
+        # see the same version.
+        basis = snapshot.version, cycle.reserved_nodes
+        found = find_assignment(without(snapshot, cycle.reserved_nodes), gated, self._rules, self._cache.assigned)
+        self._metrics.decided("pod", monotonic() - began)
+        if isinstance(found, Assignment):
+            self._pending.assign(gated, found, self._writer.assume(gated, found))
+            return 1
+        cycle.unassigned[gated.request_signature] = found
+        self._failures.unassigned(gated, found, cycle)
+        if isinstance(found, NoAssignment) and found.awaits_node:
+            return 0  # if it cannot be ungated now, the next cycle checks it again
+        kind = found.kind if isinstance(found, NoAssignment) else frozenset(found.excluded)
+        self._failed.record(gated, basis, kind)
+        return 0
+
+    def _known_to_fail(self, gated: GatedPod, cycle: Cycle) -> NoAssignment | None:
+        """The pod's signature failed, nothing has changed since, and the reason was reported of this pod; else None."""
+        failed = self._failed.of(gated)
+        if failed is None or failed.basis != cycle.basis_of(gated):
+            return None
+        return None if self._status_reporter.news(gated.raw, failed.kind) else NoAssignment(failed.kind, "")

@@ -1,0 +1,65 @@
+"""The gated pods that are ready for an attempt, in order. The others are reported or ungated.
+
+1. The owners of the gated pods are read in the background. A pod takes their annotations as soon as they are known (see
+   `webhook.controllers.owner_chains`), and waits until then.
+2. A pod that is not managed, and one that requests nothing although its owners are known, is ungated.
+3. A pod that cannot be parsed waits and reports the fault.
+4. All others are ready, sorted by priority (highest first), then age (oldest first), then name.
+
+A fault with one pod affects only that pod.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from webhook.admission.pod.placement_text import waiting as waits
+from webhook.controllers.owner_chains import OwnerChains
+from webhook.controllers.placement.assignment import NoAssignment
+from webhook.controllers.placement.cycle import Cycle
+from webhook.controllers.placement.failure_handler import FailureHandler
+from webhook.controllers.placement.gated_pods import ASKS_FOR_NOTHING, GatedPod, GatedPods
+from webhook.controllers.placement.pending_pods import PendingPods
+from webhook.internal_errors import INTERNAL, Where, contained
+
+
+class ReadyPods:
+    """The gated pods, from their objects to those that are ready."""
+
+    def __init__(
+        self, pods: GatedPods, owner_chains: OwnerChains, pending: PendingPods, failures: FailureHandler
+    ) -> None:
+        self._pods = pods
+        self._owner_chains = owner_chains
+        self._pending = pending
+        self._failures = failures
+
+    def of(self, gated: Mapping[str, Mapping[str, Any]], cycle: Cycle) -> list[GatedPod]:
+        """The ready ones of these gated pods (by namespace/name), in order."""
+        self._pods.update(gated)
+        self._owner_chains.want(self._pods.owners())
+        self._pods.take(self._owner_chains.get)
+        for key, (raw, why) in self._pods.unmanaged.items():
+            with contained(Where.POD, pod=key):
+                self._failures.unmanaged(key, raw, why)
+        for key, (raw, why) in self._pods.faults.items():
+            with contained(Where.POD, pod=key):
+                if not self._pending.has(key, raw["metadata"].get("uid", "")) or why.startswith(INTERNAL):
+                    self._failures.unreadable(key, raw, why)
+        ready = []
+        for pod in self._pods.in_order():
+            with contained(Where.POD, pod=pod.key):
+                if self._is_ready(pod, cycle):
+                    ready.append(pod)
+        return ready
+
+    def _is_ready(self, gated: GatedPod, cycle: Cycle) -> bool:
+        """Whether its owners are known, and it or they request something."""
+        owner = gated.owner
+        if owner and (why := self._owner_chains.why_not(gated.pod.namespace, owner)):
+            if not self._pending.has(gated.key, gated.pod.uid):
+                found = NoAssignment(frozenset({"owner", why}), waits(f"its owners: {why}"))
+                self._failures.unassigned(gated, found, cycle)
+            return False
+        if not gated.asks:
+            self._failures.unmanaged(gated.key, gated.raw, ASKS_FOR_NOTHING)
+        return gated.asks
