@@ -27,7 +27,8 @@ from webhook.admission.binding.review_trust import Doubts
 from webhook.admission.handler import Reviewer
 from webhook.app import logs
 from webhook.app.binding_guard import answer_lifetime, for_a_review, leader_state_of, pod_by_get
-from webhook.app.certificate import ClientCAFile, ServingCertificate, source_of
+from webhook.app.certificate import ClientCAFile, ServingCertificate
+from webhook.app.certificate_source import source_of
 from webhook.app.clients import Clients
 from webhook.app.drain import drain, finish_seconds
 from webhook.app.hint_key_secret import SharedHintKey
