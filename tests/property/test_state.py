@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tests.unit.engine.machines import node, resident, state, tell, topology
 from webhook.engine.snapshot.cluster_state import ClusterState
+from webhook.engine.snapshot.extra_rows import with_rows
 from webhook.engine.snapshot.node_arrays import NodeArrays
-from webhook.engine.snapshot.rare_resources import with_rows
 from webhook.engine.snapshot.resource_rows import MAX_CELLS
 from webhook.model.node import Node, Taint
 from webhook.model.nrt import NodeTopology, Publisher

@@ -24,8 +24,8 @@ from webhook.engine.koordinator import policy_fit
 from webhook.engine.reason import Reason
 from webhook.engine.request import named_resources
 from webhook.engine.snapshot.empty_cluster import empty_cluster
+from webhook.engine.snapshot.extra_rows import with_rows
 from webhook.engine.snapshot.node_arrays import NodeArrays
-from webhook.engine.snapshot.rare_resources import with_rows
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.intent import NUMAIntent
 from webhook.model.options import Options

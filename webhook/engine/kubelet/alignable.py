@@ -14,8 +14,8 @@ from webhook.engine.filter.node_fit import eligible
 from webhook.engine.kubelet.demand import Demand
 from webhook.engine.request import PodRequest, named_resources
 from webhook.engine.snapshot import node_kind
+from webhook.engine.snapshot.extra_rows import with_rows
 from webhook.engine.snapshot.node_arrays import NodeArrays
-from webhook.engine.snapshot.rare_resources import with_rows
 from webhook.model.intent import NO_INTENT
 from webhook.model.pod import Pod
 from webhook.model.policy import NUMAPolicy

@@ -1,36 +1,29 @@
 """The cluster from its objects, received one at a time and in any order, and snapshots of it.
 
-Two buffers (left-right):
 1. An object is stored and its columns are marked; nothing is computed yet, so a burst of changes to one node costs
    one.
-2. `snapshot()` takes the spare buffer, copies the columns in which it is behind the current one, writes the marked
-   ones,
-   and makes it the current one. One node's change costs two columns, whatever the number of nodes.
-3. The previous buffer becomes the spare, but is only written when no reader holds its Snapshot any more. Until then
-   a
-   new copy replaces it, so a Snapshot never changes under its reader.
+2. `node_arrays()` writes the marked columns into the spare one of two buffers (see `double_buffer`). One node's change
+   costs two columns, whatever the number of nodes.
 
-The arrays have rows for the resources that most nodes offer; others are stored by node
-(webhook.engine.snapshot.rare_resources).
+The arrays have rows for the resources that most nodes offer; others are stored by node (see `rare_resources`).
 
-Nodes, their NRTs and their pods may come in any order: objects of an unknown node are kept until it appears. A
-deleted
+Nodes, their NRTs and their pods may come in any order: objects of an unknown node are kept until it appears. A deleted
 node's column is filled with the last one, so columns are dense and a node's column may change between snapshots.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
-from weakref import ref
 
+from webhook.engine.snapshot.array_shape import ArrayShape, resources_of
 from webhook.engine.snapshot.buffers import ALL, HELD, NODE, ZONES, Buffer
 from webhook.engine.snapshot.change_log import ChangeLog
+from webhook.engine.snapshot.double_buffer import DoubleBuffer
 from webhook.engine.snapshot.name_order import NameOrder
 from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.snapshot.node_policy import UnknownPolicies, unknown_policy
 from webhook.engine.snapshot.node_sums import NodeSums
 from webhook.engine.snapshot.rare_resources import RareResources
-from webhook.engine.snapshot.resource_rows import MAX_CELLS, ResourceRows
+from webhook.engine.snapshot.resource_rows import MAX_CELLS
 from webhook.engine.snapshot.taint_sets import TaintSets
 from webhook.model.node import Node
 from webhook.model.nrt import NodeTopology, Zone
@@ -42,12 +35,9 @@ OnFault = Callable[[str, Exception], None]
 
 _NO_SUMS: Final = NodeSums()
 
-# The number of snapshots for which the capacity of the widest node is kept after its deletion.
-_KEPT_WIDE: Final = 1024
-
 
 class ClusterState:
-    """Nodes, NUMA topologies and bound pods; `snapshot()` returns them as arrays."""
+    """Nodes, NUMA topologies and bound pods; `node_arrays()` returns them as arrays."""
 
     def __init__(self, on_fault: OnFault | None = None, cells: int = MAX_CELLS) -> None:
         """on_fault: called with the name of a node whose column cannot be written; without it `node_arrays` raises.
@@ -64,26 +54,20 @@ class ClusterState:
         self._names: list[str] = []
         self._columns: dict[str, int] = {}
         self._order = NameOrder()
-        self._rows = ResourceRows(cells)
+        self._shape = ArrayShape(cells)
         self._rare = RareResources()
         self._unknown_policies = UnknownPolicies()
-        self._widths: Counter[int] = Counter()
-        self._z = 1
-        self._z_since = 0
         self._taints = TaintSets()
 
         self._marked: dict[int, int] = {}
         self._changes: ChangeLog[int] = ChangeLog()
-        self._current = Buffer(self._rows.index, self._z, 0)
-        self._spare: Buffer | None = None
-        self._lag: dict[int, int] = {}
-        self._node_arrays: NodeArrays | None = None
-        self._spare_snapshot: ref[NodeArrays] | None = None
+        self._buffers = DoubleBuffer(self._shape.resources)
 
     @property
     def generation(self) -> int:
         """That of the latest arrays; 0 before the first."""
-        return 0 if self._node_arrays is None else self._node_arrays.generation
+        node_arrays = self._buffers.node_arrays
+        return 0 if node_arrays is None else node_arrays.generation
 
     @property
     def nodes(self) -> Mapping[str, Node]:
@@ -106,7 +90,7 @@ class ClusterState:
         if known == node:
             return
         self._nodes[node.name] = node
-        self._rows.offer(() if known is None else known.allocatable, node.allocatable)
+        self._shape.node_changed(known, node)
         if known is not None:
             self._mark(node.name, NODE)
             return
@@ -119,7 +103,7 @@ class ClusterState:
         node = self._nodes.pop(name, None)
         if node is None:
             return
-        self._rows.offer(node.allocatable, ())
+        self._shape.node_changed(node, None)
         self._rare.write(name, {})
         self._unknown_policies.write(name, "")
         column = self._columns.pop(name)
@@ -137,14 +121,14 @@ class ClusterState:
         if known is not None and _differs_in_free_only(known, topology):
             self._mark(topology.node, HELD)
             return
-        self._publish(known, topology)
+        self._shape.topology_changed(known, topology)
         self._mark(topology.node, ZONES)
 
     def delete_topology(self, name: str) -> None:
         """Delete the NRT of a node."""
         topology = self._topologies.pop(name, None)
         if topology is not None:
-            self._publish(topology, None)
+            self._shape.topology_changed(topology, None)
             self._mark(name, ZONES)
 
     def upsert_pod(self, pod: ResidentPod) -> None:
@@ -167,21 +151,19 @@ class ClusterState:
 
     def node_arrays(self) -> NodeArrays:
         """The current state; the same object as long as nothing changes."""
-        if self._node_arrays is not None and not self._marked:
-            return self._node_arrays
+        buffers = self._buffers
+        if buffers.node_arrays is not None and not self._marked:
+            return buffers.node_arrays
         self._fit_rows()
-        if self._taints.renewed(self._current.windows()["taint_set"]):
+        if self._taints.renewed(buffers.current.windows()["taint_set"]):
             for name in self._columns:
                 self._mark(name, NODE)
-        buffer = self._writable()
-        self._write(buffer)
-        generation = self._changes.append(self._marked)
-        self._lag = self._marked
+        written = buffers.writable(self._shape.resources, self._shape.z, len(self._names))
+        self._write(written)
+        node_arrays = self._window(written, self._changes.append(self._marked))
+        buffers.publish(written, node_arrays, self._marked)
         self._marked = {}
-        self._spare, self._current = self._current, buffer
-        self._spare_snapshot = None if self._node_arrays is None else ref(self._node_arrays)
-        self._node_arrays = self._window(buffer, generation)
-        return self._node_arrays
+        return node_arrays
 
     def _place(self, name: str, column: int) -> None:
         self._columns[name] = column
@@ -193,15 +175,6 @@ class ClusterState:
         if column is not None:
             self._marked[column] = self._marked.get(column, 0) | part
 
-    def _publish(self, before: NodeTopology | None, after: NodeTopology | None) -> None:
-        """The NRT of a node has changed in more than its free amounts."""
-        old, new = (() if one is None else one.zones for one in (before, after))
-        self._rows.offer(_names_in(old), _names_in(new))
-        self._widths[len(new)] += 1
-        self._widths[len(old)] -= 1
-        if not self._widths[len(old)]:
-            del self._widths[len(old)]
-
     def _count(self, pod: ResidentPod, sign: int) -> None:
         sums = self._sums.setdefault(pod.node, NodeSums())
         numa = dict(pod.hint) if pod.hint is not None else {}
@@ -211,15 +184,8 @@ class ClusterState:
         self._mark(pod.node, HELD)
 
     def _fit_rows(self) -> None:
-        """Fit positions to the widest node's NUMA nodes, and rows to the resources that most nodes offer.
-
-        Capacity for a deleted node is released late: one that comes and goes must not cause a copy each time.
-        """
-        widest = max(self._widths, default=1)
-        if widest > self._z or (widest < self._z and self._changes.version - self._z_since > _KEPT_WIDE):
-            self._z = max(widest, 1)
-            self._z_since = self._changes.version
-        gained, lost = self._rows.settle(self._z)
+        """Fit the arrays' shape to the nodes, and mark the columns that this changes."""
+        gained, lost = self._shape.fit(self._changes.version)
         for name in gained:
             for node in self._rare.nodes_with(name):
                 self._mark(node, ALL)
@@ -230,25 +196,9 @@ class ClusterState:
                     self._mark(node, HELD)
         if lost:
             for node in self._columns:
-                if not lost.isdisjoint(self._nodes[node].allocatable) or (
-                    node in self._topologies and not lost.isdisjoint(_names_in(self._topologies[node].zones))
-                ):
+                offers_it = not lost.isdisjoint(self._nodes[node].allocatable)
+                if offers_it or not lost.isdisjoint(resources_of(self._topologies.get(node))):
                     self._mark(node, HELD)
-
-    def _writable(self) -> Buffer:
-        """A buffer that equals the current one and that has no reader."""
-        # Following the current buffer passes through its state, which may have had more nodes.
-        n = max(len(self._names), self._current.n)
-        spare = self._spare
-        held = self._spare_snapshot is not None and self._spare_snapshot() is not None
-        if spare is None or held or not spare.has_room(self._rows.index, self._z, n):
-            self._spare = None  # the copy may reuse its memory
-            capacity = self._current.capacity
-            if n > capacity:
-                capacity = n if capacity == 0 else n + n // 8
-            return self._current.copy(self._rows.index, self._z, capacity)
-        spare.follow(self._current, self._lag)
-        return spare
 
     def _write(self, buffer: Buffer) -> None:
         for column in sorted(self._marked):
@@ -301,10 +251,6 @@ class ClusterState:
             changes=self._changes,
             **fields,
         )
-
-
-def _names_in(zones: Iterable[Zone]) -> set[str]:
-    return {name for zone in zones for name in zone.resources}
 
 
 def _differs_in_free_only(old: NodeTopology, new: NodeTopology) -> bool:

@@ -3,19 +3,12 @@
 1. A snapshot's arrays have a row for each resource that most nodes offer, within a fixed number of cells (row x NUMA
    node): a node that publishes 500 resources costs no more than that.
 2. All others are stored here: resource -> node name -> amounts.
-3. A decision on a pod that names one of them uses a snapshot with an additional row, created for that decision.
+3. A decision on a pod that names one of them uses a snapshot with an additional row, created for that decision (see
+   `extra_rows`).
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
-
-import numpy as np
-
-from webhook.engine.arrays import UNLISTED
-
-if TYPE_CHECKING:
-    from webhook.engine.snapshot.node_arrays import NodeArrays
+from typing import NamedTuple
 
 
 class RareAmounts(NamedTuple):
@@ -77,42 +70,3 @@ class RareResources:
             self._own.add(resource)
             self._table[resource] = dict(self._table.get(resource, ()))
         return self._table[resource]
-
-
-def with_rows(node_arrays: "NodeArrays", names: Iterable[str]) -> "NodeArrays":
-    """The snapshot with a row for each of these resources that some node offers; unchanged if it has them all."""
-    rare = tuple(
-        name for name in dict.fromkeys(names) if name in node_arrays.rare and name not in node_arrays.resources
-    )
-    if not rare:
-        return node_arrays
-    z, n = node_arrays.zone_ids.shape
-    zones = {field: np.full((len(rare), z, n), UNLISTED, dtype=np.int64) for field in _OF_ZONES}
-    allocatable = np.full((len(rare), n), UNLISTED, dtype=np.int64)
-    requested = np.zeros((len(rare), n), dtype=np.int64)
-    for row, resource in enumerate(rare):
-        for name, amounts in node_arrays.rare[resource].items():
-            node = node_arrays.index.get(name)
-            if node is not None:
-                for field in _OF_ZONES:
-                    column = getattr(amounts, field)
-                    zones[field][row, : len(column), node] = column
-                allocatable[row, node] = amounts.allocatable
-                requested[row, node] = amounts.requested
-    more: dict[str, Any] = {
-        **zones,
-        "listed": (zones["capacity"] > UNLISTED).any(axis=1),
-        "allocatable": allocatable,
-        "requested": requested,
-        "node_free": np.maximum(allocatable, 0) - requested,
-    }
-    arrays = {field: _read_only(np.concatenate([getattr(node_arrays, field), rows])) for field, rows in more.items()}
-    return replace(node_arrays, resources=node_arrays.resources.with_names(rare), **arrays)
-
-
-_OF_ZONES: Final = ("available", "capacity", "zone_allocatable")
-
-
-def _read_only(array: Any) -> Any:
-    array.flags.writeable = False
-    return array

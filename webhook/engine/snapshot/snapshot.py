@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from webhook.engine.arrays import Amounts, Bools, Counts
+from webhook.engine.snapshot.extra_rows import with_rows
 from webhook.engine.snapshot.ledger import Ledger
 from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.engine.snapshot.node_sums import NodeSums
-from webhook.engine.snapshot.rare_resources import with_rows
 from webhook.model.resident import ResidentPod
 from webhook.model.resources import MAX_AMOUNT
 
