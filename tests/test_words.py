@@ -92,6 +92,8 @@ RETIRED_IN_CODE = {
     "lineage of": "owner chain of",
     "prospects": "schedulability",
     "worlds": "caches, or snapshots",
+    "doubtful": "uncertain",
+    "whereabouts": "placements",
     "grant": "assumed pod",
     "grants": "assumed pods",
 }

@@ -32,9 +32,9 @@ class GangMembers:
         """Add the pod, or replace what is known about it."""
         key = pod.record.key
         self.drop(key)
-        if pod.seat is not None:
+        if pod.member is not None:
             members = self._unasked if pod.unasked else self._assigned
-            members.setdefault(pod.group, {})[key] = pod.seat
+            members.setdefault(pod.group, {})[key] = pod.member
             self._group_of[key] = members, pod.group
 
     def drop(self, key: str) -> None:

@@ -64,14 +64,14 @@ class KubeletPredictions:
 
     def replay_unhinted(self, node_arrays: NodeArrays) -> None:
         """Replay the admissions of pods without a hint on the nodes that have changed."""
-        for node in self._assumed_pods.to_replay():
+        for node in self._assumed_pods.replay.nodes():
             try:
-                unhinted = self._assumed_pods.unhinted(node)
+                unhinted = self._assumed_pods.replay.of(node)
                 if (alone := node_alone(node_arrays, node, unhinted.residents)) is not None:
-                    self._assumed_pods.keep(node, replay(alone, unhinted))
+                    self._assumed_pods.replay.keep(node, replay(alone, unhinted))
             except Exception as error:  # noqa: BLE001 # a fault on one node must not break every snapshot
                 internal_error(Where.NODE, error, node=node)
-                self._assumed_pods.give_up(node)
+                self._assumed_pods.replay.give_up(node)
 
     def hint_backfills(self, node_arrays: NodeArrays, now: float) -> Iterator[HintBackfill]:
         """The hint for each unreported pod that was bound without one, or the reason why it has none.
@@ -80,8 +80,8 @@ class KubeletPredictions:
         """
         for pod in self._assumed_pods.uncertain(now):
             yield HintBackfill.not_certain(pod)
-        for pod, replayed in self._assumed_pods.replayed(now):
-            if replayed.numa or replayed.doubt is not None:
+        for pod, replayed in self._assumed_pods.replay.results(now):
+            if replayed.numa or replayed.why_unknown is not None:
                 backfill = None
                 with contained(Where.POD, pod=pod.key):
                     backfill = HintBackfill.of(pod, replayed, self.admission(node_arrays, pod.node, pod.key, now))

@@ -108,8 +108,8 @@ def management_of(
     why = _why_not_covered(raw, name, found.mode, cache, rules)
     if why is None or annotated:
         return replace(found, covers=why is None)
-    told = (f"left alone: {why}",) if why.startswith(_UNREADABLE) else ()
-    return Unmanaged(why, (*found.warnings, *told))
+    warnings = (f"left alone: {why}",) if why.startswith(_UNREADABLE) else ()
+    return Unmanaged(why, (*found.warnings, *warnings))
 
 
 _UNREADABLE: Final = "it cannot be placed here: "

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from webhook.cache.kubelet_admission import KubeletAdmission
-from webhook.engine.assumed.unhinted import Doubt, Replayed
+from webhook.engine.assumed.unhinted import Replayed, WhyUnknown
 from webhook.engine.snapshot.single_node import is_free
 from webhook.model.hint import NUMAHint
 from webhook.model.resident import ResidentPod
@@ -27,12 +27,12 @@ class HintBackfill:
         """The result for a replayed pod. kubelet_admission: its node as other pods left it; None: unknown node."""
         hint = NUMAHint(pod.node, tuple(sorted(replayed.numa.items())))
         if (
-            replayed.doubt is None
+            replayed.why_unknown is None
             and kubelet_admission is not None
             and is_free(kubelet_admission.assumed_snapshot(), hint.numa_nodes)
         ):
             return cls(pod.key, pod.uid, hint)
-        why = (replayed.doubt or Doubt.DIFFERS).value
+        why = (replayed.why_unknown or WhyUnknown.DIFFERS).value
         return cls(pod.key, pod.uid, None, f"bound to {pod.node} while nobody answered, and without a hint: {why}")
 
     @classmethod

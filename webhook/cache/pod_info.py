@@ -24,10 +24,10 @@ class PodInfo:
 
     record: ResidentPod
     waiting: Raw | None
-    seat: AssignedMember | None = None
+    member: AssignedMember | None = None
     """Its membership in a gang, while it has a node and is neither ended nor being deleted; else None."""
     group: str = ""
-    """The gang of `seat`; empty without one."""
+    """The gang of `member`; empty without one."""
     unasked: bool = False
     """Whether it was bound before it could get its gang from its owners: `group` is that of its controller's pods."""
 
@@ -46,14 +46,14 @@ class PodInfo:
         if record.node or record.terminal:
             if record.hint is None and not record.terminal and (missed or why_unmanaged(raw, rules) is None):
                 record = replace(record, unhinted=True)
-            return cls(record, None, *_seat(raw, record))
+            return cls(record, None, *_member(raw, record))
         if missed or is_annotated(raw) or waits_for_us_alone(raw):
-            return cls(record, dict(raw), *_seat(raw, record))
+            return cls(record, dict(raw), *_member(raw, record))
         metadata = raw["metadata"]
         return cls(record, {"metadata": {"name": metadata["name"], "uid": metadata.get("uid", "")}, "spec": {}})
 
 
-def _seat(raw: Mapping[str, Any], record: ResidentPod) -> tuple[AssignedMember | None, str, bool]:
+def _member(raw: Mapping[str, Any], record: ResidentPod) -> tuple[AssignedMember | None, str, bool]:
     node, membership, unasked = record.node or record.assigned_node, membership_of(raw), False
     if membership is None and record.node:
         membership, unasked = unasked_membership_of(raw), True

@@ -184,7 +184,7 @@ def test_a_node_that_cannot_be_settled_or_replayed_breaks_no_view(monkeypatch: p
         settle(name, now)
 
     monkeypatch.setattr(cache._assumed_pods, "_settle_node", fails)
-    monkeypatch.setattr(cache._assumed_pods, "to_replay", lambda: ("faulty", "n0"))
+    monkeypatch.setattr(cache._assumed_pods.replay, "nodes", lambda: ("faulty", "n0"))
     before = internal_error_counts().get(Where.NODE, 0)
     for key in ("p", "q"):
         raw = gated(name=key)

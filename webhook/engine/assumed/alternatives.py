@@ -25,7 +25,7 @@ _SHOWN_SECONDS: Final = 30.0
 _NOWHERE: Final[frozenset[int]] = frozenset()
 
 
-def doubt_ends(pod: ResidentPod, age: float) -> float:
+def alternatives_end(pod: ResidentPod, age: float) -> float:
     """When a bound pod's alternatives end, by the API server's clock; inf if its time of binding is unknown.
 
     age: seconds from the binding until the NRT should have reported a pod that has started.
@@ -52,8 +52,8 @@ class Alternatives:
         return self._ids.get(pod, _NOWHERE)
 
     def until(self, pod: ResidentPod, age: float) -> float:
-        """When the alternatives of a bound pod end, as `doubt_ends` says; inf if it has none."""
-        return doubt_ends(pod, age) if pod.key in self._ids else inf
+        """When the alternatives of a bound pod end, as `alternatives_end` says; inf if it has none."""
+        return alternatives_end(pod, age) if pod.key in self._ids else inf
 
     def __contains__(self, pod: str) -> bool:
         return pod in self._ids

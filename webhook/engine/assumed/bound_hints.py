@@ -16,7 +16,7 @@ from webhook.engine.assumed.alternatives import Alternatives
 from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.engine.assumed.displaced_pods import Arrived, displaced
 from webhook.engine.assumed.known_placements import Certainty, HintChange, KnownHints
-from webhook.engine.assumed.reported_placement import whereabouts
+from webhook.engine.assumed.reported_placement import reported_placements
 from webhook.engine.assumed.unreported import held
 from webhook.engine.snapshot.node_sums import NumaAmounts, added
 from webhook.model.nrt import NodeTopology, Publisher
@@ -38,12 +38,12 @@ class BoundHints:
         self._known = KnownHints()
         self._alternatives = Alternatives()
 
-    def assumed_by(self, assumed_pod: AssumedPod) -> None:
+    def assume(self, assumed_pod: AssumedPod) -> None:
         """Record what the pod was given, in place of an earlier assumption. Only a binding decides its NUMA nodes."""
         self._alternatives.forget(assumed_pod.pod)
-        self._known.withdrawn(assumed_pod.pod)
+        self._known.forget_assumed(assumed_pod.pod)
         if assumed_pod.is_binding:
-            self._known.assumed_by(assumed_pod)
+            self._known.assume(assumed_pod)
             self._alternatives.also(assumed_pod.pod, assumed_pod.alternatives)
 
     def replayed(self, pod: ResidentPod, numa: NumaAmounts, alternatives: frozenset[int], *, sure: bool) -> None:
@@ -51,31 +51,31 @@ class BoundHints:
         self._known.replayed(pod, numa, sure=sure)
         self._alternatives.also(pod.key, alternatives)
 
-    def withdrawn(self, pod: str) -> None:
+    def forget_assumed(self, pod: str) -> None:
         """Forget what the pod was given: its binding will not be written."""
         self._alternatives.forget(pod)
-        self._known.withdrawn(pod)
+        self._known.forget_assumed(pod)
 
     def seen(self, pod: ResidentPod, before: ResidentPod | None, topology: NodeTopology | None) -> None:
         """Record a bound pod. before: its previous state; None if it is new."""
         assigned = before is not None and before.uid == pod.uid and bool(before.assigned_node)
         self._known.seen(pod, assigned=assigned and topology is not None and not _is_chosen(topology))
         first = before is None or before.uid != pod.uid or not before.node
-        if first and pod.exclusive_resources and not (pod.unhinted or self.places(pod)):
+        if first and pod.exclusive_resources and not (pod.unhinted or self.is_located(pod)):
             self._newcomers.append(pod)
 
     def applied(self, pod: ResidentPod) -> ResidentPod:
         """The pod with the known NUMA nodes in place of its hint; the pod as it is if none are known."""
         return self._known.applied(pod)
 
-    def places(self, pod: ResidentPod) -> bool:
+    def is_located(self, pod: ResidentPod) -> bool:
         """Whether the pod has a hint, or its NUMA nodes are known without one."""
-        return self._known.places(pod)
+        return self._known.is_located(pod)
 
     def as_ended(self, pod: ResidentPod) -> ResidentPod:
         """The same for a pod that has ended. NUMA nodes that were uncertain are unknown."""
-        doubtful = self._known.certainty(pod.key) is Certainty.DOUBTFUL
-        return replace(pod, hint=None) if doubtful else self._known.applied(pod)
+        uncertain = self._known.certainty(pod.key) is Certainty.UNCERTAIN
+        return replace(pod, hint=None) if uncertain else self._known.applied(pod)
 
     def forget(self, pod: str, uid: str) -> None:
         """Remove the pod. Another pod of the same name, with another uid, stays."""
@@ -130,14 +130,14 @@ class BoundHints:
 
         on_node, assumed_pods: as for `left_room`.
         """
-        found = whereabouts(topology, counted, self._known, self._alternatives)
+        found = reported_placements(topology, counted, self._known, self._alternatives)
         moved = False
         for pod in on_node:
-            if pod.key in found.places:
-                moved |= self._is_moved(pod.key, found.places[pod.key])
+            if pod.key in found.placements:
+                moved |= self._is_moved(pod.key, found.placements[pod.key])
                 certainty = Certainty.CONFIRMED if pod.key in found.certain else Certainty.REPLAYED
-                self._known.locate(pod.key, found.places[pod.key], certainty)
-                if found.places[pod.key] is not None:
+                self._known.locate(pod.key, found.placements[pod.key], certainty)
+                if found.placements[pod.key] is not None:
                     self._alternatives.forget(pod.key)
             elif moved and pod.hint and self.certainty(pod.key) is Certainty.REPLAYED:
                 # Its replay assumed other NUMA nodes for the moved pod.
@@ -154,7 +154,7 @@ class BoundHints:
         """The amounts to reserve for a pod: `hint`, and its total on each alternative."""
         return self._alternatives.widened(pod, hint)
 
-    def doubt_until(self, pod: ResidentPod, age: float) -> float:
+    def alternatives_until(self, pod: ResidentPod, age: float) -> float:
         """When the alternatives of a bound pod are no longer reserved; inf if it has none."""
         return self._alternatives.until(pod, age)
 
@@ -187,7 +187,7 @@ class BoundHints:
 
     def uncertain(self, bound_before: float) -> Iterator[ResidentPod]:
         """The pods without a hint because their NUMA nodes are uncertain. bound_before: by the API server's clock."""
-        for key in self._known.doubtful:
+        for key in self._known.uncertain:
             pod = self._pods.get(key)
             if pod is not None and pod.node and not pod.hint and (pod.bound_at or 0) <= bound_before:
                 yield pod
@@ -205,7 +205,7 @@ class BoundHints:
 
     def _arrived(self, pod: str, hint: NumaAmounts, may_find: bool) -> Arrived:
         certainty = self.certainty(pod)
-        return Arrived(pod, hint, certainty in _SURE, certainty is Certainty.DOUBTFUL, may_find)
+        return Arrived(pod, hint, certainty in _SURE, certainty is Certainty.UNCERTAIN, may_find)
 
     def _is_moved(self, pod: str, numa: NumaAmounts | None) -> bool:
         """Whether the pod has other NUMA nodes than its replay said; False if the replay was uncertain."""
@@ -214,7 +214,7 @@ class BoundHints:
 
     def _may_be(self, pod: str, numa_ids: Iterable[int]) -> bool:
         news = self._alternatives.also(pod, numa_ids)
-        self._known.doubt(pod)
+        self._known.make_uncertain(pod)
         return news
 
 

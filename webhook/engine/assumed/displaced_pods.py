@@ -26,8 +26,8 @@ class Arrived:
     hint: NumaAmounts
     certain: bool
     """Whether it is there in any case."""
-    doubtful: bool
-    """Whether it is known already that it may be elsewhere."""
+    uncertain: bool
+    """Whether it is known already that it may have other NUMA nodes."""
     may_find: bool
     """Whether the freed room may have been free when it arrived."""
 
@@ -69,7 +69,7 @@ def displaced(
             whole = added(pod.hint.values())
             for numa_id in others:
                 zones.come.setdefault(numa_id, []).append(whole)
-        elif not pod.doubtful:
+        elif not pod.uncertain:
             for numa_id, amounts in pod.hint.items():
                 zones.held.setdefault(numa_id, []).append(amounts)
     return found

@@ -46,10 +46,10 @@ class Leeway:
 NO_LEEWAY: Final = Leeway()
 
 
-def together(places: Iterable[NumaAmounts]) -> dict[int, Mapping[str, int]]:
-    """NUMA id -> resource -> sum over all of `places`."""
+def together(placements: Iterable[NumaAmounts]) -> dict[int, Mapping[str, int]]:
+    """NUMA id -> resource -> sum over all of `placements`."""
     found: dict[int, list[Mapping[str, int]]] = {}
-    for numa in places:
+    for numa in placements:
         for numa_id, amounts in numa.items():
             found.setdefault(numa_id, []).append(amounts)
     return {numa_id: added(each) for numa_id, each in found.items()}

@@ -1,15 +1,15 @@
 """The NUMA nodes of bound pods as far as they are known, and whether the pods' hints agree: node agents obey hints.
 
     REPLAYED   the kubelet's choice was replayed at the binding, and nothing has happened that could change it
-    DOUBTFUL   something may have changed it: another pod ended or came first, or the NRT left open what was free
+    UNCERTAIN   something may have changed it: another pod ended or came first, or the NRT left open what was free
     CONFIRMED  the NodeResourceTopology reports the pod there
     CHOSEN     the service chooses the NUMA nodes, and a node agent obeys the hint
 
-    assumed ──> REPLAYED ──doubt──> DOUBTFUL
+    assumed ──> REPLAYED ─────────> UNCERTAIN
                     │                  │        located: the NRT leaves only one possible placement
                     └──> CONFIRMED <───┘
 
-A pod has a hint unless it is DOUBTFUL. The leader writes hints that are missing or wrong, and removes those that are
+A pod has a hint unless it is UNCERTAIN. The leader writes hints that are missing or wrong, and removes those that are
 uncertain (`changes`). Followers only read what the pods show.
 """
 
@@ -27,7 +27,7 @@ class Certainty(Enum):
     """How certain the NUMA nodes of a pod are."""
 
     REPLAYED = "replayed"
-    DOUBTFUL = "doubtful"
+    UNCERTAIN = "uncertain"
     CONFIRMED = "confirmed"
     CHOSEN = "chosen"
 
@@ -54,7 +54,7 @@ class Known:
     @property
     def wanted(self) -> NUMANodeAmounts | None:
         """The hint that the pod should have; None if it should have none."""
-        return None if self.certainty is Certainty.DOUBTFUL else tuple(sorted(self.numa.items())) or None
+        return None if self.certainty is Certainty.UNCERTAIN else tuple(sorted(self.numa.items())) or None
 
     @property
     def differs(self) -> bool:
@@ -80,7 +80,7 @@ class KnownHints:
     def __init__(self) -> None:
         self._known: dict[str, Known] = {}
         self._open: set[str] = set()
-        self._doubtful: set[str] = set()
+        self._uncertain: set[str] = set()
 
     @property
     def has_changes(self) -> bool:
@@ -88,23 +88,23 @@ class KnownHints:
         return bool(self._open)
 
     @property
-    def doubtful(self) -> Sequence[str]:
+    def uncertain(self) -> Sequence[str]:
         """The pods whose NUMA nodes are uncertain."""
-        return tuple(self._doubtful)
+        return tuple(self._uncertain)
 
-    def assumed_by(self, assumed_pod: AssumedPod) -> None:
+    def assume(self, assumed_pod: AssumedPod) -> None:
         """Record the assumed NUMA nodes of a pod that is on its way to its kubelet."""
-        certainty = Certainty.REPLAYED if assumed_pod.sure else Certainty.DOUBTFUL
+        certainty = Certainty.REPLAYED if assumed_pod.sure else Certainty.UNCERTAIN
         if assumed_pod.chosen:
             certainty = Certainty.CHOSEN
         self._put(assumed_pod.pod, Known(assumed_pod.uid, assumed_pod.numa, certainty, None, ours=True))
 
     def replayed(self, pod: ResidentPod, numa: NumaAmounts, *, sure: bool) -> None:
         """Record the replay result of an unmanaged pod that was just bound. It gets no hint."""
-        certainty = Certainty.REPLAYED if sure else Certainty.DOUBTFUL
+        certainty = Certainty.REPLAYED if sure else Certainty.UNCERTAIN
         self._put(pod.key, Known(pod.uid, numa, certainty, None, ours=True, bound=True, managed=False))
 
-    def withdrawn(self, pod: str) -> None:
+    def forget_assumed(self, pod: str) -> None:
         """Forget the pod, unless it is bound: its binding will not be written."""
         known = self._known.get(pod)
         if known is not None and not known.bound:
@@ -122,10 +122,10 @@ class KnownHints:
             if not pod.hint:
                 self.forget(pod.key)
                 return
-            certainty = Certainty.DOUBTFUL if assigned else Certainty.REPLAYED
+            certainty = Certainty.UNCERTAIN if assigned else Certainty.REPLAYED
             known = Known(pod.uid, dict(pod.hint), certainty, pod.hint, ours=False)
         elif not known.ours and pod.hint != known.shown:
-            known = replace(known, certainty=Certainty.REPLAYED if pod.hint else Certainty.DOUBTFUL)
+            known = replace(known, certainty=Certainty.REPLAYED if pod.hint else Certainty.UNCERTAIN)
             if pod.hint:
                 known = replace(known, numa=dict(pod.hint))
         blank = known.blank or (known.ours and not known.bound and bool(known.numa) and known.wanted is None)
@@ -138,16 +138,16 @@ class KnownHints:
             return pod
         return replace(pod, hint=tuple(known.numa.items()), unhinted=False)
 
-    def places(self, pod: ResidentPod) -> bool:
+    def is_located(self, pod: ResidentPod) -> bool:
         """Whether the pod has a hint, or its NUMA nodes are known without one."""
         known = self._known.get(pod.key)
         return bool(pod.hint or (known is not None and known.uid == pod.uid and known.numa))
 
-    def doubt(self, pod: str) -> None:
+    def make_uncertain(self, pod: str) -> None:
         """Make a replayed pod uncertain: its kubelet may have chosen other NUMA nodes."""
         known = self._known.get(pod)
         if known is not None and known.certainty is Certainty.REPLAYED:
-            self._put(pod, replace(known, certainty=Certainty.DOUBTFUL))
+            self._put(pod, replace(known, certainty=Certainty.UNCERTAIN))
 
     def locate(self, pod: str, numa: NumaAmounts | None, certainty: Certainty) -> None:
         """Record what the NRT says about a pod. numa: what it holds; None: several placements are possible."""
@@ -155,7 +155,7 @@ class KnownHints:
         if known is None or known.certainty is Certainty.CONFIRMED:
             return
         if numa is None:
-            self._put(pod, replace(known, certainty=Certainty.DOUBTFUL))
+            self._put(pod, replace(known, certainty=Certainty.UNCERTAIN))
         else:
             self._put(pod, replace(known, numa=numa, certainty=certainty))
 
@@ -165,7 +165,7 @@ class KnownHints:
             return
         self._known.pop(pod, None)
         self._open.discard(pod)
-        self._doubtful.discard(pod)
+        self._uncertain.discard(pod)
 
     def get(self, pod: str) -> Known | None:
         """What is known of the pod; None if nothing is."""
@@ -191,7 +191,7 @@ class KnownHints:
 
     def _put(self, pod: str, known: Known) -> None:
         self._known[pod] = known
-        for pods, belongs in ((self._open, known.differs), (self._doubtful, known.certainty is Certainty.DOUBTFUL)):
+        for pods, belongs in ((self._open, known.differs), (self._uncertain, known.certainty is Certainty.UNCERTAIN)):
             if belongs:
                 pods.add(pod)
             else:

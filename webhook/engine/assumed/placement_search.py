@@ -35,7 +35,7 @@ class Candidate:
     """namespace/name."""
     amounts: Mapping[str, int]
     """Resource -> what it holds in all."""
-    places: Sequence[NumaAmounts] | None
+    placements: Sequence[NumaAmounts] | None
     """Its possible placements; None: any NUMA nodes, in any shares."""
 
 
@@ -53,12 +53,12 @@ def locate(topology: NodeTopology, pods: Sequence[Candidate]) -> Located | None:
     if resources is None:
         return None
     pods = [pod for pod in pods if not resources.isdisjoint(pod.amounts)]
-    anywhere = [pod for pod in pods if pod.places is None]
+    anywhere = [pod for pod in pods if pod.placements is None]
     if len(anywhere) > 1:
         return None
     cells = [(numa_id, resource) for numa_id in taken for resource in resources]
-    assigned = sorted((pod for pod in pods if pod.places is not None), key=lambda pod: len(pod.places or ()))
-    steps = [[_state(numa, cells) for numa in pod.places or ()] for pod in assigned]
+    assigned = sorted((pod for pod in pods if pod.placements is not None), key=lambda pod: len(pod.placements or ()))
+    steps = [[_state(numa, cells) for numa in pod.placements or ()] for pod in assigned]
     start = tuple(taken[numa_id].get(resource, 0) for numa_id, resource in cells)
     layers = _forward(start, steps)
     if layers is None:
@@ -66,12 +66,12 @@ def locate(topology: NodeTopology, pods: Sequence[Candidate]) -> Located | None:
     ends = layers[-1] if anywhere else layers[-1] & {(0,) * len(cells)}
     remaining = _backward(layers, steps, ends)
     found: dict[str, Sequence[NumaAmounts]] = {
-        pod.pod: [(pod.places or ())[number] for number in numbers]
+        pod.pod: [(pod.placements or ())[number] for number in numbers]
         for pod, numbers in zip(assigned, remaining, strict=True)
     }
     for pod in anywhere:
         whole = pod.amounts.keys() <= resources
-        found[pod.pod] = [_place(end, cells) for end in ends] if whole else ()
+        found[pod.pod] = [_placement(end, cells) for end in ends] if whole else ()
         if not whole and ends:
             return None
     return found
@@ -97,11 +97,11 @@ def _forward(start: _State, steps: Sequence[Sequence[_State]]) -> list[set[_Stat
     """The states before each step and after the last; None if they are too many."""
     layers = [{start}]
     tried = 0
-    for places in steps:
-        tried += len(layers[-1]) * len(places)
+    for placements in steps:
+        tried += len(layers[-1]) * len(placements)
         if tried > _MOST_STEPS:
             return None
-        after = {_less(state, numa) for state in layers[-1] for numa in places}
+        after = {_less(state, numa) for state in layers[-1] for numa in placements}
         layers.append({state for state in after if min(state, default=0) >= 0})
     return layers
 
@@ -111,10 +111,10 @@ def _backward(
 ) -> Sequence[Sequence[int]]:
     """For each step, the indexes of the placements that lead from the start to one of the ends."""
     remaining: list[Sequence[int]] = []
-    for before, places in zip(reversed(layers[:-1]), reversed(steps), strict=True):
+    for before, placements in zip(reversed(layers[:-1]), reversed(steps), strict=True):
         useful: set[_State] = set()
         numbers = []
-        for number, numa in enumerate(places):
+        for number, numa in enumerate(placements):
             here = {state for state in before if _less(state, numa) in ends}
             if here:
                 numbers.append(number)
@@ -132,7 +132,7 @@ def _less(state: _State, numa: _State) -> _State:
     return tuple(left - amount for left, amount in zip(state, numa, strict=True))
 
 
-def _place(state: _State, cells: Sequence[tuple[int, str]]) -> NumaAmounts:
+def _placement(state: _State, cells: Sequence[tuple[int, str]]) -> NumaAmounts:
     numa: dict[int, dict[str, int]] = {}
     for (numa_id, resource), amount in zip(cells, state, strict=True):
         if amount:

@@ -21,7 +21,7 @@ from webhook.model.resources import CPU, MEMORY, is_device, is_hugepages
 
 _ON_ONE: Final = frozenset({NUMAPolicy.SINGLE_NUMA_NODE, NUMAPolicy.RESTRICTED})
 # Combinations of NUMA nodes for the containers of one pod; a pod with more counts as being anywhere.
-_MOST_PLACES: Final = 64
+_MOST_PLACEMENTS: Final = 64
 
 Shares = Sequence[Mapping[str, int]]
 
@@ -45,13 +45,13 @@ def most_given_to(pod: ResidentPod, topology: NodeTopology) -> Mapping[str, int]
     return added(container.requests for container in pod.containers) if shares is None else added(shares)
 
 
-def places_of(shares: Shares, topology: NodeTopology) -> Sequence[NumaAmounts] | None:
+def placements_of(shares: Shares, topology: NodeTopology) -> Sequence[NumaAmounts] | None:
     """The possible placements of containers with these shares; None: any."""
     if topology.policy not in _ON_ONE:
         return None
     parts = [added(shares)] if topology.scope is Scope.POD else list(shares)
     rooms = [[zone.id for zone in topology.zones if _can_hold(zone, part)] for part in parts]
-    if not all(rooms) or prod(map(len, rooms)) > _MOST_PLACES:
+    if not all(rooms) or prod(map(len, rooms)) > _MOST_PLACEMENTS:
         return None
     pairs = (zip(numa_ids, parts, strict=True) for numa_ids in product(*rooms))
     return [together({numa_id: part} for numa_id, part in pair) for pair in pairs]

@@ -1,6 +1,6 @@
 """Replay of what a kubelet gave to pods that were bound without a hint.
 
-If nothing is in doubt (see `assumed.unhinted`), the pods that the node's NRT has not counted are admitted again, in
+If that is certain (see `assumed.unhinted`), the pods that the node's NRT has not counted are admitted again, in
 the order of binding, on the node as the NRT shows it. The result is what the kubelet did, up to the first pod whose
 result differs from its hint.
 """
@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from webhook.engine.arrays import NO_ZONE
-from webhook.engine.assumed.unhinted import Doubt, Replayed, Unhinted
+from webhook.engine.assumed.unhinted import Replayed, Unhinted, WhyUnknown
 from webhook.engine.decide import on_numa_nodes
 from webhook.engine.kubelet.demand import Demand
 from webhook.engine.request import PodRequest
@@ -41,29 +41,31 @@ def replay(node: NodeAlone, unhinted: Unhinted) -> Mapping[str, Replayed]:
     if snapshot.node_arrays.total[0]:
         return _given(node, sums, unhinted)
     known: Mapping[str, NumaAmounts] = {}
-    doubt = unhinted.doubt
-    if doubt is None and len(unhinted.admissions) > _MOST_ADMISSIONS:
-        doubt = Doubt.TOO_MANY
-    if doubt is None:
-        known, doubt = _admitted(node, sums, unhinted)
+    why_unknown = unhinted.why_unknown
+    if why_unknown is None and len(unhinted.admissions) > _MOST_ADMISSIONS:
+        why_unknown = WhyUnknown.TOO_MANY
+    if why_unknown is None:
+        known, why_unknown = _admitted(node, sums, unhinted)
     return {
-        pod.key: Replayed(known[pod.key]) if pod.key in known else Replayed(_anywhere(snapshot, pod), doubt)
+        pod.key: Replayed(known[pod.key]) if pod.key in known else Replayed(_anywhere(snapshot, pod), why_unknown)
         for pod in unhinted.admissions
         if pod.key in unhinted.asked
     }
 
 
-def _admitted(node: NodeAlone, sums: NodeSums, unhinted: Unhinted) -> tuple[Mapping[str, NumaAmounts], Doubt | None]:
+def _admitted(
+    node: NodeAlone, sums: NodeSums, unhinted: Unhinted
+) -> tuple[Mapping[str, NumaAmounts], WhyUnknown | None]:
     """What each pod was given, up to the first uncertain one, and why that one is uncertain."""
     known: dict[str, NumaAmounts] = {}
     for position, pod in enumerate(unhinted.admissions):
         if not pod.started:
-            return known, Doubt.NOT_STARTED
-        place = _place(node.snapshot(sums, unhinted.admissions[:position]), pod)
-        if place is None or (pod.hint is not None and place != dict(pod.hint)):
-            return known, Doubt.DIFFERS
-        sums.add(place, _requests(pod), pod.policy, 1)
-        known[pod.key] = place
+            return known, WhyUnknown.NOT_STARTED
+        numa = _allocation(node.snapshot(sums, unhinted.admissions[:position]), pod)
+        if numa is None or (pod.hint is not None and numa != dict(pod.hint)):
+            return known, WhyUnknown.DIFFERS
+        sums.add(numa, _requests(pod), pod.policy, 1)
+        known[pod.key] = numa
     return known, None
 
 
@@ -71,15 +73,15 @@ def _given(node: NodeAlone, sums: NodeSums, unhinted: Unhinted) -> Mapping[str, 
     """NUMA nodes for each pod, where koordlet follows hints. A pod keeps earlier ones: its hint may be on the way."""
     found: dict[str, Replayed] = {}
     for pod in sorted(unhinted.admissions, key=lambda pod: pod.key not in unhinted.given):
-        place = unhinted.given.get(pod.key)
-        if place is None:
-            place = _place(node.snapshot(sums), pod)
-        found[pod.key] = Replayed({}, Doubt.NO_ROOM) if place is None else Replayed(place)
-        sums.add(place or {}, _requests(pod), pod.policy, 1)
+        numa = unhinted.given.get(pod.key)
+        if numa is None:
+            numa = _allocation(node.snapshot(sums), pod)
+        found[pod.key] = Replayed({}, WhyUnknown.NO_ROOM) if numa is None else Replayed(numa)
+        sums.add(numa or {}, _requests(pod), pod.policy, 1)
     return found
 
 
-def _place(snapshot: Snapshot, pod: ResidentPod) -> NumaAmounts | None:
+def _allocation(snapshot: Snapshot, pod: ResidentPod) -> NumaAmounts | None:
     """What the pod takes of each NUMA node of the only node; None if it does not fit."""
     request = PodRequest.of_resident(pod, snapshot.node_arrays.resources)
     fit, intruding = on_numa_nodes(snapshot, request, _AS_KUBELETS_DO, _THE_NODE)

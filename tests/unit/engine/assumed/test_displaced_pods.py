@@ -10,9 +10,9 @@ MACHINE = topology("n", cpus(16, 16, 16))
 
 
 def pod(
-    name: str, numa_id: int, cpu: int, *, certain: bool = False, doubtful: bool = False, late: bool = True
+    name: str, numa_id: int, cpu: int, *, certain: bool = False, uncertain: bool = False, late: bool = True
 ) -> Arrived:
-    return Arrived(name, {numa_id: {"cpu": 1000 * cpu}}, certain, doubtful, late)
+    return Arrived(name, {numa_id: {"cpu": 1000 * cpu}}, certain, uncertain, late)
 
 
 def others(*arrived: Arrived, room: int = 0, machine: NodeTopology = MACHINE) -> dict[str, list[int]]:
@@ -37,7 +37,7 @@ def test_there_must_be_room_enough_beside_those_that_came_before() -> None:
 
 
 def test_those_in_doubt_take_no_room_for_certain() -> None:
-    assert others(pod("a", 0, 12, doubtful=True, late=False), pod("b", 1, 5)) == {"b": [0]}
+    assert others(pod("a", 0, 12, uncertain=True, late=False), pod("b", 1, 5)) == {"b": [0]}
 
 
 def test_what_an_nrt_has_shown_is_so() -> None:
@@ -58,5 +58,5 @@ def test_one_whose_room_may_have_been_taken_may_be_anywhere_with_room() -> None:
 
 
 def test_one_over_several_numa_nodes_may_take_something_of_any() -> None:
-    wide = Arrived("a", {1: {"cpu": 16_000}, 2: {"cpu": 4000}}, certain=False, doubtful=False, may_find=True)
+    wide = Arrived("a", {1: {"cpu": 16_000}, 2: {"cpu": 4000}}, certain=False, uncertain=False, may_find=True)
     assert displaced([wide], [0], MACHINE) == {"a": frozenset({0})}

@@ -155,7 +155,7 @@ def test_nothing_is_given_back_of_a_pod_that_may_be_anywhere() -> None:
     assert rest == Unreported({}, None, maybe_free={0: {"cpu": 2000}, 1: {"cpu": 2000}})
 
 
-def test_it_is_doubtful_whether_an_nrt_without_fingerprint_still_counts_a_pod_that_ended() -> None:
+def test_it_is_uncertain_whether_an_nrt_without_fingerprint_still_counts_a_pod_that_ended() -> None:
     # Where its hint says, for nothing else is known of it.
     assert unreported(node((4, 8)), [A], None, TIMES, 1000, [B]) == Unreported({}, None, maybe_free=held(B)[B.key])
 

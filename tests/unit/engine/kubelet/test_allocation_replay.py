@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.engine.machines import cpus, node, resident, state, topology
-from webhook.engine.assumed.unhinted import Doubt, Replayed, Unhinted
+from webhook.engine.assumed.unhinted import Replayed, Unhinted, WhyUnknown
 from webhook.engine.kubelet.allocation_replay import replay
 from webhook.engine.snapshot.node_sums import NumaAmounts
 from webhook.engine.snapshot.single_node import node_alone
@@ -33,8 +33,8 @@ def known(cpu: int, numa: int) -> Replayed:
     return Replayed(on(cpu, numa))
 
 
-def anywhere(cpu: int, doubt: Doubt) -> Replayed:
-    return Replayed(on(cpu, 0, 1), doubt)
+def anywhere(cpu: int, why_unknown: WhyUnknown) -> Replayed:
+    return Replayed(on(cpu, 0, 1), why_unknown)
 
 
 # n ── NUMA 0 [16]  NUMA 1 [16]      [cpus, all of them free]
@@ -45,7 +45,7 @@ def replayed(
     *admissions: ResidentPod,
     nrt: NodeTopology = EMPTY,
     before: Sequence[ResidentPod] = (),
-    doubt: Doubt | None = None,
+    why_unknown: WhyUnknown | None = None,
     given: Mapping[str, NumaAmounts] | None = None,
 ) -> dict[str, Replayed]:
     """What is said of each pod without a hint, by its name."""
@@ -53,7 +53,7 @@ def replayed(
     alone = node_alone(node_arrays, "n", before)
     assert alone is not None
     asked = {pod.key for pod in admissions if pod.unhinted}
-    found = replay(alone, Unhinted(admissions, asked, before, doubt, given=given or {}))
+    found = replay(alone, Unhinted(admissions, asked, before, why_unknown, given=given or {}))
     return {key.removeprefix("default/"): one for key, one in found.items()}
 
 
@@ -68,28 +68,32 @@ def test_what_the_nrt_has_counted_is_taken() -> None:
 
 
 def test_where_there_is_a_doubt_each_may_be_anywhere() -> None:
-    found = replayed(bound("a", 9, at=1), bound("b", 4, at=2), doubt=Doubt.ENDED)
-    assert found == {"a": anywhere(9, Doubt.ENDED), "b": anywhere(4, Doubt.ENDED)}
+    found = replayed(bound("a", 9, at=1), bound("b", 4, at=2), why_unknown=WhyUnknown.ENDED)
+    assert found == {"a": anywhere(9, WhyUnknown.ENDED), "b": anywhere(4, WhyUnknown.ENDED)}
 
 
 def test_one_that_has_not_started_and_all_after_it_are_in_doubt() -> None:
     pods = bound("a", 9, at=1), replace(bound("b", 9, at=2), started=False), bound("c", 4, at=3)
     found = replayed(*pods)
-    assert found == {"a": known(9, 0), "b": anywhere(9, Doubt.NOT_STARTED), "c": anywhere(4, Doubt.NOT_STARTED)}
+    assert found == {
+        "a": known(9, 0),
+        "b": anywhere(9, WhyUnknown.NOT_STARTED),
+        "c": anywhere(4, WhyUnknown.NOT_STARTED),
+    }
 
 
 def test_one_that_started_without_room_and_all_after_it_are_in_doubt() -> None:
     found = replayed(bound("a", 9, at=1), bound("b", 9, at=2), bound("c", 9, at=3), bound("d", 1, at=4))
-    assert {name: one.doubt for name, one in found.items()} == {
+    assert {name: one.why_unknown for name, one in found.items()} == {
         **dict.fromkeys("ab"),
-        **dict.fromkeys("cd", Doubt.DIFFERS),
+        **dict.fromkeys("cd", WhyUnknown.DIFFERS),
     }
 
 
 def test_where_a_hint_is_not_what_comes_out_those_after_it_are_in_doubt() -> None:
     # b must be on NUMA 1. Whoever says that it is on NUMA 0 may know of somebody who has left.
     found = replayed(bound("a", 9, at=1), bound("b", 9, at=2, numa=0), bound("c", 7, at=3))
-    assert found == {"a": known(9, 0), "c": anywhere(7, Doubt.DIFFERS)}
+    assert found == {"a": known(9, 0), "c": anywhere(7, WhyUnknown.DIFFERS)}
 
 
 def test_a_hint_that_is_what_comes_out_counts() -> None:
@@ -99,13 +103,13 @@ def test_a_hint_that_is_what_comes_out_counts() -> None:
 
 def test_too_many_are_not_admitted_once_more() -> None:
     found = replayed(*[bound(f"p{number}", 1, at=number) for number in range(17)])
-    assert found == dict.fromkeys(found, anywhere(1, Doubt.TOO_MANY))
+    assert found == dict.fromkeys(found, anywhere(1, WhyUnknown.TOO_MANY))
 
 
 def test_a_pod_without_exclusive_resources_holds_nothing_of_a_numa_node() -> None:
     shared = replace(bound("a", 2, at=1), containers=(), exclusive_resources=False)
     assert replayed(shared) == {"a": Replayed({})}
-    assert replayed(shared, doubt=Doubt.ENDED) == {"a": Replayed({}, Doubt.ENDED)}
+    assert replayed(shared, why_unknown=WhyUnknown.ENDED) == {"a": Replayed({}, WhyUnknown.ENDED)}
 
 
 # Their kubelet's part is koordlet's, which does as it is told.
@@ -119,7 +123,7 @@ def test_where_the_numa_nodes_are_ours_to_choose_each_is_given_some(policy: NUMA
     if policy is None:
         assert found == {"a": Replayed({}), "c": Replayed({})}
     else:
-        assert found == {"a": known(9, 1), "c": Replayed({}, Doubt.NO_ROOM)}
+        assert found == {"a": known(9, 1), "c": Replayed({}, WhyUnknown.NO_ROOM)}
 
 
 def test_who_was_given_a_numa_node_keeps_it_for_its_hint_may_be_on_its_way() -> None:

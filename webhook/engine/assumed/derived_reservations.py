@@ -1,0 +1,120 @@
+"""The reservations of a node that follow from objects: every replica that reads the same objects derives the same.
+
+- An assigned pod (its hint names a node, our gate is gone) that is not bound yet: everything that it requests, unless
+  its hint says that nothing is reserved any more because the scheduler could not bind it
+  (`controllers.unbindable_pods`).
+- A bound pod: what its node's NRT does not show, by `unreported`.
+- Pods that have ended: what the NRT still shows as taken by them is given back.
+- A managed pod that was bound unhinted: what its replay says, until the NRT reports it.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from math import inf
+
+from webhook.engine.assumed.credible_hints import credible
+from webhook.engine.assumed.node_facts import NodeFacts
+from webhook.engine.assumed.node_reservations import NodeReservations
+from webhook.engine.assumed.unreported import (
+    NOTHING,
+    NOWHERE,
+    Unreported,
+    held,
+    is_counted,
+    not_reported,
+    unreported,
+)
+from webhook.engine.snapshot.ledger import Ledger, Reservation
+from webhook.engine.snapshot.node_sums import NumaAmounts
+from webhook.model.nrt import NodeTopology
+from webhook.model.resident import ResidentPod
+
+
+class DerivedReservations:
+    """Derives the reservations of one node at a time, and remembers when time alone will change them."""
+
+    def __init__(self, facts: NodeFacts, ledger: Ledger, reservations: NodeReservations) -> None:
+        self._facts = facts
+        self._ledger = ledger
+        self._reservations = reservations
+        self._unreported: dict[str, Unreported] = {}
+        self._due: dict[str, float] = {}
+
+    def on(self, node: str, now: float) -> Iterator[Reservation]:
+        """The node's reservations at `now`. Also writes to the ledger what ended pods no longer hold."""
+        self._due.pop(node, None)
+        facts = self._facts
+        pods = facts.pods.on(node)
+        topology = facts.reports.topology(node)
+        bound = [credible(facts.hints.applied(pod), topology) for pod in pods if pod.node]
+        for key, amounts in self._update(node, topology, bound, now).amounts.items():
+            pod = facts.pods.by_key[key]
+            is_over = self._is_over(node, facts.hints.alternatives_until(pod, facts.times.age), now)
+            numa = amounts if is_over else facts.hints.widened(key, amounts)
+            yield Reservation.of(key, node, numa, None, policy=pod.policy)
+        yield from self.of_unhinted(node)
+        for pod in pods:
+            if pod.assigned_node and pod.reserved:
+                yield Reservation.of(pod.key, node, held(pod), pod.requests, policy=pod.policy)
+
+    def of_unhinted(self, node: str) -> Iterator[Reservation]:
+        """The reservations of the node's unreported pods by their replay."""
+        for pod, replayed in self._facts.unhinted.on(node):
+            if replayed.numa:
+                yield Reservation.of(pod.key, node, replayed.numa, None, policy=pod.policy)
+
+    def unreported(self, node: str) -> Unreported:
+        """How the node's amounts differ from its NRT, as last derived."""
+        return self._unreported.get(node, NOTHING)
+
+    def due(self, now: float) -> Collection[str]:
+        """The nodes whose reservations time alone has changed by `now`."""
+        return [node for node, at in self._due.items() if at <= now]
+
+    @property
+    def next_due(self) -> float:
+        """When time alone changes the reservations of the first node; inf: never."""
+        return min(self._due.values(), default=inf)
+
+    def _update(self, node: str, topology: NodeTopology | None, bound: Sequence[ResidentPod], now: float) -> Unreported:
+        """Compute what the node's NRT does not report yet."""
+        facts = self._facts
+        ended = () if topology is None else facts.reports.ended(topology)
+        rest, until = NOTHING, None
+        waiting: Sequence[ResidentPod] = ()
+        if ended or any(pod.hint or pod.unhinted for pod in bound):
+            covered = None if topology is None else facts.reports.reported(topology)
+            certain = self._located(topology, bound, ended, covered)
+            rest = unreported(topology, bound, covered, facts.times, now, ended, certain)
+            if topology is not None and any(pod.unhinted for pod in bound):
+                waiting, until = not_reported(topology, bound, covered, facts.times, now)
+        facts.unhinted.put(node, waiting, outage=facts.unhinted.had_outage(bound))
+        if changes := [at for at in (rest.until, until) if at is not None]:
+            self._due[node] = min(changes)
+        self._unreported[node] = rest
+        self._ledger.give_back(node, rest.ended)
+        return rest
+
+    def _located(
+        self,
+        topology: NodeTopology | None,
+        bound: Sequence[ResidentPod],
+        ended: Sequence[ResidentPod],
+        covered: frozenset[str] | None,
+    ) -> Mapping[str, NumaAmounts]:
+        """The NUMA nodes of the pods for which the NRT is proof. Also widens the reservations of assumed pods."""
+        if topology is None or covered is None or not covered <= {pod.key for pod in (*bound, *ended)}:
+            return NOWHERE
+        facts = self._facts
+        counted = [pod for pod in bound if is_counted(pod, topology, covered)]
+        gone = [pod for pod in ended if pod.key in covered and pod.exclusive_resources]
+        binding_to = facts.assumed.binding_to(topology.node)
+        certain = facts.hints.locate(topology, [*counted, *gone], facts.order.in_order(bound), binding_to)
+        for assumed_pod in binding_to:
+            self._reservations.put(facts.reservation_of(assumed_pod))
+        return certain
+
+    def _is_over(self, node: str, until: float, now: float) -> bool:
+        """Whether the time `until` has come. If not, the node is settled again at that time."""
+        if until > now:
+            self._due[node] = min(until, self._due.get(node, inf))
+        return until <= now
