@@ -166,9 +166,9 @@ def on_numa_nodes(
     intruding = intrudes(shut, request, fit.mask) & fit.fits
     ours = ours_to_place(snapshot.node_arrays)
     if (intruding & ours).any():
-        elsewhere = _numa_fit(snapshot.without(shut), request, options, among)
-        better = intruding & ours & elsewhere.fits
-        fit = _merged(fit, elsewhere, better)
+        apart = _numa_fit(snapshot.without(shut), request, options, among)
+        better = intruding & ours & apart.fits
+        fit = _merged(fit, apart, better)
         intruding &= ~better
     return fit, intruding if intruding.any() else None
 
@@ -240,15 +240,15 @@ def _apart(snapshot: Snapshot, request: PodRequest, nodes: Nodes, wide: Wide) ->
     """Of `nodes` (indexes), those not among the wide ones; and the wide nodes' packing scores, not computed yet."""
     is_one = np.zeros(snapshot.node_arrays.n, dtype=np.bool_)
     is_one[nodes] = True
-    (places,) = is_one[wide.nodes].nonzero()
-    if not len(places):
+    (positions,) = is_one[wide.nodes].nonzero()
+    if not len(positions):
         return nodes, None
-    here = wide.nodes[places]
+    here = wide.nodes[positions]
     is_one[here] = False
     late = Late(
         here,
         WIDE_BEST,
-        lambda: best_packing_score(wide.at_least[places]),
-        lambda where: packing_score(snapshot, request, here[where], wide.masks(places[where])),
+        lambda: best_packing_score(wide.at_least[positions]),
+        lambda where: packing_score(snapshot, request, here[where], wide.masks(positions[where])),
     )
     return nodes[is_one[nodes]], late

@@ -103,10 +103,10 @@ def _disagreement(snapshot: Snapshot, request: PodRequest, node: int) -> str:
         widths = {demand.names[number]: int(row.narrowest()[0]) for number, row in rows if row.amount > 0}
         if len(set(widths.values())) > 1:
             first, *others = widths.items()
-            told = ", ".join(
+            needs = ", ".join(
                 [f"{first[0]} needs {first[1]} NUMA nodes", *(f"{name} {width}" for name, width in others)]
             )
-            return f"; {told}: a restricted kubelet wants the same number for all"
+            return f"; {needs}: a restricted kubelet wants the same number for all"
     return ""
 
 

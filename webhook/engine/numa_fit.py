@@ -59,18 +59,18 @@ class NUMAFit:
         """int64 [n]: `mask` of some nodes (indexes); only the `wide` ones are expensive."""
         masks: Masks = self.known.take(nodes)
         if self.wide is not None:
-            places = self._places.take(nodes)
-            (late,) = (places >= 0).nonzero()
-            masks[late] = self.wide.masks(places[late])
+            positions = self._wide_positions.take(nodes)
+            (late,) = (positions >= 0).nonzero()
+            masks[late] = self.wide.masks(positions[late])
         return masks
 
     @cached_property
-    def _places(self) -> Nodes:
+    def _wide_positions(self) -> Nodes:
         """Int [N]: the index of a node in `wide`; -1 = not in it."""
-        places = np.full(len(self.known), -1, dtype=np.intp)
+        positions = np.full(len(self.known), -1, dtype=np.intp)
         if self.wide is not None:
-            places[self.wide.nodes] = np.arange(len(self.wide.nodes))
-        return places
+            positions[self.wide.nodes] = np.arange(len(self.wide.nodes))
+        return positions
 
     def allocation(self, node: int) -> Allocation:
         """What the pod would take of each NUMA node of `node` (an index); empty if it is not bound to any.

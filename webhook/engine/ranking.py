@@ -53,7 +53,7 @@ class Ranking:
     def __init__(
         self, n: int, nodes: Nodes, scores: Bytes, late: Late | None = None, liking: Liking | None = None
     ) -> None:
-        """N nodes of which some (indexes) have these scores (0..100), and others late ones; None: liked alike."""
+        """N nodes of which some (indexes) have these scores (0..100), and others late ones. liking: None: all equal."""
         self.liking = liking
         self._late = late
         self._ranks = np.zeros(n, dtype=np.uint8)

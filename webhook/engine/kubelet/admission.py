@@ -6,9 +6,8 @@ For n nodes of one policy and scope, container after container:
    devices and CPUs inside the affinity first, then outside; memory strictly, widening the affinity if necessary.
 3. If a manager cannot allocate, that is an error: the pod is rejected although its hint was accepted.
 
-An NRT does not show memory groups, or how CPUs are spread over cores. Where the outcome depends on that, the pod
-gets
-the benefit of the doubt: no node that would take it is rejected.
+An NRT does not show memory groups, or how CPUs are spread over cores. Where the outcome depends on that, the pod counts
+as admitted: no node that would take it is rejected.
 
 Source: kubernetes pkg/kubelet/cm/topologymanager/scope*.go, {devicemanager,cpumanager,memorymanager}.
 """
@@ -47,7 +46,7 @@ class Affinity:
 class Admission:
     """One pod's admission on n nodes.
 
-    `reason` and `mask` (uint8 and int64 [n]) hold the outcome, the machines' pools what is left, `doubt` (bool [n])
+    `reason` and `mask` (uint8 and int64 [n]) hold the outcome, the machines' pools what is left, `uncertain` (bool [n])
     whether the real outcome may differ, `groups` (int64 [z, n]) the memory groups afterwards.
     """
 
@@ -66,26 +65,26 @@ class Admission:
             self.groups = machines.groups
         elif kinds:
             self.groups = published_groups(kinds, self._may_be_group)
-        self.doubt: Bools = (self.groups == UNKNOWN_GROUP).any(axis=0)
+        self.uncertain: Bools = (self.groups == UNKNOWN_GROUP).any(axis=0)
         if not any(share.memory for share in demand.containers):
-            self.doubt[:] = False
+            self.uncertain[:] = False
         self._spread_unknown = np.zeros(n, dtype=np.bool_)
         if machines.scope is Scope.CONTAINER:
             for row in demand.reused_devices:
-                self.doubt |= machines.pools[row].shared
+                self.uncertain |= machines.pools[row].shared
         elif machines.policy is NUMAPolicy.BEST_EFFORT and len(demand.containers) > 1:
             # One device near two NUMA nodes and one near none look like two. The pod's real affinity may then be wider,
             # and its containers may meet other memory groups.
             for row, amount in demand.pod.devices.items():
                 pool = machines.pools[row]
-                self.doubt |= pool.listed & (pool.free.max(axis=0) < amount)
+                self.uncertain |= pool.listed & (pool.free.max(axis=0) < amount)
 
     def run(self) -> None:
         """Admit the containers in their order."""
         affinity = self._affinity(self._demand.pod) if self._machines.scope is Scope.POD else None
         for share in self._demand.containers:
             # The spread of an earlier container's devices and CPUs affects this one.
-            self.doubt |= self._spread_unknown
+            self.uncertain |= self._spread_unknown
             self._allocate(share, affinity or self._affinity(share))
 
     def _fail(self, failed: Bools, reason: Reason) -> None:
@@ -138,7 +137,7 @@ class Admission:
         far = take_in_order(pool.free - near, needed, order)
         needed -= far.sum(axis=0)
         if kind is not ContainerKind.INIT:
-            pool.elsewhere -= np.clip(needed, 0, pool.elsewhere)
+            pool.without_topology -= np.clip(needed, 0, pool.without_topology)
         self._use(reused + near + far > 0)
         pool.take_pieces(reused + near + far, kind)
 
@@ -155,7 +154,7 @@ class Admission:
         pool.take_pieces(near + far, kind)
 
     def _note_split(self, available: Amounts, taken: Amounts, whole: Amounts | None = None) -> None:
-        """Mark doubt for later containers: it is unknown how a part of several NUMA nodes' capacity is spread.
+        """Later containers are uncertain: it is unknown how a part of several NUMA nodes' capacity is spread.
 
         Of two NUMA nodes with all their CPUs free (`whole`, capacities) the kubelet fills the first.
         """

@@ -1,7 +1,7 @@
 """The verdict of kubelets by all sets of NUMA nodes: for cases without a shorter way, in batches and within a budget.
 
 1. Nodes with the same number of NUMA nodes are admitted together (webhook.engine.kubelet.admission).
-2. Nodes beyond a decision's budget are judged by their totals: the benefit of the doubt.
+2. Nodes beyond a decision's budget are judged by their totals, which may accept a node that rejects the pod.
 3. A rejection that depends on what an NRT does not show is lifted if some state could admit the pod.
 """
 
@@ -27,8 +27,8 @@ from webhook.model.policy import NUMAPolicy, Scope
 # Tables of 2^z masks by nodes: 256 Ki entries are 2 MiB of int64 and stay in the cache.
 _BATCH: Final = 1 << 18
 # The most table entries of one decision, for all containers together; 100 ns each, about 50 ms. A pod of one container
-# can be tried on 2,000 nodes of 8 NUMA nodes. Nodes beyond that get the benefit of the doubt: they rank last, and are
-# judged individually if the scheduler picks them.
+# can be tried on 2,000 nodes of 8 NUMA nodes. Nodes beyond that count as fitting: they rank last, and are judged
+# individually if the scheduler picks them.
 _MOST_ENTRIES: Final = 1 << 19
 # The fixed cost of a container, however few the nodes: about 0.8 ms.
 _SETUP_ENTRIES: Final = 1 << 13
@@ -57,9 +57,9 @@ class AllSets:
             return reason, mask
         zones = np.count_nonzero(self._snapshot.node_arrays.zone_ids[:, policy_group.nodes] != NO_ZONE, axis=0)
         for z in np.flatnonzero(np.bincount(zones)).tolist():
-            alike = np.flatnonzero(zones == z)
+            of_width = np.flatnonzero(zones == z)
             each = max(self._left // len(demand.containers) - _SETUP_ENTRIES, 0)
-            tried = alike[: each >> z]
+            tried = of_width[: each >> z]
             self._left -= len(demand.containers) * (_SETUP_ENTRIES + (len(tried) << z))
             size = max(1, _BATCH >> z)
             for start in range(0, len(tried), size):
@@ -67,9 +67,9 @@ class AllSets:
                 reason[batch], used = self._admitted(policy_group.at(batch), demand)
                 if policy_group.policy is not NUMAPolicy.NONE:
                     mask[batch] = used
-            doubtful = alike[len(tried) :]
-            if len(doubtful):
-                reason[doubtful] = self._by_sums(policy_group.at(doubtful), demand)
+            untried = of_width[len(tried) :]
+            if len(untried):
+                reason[untried] = self._by_sums(policy_group.at(untried), demand)
         return reason, mask
 
     def masks(self, policy_group: PolicyGroup) -> npt.NDArray[np.int64]:
@@ -119,9 +119,9 @@ class AllSets:
         admission = Admission(self._machines(policy_group, demand), demand)
         admission.run()
         reason = admission.reason
-        doubtful = np.flatnonzero((reason != Reason.FITS) & admission.doubt)
-        if len(doubtful):
-            spared = doubtful[self._may_be_admitted(policy_group.at(doubtful), demand)]
+        uncertain = np.flatnonzero((reason != Reason.FITS) & admission.uncertain)
+        if len(uncertain):
+            spared = uncertain[self._may_be_admitted(policy_group.at(uncertain), demand)]
             reason[spared] = Reason.FITS
             # It is unknown on which NUMA nodes.
             admission.mask[spared] = 0

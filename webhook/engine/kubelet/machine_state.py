@@ -50,7 +50,7 @@ def machines_of(snapshot: Snapshot, policy_group: PolicyGroup, demand: Demand) -
     )
 
 
-def elsewhere(snapshot: Snapshot, row: int, nodes: Nodes) -> npt.NDArray[np.int64]:
+def devices_without_topology(snapshot: Snapshot, row: int, nodes: Nodes) -> npt.NDArray[np.int64]:
     """int64 [n]: an upper bound of free devices near no NUMA node: the node's capacity or free amount beyond theirs."""
     node_arrays = snapshot.node_arrays
     near = amounts_at(node_arrays.capacity[row], nodes).sum(axis=0)
@@ -79,11 +79,12 @@ def _pool(snapshot: Snapshot, row: int, nodes: Nodes, z: int) -> Pool:
     by_capacity = node_arrays.zone_allocatable if is_memory(name) else node_arrays.capacity
     capacity = np.maximum(by_capacity[row][:z, nodes], 0)
     free = snapshot.free(row)[:z, nodes]
+    nowhere = np.zeros(len(nodes), dtype=np.int64)
     return Pool(
         capacity=capacity,
         free=np.maximum(free, 0),
         listed=np.asarray((free != UNLISTED).any(axis=0)),
-        elsewhere=elsewhere(snapshot, row, nodes) if device else np.zeros(len(nodes), dtype=np.int64),
+        without_topology=devices_without_topology(snapshot, row, nodes) if device else nowhere,
         shared=devices_shared(snapshot, row, nodes) if device else np.zeros(len(nodes), dtype=np.bool_),
         reusable=np.zeros_like(capacity),
         reusable_by_mask={},

@@ -47,8 +47,8 @@ def published_groups(kinds: Sequence[Pool], possible: Bools) -> npt.NDArray[np.i
     groups = np.zeros_like(kinds[0].capacity)
     for position in range(z):
         in_use = np.logical_or.reduce([pool.free[position] < pool.capacity[position] for pool in kinds])
-        doubtful = possible[members(z)[:, position]].any(axis=0)
-        groups[position] = np.where(in_use, np.where(doubtful, UNKNOWN_GROUP, 1 << position), UNASSIGNED)
+        uncertain = possible[members(z)[:, position]].any(axis=0)
+        groups[position] = np.where(in_use, np.where(uncertain, UNKNOWN_GROUP, 1 << position), UNASSIGNED)
     return groups
 
 

@@ -56,5 +56,5 @@ def _empty(snapshot: Snapshot, policy_group: PolicyGroup, machines: Machines) ->
         pool.free = np.maximum(node_arrays.zone_allocatable[row][: len(pool.free), policy_group.nodes], 0)
         if not is_memory(node_arrays.resources.names[row]):
             named = node_arrays.allocatable[row][policy_group.nodes]
-            pool.elsewhere = np.maximum(named - pool.free.sum(axis=0), 0)
+            pool.without_topology = np.maximum(named - pool.free.sum(axis=0), 0)
     return np.zeros((len(next(iter(machines.pools.values())).free), len(policy_group.nodes)), dtype=np.int64)

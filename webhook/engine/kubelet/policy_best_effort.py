@@ -69,17 +69,17 @@ def lowest(snapshot: Snapshot, share: Share, policy_group: PolicyGroup) -> Lowes
     for row in rows:
         np.maximum(needed, -(-row.amount // np.maximum(row.free.max(axis=0), 1)), out=needed)
     least = np.maximum(needed, 2)
-    doubtful = _doubtful(snapshot, share, rows, policy_group)
+    uncertain = _uncertain(snapshot, share, rows, policy_group)
     # No conclusion for resources that only some NUMA nodes list or that are counted twice.
-    least[doubtful] = 2
+    least[uncertain] = 2
     mask = np.zeros(len(least), dtype=np.int64)
     wider = np.zeros(len(least), dtype=np.bool_)
     for width in np.flatnonzero(np.bincount(least)).tolist():
         enough = [row.free[:width].sum(axis=0) >= row.amount for row in rows]
-        here = (least == width) & ~doubtful
+        here = (least == width) & ~uncertain
         mask[here & np.logical_and.reduce(enough)] = (1 << width) - 1
         wider |= here & (needed == width) & np.logical_or.reduce(enough)
-    may_prefer = _may_prefer(rows, least) & (mask == 0) & ~doubtful
+    may_prefer = _may_prefer(rows, least) & (mask == 0) & ~uncertain
     if _one_memory(rows):
         _prefer(rows, least, may_prefer, mask)
         wider |= may_prefer
@@ -95,7 +95,7 @@ def spread(snapshot: Snapshot, share: Share, policy_group: PolicyGroup) -> Sprea
     positions = np.arange(len(rows[0].free))[:, None]
     width = narrowest_width([(row.free, row.amount) for row in rows])
     preferred = np.zeros(len(width), dtype=np.int64)
-    left_open = _doubtful(snapshot, share, rows, policy_group)
+    left_open = _uncertain(snapshot, share, rows, policy_group)
     if _one_memory(rows):
         _prefer(rows, width, _may_prefer(rows, width) & ~left_open, preferred)
     else:
@@ -114,17 +114,17 @@ def spread(snapshot: Snapshot, share: Share, policy_group: PolicyGroup) -> Sprea
     return Spread(left_open, mask, tuple(taken))
 
 
-def _doubtful(snapshot: Snapshot, share: Share, rows: Sequence[Row], policy_group: PolicyGroup) -> Bools:
+def _uncertain(snapshot: Snapshot, share: Share, rows: Sequence[Row], policy_group: PolicyGroup) -> Bools:
     """Nodes (bool [n]) where more than the free amounts decides."""
     if policy_group.closest:
         return np.ones(len(policy_group.nodes), dtype=np.bool_)
-    doubtful = unsure(snapshot, share, rows, policy_group)
+    uncertain = unsure(snapshot, share, rows, policy_group)
     exists = snapshot.node_arrays.zone_ids.take(policy_group.nodes, axis=1) >= 0
     for row in rows:
         if not row.memory:
             # NUMA nodes without any CPU or device of the kind are in no hint for it.
-            doubtful |= np.logical_or.reduce((row.capacity == 0) & exists, axis=0)
-    return doubtful
+            uncertain |= np.logical_or.reduce((row.capacity == 0) & exists, axis=0)
+    return uncertain
 
 
 def _may_prefer(rows: Sequence[Row], width: Masks) -> Bools:

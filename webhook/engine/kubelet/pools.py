@@ -22,7 +22,7 @@ class Pool:
     """int64 [z, n]."""
     listed: Bools
     """bool [n]: some NUMA node of the node lists it; otherwise we cannot know that its manager aligns it."""
-    elsewhere: Amounts
+    without_topology: Amounts
     """int64 [n]: free devices that are near no NUMA node (without topology)."""
     shared: Bools
     """bool [n]: some devices are near several NUMA nodes, so that sums over NUMA nodes count them twice."""
@@ -32,8 +32,8 @@ class Pool:
     """Mask -> int64 [n]: the same for memory, which is reused only under exactly the same NUMA affinity."""
 
     def total(self) -> Amounts:
-        """int64 [n]: free, reusable and elsewhere."""
-        total: Amounts = self.free.sum(axis=0) + self.reusable.sum(axis=0) + self.elsewhere
+        """int64 [n]: free, reusable and near no NUMA node."""
+        total: Amounts = self.free.sum(axis=0) + self.reusable.sum(axis=0) + self.without_topology
         return total
 
     def take_pieces(self, taken: Amounts, kind: ContainerKind) -> None:

@@ -48,13 +48,13 @@ def predict(snapshot: Snapshot, request: PodRequest, among: Bools | None = None)
     """
     prediction = _Prediction(snapshot, request, among)
     n = snapshot.node_arrays.n
-    alike = tuple(policy_groups(snapshot, request, all_nodes(n)))
-    if len(alike) == 1:
-        reason, mask = prediction.admit(alike[0])
+    groups = tuple(policy_groups(snapshot, request, all_nodes(n)))
+    if len(groups) == 1:
+        reason, mask = prediction.admit(groups[0])
     else:
         reason = np.zeros(n, dtype=np.uint8)
         mask = np.zeros(n, dtype=np.int64)
-        for policy_group in alike:
+        for policy_group in groups:
             reason[policy_group.nodes], mask[policy_group.nodes] = prediction.admit(policy_group)
     return NUMAFit(
         reason == FITS, reason, mask, lambda node: prediction.split(node, int(mask[node])), prediction.wide()

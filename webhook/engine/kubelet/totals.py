@@ -18,7 +18,7 @@ import numpy as np
 
 from webhook.engine.arrays import UNLISTED, Amounts, Bools, Nodes, amounts_at
 from webhook.engine.kubelet.demand import Demand
-from webhook.engine.kubelet.machine_state import elsewhere
+from webhook.engine.kubelet.machine_state import devices_without_topology
 from webhook.engine.kubelet.policy_groups import PolicyGroup
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.pod import ContainerKind
@@ -53,7 +53,7 @@ def totals(snapshot: Snapshot, demand: Demand, nodes: Nodes) -> Totals | None:
             sure &= unlisted | ~suffice | (_total(node_arrays.zone_allocatable[row], nodes) >= amount)
         elif row in share.devices:
             # Devices near no NUMA node could complete those of one NUMA node.
-            sure &= unlisted | (elsewhere(snapshot, row, nodes) == 0)
+            sure &= unlisted | (devices_without_topology(snapshot, row, nodes) == 0)
     return Totals(suffice, sure)
 
 
@@ -69,7 +69,7 @@ def pieces_suffice(snapshot: Snapshot, policy_group: PolicyGroup, demand: Demand
         for row, amount in {**demand.pod.cpu, **demand.pod.devices}.items():
             total = _total(snapshot.free(row), nodes)
             if row in demand.pod.devices:
-                total += elsewhere(snapshot, row, nodes)
+                total += devices_without_topology(snapshot, row, nodes)
             enough &= ~snapshot.node_arrays.listed[row].take(nodes) | (total >= amount)
     return enough
 

@@ -134,8 +134,8 @@ class _Search:
         """Whether, node by node, all NUMA nodes have the same distance to themselves, at most the unknown one."""
         distances = self._node_arrays.distances
         to_self = np.stack([distances[z, z].take(self._nodes) for z in range(len(distances))])
-        alike = (to_self == to_self[0]) & (to_self <= UNKNOWN_DISTANCE) | ~self._exists
-        return bool(alike.all())
+        equal = (to_self == to_self[0]) & (to_self <= UNKNOWN_DISTANCE) | ~self._exists
+        return bool(equal.all())
 
     def _distance(self, table: npt.NDArray[np.intp], nodes: npt.NDArray[np.intp]) -> npt.NDArray[np.float32]:
         """float32 [combination, n]: the mean distance within each combination, as upstream rounds it."""

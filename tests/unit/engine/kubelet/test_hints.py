@@ -13,14 +13,14 @@ from webhook.model.pod import ContainerKind
 from webhook.model.policy import NUMAPolicy
 
 
-def pool(capacity: list[int], free: list[int], *, listed: bool = True, elsewhere: int = 0) -> Pool:
+def pool(capacity: list[int], free: list[int], *, listed: bool = True, without_topology: int = 0) -> Pool:
     """One resource on one machine."""
     table = np.array(capacity)[:, None]
     return Pool(
         capacity=table,
         free=np.array(free)[:, None],
         listed=np.array([listed]),
-        elsewhere=np.array([elsewhere]),
+        without_topology=np.array([without_topology]),
         shared=np.array([False]),
         reusable=np.zeros_like(table),
         reusable_by_mask={},
