@@ -97,6 +97,10 @@ $(READY): requirements/uv.txt requirements/dev.txt pyproject.toml
 	@$(BIN)/uv pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
+.PHONY: manifests
+manifests: $(READY) ## Write deploy/install.yaml from the chart
+	@python -m tests.chart.manifests
+
 .PHONY: lock
 lock: $(READY) ## Rewrite requirements/*.txt from pyproject.toml
 	@compile="uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate"; \

@@ -9,6 +9,8 @@ from typing import Any
 import yaml
 
 CHART = Path(__file__).parents[2] / "charts" / "topology-webhook"
+IMAGE = {"image": {"repository": "registry.example/topology-webhook"}}
+"""The one value without a default."""
 Raw = dict[str, Any]
 
 
@@ -69,10 +71,10 @@ class Helm:
     def template(
         self, values: Mapping[str, Any] | None = None, *, release: str = "tw", namespace: str = "placement"
     ) -> Rendered:
-        """The chart's objects with `values`; raises RefusedError."""
+        """The chart's objects with `values`, and an image if they name none; raises RefusedError."""
         text = self.run(
             *("template", release, str(CHART), "--namespace", namespace, "--values", "-"),
-            input=yaml.safe_dump(dict(values or {})),
+            input=yaml.safe_dump({**IMAGE, **(values or {})}),
         )
         return Rendered(tuple(each for each in yaml.safe_load_all(text) if each))
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.chart.helm import CHART, Rendered
+from tests.chart.helm import CHART, IMAGE, Rendered
 from tests.cluster.control_plane import ControlPlane
 from webhook.app.settings import Settings
 
@@ -28,7 +28,7 @@ class Release:
     def upgrade(self, values: Mapping[str, Any] | None = None) -> None:
         self.plane.helm(
             *("upgrade", "--install", RELEASE, CHART, "--namespace", self.namespace, "--values", "-"),
-            input=yaml.safe_dump(dict(values or {})),
+            input=yaml.safe_dump({**IMAGE, **(values or {})}),
         )
 
     def rollback(self, revision: int) -> None:

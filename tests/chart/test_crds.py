@@ -51,7 +51,7 @@ def test_the_api_server_has_no_objection_to_any_of_them(control_plane: ControlPl
 
 
 def test_helm_installs_what_is_absent_and_an_uninstall_keeps_it(control_plane: ControlPlane, namespace: str) -> None:
-    arguments = ("--namespace", namespace, "--set", "webhook.url=https://127.0.0.1:1")
+    arguments = ("--namespace", namespace, "--set", "webhook.url=https://127.0.0.1:1,image.repository=none")
     try:
         control_plane.kubectl("delete", "crd", *OF_THE_CHART)
         control_plane.helm("install", "crd-test", CHART, *arguments, "--skip-crds")

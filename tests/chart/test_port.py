@@ -6,6 +6,7 @@ import pytest
 
 from tests.chart.helm import Helm, RefusedError, Rendered
 from tests.chart.release import settings_of
+from tests.cluster.control_plane import ControlPlane
 
 PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 API_SERVER = {"ipBlock": {"cidr": "10.0.0.10/32"}}
@@ -58,16 +59,31 @@ def test_a_network_policy_lets_in_api_servers_and_scrapers_each_at_its_port(helm
     rendered = helm.template({"networkPolicy": values, "ports": {"webhook": 9443}})
     spec = rendered["NetworkPolicy"]["spec"]
     assert spec["podSelector"]["matchLabels"] == rendered["Deployment"]["spec"]["selector"]["matchLabels"]
-    assert spec["policyTypes"] == ["Ingress"]
     assert spec["ingress"] == [
         {"from": [API_SERVER], "ports": [{"port": 9443, "protocol": "TCP"}]},
         {"from": [scraper], "ports": [{"port": 8080, "protocol": "TCP"}]},
     ]
 
 
-def test_without_scrapers_nobody_is_let_in_to_metrics(helm: Helm) -> None:
-    rendered = helm.template({"networkPolicy": {"enabled": True, "webhookFrom": [API_SERVER]}})
-    assert [rule["ports"][0]["port"] for rule in rendered["NetworkPolicy"]["spec"]["ingress"]] == [8443]
+def test_the_default_network_policy_allows_both_ports_from_everywhere_and_dns_and_the_api_server(helm: Helm) -> None:
+    spec = helm.template({"networkPolicy": {"enabled": True}})["NetworkPolicy"]["spec"]
+    assert spec["policyTypes"] == ["Ingress", "Egress"]
+    assert spec["ingress"] == [{"ports": [{"port": port, "protocol": "TCP"}]} for port in (8443, 8080)]
+    dns = [{"port": 53, "protocol": protocol} for protocol in ("UDP", "TCP")]
+    assert spec["egress"] == [{"ports": dns}, {"ports": [{"port": port, "protocol": "TCP"} for port in (443, 6443)]}]
+
+
+def test_a_network_policy_limits_calls_of_the_pods_to_the_api_servers_that_are_listed(helm: Helm) -> None:
+    values = {"enabled": True, "apiServerTo": [API_SERVER], "apiServerPorts": [16443]}
+    _, api_server = helm.template({"networkPolicy": values})["NetworkPolicy"]["spec"]["egress"]
+    assert api_server == {"ports": [{"port": 16443, "protocol": "TCP"}], "to": [API_SERVER]}
+
+
+def test_the_api_server_accepts_the_network_policy(helm: Helm, control_plane: ControlPlane, namespace: str) -> None:
+    values = {"enabled": True, "webhookFrom": [API_SERVER], "apiServerTo": [API_SERVER]}
+    policy = helm.template({"networkPolicy": values}, namespace=namespace)["NetworkPolicy"]
+    path = f"/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies"
+    assert control_plane.api.create(f"{path}?dryRun=All&fieldValidation=Strict", policy)["spec"] == policy["spec"]
 
 
 @pytest.mark.parametrize(
@@ -79,7 +95,7 @@ def test_without_scrapers_nobody_is_let_in_to_metrics(helm: Helm) -> None:
         ),
         ({"tls": {"clientCA": {"pem": "ca.crt"}}}, "at '/tls/clientCA/pem'"),
         ({"tls": {"clientNames": ["x"]}}, "tls.clientNames is set, which needs tls.clientCA"),
-        ({"networkPolicy": {"enabled": True}}, "networkPolicy.webhookFrom is empty: list the API servers"),
+        ({"networkPolicy": {"apiServerPorts": []}}, "at '/networkPolicy/apiServerPorts'"),
         ({"networkPolicy": {"enabled": True, "webhookFrom": [{}]}}, "at '/networkPolicy/webhookFrom/0'"),
         ({"networkPolicy": {"enabled": True, "webhookFrom": [{"cidr": "10.0.0.10/32"}]}}, "'cidr' not allowed"),
         ({"networkPolicy": {"enabled": True, "webhookFrom": [API_SERVER]}, "hostNetwork": True}, "exclude each other"),

@@ -333,6 +333,7 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
         "listPageSize": 10000,
         "logLevel": "debug",
         "logFormat": "console",
+        "bindAddress": "fd00::1",
     }
     assert given.keys() == yaml.safe_load((CHART / "values.yaml").read_text())["settings"].keys()
     rendered = helm.template({"settings": given, "ports": {"webhook": 9443, "metrics": 9080}})
@@ -418,7 +419,7 @@ def test_cert_manager_makes_the_certificate_and_writes_ca_bundle(helm: Helm, mon
     }
     assert rendered["Secret"]["metadata"]["name"] == settings.hint_key_secret_name
     assert [rule["resources"] for rule in rendered["Role"]["rules"]] == [["leases"], ["pods"], ["secrets"]]
-    (role,) = rendered.of("ClusterRole")
+    (role,) = (each for each in rendered.of("ClusterRole") if each["metadata"]["name"] == "tw-topology-webhook")
     assert not any("admissionregistration.k8s.io" in rule["apiGroups"] for rule in role["rules"])
 
 
@@ -435,7 +436,7 @@ def test_what_the_user_says_of_pods_is_in_the_pods(helm: Helm) -> None:
         "tolerations": [{"key": "x", "operator": "Exists"}],
         "affinity": {"podAntiAffinity": {}},
         "topologySpreadConstraints": [{"maxSkew": 2, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}],
-        "priorityClassName": "system-cluster-critical",
+        "priorityClassName": "mine",
         "imagePullSecrets": [{"name": "registry"}],
         "hostNetwork": True,
     }

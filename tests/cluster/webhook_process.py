@@ -171,7 +171,9 @@ class LocalWebhook:
         """Install or upgrade the release so that the API server calls these loopback ports."""
         self._ports = port, bind_port
         self.url = f"https://127.0.0.1:{port}"
-        ours = f"webhook.url={self.url},webhook.bindUrl=https://127.0.0.1:{bind_port},replicaCount=0"
+        ours = (
+            f"webhook.url={self.url},webhook.bindUrl=https://127.0.0.1:{bind_port},replicaCount=0,image.repository=none"
+        )
         file, text = (self._values, None) if isinstance(self._values, Path) else ("-", json.dumps(self._values or {}))
         arguments = ["--namespace", NAMESPACE, "--create-namespace", "--values", file, "--set", ours]
         if self._client_certificates:

@@ -70,8 +70,8 @@ class Settings(BaseSettings):
     """Name of the pod that the process runs in, from the downward API. Unset: it may lead, but no Pod is labelled
     as the leader's."""
 
-    bind_address: str = "0.0.0.0"  # noqa: S104 # a pod's own network namespace
-    """Address that both ports listen on."""
+    bind_address: str = "::"
+    """Address that both ports listen on. `::`: all addresses, IPv6 and IPv4; IPv4 alone on a host without IPv6."""
     port: Port = 8443
     """HTTPS port for the API server: /mutate/pods and /validate/pods. 0 picks a free port."""
     metrics_port: Port = 8080

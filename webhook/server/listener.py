@@ -42,6 +42,8 @@ _READ_BYTES: Final = 16 * 1024
 # The API server sends ten header fields of at most a few hundred bytes.
 _HEAD_LINE_BYTES: Final = 4096
 _HEAD_LINES: Final = 32
+# How a socket for both families shows an IPv4 client.
+_IPV4_IN_IPV6: Final = "::ffff:"
 
 REVIEW_LIMITS: Final = Limits(connections=1024, bytes=16 * 1024 * 1024)
 """An API server has at most a few hundred requests in flight (--max-mutating-requests-inflight is 200, and 600 with all
@@ -97,13 +99,20 @@ class Listener:
         self.port = 0
 
     async def open(self, address: str, port: int, context: ssl.SSLContext | None = None) -> None:
-        """Listen; port 0 takes a free port, which `port` then returns. Raises OSError with address and port."""
+        """Listen; port 0 takes a free port, which `port` then returns. Raises OSError with address and port.
+
+        `::` takes IPv4 as well, and IPv4 alone on a host without IPv6.
+        """
         await self._runner.setup()
         loop = asyncio.get_running_loop()
+        if address == "::" and not socket.has_dualstack_ipv6():
+            address = "0.0.0.0"  # noqa: S104 # what :: means where there is no IPv6
         found = await loop.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, place = found[0]
         self._context = context
         self._socket = listening = socket.socket(family, kind, protocol)
+        if family == socket.AF_INET6:
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)  # else a sysctl decides
         listening.setblocking(False)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BYTES)
@@ -141,7 +150,8 @@ class Listener:
             accepted.setblocking(False)
             server = self._runner.server
             assert server is not None  # noqa: S101 # as long as there is a socket
-            connection = ServedConnection(address[0], self.connections, server)
+            source = address[0].removeprefix(_IPV4_IN_IPV6)
+            connection = ServedConnection(source, self.connections, server)
             if not self.connections.admit(connection):
                 accepted.close()
                 continue

@@ -50,6 +50,7 @@ One that stands in extraEnv as well is left to extraEnv: the API server takes no
   "LIST_PAGE_SIZE" .Values.settings.listPageSize
   "LOG_LEVEL" .Values.settings.logLevel
   "LOG_FORMAT" .Values.settings.logFormat
+  "BIND_ADDRESS" .Values.settings.bindAddress
 }}
 {{- if eq .Values.tls.mode "SelfManaged" }}
 {{- $_ := set $settings "TLS_MODE" "SelfManaged" }}

@@ -24,11 +24,21 @@ app.kubernetes.io/name: {{ include "topology-webhook.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
-{{- define "topology-webhook.labels" -}}
+{{- define "topology-webhook.ownLabels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{ include "topology-webhook.selectorLabels" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+
+{{/* On every object of the chart. The chart's own labels win over commonLabels. */}}
+{{- define "topology-webhook.labels" -}}
+{{- merge (include "topology-webhook.ownLabels" . | fromYaml) .Values.commonLabels | toYaml }}
+{{- end }}
+
+{{/* On the pods. The chart's own labels win over podLabels, and these over commonLabels. */}}
+{{- define "topology-webhook.podLabels" -}}
+{{- merge (include "topology-webhook.ownLabels" . | fromYaml) .Values.podLabels .Values.commonLabels | toYaml }}
 {{- end }}
 
 {{- define "topology-webhook.serviceAccountName" -}}
@@ -40,6 +50,9 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
 {{- define "topology-webhook.image" -}}
+{{- if not .Values.image.repository }}
+{{- fail "image.repository is empty: no image is published yet. Build one from the Dockerfile, push it to a registry of yours, and set image.repository, e.g. --set image.repository=registry.example/topology-webhook" }}
+{{- end }}
 {{- if .Values.image.digest }}
 {{- printf "%s@%s" .Values.image.repository .Values.image.digest }}
 {{- else }}
@@ -47,10 +60,15 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 {{- end }}
 
-{{/* The Secret of the CA (mode SelfManaged), or of the certificate that cert-manager issues. */}}
+{{/* The Secret of the CA (mode SelfManaged), or of the certificate that cert-manager or the user issues. */}}
 {{- define "topology-webhook.tlsSecretName" -}}
 {{- if eq .Values.tls.mode "SelfManaged" }}
 {{- default (printf "%s-ca" (include "topology-webhook.fullname" .)) .Values.tls.secretName }}
+{{- else if eq .Values.tls.mode "ExistingSecret" }}
+{{- if not .Values.tls.existingSecret.name }}
+{{- fail "tls.mode ExistingSecret needs tls.existingSecret.name: a Secret of the release's namespace with tls.crt and tls.key" }}
+{{- end }}
+{{- .Values.tls.existingSecret.name }}
 {{- else }}
 {{- printf "%s-tls" (include "topology-webhook.fullname" .) }}
 {{- end }}

@@ -12,7 +12,7 @@ annotations: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 
-{{/* Takes {root, path, leader}: leader is true for what only the leader answers. caBundle is not set: the service, or cert-manager, owns that field. */}}
+{{/* Takes {root, path, leader}: leader is true for what only the leader answers. caBundle is set only in mode ExistingSecret: else the service, or cert-manager, owns that field. */}}
 {{- define "topology-webhook.clientConfig" -}}
 {{- $values := .root.Values.webhook }}
 {{- with .leader | ternary (default $values.url $values.bindUrl) $values.url -}}
@@ -24,15 +24,20 @@ service:
   path: {{ .path }}
   port: 443
 {{- end }}
+{{- with .root.Values.tls.existingSecret }}
+{{- if and .caBundle (eq $.root.Values.tls.mode "ExistingSecret") }}
+caBundle: {{ b64enc .caBundle }}
+{{- end }}
+{{- end }}
 {{- end }}
 
-{{/* Takes {root, failurePolicy}. */}}
+{{/* Takes {root, failurePolicy, timeoutSeconds}; without timeoutSeconds: the one of the values. */}}
 {{- define "topology-webhook.callPolicy" -}}
 admissionReviewVersions: [v1]
 sideEffects: None
 matchPolicy: Equivalent
 failurePolicy: {{ .failurePolicy }}
-timeoutSeconds: {{ .root.Values.webhook.timeoutSeconds }}
+timeoutSeconds: {{ .timeoutSeconds | default .root.Values.webhook.timeoutSeconds }}
 {{- end }}
 
 {{- define "topology-webhook.podPolicy" -}}

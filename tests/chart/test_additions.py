@@ -1,0 +1,140 @@
+"""What users add to the chart's objects: labels, flags, volumes, a certificate, and the rights of other users."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.chart.helm import CHART, Helm, RefusedError, Rendered
+from tests.chart.release import settings_of
+
+PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
+CONFIGURATIONS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+
+
+def pod_of(rendered: Rendered) -> dict[str, Any]:
+    return dict(rendered["Deployment"]["spec"]["template"]["spec"])
+
+
+def test_without_an_image_the_chart_says_what_to_do(helm: Helm) -> None:
+    with pytest.raises(RefusedError, match=r"image\.repository is empty: no image is published yet\. Build one from"):
+        helm.template({"image": {}})
+
+
+def test_every_object_has_the_common_labels_but_no_selector_does(helm: Helm) -> None:
+    everything = {
+        "networkPolicy": {"enabled": True},
+        "tls": {"mode": "CertManager", "clientCA": {"pem": PEM}},
+        "commonLabels": {"team": "platform"},
+    }
+    rendered = helm.template(everything)
+    for each in rendered.objects:
+        assert each["metadata"]["labels"]["team"] == "platform", each["kind"]
+    selected = rendered["Deployment"]["spec"]["selector"]["matchLabels"]
+    assert "team" not in selected
+    for service in rendered.of("Service"):
+        assert "team" not in service["spec"]["selector"]
+
+
+def test_the_charts_own_labels_win_over_those_of_pods_and_these_over_the_common_ones(helm: Helm) -> None:
+    own = "app.kubernetes.io/name"
+    rendered = helm.template({"commonLabels": {"a": "1", "b": "1", own: "x"}, "podLabels": {"b": "2", own: "z"}})
+    labels = rendered["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    assert {name: labels[name] for name in ("a", "b", own)} == {"a": "1", "b": "2", own: "topology-webhook"}
+
+
+def test_the_service_matters_to_the_whole_cluster(rendered: Rendered) -> None:
+    assert pod_of(rendered)["priorityClassName"] == "system-cluster-critical"
+
+
+def test_further_flags_volumes_and_mounts_are_in_the_pods(helm: Helm) -> None:
+    volume = {"name": "proxy-ca", "configMap": {"name": "proxy-ca"}}
+    mount = {"name": "proxy-ca", "mountPath": "/etc/proxy", "readOnly": True}
+    rendered = helm.template(
+        {"extraArgs": ["--log-level=debug"], "extraVolumes": [volume], "extraVolumeMounts": [mount]}
+    )
+    assert rendered.container["args"] == ["serve", "--log-level=debug"]
+    assert (pod_of(rendered)["volumes"], rendered.container["volumeMounts"]) == ([volume], [mount])
+
+
+def test_a_certificate_of_the_users_is_mounted_and_its_ca_called_by(
+    helm: Helm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rendered = helm.template({"tls": {"mode": "ExistingSecret", "existingSecret": {"name": "mine", "caBundle": PEM}}})
+    (volume,) = pod_of(rendered)["volumes"]
+    (mount,) = rendered.container["volumeMounts"]
+    assert volume["secret"]["secretName"] == "mine"
+    settings = settings_of(rendered, monkeypatch)
+    assert settings.tls_mode == "Files"
+    assert (settings.tls_cert_file, settings.tls_key_file) == (
+        Path(mount["mountPath"], "tls.crt"),
+        Path(mount["mountPath"], "tls.key"),
+    )
+    assert {call["clientConfig"]["caBundle"] for call in rendered.calls.values()} == {
+        "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1JSUIKLS0tLS1FTkQgQ0VSVElGSUNBVEUtLS0tLQo="
+    }
+    assert not rendered.of("Certificate")
+    names = {secret["metadata"]["name"] for secret in rendered.of("Secret")}
+    assert names == {settings.hint_key_secret_name}
+
+
+def test_the_ca_of_a_certificate_of_the_users_can_be_left_to_a_tool(helm: Helm) -> None:
+    annotation = {"cert-manager.io/inject-ca-from-secret": "placement/mine"}
+    tls = {"mode": "ExistingSecret", "existingSecret": {"name": "mine"}}
+    rendered = helm.template({"tls": tls, "webhook": {"annotations": annotation}})
+    assert not any("caBundle" in call["clientConfig"] for call in rendered.calls.values())
+    assert [rendered[kind]["metadata"]["annotations"] for kind in CONFIGURATIONS] == [annotation, annotation]
+
+
+def test_a_certificate_of_the_users_needs_its_secret(helm: Helm) -> None:
+    with pytest.raises(RefusedError, match=r"tls\.mode ExistingSecret needs tls\.existingSecret\.name"):
+        helm.template({"tls": {"mode": "ExistingSecret"}})
+
+
+@pytest.mark.parametrize(("given", "bindings"), [({}, 5), ({"bindTimeoutSeconds": 2}, 2)])
+def test_bindings_have_a_timeout_of_their_own(helm: Helm, given: dict[str, int], bindings: int) -> None:
+    calls = helm.template({"webhook": given}).calls
+    timeouts = {name: call["timeoutSeconds"] for name, call in calls.items()}
+    assert timeouts == {name: bindings if name == "guard.bindings" else 5 for name in calls}
+
+
+def test_users_of_view_read_the_crds_and_users_of_edit_write_topologies(helm: Helm) -> None:
+    roles = {role["metadata"]["name"]: role for role in helm.template().of("ClusterRole")}
+    view, edit = roles["tw-topology-webhook-view"], roles["tw-topology-webhook-edit"]
+    prefix = "rbac.authorization.k8s.io/aggregate-to-"
+    added = {
+        name: {label.removeprefix(prefix) for label in role["metadata"]["labels"] if label.startswith(prefix)}
+        for name, role in (("view", view), ("edit", edit))
+    }
+    assert added == {"view": {"view", "edit", "admin"}, "edit": {"edit", "admin"}}
+    crds = {tuple(file.stem.split("_")) for file in (CHART / "crds").iterdir()}
+    assert {(rule["apiGroups"][0], rule["resources"][0]) for rule in view["rules"]} == crds
+    assert all(rule["verbs"] == ["get", "list", "watch"] for rule in view["rules"])
+    (writes,) = edit["rules"]
+    assert (writes["apiGroups"], writes["resources"]) == (["kai.scheduler"], ["topologies"])
+
+
+def test_the_rights_of_users_can_be_left_out(helm: Helm) -> None:
+    (role,) = helm.template({"aggregatedRoles": {"enabled": False}}).of("ClusterRole")
+    assert role["metadata"]["name"] == "tw-topology-webhook"
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"extraArgs": ["log-level=debug"]}, "at '/extraArgs/0'"),
+        ({"extraVolumes": [{"name": "tls"}]}, "at '/extraVolumes/0/name'"),
+        ({"extraVolumeMounts": [{"name": "a"}]}, "missing property 'mountPath'"),
+        ({"extraVolumeMounts": [{"name": "a", "mountPath": "etc"}]}, "at '/extraVolumeMounts/0/mountPath'"),
+        ({"commonLabels": {"team": "a b"}}, "at '/commonLabels/team'"),
+        ({"imagePullSecrets": ["registry"]}, "at '/imagePullSecrets/0'"),
+        ({"image": {"repository": "a b"}}, "at '/image/repository'"),
+        ({"webhook": {"bindTimeoutSeconds": 31}}, "at '/webhook/bindTimeoutSeconds': maximum: got 31, want 30"),
+        ({"settings": {"bindAddress": "all"}}, "at '/settings/bindAddress'"),
+        ({"tls": {"existingSecret": {"caBundle": "ca.crt"}}}, "at '/tls/existingSecret/caBundle'"),
+    ],
+)
+def test_a_wrong_addition_is_refused_with_its_place(helm: Helm, values: dict[str, Any], message: str) -> None:
+    with pytest.raises(RefusedError) as raised:
+        helm.template(values)
+    assert message in str(raised.value)
