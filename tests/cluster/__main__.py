@@ -10,6 +10,7 @@ from tests.cluster.assets import AssetError, find_assets
 from tests.cluster.build import BuildFailedError
 from tests.cluster.control_plane import CommandError, NotReadyError
 from tests.cluster.process import ProcessEndedError
+from tests.cluster.promtool_build import find_promtool
 from tests.cluster.replay import replay
 from tests.cluster.up import tell, up
 
@@ -23,6 +24,7 @@ def main() -> int:
         if options.command == "build":
             programs = find_assets(tell)
             tell(f"control plane: {programs['kube-apiserver'].parent}")
+            tell(f"promtool: {find_promtool(tell)}")
         elif options.command == "replay":
             return _replay(options.recordings)
         else:

@@ -42,11 +42,18 @@ def variable(component: str) -> str:
     return "TEST_ASSET_" + component.upper().replace("-", "_")
 
 
-def _given(component: str, environment: Mapping[str, str]) -> Path | None:
-    if path := environment.get(variable(component)):
+def given_program(name: str, environment: Mapping[str, str]) -> Path | None:
+    """The program that the variable of this name names; None if it is unset."""
+    if path := environment.get(variable(name)):
         if not os.access(path, os.X_OK):
-            raise AssetError(f"{variable(component)}={path} is not an executable file. Correct it or unset it.")
+            raise AssetError(f"{variable(name)}={path} is not an executable file. Correct it or unset it.")
         return Path(path)
+    return None
+
+
+def _given(component: str, environment: Mapping[str, str]) -> Path | None:
+    if program := given_program(component, environment):
+        return program
     if folder := environment.get(FOLDER_VARIABLE):
         if not Path(folder).is_dir():
             raise AssetError(f"{FOLDER_VARIABLE}={folder} is not a folder. Correct it or unset it.")

@@ -55,10 +55,15 @@ def build(tell: Callable[[str], None]) -> Path:
 
 def key() -> str:
     """16 hex digits that change whenever the built programs would."""
+    return key_of(MODULE, build_flags())
+
+
+def key_of(module: Path, flags: list[str]) -> str:
+    """The same for any Go module that is built with these flags."""
     digest = hashlib.sha256()
-    for source in sorted([*MODULE.rglob("*.go"), MODULE / "go.mod", MODULE / "go.sum"]):
-        digest.update(str(source.relative_to(MODULE)).encode() + b"\0" + hashlib.sha256(source.read_bytes()).digest())
-    digest.update(repr((build_flags(), platform.system(), platform.machine())).encode())
+    for source in sorted([*module.rglob("*.go"), module / "go.mod", module / "go.sum"]):
+        digest.update(str(source.relative_to(module)).encode() + b"\0" + hashlib.sha256(source.read_bytes()).digest())
+    digest.update(repr((flags, platform.system(), platform.machine())).encode())
     return digest.hexdigest()[:16]
 
 
@@ -99,26 +104,33 @@ def build_environment() -> Mapping[str, str]:
 
 
 def _compile(folder: Path, tell: Callable[[str], None]) -> None:
+    tell(f"building Kubernetes {pinned('k8s.io/kubernetes')}, etcd and helm: once, 4 to 5 minutes on 2 cores")
+    program = folder / "controlplane"
+    compile_package(MODULE, ".", build_flags(), program, tell)
+    for component in COMPONENTS:
+        (folder / component).symlink_to(program.name)
+
+
+def compile_package(module: Path, package: str, flags: list[str], program: Path, tell: Callable[[str], None]) -> None:
+    """Compile a package of a Go module into `program`. Raises `BuildFailedError`."""
     go = go_compiler(parse_version(pinned("go")), tell)
     environment = build_environment()
-    version = pinned("k8s.io/kubernetes")
-    tell(f"building Kubernetes {version}, etcd and helm with {go}: once, 4 to 5 minutes on 2 cores")
     start = time.monotonic()
-    tell("fetching the Go modules")
+    tell(f"fetching the Go modules with {go}")
+    tags = [flag for flag in flags if flag.startswith("-tags=")]
     listing = subprocess.run(
-        [go, "list", "-deps", "."], cwd=MODULE, env=environment, capture_output=True, text=True, check=False
+        [go, "list", *tags, "-deps", package], cwd=module, env=environment, capture_output=True, text=True, check=False
     )
     if listing.returncode != 0:
         raise BuildFailedError(listing.stderr)
     packages = len(listing.stdout.splitlines())
-    program = folder / "controlplane"
     with tempfile.TemporaryDirectory() as scratch:
         compiler = Process(
             "go build",
-            [go, "build", "-v", *build_flags(), "-o", program, "."],
+            [go, "build", "-v", *flags, "-o", program, package],
             Path(scratch) / "log",
             env=environment,
-            cwd=MODULE,
+            cwd=module,
         )
         try:
             _report_progress(compiler, packages, tell)
@@ -126,8 +138,6 @@ def _compile(folder: Path, tell: Callable[[str], None]) -> None:
             compiler.stop()
         if compiler.exit_code != 0:
             raise BuildFailedError(compiler.tail())
-    for component in COMPONENTS:
-        (folder / component).symlink_to(program.name)
     tell(f"built {program.stat().st_size / 1e6:.0f} MB in {_clock(time.monotonic() - start)}")
 
 

@@ -19,28 +19,37 @@ from tests.cluster.assets import find_assets
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.gated import Pods, wait_until_known
 from tests.cluster.nodes import Machine, present
+from tests.cluster.promtool_build import find_promtool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
 
 HERE = Path(__file__).parent
 ASSETS: pytest.StashKey[Mapping[str, Path]] = pytest.StashKey()
+PROMTOOL: pytest.StashKey[Path] = pytest.StashKey()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark before pytest applies `-m`."""
     for item in items:
-        if HERE in item.path.parents or _needs_programs(item):
+        if HERE in item.path.parents or _needs(item, "control_plane", "programs", "promtool"):
             item.add_marker("cluster")
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Find or build the programs now: in a fixture that would be silent, and could exceed the test's time limit."""
-    if session.config.option.collectonly or not any(map(_needs_programs, session.items)):
+    if session.config.option.collectonly:
         return
     terminal = session.config.get_terminal_writer()
-    session.config.stash[ASSETS] = find_assets(lambda line: terminal.line(line, flush=True))
+
+    def tell(line: str) -> None:
+        terminal.line(line, flush=True)
+
+    if any(_needs(item, "control_plane", "programs") for item in session.items):
+        session.config.stash[ASSETS] = find_assets(tell)
+    if any(_needs(item, "promtool") for item in session.items):
+        session.config.stash[PROMTOOL] = find_promtool(tell)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -59,8 +68,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
                 terminalreporter.write_line(f"{name}: {value}")
 
 
-def _needs_programs(item: pytest.Item) -> bool:
-    return not {"control_plane", "programs"}.isdisjoint(getattr(item, "fixturenames", ()))
+def _needs(item: pytest.Item, *fixtures: str) -> bool:
+    return not set(fixtures).isdisjoint(getattr(item, "fixturenames", ()))
+
+
+@pytest.fixture(scope="session")
+def promtool(pytestconfig: pytest.Config) -> Path:
+    """Prometheus's promtool."""
+    return pytestconfig.stash[PROMTOOL]
 
 
 @pytest.fixture(scope="session")
