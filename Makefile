@@ -74,6 +74,10 @@ fuzz: $(READY) ## Search for inputs that break an invariant, with a new seed (AR
 conformance: $(READY) ## Compare with results of the kubelet's own code and the upstream plugin
 	@python -m tests.conformance --cases tests/conformance/golden $(ARGS)
 
+.PHONY: docs
+docs: $(READY) ## Build the docs as a site in build/site
+	@mkdocs build --quiet --clean && echo "docs: build/site/index.html"
+
 .PHONY: lint
 lint: $(READY) ## ruff, mypy --strict, the import rule
 	@ruff check --quiet . && ruff format --check --quiet . && echo "ruff: ok"
@@ -105,7 +109,7 @@ manifests: $(READY) ## Write deploy/install.yaml from the chart
 lock: $(READY) ## Rewrite requirements/*.txt from pyproject.toml
 	@compile="uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate"; \
 	$$compile pyproject.toml --extra speed -o requirements/runtime.txt; \
-	$$compile pyproject.toml --extra speed --group test --group lint --group build -o requirements/dev.txt; \
+	$$compile pyproject.toml --extra speed --group test --group lint --group docs --group build -o requirements/dev.txt; \
 	$$compile --group go -o requirements/go.txt; \
 	grep -m1 '^uv==' requirements/uv.txt | cut -d' ' -f1 | $$compile - -o requirements/uv.txt
 

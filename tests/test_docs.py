@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import typer.main
 
+from tests.cluster.build import pinned
 from webhook.cli.app import app
 from webhook.engine.reason import REASONS
 from webhook.model import names
@@ -123,3 +124,26 @@ def test_the_readmes_review_commands_run(line: str) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout
+
+
+def test_every_page_has_a_row_in_the_index() -> None:
+    index = (ROOT / "docs" / "index.md").read_text()
+    names = {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"}
+    assert {name for name in names if f"({name})" not in index} == set()
+
+
+@pytest.mark.parametrize("page", ["compatibility.md", "production-readiness.md"])
+def test_what_is_called_tested_names_tests_that_exist(page: str) -> None:
+    named = re.findall(r"`(tests(?:/\w+)*(?:\.py)?)(?:::(\w+))?`", (ROOT / "docs" / page).read_text())
+    assert named
+    for path, test in named:
+        assert (ROOT / path).exists(), path
+        assert not test or f"def {test}(" in (ROOT / path).read_text(), test
+
+
+def test_the_version_of_kubernetes_that_is_tested_is_that_of_the_control_plane() -> None:
+    page = (ROOT / "docs" / "compatibility.md").read_text()
+    version = pinned("k8s.io/kubernetes").removeprefix("v")
+    minor = version.rpartition(".")[0]
+    assert f"| API server and kube-scheduler {minor} | tested |" in page
+    assert f"run on version {version} |" in page
