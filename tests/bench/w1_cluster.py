@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 
 from tests.unit.engine.machines import GI, node, pod, resident, topology
-from webhook.engine.gang.gang_spec import Constraint, Member, PodGroup, PodSet, Segments
+from webhook.engine.gang.gang_spec import Constraint, Gang, Member, PodSet, Segments
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.model.intent import parse_numa_intent
 from webhook.model.topology import Level, Topology, TopologySource
@@ -81,11 +81,11 @@ def cluster(nodes: int, occupancy: int, *, numa: bool) -> ClusterState:
     return state
 
 
-def group(letter: str, *, numa: bool) -> PodGroup:
+def group(letter: str, *, numa: bool) -> Gang:
     """One of the groups, as a workload would have been read."""
     request = REQUESTS[letter]
     template = pod({"cpu": "12", "memory": "48Gi", GPU: "1"}, policy="SingleNUMANode" if numa else None)
     intent, _ = parse_numa_intent(template.annotations)
     members = tuple(Member(f"pod-{rank}", rank) for rank in range(request.pods))
     podset = PodSet("pods", template, intent, members, len(members), request.segments)
-    return PodGroup(letter, request.constraint, (podset,))
+    return Gang(letter, request.constraint, (podset,))

@@ -10,8 +10,8 @@ from webhook.app.webhooks import reviewers_of
 from webhook.cache.feed import Feed
 from webhook.codec import dumps, loads
 from webhook.controllers.placement.assignment import Assignment, find_assignment, why_unassigned
-from webhook.controllers.placement.gang_search import GroupSearch, search_group
-from webhook.controllers.placement.gated_gang import Gang, units_of
+from webhook.controllers.placement.gang_search import GangSearch, search_gang
+from webhook.controllers.placement.gated_gang import GatedGang, units_of
 from webhook.controllers.placement.gated_pods import GatedPod, GatedPods
 from webhook.controllers.placement.retry_delays import RetryDelays
 from webhook.engine.decide import Decision
@@ -70,10 +70,10 @@ class Site:
             elif isinstance(place, Assignment):
                 place.patch(raw)
 
-    def place_gang(self, gang: Gang) -> None:
+    def place_gang(self, gang: GatedGang) -> None:
         """A gang in a round of the leader: put together, and placed or refused."""
-        found = search_group(gang, len(gang.members), {}, self.cache.snapshot(), TopologyTrees(), self.rules)
-        assert isinstance(found, GroupSearch)
+        found = search_gang(gang, len(gang.members), {}, self.cache.snapshot(), TopologyTrees(), self.rules)
+        assert isinstance(found, GangSearch)
         str(found.placement.why)
 
     def owner(self, body: bytes, pod: Raw) -> None:
@@ -110,12 +110,12 @@ class Site:
         return feeds[kind] if kind in feeds else self.cache.topologies[TopologySource(kind)]
 
 
-def gang_of(body: bytes) -> Gang:
+def gang_of(body: bytes) -> GatedGang:
     """The gang of a list of gated pods, which the service has read one by one."""
     pods = GatedPods(Rules(), RetryDelays(lambda _: None))
     pods.update({_key(raw): raw for raw in loads(body)["items"]})
     (gang,) = units_of(pods.in_order())
-    assert isinstance(gang, Gang)
+    assert isinstance(gang, GatedGang)
     return gang
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from webhook.cache import unbound_pods
 from webhook.cli.app import main
 from webhook.controllers import owner_chains
-from webhook.controllers.placement import assignment_writer, controller, gated_gang, gated_pods
+from webhook.controllers.placement import assignment_writer, gated_gang, gated_pods, pod_attempt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,8 +30,8 @@ def fail_for(marked: str, owner: Any, name: str) -> None:
 
 
 if __name__ == "__main__":
-    fail_for("faulty-place", controller, "find_assignment")
-    fail_for("faulty-gang", gated_gang, "search_group")
+    fail_for("faulty-place", pod_attempt, "find_assignment")
+    fail_for("faulty-gang", gated_gang, "search_gang")
     fail_for("faulty-owner", owner_chains, "owner_chain_of")
     fail_for("faulty-read", gated_pods, "parse_numa_intent")
     fail_for("faulty-write", assignment_writer.AssignmentWriter, "write")

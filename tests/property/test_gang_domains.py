@@ -19,7 +19,7 @@ from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.placement.assignment import NoAssignment
 from webhook.controllers.placement.assignment_writer import AssignmentWriter
 from webhook.controllers.placement.gang_agreement import agree
-from webhook.controllers.placement.gated_gang import Gang, GangAssigner, units_of
+from webhook.controllers.placement.gated_gang import GangAssigner, GatedGang, units_of
 from webhook.controllers.placement.gated_pods import GatedPods
 from webhook.controllers.placement.retry_delays import RetryDelays
 from webhook.engine.assumed.assumed_pod import AssumedPod
@@ -156,7 +156,7 @@ class Cluster:
         """Every gang has its turn, as in a round of the controller."""
         self.gated.update(self.cache.gated_pods())
         for unit in units_of(self.gated.in_order()):
-            assert isinstance(unit, Gang)
+            assert isinstance(unit, GatedGang)
             agreed = agree(unit, self.cache.gangs.assigned(unit.membership.group), self.cache.snapshot().topologies)
             found = await self.placer.assign(agreed.gang, agreed.minimum, agreed.assigned_members, (), never)
             if isinstance(found, NoAssignment):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.unit.engine.gang.clusters import GPU, LEVELS, RACK, ZONE, assigned, group, podset
 from tests.unit.engine.machines import node, pod, state, topology
-from webhook.engine.gang.gang_spec import Constraint, PodGroup, Segments
+from webhook.engine.gang.gang_spec import Constraint, Gang, Segments
 from webhook.engine.gang.result import GangAssignment
 from webhook.engine.snapshot.cluster_state import ClusterState
 
@@ -79,7 +79,7 @@ teams = st.lists(
 )
 
 
-def as_group(of: Sequence[Team], constraint: Constraint) -> PodGroup:
+def as_group(of: Sequence[Team], constraint: Constraint) -> Gang:
     """The teams as a group of subgroups."""
     sets = [podset(f"s{at}", pod(asking(team.want)), team.count, segments=team.segments) for at, team in enumerate(of)]
     subgroups = [group(each, constraint=team.constraint, name=each.name) for each, team in zip(sets, of, strict=True)]

@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.engine.machines import GI, node, pod, reasons, resident, topology
 from webhook.engine.decide import Decision, decide
-from webhook.engine.gang import Member, PodGroup, PodSet
+from webhook.engine.gang import Gang, Member, PodSet
 from webhook.engine.gang.gang_assignment import assign_gang
 from webhook.engine.gang.workload_gang import NO_TOPOLOGY
 from webhook.engine.snapshot.cluster_state import ClusterState
@@ -88,7 +88,7 @@ def test_a_group_goes_to_the_same_nodes_with_and_without_rows(seed: int) -> None
     device = Random(seed).choice(DEVICES)  # noqa: S311
     asked = pod({"cpu": "1", "memory": "1Gi", device: "1"}, policy="SingleNUMANode")
     intent, _ = parse_numa_intent(asked.annotations)
-    group = PodGroup("g", sets=(PodSet("s", asked, intent, tuple(Member(f"m{n}", n) for n in range(3)), 3),))
+    group = Gang("g", sets=(PodSet("s", asked, intent, tuple(Member(f"m{n}", n) for n in range(3)), 3),))
     assigned = []
     for cells in (MAX_CELLS, 6):
         snapshot = Snapshot(cluster(seed, cells).node_arrays(), ledger(seed))

@@ -20,7 +20,7 @@ from webhook.engine.gang import (
     PodAssignment,
     Shortfall,
     assign_workload,
-    check_group,
+    check_gang,
     topology_of,
 )
 from webhook.engine.gang.result import Path
@@ -40,7 +40,7 @@ from webhook.model.rules import Rules
 from webhook.model.topology import Topology
 from webhook.model.workload.common_fields import annotations_at, min_member
 from webhook.model.workload.plain_pods import workloads_of_pods
-from webhook.model.workload.record import Gang, Workload
+from webhook.model.workload.record import Workload, WorkloadGang
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,7 @@ def check_gangs(workload: Workload, topologies: Mapping[str, Topology]) -> None:
     for gang in workload.distinct:
         _check_segments(gang, gang.request.topology)
         _check_minimum(gang, workload)
-        check_group(workload, gang, topology_of(gang, topologies))
+        check_gang(workload, gang, topology_of(gang, topologies))
 
 
 def check_bare_pod(raw: Mapping[str, Any], topologies: Mapping[str, Topology]) -> None:
@@ -246,7 +246,7 @@ def _with_defaults(workload: Workload, cluster_snapshot: ClusterSnapshot, rules:
     return replace(workload, annotations={**workload.annotations, NUMA_DEFAULTS: management.defaults.to_json()})
 
 
-def _check_segments(gang: Gang, topology: str | None) -> None:
+def _check_segments(gang: WorkloadGang, topology: str | None) -> None:
     for pod_set in gang.pod_sets:
         if pod_set.segments is not None and topology is None:
             key = KAI_SEGMENT_REQUIRED_PLACEMENT if pod_set.segments.required else KAI_SEGMENT_PREFERRED_PLACEMENT
@@ -258,7 +258,7 @@ def _check_segments(gang: Gang, topology: str | None) -> None:
         _check_segments(part, part.request.topology or topology)
 
 
-def _check_minimum(gang: Gang, workload: Workload) -> None:
+def _check_minimum(gang: WorkloadGang, workload: Workload) -> None:
     """A minimum that counts pods which are made when others run is never reached."""
     pod_sets = gang.all_pod_sets()
     by = next((pod_set.at_once_by for pod_set in pod_sets if pod_set.late), None)

@@ -24,7 +24,7 @@ from webhook.cli.unpinned_gang import Domains, held
 from webhook.cli.workload import unknown_owner
 from webhook.controllers.placement.assignment import NoAssignment
 from webhook.controllers.placement.gang_agreement import agree
-from webhook.controllers.placement.gang_search import Gang, search_group, why_too_few
+from webhook.controllers.placement.gang_search import GatedGang, search_gang, why_too_few
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.engine.gang.domains import domain_of_pod
 from webhook.engine.gang.resolvable import assign_when_empty
@@ -122,12 +122,12 @@ def _together(
     if not new or membership is None:
         nothing = WorkloadAssignment(membership.name if membership else "", (), running)
         return dict.fromkeys(members, GangJudgement(Verdict.ALLOW, nothing.message, nothing))
-    agreed = agree(Gang(membership, tuple(together)), assigned_members, cluster_snapshot.topologies)
+    agreed = agree(GatedGang(membership, tuple(together)), assigned_members, cluster_snapshot.topologies)
     odd = {position: _waits(agreed.odd[gated.key]) for position, gated in new.items() if gated.key in agreed.odd}
     left = {position: gated for position, gated in new.items() if position not in odd}
     if not left:
         return odd
-    found = why_too_few(agreed.gang, agreed.minimum, agreed.assigned_members) or search_group(
+    found = why_too_few(agreed.gang, agreed.minimum, agreed.assigned_members) or search_gang(
         agreed.gang, agreed.minimum, agreed.assigned_members, cluster_snapshot, around.trees, around.rules
     )
     if isinstance(found, NoAssignment):
@@ -135,7 +135,7 @@ def _together(
     placement = WorkloadAssignment(membership.name, (found.placement,), running)
     if not placement.assigned:
         strategy, assembled = around.rules.engine.gang_strategy, found.assembled
-        place = found.placement.snapshot, found.placement.tree, assembled.group, assembled.within, strategy
+        place = found.placement.snapshot, found.placement.tree, assembled.gang, assembled.within, strategy
         placement = replace(placement, when_empty=(assign_when_empty(*place),))
     unplaced = set(placement.unplaced())
     return odd | {

@@ -20,7 +20,7 @@ from webhook.cli.unpinned_gang import Domains, domains_by_path
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.model.owner_chain import OwnerChain
 from webhook.model.workload.common_fields import batch_min_member, with_minimum
-from webhook.model.workload.record import Gang, Replicas, Workload, WorkloadPodSet
+from webhook.model.workload.record import Replicas, Workload, WorkloadGang, WorkloadPodSet
 
 Members = Mapping[str, GatedPod]
 """Path of a template -> one of its pods, for templates with pods in a gang."""
@@ -71,11 +71,11 @@ def judge_group(
     return WorkloadGroup(judgement, frozenset(members), domains)
 
 
-def _changed(gangs: Sequence[Gang], change: Callable[[Gang], Gang]) -> Sequence[Gang]:
+def _changed(gangs: Sequence[WorkloadGang], change: Callable[[WorkloadGang], WorkloadGang]) -> Sequence[WorkloadGang]:
     return gangs.each(change) if isinstance(gangs, Replicas) else tuple(map(change, gangs))
 
 
-def _of_members(gang: Gang, members: Members) -> Gang:
+def _of_members(gang: WorkloadGang, members: Members) -> WorkloadGang:
     """The pod sets that are members, with templates as pods that have the annotations from their owners."""
     pod_sets = tuple(_as_stored(pod_set, members[pod_set.path]) for pod_set in gang.pod_sets if pod_set.path in members)
     parts = (_of_members(part, members) for part in gang.gangs)
@@ -87,20 +87,20 @@ def _as_stored(pod_set: WorkloadPodSet, gated: GatedPod) -> WorkloadPodSet:
     return replace(pod_set, template={"metadata": metadata, "spec": gated.raw["spec"]})
 
 
-def _one_by_one(gang: Gang, members: Members) -> Gang:
+def _one_by_one(gang: WorkloadGang, members: Members) -> WorkloadGang:
     """With the requested minimum, else one pod."""
     asked = next(filter(None, (batch_min_member(gated.pod.annotations) for gated in members.values())), 1)
     minimums = iter([pod_set.minimum for pod_set in with_minimum(gang.all_pod_sets(), asked)])
     return _with_minimums(gang, minimums)
 
 
-def _with_minimums(gang: Gang, minimums: Iterator[int]) -> Gang:
+def _with_minimums(gang: WorkloadGang, minimums: Iterator[int]) -> WorkloadGang:
     """In the order of `all_pod_sets`."""
     pod_sets = tuple(replace(pod_set, minimum=next(minimums)) for pod_set in gang.pod_sets)
     return replace(gang, pod_sets=pod_sets, gangs=tuple(_with_minimums(part, minimums) for part in gang.gangs))
 
 
-def _names(gangs: Sequence[Gang]) -> Iterator[str]:
+def _names(gangs: Sequence[WorkloadGang]) -> Iterator[str]:
     for gang in gangs:
         for pod_set in gang.all_pod_sets():
             yield from pod_set.pods

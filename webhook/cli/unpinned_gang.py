@@ -13,12 +13,12 @@ from webhook.engine.gang.domains import domains_of
 from webhook.engine.gang.result import GangAssignment
 from webhook.engine.topology.tree import ROOT, Domain, TopologyTree
 from webhook.model.rules import Rules
-from webhook.model.workload.record import Gang
+from webhook.model.workload.record import WorkloadGang
 
 Domains = Sequence[tuple[TopologyTree, Domain]]
 
 
-def domains_by_path(gangs: Iterable[Gang], placements: Iterable[GangAssignment]) -> Mapping[str, Domains]:
+def domains_by_path(gangs: Iterable[WorkloadGang], placements: Iterable[GangAssignment]) -> Mapping[str, Domains]:
     """Path of a template -> the domains of its pods."""
     found: dict[str, dict[tuple[int, Domain], tuple[TopologyTree, Domain]]] = {}
     for gang, placement in zip(gangs, placements, strict=True):

@@ -23,7 +23,7 @@ from webhook.admission.gang_text import missed_text
 from webhook.admission.pod.placement_text import annotated
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.owner_chains import OwnerChains
-from webhook.controllers.placement.gated_gang import Gang
+from webhook.controllers.placement.gated_gang import GatedGang
 from webhook.controllers.placement.missed_levels import missed_by_members
 from webhook.controllers.placement.work_clock import WorkClock
 from webhook.internal_errors import Where, contained
@@ -78,7 +78,7 @@ class PodGroupKeeper:
         self._said: dict[str, dict[str, Any]] = {}
         self._work = WorkClock()
 
-    def saw(self, gang: Gang, why: str) -> None:
+    def saw(self, gang: GatedGang, why: str) -> None:
         """Record a gang that was examined; why: why its members wait, empty if they do not."""
         group = gang.membership.group
         self._members.setdefault(group, gang.members[0].raw)

@@ -34,7 +34,7 @@ from webhook.model.pod import Owner
 from webhook.model.workload.common_fields import MAX_PODS, annotations_of, annotations_on
 from webhook.model.workload.pod_names import PodNames
 from webhook.model.workload.readers import read_workload
-from webhook.model.workload.record import Gang, Replicas, WorkloadPodSet
+from webhook.model.workload.record import Replicas, WorkloadGang, WorkloadPodSet
 
 _NUMA: Final = frozenset({NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC})
 
@@ -78,7 +78,7 @@ class OwnerChain:
         ending = f"-{self.top.uid}" + ("" if part is None else f"-{_PARTS[self.top.kind][1]}{part}")
         return f"pg-{self.top.name[: _LONGEST_NAME - len(ending) - 3]}{ending}"
 
-    def gang(self, labels: Mapping[str, str]) -> Gang | None:
+    def gang(self, labels: Mapping[str, str]) -> WorkloadGang | None:
         """The gang according to the top owner's spec; None if its kind is unknown. Raises UserError."""
         part = self._part(labels)
         if part is None:
@@ -109,7 +109,7 @@ class OwnerChain:
         return _rank_in(gang, name.rpartition("-")[0]) if exact is None else exact
 
     @cached_property
-    def gangs(self) -> Sequence[Gang]:
+    def gangs(self) -> Sequence[WorkloadGang]:
         """The gangs that start independently, without pod sets whose pods are in no gang. Raises UserError."""
         workload = None if self.raw is None else read_workload(self.raw)
         if self.raw is None or workload is None:
@@ -134,7 +134,7 @@ class OwnerChain:
         return labels.get(_PARTS[self.top.kind][0])
 
 
-def _rank_in(gang: Gang, name: str) -> int | None:
+def _rank_in(gang: WorkloadGang, name: str) -> int | None:
     """The rank of a pod with this name among all pod sets of a gang."""
     for ranks, pod_set in gang.by_rank():
         rank = pod_set.pods.rank(name) if isinstance(pod_set.pods, PodNames) else _index(pod_set.pods, name)
@@ -209,7 +209,7 @@ def _sets(top: Mapping[str, Any]) -> Mapping[str, Any]:
     return mapping(mapping(top, "spec", "spec"), "leaderWorkerTemplate", "spec.leaderWorkerTemplate")
 
 
-def _of_members(all_ask: bool, leads: bool, gang: Gang) -> Gang:
+def _of_members(all_ask: bool, leads: bool, gang: WorkloadGang) -> WorkloadGang:
     """The gang without pod sets whose pods are in no gang, as long as other pod sets are left.
 
     1. Pod sets that take nothing from their owners (`inherit: "false"`) and request nothing themselves.
@@ -233,7 +233,7 @@ def _of_members(all_ask: bool, leads: bool, gang: Gang) -> Gang:
     return left if left.size else gang
 
 
-def _with_pod_sets(gang: Gang, wanted: Callable[[WorkloadPodSet], bool]) -> Gang:
+def _with_pod_sets(gang: WorkloadGang, wanted: Callable[[WorkloadPodSet], bool]) -> WorkloadGang:
     parts = (_with_pod_sets(part, wanted) for part in gang.gangs)
     return replace(
         gang, pod_sets=tuple(filter(wanted, gang.pod_sets)), gangs=tuple(part for part in parts if part.size)

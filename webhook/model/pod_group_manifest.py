@@ -20,7 +20,7 @@ from webhook.model.errors import UserError
 from webhook.model.names import KAI_PRIORITY_CLASS, KAI_QUEUE, PLACEMENT
 from webhook.model.owner_chain import OwnerChain
 from webhook.model.topology import Topology
-from webhook.model.workload.record import Gang
+from webhook.model.workload.record import WorkloadGang
 from webhook.model.workload.topology_request import TopologyRequest, topology_request
 
 API_VERSION: Final = "scheduling.run.ai/v2alpha2"
@@ -83,7 +83,7 @@ def _label(key: str, owner_chain: OwnerChain, labels: Mapping[str, str]) -> str:
     return str(top.get(key) or labels.get(key) or "")
 
 
-def _parts(gang: Gang, topologies: Mapping[str, Topology]) -> Iterator[dict[str, Any]]:
+def _parts(gang: WorkloadGang, topologies: Mapping[str, Topology]) -> Iterator[dict[str, Any]]:
     """The pod sets of a gang and of its subgroups, the latter with the subgroup's constraint."""
     for pod_set in gang.pod_sets:
         yield {"name": _dns_label(pod_set.name), "minMember": pod_set.minimum}

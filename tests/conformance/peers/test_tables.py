@@ -28,7 +28,7 @@ from tests.conformance.peers.tables import (
 )
 from tests.unit.cli.conftest import run_review
 from tests.unit.engine.gang.clusters import topology_of
-from webhook.engine.gang import Constraint, Member, PodGroup, PodSet, assign_gang
+from webhook.engine.gang import Constraint, Gang, Member, PodSet, assign_gang
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree_cache import TopologyTrees
@@ -227,10 +227,10 @@ def _assigned(row: Row) -> Seats:
     return found
 
 
-def _group(group: Row, levels: list[str]) -> PodGroup:
+def _group(group: Row, levels: list[str]) -> Gang:
     wishes = (levels.index(group[wish]) + 1 if wish in group else None for wish in ("required", "preferred"))
     subgroups = tuple(_group(below, levels) for below in group["groups"])
-    return PodGroup(group["name"], Constraint(*wishes), tuple(map(_set, group["sets"])), subgroups)
+    return Gang(group["name"], Constraint(*wishes), tuple(map(_set, group["sets"])), subgroups)
 
 
 def _set(each: Row) -> PodSet:

@@ -8,7 +8,7 @@ from tests.builders.pods import gated
 from tests.unit.engine.machines import GI, node, state, topology
 from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.controllers.placement.assignment_writer import AssignmentWriter
-from webhook.controllers.placement.gated_gang import Gang, GangAssigner, units_of
+from webhook.controllers.placement.gated_gang import GangAssigner, GatedGang, units_of
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.engine.snapshot.ledger import Ledger, Reservation
@@ -58,7 +58,7 @@ def member(name: str, cpu: str, memory: str) -> GatedPod:
 
 async def test_a_small_member_leaves_the_numa_node_that_only_suits_another() -> None:
     (gang,) = units_of([member("first", "4", "1Gi"), member("second", "2", "10Gi")])
-    assert isinstance(gang, Gang)
+    assert isinstance(gang, GatedGang)
     cluster: Any = Cluster()
     placer = GangAssigner(cluster, AssignmentWriter(cluster, cluster, lambda: True, 60.0), Rules(), 0)
     found = await placer.assign(gang, 2, {}, (), partial(asyncio.sleep, 0))

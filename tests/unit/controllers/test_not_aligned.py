@@ -9,7 +9,7 @@ from tests.builders.nodes import node, nrt
 from tests.unit.controllers.placement.peers import APART, burstable, nobody
 from webhook.controllers.placement.assignment import Assignment, NoAssignment, find_assignment, why_unassigned
 from webhook.controllers.placement.assignment_writer import AssignmentWriter
-from webhook.controllers.placement.gated_gang import Gang, GangAssigner, units_of
+from webhook.controllers.placement.gated_gang import GangAssigner, GatedGang, units_of
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.engine.decide import Decision
@@ -79,7 +79,7 @@ async def placed_together(rules: Rules, *, inherits: bool) -> Any:
     cluster: Any = Cluster()
     members = (burstable(name, inherits=inherits, group="g", cpu="1") for name in ("g-0", "g-1"))
     (gang,) = units_of(members)
-    assert isinstance(gang, Gang)
+    assert isinstance(gang, GatedGang)
     placer = GangAssigner(cluster, AssignmentWriter(cluster, cluster, lambda: True, 60.0), rules, 0)
     return await placer.assign(gang, 2, {}, (), partial(asyncio.sleep, 0))
 

@@ -9,7 +9,7 @@ from tests.builders.nodes import node
 from tests.builders.pods import gated
 from tests.builders.workloads import job
 from webhook.controllers import pod_groups
-from webhook.controllers.placement.gated_gang import Gang, units_of
+from webhook.controllers.placement.gated_gang import GatedGang, units_of
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.controllers.pod_groups import PodGroupKeeper
 from webhook.kube.pod_group_client import PodGroups
@@ -70,11 +70,11 @@ class Cluster(PodGroups):
         put(self.cache, {**raw, "spec": spec})
 
 
-def gang_of(cluster: Cluster) -> Gang:
+def gang_of(cluster: Cluster) -> GatedGang:
     raw = member(**{POD_GROUP_NAME: "pg-w-uid-Job"})
     put(cluster.cache, raw)
     (gang,) = units_of([GatedPod.from_object(raw)])
-    assert isinstance(gang, Gang)
+    assert isinstance(gang, GatedGang)
     return gang
 
 

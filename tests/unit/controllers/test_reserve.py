@@ -14,7 +14,7 @@ from tests.unit.engine.gang.reserved import snapshot
 from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.controllers.placement.assignment import Assignment, NoAssignment, find_assignment, why_unassigned, without
 from webhook.controllers.placement.assignment_writer import AssignmentWriter
-from webhook.controllers.placement.gated_gang import Gang, GangAssigner, units_of
+from webhook.controllers.placement.gated_gang import GangAssigner, GatedGang, units_of
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.engine.decide import Decision
@@ -58,7 +58,7 @@ async def waits(reserve_after: float, created: str = "2020-01-01T00:00:00Z", *, 
     """Why a group has no place."""
     pods = [member(f"w-{number}", created) for number in range(members)]
     (gang,) = units_of(pods)
-    assert isinstance(gang, Gang)
+    assert isinstance(gang, GatedGang)
     cluster: Any = Cluster()
     placer = GangAssigner(cluster, AssignmentWriter(cluster, cluster, lambda: True, 60.0), Rules(), reserve_after)
     found = await placer.assign(gang, MEMBERS, {}, (), partial(asyncio.sleep, 0))

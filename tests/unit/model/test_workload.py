@@ -9,7 +9,7 @@ from webhook.model.errors import UserError
 from webhook.model.topology import Level, Topology, TopologySource
 from webhook.model.workload.rank import rank_of
 from webhook.model.workload.readers import READERS, read_workload
-from webhook.model.workload.record import Gang
+from webhook.model.workload.record import WorkloadGang
 from webhook.model.workload.topology_request import Levels, TopologyRequest
 
 ON_RACK = {"kai.scheduler/topology": "network", "kai.scheduler/topology-required-placement": "rack"}
@@ -23,14 +23,14 @@ def template(**annotations: str) -> dict[str, Any]:
 
 def gangs(
     api_version: str, kind: str, spec: Mapping[str, Any], annotations: Mapping[str, str] | None = None
-) -> tuple[Gang, ...]:
+) -> tuple[WorkloadGang, ...]:
     metadata = {"name": "train", "annotations": dict(annotations or {})}
     workload = read_workload({"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec})
     assert workload is not None
     return tuple(workload.gangs)
 
 
-def shape(gang: Gang) -> dict[str, tuple[int, int]]:
+def shape(gang: WorkloadGang) -> dict[str, tuple[int, int]]:
     """Role -> pods, minimum."""
     return {pod_set.name: (len(pod_set.pods), pod_set.minimum) for pod_set in gang.all_pod_sets()}
 

@@ -34,7 +34,7 @@ from webhook.controllers.placement.failure_handler import FailureHandler
 from webhook.controllers.placement.fair_order import PART_SECONDS, FailedAttempts, Unit
 from webhook.controllers.placement.fence import fence
 from webhook.controllers.placement.gang_attempt import GangAttempts
-from webhook.controllers.placement.gated_gang import Gang, GangAssigner, units_of
+from webhook.controllers.placement.gated_gang import GangAssigner, GatedGang, units_of
 from webhook.controllers.placement.gated_pods import GatedPods
 from webhook.controllers.placement.limits import Limits
 from webhook.controllers.placement.pending_pods import PendingPods
@@ -79,7 +79,7 @@ class PlacementController:
     ) -> None:
         self.clock: Callable[[], float] = monotonic
         """Seconds; measures the work of a cycle, which is bounded."""
-        self.gang_examined = Signal[[Gang, str]]()
+        self.gang_examined = Signal[[GatedGang, str]]()
         """Emitted for each gang that was examined, with the reason why its members wait; empty if they do not."""
         self._cache = cache
         self._writes = writes
@@ -190,7 +190,7 @@ class PlacementController:
         gated = self._cache.gated_pods()
         self._status_reporter.keep(set(gated))
         units = units_of(self._ready.of(gated, cycle))
-        groups = {unit.membership.group for unit in units if isinstance(unit, Gang)}
+        groups = {unit.membership.group for unit in units if isinstance(unit, GatedGang)}
         self._gangs.keep(groups)
         self._delays.keep({raw["metadata"].get("uid", "") for raw in gated.values()} | groups)
         self._failed.begin(units)
@@ -215,7 +215,7 @@ class PlacementController:
         return later
 
     def _needs_decision(self, unit: Unit, cycle: Cycle) -> bool:
-        if isinstance(unit, Gang):
+        if isinstance(unit, GatedGang):
             return self._gangs.needs_decision(unit, cycle)
         return self._pods.needs_decision(unit, cycle)
 
@@ -224,7 +224,7 @@ class PlacementController:
         began = cycle.work.seconds()
         assigned = 0
         try:
-            if isinstance(unit, Gang):
+            if isinstance(unit, GatedGang):
                 assigned = await self._gangs.attempt(unit, cycle)
             else:
                 assigned = self._pods.attempt(unit, cycle)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from webhook.controllers.placement.assignment import NoAssignment
 from webhook.controllers.placement.fair_order import Unit
-from webhook.controllers.placement.gated_gang import Gang
+from webhook.controllers.placement.gated_gang import GatedGang
 from webhook.controllers.placement.work_clock import WorkClock
 from webhook.engine.decide import Decision
 
@@ -30,7 +30,7 @@ class Cycle:
 
     def basis_of(self, unit: Unit) -> Hashable:
         """What the result depends on. For a gang that is more than nodes and assumed pods, so any change counts."""
-        return self.changes if isinstance(unit, Gang) else (self.version, self.reserved_nodes)
+        return self.changes if isinstance(unit, GatedGang) else (self.version, self.reserved_nodes)
 
     def reserve(self, nodes: Iterable[str]) -> None:
         """Keep later units off these nodes."""

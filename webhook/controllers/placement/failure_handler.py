@@ -16,7 +16,7 @@ from webhook.admission.pod.placement_text import waiting as waits
 from webhook.controllers.placement.assignment import NoAssignment, why_unassigned
 from webhook.controllers.placement.cycle import Cycle
 from webhook.controllers.placement.fair_order import Unit
-from webhook.controllers.placement.gated_gang import Gang
+from webhook.controllers.placement.gated_gang import GatedGang
 from webhook.controllers.placement.gated_pods import GatedPod, seconds_waited
 from webhook.controllers.placement.pending_pods import PendingPods
 from webhook.controllers.placement.retry_delays import RetryDelays
@@ -38,7 +38,7 @@ class FailureHandler:
         ungater: UnplacedUngater,
         status_reporter: StatusReporter,
         delays: RetryDelays,
-        gang_examined: Signal[[Gang, str]],
+        gang_examined: Signal[[GatedGang, str]],
         rules: Rules,
         ungate_after: float,
     ) -> None:
@@ -82,24 +82,24 @@ class FailureHandler:
 
     def internal_error(self, unit: Unit, error: Exception, cycle: Cycle) -> None:
         """Handle an exception: the unit waits with the text "internal error", and is retried later."""
-        if isinstance(unit, Gang):
+        if isinstance(unit, GatedGang):
             self._delays.failed(unit.membership.group)
             fault = internal_error(Where.GANG, error, gang=unit.membership.group)
         else:
             self._delays.failed(unit.pod.uid)
             fault = internal_error(Where.POD, error, pod=unit.key)
         found = NoAssignment(frozenset({INTERNAL}), waits(fault))
-        if isinstance(unit, Gang):
+        if isinstance(unit, GatedGang):
             self._gang_examined.emit(unit, found.text)
-        for one in unit.members if isinstance(unit, Gang) else (unit,):
+        for one in unit.members if isinstance(unit, GatedGang) else (unit,):
             with contained(Where.POD, pod=one.key):
                 self.unassigned(one, found, cycle)
 
-    def is_delayed(self, gang: Gang) -> bool:
+    def is_delayed(self, gang: GatedGang) -> bool:
         """Whether the gang is not retried yet after an internal error."""
         return self._delays.is_put_off(gang.membership.group)
 
-    def no_error(self, gang: Gang) -> None:
+    def no_error(self, gang: GatedGang) -> None:
         """Forget past internal errors with the gang: its next delay is the shortest again."""
         self._delays.succeeded(gang.membership.group)
 

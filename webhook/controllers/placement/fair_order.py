@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Final
 
-from webhook.controllers.placement.gated_gang import Gang
+from webhook.controllers.placement.gated_gang import GatedGang
 from webhook.controllers.placement.gated_pods import GatedPod
 
-Unit = GatedPod | Gang
+Unit = GatedPod | GatedGang
 
 # Two such parts and 20 ms to sort 3,000 units, with a rest of four times as long: there are four cycles a second. A pod
 # that arrives during a cycle is tried in the next.
@@ -84,7 +84,7 @@ class FailedAttempts:
 
 def name_of(unit: Unit) -> str:
     """A key that is equal for units with the same result."""
-    if isinstance(unit, Gang):
+    if isinstance(unit, GatedGang):
         return f"group {unit.membership.group}"
     try:
         return unit.request_signature
@@ -93,4 +93,4 @@ def name_of(unit: Unit) -> str:
 
 
 def _namespace(unit: Unit) -> str:
-    return (unit.members[0] if isinstance(unit, Gang) else unit).pod.namespace
+    return (unit.members[0] if isinstance(unit, GatedGang) else unit).pod.namespace

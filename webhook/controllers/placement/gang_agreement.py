@@ -22,7 +22,7 @@ from typing import Final, TypeVar
 
 from webhook.admission.pod import placement_text
 from webhook.controllers.placement.assignment import NoAssignment
-from webhook.controllers.placement.gated_gang import Gang
+from webhook.controllers.placement.gated_gang import GatedGang
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.controllers.placement.pod_sets import topology_of
 from webhook.controllers.placement.segments import WorkloadPodSets
@@ -45,7 +45,7 @@ Value = TypeVar("Value", str, int)
 class Agreement:
     """A gang as its own members request it."""
 
-    gang: Gang
+    gang: GatedGang
     """The gang with the members that are assigned together; there may be none."""
     minimum: int
     assigned_members: Mapping[str, AssignedMember]
@@ -54,7 +54,9 @@ class Agreement:
     """Why other pods wait, by namespace/name."""
 
 
-def agree(gang: Gang, assigned_members: Mapping[str, AssignedMember], topologies: Mapping[str, Topology]) -> Agreement:
+def agree(
+    gang: GatedGang, assigned_members: Mapping[str, AssignedMember], topologies: Mapping[str, Topology]
+) -> Agreement:
     """What the gated members and the assigned ones agree on."""
     return _Agreeing(gang, assigned_members, topologies).run()
 
@@ -75,7 +77,7 @@ class _Agreeing:
     """The steps for one gang; each removes the members that do not agree."""
 
     def __init__(
-        self, gang: Gang, assigned_members: Mapping[str, AssignedMember], topologies: Mapping[str, Topology]
+        self, gang: GatedGang, assigned_members: Mapping[str, AssignedMember], topologies: Mapping[str, Topology]
     ) -> None:
         self._gang = gang
         self._members = sorted(gang.members, key=lambda gated: (gated.pod.created, gated.key))

@@ -18,7 +18,7 @@ from webhook.controllers.placement.cycle import Cycle
 from webhook.controllers.placement.failure_handler import FailureHandler
 from webhook.controllers.placement.fair_order import FailedAttempts
 from webhook.controllers.placement.gang_agreement import agree
-from webhook.controllers.placement.gated_gang import Gang, GangAssigner
+from webhook.controllers.placement.gated_gang import GangAssigner, GatedGang
 from webhook.controllers.placement.pending_pods import PendingPods
 from webhook.model.membership import AssignedMember, controllers_group, wishes_of
 from webhook.signal import Signal
@@ -34,7 +34,7 @@ class GangAttempts:
         pending: PendingPods,
         failed: FailedAttempts,
         failures: FailureHandler,
-        examined: Signal[[Gang, str]],
+        examined: Signal[[GatedGang, str]],
         metrics: ControllerMetrics,
     ) -> None:
         self._cache = cache
@@ -49,14 +49,14 @@ class GangAttempts:
         """Forget all gangs but these, which still wait."""
         self._assigner.keep(groups)
 
-    def needs_decision(self, gang: Gang, cycle: Cycle) -> bool:
+    def needs_decision(self, gang: GatedGang, cycle: Cycle) -> bool:
         """Whether an attempt would cost a decision. The nodes reserved for a postponed gang stay reserved."""
         failed = self._failed.of(gang)
         if failed is not None:
             cycle.reserve(failed.reserved_nodes)
         return failed is None or failed.basis != cycle.basis_of(gang)
 
-    async def attempt(self, gang: Gang, cycle: Cycle) -> int:
+    async def attempt(self, gang: GatedGang, cycle: Cycle) -> int:
         """Assign the waiting members of the gang; returns how many were assigned."""
         waiting = tuple(one for one in gang.members if not self._pending.has(one.key, one.pod.uid))
         if not waiting or self._failures.is_delayed(gang):
@@ -90,18 +90,18 @@ class GangAttempts:
             self._pending.assign(one, assignment, assumed_pod)
         return len(found)
 
-    def _unassigned(self, gang: Gang, found: NoAssignment, cycle: Cycle) -> None:
+    def _unassigned(self, gang: GatedGang, found: NoAssignment, cycle: Cycle) -> None:
         """Record the failure, reserve nodes if that is due, and report the reason of every member."""
         self._failed.record(gang, cycle.basis_of(gang), found.kind, found.reserved_nodes)
         cycle.reserve(found.reserved_nodes)
         for one in gang.members:
             self._failures.unassigned(one, found, cycle)
 
-    def _without_assumed(self, gang: Gang) -> Gang:
+    def _without_assumed(self, gang: GatedGang) -> GatedGang:
         """The gang without members that are assumed: their assignment is being written."""
         return replace(gang, members=tuple(one for one in gang.members if not self._cache.assumed_node(one.key)))
 
-    def _assigned_members(self, gang: Gang) -> dict[str, AssignedMember]:
+    def _assigned_members(self, gang: GatedGang) -> dict[str, AssignedMember]:
         """The members that are assigned or assumed, by namespace/name."""
         assumed = {
             one.key: AssignedMember(node, None, wishes_of(one.pod.annotations), assigned=True)

@@ -25,7 +25,7 @@ from webhook.model.rules import Rules
 
 
 @dataclass(frozen=True, slots=True)
-class Gang:
+class GatedGang:
     """The gated members of one gang, in order."""
 
     membership: Membership
@@ -38,14 +38,14 @@ class Gang:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupSearch:
+class GangSearch:
     """A gang as it was assembled, and its placement, or what is missing."""
 
     assembled: Assembled
     placement: GangAssignment
 
 
-def why_too_few(gang: Gang, minimum: int, assigned_members: Mapping[str, AssignedMember]) -> NoAssignment | None:
+def why_too_few(gang: GatedGang, minimum: int, assigned_members: Mapping[str, AssignedMember]) -> NoAssignment | None:
     """Why a gang that has not begun waits for more members; None if enough exist."""
     there = len(gang.members) + len(assigned_members)
     if there >= minimum or assigned_members:
@@ -54,14 +54,14 @@ def why_too_few(gang: Gang, minimum: int, assigned_members: Mapping[str, Assigne
     return NoAssignment(frozenset({("members", there)}), placement_text.waiting(text))
 
 
-def search_group(
-    gang: Gang,
+def search_gang(
+    gang: GatedGang,
     minimum: int,
     assigned_members: Mapping[str, AssignedMember],
     cache: ClusterSnapshot,
     trees: TopologyTrees,
     rules: Rules,
-) -> GroupSearch | NoAssignment:
+) -> GangSearch | NoAssignment:
     """The placement of the members. assigned_members: those that have an assignment, by namespace/name."""
     snapshot = cache.nodes
     shapes = {gated.signature: gated for gated in gang.members}.values()
@@ -84,10 +84,10 @@ def search_group(
                 placement = other
     except UserError as error:
         return NoAssignment(frozenset({"faulty"}), placement_text.waiting(" ".join(map(str, error.faults))))
-    return GroupSearch(assembled, placement)
+    return GangSearch(assembled, placement)
 
 
-def named(gang: Gang) -> str:
+def named(gang: GatedGang) -> str:
     """The start of each text about the gang."""
     return f"group {gang.membership.name}"
 
@@ -96,4 +96,4 @@ def _assign_within(snapshot: Snapshot, tree: TopologyTree, assembled: Assembled,
     """The placement in the domain in which the gang has begun, or in any."""
     if assembled.within is not None:
         snapshot = snapshot.closed(~nodes_of(tree, assembled.within))
-    return assign_gang(snapshot, tree, assembled.group, rules.engine.gang_strategy)
+    return assign_gang(snapshot, tree, assembled.gang, rules.engine.gang_strategy)

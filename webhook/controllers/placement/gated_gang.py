@@ -26,7 +26,7 @@ from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.placement.assignment import Assignment, NoAssignment, assigned_node, without
 from webhook.controllers.placement.assignment_writer import AssignmentWriter
 from webhook.controllers.placement.gang_schedulability import GangSchedulability
-from webhook.controllers.placement.gang_search import Gang, GroupSearch, named, search_group, why_too_few
+from webhook.controllers.placement.gang_search import GangSearch, GatedGang, named, search_gang, why_too_few
 from webhook.controllers.placement.gated_pods import GatedPod, seconds_waited
 from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.engine.decide import decide
@@ -41,24 +41,24 @@ from webhook.model.membership import AssignedMember, Membership
 from webhook.model.names import DOMAIN, RANK
 from webhook.model.rules import Rules
 
-__all__ = ["Assumed", "Gang", "GangAssigner", "units_of"]
+__all__ = ["Assumed", "GangAssigner", "GatedGang", "units_of"]
 
 # The exact amounts of a member take a millisecond or two; after this many members, reviews may run.
 _TURN: Final = 8
 
 
-def units_of(pods: Iterable[GatedPod]) -> list[GatedPod | Gang]:
+def units_of(pods: Iterable[GatedPod]) -> list[GatedPod | GatedGang]:
     """Single pods, and the members of each gang together, in order; `pods` are in order."""
     gangs: dict[str, list[GatedPod]] = {}
     memberships: dict[str, Membership] = {}
-    units: list[GatedPod | Gang] = []
+    units: list[GatedPod | GatedGang] = []
     for gated in pods:
         if gated.membership is None:
             units.append(gated)
         else:
             memberships.setdefault(gated.membership.group, gated.membership)
             gangs.setdefault(gated.membership.group, []).append(gated)
-    units += [Gang(memberships[group], tuple(members)) for group, members in gangs.items()]
+    units += [GatedGang(memberships[group], tuple(members)) for group, members in gangs.items()]
     return sorted(units, key=lambda unit: unit.order)
 
 
@@ -83,7 +83,7 @@ class GangAssigner:
 
     async def assign(
         self,
-        gang: Gang,
+        gang: GatedGang,
         minimum: int,
         assigned_members: Mapping[str, AssignedMember],
         reserved_nodes: Collection[str],
@@ -98,25 +98,25 @@ class GangAssigner:
             return too_few
         cluster_snapshot = self._cache.snapshot()
         cluster_snapshot = replace(cluster_snapshot, nodes=without(cluster_snapshot.nodes, reserved_nodes))
-        found = search_group(gang, minimum, assigned_members, cluster_snapshot, self._trees, self._rules)
+        found = search_gang(gang, minimum, assigned_members, cluster_snapshot, self._trees, self._rules)
         if isinstance(found, NoAssignment):
             return found
         if not found.placement.assigned:
             return self._waits(gang, found, len(gang.members) + len(assigned_members))
         return await self._assume(gang, found.placement, pause)
 
-    def _waits(self, gang: Gang, found: GroupSearch, there: int) -> NoAssignment:
+    def _waits(self, gang: GatedGang, found: GangSearch, there: int) -> NoAssignment:
         """What is missing, and the nodes to reserve if the gang has waited long."""
         assembled, placement = found.assembled, found.placement
         why, tree, within = placement.why, placement.tree, assembled.within
         kind: frozenset[Hashable] = frozenset((short.level, short.resource) for short in why)
         begun = "" if within is None else f" its running pods hold it to {_spoken(tree.path(within))};"
         text = f"{named(gang)}, {there} pods:{begun} {'; '.join(map(str, why))}"
-        if never := self._schedulability.text(gang.membership.group, placement, assembled.group, within):
+        if never := self._schedulability.text(gang.membership.group, placement, assembled.gang, within):
             kind |= {"Never"}
             text += f"; {never}"
         has_waited = 0 < self._reserve_after <= max(seconds_waited(gated.raw) for gated in gang.members)
-        domain = earliest_domain(placement.snapshot, tree, assembled.group, within) if has_waited else None
+        domain = earliest_domain(placement.snapshot, tree, assembled.gang, within) if has_waited else None
         if domain is None:
             return NoAssignment(kind, placement_text.waiting(text))
         path, names = tree.path(domain), placement.snapshot.node_arrays.names
@@ -127,7 +127,7 @@ class GangAssigner:
             reserved_nodes=reserved_nodes,
         )
 
-    async def _assume(self, gang: Gang, placement: GangAssignment, pause: Pause) -> list[Assumed] | NoAssignment:
+    async def _assume(self, gang: GatedGang, placement: GangAssignment, pause: Pause) -> list[Assumed] | NoAssignment:
         """Assume all members, or none."""
         assumed: list[Assumed] = []
         try:
@@ -140,7 +140,7 @@ class GangAssigner:
         return refusal or assumed
 
     async def _assume_each(
-        self, gang: Gang, placement: GangAssignment, pause: Pause, assumed: list[Assumed]
+        self, gang: GatedGang, placement: GangAssignment, pause: Pause, assumed: list[Assumed]
     ) -> NoAssignment | None:
         """Add members to `assumed` one by one; returns why that ended early, None if it did not."""
         by_name = {gated.pod.name: gated for gated in gang.members}

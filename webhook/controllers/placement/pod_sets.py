@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from webhook.controllers.placement.gang_anchor import Anchors, Unknown
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.controllers.placement.segments import WorkloadPodSets
-from webhook.engine.gang.gang_spec import Constraint, Member, PodGroup, PodSet, Segments
+from webhook.engine.gang.gang_spec import Constraint, Gang, Member, PodSet, Segments
 from webhook.engine.gang.workload_gang import NO_TOPOLOGY
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import Domain, TopologyTree
@@ -41,7 +41,7 @@ _LEVELS: Final = (KAI_TOPOLOGY, KAI_REQUIRED_PLACEMENT, KAI_PREFERRED_PLACEMENT)
 class Assembled:
     """A gang, and the domain in which all of it continues."""
 
-    group: PodGroup
+    gang: Gang
     within: Domain | None
     """None: it has not begun, or nothing is required of all members."""
 
@@ -110,8 +110,8 @@ class Assembly:
             sets.append(
                 PodSet(first.pod.name, first.pod, first.intent, named, here, asked.segments, running, preferring)
             )
-        subgroups = tuple(PodGroup(sets[0].name, constraints[part], tuple(sets)) for part, sets in parts.items())
-        return Assembled(PodGroup(self._name, whole, tuple(own), subgroups), within)
+        subgroups = tuple(Gang(sets[0].name, constraints[part], tuple(sets)) for part, sets in parts.items())
+        return Assembled(Gang(self._name, whole, tuple(own), subgroups), within)
 
     def _shared_out(self, minimum: int, *, largest_first: bool) -> list[tuple["_Asked", list[GatedPod], int]]:
         """Step 1: what each set requests, its members, and its share of the minimum."""

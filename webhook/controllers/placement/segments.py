@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from webhook.controllers.placement.gated_pods import GatedPod
-from webhook.model.workload.record import Gang, WorkloadPodSet
+from webhook.model.workload.record import WorkloadGang, WorkloadPodSet
 from webhook.model.workload.topology_request import SegmentRequest, segment_request
 
 
@@ -19,7 +19,7 @@ class Row(NamedTuple):
     ranks: range
     """The ranks of its pods in the gang."""
     pod_set: WorkloadPodSet
-    head: Gang | None
+    head: WorkloadGang | None
     """The segment that it shares with other pod sets; None = it has segments of its own, or none."""
     has_levels: bool = False
     """Whether it requests levels of its own, besides those of the workload."""
@@ -52,7 +52,7 @@ class WorkloadPodSets:
         roles = {row.ranks: row for rank in ranks if (row := self.at(rank)) is not None}
         return [row for row in roles.values() if row.has_levels] if len(roles) > 1 else ()
 
-    def ranks_of(self, head: Gang) -> set[int]:
+    def ranks_of(self, head: WorkloadGang) -> set[int]:
         """The ranks of a segment that spans several pod sets."""
         return {rank for row in self._rows if row.head is head for rank in row.ranks}
 
@@ -66,6 +66,6 @@ class WorkloadPodSets:
         return segment_request((gated.pod.annotations, path))
 
 
-def _row(ranks: range, pod_set: WorkloadPodSet, part: Gang | None) -> Row:
+def _row(ranks: range, pod_set: WorkloadPodSet, part: WorkloadGang | None) -> Row:
     segment = part is not None and part.segment
     return Row(ranks, pod_set, part if segment else None, part is not None and not segment)

@@ -2,25 +2,25 @@
 
 from webhook.engine.gang.assignment_request import Effort
 from webhook.engine.gang.gang_assignment import assign_gang
-from webhook.engine.gang.gang_spec import ANYWHERE, Constraint, Member, PodGroup, PodSet, Segments
+from webhook.engine.gang.gang_spec import ANYWHERE, Constraint, Gang, Member, PodSet, Segments
 from webhook.engine.gang.result import GangAssignment, PodAssignment, Seats, Shortfall
-from webhook.engine.gang.workload_gang import assign_workload, check_group, group_of, topology_of
+from webhook.engine.gang.workload_gang import assign_workload, check_gang, gang_of, topology_of
 
 __all__ = [
     "ANYWHERE",
     "Constraint",
     "Effort",
+    "Gang",
     "GangAssignment",
     "Member",
     "PodAssignment",
-    "PodGroup",
     "PodSet",
     "Seats",
     "Segments",
     "Shortfall",
     "assign_gang",
     "assign_workload",
-    "check_group",
-    "group_of",
+    "check_gang",
+    "gang_of",
     "topology_of",
 ]

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from webhook.engine.gang.mean_preference import GroupPreference
+from webhook.engine.gang.mean_preference import GangPreference
 from webhook.engine.gang.remaining import Caps
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import TopologyTree
@@ -28,4 +28,4 @@ class Asked:
     caps: Caps
     strategy: GangStrategy
     effort: Effort
-    preference: GroupPreference
+    preference: GangPreference

@@ -16,7 +16,7 @@ import numpy as np
 
 from webhook.engine.arrays import Amounts, Bools
 from webhook.engine.gang.gang_assignment import assign_gang
-from webhook.engine.gang.gang_spec import PodGroup
+from webhook.engine.gang.gang_spec import Gang
 from webhook.engine.gang.remaining import Caps, Remaining
 from webhook.engine.gang.slices import cut
 from webhook.engine.request import named_resources
@@ -31,26 +31,24 @@ if TYPE_CHECKING:
 _TRIALS: Final = 8
 
 
-def earliest_domain(
-    snapshot: Snapshot, tree: TopologyTree, group: PodGroup, within: Domain | None = None
-) -> Domain | None:
+def earliest_domain(snapshot: Snapshot, tree: TopologyTree, gang: Gang, within: Domain | None = None) -> Domain | None:
     """The domain; None if there is none to reserve, or none that could ever hold the gang.
 
     within: the domain in which the gang has begun; no other is reserved.
     """
-    level = group.constraint.bound
+    level = gang.constraint.bound
     if level == ROOT:
         return None
-    snapshot = snapshot.covering(name for podset in group.all_sets() for name in named_resources(podset.pod))
+    snapshot = snapshot.covering(name for podset in gang.all_sets() for name in named_resources(podset.pod))
     empty = Snapshot(empty_cluster(snapshot.node_arrays))
-    needed = sum(podset.minimum for podset in group.all_sets())
-    able = np.flatnonzero(tree.real(level) & (_holds(empty, tree, group, level) >= needed))
+    needed = sum(podset.minimum for podset in gang.all_sets())
+    able = np.flatnonzero(tree.real(level) & (_holds(empty, tree, gang, level) >= needed))
     if within is not None:
         able = able[able == tree.ancestor(within, level).number]
-    now = _holds(snapshot, tree, group, level)[able]
+    now = _holds(snapshot, tree, gang, level)[able]
     for number in able[np.argsort(-now, kind="stable")][:_TRIALS].tolist():
         domain = Domain(level, number)
-        if assign_gang(empty.closed(~nodes_of(tree, domain)), tree, group).assigned:
+        if assign_gang(empty.closed(~nodes_of(tree, domain)), tree, gang).assigned:
             return domain
     return None
 
@@ -62,11 +60,11 @@ def nodes_of(tree: TopologyTree, domain: Domain) -> Bools:
     return inside
 
 
-def _holds(snapshot: Snapshot, tree: TopologyTree, group: PodGroup, level: int) -> Amounts:
+def _holds(snapshot: Snapshot, tree: TopologyTree, gang: Gang, level: int) -> Amounts:
     """int64 [domain]: the pods up to the minimum that each domain holds, each class counted by itself."""
     remaining = Remaining(snapshot, tree, Caps())
     needed: dict[int, tuple[Kind, int]] = {}
-    for pod_slice in cut(snapshot, tree, group).all_slices():
+    for pod_slice in cut(snapshot, tree, gang).all_slices():
         needed[id(pod_slice.kind)] = (
             pod_slice.kind,
             needed.get(id(pod_slice.kind), (pod_slice.kind, 0))[1] + pod_slice.minimum,

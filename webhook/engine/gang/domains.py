@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from webhook.engine.gang.gang_spec import ANYWHERE, PodGroup
+from webhook.engine.gang.gang_spec import ANYWHERE, Gang
 from webhook.engine.gang.result import GangAssignment, Seats
 from webhook.engine.topology.tree import ROOT, Domain
 
@@ -35,18 +35,18 @@ def domain_of_pod(placement: GangAssignment, name: str) -> Domain | None:
 
 
 def _levels_of_seats(placement: GangAssignment) -> Iterator[tuple[Seats, int]]:
-    asks = placement.group.constraint != ANYWHERE
+    asks = placement.gang.constraint != ANYWHERE
     whole = placement.domain.level if asks and placement.domain is not None else ROOT
-    levels = dict(_levels(placement.group, whole))
+    levels = dict(_levels(placement.gang, whole))
     for seats in placement.seats:
         yield seats, min(levels[seats.podset.name], placement.tree.node_level)
 
 
-def _levels(group: PodGroup, above: int) -> Iterator[tuple[str, int]]:
-    """(name, level) of each pod set. above: the level that applies to the parent group."""
-    here = max(above, group.constraint.bound)
-    for podset in group.sets:
+def _levels(gang: Gang, above: int) -> Iterator[tuple[str, int]]:
+    """(name, level) of each pod set. above: the level that applies to the gang above."""
+    here = max(above, gang.constraint.bound)
+    for podset in gang.sets:
         segment = ROOT if podset.segments is None else podset.segments.constraint.bound
         yield podset.name, max(here, segment)
-    for part in group.subgroups:
+    for part in gang.subgroups:
         yield from _levels(part, here)

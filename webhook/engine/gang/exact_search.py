@@ -66,7 +66,7 @@ class _Exact:
         self._wanted: Vector = tuple(cls.count for cls in self._classes)
 
     def run(self, liked: Amounts | None) -> tuple[Domain, list[tuple[PodSlice, Row]]] | None:
-        """The first domain that holds the group."""
+        """The first domain that holds the gang."""
         search = Search(self._tree, lambda position: self._node(position)[0], self._wanted, self._rules, self._budget)
         for domain in self._domains(liked):
             if search.holds(domain):

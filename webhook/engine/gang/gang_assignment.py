@@ -17,8 +17,8 @@ from webhook.engine.arrays import Bools
 from webhook.engine.gang.admission_replay import replay
 from webhook.engine.gang.assignment_request import Asked, Effort
 from webhook.engine.gang.equal_pods import EqualPods, assign_equal
-from webhook.engine.gang.gang_spec import ANYWHERE, PodGroup
-from webhook.engine.gang.mean_preference import GroupPreference
+from webhook.engine.gang.gang_spec import ANYWHERE, Gang
+from webhook.engine.gang.mean_preference import GangPreference
 from webhook.engine.gang.mixed_pods import Found, assign_mixed
 from webhook.engine.gang.pod_assignment import Row, by_set, row_of, shared_out
 from webhook.engine.gang.pod_class import Kind
@@ -37,18 +37,18 @@ DEFAULT_EFFORT = Effort()
 def assign_gang(
     snapshot: Snapshot,
     tree: TopologyTree,
-    group: PodGroup,
+    gang: Gang,
     strategy: GangStrategy = GangStrategy.BIN_PACK,
     effort: Effort = DEFAULT_EFFORT,
 ) -> GangAssignment:
     """The assignment of a gang on the nodes of the snapshot; the tree must be of the same nodes."""
-    snapshot = snapshot.covering(name for podset in group.all_sets() for name in named_resources(podset.pod))
-    part = cut(snapshot, tree, group)
+    snapshot = snapshot.covering(name for podset in gang.all_sets() for name in named_resources(podset.pod))
+    part = cut(snapshot, tree, gang)
     caps = Caps()
     pod_slices = part.all_slices()
     if not any(len(pod_slice.members) for pod_slice in pod_slices):
-        return GangAssignment(group, snapshot, tree, True, Domain(ROOT, 0), (), tuple)
-    preference = GroupPreference(snapshot.node_arrays, tree, pod_slices)
+        return GangAssignment(gang, snapshot, tree, True, Domain(ROOT, 0), (), tuple)
+    preference = GangPreference(snapshot.node_arrays, tree, pod_slices)
     while True:
         if _of_one_kind(part):
             found, certain = _assign_equal(snapshot, tree, part, caps, strategy, preference), True
@@ -58,10 +58,10 @@ def assign_gang(
             # Together with others, a class may be limited more than necessary.
             certain = certain and (not caps or _of_one_kind(part))
             why = partial(shortfalls, snapshot, tree, part, caps)
-            return GangAssignment(group, snapshot, tree, False, None, (), why, certain)
+            return GangAssignment(gang, snapshot, tree, False, None, (), why, certain)
         if _admitted(snapshot, found, caps):
             seats = [seats for pod_slices, row in found.rows for seats in shared_out(pod_slices, row)]
-            return GangAssignment(group, snapshot, tree, True, found.domain, by_set(seats), tuple)
+            return GangAssignment(gang, snapshot, tree, True, found.domain, by_set(seats), tuple)
 
 
 def _of_one_kind(part: Part) -> bool:
@@ -79,7 +79,7 @@ def _below(part: Part) -> list[Part]:
 
 
 def _assign_equal(
-    snapshot: Snapshot, tree: TopologyTree, part: Part, caps: Caps, strategy: GangStrategy, preference: GroupPreference
+    snapshot: Snapshot, tree: TopologyTree, part: Part, caps: Caps, strategy: GangStrategy, preference: GangPreference
 ) -> Found | None:
     pod_slices = part.all_slices()
     remaining = Remaining(snapshot, tree, caps)

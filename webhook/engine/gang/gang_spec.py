@@ -79,13 +79,13 @@ class PodSet:
 
 
 @dataclass(frozen=True, slots=True)
-class PodGroup:
+class Gang:
     """Pods that are placed together, or a subgroup of them with its own constraint."""
 
     name: str
     constraint: Constraint = ANYWHERE
     sets: tuple[PodSet, ...] = ()
-    subgroups: tuple["PodGroup", ...] = ()
+    subgroups: tuple["Gang", ...] = ()
 
     def all_sets(self) -> tuple[PodSet, ...]:
         """The pod sets of the gang and all its subgroups."""

@@ -28,7 +28,7 @@ _MOST_REQUIREMENTS: Final = MAX_REQUIREMENTS + 1
 _UNREAD: Final = Preference(None, None)
 
 
-class GroupPreference:
+class GangPreference:
     """The preferences of one gang's pods on the nodes of a snapshot."""
 
     def __init__(self, node_arrays: NodeArrays, tree: TopologyTree, pod_slices: Sequence[PodSlice]) -> None:

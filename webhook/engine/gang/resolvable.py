@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from webhook.engine.gang.admission_replay import settled
 from webhook.engine.gang.backfill_reservation import nodes_of
 from webhook.engine.gang.gang_assignment import assign_gang
-from webhook.engine.gang.gang_spec import PodGroup
+from webhook.engine.gang.gang_spec import Gang
 from webhook.engine.gang.pod_class import Kind
 from webhook.engine.gang.result import GangAssignment
 from webhook.engine.request import named_resources
@@ -23,20 +23,20 @@ from webhook.model.options import GangStrategy
 def assign_when_empty(
     snapshot: Snapshot,
     tree: TopologyTree,
-    group: PodGroup,
+    gang: Gang,
     within: Domain | None = None,
     strategy: GangStrategy = GangStrategy.BIN_PACK,
 ) -> GangAssignment:
     """The assignment of a gang without the pods of others. within: the domain in which it has begun."""
-    empty = empty_but_for(snapshot, [group])
+    empty = empty_but_for(snapshot, [gang])
     if within is not None:
         empty = empty.closed(~nodes_of(tree, within))
-    return assign_gang(empty, tree, group, strategy)
+    return assign_gang(empty, tree, gang, strategy)
 
 
-def empty_but_for(snapshot: Snapshot, groups: Iterable[PodGroup]) -> Snapshot:
+def empty_but_for(snapshot: Snapshot, gangs: Iterable[Gang]) -> Snapshot:
     """The snapshot with the running members of these gangs and no other pod."""
-    sets = [podset for group in groups for podset in group.all_sets()]
+    sets = [podset for gang in gangs for podset in gang.all_sets()]
     snapshot = snapshot.covering(name for podset in sets for name in named_resources(podset.pod))
     empty = Snapshot(empty_cluster(snapshot.node_arrays))
     running: dict[int, list[Kind]] = {}

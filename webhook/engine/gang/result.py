@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from webhook.engine.arrays import Amounts
-from webhook.engine.gang.gang_spec import PodGroup, PodSet
+from webhook.engine.gang.gang_spec import Gang, PodSet
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import Domain, TopologyTree
 
@@ -64,7 +64,7 @@ class Seats:
 class GangAssignment:
     """The answer for one gang."""
 
-    group: PodGroup
+    gang: Gang
     snapshot: Snapshot
     tree: TopologyTree
     assigned: bool
@@ -79,8 +79,8 @@ class GangAssignment:
 
     @property
     def name(self) -> str:
-        """The name of the group."""
-        return self.group.name
+        """The name of the gang."""
+        return self.gang.name
 
     @cached_property
     def why(self) -> tuple[Shortfall, ...]:
@@ -122,9 +122,9 @@ class GangAssignment:
         return {
             "name": self.name,
             "topology": self.tree.topology.name or None,
-            "required": self._label(self.group.constraint.required),
-            "preferred": self._label(self.group.constraint.preferred),
-            "minimum": sum(podset.minimum for podset in self.group.all_sets()),
+            "required": self._label(self.gang.constraint.required),
+            "preferred": self._label(self.gang.constraint.preferred),
+            "minimum": sum(podset.minimum for podset in self.gang.all_sets()),
             "placed": self.assigned,
             "domain": list(map(list, domain)) or None,
             "pods": [

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from webhook.engine.arrays import Amounts
-from webhook.engine.gang.gang_spec import ANYWHERE, Constraint, PodGroup, PodSet, Segments
+from webhook.engine.gang.gang_spec import ANYWHERE, Constraint, Gang, PodSet, Segments
 from webhook.engine.gang.pod_class import Kind
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import TopologyTree
@@ -48,9 +48,9 @@ class Part:
         return self.pod_slices + tuple(pod_slice for part in self.parts for pod_slice in part.all_slices())
 
 
-def cut(snapshot: Snapshot, tree: TopologyTree, group: PodGroup) -> Part:
+def cut(snapshot: Snapshot, tree: TopologyTree, gang: Gang) -> Part:
     """Divide the gang into slices."""
-    return _part(group, _Cutter(snapshot, tree))
+    return _part(gang, _Cutter(snapshot, tree))
 
 
 class _Cutter:
@@ -75,12 +75,12 @@ class _Cutter:
         return np.bincount(self._tree.positions()[known], minlength=self._tree.n) if known else None
 
 
-def _part(group: PodGroup, cutter: _Cutter) -> Part:
-    names = [name for podset in group.all_sets() for _, name in podset.running]
+def _part(gang: Gang, cutter: _Cutter) -> Part:
+    names = [name for podset in gang.all_sets() for _, name in podset.running]
     return Part(
-        group.constraint,
-        tuple(pod_slice for podset in group.sets for pod_slice in _pod_slices(podset, cutter)),
-        tuple(_part(subgroup, cutter) for subgroup in group.subgroups),
+        gang.constraint,
+        tuple(pod_slice for podset in gang.sets for pod_slice in _pod_slices(podset, cutter)),
+        tuple(_part(subgroup, cutter) for subgroup in gang.subgroups),
         cutter.running(names),
     )
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from webhook.engine.arrays import Amounts
-from webhook.engine.gang.gang_spec import PodGroup, PodSet
+from webhook.engine.gang.gang_spec import Gang, PodSet
 from webhook.engine.gang.result import GangAssignment, Path
 from webhook.engine.topology.tree import Domain
 
@@ -36,7 +36,7 @@ def missed_levels(placement: GangAssignment) -> tuple[Missed, ...]:
     if not placement.assigned:
         return ()
     reader = _Reader(placement)
-    return tuple(reader.of_group(placement.group, ""))
+    return tuple(reader.of_gang(placement.gang, ""))
 
 
 class _Reader:
@@ -46,18 +46,18 @@ class _Reader:
         self._positions = placement.tree.positions()
         self._seats = {id(seats.podset): seats for seats in placement.seats}
 
-    def of_group(self, group: PodGroup, name: str) -> Iterator[Missed]:
-        level = group.constraint.preferred
+    def of_gang(self, gang: Gang, name: str) -> Iterator[Missed]:
+        level = gang.constraint.preferred
         if level is not None:
-            nodes = [self._nodes(podset) for podset in group.all_sets()]
+            nodes = [self._nodes(podset) for podset in gang.all_sets()]
             domains = np.unique(self._domains(level, np.concatenate(nodes))) if nodes else np.array([])
             if len(domains) > 1:
                 paths = tuple(self._tree.path(Domain(level, number)) for number in domains.tolist())
                 yield Missed(name, self._label(level), paths)
-        for podset in group.sets:
+        for podset in gang.sets:
             yield from self._of_segments(podset)
-        for part in group.subgroups:
-            yield from self.of_group(part, part.name)
+        for part in gang.subgroups:
+            yield from self.of_gang(part, part.name)
 
     def _of_segments(self, podset: PodSet) -> Iterator[Missed]:
         level = None if podset.segments is None else podset.segments.constraint.preferred

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from webhook.engine.gang.admission_replay import settled
 from webhook.engine.gang.gang_assignment import assign_gang
-from webhook.engine.gang.gang_spec import Constraint, Member, PodGroup, PodSet, Segments
+from webhook.engine.gang.gang_spec import Constraint, Gang, Member, PodSet, Segments
 from webhook.engine.gang.pod_class import Kind
 from webhook.engine.gang.resolvable import empty_but_for
 from webhook.engine.gang.result import GangAssignment
@@ -27,7 +27,7 @@ from webhook.model.options import GangStrategy
 from webhook.model.pod import Pod
 from webhook.model.topology import Topology, TopologySource
 from webhook.model.workload.common_fields import annotations_of
-from webhook.model.workload.record import Gang, Workload, WorkloadPodSet
+from webhook.model.workload.record import Workload, WorkloadGang, WorkloadPodSet
 from webhook.model.workload.topology_request import Levels
 
 NO_TOPOLOGY: Final = Topology("", TopologySource.KAI, ())
@@ -61,17 +61,17 @@ def assign_workload(
 
     when_empty: as if only its own pods ran.
     """
-    asked = []
-    for gang in workload.gangs:
-        topology = topology_of(gang, topologies)
-        asked.append((trees.tree(topology, snapshot.node_arrays), group_of(workload, gang, topology, running)))
+    requested = []
+    for of in workload.gangs:
+        topology = topology_of(of, topologies)
+        requested.append((trees.tree(topology, snapshot.node_arrays), gang_of(workload, of, topology, running)))
     if when_empty:
-        snapshot = empty_but_for(snapshot, [group for _, group in asked])
+        snapshot = empty_but_for(snapshot, [gang for _, gang in requested])
     placements = []
-    for index, (tree, group) in enumerate(asked):
-        placement = assign_gang(snapshot, tree, group, strategy)
+    for index, (tree, gang) in enumerate(requested):
+        placement = assign_gang(snapshot, tree, gang, strategy)
         placements.append(placement)
-        if index + 1 < len(asked):
+        if index + 1 < len(requested):
             snapshot = settled(placement.snapshot, _sequences(placement.snapshot, placement))
     return tuple(placements)
 
@@ -86,7 +86,7 @@ def _sequences(snapshot: Snapshot, placement: GangAssignment) -> dict[int, list[
     return sequences
 
 
-def topology_of(gang: Gang, topologies: Mapping[str, Topology]) -> Topology:
+def topology_of(gang: WorkloadGang, topologies: Mapping[str, Topology]) -> Topology:
     """The topology that a gang and its subgroups name; raises UserError if it does not exist."""
     for part in (gang, *gang.gangs):
         name = part.request.topology
@@ -101,28 +101,28 @@ def topology_of(gang: Gang, topologies: Mapping[str, Topology]) -> Topology:
     return NO_TOPOLOGY
 
 
-def group_of(workload: Workload, gang: Gang, topology: Topology, running: Running = _NOT_RUNNING) -> PodGroup:
+def gang_of(workload: Workload, gang: WorkloadGang, topology: Topology, running: Running = _NOT_RUNNING) -> Gang:
     """The spec of a gang of the workload; raises UserError for faults in the workload's annotations or templates."""
-    return _group(gang, _Reader(workload, topology, running))
+    return _gang(gang, _Reader(workload, topology, running))
 
 
-def check_group(workload: Workload, gang: Gang, topology: Topology) -> None:
-    """Raise UserError as `group_of` does, without listing pods: a gang of 150,000 takes no longer than one of two."""
+def check_gang(workload: Workload, gang: WorkloadGang, topology: Topology) -> None:
+    """Raise UserError as `gang_of` does, without listing pods: a gang of 150,000 takes no longer than one of two."""
     if gang.request.levels:
         gang.request.resolve(topology)
     for pod_set in gang.pod_sets:
         _read(pod_set, workload)
         _segments(pod_set, topology)
     for part in gang.gangs:
-        check_group(workload, part, topology)
+        check_gang(workload, part, topology)
 
 
-def _group(gang: Gang, reader: _Reader) -> PodGroup:
-    return PodGroup(
+def _gang(gang: WorkloadGang, reader: _Reader) -> Gang:
+    return Gang(
         gang.name,
         _constraint(gang.request.resolve(reader.topology)) if gang.request.levels else Constraint(),
         tuple(_set(pod_set, reader) for pod_set in gang.pod_sets),
-        tuple(_group(part, reader) for part in gang.gangs),
+        tuple(_gang(part, reader) for part in gang.gangs),
     )
 
 

@@ -23,10 +23,10 @@ from webhook.model.workload.common_fields import (
     template_of,
 )
 from webhook.model.workload.pod_names import PodNames
-from webhook.model.workload.record import Gang, WorkloadPodSet
+from webhook.model.workload.record import WorkloadGang, WorkloadPodSet
 
 
-def replicas(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> tuple[Gang, ...]:
+def replicas(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> tuple[WorkloadGang, ...]:
     """The gang of an object with `replicas` and a pod template."""
     size = count(spec, "replicas", path, 1)
     template, where = template_of(spec, path), f"{path}.template"
@@ -36,7 +36,7 @@ def replicas(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path:
     return (gang_of_one_pod_set(name, owner, pod_set),)
 
 
-def stateful_set(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> tuple[Gang, ...]:
+def stateful_set(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> tuple[WorkloadGang, ...]:
     """The gang of a StatefulSet."""
     (gang,) = replicas(name, owner, spec, path)
     (pod_set,) = gang.pod_sets
@@ -46,6 +46,6 @@ def stateful_set(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], p
     return (replace(gang, pod_sets=(first,)),)
 
 
-def bare_pod(raw: Mapping[str, Any], name: str) -> tuple[Gang, ...]:
+def bare_pod(raw: Mapping[str, Any], name: str) -> tuple[WorkloadGang, ...]:
     """The gang of a pod without an owner: the pod alone."""
     return (gang_of_one_pod_set(name, {}, WorkloadPodSet("pods", (name,), 1, raw, "")),)

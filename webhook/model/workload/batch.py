@@ -28,15 +28,15 @@ from webhook.model.workload.common_fields import (
     with_minimum,
 )
 from webhook.model.workload.pod_names import PodNames
-from webhook.model.workload.record import Gang, WorkloadPodSet
+from webhook.model.workload.record import WorkloadGang, WorkloadPodSet
 
 
-def job(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> tuple[Gang, ...]:
+def job(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> tuple[WorkloadGang, ...]:
     """The gang of a Job, or of a Job that a CronJob would create."""
     return _gang_of_job(name, owner, _pod_set("pods", name, spec, path))
 
 
-def cron_job(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> tuple[Gang, ...]:
+def cron_job(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> tuple[WorkloadGang, ...]:
     """The gang of the next Job of a CronJob."""
     below = f"{path}.jobTemplate"
     template = mapping(spec, "jobTemplate", below)
@@ -44,7 +44,7 @@ def cron_job(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path:
     return _gang_of_job(name, owner, replace(pod_set, between=(annotations_at(template, below),)))
 
 
-def job_set(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> tuple[Gang, ...]:
+def job_set(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> tuple[WorkloadGang, ...]:
     """The gangs of a JobSet."""
     pod_sets: list[WorkloadPodSet] = []
     total, one_by_one = 0, False
@@ -69,7 +69,7 @@ def job_set(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: 
     )
 
 
-def _gang_of_job(name: str, owner: Mapping[str, str], pod_set: WorkloadPodSet) -> tuple[Gang, ...]:
+def _gang_of_job(name: str, owner: Mapping[str, str], pod_set: WorkloadPodSet) -> tuple[WorkloadGang, ...]:
     gang = gang_of_one_pod_set(name, owner, pod_set)
     minimums = (batch_min_member(*each) for each in (*annotations_on(pod_set), (owner, "metadata.annotations")))
     asked = next(filter(None, minimums), None)

@@ -10,7 +10,7 @@ from webhook.model.json_text import shortened
 from webhook.model.limits import TooLarge
 from webhook.model.names import KAI_BATCH_MIN_MEMBER, KAI_TOPOLOGY, MIN_MEMBER
 from webhook.model.quoted import quoted
-from webhook.model.workload.record import Annotations, Gang, WorkloadPodSet
+from webhook.model.workload.record import Annotations, WorkloadGang, WorkloadPodSet
 from webhook.model.workload.topology_request import names_segment_level, segment_request, topology_request
 
 # More pods than any cluster runs. A larger count is a typing error that would only use memory.
@@ -109,15 +109,15 @@ def template_of(raw: Mapping[str, Any], path: str) -> Mapping[str, Any]:
     return template
 
 
-def gang_of_one_pod_set(name: str, owner: Mapping[str, str], pod_set: WorkloadPodSet) -> Gang:
+def gang_of_one_pod_set(name: str, owner: Mapping[str, str], pod_set: WorkloadPodSet) -> WorkloadGang:
     """A gang of equal pods: the template's annotations override those above it."""
     found = (*annotations_on(pod_set), (owner, "metadata.annotations"))
-    return Gang(name, topology_request(*found), (replace(pod_set, segments=segment_request(*found)),))
+    return WorkloadGang(name, topology_request(*found), (replace(pod_set, segments=segment_request(*found)),))
 
 
 def gang_of_pod_sets(
     name: str, owner: Mapping[str, str], pod_sets: Sequence[WorkloadPodSet], *, reads_segments: bool = True
-) -> Gang:
+) -> WorkloadGang:
     """A gang of different pods: the owner's request applies to all of them, a template's request to its own pods.
 
     All are placed in one topology, which the owner or any template names. reads_segments: whether to read the
@@ -129,13 +129,13 @@ def gang_of_pod_sets(
     above = topology_request((owner, "metadata.annotations"))
     named = [above] if above.levels else []
     own: list[WorkloadPodSet] = []
-    parts: list[Gang] = []
+    parts: list[WorkloadGang] = []
     for order, pod_set in enumerate(pod_sets):
         found = annotations_on(pod_set)
         request = topology_request(*found, ({KAI_TOPOLOGY: above.topology or ""}, above.topology_path))
         whole = replace(pod_set, order=order, segments=segment_request(*found) if reads_segments else None)
         if request.levels:
-            parts.append(Gang(pod_set.name, request, (whole,)))
+            parts.append(WorkloadGang(pod_set.name, request, (whole,)))
         else:
             own.append(whole)
         if request.levels or names_segment_level(*found):
@@ -149,7 +149,7 @@ def gang_of_pod_sets(
         )
     if named and not above.levels:
         above = replace(above, topology=named[0].topology, topology_path=named[0].topology_path)
-    return Gang(name, above, tuple(own), tuple(parts))
+    return WorkloadGang(name, above, tuple(own), tuple(parts))
 
 
 def with_minimum(pod_sets: Sequence[WorkloadPodSet], minimum: int | None) -> list[WorkloadPodSet]:

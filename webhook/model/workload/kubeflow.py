@@ -24,7 +24,7 @@ from webhook.model.workload.common_fields import (
     with_minimum,
 )
 from webhook.model.workload.pod_names import PodNames
-from webhook.model.workload.record import Gang, WorkloadPodSet
+from webhook.model.workload.record import WorkloadGang, WorkloadPodSet
 
 REPLICA_SPECS: Final[Mapping[str, str]] = {
     "MPIJob": "mpiReplicaSpecs",
@@ -40,7 +40,7 @@ _LEADERS: Final = ("launcher", "master", "chief")
 
 def training_job(
     kind: str, name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str
-) -> tuple[Gang, ...]:
+) -> tuple[WorkloadGang, ...]:
     """The gang of a training job."""
     field = REPLICA_SPECS[kind]
     specs = mapping(spec, field, f"{path}.{field}")

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from webhook.model.json_text import shortened
 from webhook.model.names import KAI_SEGMENT_PREFERRED_PLACEMENT, KAI_SEGMENT_REQUIRED_PLACEMENT
 from webhook.model.topology import Topology
-from webhook.model.workload.record import Gang
+from webhook.model.workload.record import WorkloadGang
 
 Bound = tuple[int, str]
 """The finest level required so far: its index and the user's name for it."""
 
 
-def coarser_levels(gang: Gang, topology: Topology, bound: Bound | None = None) -> Iterator[str]:
+def coarser_levels(gang: WorkloadGang, topology: Topology, bound: Bound | None = None) -> Iterator[str]:
     """A warning for each level of segments and subgroups that is coarser than the bound. Raises UserError."""
     required = gang.request.required
     if required is not None and (level := gang.request.resolve(topology).required) is not None:

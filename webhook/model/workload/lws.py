@@ -29,11 +29,13 @@ from webhook.model.workload.common_fields import (
     with_minimum,
 )
 from webhook.model.workload.pod_names import PodNames
-from webhook.model.workload.record import Gang, Replicas, WorkloadPodSet
+from webhook.model.workload.record import Replicas, WorkloadGang, WorkloadPodSet
 from webhook.model.workload.topology_request import SegmentRequest, segment_request, topology_request
 
 
-def leader_worker_set(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> Sequence[Gang]:
+def leader_worker_set(
+    name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str
+) -> Sequence[WorkloadGang]:
     """The gangs of a LeaderWorkerSet."""
     replicas = count(spec, "replicas", path, 1)
     if not replicas:
@@ -45,7 +47,7 @@ def leader_worker_set(name: str, owner: Mapping[str, str], spec: Mapping[str, An
     return gangs
 
 
-def _replica(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> Gang:
+def _replica(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> WorkloadGang:
     below = f"{path}.leaderWorkerTemplate"
     template = mapping(spec, "leaderWorkerTemplate", below)
     size = count(template, "size", below, 1)
@@ -68,7 +70,7 @@ def _replica(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path:
     else:
         where = f"{below}.workerTemplate"
         asked = annotations_of(worker, where), f"{where}.metadata.annotations"
-        gang = Gang(name, topology_request(asked, (owner, "metadata.annotations")), tuple(pod_sets))
+        gang = WorkloadGang(name, topology_request(asked, (owner, "metadata.annotations")), tuple(pod_sets))
     if segments is None:
         return gang
     excluded = policy.get("subGroupPolicyType") == "LeaderExcluded"
@@ -92,7 +94,7 @@ def _segments(
     )
 
 
-def _in_segments(gang: Gang, segments: SegmentRequest, size: int, excluded: bool) -> Gang:
+def _in_segments(gang: WorkloadGang, segments: SegmentRequest, size: int, excluded: bool) -> WorkloadGang:
     """The gang with its workers in segments. The leader joins the first segment unless it is excluded."""
     pod_sets = gang.all_pod_sets()
     (lead,) = (pod_set for pod_set in pod_sets if pod_set.name == "leader")
@@ -115,12 +117,12 @@ def _in_segments(gang: Gang, segments: SegmentRequest, size: int, excluded: bool
         keys=(KAI_SEGMENT_REQUIRED_PLACEMENT, KAI_SEGMENT_PREFERRED_PLACEMENT),
     )
     first = replace(first, name="first-workers", segments=None, order=follow.order)
-    head = Gang("segment-0", request, (lead, first), segment=True)
+    head = WorkloadGang("segment-0", request, (lead, first), segment=True)
     without_lead = _with_worker(gang, replace(others, segments=segments, order=follow.order + 1), None)
     return replace(without_lead, gangs=(head, *without_lead.gangs))
 
 
-def _with_worker(gang: Gang, worker: WorkloadPodSet, leader: WorkloadPodSet | None) -> Gang:
+def _with_worker(gang: WorkloadGang, worker: WorkloadPodSet, leader: WorkloadPodSet | None) -> WorkloadGang:
     """The gang with its pod sets replaced by these."""
     new = {"workers": worker, "leader": leader}
     pod_sets = tuple(pod_set for old in gang.pod_sets if (pod_set := new[old.name]) is not None and pod_set.pods)

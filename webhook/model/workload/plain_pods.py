@@ -17,7 +17,7 @@ from webhook.model.fields import mapping, mappings
 from webhook.model.names import KAI_PREFERRED_PLACEMENT, KAI_REQUIRED_PLACEMENT, KAI_TOPOLOGY, POD_GROUP_NAME
 from webhook.model.workload.common_fields import annotations_of, batch_min_member, gang_of_pod_sets, with_minimum
 from webhook.model.workload.rank import rank_of
-from webhook.model.workload.record import Gang, Workload, WorkloadPodSet
+from webhook.model.workload.record import Workload, WorkloadGang, WorkloadPodSet
 
 BY_HAND: Final = "PodGroup"
 """The kind of a gang that pods name themselves."""
@@ -72,7 +72,7 @@ def _together(key: tuple[str, ...], pods: list[Mapping[str, Any]]) -> PodsTogeth
     asked = next(filter(None, (batch_min_member(annotations_of(pod, "")) for pod in pods)), None)
     if asked is None and kind not in {BY_HAND, "Pod"}:
         asked = 1
-    gang: Gang = gang_of_pod_sets(name, together, with_minimum(pod_sets, asked))
+    gang: WorkloadGang = gang_of_pod_sets(name, together, with_minimum(pod_sets, asked))
     running = {_name(pod): node for pod in pods if (node := mapping(pod, "spec", "spec").get("nodeName"))}
     return PodsTogether(Workload(kind, namespace, name, "", (gang,), {}), running)
 

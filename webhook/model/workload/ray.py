@@ -22,10 +22,10 @@ from webhook.model.workload.common_fields import (
     with_minimum,
 )
 from webhook.model.workload.pod_names import PodNames
-from webhook.model.workload.record import Gang, WorkloadPodSet
+from webhook.model.workload.record import WorkloadGang, WorkloadPodSet
 
 
-def ray_cluster(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> tuple[Gang, ...]:
+def ray_cluster(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> tuple[WorkloadGang, ...]:
     """The gang of a RayCluster, or of the one that a RayJob or a RayService creates."""
     head = mapping(spec, "headGroupSpec", f"{path}.headGroupSpec")
     where = f"{path}.headGroupSpec"
@@ -38,12 +38,12 @@ def ray_cluster(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], pa
     return (gang_of_pod_sets(name, owner, with_minimum(pod_sets, min_member(owner))),)
 
 
-def ray_job(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> tuple[Gang, ...]:
+def ray_job(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> tuple[WorkloadGang, ...]:
     """The gang of a RayJob's cluster."""
     return ray_cluster(name, owner, mapping(spec, "rayClusterSpec", f"{path}.rayClusterSpec"), f"{path}.rayClusterSpec")
 
 
-def ray_service(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> tuple[Gang, ...]:
+def ray_service(name: str, owner: Mapping[str, str], spec: Mapping[str, Any], path: str) -> tuple[WorkloadGang, ...]:
     """The gang of a RayService's cluster."""
     below = f"{path}.rayClusterConfig"
     return ray_cluster(name, owner, mapping(spec, "rayClusterConfig", below), below)

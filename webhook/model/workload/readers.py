@@ -11,9 +11,9 @@ from webhook.model.workload.common_fields import annotations_of
 from webhook.model.workload.kubeflow import REPLICA_SPECS, training_job
 from webhook.model.workload.lws import leader_worker_set
 from webhook.model.workload.ray import ray_cluster, ray_job, ray_service
-from webhook.model.workload.record import Gang, Workload
+from webhook.model.workload.record import Workload, WorkloadGang
 
-Reader = Callable[[str, Mapping[str, str], Mapping[str, Any], str], Sequence[Gang]]
+Reader = Callable[[str, Mapping[str, str], Mapping[str, Any], str], Sequence[WorkloadGang]]
 """(name, annotations of the object, its spec, the spec's path) -> gangs; raises UserError."""
 
 READERS: Final[Mapping[tuple[str, str], Reader]] = {
@@ -44,7 +44,7 @@ def read_workload(raw: Mapping[str, Any]) -> Workload | None:
     name = str(metadata.get("name") or str(metadata.get("generateName") or kind.lower()).rstrip("-"))
     annotations = annotations_of(raw, "")
     if (group, kind) == ("", "Pod"):
-        gangs: Sequence[Gang] = bare_pod(raw, name)
+        gangs: Sequence[WorkloadGang] = bare_pod(raw, name)
     elif (group, kind) in READERS:
         gangs = READERS[group, kind](name, annotations, mapping(raw, "spec", "spec"), "spec")
     else:

@@ -43,13 +43,13 @@ class WorkloadPodSet:
 
 
 @dataclass(frozen=True, slots=True)
-class Gang:
+class WorkloadGang:
     """Pods that start together, or a subgroup of them with its own request."""
 
     name: str
     request: TopologyRequest = NO_REQUEST
     pod_sets: tuple[WorkloadPodSet, ...] = ()
-    gangs: tuple["Gang", ...] = ()
+    gangs: tuple["WorkloadGang", ...] = ()
     """Subgroups with their own request."""
     segment: bool = False
     """Whether it is one segment of several pod sets."""
@@ -81,29 +81,29 @@ class Gang:
             start += len(pod_set.pods)
 
 
-class Replicas(Sequence[Gang]):
+class Replicas(Sequence[WorkloadGang]):
     """Gangs that differ only in their names, each created on demand."""
 
     __slots__ = ("_count", "_gang", "_made")
 
-    def __init__(self, count: int, gang: Callable[[int], Gang]) -> None:
+    def __init__(self, count: int, gang: Callable[[int], WorkloadGang]) -> None:
         """gang: creates the gang with an index."""
         self._count = count
         self._gang = gang
-        self._made: dict[int, Gang] = {}
+        self._made: dict[int, WorkloadGang] = {}
 
     def __len__(self) -> int:
         return self._count
 
     @overload
-    def __getitem__(self, index: int) -> Gang: ...
+    def __getitem__(self, index: int) -> WorkloadGang: ...
     @overload
-    def __getitem__(self, index: slice) -> Sequence[Gang]: ...
-    def __getitem__(self, index: int | slice) -> Gang | Sequence[Gang]:
+    def __getitem__(self, index: slice) -> Sequence[WorkloadGang]: ...
+    def __getitem__(self, index: int | slice) -> WorkloadGang | Sequence[WorkloadGang]:
         chosen = range(self._count)[index]
         return self._one(chosen) if isinstance(chosen, int) else tuple(map(self._gang, chosen))
 
-    def _one(self, index: int) -> Gang:
+    def _one(self, index: int) -> WorkloadGang:
         gang = self._made.get(index)
         if gang is None:
             if len(self._made) >= _REMEMBERED:
@@ -111,7 +111,7 @@ class Replicas(Sequence[Gang]):
             gang = self._made[index] = self._gang(index)
         return gang
 
-    def each(self, change: Callable[[Gang], Gang]) -> "Replicas":
+    def each(self, change: Callable[[WorkloadGang], WorkloadGang]) -> "Replicas":
         """The same gangs, each changed by a function."""
         return Replicas(self._count, lambda index: change(self._gang(index)))
 
@@ -124,12 +124,12 @@ class Workload:
     namespace: str
     name: str
     uid: str
-    gangs: Sequence[Gang]
+    gangs: Sequence[WorkloadGang]
     """Gangs that start independently of each other: each replica of a LeaderWorkerSet is one."""
     annotations: Mapping[str, str]
     """The object's own annotations; those of a pod template override them."""
 
     @property
-    def distinct(self) -> Sequence[Gang]:
+    def distinct(self) -> Sequence[WorkloadGang]:
         """One gang of each kind: gangs that differ from the first only in their names are left out."""
         return self.gangs[:1] if isinstance(self.gangs, Replicas) else self.gangs

@@ -7,7 +7,7 @@ import pytest
 from tests.builders.pods import gated
 from tests.builders.workloads import job, of, owned
 from webhook.controllers.placement.gang_agreement import Agreement, agree
-from webhook.controllers.placement.gated_gang import Gang, units_of
+from webhook.controllers.placement.gated_gang import GatedGang, units_of
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.model.membership import AssignedMember, wishes_of
 from webhook.model.names import (
@@ -50,7 +50,7 @@ def four(annotations: dict[str, str]) -> list[GatedPod]:
 
 def agreed(*members: GatedPod, assigned_members: dict[str, AssignedMember] | None = None) -> Agreement:
     (gang,) = units_of(sorted(members, key=lambda gated: gated.order))
-    assert isinstance(gang, Gang)
+    assert isinstance(gang, GatedGang)
     return agree(gang, assigned_members or {}, TOPOLOGIES)
 
 

@@ -8,7 +8,7 @@ from tests.unit.engine.gang.clusters import GPU, RACK, TOPOLOGY, gpus, group, po
 from tests.unit.engine.machines import node, resident, tell
 from webhook.controllers.placement.gang_schedulability import GangSchedulability
 from webhook.engine.gang.gang_assignment import assign_gang
-from webhook.engine.gang.gang_spec import Constraint, PodGroup
+from webhook.engine.gang.gang_spec import Constraint, Gang
 from webhook.engine.gang.resolvable import assign_when_empty
 from webhook.engine.gang.result import GangAssignment
 from webhook.engine.snapshot.snapshot import Snapshot
@@ -19,7 +19,7 @@ from webhook.model.options import GangStrategy
 PLACES = racks(n0="zone-a/rack-1", n1="zone-a/rack-1")
 
 
-def gang(count: int) -> PodGroup:
+def gang(count: int) -> Gang:
     return group(podset("w", gpus(), count), constraint=Constraint(RACK))
 
 
@@ -36,7 +36,7 @@ class Site:
         self.asked += 1
         return assign_when_empty(*asked)
 
-    def text(self, asked: PodGroup) -> str:
+    def text(self, asked: Gang) -> str:
         snapshot = Snapshot(self.cluster.node_arrays())
         placement = assign_gang(snapshot, self.trees.tree(TOPOLOGY, snapshot.node_arrays), asked)
         assert not placement.assigned

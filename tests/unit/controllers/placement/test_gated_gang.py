@@ -6,10 +6,10 @@ from tests.builders.clusters import cluster_snapshot
 from tests.builders.pods import gated
 from tests.builders.workloads import of, owned
 from webhook.controllers.placement.gang_agreement import minimum_of
-from webhook.controllers.placement.gated_gang import Gang, units_of
+from webhook.controllers.placement.gated_gang import GatedGang, units_of
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.controllers.placement.pod_sets import Assembled, Assembly, ranks_of
-from webhook.engine.gang.gang_spec import PodGroup
+from webhook.engine.gang.gang_spec import Gang
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.membership import AssignedMember
 from webhook.model.names import (
@@ -34,15 +34,15 @@ def member(name: str, annotations: dict[str, str], owner_chain: OwnerChain | Non
     return GatedPod.from_object(raw, owner_chain)
 
 
-def group(*members: GatedPod, minimum: int = 1) -> PodGroup:
+def group(*members: GatedPod, minimum: int = 1) -> Gang:
     (gang,) = units_of(members)
-    assert isinstance(gang, Gang)
+    assert isinstance(gang, GatedGang)
     snapshot = cluster_snapshot().nodes
     assembled = Assembly(gang.members, TOPOLOGY, {}).run(
         minimum, snapshot, TopologyTrees().tree(TOPOLOGY, snapshot.node_arrays)
     )
     assert isinstance(assembled, Assembled)
-    return assembled.group
+    return assembled.gang
 
 
 def training(master: dict[str, str] | None = None, /, **annotations: str) -> OwnerChain:

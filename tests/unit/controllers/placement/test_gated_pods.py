@@ -9,7 +9,7 @@ from tests.builders.pods import gated
 from tests.builders.workloads import job, of
 from webhook.admission.pod.affinity_patch import Constraint
 from webhook.admission.pod.managed_fields import ManagedFields
-from webhook.controllers.placement.gated_gang import Gang, units_of
+from webhook.controllers.placement.gated_gang import GatedGang, units_of
 from webhook.controllers.placement.gated_pods import GatedPod, GatedPods
 from webhook.controllers.placement.retry_delays import RetryDelays
 from webhook.model.names import (
@@ -115,7 +115,9 @@ def test_members_of_a_group_have_the_turn_of_their_first() -> None:
     )
     pods.update(by_key(*raws))
     units = units_of(pods.in_order())
-    assert [[one.pod.name for one in unit.members] if isinstance(unit, Gang) else unit.pod.name for unit in units] == [
+    assert [
+        [one.pod.name for one in unit.members] if isinstance(unit, GatedGang) else unit.pod.name for unit in units
+    ] == [
         ["h"],
         "a",
         ["g-1", "g-2"],

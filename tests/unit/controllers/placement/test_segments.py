@@ -9,7 +9,7 @@ from tests.builders.pods import gated
 from tests.builders.workloads import of, owned
 from tests.unit.engine.gang.clusters import LEVELS, TOPOLOGY, racks, whole_nodes
 from webhook.controllers.placement.gang_agreement import agree
-from webhook.controllers.placement.gated_gang import Gang, units_of
+from webhook.controllers.placement.gated_gang import GatedGang, units_of
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.controllers.placement.pod_sets import Assembled, Assembly
 from webhook.engine.gang.gang_assignment import assign_gang
@@ -78,14 +78,14 @@ def rack_of_each(
         ).node_arrays()
     )
     (gang,) = units_of(members)
-    assert isinstance(gang, Gang)
+    assert isinstance(gang, GatedGang)
     agreement = agree(gang, assigned_members, TOPOLOGIES)
     assert not agreement.odd
     tree = TopologyTrees().tree(TOPOLOGY, snapshot.node_arrays)
     minimum = max(1, min(agreement.minimum - len(assigned_members), len(members)))
     assembled = Assembly(agreement.gang.members, TOPOLOGY, assigned_members).run(minimum, snapshot, tree)
     assert isinstance(assembled, Assembled)
-    placement = assign_gang(snapshot, tree, assembled.group)
+    placement = assign_gang(snapshot, tree, assembled.gang)
     return {pod.name: pod.domain[1][1] for pod in placement.pods()} if placement.assigned else {}
 
 

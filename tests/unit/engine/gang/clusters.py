@@ -7,7 +7,7 @@ import numpy as np
 from tests.unit.engine.machines import GI, cpus, node, pod, state, topology
 from webhook.engine.gang.assignment_request import Effort
 from webhook.engine.gang.gang_assignment import DEFAULT_EFFORT, assign_gang
-from webhook.engine.gang.gang_spec import ANYWHERE, Constraint, Member, PodGroup, PodSet, Segments
+from webhook.engine.gang.gang_spec import ANYWHERE, Constraint, Gang, Member, PodSet, Segments
 from webhook.engine.gang.result import GangAssignment
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.snapshot.snapshot import Snapshot
@@ -93,16 +93,16 @@ def podset(
     return PodSet(name, of, intent, members, needed, segments, tuple(running), preferring)
 
 
-def group(*parts: PodSet | PodGroup, constraint: Constraint = ANYWHERE, name: str = "group") -> PodGroup:
+def group(*parts: PodSet | Gang, constraint: Constraint = ANYWHERE, name: str = "group") -> Gang:
     """A group of sets and subgroups."""
     sets = tuple(part for part in parts if isinstance(part, PodSet))
-    subgroups = tuple(part for part in parts if isinstance(part, PodGroup))
-    return PodGroup(name, constraint, sets, subgroups)
+    subgroups = tuple(part for part in parts if isinstance(part, Gang))
+    return Gang(name, constraint, sets, subgroups)
 
 
 def assigned(
     cluster: ClusterState,
-    asked: PodGroup,
+    asked: Gang,
     strategy: GangStrategy = GangStrategy.BIN_PACK,
     effort: Effort = DEFAULT_EFFORT,
 ) -> GangAssignment:

@@ -7,19 +7,19 @@ from tests.unit.engine.gang.reserved import snapshot
 from tests.unit.engine.machines import pod
 from webhook.engine.gang.backfill_reservation import earliest_domain, nodes_of
 from webhook.engine.gang.gang_assignment import assign_gang
-from webhook.engine.gang.gang_spec import ANYWHERE, Constraint, PodGroup
+from webhook.engine.gang.gang_spec import ANYWHERE, Constraint, Gang
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree_cache import TopologyTrees
 
 IN_A_RACK = Constraint(RACK)
 
 
-def gang(count: int, cpu: int = 8, constraint: Constraint = IN_A_RACK) -> PodGroup:
+def gang(count: int, cpu: int = 8, constraint: Constraint = IN_A_RACK) -> Gang:
     asked = pod({"cpu": str(cpu), "memory": "1Gi"}, policy="SingleNUMANode")
     return group(podset("w", asked, count), constraint=constraint)
 
 
-def chosen(asked: PodGroup, now: Snapshot) -> list[str] | None:
+def chosen(asked: Gang, now: Snapshot) -> list[str] | None:
     tree = TopologyTrees().tree(TOPOLOGY, now.node_arrays)
     domain = earliest_domain(now, tree, asked)
     return None if domain is None else [value for _, value in tree.path(domain)]

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.engine.gang.clusters import GPU, LEVELS, RACK, ZONE, assigned, group, nodes_of, podset, values_of
 from tests.unit.engine.machines import GI, node, pod, state
 from webhook.engine.gang import mean_preference
-from webhook.engine.gang.gang_spec import Constraint, PodGroup, PodSet, Segments
+from webhook.engine.gang.gang_spec import Constraint, Gang, PodSet, Segments
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.model.limits import MAX_REQUIREMENTS
 from webhook.model.node import Taint
@@ -45,13 +45,13 @@ def preferring(value: str | None = "ssd", weight: int = 1, gpus: int = 1, **spec
     return pod({"cpu": "1", "memory": "1Gi", GPU: str(gpus)}, spec={"affinity": affinity, **spec})
 
 
-def counts(cluster: ClusterState, asked: PodGroup, strategy: GangStrategy = GangStrategy.BIN_PACK) -> dict[str, int]:
+def counts(cluster: ClusterState, asked: Gang, strategy: GangStrategy = GangStrategy.BIN_PACK) -> dict[str, int]:
     """Node -> pods on it."""
     found = nodes_of(assigned(cluster, asked, strategy))
     return {name: len(found[name]) for name in sorted(found)}
 
 
-def workers(count: int, constraint: Constraint | None = None, of: Pod | None = None, **more: Any) -> PodGroup:
+def workers(count: int, constraint: Constraint | None = None, of: Pod | None = None, **more: Any) -> Gang:
     return group(podset("w", of or preferring(), count, **more), constraint=constraint or Constraint(RACK))
 
 

@@ -6,7 +6,7 @@ Facts of its `docs/topology/multilevel.md`, `docs/developer/designs/hierarchical
 from tests.unit.engine.gang.clusters import group, podset, topology_of, tree_of
 from tests.unit.engine.machines import node, pod, state
 from webhook.engine.gang.gang_assignment import assign_gang
-from webhook.engine.gang.gang_spec import Constraint, PodGroup, PodSet
+from webhook.engine.gang.gang_spec import Constraint, Gang, PodSet
 from webhook.engine.gang.result import GangAssignment
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import Domain
@@ -16,7 +16,7 @@ ZONE, SPINE, RACK = 1, 2, 3
 LABELS = ("example.com/zone", "example.com/spine", "example.com/rack")
 
 
-def answer(asked: PodGroup, **room: int) -> GangAssignment:
+def answer(asked: Gang, **room: int) -> GangAssignment:
     """The placement on a rack of one node each; room: zone__spine__rack -> pods it takes."""
     nodes = []
     for place, pods in room.items():

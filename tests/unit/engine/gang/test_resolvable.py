@@ -4,7 +4,7 @@ from tests.unit.engine.gang.clusters import GPU, RACK, TOPOLOGY, ZONE, gpus, gro
 from tests.unit.engine.machines import resident, tell
 from webhook.engine.gang.backfill_reservation import nodes_of
 from webhook.engine.gang.gang_assignment import assign_gang
-from webhook.engine.gang.gang_spec import Constraint, PodGroup
+from webhook.engine.gang.gang_spec import Constraint, Gang
 from webhook.engine.gang.resolvable import assign_when_empty
 from webhook.engine.gang.result import GangAssignment, Shortfall
 from webhook.engine.snapshot.cluster_state import ClusterState
@@ -26,7 +26,7 @@ def busy() -> ClusterState:
     return cluster
 
 
-def answers(asked: PodGroup, within: Domain | None = None) -> tuple[GangAssignment, GangAssignment]:
+def answers(asked: Gang, within: Domain | None = None) -> tuple[GangAssignment, GangAssignment]:
     """Now, and if no other pod ran."""
     snapshot = Snapshot(busy().node_arrays())
     tree = TopologyTrees().tree(TOPOLOGY, snapshot.node_arrays)

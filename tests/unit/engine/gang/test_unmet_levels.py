@@ -3,7 +3,7 @@
 import pytest
 
 from tests.unit.engine.gang.clusters import GPU, RACK, ZONE, assigned, gpus, group, podset, racks, whole_nodes
-from webhook.engine.gang.gang_spec import Constraint, PodGroup, PodSet, Segments
+from webhook.engine.gang.gang_spec import Constraint, Gang, PodSet, Segments
 from webhook.engine.gang.unmet_levels import Missed, missed_levels
 
 # zone-a ─┬─ rack-1 ── n0 [4]        [free GPUs]
@@ -15,7 +15,7 @@ RACK_LABEL, ZONE_LABEL = "example.com/rack", "example.com/zone"
 BY_RACK = Constraint(None, RACK)
 
 
-def missed(asked: PodGroup) -> tuple[Missed, ...]:
+def missed(asked: Gang) -> tuple[Missed, ...]:
     answer = assigned(whole_nodes(PLACES, FREE), asked)
     assert answer.assigned
     return missed_levels(answer)
