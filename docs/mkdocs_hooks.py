@@ -1,7 +1,8 @@
 """Hooks of MkDocs: the pages link to files of the repository as on the forge, and these links work on the site, too.
 
 1. Pages outside of docs/, such as the README, become pages of the site.
-2. Other files that a page links to, such as an example, are copied to the site. A link to a folder becomes its text.
+2. Other files that a page links to, such as an example, are copied to the site. A link to a folder, or to a page that
+   is not on the site, becomes its text.
 3. Lists are indented as Python-Markdown expects it: by four spaces, where the forge takes the width of the marker.
 """
 
@@ -37,7 +38,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for file in files.documentation_pages():
         for target in _targets(file.content_string, _home(file.src_uri)):
             uri = _uri(target)
-            if (_ROOT / target).is_file() and uri not in files.src_uris:
+            if _is_on_site(target) and (_ROOT / target).is_file() and uri not in files.src_uris:
                 files.append(File.generated(config, uri, abs_src_path=str(_ROOT / target)))
     return files
 
@@ -48,7 +49,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
     def moved(link: re.Match[str]) -> str:
         target = _target(link["target"], home)
-        if (_ROOT / target).is_dir():
+        if not _is_on_site(target):
             return link["text"]
         return f"[{link['text']}]({os.path.relpath(_uri(target), folder)}{link['anchor'] or ''})"
 
@@ -69,11 +70,18 @@ def _target(link: str, home: PurePosixPath) -> PurePosixPath:
     return PurePosixPath(os.path.normpath(home / link))
 
 
+def _is_on_site(target: PurePosixPath) -> bool:
+    """Whether a file of the repository is on the site. One that does not exist is: MkDocs then reports the link."""
+    if target in _OUTSIDE or target.is_relative_to(_DOCS):
+        return True
+    return target.suffix != ".md" and not (_ROOT / target).is_dir()
+
+
 def _uri(target: PurePosixPath) -> str:
     """The path on the site of a file of the repository."""
     if target in _OUTSIDE:
         return _OUTSIDE[target]
-    return str(target.relative_to(_DOCS)) if target.is_relative_to(_DOCS) else f"files/{target}"
+    return str(target.relative_to(_DOCS)) if target.is_relative_to(_DOCS) else f"files/{target}".replace("/.", "/")
 
 
 def _four_spaces(lines: list[str]) -> Iterator[str]:

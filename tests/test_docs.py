@@ -147,3 +147,11 @@ def test_the_version_of_kubernetes_that_is_tested_is_that_of_the_control_plane()
     minor = version.rpartition(".")[0]
     assert f"| API server and kube-scheduler {minor} | tested |" in page
     assert f"run on version {version} |" in page
+
+
+def test_pictures_have_no_character_that_ends_a_statement_of_mermaid() -> None:
+    pictures = [
+        picture for page in PAGES for picture in re.findall(r"```mermaid\n(.*?)```", page.read_text(), re.DOTALL)
+    ]
+    assert len(pictures) == 4
+    assert [line for picture in pictures for line in picture.splitlines() if ";" in line or "#" in line] == []
