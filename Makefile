@@ -76,7 +76,7 @@ conformance: $(READY) ## Compare with results of the kubelet's own code and the 
 
 .PHONY: docs
 docs: $(READY) ## Build the docs as a site in build/site
-	@mkdocs build --quiet --clean && echo "docs: build/site/index.html"
+	@mkdocs build --strict --clean && echo "docs: build/site/index.html"
 
 .PHONY: lint
 lint: $(READY) ## ruff, mypy --strict, the import rule

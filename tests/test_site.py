@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[1]
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built with `strict`: a dead link, a dead anchor or a page outside of the navigation is an error."""
     folder = tmp_path_factory.mktemp("site")
+    # Without --quiet, which would turn `strict` off.
     command: list[str | Path] = [
         Path(sys.executable).with_name("mkdocs"),
         "build",
