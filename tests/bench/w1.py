@@ -23,7 +23,7 @@ from tests.bench.measure import cached, from_memory
 from tests.bench.w1_cluster import REQUESTS, TOPOLOGY, cluster, group
 from tests.unit.engine.machines import node
 from webhook.engine.gang.gang_assignment import assign_gang
-from webhook.engine.gang.pod_class import Kind
+from webhook.engine.gang.pod_class import PodClass
 from webhook.engine.gang.pod_counts import count
 from webhook.engine.gang.result import GangAssignment
 from webhook.engine.snapshot.cluster_state import ClusterState
@@ -70,7 +70,7 @@ def _on_one_cluster(nodes: int, occupancy: int, *, numa: bool) -> Iterator[dict[
         yield at | about | times | spread(assign_gang(snapshot, tree, asked))
     refused = group("d", numa=numa)
     yield at | {"what": "d, and why not"} | _times(lambda: assign_gang(snapshot, tree, refused).why)
-    kind = Kind.of(snapshot, refused.sets[0].pod, refused.sets[0].intent)
+    kind = PodClass.of(snapshot, refused.sets[0].pod, refused.sets[0].intent)
     yield at | {"what": "count alone"} | _times(lambda: count(snapshot, kind))
     planes = _amounts(snapshot, kind, numa=numa)
     yield at | {"what": "read the amounts once"} | _times(lambda: [plane.sum() for plane in planes])
@@ -82,7 +82,7 @@ def _times(run: Callable[[], Any]) -> dict[str, float]:
     return {"ms": round(cached(run) / 1e6, 3), "cold_ms": round(from_memory(run) / 1e6, 3)}
 
 
-def _amounts(snapshot: Snapshot, kind: Kind, *, numa: bool) -> list[npt.NDArray[np.int64]]:
+def _amounts(snapshot: Snapshot, kind: PodClass, *, numa: bool) -> list[npt.NDArray[np.int64]]:
     """The amounts that counting needs."""
     planes = [snapshot.node_free(row) for row in kind.node]
     return planes + ([snapshot.free(row) for row in kind.asking.whole.amounts] if numa else [])
@@ -108,7 +108,7 @@ def spread(placement: GangAssignment) -> dict[str, Any]:
     if not placement.assigned:
         return {"placed": False, "racks": None, "blocks": None}
     tree = placement.tree
-    positions = tree.positions()[np.concatenate([seats.nodes for seats in placement.seats])].tolist()
+    positions = tree.positions()[np.concatenate([each.nodes for each in placement.assignments])].tolist()
     racks = {tree.containing(position, 2) for position in positions}
     blocks = {tree.containing(position, 1) for position in positions}
     return {"placed": True, "racks": len(racks), "blocks": len(blocks)}

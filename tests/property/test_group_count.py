@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.unit.engine.machines import node, pod, resident, state, topology
 from webhook.engine.gang.admission_replay import replay, settled
-from webhook.engine.gang.pod_class import Kind
+from webhook.engine.gang.pod_class import PodClass
 from webhook.engine.gang.pod_counts import count
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.intent import parse_numa_intent
@@ -51,7 +51,7 @@ def test_counts_are_what_a_node_admits_and_never_less_where_only_a_replay_tells(
     guests = [resident("guest", "n0", {"cpu": 1000}, {0: {"cpu": 1000}, 1: {"cpu": 0}})] if company else []
     snapshot = Snapshot(state(*nodes, *topologies, *guests).node_arrays())
     asked = pod(*containers, policy=policy)
-    kind = Kind.of(snapshot, asked, parse_numa_intent(asked.annotations)[0])
+    kind = PodClass.of(snapshot, asked, parse_numa_intent(asked.annotations)[0])
     counted = count(snapshot, kind)
     admitted = replay(snapshot, {n: [kind] * 12 for n in range(len(machines)) if counted.nodes[n] > 0})
     for n, most in enumerate(counted.nodes.tolist()):

@@ -40,12 +40,12 @@ from webhook.model.resident import ResidentPod
 # Most others are as near together on other nodes: the rule among equals is another, and pods are not balanced.
 FLOORS: Final = {"kueue": 98, "kai": 29}
 
-Seats = dict[str, dict[str, str]]
+Assignments = dict[str, dict[str, str]]
 """Set -> pod, in order of rank -> node; empty if there is no place."""
 
 
 @cache
-def seats(table: str, number: int) -> Seats:
+def seats(table: str, number: int) -> Assignments:
     """Where our pods of a row go, with those that run."""
     row = rows(table)[number]
     return _reviewed(row) if table == "kueue" else _assigned(row)
@@ -71,7 +71,7 @@ def test_most_rows_are_placed_on_the_very_nodes(table: str) -> None:
     assert sum(equal) >= FLOORS[table]
 
 
-def _is_equal(row: Row, found: Seats) -> bool:
+def _is_equal(row: Row, found: Assignments) -> bool:
     theirs = _of_domains(row)
     if not theirs:
         return bool(found) == is_placed(row)
@@ -93,7 +93,7 @@ def _compare(table: str, number: int) -> None:
             assert spread(ours) <= spread(together)
 
 
-def _faults(row: Row, found: Seats) -> list[str]:
+def _faults(row: Row, found: Assignments) -> list[str]:
     """What does not hold in a placement."""
     faults = []
     taken = []
@@ -121,7 +121,7 @@ def _faults(row: Row, found: Seats) -> list[str]:
     return faults + (_faults_of_group(row, row["group"], found) if "group" in row else []) + overfull(row, taken)
 
 
-def _faults_of_group(row: Row, group: Row, found: Seats) -> list[str]:
+def _faults_of_group(row: Row, group: Row, found: Assignments) -> list[str]:
     faults = [fault for below in group["groups"] for fault in _faults_of_group(row, below, found)]
     names = {each["name"] for each in sets_of({"group": group})}
     nodes = [node for name in names for node in found.get(name, {}).values()]
@@ -130,7 +130,7 @@ def _faults_of_group(row: Row, group: Row, found: Seats) -> list[str]:
     return faults
 
 
-def _reviewed(row: Row) -> Seats:
+def _reviewed(row: Row) -> Assignments:
     cluster = [*objects(row), *_running(row)]
     workload, names = _workload(row)
     with TemporaryDirectory() as folder:
@@ -206,7 +206,7 @@ def _template(each: Row, annotations: dict[str, str]) -> Raw:
     return {"metadata": {"annotations": annotations}, "spec": spec}
 
 
-def _assigned(row: Row) -> Seats:
+def _assigned(row: Row) -> Assignments:
     """The answer of the engine."""
     state = ClusterState()
     for raw in objects(row):
@@ -221,7 +221,7 @@ def _assigned(row: Row) -> Seats:
     snapshot = Snapshot(state.node_arrays())
     tree = TopologyTrees().tree(topology_of(*row["levels"]), snapshot.node_arrays)
     answer = assign_gang(snapshot, tree, _group(row["group"], row["levels"]))
-    found: Seats = {}
+    found: Assignments = {}
     for pod in answer.pods():
         found.setdefault(pod.set, {})[pod.name] = pod.node
     return found

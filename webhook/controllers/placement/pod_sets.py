@@ -17,21 +17,19 @@ from webhook.controllers.placement.gang_anchor import Anchors, Unknown
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.controllers.placement.segments import WorkloadPodSets
 from webhook.engine.gang.gang_spec import Constraint, Gang, Member, PodSet, Segments
-from webhook.engine.gang.workload_gang import NO_TOPOLOGY
+from webhook.engine.gang.workload_gang import NO_TOPOLOGY, topology_named
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import Domain, TopologyTree
 from webhook.model.errors import UserError
-from webhook.model.json_text import shortened
 from webhook.model.membership import AssignedMember, Wishes
 from webhook.model.names import (
     KAI_PREFERRED_PLACEMENT,
     KAI_REQUIRED_PLACEMENT,
     KAI_TOPOLOGY,
 )
-from webhook.model.nearest import did_you_mean
 from webhook.model.pod import Pod
 from webhook.model.topology import Topology
-from webhook.model.workload.topology_request import Levels, topology_request
+from webhook.model.workload.topology_request import topology_request
 
 _PATH: Final = "metadata.annotations"
 _LEVELS: Final = (KAI_TOPOLOGY, KAI_REQUIRED_PLACEMENT, KAI_PREFERRED_PLACEMENT)
@@ -132,14 +130,14 @@ class Assembly:
         wish = _only(gated.pod.annotations, _LEVELS)
         if row is not None and row.head is not None:
             request = row.head.request
-            constraint = _constraint(request.resolve(self._topology)) if request.levels else Constraint()
+            constraint = Constraint.of(request.resolve(self._topology)) if request.levels else Constraint()
             return _Asked(wish, None, (frozenset(self._pod_sets.ranks_of(row.head)), constraint), None)
         role = None if row is None or row.ranks not in self._with_levels else row.ranks
         asked = self._pod_sets.asked(gated, rank, _PATH)
         if asked is None:
             return _Asked(wish, None, None, role)
         first = 0 if row is None else row.ranks.start
-        return _Asked(wish, Segments(asked.size, _constraint(asked.resolve(self._topology)), first), None, role)
+        return _Asked(wish, Segments(asked.size, Constraint.of(asked.resolve(self._topology)), first), None, role)
 
     def _wish_of_all(self) -> Wishes:
         """Step 2: the request that binds the whole gang.
@@ -213,7 +211,7 @@ class Assembly:
 
     def _constraint(self, wish: Wishes) -> Constraint:
         request = topology_request((dict(wish), _PATH))
-        return _constraint(request.resolve(self._topology)) if request.levels else Constraint()
+        return Constraint.of(request.resolve(self._topology)) if request.levels else Constraint()
 
 
 def _preferring(members: Sequence[GatedPod]) -> tuple[tuple[Pod, int], ...]:
@@ -243,14 +241,7 @@ def ranks_of(members: Sequence[GatedPod], seats: Sequence[AssignedMember]) -> di
 def topology_of(annotations: Mapping[str, str], topologies: Mapping[str, Topology]) -> Topology:
     """The topology that the annotations name, or NO_TOPOLOGY. Raises UserError."""
     name = annotations.get(KAI_TOPOLOGY)
-    if not name:
-        return NO_TOPOLOGY
-    if name not in topologies:
-        known = ", ".join(sorted(topologies)) or "none"
-        hint = did_you_mean(name, topologies)
-        text = f'There is no topology "{shortened(name)}". Those of this cluster: {known}.{hint}'
-        raise UserError(f"{_PATH}[{KAI_TOPOLOGY}]", text)
-    return topologies[name]
+    return topology_named(name, topologies, _PATH) if name else NO_TOPOLOGY
 
 
 def _in_their_domain(
@@ -273,8 +264,3 @@ def _in(domain: Domain | None, seats: Sequence[AssignedMember], anchors: Anchors
 
 def _only(annotations: Mapping[str, str], names: Sequence[str]) -> Wishes:
     return tuple((name, annotations[name]) for name in names if name in annotations)
-
-
-def _constraint(levels: Levels) -> Constraint:
-    """Levels of a topology as levels of its tree, which has the root above them."""
-    return Constraint(*(None if level is None else level + 1 for level in (levels.required, levels.preferred)))

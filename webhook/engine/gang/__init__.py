@@ -3,7 +3,7 @@
 from webhook.engine.gang.assignment_request import Effort
 from webhook.engine.gang.gang_assignment import assign_gang
 from webhook.engine.gang.gang_spec import ANYWHERE, Constraint, Gang, Member, PodSet, Segments
-from webhook.engine.gang.result import GangAssignment, PodAssignment, Seats, Shortfall
+from webhook.engine.gang.result import GangAssignment, PodAssignment, PodSetAssignment, Shortfall
 from webhook.engine.gang.workload_gang import assign_workload, check_gang, gang_of, topology_of
 
 __all__ = [
@@ -15,7 +15,7 @@ __all__ = [
     "Member",
     "PodAssignment",
     "PodSet",
-    "Seats",
+    "PodSetAssignment",
     "Segments",
     "Shortfall",
     "assign_gang",

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from webhook.engine.gang.pod_class import Kind
+from webhook.engine.gang.pod_class import PodClass
 from webhook.engine.koordinator import intrudes, ours_to_place, shut_out
 from webhook.engine.kubelet import predict
 from webhook.engine.numa_fit import NUMAFit
@@ -35,7 +35,7 @@ class Admitted:
     """Bit per position of a NUMA node that it uses; 0 = it is not bound to any."""
 
 
-def replay(snapshot: Snapshot, sequences: Mapping[int, Sequence[Kind]]) -> dict[int, tuple[Admitted, ...]]:
+def replay(snapshot: Snapshot, sequences: Mapping[int, Sequence[PodClass]]) -> dict[int, tuple[Admitted, ...]]:
     """The admitted pods of each node's sequence (by n): those before the first rejected one."""
     stages: dict[tuple[bytes, tuple[int, ...]], int] = {}
     stage_of = {
@@ -58,7 +58,7 @@ def _state(snapshot: Snapshot, node: int) -> bytes:
     return b"".join(parts)
 
 
-def settled(snapshot: Snapshot, sequences: Mapping[int, Sequence[Kind]]) -> Snapshot:
+def settled(snapshot: Snapshot, sequences: Mapping[int, Sequence[PodClass]]) -> Snapshot:
     """The snapshot after these pods run on their nodes (by n), which admit them."""
     nodes = sorted(sequences)
     if not nodes:
@@ -77,30 +77,30 @@ def settled(snapshot: Snapshot, sequences: Mapping[int, Sequence[Kind]]) -> Snap
     return Snapshot(replace(snapshot.node_arrays, **arrays))
 
 
-def _advance(stage: Snapshot, sequences: list[Sequence[Kind]]) -> list[tuple[Admitted, ...]]:
+def _advance(stage: Snapshot, sequences: list[Sequence[PodClass]]) -> list[tuple[Admitted, ...]]:
     """Admit the sequences of the stage's nodes, and update the stage."""
     admitted: list[list[Admitted]] = [[] for _ in sequences]
     active = [at for at, sequence in enumerate(sequences) if sequence]
     for turn in count():
         if not active:
             break
-        kinds = {id(sequences[at][turn]): sequences[at][turn] for at in active}
-        for kind in kinds.values():
-            asking = [at for at in active if sequences[at][turn] is kind]
-            for at, pod in zip(asking, _admit(stage, kind, asking), strict=True):
+        pod_classes = {id(sequences[at][turn]): sequences[at][turn] for at in active}
+        for pod_class in pod_classes.values():
+            asking = [at for at in active if sequences[at][turn] is pod_class]
+            for at, pod in zip(asking, _admit(stage, pod_class, asking), strict=True):
                 if pod is not None:
                     admitted[at].append(pod)
         active = [at for at in active if len(admitted[at]) == turn + 1 < len(sequences[at])]
     return list(map(tuple, admitted))
 
 
-def _admit(stage: Snapshot, kind: Kind, nodes: list[int]) -> list[Admitted | None]:
-    """One pod of a kind on each of these nodes of the stage; None where it is refused."""
-    fits = {node: fit for node, fit in _fits(stage, kind) if node in set(nodes)}
+def _admit(stage: Snapshot, pod_class: PodClass, nodes: list[int]) -> list[Admitted | None]:
+    """One pod of a class on each of these nodes of the stage; None where it is refused."""
+    fits = {node: fit for node, fit in _fits(stage, pod_class) if node in set(nodes)}
     # Read all before taking anything: an allocation is computed from the unchanged stage.
     allocations = {node: fit.allocation(node) for node, fit in fits.items()}
     for node, allocation in allocations.items():
-        _take(stage.node_arrays, node, kind, int(fits[node].mask[node]))
+        _take(stage.node_arrays, node, pod_class, int(fits[node].mask[node]))
         ids = stage.node_arrays.zone_ids[:, node].tolist()
         for numa_id, amounts in allocation:
             for resource, amount in amounts.items():
@@ -110,11 +110,11 @@ def _admit(stage: Snapshot, kind: Kind, nodes: list[int]) -> list[Admitted | Non
     return [Admitted(int(fits[node].mask[node])) if node in fits else None for node in nodes]
 
 
-def _fits(stage: Snapshot, kind: Kind) -> Iterator[tuple[int, NUMAFit]]:
+def _fits(stage: Snapshot, pod_class: PodClass) -> Iterator[tuple[int, NUMAFit]]:
     """The nodes of the stage that admit a pod, each with the fit that has its NUMA nodes."""
-    request = kind.request
+    request = pod_class.request
     fit = predict(stage, request)
-    domain_capacity = np.logical_and.reduce([stage.node_free(row) >= amount for row, amount in kind.node.items()])
+    domain_capacity = np.logical_and.reduce([stage.node_free(row) >= amount for row, amount in pod_class.node.items()])
     shut = shut_out(stage, request) if request.exclusive is Exclusive.REQUIRED else None
     if shut is None:
         yield from ((node, fit) for node in np.flatnonzero(domain_capacity & fit.fits).tolist())
@@ -127,11 +127,11 @@ def _fits(stage: Snapshot, kind: Kind) -> Iterator[tuple[int, NUMAFit]]:
     yield from ((node, elsewhere) for node in np.flatnonzero(better).tolist())
 
 
-def _take(node_arrays: NodeArrays, node: int, kind: Kind, mask: int) -> None:
-    for row, amount in kind.node.items():
+def _take(node_arrays: NodeArrays, node: int, pod_class: PodClass, mask: int) -> None:
+    for row, amount in pod_class.node.items():
         node_arrays.node_free[row, node] -= amount
     positions = [z for z in range(node_arrays.z) if mask >> z & 1]
-    if kind.request.policy is NUMAPolicy.SINGLE_NUMA_NODE:
+    if pod_class.request.policy is NUMAPolicy.SINGLE_NUMA_NODE:
         node_arrays.single_residents[positions, node] += 1
     elif len(positions) > 1:
         node_arrays.multi_residents[positions, node] += 1

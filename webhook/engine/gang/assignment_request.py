@@ -20,7 +20,7 @@ class Effort:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Asked:
+class AssignmentRequest:
     """The cluster and the settings for a gang's placement."""
 
     snapshot: Snapshot

@@ -10,7 +10,8 @@ another domain is chosen only when it holds more: every pod that ends there brin
 The choice depends on the cluster alone, so all replicas make the same choice.
 """
 
-from typing import TYPE_CHECKING, Final
+from operator import attrgetter
+from typing import Final
 
 import numpy as np
 
@@ -18,14 +19,11 @@ from webhook.engine.arrays import Amounts, Bools
 from webhook.engine.gang.gang_assignment import assign_gang
 from webhook.engine.gang.gang_spec import Gang
 from webhook.engine.gang.remaining import Caps, Remaining
-from webhook.engine.gang.slices import cut
+from webhook.engine.gang.slices import pods_by_class, slice_gang
 from webhook.engine.request import named_resources
 from webhook.engine.snapshot.empty_cluster import empty_cluster
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import ROOT, Domain, TopologyTree
-
-if TYPE_CHECKING:
-    from webhook.engine.gang.pod_class import Kind
 
 # Trials of domains that have enough capacity by count but still do not hold the gang, because its pods conflict.
 _TRIALS: Final = 8
@@ -62,14 +60,5 @@ def nodes_of(tree: TopologyTree, domain: Domain) -> Bools:
 
 def _holds(snapshot: Snapshot, tree: TopologyTree, gang: Gang, level: int) -> Amounts:
     """int64 [domain]: the pods up to the minimum that each domain holds, each class counted by itself."""
-    remaining = Remaining(snapshot, tree, Caps())
-    needed: dict[int, tuple[Kind, int]] = {}
-    for pod_slice in cut(snapshot, tree, gang).all_slices():
-        needed[id(pod_slice.kind)] = (
-            pod_slice.kind,
-            needed.get(id(pod_slice.kind), (pod_slice.kind, 0))[1] + pod_slice.minimum,
-        )
-    holds = np.zeros(tree.size(level), dtype=np.int64)
-    for kind, count in needed.values():
-        holds += np.minimum(tree.sums(level, remaining.slots(kind)[0]), count)
-    return holds
+    needs = pods_by_class(slice_gang(snapshot, tree, gang).all_slices(), attrgetter("minimum"))
+    return Remaining(snapshot, tree, Caps()).holds(level, needs)

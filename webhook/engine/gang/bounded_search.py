@@ -21,7 +21,8 @@ class Together:
     """All pods of these classes are in one domain of a level."""
 
     level: int
-    kinds: tuple[int, ...]
+    classes: tuple[int, ...]
+    """Their positions in the vectors."""
     pinned: int | None = None
     """The only allowed domain; None: any."""
 
@@ -31,7 +32,8 @@ class InSegments:
     """Each segment of `size` pods of a class is in one domain of a level."""
 
     level: int
-    kind: int
+    index: int
+    """The position of the class in the vectors."""
     size: int
 
 
@@ -98,14 +100,14 @@ class Search:
         counts = list(vector)
         for rule in rules:
             if isinstance(rule, InSegments):
-                counts[rule.kind] -= counts[rule.kind] % rule.size if real else counts[rule.kind]
+                counts[rule.index] -= counts[rule.index] % rule.size if real else counts[rule.index]
             elif not (
                 real
                 and rule.pinned in {None, number}
-                and all(counts[kind] == self._wanted[kind] for kind in rule.kinds)
+                and all(counts[index] == self._wanted[index] for index in rule.classes)
             ):
-                for kind in rule.kinds:
-                    counts[kind] = 0
+                for index in rule.classes:
+                    counts[index] = 0
         return tuple(counts)
 
     def _assign(self, domain: Domain, target: Vector, found: dict[int, Vector]) -> None:

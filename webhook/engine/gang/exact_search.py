@@ -19,7 +19,7 @@ from webhook.engine.gang.pareto_front import Budget, ParetoFront, Vector, both, 
 from webhook.engine.gang.pod_assignment import Row, joined, row_of
 from webhook.engine.gang.pod_counts import Count
 from webhook.engine.gang.remaining import Remaining, Taken
-from webhook.engine.gang.slices import Part, PodSlice
+from webhook.engine.gang.slices import PodSlice, SlicedGang
 from webhook.engine.topology.tree import ROOT, Domain, TopologyTree
 
 
@@ -32,13 +32,18 @@ class _Class:
 
 
 def assign_exactly(
-    remaining: Remaining, tree: TopologyTree, part: Part, full: bool, budget: Budget, liked: Amounts | None = None
+    remaining: Remaining,
+    tree: TopologyTree,
+    sliced: SlicedGang,
+    full: bool,
+    budget: Budget,
+    liked: Amounts | None = None,
 ) -> tuple[Domain, list[tuple[PodSlice, Row]]] | None:
     """A domain and assignments for all pods (full) or the minimum of each slice; None if there is none at all.
 
     liked: int64 [domain of the gang's level]: how much each is preferred; None = all equally. Raises TooMuchWork.
     """
-    return _Exact(remaining, tree, part, full, budget).run(liked)
+    return _Exact(remaining, tree, sliced, full, budget).run(liked)
 
 
 def pinned(tree: TopologyTree, running: Amounts | None, level: int | None) -> int | None:
@@ -49,18 +54,20 @@ def pinned(tree: TopologyTree, running: Amounts | None, level: int | None) -> in
 
 
 class _Exact:
-    def __init__(self, remaining: Remaining, tree: TopologyTree, part: Part, full: bool, budget: Budget) -> None:
+    def __init__(
+        self, remaining: Remaining, tree: TopologyTree, sliced: SlicedGang, full: bool, budget: Budget
+    ) -> None:
         self._remaining = remaining
         self._tree = tree
-        self._part = part
+        self._sliced = sliced
         self._budget = budget
         self._classes: list[_Class] = []
         self._of_slice: dict[int, tuple[int, ...]] = {}
         self._rules: list[Rule] = []
         self._memo: dict[tuple[object, ...], tuple[ParetoFront, list[ParetoFront]]] = {}
-        for pod_slice in part.all_slices():
+        for pod_slice in sliced.all_slices():
             self._add(pod_slice, len(pod_slice.members) if full else pod_slice.minimum)
-        self._constrain(part)
+        self._constrain(sliced)
         for rule in self._rules:
             self._leave_out(rule)
         self._wanted: Vector = tuple(cls.count for cls in self._classes)
@@ -70,11 +77,11 @@ class _Exact:
         search = Search(self._tree, lambda position: self._node(position)[0], self._wanted, self._rules, self._budget)
         for domain in self._domains(liked):
             if search.holds(domain):
-                return domain, self._seats(search.nodes(domain))
+                return domain, self._rows(search.nodes(domain))
         return None
 
     def _add(self, pod_slice: PodSlice, count: int) -> None:
-        slots, counted = self._remaining.slots(pod_slice.kind)
+        slots, counted = self._remaining.slots(pod_slice.pod_class)
         first = len(self._classes)
         level = None if pod_slice.segments is None else pod_slice.segments.constraint.required
         size = 1 if pod_slice.segments is None or level is None else pod_slice.segments.size
@@ -92,41 +99,43 @@ class _Exact:
                 Together(required, self._of_slice[id(pod_slice)], pinned(self._tree, pod_slice.running, required))
             )
 
-    def _constrain(self, part: Part) -> None:
-        required = part.constraint.required
+    def _constrain(self, sliced: SlicedGang) -> None:
+        required = sliced.constraint.required
         if required is not None:
-            classes = tuple(index for pod_slice in part.all_slices() for index in self._of_slice[id(pod_slice)])
-            self._rules.append(Together(required, classes, pinned(self._tree, part.running, required)))
-        for below in part.parts:
-            self._constrain(below)
+            classes = tuple(index for pod_slice in sliced.all_slices() for index in self._of_slice[id(pod_slice)])
+            self._rules.append(Together(required, classes, pinned(self._tree, sliced.running, required)))
+        for subgroup in sliced.subgroups:
+            self._constrain(subgroup)
 
     def _leave_out(self, rule: Rule) -> None:
         """Remove a class's slots where its constraint can never be met: this saves most of the search."""
         real = self._tree.real(rule.level)
-        kinds: tuple[int, ...]
+        indexes: tuple[int, ...]
         if isinstance(rule, InSegments):
-            kinds, possible = (rule.kind,), real & self._holding(rule.level, rule.kind, rule.size)
+            indexes, possible = (rule.index,), real & self._holding(rule.level, rule.index, rule.size)
         else:
-            kinds, possible = rule.kinds, real
-            for kind in kinds:
-                possible = possible & self._holding(rule.level, kind, self._classes[kind].count)
+            indexes, possible = rule.classes, real
+            for index in indexes:
+                possible = possible & self._holding(rule.level, index, self._classes[index].count)
         inside = possible[self._tree.domains(rule.level)]
-        for kind in kinds:
-            self._classes[kind] = replace(self._classes[kind], slots=self._classes[kind].slots * inside)
+        for index in indexes:
+            self._classes[index] = replace(self._classes[index], slots=self._classes[index].slots * inside)
 
-    def _holding(self, level: int, kind: int, count: int) -> Bools:
+    def _holding(self, level: int, index: int, count: int) -> Bools:
         """Which domains of a level have that many slots of a class: bool [domain]."""
-        return self._tree.sums(level, self._classes[kind].slots) >= count
+        return self._tree.sums(level, self._classes[index].slots) >= count
 
     def _domains(self, liked: Amounts | None) -> Iterator[Domain]:
         """The domains that may hold the gang, the most preferred first, then the tightest."""
-        level = self._part.constraint.bound
+        level = self._sliced.constraint.bound
         if level == ROOT:
             yield Domain(ROOT, 0)
             return
         domain_capacity = np.zeros(self._tree.size(level), dtype=np.int64)
         possible = self._tree.real(level).copy()
-        possible &= self._remaining.totals_suffice(level, [(cls.pod_slice.kind, cls.count) for cls in self._classes])
+        possible &= self._remaining.totals_suffice(
+            level, [(cls.pod_slice.pod_class, cls.count) for cls in self._classes]
+        )
         for cls in self._classes:
             here = self._tree.sums(level, cls.slots)
             possible &= here >= cls.count
@@ -143,7 +152,7 @@ class _Exact:
             return [limit], []
         node = int(self._tree.order[position])
         snapshot = self._remaining.snapshot
-        rows = sorted({row for cls in self._classes for row in cls.pod_slice.kind.node})
+        rows = sorted({row for cls in self._classes for row in cls.pod_slice.pod_class.node})
         free = tuple(int(snapshot.node_free(row)[node]) for row in rows)
         shares = [self._bound_share(cls, node) for cls in self._classes]
         zone_rows = sorted({row for share in shares if share is not None for row in share})
@@ -154,7 +163,7 @@ class _Exact:
         ]
         key = (limit, free, tuple(map(tuple, planes)), tuple(caps))
         if key not in self._memo:
-            needs = [[cls.pod_slice.kind.node.get(row, 0) for row in rows] for cls in self._classes]
+            needs = [[cls.pod_slice.pod_class.node.get(row, 0) for row in rows] for cls in self._classes]
             pareto_front = packings(free, needs, limit, self._budget)
             zones: list[ParetoFront] = []
             if any(cap is not None for cap in caps):
@@ -173,12 +182,12 @@ class _Exact:
 
     def _bound_share(self, cls: _Class, node: int) -> dict[int, int] | None:
         """What a pod of the class takes of one NUMA node; None if it is not bound to one there."""
-        for bound in cls.pod_slice.kind.ways.bound:
+        for bound in cls.pod_slice.pod_class.ways.bound:
             if bound.where[node]:
                 return {row: amount for row, amount in bound.share.amounts.items() if amount > 0}
         return None
 
-    def _seats(self, nodes: dict[int, Vector]) -> list[tuple[PodSlice, Row]]:
+    def _rows(self, nodes: dict[int, Vector]) -> list[tuple[PodSlice, Row]]:
         """Rows of assignments, slice by slice; in a slice with segments, the smaller last one comes last."""
         z = self._remaining.snapshot.node_arrays.z
         positions = sorted(nodes)
@@ -197,5 +206,5 @@ class _Exact:
         rows = [row_of(Taken(of_nodes, zones[index]), None) for index in range(len(self._classes))]
         return [
             (pod_slice, joined([rows[index] for index in self._of_slice[id(pod_slice)]]))
-            for pod_slice in self._part.all_slices()
+            for pod_slice in self._sliced.all_slices()
         ]

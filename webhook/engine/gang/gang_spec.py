@@ -6,6 +6,7 @@ from typing import Final
 from webhook.engine.topology.tree import ROOT
 from webhook.model.intent import NUMAIntent
 from webhook.model.pod import Pod
+from webhook.model.workload.topology_request import Levels
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +17,11 @@ class Constraint:
     """One domain of this level must hold all of them."""
     preferred: int | None = None
     """One domain of this level should hold all of them; else as few as possible."""
+
+    @classmethod
+    def of(cls, levels: Levels) -> "Constraint":
+        """The constraint by levels of a topology, whose tree has the root above them."""
+        return cls(*(None if level is None else level + 1 for level in (levels.required, levels.preferred)))
 
     @property
     def bound(self) -> int:

@@ -12,15 +12,15 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from webhook.engine.arrays import Amounts, Bools
-from webhook.engine.gang.assignment_request import Asked
+from webhook.engine.gang.assignment_request import AssignmentRequest
 from webhook.engine.gang.equal_pods import EqualPods, assign_equal
 from webhook.engine.gang.exact_search import pinned
 from webhook.engine.gang.gang_spec import ANYWHERE, Constraint
 from webhook.engine.gang.pod_assignment import Row, joined, row_of
-from webhook.engine.gang.pod_class import Kind
+from webhook.engine.gang.pod_class import PodClass
 from webhook.engine.gang.pod_counts import Count
 from webhook.engine.gang.remaining import Remaining
-from webhook.engine.gang.slices import Part, PodSlice
+from webhook.engine.gang.slices import PodSlice, SlicedGang, pods_by_class
 from webhook.engine.topology.tree import Domain
 from webhook.model.options import GangStrategy
 
@@ -28,24 +28,24 @@ from webhook.model.options import GangStrategy
 class GreedySearch:
     """Slices placed one after the other."""
 
-    def __init__(self, asked: Asked, *, full: bool) -> None:
+    def __init__(self, request: AssignmentRequest, *, full: bool) -> None:
         self.rows: list[tuple[PodSlice, Row]] = []
-        self._tree = asked.tree
-        self._remaining = Remaining(asked.snapshot, asked.tree, asked.caps)
-        self._strategy = asked.strategy
-        self._effort = asked.effort
-        self._preference = asked.preference
+        self._tree = request.tree
+        self._remaining = Remaining(request.snapshot, request.tree, request.caps)
+        self._strategy = request.strategy
+        self._effort = request.effort
+        self._preference = request.preference
         self._full = full
         self._allowed: Bools | None = None
 
-    def place(self, part: Part, within: Domain, preferred: int | None) -> Domain | None:
+    def place(self, sliced: SlicedGang, within: Domain, preferred: int | None) -> Domain | None:
         """Place a subgroup; the domain that holds it, None if that failed."""
-        preferred = part.constraint.preferred or preferred
-        if not part.parts and len(part.pod_slices) == 1 and part.pod_slices[0].constraint is ANYWHERE:
-            return self._pod_slice(part.pod_slices[0], part.constraint, within, preferred)
-        for level in self._levels(part.constraint, within):
-            for domain in self._candidates(part, level, within)[: self._effort.domains]:
-                if any(self._fills(part, domain, preferred, few) for few in self._few(part, domain)):
+        preferred = sliced.constraint.preferred or preferred
+        if not sliced.subgroups and len(sliced.pod_slices) == 1 and sliced.pod_slices[0].constraint is ANYWHERE:
+            return self._pod_slice(sliced.pod_slices[0], sliced.constraint, within, preferred)
+        for level in self._levels(sliced.constraint, within):
+            for domain in self._candidates(sliced, level, within)[: self._effort.domains]:
+                if any(self._fills(sliced, domain, preferred, few) for few in self._few(sliced, domain)):
                     return domain
         return None
 
@@ -67,23 +67,23 @@ class GreedySearch:
         """Adopt assignments found by another search."""
         for pod_slice, row in rows:
             self.rows.append((pod_slice, row))
-            self._remaining.take(pod_slice.kind, row.taken(self._remaining.snapshot.node_arrays.z))
+            self._remaining.take(pod_slice.pod_class, row.taken(self._remaining.snapshot.node_arrays.z))
 
-    def add_extras(self, part: Part, bounds: list[tuple[int, Part]]) -> None:
+    def add_extras(self, sliced: SlicedGang, bounds: list[tuple[int, SlicedGang]]) -> None:
         """Assignments for pods beyond the minimum, beside those already placed."""
-        if part.constraint.required is not None:
-            bounds = [*bounds, (part.constraint.required, part)]
-        for below in part.parts:
-            self.add_extras(below, bounds)
-        for pod_slice in part.pod_slices:
-            self._extend(pod_slice, part, bounds)
+        if sliced.constraint.required is not None:
+            bounds = [*bounds, (sliced.constraint.required, sliced)]
+        for subgroup in sliced.subgroups:
+            self.add_extras(subgroup, bounds)
+        for pod_slice in sliced.pod_slices:
+            self._extend(pod_slice, sliced, bounds)
 
-    def _extend(self, pod_slice: PodSlice, part: Part, bounds: Sequence[tuple[int, Part]]) -> None:
+    def _extend(self, pod_slice: PodSlice, sliced: SlicedGang, bounds: Sequence[tuple[int, SlicedGang]]) -> None:
         assigned = sum(len(row.nodes) for of, row in self.rows if of is pod_slice)
         missing = len(pod_slice.members) - assigned
         if not missing or (pod_slice.segments is not None and assigned % pod_slice.segments.size):
             return
-        slots, counted = self._remaining.slots(pod_slice.kind)
+        slots, counted = self._remaining.slots(pod_slice.pod_class)
         for level, owner in bounds:
             beside = self._positions_of(owner.all_slices())
             if beside is not None:
@@ -101,8 +101,8 @@ class GreedySearch:
         plan = assign_equal(self._tree, slots, pods)
         if plan is None:
             return
-        taken = self._remaining.seat(counted, plan.nodes)
-        self._remaining.take(pod_slice.kind, taken)
+        taken = self._remaining.assign(counted, plan.nodes)
+        self._remaining.take(pod_slice.pod_class, taken)
         self.rows.append((pod_slice, row_of(taken, None)))
 
     def _positions_of(self, pod_slices: Sequence[PodSlice]) -> Amounts | None:
@@ -116,53 +116,54 @@ class GreedySearch:
             return None
         return np.bincount(self._tree.positions()[np.concatenate(nodes)], minlength=self._tree.n)
 
-    def _candidates(self, part: Part, level: int, within: Domain) -> list[Domain]:
+    def _candidates(self, sliced: SlicedGang, level: int, within: Domain) -> list[Domain]:
         """Domains of a level with capacity for each class by itself, best first."""
         possible = np.zeros(self._tree.size(level), dtype=np.bool_)
         possible[self._tree.under(within, level)] = True
         possible &= self._tree.real(level)
-        held_to = pinned(self._tree, part.running, part.constraint.required)
-        if held_to is not None and part.constraint.required is not None:
-            inside = self._tree.under(Domain(part.constraint.required, held_to), level)
+        held_to = pinned(self._tree, sliced.running, sliced.constraint.required)
+        if held_to is not None and sliced.constraint.required is not None:
+            inside = self._tree.under(Domain(sliced.constraint.required, held_to), level)
             possible[: inside.start] = False
             possible[inside.stop :] = False
         domain_capacity = np.zeros(len(possible), dtype=np.int64)
-        needs = self._needs(part)
+        needs = pods_by_class(sliced.all_slices(), self._wanted)
         possible &= self._remaining.totals_suffice(level, needs)
-        for kind, need in needs:
-            here = self._tree.sums(level, self._slots(kind)[0])
+        for pod_class, need in needs:
+            here = self._tree.sums(level, self._slots(pod_class)[0])
             possible &= here >= need
             domain_capacity += here
         # The more capacity beside a minimum, the more of the others fit.
         keys = [domain_capacity if self._full and self._strategy is GangStrategy.BIN_PACK else -domain_capacity]
-        if (liked := self.liked(part, level)) is not None:
+        if (liked := self.liked(sliced, level)) is not None:
             keys.insert(1 if self._full else 0, -liked)
-        if part.running is not None:
-            keys.append(-self._tree.sums(level, part.running))
+        if sliced.running is not None:
+            keys.append(-self._tree.sums(level, sliced.running))
         return [Domain(level, number) for number in np.lexsort(keys).tolist() if possible[number]]
 
-    def liked(self, part: Part, level: int) -> Amounts | None:
+    def liked(self, sliced: SlicedGang, level: int) -> Amounts | None:
         """int64 [domain]: how much a subgroup's pods prefer the capacity of a level's domains; None = all equally."""
         if self._preference.empty:
             return None
         shares = (
-            (pod_slice, self._slots(pod_slice.kind)[0], self._wanted(pod_slice)) for pod_slice in part.all_slices()
+            (pod_slice, self._slots(pod_slice.pod_class)[0], self._wanted(pod_slice))
+            for pod_slice in sliced.all_slices()
         )
         return self._preference.of_domains(level, shares)
 
-    def _few(self, part: Part, domain: Domain) -> Iterator[Bools | None]:
+    def _few(self, sliced: SlicedGang, domain: Domain) -> Iterator[Bools | None]:
         """The nodes to try, in the fewest domains of the preferred level first: bool [position]; None = all."""
-        preferred = part.constraint.preferred
+        preferred = sliced.constraint.preferred
         if preferred is not None and preferred > domain.level and self._allowed is None:
             under = self._tree.under(domain, preferred)
-            needs = self._needs(part)
-            rooms = [self._tree.sums(preferred, self._slots(kind)[0])[under] for kind, _ in needs]
+            needs = pods_by_class(sliced.all_slices(), self._wanted)
+            rooms = [self._tree.sums(preferred, self._slots(pod_class)[0])[under] for pod_class, _ in needs]
             # A domain's value is the fraction of each class that it holds; domains with running members come first.
             worth = np.zeros(under.stop - under.start)
             for domain_capacity, (_, need) in zip(rooms, needs, strict=True):
                 worth += np.minimum(domain_capacity / max(need, 1), 1.0)
-            if part.running is not None:
-                worth[self._tree.sums(preferred, part.running)[under] > 0] += len(needs)
+            if sliced.running is not None:
+                worth[self._tree.sums(preferred, sliced.running)[under] > 0] += len(needs)
             order = np.argsort(-worth, kind="stable")
             reached = [
                 domain_capacity[order].cumsum() >= need for domain_capacity, (_, need) in zip(rooms, needs, strict=True)
@@ -175,36 +176,28 @@ class GreedySearch:
                 yield allowed
         yield None
 
-    def _fills(self, part: Part, domain: Domain, preferred: int | None, few: Bools | None) -> bool:
+    def _fills(self, sliced: SlicedGang, domain: Domain, preferred: int | None, few: Bools | None) -> bool:
         """Place a subgroup in a domain, on a choice of nodes; on failure, restore the earlier state."""
         saved, rows, allowed = self._remaining.save(), len(self.rows), self._allowed
         if few is not None:
             self._allowed = few
-        filled = self._fill(part, domain, preferred)
+        filled = self._fill(sliced, domain, preferred)
         self._allowed = allowed
         if not filled:
             self._remaining.restore(saved)
             del self.rows[rows:]
         return filled
 
-    def _needs(self, part: Part) -> list[tuple[Kind, int]]:
-        """The classes of a subgroup and the number of pods of each."""
-        needs: dict[int, tuple[Kind, int]] = {}
-        for pod_slice in part.all_slices():
-            _, before = needs.get(id(pod_slice.kind), (pod_slice.kind, 0))
-            needs[id(pod_slice.kind)] = pod_slice.kind, before + self._wanted(pod_slice)
-        return list(needs.values())
-
-    def _slots(self, kind: Kind) -> tuple[Amounts, Count]:
+    def _slots(self, pod_class: PodClass) -> tuple[Amounts, Count]:
         """The remaining slots, on the allowed nodes."""
-        slots, counted = self._remaining.slots(kind)
+        slots, counted = self._remaining.slots(pod_class)
         return (slots if self._allowed is None else slots * self._allowed), counted
 
-    def _fill(self, part: Part, domain: Domain, preferred: int | None) -> bool:
-        for below in sorted(part.parts, key=lambda below: -_finest(below)):
-            if self.place(below, domain, preferred) is None:
+    def _fill(self, sliced: SlicedGang, domain: Domain, preferred: int | None) -> bool:
+        for subgroup in sorted(sliced.subgroups, key=lambda subgroup: -_finest(subgroup)):
+            if self.place(subgroup, domain, preferred) is None:
                 return False
-        pod_slices = sorted(part.pod_slices, key=lambda pod_slice: -max(pod_slice.kind.node.values()))
+        pod_slices = sorted(sliced.pod_slices, key=lambda pod_slice: -max(pod_slice.pod_class.node.values()))
         return all(
             self._pod_slice(pod_slice, pod_slice.constraint, domain, preferred) is not None for pod_slice in pod_slices
         )
@@ -215,7 +208,7 @@ class GreedySearch:
         count = self._wanted(pod_slice)
         if not count:
             return within
-        slots, counted = self._slots(pod_slice.kind)
+        slots, counted = self._slots(pod_slice.pod_class)
         bound = max(constraint.bound, within.level)
         members = pod_slice.running
         if members is None and constraint is ANYWHERE:
@@ -232,8 +225,8 @@ class GreedySearch:
         plan = assign_equal(self._tree, _only(slots, self._tree.span(within)), pods)
         if plan is None:
             return None
-        taken = self._remaining.seat(counted, plan.nodes)
-        self._remaining.take(pod_slice.kind, taken)
+        taken = self._remaining.assign(counted, plan.nodes)
+        self._remaining.take(pod_slice.pod_class, taken)
         last = None if plan.tail is None else self._tree.order[plan.tail].astype(np.int64)
         self.rows.append((pod_slice, row_of(taken, last)))
         return plan.domain
@@ -250,11 +243,11 @@ class GreedySearch:
         return len(pod_slice.members) if self._full else pod_slice.minimum
 
 
-def _finest(part: Part) -> int:
+def _finest(sliced: SlicedGang) -> int:
     """The finest level at which all pods of a subgroup, or those of a segment, must be together."""
-    segments = (pod_slice.segments for pod_slice in part.all_slices())
+    segments = (pod_slice.segments for pod_slice in sliced.all_slices())
     levels = (each.constraint.bound for each in segments if each is not None)
-    return max([part.constraint.bound, *map(_finest, part.parts), *levels])
+    return max([sliced.constraint.bound, *map(_finest, sliced.subgroups), *levels])
 
 
 def _only(slots: Amounts, span: slice) -> Amounts:

@@ -10,13 +10,13 @@ Steps 2 and 3 are limited. Beyond the limit the answer is "not found", marked as
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from webhook.engine.gang.assignment_request import Asked
+from webhook.engine.gang.assignment_request import AssignmentRequest
 from webhook.engine.gang.exact_search import assign_exactly
 from webhook.engine.gang.greedy_search import GreedySearch
 from webhook.engine.gang.pareto_front import Budget, TooMuchWork
 from webhook.engine.gang.pod_assignment import Row
 from webhook.engine.gang.remaining import Remaining
-from webhook.engine.gang.slices import Part, PodSlice
+from webhook.engine.gang.slices import PodSlice, SlicedGang
 from webhook.engine.topology.tree import Domain
 
 
@@ -29,18 +29,18 @@ class Found:
     """Assignments, shared by equal slices."""
 
 
-def assign_mixed(asked: Asked, part: Part) -> tuple[Found | None, bool]:
+def assign_mixed(request: AssignmentRequest, sliced: SlicedGang) -> tuple[Found | None, bool]:
     """Assignments, and whether "none" is certain."""
     certain = True
-    elastic = any(pod_slice.minimum < len(pod_slice.members) for pod_slice in part.all_slices())
+    elastic = any(pod_slice.minimum < len(pod_slice.members) for pod_slice in sliced.all_slices())
     for full in (True, False) if elastic else (True,):
-        greedy = GreedySearch(asked, full=full)
-        domain = greedy.place(part, Domain(0, 0), None)
+        greedy = GreedySearch(request, full=full)
+        domain = greedy.place(sliced, Domain(0, 0), None)
         if domain is None:
             try:
-                remaining = Remaining(asked.snapshot, asked.tree, asked.caps)
-                liked = greedy.liked(part, part.constraint.bound)
-                exact = assign_exactly(remaining, asked.tree, part, full, Budget(asked.effort.steps), liked)
+                remaining = Remaining(request.snapshot, request.tree, request.caps)
+                liked = greedy.liked(sliced, sliced.constraint.bound)
+                exact = assign_exactly(remaining, request.tree, sliced, full, Budget(request.effort.steps), liked)
             except TooMuchWork:
                 certain = False
                 continue
@@ -49,6 +49,6 @@ def assign_mixed(asked: Asked, part: Part) -> tuple[Found | None, bool]:
             domain = exact[0]
             greedy.adopt(exact[1])
         if not full:
-            greedy.add_extras(part, [])
+            greedy.add_extras(sliced, [])
         return Found(domain, greedy.rows_by_slice()), True
     return None, certain

@@ -78,7 +78,7 @@ def common(one: ParetoFront, other: ParetoFront, budget: Budget) -> ParetoFront:
 
 
 def packings(free: Sequence[int], needs: Sequence[Sequence[int]], limit: Vector, budget: Budget) -> ParetoFront:
-    """The front of one space. free: amount per resource; needs: amounts per kind; limit: most pods of each kind."""
+    """The front of one space. free: amount per resource; needs: amounts per class; limit: most pods of each class."""
     if not limit:
         return [()]
     most = min((have // need for have, need in zip(free, needs[0], strict=True) if need > 0), default=limit[0])

@@ -14,7 +14,7 @@ import numpy as np
 
 from webhook.engine.arrays import Amounts
 from webhook.engine.gang.remaining import Taken
-from webhook.engine.gang.result import Seats
+from webhook.engine.gang.result import PodSetAssignment
 from webhook.engine.gang.slices import PodSlice
 
 
@@ -51,7 +51,7 @@ def joined(rows: Sequence[Row]) -> Row:
     return Row(np.concatenate([row.nodes for row in rows]), np.concatenate([row.masks for row in rows]))
 
 
-def shared_out(pod_slices: Sequence[PodSlice], row: Row) -> list[Seats]:
+def shared_out(pod_slices: Sequence[PodSlice], row: Row) -> list[PodSetAssignment]:
     """Divide one row of slots among equal pods of several slices: the minimums first, then the others in order."""
     quotas = [pod_slice.minimum for pod_slice in pod_slices]
     extra = len(row.nodes) - sum(quotas)
@@ -59,29 +59,31 @@ def shared_out(pod_slices: Sequence[PodSlice], row: Row) -> list[Seats]:
         more = min(extra, len(pod_slice.members) - quotas[index])
         quotas[index] += more
         extra -= more
-    seats = []
+    assignments = []
     start = 0
     for pod_slice, quota in zip(pod_slices, quotas, strict=True):
-        seats.append(_seats(pod_slice, Row(row.nodes[start : start + quota], row.masks[start : start + quota])))
+        assignments.append(
+            _assignment(pod_slice, Row(row.nodes[start : start + quota], row.masks[start : start + quota]))
+        )
         start += quota
-    return seats
+    return assignments
 
 
-def _seats(pod_slice: PodSlice, row: Row) -> Seats:
-    return Seats(pod_slice.podset, pod_slice.members[: len(row.nodes)], row.nodes, row.masks)
+def _assignment(pod_slice: PodSlice, row: Row) -> PodSetAssignment:
+    return PodSetAssignment(pod_slice.podset, pod_slice.members[: len(row.nodes)], row.nodes, row.masks)
 
 
-def by_set(seats: Sequence[Seats]) -> tuple[Seats, ...]:
-    """The seats of pieces of the same set made one, in order of rank."""
-    together: dict[int, list[Seats]] = {}
-    for part in seats:
+def by_set(assignments: Sequence[PodSetAssignment]) -> tuple[PodSetAssignment, ...]:
+    """The assignments of each pod set joined into one, in order of rank."""
+    together: dict[int, list[PodSetAssignment]] = {}
+    for part in assignments:
         together.setdefault(id(part.podset), []).append(part)
     return tuple(parts[0] if len(parts) == 1 else _one(parts) for parts in together.values())
 
 
-def _one(parts: Sequence[Seats]) -> Seats:
+def _one(parts: Sequence[PodSetAssignment]) -> PodSetAssignment:
     members = np.concatenate([part.members for part in parts])
     order = np.argsort(members, kind="stable")
     nodes = np.concatenate([part.nodes for part in parts])
     masks = np.concatenate([part.masks for part in parts])
-    return Seats(parts[0].podset, members[order], nodes[order], masks[order])
+    return PodSetAssignment(parts[0].podset, members[order], nodes[order], masks[order])

@@ -72,7 +72,7 @@ class Asking:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Kind:
+class PodClass:
     """Pods with the same request. Amounts by row of the snapshot's arrays."""
 
     pod: Pod
@@ -84,8 +84,8 @@ class Kind:
     """How the nodes of the snapshot decide about it."""
 
     @classmethod
-    def of(cls, snapshot: Snapshot, pod: Pod, intent: NUMAIntent) -> "Kind":
-        """The kind of a pod."""
+    def of(cls, snapshot: Snapshot, pod: Pod, intent: NUMAIntent) -> "PodClass":
+        """The class of a pod."""
         request = PodRequest.of(pod, intent, snapshot.node_arrays.resources)
         columns = zip(request.rows, request.node, strict=True)
         node = {row: amount for row, amount in columns if amount > 0}

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from webhook.engine.arrays import NO_ZONE, Amounts, Bools
 from webhook.engine.filter.node_fit import closed
-from webhook.engine.gang.pod_class import Bound, Kind
+from webhook.engine.gang.pod_class import Bound, PodClass
 from webhook.engine.gang.pods_per_node import UNBOUNDED, slots
 from webhook.engine.koordinator import ours_to_place, policy_fit, shut_out
 from webhook.engine.kubelet import predict
@@ -40,38 +40,38 @@ class Count:
     """bool [N]: each pod stays within one NUMA node."""
 
 
-def count(snapshot: Snapshot, kind: Kind) -> Count:
+def count(snapshot: Snapshot, pod_class: PodClass) -> Count:
     """The count of every node."""
-    nodes = _as_a_whole(snapshot, kind)
+    nodes = _as_a_whole(snapshot, pod_class)
     # A shortage on the node as a whole is already in that count.
-    shut = closed(snapshot.node_arrays, kind.pod)
+    shut = closed(snapshot.node_arrays, pod_class.pod)
     if shut is not None:
         nodes[shut] = 0
-    policies = policy_fit(snapshot.node_arrays, kind.request)
+    policies = policy_fit(snapshot.node_arrays, pod_class.request)
     if policies is not None:
         nodes[policies != Reason.FITS] = 0
-    how = kind.ways
+    how = pod_class.ways
     if how.refusing is not None:
         nodes[how.refusing] = 0
     zones: Amounts | None = None
     anywhere = np.zeros(len(nodes), dtype=np.bool_)
     for bound in how.bound:
         anywhere |= bound.where
-        fit = _per_zone(snapshot, kind, bound)
+        fit = _per_zone(snapshot, pod_class, bound)
         np.minimum(nodes, fit.sum(axis=0), out=nodes, where=bound.where)
         zones = fit if zones is None else np.where(bound.where, fit, zones)
     if how.open is not None:
-        nodes[how.open & ~predict(snapshot, kind.request).fits] = 0
+        nodes[how.open & ~predict(snapshot, pod_class.request).fits] = 0
     return Count(nodes, zones, anywhere)
 
 
-def _as_a_whole(snapshot: Snapshot, kind: Kind) -> Amounts:
-    if any(row < 0 for row in kind.node):
+def _as_a_whole(snapshot: Snapshot, pod_class: PodClass) -> Amounts:
+    if any(row < 0 for row in pod_class.node):
         return np.zeros(snapshot.node_arrays.n, dtype=np.int64)
-    return slots([snapshot.node_free(row) for row in kind.node], list(kind.node.values()))
+    return slots([snapshot.node_free(row) for row in pod_class.node], list(pod_class.node.values()))
 
 
-def _per_zone(snapshot: Snapshot, kind: Kind, bound: Bound) -> Amounts:
+def _per_zone(snapshot: Snapshot, pod_class: PodClass, bound: Bound) -> Amounts:
     """int64 [zone, node]: pods that fit into each NUMA node; exclusive NUMA nodes count as full."""
     wanted = {row: amount for row, amount in bound.share.amounts.items() if amount > 0}
     devices = [row for row, amount in bound.share.devices.items() if amount == 0]
@@ -79,7 +79,7 @@ def _per_zone(snapshot: Snapshot, kind: Kind, bound: Bound) -> Amounts:
     without = np.flatnonzero(bound.where & ~snapshot.node_arrays.listed[[*wanted, *devices]].all(axis=0))
     if len(without):
         fit[:, without] = _leaving_unlisted_out(snapshot, wanted, devices, without)
-    shut = shut_out(snapshot, kind.request) if kind.request.exclusive is Exclusive.REQUIRED else None
+    shut = shut_out(snapshot, pod_class.request) if pod_class.request.exclusive is Exclusive.REQUIRED else None
     if shut is not None:
         # The kubelet takes the lowest NUMA node with capacity: if that belongs to another pod, the node takes no more.
         blocked = np.where(

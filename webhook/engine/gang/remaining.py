@@ -7,7 +7,7 @@ import numpy as np
 
 from webhook.engine.arrays import Amounts, Bools
 from webhook.engine.gang.distribution import Share
-from webhook.engine.gang.pod_class import Kind
+from webhook.engine.gang.pod_class import PodClass
 from webhook.engine.gang.pod_counts import Count, count
 from webhook.engine.koordinator import ours_to_place
 from webhook.engine.snapshot.snapshot import Snapshot
@@ -41,19 +41,19 @@ class Remaining:
         self._node_free: Amounts | None = None
         self.snapshot = snapshot
 
-    def slots(self, kind: Kind) -> tuple[Amounts, Count]:
+    def slots(self, pod_class: PodClass) -> tuple[Amounts, Count]:
         """int64 [position]: the pods of a class that each node can take, and the count behind it."""
-        counted = count(self.snapshot, kind)
+        counted = count(self.snapshot, pod_class)
         for (of, node), most in self._caps.items():
-            if of == id(kind):
+            if of == id(pod_class):
                 counted.nodes[node] = min(int(counted.nodes[node]), most)
         return counted.nodes.take(self._tree.order), counted
 
-    def totals_suffice(self, level: int, needs: Sequence[tuple[Kind, int]]) -> Bools:
+    def totals_suffice(self, level: int, needs: Sequence[tuple[PodClass, int]]) -> Bools:
         """Which domains of a level have enough in total for that many pods of these classes: bool [domain]."""
         totals: dict[int, int] = {}
-        for kind, pods in needs:
-            for row, amount in kind.node.items():
+        for pod_class, pods in needs:
+            for row, amount in pod_class.node.items():
                 totals[row] = totals.get(row, 0) + pods * amount
         enough = np.ones(self._tree.size(level), dtype=np.bool_)
         for row, total in totals.items():
@@ -62,7 +62,14 @@ class Remaining:
             enough &= self._tree.sums(level, free) >= min(total, _LARGE)
         return enough
 
-    def seat(self, counted: Count, share: Share) -> Taken:
+    def holds(self, level: int, needs: Sequence[tuple[PodClass, int]]) -> Amounts:
+        """int64 [domain]: how many of these pods each domain of a level holds, each class counted by itself."""
+        held = np.zeros(self._tree.size(level), dtype=np.int64)
+        for pod_class, pods in needs:
+            held += np.minimum(self._tree.sums(level, self.slots(pod_class)[0]), pods)
+        return held
+
+    def assign(self, counted: Count, share: Share) -> Taken:
         """The NUMA nodes for pods per position: the lowest first, as kubelets do; where we choose, the fullest."""
         nodes = self._tree.order[share.domains].astype(np.int64)
         z = self.snapshot.node_arrays.z
@@ -82,13 +89,13 @@ class Remaining:
             zones[loose, z] = share.amounts[loose]
         return Taken(nodes, zones)
 
-    def take(self, kind: Kind, taken: Taken) -> None:
+    def take(self, pod_class: PodClass, taken: Taken) -> None:
         """Subtract these pods."""
         available, node_free = self._writable()
         totals = taken.zones.sum(axis=1)
-        for row, amount in kind.node.items():
+        for row, amount in pod_class.node.items():
             node_free[row, taken.nodes] -= totals * amount
-        for bound in kind.ways.bound:
+        for bound in pod_class.ways.bound:
             here = bound.where[taken.nodes]
             nodes = taken.nodes[here]
             for row, amount in bound.share.amounts.items():

@@ -11,7 +11,7 @@ from webhook.engine.gang.admission_replay import settled
 from webhook.engine.gang.backfill_reservation import nodes_of
 from webhook.engine.gang.gang_assignment import assign_gang
 from webhook.engine.gang.gang_spec import Gang
-from webhook.engine.gang.pod_class import Kind
+from webhook.engine.gang.pod_class import PodClass
 from webhook.engine.gang.result import GangAssignment
 from webhook.engine.request import named_resources
 from webhook.engine.snapshot.empty_cluster import empty_cluster
@@ -39,11 +39,11 @@ def empty_but_for(snapshot: Snapshot, gangs: Iterable[Gang]) -> Snapshot:
     sets = [podset for gang in gangs for podset in gang.all_sets()]
     snapshot = snapshot.covering(name for podset in sets for name in named_resources(podset.pod))
     empty = Snapshot(empty_cluster(snapshot.node_arrays))
-    running: dict[int, list[Kind]] = {}
+    running: dict[int, list[PodClass]] = {}
     for podset in sets:
         if podset.running:
-            kind = Kind.of(empty, podset.pod, podset.intent)
+            pod_class = PodClass.of(empty, podset.pod, podset.intent)
             for _, name in podset.running:
                 if name in empty.node_arrays.index:
-                    running.setdefault(empty.node_arrays.index[name], []).append(kind)
+                    running.setdefault(empty.node_arrays.index[name], []).append(pod_class)
     return settled(empty, running)

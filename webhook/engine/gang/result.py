@@ -48,7 +48,7 @@ class PodAssignment:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Seats:
+class PodSetAssignment:
     """Assignments for pods of one pod set, all int64 and of the same length."""
 
     podset: PodSet
@@ -71,7 +71,7 @@ class GangAssignment:
     """Whether at least the minimum of every pod set is assigned."""
     domain: Domain | None
     """The domain that holds all pods; None if not placed."""
-    seats: tuple[Seats, ...]
+    assignments: tuple[PodSetAssignment, ...]
     """Per pod set; empty if not placed."""
     explain: Callable[[], tuple[Shortfall, ...]]
     exhaustive: bool = True
@@ -90,14 +90,14 @@ class GangAssignment:
     def pods(self) -> Iterator[PodAssignment]:
         """Every assigned pod, pod set by pod set in order of rank."""
         node_arrays, positions = self.snapshot.node_arrays, self.tree.positions()
-        for seats in self.seats:
-            columns = (seats.members.tolist(), seats.nodes.tolist(), seats.masks.tolist())
+        for each in self.assignments:
+            columns = (each.members.tolist(), each.nodes.tolist(), each.masks.tolist())
             for index, node, mask in zip(*columns, strict=True):
-                member = seats.podset.members[index]
+                member = each.podset.members[index]
                 ids = node_arrays.zone_ids[:, node].tolist()
                 yield PodAssignment(
                     name=member.name,
-                    set=seats.podset.name,
+                    set=each.podset.name,
                     rank=member.rank,
                     node=node_arrays.names[node],
                     numa_nodes=tuple(numa_id for z, numa_id in enumerate(ids) if mask >> z & 1),
@@ -107,9 +107,9 @@ class GangAssignment:
     def unplaced(self) -> list[str]:
         """The members of elastic pod sets without an assignment, by name."""
         names = []
-        for seats in self.seats:
-            assigned = set(seats.members.tolist())
-            names += [member.name for index, member in enumerate(seats.podset.members) if index not in assigned]
+        for each in self.assignments:
+            assigned = set(each.members.tolist())
+            names += [member.name for index, member in enumerate(each.podset.members) if index not in assigned]
         return names
 
     def _label(self, level: int | None) -> str | None:

@@ -8,6 +8,7 @@
 """
 
 from dataclasses import replace
+from operator import attrgetter
 
 import numpy as np
 
@@ -15,11 +16,11 @@ from webhook.engine.arrays import Amounts
 from webhook.engine.filter.node_fit import node_fit
 from webhook.engine.gang.distribution import Share, SubDomains, distribute
 from webhook.engine.gang.exact_search import pinned
-from webhook.engine.gang.pod_class import Kind
+from webhook.engine.gang.pod_class import PodClass
 from webhook.engine.gang.pods_per_node import slots
 from webhook.engine.gang.remaining import Caps, Remaining
 from webhook.engine.gang.result import Shortfall
-from webhook.engine.gang.slices import Part, PodSlice
+from webhook.engine.gang.slices import PodSlice, SlicedGang, pods_by_class
 from webhook.engine.koordinator import policy_fit
 from webhook.engine.reason import Reason
 from webhook.engine.snapshot.snapshot import Snapshot
@@ -29,53 +30,44 @@ from webhook.model.resources import PODS
 _FULL = (Reason.FITS, Reason.INSUFFICIENT_RESOURCES, Reason.TOO_MANY_PODS)
 
 
-def shortfalls(snapshot: Snapshot, tree: TopologyTree, part: Part, caps: Caps) -> tuple[Shortfall, ...]:
+def shortfalls(snapshot: Snapshot, tree: TopologyTree, sliced: SlicedGang, caps: Caps) -> tuple[Shortfall, ...]:
     """What is missing, coarse to fine."""
-    return tuple(_at(snapshot, tree, part, caps, level) for level in reversed(part.constraint.levels()))
+    return tuple(_at(snapshot, tree, sliced, caps, level) for level in reversed(sliced.constraint.levels()))
 
 
-def _missing(part: Part) -> list[PodSlice]:
+def _missing(sliced: SlicedGang) -> list[PodSlice]:
     """The slices, whose minimum is the number of pods that count."""
-    pod_slices = part.all_slices()
+    pod_slices = sliced.all_slices()
     if not any(pod_slice.minimum for pod_slice in pod_slices):
         pod_slices = tuple(replace(pod_slice, minimum=len(pod_slice.members)) for pod_slice in pod_slices)
     return [pod_slice for pod_slice in pod_slices if pod_slice.minimum]
 
 
-def _at(snapshot: Snapshot, tree: TopologyTree, part: Part, caps: Caps, level: int) -> Shortfall:
-    pod_slices = _missing(part)
+def _at(snapshot: Snapshot, tree: TopologyTree, sliced: SlicedGang, caps: Caps, level: int) -> Shortfall:
+    pod_slices = _missing(sliced)
     needed = sum(pod_slice.minimum for pod_slice in pod_slices)
     label = "" if level == ROOT else tree.topology.levels[level - 1].node_label
     if not tree.real(level).any():
         return Shortfall(label, (), 0, needed, "")
-    best = Domain(level, _best_domain(snapshot, tree, part, caps, level))
+    best = Domain(level, _best_domain(snapshot, tree, sliced, caps, level))
     remaining = Remaining(snapshot, tree, caps)
     holds, short, missing = 0, pod_slices[0], -1
-    for pod_slice in sorted(pod_slices, key=lambda pod_slice: -max(pod_slice.kind.node.values())):
+    for pod_slice in sorted(pod_slices, key=lambda pod_slice: -max(pod_slice.pod_class.node.values())):
         fitting = _fill(remaining, tree, best, pod_slice)
         holds += fitting
         if pod_slice.minimum - fitting > missing:
             short, missing = pod_slice, pod_slice.minimum - fitting
     # What each class could have by itself, the classes together cannot: at least one pod is left over.
-    resource = _short_resource(snapshot, tree, best, short.kind)
-    amount = _amount(short.kind, resource) if resource else 0
+    resource = _short_resource(snapshot, tree, best, short.pod_class)
+    amount = _amount(short.pod_class, resource) if resource else 0
     return Shortfall(label, tree.path(best), min(holds, needed - 1), needed, resource, amount)
 
 
-def _best_domain(snapshot: Snapshot, tree: TopologyTree, part: Part, caps: Caps, level: int) -> int:
-    remaining = Remaining(snapshot, tree, caps)
-    needed: dict[int, tuple[Kind, int]] = {}
-    for pod_slice in _missing(part):
-        needed[id(pod_slice.kind)] = (
-            pod_slice.kind,
-            needed.get(id(pod_slice.kind), (pod_slice.kind, 0))[1] + pod_slice.minimum,
-        )
-    holds = np.zeros(tree.size(level), dtype=np.int64)
-    for kind, count in needed.values():
-        holds += np.minimum(tree.sums(level, remaining.slots(kind)[0]), count)
+def _best_domain(snapshot: Snapshot, tree: TopologyTree, sliced: SlicedGang, caps: Caps, level: int) -> int:
+    holds = Remaining(snapshot, tree, caps).holds(level, pods_by_class(_missing(sliced), attrgetter("minimum")))
     possible = tree.real(level).copy()
-    required = part.constraint.required
-    held_to = pinned(tree, part.running, required)
+    required = sliced.constraint.required
+    held_to = pinned(tree, sliced.running, required)
     if held_to is not None and required is not None:
         inside = tree.under(Domain(required, held_to), level)
         possible[: inside.start] = False
@@ -85,7 +77,7 @@ def _best_domain(snapshot: Snapshot, tree: TopologyTree, part: Part, caps: Caps,
 
 def _fill(remaining: Remaining, tree: TopologyTree, domain: Domain, pod_slice: PodSlice) -> int:
     """Place as many pods of a slice in a domain as fit; returns their number."""
-    domain_capacity, counted = remaining.slots(pod_slice.kind)
+    domain_capacity, counted = remaining.slots(pod_slice.pod_class)
     span = tree.span(domain)
     inside = np.zeros_like(domain_capacity)
     inside[span] = domain_capacity[span]
@@ -94,15 +86,15 @@ def _fill(remaining: Remaining, tree: TopologyTree, domain: Domain, pod_slice: P
         share = Share(np.array([domain.number]), np.array([count]))
         if domain.level < tree.node_level:
             share = distribute(tree, share, domain.level, SubDomains(tree.node_level, inside), joint=True)
-        remaining.take(pod_slice.kind, remaining.seat(counted, share))
+        remaining.take(pod_slice.pod_class, remaining.assign(counted, share))
     return count
 
 
-def _short_resource(snapshot: Snapshot, tree: TopologyTree, domain: Domain, kind: Kind) -> str:
+def _short_resource(snapshot: Snapshot, tree: TopologyTree, domain: Domain, pod_class: PodClass) -> str:
     """The limiting resource; empty if no node of the domain is eligible."""
     node_arrays = snapshot.node_arrays
-    usable = np.isin(node_fit(snapshot, kind.pod, kind.request), _FULL)
-    policies = policy_fit(node_arrays, kind.request)
+    usable = np.isin(node_fit(snapshot, pod_class.pod, pod_class.request), _FULL)
+    policies = policy_fit(node_arrays, pod_class.request)
     if policies is not None:
         usable &= policies == Reason.FITS
     here = np.zeros(node_arrays.n, dtype=np.bool_)
@@ -111,24 +103,26 @@ def _short_resource(snapshot: Snapshot, tree: TopologyTree, domain: Domain, kind
     if not here.any():
         return ""
     allowed: dict[str, int] = {}
-    for column, row in enumerate(kind.request.rows):
-        amount = kind.request.node[column]
+    for column, row in enumerate(pod_class.request.rows):
+        amount = pod_class.request.node[column]
         if amount > 0:
-            allowed[kind.request.resources[column]] = 0 if row < 0 else _pods(snapshot.node_free(row)[here], amount)
+            allowed[pod_class.request.resources[column]] = (
+                0 if row < 0 else _pods(snapshot.node_free(row)[here], amount)
+            )
     allowed[PODS] = _pods(snapshot.node_free(node_arrays.resources.find(PODS))[here], 1)
-    for shares in (kind.asking.assigned, (kind.asking.whole,)):
+    for shares in (pod_class.asking.assigned, (pod_class.asking.whole,)):
         for share in shares:
             for row, amount in share.amounts.items():
                 name = node_arrays.resources.names[row]
                 zones = snapshot.free(row)[:, here]
-                if amount > 0 and kind.request.strict and (zones >= 0).any():
+                if amount > 0 and pod_class.request.strict and (zones >= 0).any():
                     allowed[name] = min(allowed.get(name, 1 << 60), _pods(zones, amount))
     return min(allowed, key=allowed.__getitem__)
 
 
-def _amount(kind: Kind, resource: str) -> int:
+def _amount(pod_class: PodClass, resource: str) -> int:
     """What one pod requests of a resource that is short."""
-    return 1 if resource == PODS else kind.request.node[kind.request.resources.index(resource)]
+    return 1 if resource == PODS else pod_class.request.node[pod_class.request.resources.index(resource)]
 
 
 def _pods(free: Amounts, amount: int) -> int:

@@ -5,14 +5,14 @@
 3. The rest of the pod set is another slice.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from webhook.engine.arrays import Amounts
 from webhook.engine.gang.gang_spec import ANYWHERE, Constraint, Gang, PodSet, Segments
-from webhook.engine.gang.pod_class import Kind
+from webhook.engine.gang.pod_class import PodClass
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import TopologyTree
 
@@ -22,7 +22,7 @@ class PodSlice:
     """Pods of one class, placed as one."""
 
     podset: PodSet
-    kind: Kind
+    pod_class: PodClass
     members: Amounts
     """int64 [n]: indexes of the pod set's members, in order of rank."""
     minimum: int
@@ -34,39 +34,48 @@ class PodSlice:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class SlicedGang:
     """A gang or subgroup as slices."""
 
     constraint: Constraint
     pod_slices: tuple[PodSlice, ...]
-    parts: tuple["Part", ...]
+    subgroups: tuple["SlicedGang", ...]
     running: Amounts | None
     """int64 [position]: running members of the subgroup."""
 
     def all_slices(self) -> tuple[PodSlice, ...]:
         """The slices of the subgroup and of all below."""
-        return self.pod_slices + tuple(pod_slice for part in self.parts for pod_slice in part.all_slices())
+        return self.pod_slices + tuple(pod_slice for subgroup in self.subgroups for pod_slice in subgroup.all_slices())
 
 
-def cut(snapshot: Snapshot, tree: TopologyTree, gang: Gang) -> Part:
+def pods_by_class(pod_slices: Iterable[PodSlice], pods: Callable[[PodSlice], int]) -> list[tuple[PodClass, int]]:
+    """The classes of these slices, each with its number of pods. pods: how many of a slice count."""
+    found: dict[int, tuple[PodClass, int]] = {}
+    for pod_slice in pod_slices:
+        _, before = found.get(id(pod_slice.pod_class), (pod_slice.pod_class, 0))
+        found[id(pod_slice.pod_class)] = pod_slice.pod_class, before + pods(pod_slice)
+    return list(found.values())
+
+
+def slice_gang(snapshot: Snapshot, tree: TopologyTree, gang: Gang) -> SlicedGang:
     """Divide the gang into slices."""
-    return _part(gang, _Cutter(snapshot, tree))
+    return _sliced(gang, _Cutter(snapshot, tree))
 
 
 class _Cutter:
     def __init__(self, snapshot: Snapshot, tree: TopologyTree) -> None:
         self._snapshot = snapshot
         self._tree = tree
-        self._kinds: list[tuple[PodSet, Kind]] = []
+        self._pod_classes: list[tuple[PodSet, PodClass]] = []
 
-    def kind(self, podset: PodSet) -> Kind:
+    def pod_class(self, podset: PodSet) -> PodClass:
         """The class of a pod set's pods, shared with pod sets of the same request."""
-        for other, kind in self._kinds:
+        for other, pod_class in self._pod_classes:
             if _asks_the_same(podset, other):
-                return kind
-        kind = Kind.of(self._snapshot, podset.pod, podset.intent)
-        self._kinds.append((podset, kind))
-        return kind
+                return pod_class
+        pod_class = PodClass.of(self._snapshot, podset.pod, podset.intent)
+        self._pod_classes.append((podset, pod_class))
+        return pod_class
 
     def running(self, nodes: Sequence[str]) -> Amounts | None:
         """int64 [position]: how many of these node names are at each position; None = none of them is known."""
@@ -75,22 +84,22 @@ class _Cutter:
         return np.bincount(self._tree.positions()[known], minlength=self._tree.n) if known else None
 
 
-def _part(gang: Gang, cutter: _Cutter) -> Part:
+def _sliced(gang: Gang, cutter: _Cutter) -> SlicedGang:
     names = [name for podset in gang.all_sets() for _, name in podset.running]
-    return Part(
+    return SlicedGang(
         gang.constraint,
         tuple(pod_slice for podset in gang.sets for pod_slice in _pod_slices(podset, cutter)),
-        tuple(_part(subgroup, cutter) for subgroup in gang.subgroups),
+        tuple(_sliced(subgroup, cutter) for subgroup in gang.subgroups),
         cutter.running(names),
     )
 
 
 def _pod_slices(podset: PodSet, cutter: _Cutter) -> list[PodSlice]:
-    kind = cutter.kind(podset)
+    pod_class = cutter.pod_class(podset)
     everyone = np.arange(len(podset.members))
     if podset.segments is None or not podset.running:
         running = cutter.running([name for _, name in podset.running])
-        return [PodSlice(podset, kind, everyone, podset.minimum, ANYWHERE, podset.segments, running)]
+        return [PodSlice(podset, pod_class, everyone, podset.minimum, ANYWHERE, podset.segments, running)]
     number_of = podset.segments.number_of
     begun: dict[int, list[str]] = {}
     for rank, name in podset.running:
@@ -106,12 +115,12 @@ def _pod_slices(podset: PodSet, cutter: _Cutter) -> list[PodSlice]:
             needed = min(len(beside), minimum)
             minimum -= needed
             pod_slices.append(
-                PodSlice(podset, kind, beside, needed, podset.segments.constraint, None, cutter.running(names))
+                PodSlice(podset, pod_class, beside, needed, podset.segments.constraint, None, cutter.running(names))
             )
     rest = everyone[[number_of(member.rank) not in begun for member in podset.members]]
     if len(rest):
         running = cutter.running([name for _, name in podset.running])
-        pod_slices.append(PodSlice(podset, kind, rest, minimum, ANYWHERE, podset.segments, running))
+        pod_slices.append(PodSlice(podset, pod_class, rest, minimum, ANYWHERE, podset.segments, running))
     return pod_slices
 
 

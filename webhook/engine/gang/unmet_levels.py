@@ -44,7 +44,7 @@ class _Reader:
         self._tree = placement.tree
         self._index = placement.snapshot.node_arrays.index
         self._positions = placement.tree.positions()
-        self._seats = {id(seats.podset): seats for seats in placement.seats}
+        self._assignments = {id(each.podset): each for each in placement.assignments}
 
     def of_gang(self, gang: Gang, name: str) -> Iterator[Missed]:
         level = gang.constraint.preferred
@@ -56,8 +56,8 @@ class _Reader:
                 yield Missed(name, self._label(level), paths)
         for podset in gang.sets:
             yield from self._of_segments(podset)
-        for part in gang.subgroups:
-            yield from self.of_gang(part, part.name)
+        for subgroup in gang.subgroups:
+            yield from self.of_gang(subgroup, subgroup.name)
 
     def _of_segments(self, podset: PodSet) -> Iterator[Missed]:
         level = None if podset.segments is None else podset.segments.constraint.preferred
@@ -72,16 +72,14 @@ class _Reader:
     def _nodes(self, podset: PodSet) -> Amounts:
         """int64 [pod]: the nodes (n) of the pod set's running or assigned pods."""
         running = [self._index[name] for _, name in podset.running if name in self._index]
-        seats = self._seats.get(id(podset))
-        return np.concatenate([np.array(running, dtype=np.int64), [] if seats is None else seats.nodes]).astype(
-            np.int64
-        )
+        each = self._assignments.get(id(podset))
+        return np.concatenate([np.array(running, dtype=np.int64), [] if each is None else each.nodes]).astype(np.int64)
 
     def _ranks(self, podset: PodSet) -> Amounts:
         """int64 [pod]: their ranks, in the same order."""
         running = [rank for rank, name in podset.running if name in self._index]
-        seats = self._seats.get(id(podset))
-        assigned = [] if seats is None else [podset.members[member].rank for member in seats.members.tolist()]
+        each = self._assignments.get(id(podset))
+        assigned = [] if each is None else [podset.members[member].rank for member in each.members.tolist()]
         return np.array([*running, *assigned], dtype=np.int64)
 
     def _domains(self, level: int, nodes: Amounts) -> Amounts:

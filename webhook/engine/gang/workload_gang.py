@@ -13,13 +13,14 @@ from typing import Any, Final
 from webhook.engine.gang.admission_replay import settled
 from webhook.engine.gang.gang_assignment import assign_gang
 from webhook.engine.gang.gang_spec import Constraint, Gang, Member, PodSet, Segments
-from webhook.engine.gang.pod_class import Kind
+from webhook.engine.gang.pod_class import PodClass
 from webhook.engine.gang.resolvable import empty_but_for
 from webhook.engine.gang.result import GangAssignment
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.errors import UserError, UserErrors
 from webhook.model.intent import NUMAIntent, parse_numa_intent
+from webhook.model.json_text import shortened
 from webhook.model.limits import check_size
 from webhook.model.names import KAI_TOPOLOGY, NUMA_DEFAULTS, NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC
 from webhook.model.nearest import did_you_mean
@@ -28,7 +29,6 @@ from webhook.model.pod import Pod
 from webhook.model.topology import Topology, TopologySource
 from webhook.model.workload.common_fields import annotations_of
 from webhook.model.workload.record import Workload, WorkloadGang, WorkloadPodSet
-from webhook.model.workload.topology_request import Levels
 
 NO_TOPOLOGY: Final = Topology("", TopologySource.KAI, ())
 """For gangs without a topology: all nodes are one domain."""
@@ -76,29 +76,33 @@ def assign_workload(
     return tuple(placements)
 
 
-def _sequences(snapshot: Snapshot, placement: GangAssignment) -> dict[int, list[Kind]]:
+def _sequences(snapshot: Snapshot, placement: GangAssignment) -> dict[int, list[PodClass]]:
     """The pods of an assignment by node (n)."""
-    sequences: dict[int, list[Kind]] = {}
-    for seats in placement.seats:
-        kind = Kind.of(snapshot, seats.podset.pod, seats.podset.intent)
-        for node in seats.nodes.tolist():
-            sequences.setdefault(node, []).append(kind)
+    sequences: dict[int, list[PodClass]] = {}
+    for each in placement.assignments:
+        pod_class = PodClass.of(snapshot, each.podset.pod, each.podset.intent)
+        for node in each.nodes.tolist():
+            sequences.setdefault(node, []).append(pod_class)
     return sequences
 
 
 def topology_of(gang: WorkloadGang, topologies: Mapping[str, Topology]) -> Topology:
     """The topology that a gang and its subgroups name; raises UserError if it does not exist."""
-    for part in (gang, *gang.gangs):
-        name = part.request.topology
+    for subgroup in (gang, *gang.gangs):
+        name = subgroup.request.topology
         if name is not None:
-            if name not in topologies:
-                known = ", ".join(sorted(topologies)) or "none"
-                raise UserError(
-                    f"{part.request.topology_path}[{KAI_TOPOLOGY}]",
-                    f'There is no topology "{name}". Those of this cluster: {known}.{did_you_mean(name, topologies)}',
-                )
-            return topologies[name]
+            return topology_named(name, topologies, subgroup.request.topology_path)
     return NO_TOPOLOGY
+
+
+def topology_named(name: str, topologies: Mapping[str, Topology], path: str) -> Topology:
+    """The topology of this name; raises UserError. path: the annotations that name it."""
+    if name not in topologies:
+        known = ", ".join(sorted(topologies)) or "none"
+        hint = did_you_mean(name, topologies)
+        text = f'There is no topology "{shortened(name)}". Those of this cluster: {known}.{hint}'
+        raise UserError(f"{path}[{KAI_TOPOLOGY}]", text)
+    return topologies[name]
 
 
 def gang_of(workload: Workload, gang: WorkloadGang, topology: Topology, running: Running = _NOT_RUNNING) -> Gang:
@@ -113,16 +117,16 @@ def check_gang(workload: Workload, gang: WorkloadGang, topology: Topology) -> No
     for pod_set in gang.pod_sets:
         _read(pod_set, workload)
         _segments(pod_set, topology)
-    for part in gang.gangs:
-        check_gang(workload, part, topology)
+    for subgroup in gang.gangs:
+        check_gang(workload, subgroup, topology)
 
 
 def _gang(gang: WorkloadGang, reader: _Reader) -> Gang:
     return Gang(
         gang.name,
-        _constraint(gang.request.resolve(reader.topology)) if gang.request.levels else Constraint(),
+        Constraint.of(gang.request.resolve(reader.topology)) if gang.request.levels else Constraint(),
         tuple(_set(pod_set, reader) for pod_set in gang.pod_sets),
-        tuple(_gang(part, reader) for part in gang.gangs),
+        tuple(_gang(subgroup, reader) for subgroup in gang.gangs),
     )
 
 
@@ -137,7 +141,7 @@ def _set(pod_set: WorkloadPodSet, reader: _Reader) -> PodSet:
 def _segments(pod_set: WorkloadPodSet, topology: Topology) -> Segments | None:
     if pod_set.segments is None:
         return None
-    return Segments(pod_set.segments.size, _constraint(pod_set.segments.resolve(topology)))
+    return Segments(pod_set.segments.size, Constraint.of(pod_set.segments.resolve(topology)))
 
 
 def _read(pod_set: WorkloadPodSet, workload: Workload) -> tuple[Pod, NUMAIntent]:
@@ -169,8 +173,3 @@ def _pod_object(pod_set: WorkloadPodSet, workload: Workload) -> dict[str, Any]:
         },
         "spec": pod_set.template.get("spec") or {},
     }
-
-
-def _constraint(levels: Levels) -> Constraint:
-    """Levels of a topology as levels of its tree, which has the root above them."""
-    return Constraint(*(None if level is None else level + 1 for level in (levels.required, levels.preferred)))
