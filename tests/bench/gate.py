@@ -47,7 +47,7 @@ class Taken(NamedTuple):
         return f"{self.places} of {self.of} in {self.seconds:5.1f} s"
 
 
-class ControllerMetrics(NamedTuple):
+class Measured(NamedTuple):
     """Of one mode."""
 
     mode: str
@@ -63,7 +63,7 @@ class ControllerMetrics(NamedTuple):
         )
 
 
-def measure(plane: ControlPlane, mode: str, nodes: int, folder: Path) -> ControllerMetrics:
+def measure(plane: ControlPlane, mode: str, nodes: int, folder: Path) -> Measured:
     """One burst."""
     values = folder / f"{mode}.yaml"
     values.write_text(f"settings: {{gate: {mode}, logLevel: warning}}\n")
@@ -82,9 +82,7 @@ def measure(plane: ControlPlane, mode: str, nodes: int, folder: Path) -> Control
             plane.api.in_parallel(partial(pods.delete, name) for name in first)
             then = _taken(pods, slots, began)
             assert overcommitted(plane, pods.all().values()) == {}
-            return ControllerMetrics(
-                mode, creates, sum(one.refused_bindings() for one in webhook.replicas), bound, then
-            )
+            return Measured(mode, creates, sum(one.refused_bindings() for one in webhook.replicas), bound, then)
     finally:
         plane.delete_namespace(namespace)
 

@@ -41,7 +41,7 @@ PER_ZONE = 3
 POLL_SECONDS = 0.5
 
 
-class ControllerMetrics(NamedTuple):
+class Measured(NamedTuple):
     """Of one burst."""
 
     name: str
@@ -56,7 +56,7 @@ class ControllerMetrics(NamedTuple):
         )
 
 
-def measure(plane: ControlPlane, name: str, count: int, fleet: Sequence[Machine]) -> ControllerMetrics:
+def measure(plane: ControlPlane, name: str, count: int, fleet: Sequence[Machine]) -> Measured:
     """One burst, on an installed webhook; the machines must have room for all of it."""
     namespace = f"ungate-{name}"
     plane.create_namespace(namespace)
@@ -78,7 +78,7 @@ def measure(plane: ControlPlane, name: str, count: int, fleet: Sequence[Machine]
             assert overcommitted(plane, pods.all().values()) == {}
             # All of a collection in one request takes the API server longer than it has patience for.
             plane.api.in_parallel(partial(pods.delete, name) for name in names)
-            return ControllerMetrics(name, len(names), ungates, patches)
+            return Measured(name, len(names), ungates, patches)
     finally:
         plane.delete_namespace(namespace)
 

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
+from prometheus_client import CollectorRegistry
+
 from tests.fuzz import corpus, oracle
 from tests.fuzz.corpus import Raw
 from tests.fuzz.mutate import mutated
@@ -17,13 +19,13 @@ from webhook.admission.pod.mutate import mutation_of
 from webhook.admission.pod.plan import Plans
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.cli.object_schema import NAMESPACE, NODE, POD, faults
-from webhook.controllers.metric_recorder import Ungated
 from webhook.controllers.placement.controller import PlacementController
 from webhook.controllers.placement.limits import Limits
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.kube.election import Term
 from webhook.kube.events import EventRecorder, PodEvent
 from webhook.kube.pod_writes import Outcome, PodWrites
+from webhook.metrics.controller_metrics import PlacementMetrics
 from webhook.model.admission_review import AdmissionRequest
 from webhook.model.rules import Rules
 from webhook.model.topology import TopologySource
@@ -134,7 +136,7 @@ _ENVELOPE = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
 
 async def _cycle(cache: ClusterCache) -> None:
     writes, told = Written(), Told(None, "us")  # type: ignore[arg-type] # nothing is sent
-    status_reporter = StatusReporter(writes, told, cache.gated_pods, Unreported())
+    status_reporter = StatusReporter(writes, told, cache.gated_pods, PlacementMetrics(CollectorRegistry(), "fuzz"))
     leadership: Any = Leads()
     limits = Limits(assume_ttl=60.0, concurrency=8, ungate_after=1.0, reserve_after=1.0)
     controller = PlacementController(cache, writes, status_reporter, Rules(), limits, leadership, _no_owner)
@@ -173,24 +175,6 @@ class Told(EventRecorder):
 
     def tell(self, event: PodEvent) -> None:
         del event
-
-
-class Unreported:
-    """Nothing is counted."""
-
-    def cycle(self) -> None: ...
-
-    def decided(self, unit: str, seconds: float) -> None: ...
-
-    def ungated(self, how: Ungated, waited: float) -> None: ...
-
-    def not_aligned(self) -> None: ...
-
-    def evicted(self) -> None: ...
-
-    def hint_backfilled(self) -> None: ...
-
-    def corrected(self, how: str) -> None: ...
 
 
 async def _no_owner(*_: object) -> None:

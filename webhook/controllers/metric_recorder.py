@@ -27,7 +27,7 @@ class ControllerMetrics(Protocol):
         """A placement cycle began."""
 
     def decided(self, unit: str, seconds: float) -> None:
-        """A decision about a "pod" or a "group" ended, whatever the result; it took this many seconds."""
+        """A decision about a "pod" or a "gang" ended, whatever the result; it took this many seconds."""
 
     def ungated(self, how: Ungated, waited: float) -> None:
         """A pod was ungated; waited: seconds since its creation."""

@@ -63,7 +63,7 @@ class PlacementMetrics:
         self._cycles.inc()
 
     def decided(self, unit: str, seconds: float) -> None:
-        """Observe a decision about a "pod" or a "group"."""
+        """Observe a decision about a "pod" or a "gang"."""
         self._decisions.labels(unit).observe(seconds)
 
     def ungated(self, how: str, waited: float) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import jsonpatch
 
 from tests.builders.clusters import cluster_cache, put
-from tests.unit.controllers.site import TERM, ControllerMetrics
+from tests.unit.controllers.site import TERM, metrics
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.placement.controller import PlacementController
 from webhook.controllers.placement.limits import Limits
@@ -83,7 +83,7 @@ class Leader:
         self.cache = cluster_cache(*objects)
         self.api = ApiServer(self.cache)
         events: Any = self.api
-        reporter = StatusReporter(self.api, events, self.cache.gated_pods, ControllerMetrics())
+        reporter = StatusReporter(self.api, events, self.cache.gated_pods, metrics())
         limits = Limits(assume_ttl=60.0, concurrency=4, ungate_after=ungate_after)
         leadership: Any = self
         self.controller = PlacementController(

@@ -4,38 +4,27 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from prometheus_client import CollectorRegistry
+
 from tests.builders.clusters import put
 from tests.builders.nodes import node, nrt
 from webhook.cache.cluster_cache import ClusterCache
-from webhook.controllers.metric_recorder import Correction, Ungated
 from webhook.controllers.placement.controller import PlacementController
 from webhook.controllers.placement.limits import Limits
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.kube.election import Term
 from webhook.kube.events import PodEvent
 from webhook.kube.pod_writes import Outcome
+from webhook.metrics.controller_metrics import PlacementMetrics
 from webhook.model.pod import Owner
 from webhook.model.rules import Rules
 
 TERM = Term(1, "1-a", 0.0, 0.0)
 
 
-class ControllerMetrics:
-    """Counts nothing."""
-
-    def cycle(self) -> None: ...
-
-    def decided(self, unit: str, seconds: float) -> None: ...
-
-    def ungated(self, how: Ungated, waited: float) -> None: ...
-
-    def not_aligned(self) -> None: ...
-
-    def evicted(self) -> None: ...
-
-    def hint_backfilled(self) -> None: ...
-
-    def corrected(self, how: Correction) -> None: ...
+def metrics() -> PlacementMetrics:
+    """The controllers' metrics, of one test alone."""
+    return PlacementMetrics(CollectorRegistry(), "test")
 
 
 class Site:
@@ -55,7 +44,7 @@ class Site:
         events: Any = self
         writes: Any = self
         leadership: Any = self
-        self.status_reporter = StatusReporter(writes, events, self.cache.gated_pods, ControllerMetrics())
+        self.status_reporter = StatusReporter(writes, events, self.cache.gated_pods, metrics())
         # No pod has waited so long, but each is asked.
         limits = Limits(assume_ttl=60.0, concurrency=2, ungate_after=1e9)
         self.controller = PlacementController(

@@ -9,7 +9,7 @@ import pytest
 from tests.builders.clusters import cluster_cache
 from tests.builders.pods import gated
 from tests.unit.controllers.leader import ApiServer
-from tests.unit.controllers.site import ControllerMetrics
+from tests.unit.controllers.site import metrics
 from webhook.controllers import status_reporter
 from webhook.controllers.placement.assignment import NoAssignment
 from webhook.controllers.status_reporter import StatusReporter
@@ -29,7 +29,7 @@ class Reporter:
         self.api = ApiServer(cache)
         self.api.has(gated(**how))
         events: Any = self.api
-        self.reporter = StatusReporter(self.api, events, cache.gated_pods, ControllerMetrics())
+        self.reporter = StatusReporter(self.api, events, cache.gated_pods, metrics())
 
     @property
     def pod(self) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from tests.builders.clusters import machine, put
 from tests.builders.nodes import node
 from tests.builders.pods import gated
 from tests.unit.controllers.leader import Leader
-from tests.unit.controllers.site import ControllerMetrics
+from tests.unit.controllers.site import metrics
 from webhook.controllers.stuck_pods import Limits, StuckPods
 from webhook.kube.pod_writes import Outcome
 from webhook.model.rules import Rules
@@ -26,7 +26,7 @@ class Stuck(Leader):
         super().__init__(*N0)
         events: Any = self.api
         limits = Limits(after=after, evict=evict)
-        self.stuck = StuckPods(self.cache, self.api, events, Rules(), limits, self.is_leader, ControllerMetrics())
+        self.stuck = StuckPods(self.cache, self.api, events, Rules(), limits, self.is_leader, metrics())
 
     @classmethod
     async def made(cls, owned: bool = False, **how: Any) -> "Stuck":

@@ -81,7 +81,7 @@ class GangAttempts:
             together, agreed.minimum, agreed.assigned_members, cycle.reserved_nodes, cycle.work.pause
         )
         self._failures.no_error(gang)
-        self._metrics.decided("group", cycle.work.seconds() - began)
+        self._metrics.decided("gang", cycle.work.seconds() - began)
         self._examined.emit(together, found.text if isinstance(found, NoAssignment) else "")
         if isinstance(found, NoAssignment):
             self._unassigned(together, found, cycle)
