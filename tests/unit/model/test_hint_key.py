@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.builders.pods import bound, created, plain
 from webhook.model.hint_key import HintKey
 from webhook.model.names import NUMA_HINT, NUMA_SIGNATURE
 
@@ -12,16 +13,14 @@ KEY = HintKey(b"k" * 32)
 HINT = json.dumps({"node": "n1", "numaNodeResources": [{"node": 0, "resources": {"cpu": "8"}}]})
 
 
-def pod(uid: str = "u", node: str | None = None, **annotations: str) -> dict[str, Any]:
-    return {
-        "metadata": {"name": "p", "uid": uid, "annotations": {"team": "x", **annotations}},
-        "spec": {"containers": [], **({"nodeName": node} if node else {})},
-    }
+def noted(uid: str = "u", **annotations: str) -> dict[str, Any]:
+    """A pod with an annotation of its user's and these."""
+    return created(numa=None, annotations={"team": "x", **annotations}, metadata={"uid": uid})
 
 
 def signed(**changes: Any) -> dict[str, Any]:
     annotations = {NUMA_HINT: HINT, NUMA_SIGNATURE: KEY.sign("u", HINT)}
-    return pod(**{**annotations, **changes})
+    return noted(**{**annotations, **changes})
 
 
 def test_what_we_signed_is_believed() -> None:
@@ -31,7 +30,7 @@ def test_what_we_signed_is_believed() -> None:
 @pytest.mark.parametrize(
     "forged",
     [
-        pod(**{NUMA_HINT: HINT}),
+        noted(**{NUMA_HINT: HINT}),
         signed(uid="another"),
         signed(uid=""),
         signed(**{NUMA_HINT: HINT.replace("8", "9")}),
@@ -49,7 +48,7 @@ def test_any_other_hint_of_a_pod_that_is_not_bound_is_not_there(forged: dict[str
 
 
 def test_the_binding_proves_a_bound_pods_node_and_pods_without_hints_need_no_proof() -> None:
-    for raw in (pod(node="n1", **{NUMA_HINT: HINT}), pod(), {"metadata": {"name": "p"}, "spec": {}}):
+    for raw in (bound(node="n1", annotations={NUMA_HINT: HINT}), noted(), plain()):
         assert KEY.believed(raw) is raw
 
 

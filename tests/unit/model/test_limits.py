@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.builders.pods import container, plain
 from webhook.model.errors import UserError
 from webhook.model.limits import (
     MAX_CONTAINERS,
@@ -23,8 +24,8 @@ from webhook.model.pod import Pod
 Raw = dict[str, Any]
 
 
-def container(**requests: str) -> Raw:
-    return {"name": "c", "resources": {"requests": requests, "limits": requests}}
+def asks(**amounts: str) -> Raw:
+    return container(requests=amounts, limits=amounts)
 
 
 def affinity(*terms: Raw) -> Raw:
@@ -40,8 +41,8 @@ def expressions(count: int, values: int = 1) -> Raw:
     ("spec", "found", "allowed"),
     [
         ({"containers": [{}] * 40, "initContainers": [{}] * 25}, "65 containers and init containers", MAX_CONTAINERS),
-        ({"containers": [container(**{f"r{n}": "1" for n in range(600)})]}, "1200 resource requests", 2 * MAX_REQUESTS),
-        ({"containers": [container(**{f"r{n}": "1" for n in range(33)})]}, "33 distinct resources", MAX_RESOURCES),
+        ({"containers": [asks(**{f"r{n}": "1" for n in range(600)})]}, "1200 resource requests", 2 * MAX_REQUESTS),
+        ({"containers": [asks(**{f"r{n}": "1" for n in range(33)})]}, "33 distinct resources", MAX_RESOURCES),
         ({"overhead": {"r" * 318: "1"}}, "318 characters in the name", MAX_NAME),
         ({"tolerations": [{}] * 1025}, "1025 tolerations", MAX_TOLERATIONS),
         ({"nodeSelector": {f"k{n}": "v" for n in range(1025)}}, "1025 labels", MAX_REQUIREMENTS),
@@ -58,9 +59,9 @@ def test_what_is_too_large_is_named_with_its_bound(spec: Raw, found: str, allowe
 
 def test_pods_of_dozens_of_containers_and_thousands_of_node_names_are_placed() -> None:
     usual = {"cpu": "1", "memory": "1Gi", "ephemeral-storage": "1Gi", "nvidia.com/gpu": "1"}
-    spec = {"containers": [container(**usual)] * 64, **affinity(expressions(16, 1000))}
+    spec = {"containers": [asks(**usual)] * 64, **affinity(expressions(16, 1000))}
     check_size(spec)
-    assert len(Pod.from_object({"metadata": {}, "spec": spec}).containers) == 64
+    assert len(Pod.from_object(plain(**spec)).containers) == 64
 
 
 def test_what_we_add_ourselves_does_not_make_a_pod_too_large() -> None:

@@ -2,14 +2,14 @@
 
 from typing import Any
 
+from tests.builders.pods import created
 from webhook.model.membership import membership_of
 from webhook.model.names import KAI_TOPOLOGY, POD_GROUP_NAME, RANK
 
 
-def pod(name: str = "p-3", owner: str = "", **annotations: str) -> dict[str, Any]:
+def member(name: str = "p-3", owner: str = "", **annotations: str) -> dict[str, Any]:
     owners = [{"kind": "Job", "name": owner, "uid": f"uid-{owner}", "controller": True}] if owner else []
-    metadata = {"namespace": "ns", "name": name, "uid": name, "annotations": annotations, "ownerReferences": owners}
-    return {"metadata": metadata, "spec": {}}
+    return created(name=name, numa=None, annotations=annotations, metadata={"ownerReferences": owners})
 
 
 def group(raw: dict[str, Any]) -> str | None:
@@ -18,7 +18,7 @@ def group(raw: dict[str, Any]) -> str | None:
 
 
 def test_a_named_group_is_that_of_all_pods_of_its_namespace_with_the_name() -> None:
-    one, other = pod("a", "x", **{POD_GROUP_NAME: "g"}), pod("b", "y", **{POD_GROUP_NAME: "g"})
+    one, other = member("a", "x", **{POD_GROUP_NAME: "g"}), member("b", "y", **{POD_GROUP_NAME: "g"})
     assert group(one) == group(other)
     other["metadata"]["namespace"] = "elsewhere"
     assert group(one) != group(other)
@@ -26,23 +26,23 @@ def test_a_named_group_is_that_of_all_pods_of_its_namespace_with_the_name() -> N
 
 def test_pods_of_one_controller_that_ask_for_a_topology_are_a_group() -> None:
     asks = {KAI_TOPOLOGY: "racks"}
-    assert group(pod("a", "x", **asks)) == group(pod("b", "x", **asks)) != group(pod("a", "y", **asks))
-    assert group(pod("a", "x")) is None
+    assert group(member("a", "x", **asks)) == group(member("b", "x", **asks)) != group(member("a", "y", **asks))
+    assert group(member("a", "x")) is None
 
 
 def test_such_a_pod_without_a_controller_is_alone() -> None:
     asks = {KAI_TOPOLOGY: "racks"}
-    assert group(pod("a", **asks)) != group(pod("b", **asks))
+    assert group(member("a", **asks)) != group(member("b", **asks))
 
 
 def test_a_rank_that_was_given_stays() -> None:
-    memberships = [membership_of(pod("p-3", **{POD_GROUP_NAME: "g", **more})) for more in ({}, {RANK: "7"})]
+    memberships = [membership_of(member("p-3", **{POD_GROUP_NAME: "g", **more})) for more in ({}, {RANK: "7"})]
     assert [membership.rank for membership in memberships if membership] == [3, 7]
 
 
 def test_people_are_told_a_name_that_can_be_printed_and_is_no_longer_than_an_objects() -> None:
     def told(name: str) -> str:
-        membership = membership_of(pod("a", **{POD_GROUP_NAME: name}))
+        membership = membership_of(member("a", **{POD_GROUP_NAME: name}))
         assert membership is not None
         assert membership.group.endswith(name)
         return membership.name

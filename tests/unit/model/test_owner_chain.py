@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.builders.pods import plain
 from tests.builders.workloads import TEMPLATE, job, of, owned
 from webhook.model.membership import membership_of
 from webhook.model.names import (
@@ -19,17 +20,13 @@ from webhook.model.names import (
 from webhook.model.owner_chain import owner_above, ranked, taken_from_owners
 
 
-def pod(name: str = "p", /, **annotations: str) -> dict[str, Any]:
-    return {"metadata": {"namespace": "ns", "name": name, "annotations": annotations}}
-
-
 def test_the_controller_comes_before_other_owners_and_the_first_of_those_before_the_rest() -> None:
     first, second = {"name": "a", "uid": "a"}, {"name": "b", "uid": "b", "controller": True}
     for references, wanted in (([first, second], "b"), ([first, {**first, "name": "c"}], "a")):
         owner = owner_above({"metadata": {"ownerReferences": references}})
         assert owner is not None
         assert owner.name == wanted
-    assert owner_above(pod()) is None
+    assert owner_above(plain()) is None
 
 
 def test_a_pods_own_annotation_comes_first_then_that_of_the_nearest_owner() -> None:
@@ -37,18 +34,20 @@ def test_a_pods_own_annotation_comes_first_then_that_of_the_nearest_owner() -> N
     deployment = owned("Deployment", "apps/v1", {}, **{KAI_BATCH_MIN_MEMBER: "3", KAI_TOPOLOGY: "far", "note": "x"})
     owner_chain = of(replica_set, deployment)
     assert owner_chain.top.kind == "Deployment"
-    taken = taken_from_owners(pod(**{KAI_TOPOLOGY: "own"}), owner_chain)
+    taken = taken_from_owners(plain(annotations={KAI_TOPOLOGY: "own"}), owner_chain)
     assert taken == {KAI_BATCH_MIN_MEMBER: "2", POD_GROUP_NAME: "pg-w-uid-Deployment"}
 
 
 def test_numa_wishes_are_taken_only_by_a_pod_that_has_none_and_make_no_group() -> None:
     owner_chain = of(job(**{NUMA_TOPOLOGY_SPEC: "{}"}))
-    assert taken_from_owners(pod(), owner_chain) == {NUMA_TOPOLOGY_SPEC: "{}"}
-    assert taken_from_owners(pod(**{RESOURCE_SPEC: "{}"}), owner_chain) == {}
+    assert taken_from_owners(plain(), owner_chain) == {NUMA_TOPOLOGY_SPEC: "{}"}
+    assert taken_from_owners(plain(annotations={RESOURCE_SPEC: "{}"}), owner_chain) == {}
 
 
 def test_a_group_that_a_pod_names_itself_stays_its_group() -> None:
-    assert POD_GROUP_NAME not in taken_from_owners(pod(**{POD_GROUP_NAME: "own"}), of(job(**{KAI_TOPOLOGY: "t"})))
+    assert POD_GROUP_NAME not in taken_from_owners(
+        plain(annotations={POD_GROUP_NAME: "own"}), of(job(**{KAI_TOPOLOGY: "t"}))
+    )
 
 
 def test_what_only_makes_workloads_is_not_the_top_but_its_wishes_hold() -> None:
@@ -131,7 +130,7 @@ def test_the_longest_name_still_gives_a_name() -> None:
 def test_a_rank_that_the_user_or_a_placement_gave_stays() -> None:
     owner_chain = of(job())
     for annotations, wanted in (({}, 2), ({"topology-webhook.dev/rank": "7"}, 7)):
-        raw = pod("w-2-abcde", **{POD_GROUP_NAME: "g", **annotations})
+        raw = plain(name="w-2-abcde", annotations={POD_GROUP_NAME: "g", **annotations})
         membership = ranked(membership_of(raw), raw, owner_chain)
         assert membership is not None
         assert membership.rank == wanted
@@ -181,5 +180,5 @@ def test_a_leader_is_in_the_group_of_its_workers(mark: str | None, minimum: int)
     owner_chain = of(owned("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1", {"leaderWorkerTemplate": sets}))
     labels = {LWS_GROUP_INDEX: "0"}
     assert owner_chain.minimum(labels, None) == minimum
-    taken = taken_from_owners({"metadata": {"labels": labels}}, owner_chain)
+    taken = taken_from_owners(plain(metadata={"labels": labels}), owner_chain)
     assert taken == {**rack, POD_GROUP_NAME: owner_chain.group_name(labels)}

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.builders.pods import plain
 from tests.builders.workloads import TEMPLATE, job, of, owned
 from webhook.model.names import KAI_TOPOLOGY
 from webhook.model.owner_chain import OwnerChain, taken_from_owners
@@ -15,7 +16,7 @@ RACK = {KAI_TOPOLOGY: "dc", "kai.scheduler/topology-required-placement": "rack"}
 
 
 def made(owner_chain: OwnerChain, labels: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
-    raw: dict[str, Any] = {"metadata": {"namespace": "ns", "name": "p", "labels": labels or {}}, "spec": spec}
+    raw = plain(namespace="ns", metadata={"labels": labels or {}}, **spec)
     raw["metadata"]["annotations"] = taken_from_owners(raw, owner_chain)
     return pod_group(owner_chain, raw, 4, TOPOLOGIES, "placed")
 
@@ -55,7 +56,7 @@ def test_each_role_is_a_sub_group_with_the_level_it_asks_for_itself() -> None:
 
 
 def test_owners_that_nobody_may_read_still_have_a_pod_group() -> None:
-    raw = {"metadata": {"namespace": "ns", "name": "p", "annotations": RACK}}
+    raw = plain(namespace="ns", annotations=RACK)
     body = pod_group(of(), raw, 2, TOPOLOGIES, "placed")
     assert (body["metadata"]["name"], body["spec"]["minMember"]) == ("pg-thing-uid-thing", 2)
 

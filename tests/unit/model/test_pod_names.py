@@ -4,6 +4,7 @@ import tracemalloc
 
 import pytest
 
+from tests.builders.workloads import template, workload
 from webhook.model.workload.pod_names import PodNames
 from webhook.model.workload.readers import read_workload
 
@@ -42,19 +43,14 @@ def test_other_names_have_no_rank_in_jobs(name: str) -> None:
 
 
 def test_a_line_that_asks_for_150000_pods_takes_no_more_memory_than_one_for_two() -> None:
-    template = {"spec": {"containers": [{"name": "c"}]}}
-    raw = {
-        "apiVersion": "leaderworkerset.x-k8s.io/v1",
-        "kind": "LeaderWorkerSet",
-        "metadata": {"name": "w"},
-        "spec": {"replicas": 150_000, "leaderWorkerTemplate": {"size": 1, "workerTemplate": template}},
-    }
+    spec = {"replicas": 150_000, "leaderWorkerTemplate": {"size": 1, "workerTemplate": template()}}
+    raw = workload(kind="LeaderWorkerSet", spec=spec)
     tracemalloc.start()
-    workload = read_workload(raw)
+    found = read_workload(raw)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert workload is not None
-    assert len(workload.gangs) == 150_000
-    assert len(workload.distinct) == 1
-    assert workload.gangs[149_999].name == "w-149999"
+    assert found is not None
+    assert len(found.gangs) == 150_000
+    assert len(found.distinct) == 1
+    assert found.gangs[149_999].name == "w-149999"
     assert peak < 1 << 17

@@ -4,30 +4,27 @@ from typing import Any
 
 import pytest
 
+from tests.builders.pods import container, plain
 from tests.unit.model import golden
 from webhook.model.pod import Pod, QoS
 
 GI = 2**30
 
 
-def container(name: str = "c", requests: Any = None, limits: Any = None, **more: Any) -> dict[str, Any]:
-    return {"name": name, "resources": {"requests": requests, "limits": limits}, **more}
-
-
 def sidecar(**requests: str) -> dict[str, Any]:
-    return container("sidecar", requests, restartPolicy="Always")
+    return container(name="sidecar", requests=requests, restartPolicy="Always")
 
 
 def init(**requests: str) -> dict[str, Any]:
-    return container("init", requests)
+    return container(name="init", requests=requests)
 
 
 def app(**requests: str) -> dict[str, Any]:
-    return container("app", requests)
+    return container(name="app", requests=requests)
 
 
 def pod(*containers: dict[str, Any], inits: tuple[dict[str, Any], ...] = (), **spec: Any) -> Pod:
-    return Pod.from_object({"spec": {"initContainers": list(inits), "containers": list(containers), **spec}})
+    return Pod.from_object(plain(initContainers=list(inits), containers=list(containers), **spec))
 
 
 def test_apps_add_up() -> None:
@@ -101,9 +98,9 @@ BOTH = {"cpu": "1", "memory": "1Gi"}
         (pod(container(requests={"cpu": "500m"}, limits=BOTH)), QoS.BURSTABLE),
         (pod(app(**BOTH)), QoS.BURSTABLE),
         (pod(container(limits={"cpu": "1"})), QoS.BURSTABLE),
-        (pod(container(limits=BOTH), container("second")), QoS.BURSTABLE),
+        (pod(container(limits=BOTH), container(name="second")), QoS.BURSTABLE),
         (pod(container(limits=BOTH), inits=(init(),)), QoS.BURSTABLE),
-        (pod(container(limits=BOTH), inits=(container("init", limits=BOTH),)), QoS.GUARANTEED),
+        (pod(container(limits=BOTH), inits=(container(name="init", limits=BOTH),)), QoS.GUARANTEED),
         (pod(container(), resources={"limits": BOTH}), QoS.GUARANTEED),
         (pod(container(limits=BOTH), resources={"requests": {"cpu": "2"}}), QoS.BURSTABLE),
     ],

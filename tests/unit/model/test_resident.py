@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 
+from tests.builders.pods import GATES, bound, container, plain, pod
 from webhook.model.errors import UserError
 from webhook.model.pod import QoS, ResidentPod
 from webhook.model.policy import Exclusive, NUMAPolicy
@@ -19,17 +20,10 @@ def resident(
     limits: dict[str, str] | None = None,
     **status: Any,
 ) -> ResidentPod:
-    return ResidentPod.from_object(
-        {
-            "metadata": {"namespace": "ml", "name": "a", "uid": "1", "annotations": annotations},
-            "spec": {
-                "nodeName": "n1",
-                "containers": [{"name": "main", "resources": {"requests": requests, "limits": limits}}],
-                "overhead": {"cpu": "100m"},
-            },
-            "status": status,
-        }
-    )
+    asks = [container(requests=requests, limits=limits)]
+    named: dict[str, Any] = {"name": "a", "namespace": "ml", "metadata": {"uid": "1"}, "annotations": annotations}
+    raw = bound(node="n1", numa=None, containers=asks, overhead={"cpu": "100m"}, **named)
+    return ResidentPod.from_object({**raw, "status": status})
 
 
 def test_a_bound_pod_is_kept_as_a_slim_record() -> None:
@@ -50,8 +44,7 @@ def test_a_finished_pod_is_terminal(phase: str, terminal: bool) -> None:
 
 
 def test_a_pod_being_deleted_says_so() -> None:
-    raw = {"metadata": {"name": "a", "deletionTimestamp": "2026-01-01T00:00:00Z"}, "spec": {"containers": []}}
-    assert ResidentPod.from_object(raw).deleting
+    assert ResidentPod.from_object(plain(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})).deleting
 
 
 def numa_nodes(numa_id: int, **resources: str) -> dict[str, Any]:
@@ -153,14 +146,12 @@ def test_a_pod_resized_in_place_holds_the_largest_of_its_numbers(
     assert read.requests == {"cpu": cpu + 100}
 
 
-GATED = {"schedulingGates": [{"name": "topology-webhook.dev/placement"}]}
+GATED = {"schedulingGates": GATES}
 HINT_FOR_N2 = json.dumps({"node": "n2", **numa_nodes(1, cpu="2")})
 
 
 def waiting(hint: str, **spec: Any) -> ResidentPod:
-    metadata = {"namespace": "ml", "name": "a", "uid": "1", "annotations": {HINT: hint}}
-    containers = [{"name": "main", "resources": {"requests": TWO}}]
-    return ResidentPod.from_object({"metadata": metadata, "spec": {"containers": containers, **spec}})
+    return ResidentPod.from_object(plain(annotations={HINT: hint}, containers=[container(requests=TWO)], **spec))
 
 
 def test_a_pod_with_a_hint_and_without_our_gate_is_placed_until_it_is_bound() -> None:
@@ -172,14 +163,13 @@ def test_a_pod_with_a_hint_and_without_our_gate_is_placed_until_it_is_bound() ->
 
 
 def test_a_pod_is_bound_when_the_api_server_says_so_and_at_its_creation_at_the_earliest() -> None:
-    metadata = {"name": "a", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    metadata = {"creationTimestamp": "2026-01-01T00:00:00Z"}
     scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:01:00Z"}
-    raw: dict[str, Any] = {"metadata": metadata, "spec": {"containers": [], "nodeName": "n1"}}
-    created = ResidentPod.from_object(raw).bound_at
-    bound = ResidentPod.from_object({**raw, "status": {"conditions": [scheduled]}}).bound_at
-    assert created is not None
-    assert bound == created + 60
-    assert ResidentPod.from_object({**raw, "spec": {"containers": []}}).bound_at is None
+    created_at = ResidentPod.from_object(bound(node="n1", metadata=metadata)).bound_at
+    raw = bound(node="n1", metadata=metadata, status={"conditions": [scheduled]})
+    assert created_at is not None
+    assert ResidentPod.from_object(raw).bound_at == created_at + 60
+    assert ResidentPod.from_object(plain(metadata=metadata)).bound_at is None
 
 
 @pytest.mark.parametrize(
@@ -194,10 +184,9 @@ def test_a_pod_is_bound_when_the_api_server_says_so_and_at_its_creation_at_the_e
 def test_whole_cpus_and_devices_are_exclusive_without_a_memory_manager(
     limits: dict[str, str], init: bool, exclusive: bool
 ) -> None:
-    half = {"name": "half", "resources": {"limits": {"cpu": "500m", "memory": "1Gi"}}}
-    container = {"name": "main", "resources": {"limits": limits}}
-    spec = {"containers": [half], "initContainers": [container]} if init else {"containers": [container]}
-    read = ResidentPod.from_object({"metadata": {"name": "a"}, "spec": {**spec, "nodeName": "n1"}})
+    half, main = container(name="half", limits={"cpu": "500m", "memory": "1Gi"}), container(limits=limits)
+    spec: dict[str, Any] = {"containers": [half], "initContainers": [main]} if init else {"containers": [main]}
+    read = ResidentPod.from_object(bound(node="n1", numa=None, **spec))
     assert read.exclusive_resources
     assert read.exclusive_beyond_memory is exclusive
 
@@ -205,8 +194,7 @@ def test_whole_cpus_and_devices_are_exclusive_without_a_memory_manager(
 def test_defaults_that_were_written_at_its_creation_are_a_pods_policy() -> None:
     defaults = '{"numaTopologyPolicy":"SingleNUMANode","singleNUMANodeExclusive":"Preferred"}'
     annotations = {"topology-webhook.dev/numa-defaults": defaults}
-    raw = {"metadata": {"name": "p", "namespace": "ns", "annotations": annotations}, "spec": {"containers": []}}
-    found = ResidentPod.from_object(raw)
+    found = ResidentPod.from_object(plain(annotations=annotations))
     assert (found.policy, found.exclusive) == (NUMAPolicy.SINGLE_NUMA_NODE, Exclusive.PREFERRED)
-    annotations["scheduling.koordinator.sh/numa-topology-spec"] = '{"numaTopologyPolicy": ""}'
-    assert ResidentPod.from_object(raw).policy is None
+    own = pod(numa='{"numaTopologyPolicy": ""}', annotations=annotations)
+    assert ResidentPod.from_object(own).policy is None

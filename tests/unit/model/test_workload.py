@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from tests.builders.pods import plain
+from tests.builders.workloads import template, workload
 from webhook.model.errors import UserError
 from webhook.model.topology import Level, Topology, TopologySource
 from webhook.model.workload.rank import rank_of
@@ -14,20 +16,16 @@ from webhook.model.workload.topology_request import Levels, TopologyRequest
 
 ON_RACK = {"kai.scheduler/topology": "network", "kai.scheduler/topology-required-placement": "rack"}
 SEGMENTS = {"kai.scheduler/segment-size": "4", "kai.scheduler/segment-topology-required-placement": "rack"}
-TEMPLATE: Mapping[str, Any] = {"spec": {"containers": [{"name": "main"}]}}
-
-
-def template(**annotations: str) -> dict[str, Any]:
-    return {"metadata": {"annotations": annotations}, **TEMPLATE}
+TEMPLATE: Mapping[str, Any] = template()
 
 
 def gangs(
     api_version: str, kind: str, spec: Mapping[str, Any], annotations: Mapping[str, str] | None = None
 ) -> tuple[WorkloadGang, ...]:
-    metadata = {"name": "train", "annotations": dict(annotations or {})}
-    workload = read_workload({"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec})
-    assert workload is not None
-    return tuple(workload.gangs)
+    raw = workload(kind=kind, api_version=api_version, name="train", spec=spec, annotations=annotations)
+    found = read_workload(raw)
+    assert found is not None
+    return tuple(found.gangs)
 
 
 def shape(gang: WorkloadGang) -> dict[str, tuple[int, int]]:
@@ -149,7 +147,7 @@ def test_an_mpi_job_does_not_wait_for_a_launcher_that_waits_for_its_workers() ->
 
 
 def test_segments_stand_on_the_template_of_the_workers() -> None:
-    replicas = {"Master": {"template": TEMPLATE}, "Worker": {"replicas": 8, "template": template(**SEGMENTS)}}
+    replicas = {"Master": {"template": TEMPLATE}, "Worker": {"replicas": 8, "template": template(annotations=SEGMENTS)}}
     (gang,) = gangs("kubeflow.org/v1", "PyTorchJob", {"pytorchReplicaSpecs": replicas}, ON_RACK)
     master, worker = gang.pod_sets
     assert master.segments is None
@@ -159,7 +157,7 @@ def test_segments_stand_on_the_template_of_the_workers() -> None:
 
 GROUPS = [
     {"groupName": "big", "replicas": 3, "minReplicas": 2, "numOfHosts": 2, "template": TEMPLATE},
-    {"groupName": "small", "replicas": 2, "template": template(**ON_RACK)},
+    {"groupName": "small", "replicas": 2, "template": template(annotations=ON_RACK)},
     {"groupName": "least", "minReplicas": 1, "template": TEMPLATE},
     {"groupName": "off", "replicas": 5, "suspend": True, "template": TEMPLATE},
 ]
@@ -234,21 +232,19 @@ def test_no_pod_of_a_stateful_set_waits_for_one_that_is_made_when_it_runs() -> N
 
 
 def test_a_bare_pod_is_a_gang_of_one() -> None:
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "alone", "annotations": ON_RACK}, **TEMPLATE}
-    workload = read_workload(pod)
-    assert workload is not None
-    assert [(gang.size, gang.request.required) for gang in workload.gangs] == [(1, "rack")]
+    found = read_workload(plain(annotations=ON_RACK))
+    assert found is not None
+    assert [(gang.size, gang.request.required) for gang in found.gangs] == [(1, "rack")]
 
 
 def test_a_kind_whose_pods_are_not_known_is_no_workload() -> None:
-    assert read_workload({"apiVersion": "example.com/v1", "kind": "Workflow", "metadata": {"name": "w"}}) is None
+    assert read_workload(workload(kind="Workflow", api_version="example.com/v1", spec={})) is None
 
 
 @pytest.mark.parametrize(("group", "kind"), READERS)
 def test_every_kind_says_where_its_template_is_missing(group: str, kind: str) -> None:
-    raw = {"apiVersion": f"{group}/v1" if group else "v1", "kind": kind, "metadata": {"name": "w"}, "spec": {}}
-    if kind == "JobSet":
-        raw["spec"] = {"replicatedJobs": [{"name": "a"}]}
+    spec = {"replicatedJobs": [{"name": "a"}]} if kind == "JobSet" else {}
+    raw = workload(kind=kind, api_version=f"{group}/v1" if group else "v1", spec=spec)
     with pytest.raises(UserError) as fault:
         read_workload(raw)
     assert fault.value.path.startswith("spec.")
@@ -281,7 +277,7 @@ def test_a_number_of_pods_that_is_none_is_said(replicas: object) -> None:
 
 def test_the_parts_of_a_workload_name_one_topology() -> None:
     elsewhere = {**ON_RACK, "kai.scheduler/topology": "other"}
-    replicas = {"Master": {"template": template(**elsewhere)}, "Worker": {"template": TEMPLATE}}
+    replicas = {"Master": {"template": template(annotations=elsewhere)}, "Worker": {"template": TEMPLATE}}
     with pytest.raises(UserError, match="network, other"):
         gangs("kubeflow.org/v1", "PyTorchJob", {"pytorchReplicaSpecs": replicas}, ON_RACK)
 
