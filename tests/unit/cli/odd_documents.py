@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
+from tests.builders import pods, workloads
+
 SPEC: Final = "scheduling.koordinator.sh/numa-topology-spec"
 SINGLE: Final = {SPEC: '{"numaTopologyPolicy": "SingleNUMANode"}'}
 LEVEL: Final = "kai.scheduler/topology-required-placement"
@@ -23,25 +25,24 @@ def amounts(cpu: Any = "4", memory: Any = "1Gi") -> Raw:
 
 def pod(annotations: Any = SINGLE, *, metadata: Raw | None = None, container: Raw | None = None, **spec: Any) -> Raw:
     """A pod `p`."""
-    containers = [{"name": "main", "image": "none", "resources": amounts(), **(container or {})}]
-    own = {"name": "p", "annotations": annotations, **(metadata or {})}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": own, "spec": {"containers": containers, **spec}}
+    own = {"annotations": annotations, **(metadata or {})}
+    how = {"containers": [pods.guaranteed(cpu=4, **(container or {}))], **spec}
+    return pods.pod(namespace="", metadata=own, **how)
 
 
 def job(annotations: Any = SINGLE, template: Any = None, **spec: Any) -> Raw:
     """A Job `j`."""
     below = {"spec": {**pod()["spec"], "restartPolicy": "Never"}} if template is None else template
-    metadata = {"name": "j", "annotations": annotations}
-    spec = {"template": below, **spec}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+    return workloads.workload(
+        kind="Job", name="j", metadata={"annotations": annotations}, spec={"template": below, **spec}
+    )
 
 
 def deployment(annotations: Any = SINGLE, **spec: Any) -> Raw:
     """A Deployment `d`."""
     template = {"metadata": {"labels": {"app": "d"}}, "spec": pod()["spec"]}
     own = {"selector": {"matchLabels": {"app": "d"}}, "template": template, **spec}
-    metadata = {"name": "d", "annotations": annotations}
-    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": own}
+    return workloads.workload(kind="Deployment", name="d", metadata={"annotations": annotations}, spec=own)
 
 
 def without(raw: Raw, *path: str) -> Raw:

@@ -10,21 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.builders.pods import pod
 from tests.unit.cli.conftest import CLUSTER, EXAMPLES, MISTAKES, Review
 from webhook.admission.pod.affinity_patch import required_terms
 
 POD = EXAMPLES / "pod.yaml"
-SINGLE = '{"numaTopologyPolicy": "SingleNUMANode"}'
-
-
-def _pod(cpu: str = "8", name: str = "p", spec: str = SINGLE) -> dict[str, Any]:
-    amounts = {"cpu": cpu, "memory": "1Gi"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "annotations": {"scheduling.koordinator.sh/numa-topology-spec": spec}},
-        "spec": {"containers": [{"name": "c", "resources": {"requests": amounts, "limits": amounts}}]},
-    }
 
 
 def _workload(api_version: str, kind: str, path: tuple[str, ...], pod: dict[str, Any]) -> dict[str, Any]:
@@ -82,7 +72,7 @@ def test_json_tells_of_every_node_when_asked(review: Review) -> None:
 def test_workloads_are_judged_by_their_pod_template(
     review: Review, tmp_path: Path, api_version: str, kind: str, path: tuple[str, ...]
 ) -> None:
-    workload = _workload(api_version, kind, path, _pod())
+    workload = _workload(api_version, kind, path, pod())
     (tmp_path / "w.json").write_text(json.dumps(workload))
     (entry,) = review("-f", tmp_path / "w.json", "-o", "json").json
     assert entry["object"] == {"apiVersion": api_version, "kind": kind, "namespace": "team", "name": "w"}
@@ -98,7 +88,7 @@ def test_workloads_are_judged_by_their_pod_template(
 @pytest.mark.parametrize("kind", ["DaemonSet", "ConfigMap"])
 def test_what_has_no_pods_to_place_passes_unchanged(review: Review, tmp_path: Path, kind: str) -> None:
     api_version = "apps/v1" if kind == "DaemonSet" else "v1"
-    workload = _workload(api_version, kind, ("spec", "template"), _pod())
+    workload = _workload(api_version, kind, ("spec", "template"), pod())
     (tmp_path / "w.json").write_text(json.dumps(workload))
     outcome = review("-f", tmp_path / "w.json", "-o", "json")
     (entry,) = outcome.json
@@ -132,7 +122,7 @@ def test_no_gate_is_printed_but_the_nodes_that_fit_or_those_that_never_can_left_
     requirement: dict[str, Any],
     annotations: dict[str, str],
 ) -> None:
-    raw = _pod(cpu)
+    raw = pod(cpu=cpu)
     raw["metadata"]["annotations"].update(annotations)
     (tmp_path / "pod.yaml").write_text(yaml.safe_dump(raw))
     outcome = review("-f", tmp_path / "pod.yaml", "-o", "yaml")
@@ -206,7 +196,7 @@ def test_every_document_is_judged_and_counted(review: Review) -> None:
 
 def test_objects_do_not_take_room_from_each_other(review: Review, tmp_path: Path) -> None:
     # 12 cpus are free in one NUMA node of node-c, and nowhere else.
-    (tmp_path / "two.yaml").write_text(yaml.safe_dump_all([_pod("12", "one"), _pod("12", "two")]))
+    (tmp_path / "two.yaml").write_text(yaml.safe_dump_all([pod(name="one", cpu=12), pod(name="two", cpu=12)]))
     entries = review("-f", tmp_path / "two.yaml", "-o", "json").json
     assert [entry["nodes"]["best"][0]["node"] for entry in entries] == ["node-c", "node-c"]
 
@@ -214,14 +204,14 @@ def test_objects_do_not_take_room_from_each_other(review: Review, tmp_path: Path
 @pytest.mark.parametrize(
     ("pod", "arguments", "verdict", "code"),
     [
-        (_pod("8"), (), "allow", 0),
-        (_pod("14"), (), "wait", 1),
-        (_pod("14"), ("--no-capacity", "Allow"), "wait", 1),
-        (_pod("14"), ("--no-capacity", "Deny"), "deny", 1),
-        (_pod("17"), (), "deny", 1),
-        (_pod("17"), ("--no-compatible-node", "Warn"), "allow", 1),
-        (_pod(spec="{"), (), "deny", 1),
-        (_pod(spec='{"numaTopologyPolicy": "BestEffort"}'), (), "allow", 0),
+        (pod(cpu=8), (), "allow", 0),
+        (pod(cpu=14), (), "wait", 1),
+        (pod(cpu=14), ("--no-capacity", "Allow"), "wait", 1),
+        (pod(cpu=14), ("--no-capacity", "Deny"), "deny", 1),
+        (pod(cpu=17), (), "deny", 1),
+        (pod(cpu=17), ("--no-compatible-node", "Warn"), "allow", 1),
+        (pod(numa="{"), (), "deny", 1),
+        (pod(numa='{"numaTopologyPolicy": "BestEffort"}'), (), "allow", 0),
     ],
 )
 def test_it_ends_with_1_when_something_is_denied_or_fits_nowhere(
@@ -241,7 +231,7 @@ def test_settings_may_come_from_the_environment(
     review: Review, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("TOPOLOGY_WEBHOOK_NO_COMPATIBLE_NODE", "Warn")
-    (tmp_path / "p.json").write_text(json.dumps(_pod("17")))
+    (tmp_path / "p.json").write_text(json.dumps(pod(cpu=17)))
     assert review("-f", tmp_path / "p.json", "-o", "json").json[0]["verdict"] == "allow"
 
 
@@ -314,11 +304,11 @@ def test_an_answer_that_cannot_be_written_is_told(output: str) -> None:
 def test_a_pod_that_no_kubelet_aligns_is_warned_about_or_denied_as_the_setting_says(
     review: Review, tmp_path: Path
 ) -> None:
-    raw = _pod()
+    raw = pod()
     raw["spec"]["containers"][0]["resources"]["limits"] = {"cpu": "8"}
     (tmp_path / "p.json").write_text(json.dumps(raw))
     told = (
-        'SingleNUMANode is asked for, but no kubelet aligns this pod: container "c" has no limits.memory; '
+        'SingleNUMANode is asked for, but no kubelet aligns this pod: container "main" has no limits.memory; '
         "set spec.containers[0].resources.limits.memory to 1Gi"
     )
     (entry,) = review("-f", tmp_path / "p.json", "-o", "json").json
@@ -333,7 +323,7 @@ def _preferring(node: str, weight: int = 100) -> str:
     """A pod that prefers a node, as YAML."""
     named = {"key": "metadata.name", "operator": "In", "values": [node]}
     terms = [{"weight": weight, "preference": {"matchFields": [named]}}]
-    raw = _pod()
+    raw = pod()
     raw["spec"]["affinity"] = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}}
     return yaml.safe_dump(raw)
 

@@ -9,6 +9,10 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from tests.builders.nodes import node, nrt
+from tests.builders.pods import plain
+from tests.builders.topologies import topology
+from tests.builders.workloads import template, workload
 from tests.unit.cli.conftest import Outcome, Review
 from webhook.admission.pod.affinity_patch import required_terms
 from webhook.cli.app import app
@@ -29,79 +33,35 @@ NODES = {
     "n2": ("zone-a", "rack-2", (3, 3)),
     "n3": ("zone-b", "rack-1", (1, 1)),
 }
-TOPOLOGY = {
-    "apiVersion": "kai.scheduler/v1alpha1",
-    "kind": "Topology",
-    "metadata": {"name": "network"},
-    "spec": {"levels": [{"nodeLabel": "example.com/zone"}, {"nodeLabel": "example.com/rack"}]},
-}
+TOPOLOGY = topology(labels=("example.com/zone", "example.com/rack"))
 
 Judge = Callable[..., Outcome]
 
 
 def _node(name: str, zone: str, rack: str, free: tuple[int, ...]) -> list[dict[str, Any]]:
-    labels = {"kubernetes.io/hostname": name, "example.com/zone": zone, "example.com/rack": rack}
-    amounts = [{"cpu": str(each), "memory": "64Gi", GPU: str(each)} for each in free]
-    whole = {"cpu": str(sum(free)), "memory": "128Gi", GPU: str(sum(free)), "pods": "110"}
-    zones = [
-        {
-            "name": f"node-{index}",
-            "type": "Node",
-            "resources": [
-                {"name": resource, "capacity": "64Gi" if resource == "memory" else "4", "allocatable": amount}
-                | {"available": amount}
-                for resource, amount in each.items()
-            ],
-        }
-        for index, each in enumerate(amounts)
-    ]
-    return [
-        {
-            "apiVersion": "v1",
-            "kind": "Node",
-            "metadata": {"name": name, "labels": labels},
-            "status": {"allocatable": whole, "conditions": [{"type": "Ready", "status": "True"}]},
-        },
-        {
-            "apiVersion": "topology.node.k8s.io/v1alpha2",
-            "kind": "NodeResourceTopology",
-            "metadata": {"name": name},
-            "attributes": [
-                {"name": "topologyManagerPolicy", "value": "single-numa-node"},
-                {"name": "topologyManagerScope", "value": "container"},
-            ],
-            "zones": zones,
-        },
-    ]
+    labels = {"example.com/zone": zone, "example.com/rack": rack}
+    machine = node(name=name, cpus=sum(free), devices={GPU: sum(free)}, labels=labels)
+    return [machine, nrt(node=name, free=free, cpus=4, devices={GPU: free})]
 
 
 def _template(gpus: int = 1, annotations: Mapping[str, str] = NONE) -> dict[str, Any]:
-    amounts = {"cpu": str(gpus), "memory": "1Gi", GPU: str(gpus)}
-    containers = [{"name": "main", "image": "i", "resources": {"requests": amounts, "limits": amounts}}]
-    return {"metadata": {"annotations": dict(annotations)}, "spec": {"containers": containers}}
+    return template(cpu=gpus, devices={GPU: gpus}, annotations=annotations)
 
 
 def _job(
     pods: int, annotations: Mapping[str, str], on_template: Mapping[str, str] = NONE, gpus: int = 1
 ) -> dict[str, Any]:
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": "train", "namespace": "team", "annotations": dict(annotations)},
-        "spec": {"parallelism": pods, "completions": pods, "template": _template(gpus, on_template)},
-    }
+    spec = {"parallelism": pods, "completions": pods, "template": _template(gpus, on_template)}
+    return workload(kind="Job", name="train", metadata={"namespace": "team"}, annotations=annotations, spec=spec)
 
 
-def _pod(name: str, annotations: Mapping[str, str], gpus: int = 1, node: str = "") -> dict[str, Any]:
-    template = _template(gpus, annotations)
-    spec = {**template["spec"], **({"nodeName": node} if node else {})}
-    metadata = {"name": name, "namespace": "team", **template["metadata"]}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+def _pod(name: str, annotations: Mapping[str, str], gpus: int = 1, **spec: Any) -> dict[str, Any]:
+    return plain(name=name, namespace="team", cpu=gpus, devices={GPU: gpus}, annotations=annotations, **spec)
 
 
-def requirements(template: dict[str, Any]) -> list[dict[str, Any]]:
+def requirements(of: dict[str, Any]) -> list[dict[str, Any]]:
     """Those of the one required term that a template has."""
-    (term,) = required_terms(template) or []
+    (term,) = required_terms(of) or []
     found: list[dict[str, Any]] = term["matchExpressions"]
     return found
 
@@ -171,8 +131,8 @@ def test_a_group_without_a_place_is_told_what_each_level_holds(judge: Judge) -> 
     assert (short["holds"], short["needed"]) == (8, 9)
     assert short["resource"] in {"cpu", GPU}
     assert entry["message"].startswith("group train has no place now: rack rack-1 holds 8 of 9 pods: ")
-    template = entry["mutated"]["spec"]["template"]
-    assert (template["spec"], list(template["metadata"]["annotations"])) == (_template()["spec"], [PLACEMENT])
+    below = entry["mutated"]["spec"]["template"]
+    assert (below["spec"], list(below["metadata"]["annotations"])) == (_template()["spec"], [PLACEMENT])
 
 
 def test_a_preferred_level_falls_back_to_a_coarser_one(judge: Judge) -> None:
@@ -247,17 +207,11 @@ def test_a_template_that_is_denied_by_itself_stays_denied(judge: Judge) -> None:
 
 def test_leader_and_workers_of_a_training_job_share_the_rack(judge: Judge) -> None:
     # Master 3 GPUs of one NUMA node, workers 1: rack-2 holds the master and three workers.
-    job = {
-        "apiVersion": "kubeflow.org/v1",
-        "kind": "PyTorchJob",
-        "metadata": {"name": "fit", "namespace": "team", "annotations": RACK},
-        "spec": {
-            "pytorchReplicaSpecs": {
-                "Master": {"replicas": 1, "template": _template(3, SINGLE)},
-                "Worker": {"replicas": 3, "template": _template(1, SINGLE)},
-            }
-        },
+    replicas = {
+        "Master": {"replicas": 1, "template": _template(3, SINGLE)},
+        "Worker": {"replicas": 3, "template": _template(1, SINGLE)},
     }
+    job = workload(kind="PyTorchJob", name="fit", annotations=RACK, spec={"pytorchReplicaSpecs": replicas})
     (entry,) = judge(job).json
     group = entry["group"]
     assert group["domain"] == [["example.com/zone", "zone-a"], ["example.com/rack", "rack-2"]]
@@ -269,13 +223,8 @@ def test_leader_and_workers_of_a_training_job_share_the_rack(judge: Judge) -> No
 
 
 def test_replicas_of_a_set_are_gangs_of_their_own(judge: Judge) -> None:
-    workers = {
-        "apiVersion": "leaderworkerset.x-k8s.io/v1",
-        "kind": "LeaderWorkerSet",
-        "metadata": {"name": "serve", "annotations": RACK},
-        "spec": {"replicas": 2, "leaderWorkerTemplate": {"size": 6, "workerTemplate": _template()}},
-    }
-    (entry,) = judge(workers).json
+    spec = {"replicas": 2, "leaderWorkerTemplate": {"size": 6, "workerTemplate": _template()}}
+    (entry,) = judge(workload(kind="LeaderWorkerSet", name="serve", annotations=RACK, spec=spec)).json
     group = entry["group"]
     assert group["domain"] == [["example.com/zone", "zone-a"]]
     racks = [[step[1] for step in gang["domain"]] for gang in group["gangs"]]
@@ -298,7 +247,7 @@ def test_bare_pods_of_one_name_are_one_group(judge: Judge) -> None:
 
 
 def test_members_that_run_hold_the_others_to_their_rack(judge: Judge) -> None:
-    running = _pod("w-0", RACK | GROUP, node="n0")
+    running = _pod("w-0", RACK | GROUP, nodeName="n0")
     pending = [_pod(f"w-{index}", RACK | GROUP) for index in (1, 2)]
     entries = judge(*pending, beside=(running,)).json
     group = entries[0]["group"]
@@ -316,7 +265,7 @@ def test_members_that_were_placed_and_are_not_bound_yet_count_as_running(judge: 
 
 
 def test_running_pods_of_a_job_are_known_by_their_owner(judge: Judge) -> None:
-    running = _pod("train-1-x7k2p", NONE, node="n1")
+    running = _pod("train-1-x7k2p", NONE, nodeName="n1")
     running["metadata"]["ownerReferences"] = [
         {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u", "controller": True}
     ]

@@ -7,15 +7,13 @@ from typing import Any
 
 import pytest
 
+from tests.builders.pods import pod
+from tests.builders.topologies import topology
+from tests.builders.workloads import template, workload
 from tests.unit.cli.conftest import EXAMPLES, run_review
 
 RACKS = EXAMPLES / "snapshots" / "racks.yaml"
-TOPOLOGY = {
-    "apiVersion": "kai.scheduler/v1alpha1",
-    "kind": "Topology",
-    "metadata": {"name": "racks"},
-    "spec": {"levels": [{"nodeLabel": "example.com/hall"}, {"nodeLabel": "example.com/rack"}]},
-}
+TOPOLOGY = topology(name="racks", labels=("example.com/hall", "example.com/rack"))
 SINGLE = {"scheduling.koordinator.sh/numa-topology-spec": '{"numaTopologyPolicy": "SingleNUMANode"}'}
 NAMED = {"kai.scheduler/topology": "racks"}
 REQUIRED, PREFERRED = (f"kai.scheduler/topology-{how}-placement" for how in ("required", "preferred"))
@@ -24,21 +22,16 @@ SEGMENTS = {"kai.scheduler/segment-size": "2", "kai.scheduler/segment-topology-r
 MISTYPED = "kai.scheduler/topology-requierd-placement"
 
 
-def template(cpu: int = 8, memory: str | None = "1Gi", annotations: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """memory: its limit; None: none."""
-    limits = {"cpu": str(cpu), **({"memory": memory} if memory else {})}
-    container = {"name": "main", "resources": {"requests": {"cpu": str(cpu), "memory": "1Gi"}, "limits": limits}}
-    return {"metadata": {"annotations": dict(annotations or {})}, "spec": {"containers": [container]}}
+def without_memory_limit(**how: Any) -> dict[str, Any]:
+    """A template whose pods are Burstable."""
+    made = template(**how)
+    del made["spec"]["containers"][0]["resources"]["limits"]["memory"]
+    return made
 
 
-def job(own: Mapping[str, str], pods: int = 4, **how: Any) -> dict[str, Any]:
-    spec = {"parallelism": pods, "completions": pods, "template": template(**how)}
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": "w", "annotations": dict(own)},
-        "spec": spec,
-    }
+def job(own: Mapping[str, str], pods: int = 4, of: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    spec = {"parallelism": pods, "completions": pods, "template": of or template()}
+    return workload(kind="Job", annotations=own, spec=spec)
 
 
 def one(folder: Path, raw: Mapping[str, Any], *flags: str) -> Any:
@@ -64,9 +57,9 @@ def test_annotations_that_do_less_than_they_seem_to(
 
 
 def test_a_bare_pod_is_told_as_well(tmp_path: Path) -> None:
-    raw = {"apiVersion": "v1", "kind": "Pod", **template(annotations={**SINGLE, MISTYPED: "rack"})}
-    raw["metadata"]["name"] = "p"
-    assert one(tmp_path, raw)["warnings"] == [f"metadata.annotations[{MISTYPED}] is not read. Did you mean {REQUIRED}?"]
+    assert one(tmp_path, pod(annotations={MISTYPED: "rack"}))["warnings"] == [
+        f"metadata.annotations[{MISTYPED}] is not read. Did you mean {REQUIRED}?"
+    ]
 
 
 def test_a_workload_whose_pods_no_kubelet_aligns_is_told_once_or_denied(tmp_path: Path) -> None:
@@ -74,7 +67,7 @@ def test_a_workload_whose_pods_no_kubelet_aligns_is_told_once_or_denied(tmp_path
         'SingleNUMANode is asked for, but no kubelet aligns this pod: container "main" has no limits.memory; '
         "set spec.template.spec.containers[0].resources.limits.memory to 1Gi"
     )
-    for raw in (job(SINGLE, memory=None), job({}, memory=None, annotations=SINGLE)):
+    for raw in (job(SINGLE, of=without_memory_limit()), job({}, of=without_memory_limit(annotations=SINGLE))):
         entry = one(tmp_path, raw)
         assert (entry["verdict"], entry["warnings"]) == ("allow", [told])
         refused = one(tmp_path, raw, "--not-alignable", "Deny")

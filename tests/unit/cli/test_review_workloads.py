@@ -8,46 +8,34 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.builders.pods import GATES, guaranteed, plain
+from tests.builders.topologies import topology
+from tests.builders.workloads import template, workload
 from tests.cluster.kinds import KINDS, Kind, at
 from tests.unit.cli.conftest import CLUSTER, EXAMPLES, Outcome, run_review
 from webhook.admission.pod.affinity_patch import required_terms
 from webhook.model.names import PLACEMENT
 
 RACKS = EXAMPLES / "snapshots" / "racks.yaml"
-TOPOLOGY = {
-    "apiVersion": "kai.scheduler/v1alpha1",
-    "kind": "Topology",
-    "metadata": {"name": "racks"},
-    "spec": {"levels": [{"nodeLabel": "example.com/hall"}, {"nodeLabel": "example.com/rack"}]},
-}
+TOPOLOGY = topology(name="racks", labels=("example.com/hall", "example.com/rack"))
 SPEC = "scheduling.koordinator.sh/numa-topology-spec"
 INHERIT = "topology-webhook.dev/inherit"
 SINGLE = {SPEC: '{"numaTopologyPolicy": "SingleNUMANode"}'}
 RACK = {"kai.scheduler/topology": "racks", "kai.scheduler/topology-required-placement": "rack"}
-GATED = {"schedulingGates": [{"name": "topology-webhook.dev/placement"}]}
 
 
-def template(cpu: int = 8, annotations: Mapping[str, str] | None = None, **spec: Any) -> dict[str, Any]:
-    amounts = {"cpu": str(cpu), "memory": "1Gi"}
-    container = {"name": "main", "image": "none", "resources": {"requests": amounts, "limits": amounts}}
-    metadata: dict[str, Any] = {"labels": {"app": "w"}, **({"annotations": dict(annotations)} if annotations else {})}
-    return {"metadata": metadata, "spec": {"containers": [container], **spec}}
+def labelled(**how: Any) -> dict[str, Any]:
+    return template(labels={"app": "w"}, **how)
 
 
 def job(own: Mapping[str, str], annotations: Mapping[str, str] | None = None) -> dict[str, Any]:
-    spec = {"parallelism": 4, "completions": 4, "template": template(8, annotations)}
-    metadata = {"name": "w", "uid": "uid-w", "annotations": dict(own)}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+    spec = {"parallelism": 4, "completions": 4, "template": labelled(annotations=annotations)}
+    return workload(kind="Job", metadata={"uid": "uid-w"}, annotations=own, spec=spec)
 
 
 def training(annotations: Mapping[str, str], master: dict[str, Any], worker: dict[str, Any]) -> dict[str, Any]:
     replicas = {"Master": {"replicas": 1, "template": master}, "Worker": {"replicas": 3, "template": worker}}
-    return {
-        "apiVersion": "kubeflow.org/v1",
-        "kind": "PyTorchJob",
-        "metadata": {"name": "w", "annotations": dict(annotations)},
-        "spec": {"pytorchReplicaSpecs": replicas},
-    }
+    return workload(kind="PyTorchJob", annotations=annotations, spec={"pytorchReplicaSpecs": replicas})
 
 
 def review(folder: Path, *objects: Mapping[str, Any], flags: tuple[str, ...] = (), cluster: Path = RACKS) -> Outcome:
@@ -66,7 +54,7 @@ def shown(entry: Any) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_what_stands_on_a_workload_holds_for_the_pods_of_all_its_templates(kind: Kind, tmp_path: Path) -> None:
-    entry = one(tmp_path, kind.workload(SINGLE, template(4)))
+    entry = one(tmp_path, kind.workload(SINGLE, labelled(cpu=4)))
     assert (entry["verdict"], entry["warnings"]) == ("allow", [])
     assert all(each["managed"] and each["policy"] == "SingleNUMANode" for each in entry["podSets"])
     assert {each["path"] for each in entry["podSets"]} == set(kind.templates)
@@ -79,7 +67,7 @@ def test_what_stands_on_a_workload_holds_for_the_pods_of_all_its_templates(kind:
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_and_so_does_a_rack_which_the_yaml_keeps(kind: Kind, tmp_path: Path) -> None:
-    entry = one(tmp_path, kind.workload({**SINGLE, **RACK}, template(4)))
+    entry = one(tmp_path, kind.workload({**SINGLE, **RACK}, labelled(cpu=4)))
     group = entry["group"]
     assert (entry["verdict"], group["placed"], group["required"]) == ("allow", True, "example.com/rack")
     assert len(group["pods"]) == group["minimum"] == sum(map(len, kind.groups.values()))
@@ -91,14 +79,14 @@ def test_and_so_does_a_rack_which_the_yaml_keeps(kind: Kind, tmp_path: Path) -> 
 
 def test_each_template_may_ask_for_its_own(tmp_path: Path) -> None:
     restricted = {SPEC: '{"numaTopologyPolicy": "Restricted"}'}
-    entry = one(tmp_path, training(SINGLE, template(4, restricted), template(8)))
+    entry = one(tmp_path, training(SINGLE, labelled(cpu=4, annotations=restricted), labelled(cpu=8)))
     assert shown(entry) == [("master", 1, True, "Restricted"), ("worker", 3, True, "SingleNUMANode")]
     assert [each["nodes"]["fit"] for each in entry["podSets"]] == [1, 5]
     assert (entry["verdict"], entry["nodes"]["fit"]) == ("allow", 1)
 
 
 def test_the_answer_is_that_of_the_pods_that_wait(tmp_path: Path) -> None:
-    outcome = review(tmp_path, training({}, template(4), template(16, SINGLE)), cluster=CLUSTER)
+    outcome = review(tmp_path, training({}, labelled(cpu=4), labelled(cpu=16, annotations=SINGLE)), cluster=CLUSTER)
     (entry,) = outcome.json
     assert (outcome.code, entry["verdict"]) == (1, "wait")
     assert entry["message"].startswith("worker: SingleNUMANode: none of 6 nodes fits now; ")
@@ -106,24 +94,24 @@ def test_the_answer_is_that_of_the_pods_that_wait(tmp_path: Path) -> None:
 
 
 def test_pods_that_ask_for_nothing_are_no_members(tmp_path: Path) -> None:
-    entry = one(tmp_path, training({}, template(4), template(8, {**RACK, **SINGLE})))
+    entry = one(tmp_path, training({}, labelled(cpu=4), labelled(cpu=8, annotations={**RACK, **SINGLE})))
     assert [each["inGroup"] for each in entry["podSets"]] == [False, True]
     assert sorted(each["name"] for each in entry["group"]["pods"]) == ["w-worker-0", "w-worker-1", "w-worker-2"]
     master = entry["mutated"]["spec"]["pytorchReplicaSpecs"]["Master"]["template"]
-    assert master == template(4)
+    assert master == labelled(cpu=4)
 
 
 @pytest.mark.parametrize(
     ("master", "wanted"),
     [
-        (template(4, {INHERIT: "false"}), ("master", 1, False, None)),
-        (template(4, schedulerName="another"), ("master", 1, False, None)),
-        (template(4), ("master", 1, True, "SingleNUMANode")),
+        (labelled(cpu=4, annotations={INHERIT: "false"}), ("master", 1, False, None)),
+        (labelled(cpu=4, schedulerName="another"), ("master", 1, False, None)),
+        (labelled(cpu=4), ("master", 1, True, "SingleNUMANode")),
     ],
     ids=["takes nothing", "of another scheduler", "takes it"],
 )
 def test_a_template_may_be_none_of_the_groups(master: dict[str, Any], wanted: Any, tmp_path: Path) -> None:
-    entry = one(tmp_path, training({**RACK, **SINGLE}, master, template(8)))
+    entry = one(tmp_path, training({**RACK, **SINGLE}, master, labelled(cpu=8)))
     assert shown(entry) == [wanted, ("worker", 3, True, "SingleNUMANode")]
     assert len(entry["group"]["pods"]) == 3 + wanted[2]
 
@@ -136,9 +124,8 @@ def test_a_template_that_says_something_itself_takes_nothing_of_that(tmp_path: P
 
 def test_what_stands_between_a_workload_and_its_template_goes_before_the_workload(tmp_path: Path) -> None:
     below = job({SPEC: '{"numaTopologyPolicy": "Restricted"}'})
-    cron = {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "w", "annotations": SINGLE}}
     spec = {"schedule": "0 0 * * *", "jobTemplate": {"metadata": below["metadata"], "spec": below["spec"]}}
-    (entry,) = review(tmp_path, {**cron, "spec": spec}).json
+    (entry,) = review(tmp_path, workload(kind="CronJob", annotations=SINGLE, spec=spec)).json
     assert shown(entry) == [("pods", 4, True, "Restricted")]
 
 
@@ -169,8 +156,9 @@ def test_a_mistake_is_denied_wherever_it_stands(annotations: dict[str, str], pla
 @pytest.mark.parametrize("known", [True, False])
 def test_a_pod_takes_from_an_owner_that_is_among_the_objects(known: bool, tmp_path: Path) -> None:
     reference = {"apiVersion": "batch/v1", "kind": "Job", "name": "w", "uid": "uid-w", "controller": True}
-    raw = {"apiVersion": "v1", "kind": "Pod", **template(8, {INHERIT: "true"})}
-    raw["metadata"] |= {"name": "w-0-abcde", "ownerReferences": [reference]}
+    raw = plain(
+        namespace="", name="w-0-abcde", annotations={INHERIT: "true"}, metadata={"ownerReferences": [reference]}
+    )
     entry = review(tmp_path, raw, *([job(SINGLE)] if known else [])).json[0]
     assert entry["podSets"][0]["policy"] == ("SingleNUMANode" if known else None)
     told = ["its owner Job w is neither among the objects nor in the cluster: what it asks for is not known."]
@@ -179,10 +167,11 @@ def test_a_pod_takes_from_an_owner_that_is_among_the_objects(known: bool, tmp_pa
 
 def test_or_that_is_in_the_snapshot(tmp_path: Path) -> None:
     reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "w", "uid": "uid-w", "controller": True}
-    deployment = {**job(SINGLE), "apiVersion": "apps/v1", "kind": "Deployment", "spec": {"template": template()}}
-    metadata = {"name": "w-5d4f", "ownerReferences": [reference]}
-    below = {**job({}), "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": metadata}
-    below["spec"] = {"replicas": 2, "template": template(8, {INHERIT: "true"})}
+    deployment = workload(
+        kind="Deployment", metadata={"uid": "uid-w"}, annotations=SINGLE, spec={"template": labelled()}
+    )
+    spec = {"replicas": 2, "template": labelled(annotations={INHERIT: "true"})}
+    below = workload(kind="ReplicaSet", name="w-5d4f", metadata={"ownerReferences": [reference]}, spec=spec)
     (tmp_path / "cluster.yaml").write_text(RACKS.read_text() + "\n---\n" + yaml.safe_dump(deployment))
     (entry,) = review(tmp_path, below, cluster=tmp_path / "cluster.yaml").json
     assert shown(entry) == [("pods", 2, True, "SingleNUMANode")]
@@ -195,17 +184,15 @@ def test_of_a_job_that_runs_only_the_pods_are_placed_that_are_still_to_come(tmp_
 
 
 def test_kinds_that_are_not_known_are_judged_by_their_templates(tmp_path: Path) -> None:
-    raw = {**job(SINGLE), "apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout"}
-    raw["spec"] = {"template": template(8, {INHERIT: "true"})}
+    spec = {"template": labelled(annotations={INHERIT: "true"})}
+    raw = workload(kind="Rollout", api_version="argoproj.io/v1alpha1", annotations=SINGLE, spec=spec)
     (entry,) = review(tmp_path, raw).json
     assert shown(entry) == [("pods", None, True, "SingleNUMANode")]
 
 
 def test_a_pod_that_is_left_to_the_scheduler_may_go_to_all_nodes_that_can_take_it_some_day(tmp_path: Path) -> None:
     claim = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
-    raw = {"apiVersion": "v1", "kind": "Pod", **template(16, SINGLE, volumes=claim)}
-    raw["metadata"]["name"] = "p"
-    (entry,) = review(tmp_path, raw).json
+    (entry,) = review(tmp_path, plain(namespace="", cpu=16, annotations=SINGLE, volumes=claim)).json
     assert entry["message"].startswith("the scheduler chooses the node, for its volumes; SingleNUMANode: 3 of 6")
     (term,) = required_terms(entry["mutated"]) or []
     hostnames = {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["n6"]}
@@ -215,11 +202,9 @@ def test_a_pod_that_is_left_to_the_scheduler_may_go_to_all_nodes_that_can_take_i
 @pytest.mark.parametrize("minimum", [None, "2", "3"])
 def test_bare_pods_wait_for_as_many_as_must_start_together(minimum: str | None, tmp_path: Path) -> None:
     asked = {"pod-group-name": "g", **RACK, **({"topology-webhook.dev/min-member": minimum} if minimum else {})}
-    pods = []
-    for _ in range(2):
-        raw = {"apiVersion": "v1", "kind": "Pod", **template(8, asked)}
-        raw["metadata"]["generateName"] = "p-"
-        pods.append(raw)
+    pods = [plain(namespace="", annotations=asked, metadata={"generateName": "p-"}) for _ in range(2)]
+    for raw in pods:
+        del raw["metadata"]["name"]
     entries = review(tmp_path, TOPOLOGY, *pods).json[1:]
     if minimum == "3":
         assert {entry["verdict"] for entry in entries} == {"wait"}
@@ -231,44 +216,35 @@ def test_bare_pods_wait_for_as_many_as_must_start_together(minimum: str | None, 
 
 def test_members_that_wait_in_the_cluster_count(tmp_path: Path) -> None:
     asked = {"pod-group-name": "g", "topology-webhook.dev/min-member": "2"}
-    pods = [{"apiVersion": "v1", "kind": "Pod", **template(8, asked, **GATED)} for _ in range(2)]
-    for number, raw in enumerate(pods):
-        raw["metadata"]["name"] = f"p-{number}"
+    pods = [plain(namespace="", name=f"p-{number}", annotations=asked, schedulingGates=GATES) for number in range(2)]
     (tmp_path / "cluster.yaml").write_text(RACKS.read_text() + "\n---\n" + yaml.safe_dump(pods[1]))
     (entry,) = review(tmp_path, pods[0], cluster=tmp_path / "cluster.yaml").json
     assert (entry["verdict"], len(entry["group"]["pods"])) == ("allow", 2)
 
 
 def test_a_member_without_room_waits_by_itself(tmp_path: Path) -> None:
-    pods = []
-    for number in range(2):
-        raw = {"apiVersion": "v1", "kind": "Pod", **template(12, {"pod-group-name": "g", **SINGLE})}
-        raw["metadata"]["name"] = f"p-{number}"
-        pods.append(raw)
+    asked = {"pod-group-name": "g", **SINGLE}
+    pods = [plain(namespace="", name=f"p-{number}", cpu=12, annotations=asked) for number in range(2)]
     outcome = review(tmp_path, *pods, cluster=CLUSTER)  # 12 cpus are free in one NUMA node, and nowhere else
     assert (outcome.code, [entry["verdict"] for entry in outcome.json]) == (1, ["allow", "wait"])
 
 
 def test_what_is_too_large_is_denied_only_if_it_asks_for_a_placement(tmp_path: Path) -> None:
     for annotations, verdict in ((SINGLE, "deny"), ({}, "allow")):
-        raw = {"apiVersion": "v1", "kind": "Pod", **template(1, annotations)}
-        raw["metadata"]["name"] = "p"
-        raw["spec"]["containers"] = [{**raw["spec"]["containers"][0], "name": f"c{index}"} for index in range(65)]
-        (entry,) = review(tmp_path, raw).json
+        containers = [guaranteed(name=f"c{index}", cpu=1) for index in range(65)]
+        (entry,) = review(tmp_path, plain(namespace="", annotations=annotations, containers=containers)).json
         assert entry["verdict"] == verdict
 
 
 def test_what_only_the_service_writes_is_denied(tmp_path: Path) -> None:
-    raw = {"apiVersion": "v1", "kind": "Pod", **template(8, {**SINGLE, "topology-webhook.dev/numa": "{}"})}
-    raw["metadata"]["name"] = "p"
-    (entry,) = review(tmp_path, raw).json
+    (entry,) = review(tmp_path, plain(namespace="", annotations={**SINGLE, "topology-webhook.dev/numa": "{}"})).json
     assert entry["verdict"] == "deny"
     assert "Only topology-webhook writes this" in entry["message"]
 
 
 def test_what_the_yaml_cannot_keep_is_told(tmp_path: Path) -> None:
     lws = next(kind for kind in KINDS if kind.kind == "LeaderWorkerSet")
-    raw = lws.workload({**RACK, **SINGLE}, template(8))
+    raw = lws.workload({**RACK, **SINGLE}, labelled(cpu=8))
     raw["spec"]["replicas"] = 3
     (tmp_path / "objects.json").write_text("\n".join(map(json.dumps, (TOPOLOGY, raw))))
     outcome = run_review("-f", tmp_path / "objects.json", "-o", "yaml", cluster=RACKS)
@@ -276,7 +252,7 @@ def test_what_the_yaml_cannot_keep_is_told(tmp_path: Path) -> None:
 
 
 def test_the_yaml_of_workloads_reviewed_again_is_the_same(tmp_path: Path) -> None:
-    objects = [TOPOLOGY, *(kind.workload({**RACK, **SINGLE}, template(4)) for kind in KINDS)]
+    objects = [TOPOLOGY, *(kind.workload({**RACK, **SINGLE}, labelled(cpu=4)) for kind in KINDS)]
     (tmp_path / "objects.json").write_text("\n".join(map(json.dumps, objects)))
     first = run_review("-f", tmp_path / "objects.json", "-o", "yaml", cluster=RACKS).stdout
     (tmp_path / "again.yaml").write_text(first)
