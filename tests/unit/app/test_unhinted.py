@@ -4,10 +4,13 @@ from typing import Any
 
 import pytest
 
-from tests.builders.times import EMPTY, HINT, SECOND, stamp
+from tests.builders.clusters import put
+from tests.builders.nodes import node, nrt
+from tests.builders.pods import pod
+from tests.builders.times import EMPTY, HINT, SECOND, stamp, written
 from tests.fingerprints import pod_fingerprint
 from webhook.cache.cluster_cache import ClusterCache
-from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC
+from webhook.model.names import NUMA_HINT
 
 
 class ClusterSnapshot(ClusterCache):
@@ -17,29 +20,15 @@ class ClusterSnapshot(ClusterCache):
         super().__init__(clock=lambda: float(SECOND + self.now), pods_in_order=lambda: self.watched)
         self.now = 1
         self.watched = watched
-        ready = [{"type": "Ready", "status": "True"}]
-        allocatable = {"cpu": "32", "memory": "64Gi", "pods": "110"}
-        self.nodes.upsert(
-            "n0", {"metadata": {"name": "n0"}, "status": {"allocatable": allocatable, "conditions": ready}}
-        )
+        put(self, node(name="n0"))
         self.scan(0, EMPTY)
 
     def scan(self, second: int, fingerprint: str) -> None:
-        zones = [
-            {"name": f"node-{numa}", "type": "Node", "resources": [{"name": "cpu", "capacity": 16, "available": 16}]}
-            for numa in range(2)
-        ]
-        attributes = {"topologyManagerPolicy": "single-numa-node", "nodeTopologyPodsFingerprint": fingerprint}
-        written = {"time": stamp(second), "fieldsV1": {"f:zones": {}}}
-        raw = {
-            "metadata": {"name": "n0", "managedFields": [written]},
-            "attributes": [{"name": name, "value": value} for name, value in attributes.items()],
-            "zones": zones,
-        }
-        self.node_topologies.upsert("n0", raw)
+        seen = {"nodeTopologyPodsFingerprint": fingerprint}
+        put(self, nrt(node="n0", free=(16, 16), memory=None, attributes=seen, metadata=written(second)))
 
     def bind(self, name: str, second: int, cpu: int = 9, *, started: bool = False, hint: str = "") -> None:
-        self.pods.upsert(f"ns/{name}", pod(name, second, cpu, started, {NUMA_HINT: hint} if hint else {}))
+        self.pods.upsert(f"ns/{name}", bound_at(name, second, cpu, started, {NUMA_HINT: hint} if hint else {}))
 
     def free(self) -> list[int]:
         snapshot = self.snapshot().nodes
@@ -50,19 +39,11 @@ class ClusterSnapshot(ClusterCache):
         return {late.pod: None if late.hint is None else late.hint.to_json() for late in self.hint_backfills()}
 
 
-def pod(name: str, second: int, cpu: int, started: bool, annotations: dict[str, str]) -> dict[str, Any]:
-    amounts = {"cpu": str(cpu), "memory": "1Gi"}
+def bound_at(name: str, second: int, cpu: int, started: bool, annotations: dict[str, str]) -> dict[str, Any]:
     statuses = {"containerStatuses": [{"name": "main"}]} if started else {}
     condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": stamp(second)}
-    own = {NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": "SingleNUMANode"}', **annotations}
-    return {
-        "metadata": {"name": name, "namespace": "ns", "uid": name, "annotations": own},
-        "spec": {
-            "nodeName": "n0",
-            "containers": [{"name": "main", "resources": {"requests": amounts, "limits": amounts}}],
-        },
-        "status": {"phase": "Pending", "conditions": [condition], **statuses},
-    }
+    raw = pod(name=name, namespace="ns", cpu=cpu, annotations=annotations, metadata={"uid": name}, nodeName="n0")
+    return {**raw, "status": {"phase": "Pending", "conditions": [condition], **statuses}}
 
 
 @pytest.fixture
@@ -99,7 +80,7 @@ def test_a_pod_that_its_nrt_has_counted_needs_none(cache: ClusterSnapshot) -> No
 
 
 def test_what_an_unmanaged_pod_was_given_is_kept_and_it_gets_no_hint(cache: ClusterSnapshot) -> None:
-    raw = pod("a", 1, 9, started=True, annotations={})
+    raw = bound_at("a", 1, 9, started=True, annotations={})
     raw["spec"]["schedulerName"] = "other"
     cache.pods.upsert("ns/a", raw)
     assert cache.free() == [7, 16]
@@ -107,7 +88,7 @@ def test_what_an_unmanaged_pod_was_given_is_kept_and_it_gets_no_hint(cache: Clus
 
 
 def test_of_an_unmanaged_pod_with_many_containers_nothing_is_predicted(cache: ClusterSnapshot) -> None:
-    raw = pod("a", 1, 1, started=True, annotations={})
+    raw = bound_at("a", 1, 1, started=True, annotations={})
     raw["spec"]["schedulerName"] = "other"
     raw["spec"]["containers"] = [{**raw["spec"]["containers"][0], "name": f"c{n}"} for n in range(5)]
     cache.pods.upsert("ns/a", raw)

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.builders.topologies import topology
+from tests.builders.workloads import template, workload
 from webhook.admission.handler import Answer, Reviewer
 from webhook.admission.workload.validate import validate_workload
 from webhook.app.watch_lag import MOST_WORKLOADS, topology_lag
@@ -18,22 +20,11 @@ from webhook.model.rules import Rules
 from webhook.model.topology import TopologySource
 
 RACK = {"kai.scheduler/topology": "network", "kai.scheduler/topology-required-placement": "rack"}
-NETWORK = {
-    "apiVersion": "kai.scheduler/v1alpha1",
-    "kind": "Topology",
-    "metadata": {"name": "network"},
-    "spec": {"levels": [{"nodeLabel": "example.com/rack"}]},
-}
+NETWORK = topology(labels=["example.com/rack"])
 
 
 def creation(annotations: dict[str, str]) -> AdmissionRequest:
-    template = {"metadata": {"annotations": {}}, "spec": {"containers": [{"name": "main"}]}}
-    raw = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": "train", "annotations": annotations},
-        "spec": {"template": template},
-    }
+    raw = workload(kind="Job", name="train", annotations=annotations, spec={"template": template()})
     names = ("u", "batch", "v1", "Job", "jobs", "")
     return AdmissionRequest(*names, Operation.CREATE, "team", "train", raw, {}, User("someone", ()), False)
 

@@ -6,6 +6,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.builders.clusters import put
+from tests.builders.nodes import node, nrt
+from tests.builders.pods import SINGLE, bound, container, guaranteed, plain
 from tests.builders.topologies import topology as levels
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.cache.pod_info import PodInfo
@@ -15,32 +17,25 @@ from webhook.model.rules import Rules
 from webhook.model.topology import TopologySource
 
 
-def node(name: str, **labels: str) -> dict[str, Any]:
-    return {
-        "metadata": {"name": name, "labels": labels},
-        "status": {"allocatable": {"cpu": "8", "memory": "16Gi", "pods": "110"}},
-    }
+def small(name: str, **labels: str) -> dict[str, Any]:
+    return node(name=name, cpus=8, memory="16Gi", labels=labels)
 
 
-def topology(name: str, policy: str = "single-numa-node", **more: Any) -> dict[str, Any]:
-    resources = [{"name": "cpu", "capacity": "8", "allocatable": "8", "available": "8"}]
-    return {
-        "metadata": {"name": name},
-        "attributes": [{"name": "topologyManagerPolicy", "value": policy}],
-        "zones": [{"name": "node-0", "type": "Node", "resources": resources}],
-        **more,
-    }
+def listed(name: str, policy: str = "single-numa-node", **more: Any) -> dict[str, Any]:
+    """The NRT of such a node: one NUMA node with 8 free CPUs."""
+    return {**nrt(node=name, free=(8,), cpus=8, memory=None, policy=policy), **more}
 
 
-def pod(name: str, node_name: str, phase: str = "Running") -> dict[str, Any]:
-    return {
-        "metadata": {"name": name, "namespace": "ns", "uid": name},
-        "spec": {
-            "nodeName": node_name,
-            "containers": [{"name": "main", "resources": {"requests": {"cpu": "3"}}}],
-        },
-        "status": {"phase": phase},
-    }
+def burstable(name: str, phase: str = "Pending", **spec: Any) -> dict[str, Any]:
+    """A pod that requests 3 CPUs and has no limits."""
+    asks = [container(requests={"cpu": "3"})]
+    raw = plain(name=name, namespace="ns", containers=asks, metadata={"uid": name}, **spec)
+    return {**raw, "status": {"phase": phase}}
+
+
+def running(name: str = "p", phase: str = "Running") -> dict[str, Any]:
+    """The same on n0."""
+    return burstable(name, phase, nodeName="n0")
 
 
 def requested_cpu(cache: ClusterCache, name: str) -> int:
@@ -50,9 +45,9 @@ def requested_cpu(cache: ClusterCache, name: str) -> int:
 
 def test_nodes_their_topologies_and_bound_pods_make_the_view_in_any_order() -> None:
     cache = ClusterCache()
-    cache.pods.upsert("ns/p", pod("p", "n0"))
-    cache.node_topologies.upsert("n0", topology("n0"))
-    cache.nodes.upsert("n0", node("n0"))
+    put(cache, running())
+    put(cache, listed("n0"))
+    put(cache, small("n0"))
     node_arrays = cache.snapshot().nodes.node_arrays
     assert list(node_arrays.names) == ["n0"]
     assert node_arrays.has_topology.tolist() == [True]
@@ -61,10 +56,10 @@ def test_nodes_their_topologies_and_bound_pods_make_the_view_in_any_order() -> N
 
 def test_pods_without_a_node_and_pods_that_ended_hold_nothing() -> None:
     cache = ClusterCache()
-    cache.nodes.upsert("n0", node("n0"))
-    cache.pods.upsert("ns/pending", pod("pending", ""))
-    cache.pods.upsert("ns/ended", pod("ended", "n0", "Succeeded"))
-    cache.pods.upsert("ns/bound", pod("bound", "n0"))
+    put(cache, small("n0"))
+    put(cache, burstable("pending"))
+    put(cache, running("ended", "Succeeded"))
+    put(cache, running("bound"))
     assert requested_cpu(cache, "n0") == 3000
     cache.pods.delete("ns/bound")
     assert requested_cpu(cache, "n0") == 0
@@ -72,9 +67,9 @@ def test_pods_without_a_node_and_pods_that_ended_hold_nothing() -> None:
 
 def test_a_view_stays_as_it_was_while_the_cluster_goes_on() -> None:
     cache = ClusterCache()
-    cache.nodes.upsert("n0", node("n0"))
+    put(cache, small("n0"))
     before = cache.snapshot()
-    cache.nodes.upsert("n1", node("n1"))
+    put(cache, small("n1"))
     assert list(before.nodes.node_arrays.names) == ["n0"]
     assert sorted(cache.snapshot().nodes.node_arrays.names) == ["n0", "n1"]
     assert cache.generation == cache.snapshot().nodes.node_arrays.generation > before.nodes.node_arrays.generation
@@ -85,16 +80,12 @@ def test_a_read_calls_no_observer_and_what_time_alone_frees_is_announced_once() 
     now = 1000.0
     told: list[float] = []
     cache = ClusterCache(clock=lambda: now)
-    cache.nodes.upsert("n0", node("n0"))
+    put(cache, small("n0"))
     written = [{"time": "1970-01-01T00:15:05Z", "fieldsV1": {"f:zones": {}}}]
-    cache.node_topologies.upsert("n0", topology("n0", metadata={"name": "n0", "managedFields": written}))
-    bound = pod("p", "n0")
-    amounts = {"cpu": "3", "memory": "1Gi"}
-    container = {"name": "main", "resources": {"requests": amounts, "limits": amounts}}
+    put(cache, listed("n0", metadata={"name": "n0", "managedFields": written}))
     hint = '{"node": "n0", "numaNodeResources": [{"node": 0, "resources": {"cpu": "3"}}]}'
-    bound["spec"]["containers"] = [container]
-    bound["metadata"] |= {"creationTimestamp": "1970-01-01T00:15:00Z", "annotations": {NUMA_HINT: hint}}
-    cache.pods.upsert("ns/p", bound)
+    created = {"creationTimestamp": "1970-01-01T00:15:00Z"}
+    put(cache, bound(node="n0", cpu=3, numa=None, annotations={NUMA_HINT: hint}, metadata=created))
     cache.changed.subscribe(lambda: told.append(now))
     for now in (1000.0, 1019.0, 1020.0, 1021.0):  # the clock reads it
         cache.snapshot()
@@ -105,19 +96,19 @@ def test_a_read_calls_no_observer_and_what_time_alone_frees_is_announced_once() 
 
 def test_an_unreadable_object_is_left_out_counted_and_told_once() -> None:
     cache = ClusterCache()
-    cache.nodes.upsert("n0", node("n0"))
-    broken = pod("p", "n0")
+    put(cache, small("n0"))
+    broken = running()
     broken["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "three"
-    cache.pods.upsert("ns/p", pod("p", "n0"))
+    put(cache, running())
     with capture_logs() as lines:
-        cache.pods.upsert("ns/p", broken)
-        cache.pods.upsert("ns/p", broken)
+        put(cache, broken)
+        put(cache, broken)
     (line,) = lines
     assert (line["event"], line["object"]) == ("object.faulty", "ns/p")
     assert "three" in line["faults"][0]
     assert requested_cpu(cache, "n0") == 0
     assert list(cache.pods.faults) == ["ns/p"]
-    cache.pods.upsert("ns/p", pod("p", "n0"))
+    put(cache, running())
     assert cache.pods.faults == {}
     assert requested_cpu(cache, "n0") == 3000
 
@@ -134,13 +125,13 @@ def test_a_label_and_a_topology_that_disagree_are_counted_and_told_once_per_chan
     cache = ClusterCache()
     labels = {"node.koordinator.sh/numa-topology-policy": "Restricted"}
     with capture_logs() as lines:
-        cache.nodes.upsert("n0", node("n0", **labels))
-        cache.node_topologies.upsert("n0", topology("n0"))
-        cache.node_topologies.upsert("n0", topology("n0", resourceVersion="2"))
+        put(cache, small("n0", **labels))
+        put(cache, listed("n0"))
+        put(cache, listed("n0", resourceVersion="2"))
         assert cache.policies.disagreements == 1
-        cache.node_topologies.upsert("n0", topology("n0", "restricted"))
+        put(cache, listed("n0", "restricted"))
         assert cache.policies.disagreements == 0
-        cache.node_topologies.upsert("n0", topology("n0", "best-effort"))
+        put(cache, listed("n0", "best-effort"))
         cache.nodes.delete("n0")
         assert cache.policies.disagreements == 0
     assert [line["event"] for line in lines] == [
@@ -153,13 +144,13 @@ def test_a_label_and_a_topology_that_disagree_are_counted_and_told_once_per_chan
 def test_a_policy_that_cannot_be_read_is_counted_and_logged_once_per_change() -> None:
     cache = ClusterCache()
     with capture_logs() as lines:
-        cache.nodes.upsert("n0", node("n0"))
-        cache.node_topologies.upsert("n0", topology("n0", "strict"))
-        cache.node_topologies.upsert("n0", topology("n0", "strict", resourceVersion="2"))
+        put(cache, small("n0"))
+        put(cache, listed("n0", "strict"))
+        put(cache, listed("n0", "strict", resourceVersion="2"))
         assert cache.policies.unknown == 1
-        cache.node_topologies.upsert("n0", topology("n0", "restricted"))
+        put(cache, listed("n0", "restricted"))
         assert cache.policies.unknown == 0
-        cache.nodes.upsert("n0", node("n0", **{"node.koordinator.sh/numa-topology-policy": "maybe"}))
+        put(cache, small("n0", **{"node.koordinator.sh/numa-topology-policy": "maybe"}))
         assert cache.policies.unknown == 1
         cache.nodes.delete("n0")
         assert cache.policies.unknown == 0
@@ -175,8 +166,8 @@ def test_of_many_nodes_with_one_mistake_the_first_are_logged() -> None:
     cache = ClusterCache()
     with capture_logs() as lines:
         for number in range(30):
-            cache.nodes.upsert(f"n{number}", node(f"n{number}"))
-            cache.node_topologies.upsert(f"n{number}", topology(f"n{number}", "strict"))
+            put(cache, small(f"n{number}"))
+            put(cache, listed(f"n{number}", "strict"))
     levels = [line["log_level"] for line in lines if line["event"] == "node.policy_unknown"]
     assert levels == ["warning"] * 20 + ["debug"] * 10
     assert cache.policies.unknown == 30
@@ -200,15 +191,15 @@ def tentative(name: str, cpu: int = 6) -> AssumedPod:
 def left(name: str, reason: str = "", **status: Any) -> dict[str, Any]:
     """A pod that is left to the scheduler, whose last attempt failed for this reason."""
     condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": "0/1 nodes are available"}
-    raw = pod(name, "")
-    raw["metadata"]["annotations"] = {NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": "SingleNUMANode"}'}
+    raw = burstable(name)
+    raw["metadata"]["annotations"] = {NUMA_TOPOLOGY_SPEC: SINGLE}
     return raw | {"status": {"phase": "Pending", "conditions": [condition] if reason else [], **status}}
 
 
 def cache_of_one_node() -> ClusterCache:
     cache = ClusterCache()
-    cache.nodes.upsert("n0", node("n0"))
-    cache.node_topologies.upsert("n0", topology("n0"))
+    put(cache, small("n0"))
+    put(cache, listed("n0"))
     return cache
 
 
@@ -220,7 +211,7 @@ def free_cpu(cache: ClusterCache) -> int:
 def test_what_is_tentative_steers_others_and_is_kept_from_nobody_who_is_bound() -> None:
     # n0 ── NUMA 0 [8], of which 6 are reserved for a pod that the scheduler may as well bind elsewhere
     cache = cache_of_one_node()
-    cache.pods.upsert("ns/left", left("left"))
+    put(cache, left("left"))
     cache.assume(tentative("left"))
     assert free_cpu(cache) == 2000
     assert cache.assigned("n0") == ()
@@ -245,11 +236,11 @@ def test_it_goes_back_as_soon_as_the_scheduler_says_that_it_cannot_bind_the_pod(
     reason: str, status: dict[str, Any], free: int
 ) -> None:
     cache = cache_of_one_node()
-    cache.pods.upsert("ns/left", left("left"))
+    put(cache, left("left"))
     cache.assume(tentative("left"))
     woken: list[bool] = []
     cache.changed.subscribe(lambda: woken.append(True))
-    cache.pods.upsert("ns/left", left("left", reason, **status))
+    put(cache, left("left", reason, **status))
     assert free_cpu(cache) == free
     assert woken
 
@@ -258,8 +249,7 @@ def assigned(cache: ClusterCache, name: str, hint: str, **status: Any) -> dict[s
     """A pod that is placed, by a hint that is ours, and whose last attempt failed."""
     raw = left(name, "Unschedulable", **status)
     raw["metadata"]["annotations"] |= {NUMA_HINT: hint, NUMA_SIGNATURE: cache.sign(name, hint), POD_GROUP_NAME: "g"}
-    amounts = {"cpu": "3", "memory": "1Gi"}
-    raw["spec"]["containers"][0]["resources"] = {"requests": amounts, "limits": amounts}
+    raw["spec"]["containers"] = [guaranteed(cpu=3)]
     return raw
 
 
@@ -270,12 +260,12 @@ UNRESERVED = '{"node":"n0","reserved":false}'
 def test_what_a_placed_pod_was_assumed_stays_until_its_hint_says_otherwise_and_its_seat_beyond_that() -> None:
     cache = cache_of_one_node()
     cache.assume(AssumedPod("ns/p", "p", "n0", {0: {"cpu": 3000}}, {"cpu": 3000}, None, 1.0))
-    cache.pods.upsert("ns/p", left("p", "Unschedulable"))
+    put(cache, left("p", "Unschedulable"))
     assert free_cpu(cache) == 5000
-    cache.pods.upsert("ns/p", assigned(cache, "p", ON_N0))
+    put(cache, assigned(cache, "p", ON_N0))
     assert free_cpu(cache) == 5000
     assert [assumed.pod for assumed in cache.assigned("n0")] == ["ns/p"]
-    cache.pods.upsert("ns/p", assigned(cache, "p", UNRESERVED))
+    put(cache, assigned(cache, "p", UNRESERVED))
     assert free_cpu(cache) == 8000
     assert cache.assigned("n0") == ()
     assert [list(seats) for seats in cache.gangs.groups().values()] == [["ns/p"]]
@@ -283,10 +273,10 @@ def test_what_a_placed_pod_was_assumed_stays_until_its_hint_says_otherwise_and_i
 
 def test_what_it_is_given_with_its_binding_is_kept_while_the_pod_does_not_show_it() -> None:
     cache = cache_of_one_node()
-    cache.pods.upsert("ns/p", assigned(cache, "p", UNRESERVED))
+    put(cache, assigned(cache, "p", UNRESERVED))
     given = AssumedPod("ns/p", "p", "n0", {}, {"cpu": 3000}, None, 1.0, is_binding=True)
     cache.assume(given)
-    cache.pods.upsert("ns/p", assigned(cache, "p", UNRESERVED, qosClass="Guaranteed"))
+    put(cache, assigned(cache, "p", UNRESERVED, qosClass="Guaranteed"))
     assert free_cpu(cache) == 5000
     assert cache.holds(given)
 

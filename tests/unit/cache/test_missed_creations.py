@@ -2,7 +2,10 @@
 
 from typing import Any
 
-from tests.builders.times import EMPTY, HINT, SECOND, stamp
+from tests.builders.clusters import put
+from tests.builders.nodes import node, nrt
+from tests.builders.pods import plain
+from tests.builders.times import EMPTY, HINT, SECOND, stamp, written
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.cache.unmanaged import why_unmanaged
 from webhook.engine.assumed.unreported import ReportingTimes
@@ -23,22 +26,9 @@ class ClusterSnapshot(ClusterCache):
     def __init__(self, rules: Rules = ALIGNED) -> None:
         super().__init__(clock=lambda: float(SECOND + self.now), rules=rules)
         self.now = 20
-        ready = [{"type": "Ready", "status": "True"}]
-        allocatable = {"cpu": "32", "memory": "64Gi", "pods": "110"}
-        self.nodes.upsert(
-            "n0", {"metadata": {"name": "n0"}, "status": {"allocatable": allocatable, "conditions": ready}}
-        )
-        zones = [
-            {"name": f"node-{numa}", "type": "Node", "resources": [{"name": "cpu", "capacity": 16, "available": 16}]}
-            for numa in range(2)
-        ]
-        attributes = {"topologyManagerPolicy": "single-numa-node", "nodeTopologyPodsFingerprint": EMPTY}
-        raw = {
-            "metadata": {"name": "n0", "managedFields": [{"time": stamp(0), "fieldsV1": {"f:zones": {}}}]},
-            "attributes": [{"name": name, "value": value} for name, value in attributes.items()],
-            "zones": zones,
-        }
-        self.node_topologies.upsert("n0", raw)
+        put(self, node(name="n0"))
+        seen = {"nodeTopologyPodsFingerprint": EMPTY}
+        put(self, nrt(node="n0", free=(16, 16), memory=None, attributes=seen, metadata=written(0)))
 
     def label(self, value: str, **annotations: str) -> None:
         named = {name.replace("_", "-"): text for name, text in annotations.items()}
@@ -61,20 +51,17 @@ class ClusterSnapshot(ClusterCache):
         return {late.pod: None if late.hint is None else late.hint.to_json() for late in self.hint_backfills()}
 
 
-def pod(name: str = "p", *, limits: bool = True, namespace: str = "ns", **spec: Any) -> dict[str, Any]:
+def waits(name: str = "p", *, limits: bool = True, namespace: str = "ns", **spec: Any) -> dict[str, Any]:
     """A pod without any annotation; Guaranteed with limits."""
-    amounts = {"cpu": "9", "memory": "1Gi"}
-    resources = {"requests": amounts, **({"limits": amounts} if limits else {})}
-    return {
-        "metadata": {"name": name, "namespace": namespace, "uid": name},
-        "spec": {"containers": [{"name": "main", "resources": resources}], **spec},
-        "status": {"phase": "Pending"},
-    }
+    raw = plain(name=name, namespace=namespace, cpu=9, metadata={"uid": name}, **spec)
+    if not limits:
+        del raw["spec"]["containers"][0]["resources"]["limits"]
+    return {**raw, "status": {"phase": "Pending"}}
 
 
 def bound(name: str = "p", second: int = 1, **more: Any) -> dict[str, Any]:
     """The same, bound to n0 at that second and started."""
-    raw = pod(name, nodeName="n0", **more)
+    raw = waits(name, nodeName="n0", **more)
     condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": stamp(second)}
     raw["status"] |= {"conditions": [condition], "containerStatuses": [{"name": "main"}]}
     return raw
@@ -82,23 +69,23 @@ def bound(name: str = "p", second: int = 1, **more: Any) -> dict[str, Any]:
 
 def test_a_pod_without_marks_is_managed_at_its_binding_if_its_mode_covers_it() -> None:
     cache = ClusterSnapshot()
-    assert cache.is_managed(pod())
-    assert not cache.is_managed(pod("burstable", limits=False))
-    assert not cache.is_managed(pod("other", schedulerName="other"))
-    assert not cache.is_managed(pod("system", namespace="kube-system"))
+    assert cache.is_managed(waits())
+    assert not cache.is_managed(waits("burstable", limits=False))
+    assert not cache.is_managed(waits("other", schedulerName="other"))
+    assert not cache.is_managed(waits("system", namespace="kube-system"))
     cache.label("annotated")
-    assert not cache.is_managed(pod("annotated"))
+    assert not cache.is_managed(waits("annotated"))
     cache.label("all")
-    assert cache.is_managed(pod("all", limits=False))
-    assert not ClusterSnapshot(Rules(manage=Manage.ALL, manage_missed=False)).is_managed(pod())
-    assert not ClusterSnapshot(Rules()).is_managed(pod())
+    assert cache.is_managed(waits("all", limits=False))
+    assert not ClusterSnapshot(Rules(manage=Manage.ALL, manage_missed=False)).is_managed(waits())
+    assert not ClusterSnapshot(Rules()).is_managed(waits())
 
 
 def test_it_carries_the_defaults_of_its_namespace_then() -> None:
     cache = ClusterSnapshot()
     spec = NUMASpec(NUMAPolicy.SINGLE_NUMA_NODE).to_json()
     cache.namespaces.upsert("ns", {"metadata": {"name": "ns", "annotations": {NUMA_TOPOLOGY_SPEC: spec}}})
-    assert cache.is_managed(pod())
+    assert cache.is_managed(waits())
     found = cache.waiting_pod("ns/p", "p")
     assert found is not None
     assert parse_numa_intent(found["metadata"]["annotations"])[0].policy is NUMAPolicy.SINGLE_NUMA_NODE
@@ -110,19 +97,19 @@ def test_it_carries_the_defaults_of_its_namespace_then() -> None:
 
 def test_it_is_not_looked_after_as_a_pod_that_was_placed() -> None:
     cache = ClusterSnapshot()
-    cache.see(pod())
+    cache.see(waits())
     assert cache.ungated_pods() == {}
     assert cache.gated_pods() == {}
 
 
 def test_a_label_that_comes_later_is_for_pods_that_come_later() -> None:
     cache = ClusterSnapshot(Rules())
-    cache.see(pod("before"))
+    cache.see(waits("before"))
     cache.label("all")
     found = cache.waiting_pod("ns/before", "before")
     assert found is not None
     assert why_unmanaged(found, ALIGNED) is not None
-    assert cache.is_managed(pod("after"))
+    assert cache.is_managed(waits("after"))
 
 
 def test_bound_without_a_hint_it_keeps_its_place_and_gets_its_hint() -> None:

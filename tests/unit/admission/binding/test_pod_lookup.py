@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from tests.builders import pods
+from tests.builders.pods import GATES
 from webhook.admission.binding.pod_lookup import PodLookup
 from webhook.cache.cluster_cache import ClusterCache
-from webhook.model.names import NUMA_TOPOLOGY_SPEC, PLACEMENT_GATE
 
 Raw = Mapping[str, Any]
 
@@ -44,10 +45,8 @@ class Cluster:
 
 def pod(uid: str = "u", gated: bool = False) -> Raw:
     """The pod ns/a, which is managed."""
-    annotations = {NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": "SingleNUMANode"}'}
-    metadata = {"namespace": "ns", "name": "a", "uid": uid, "annotations": annotations}
-    gates = [{"name": PLACEMENT_GATE}] if gated else []
-    return {"metadata": metadata, "spec": {"schedulingGates": gates, "containers": [{"name": "main"}]}}
+    gates = GATES if gated else []
+    return pods.pod(name="a", namespace="ns", metadata={"uid": uid}, schedulingGates=gates)
 
 
 async def test_a_pod_that_is_seen_a_moment_later_costs_no_call() -> None:

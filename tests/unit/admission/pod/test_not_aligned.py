@@ -23,22 +23,8 @@ KUBELETS = cluster_snapshot(node(name="a"), node(name="b"), nrt(node="a", free=[
 
 
 def koordlet(name: str) -> dict[str, Any]:
-    return {
-        "kind": "NodeResourceTopology",
-        "metadata": {"name": name, "labels": {"app.kubernetes.io/managed-by": "Koordinator"}},
-        "topologyPolicies": ["SingleNUMANodePodLevel"],
-        "zones": [
-            {
-                "name": f"node-{numa_id}",
-                "type": "Node",
-                "resources": [
-                    {"name": "cpu", "capacity": "16", "allocatable": "16", "available": "16"},
-                    {"name": "memory", "capacity": "64Gi", "allocatable": "64Gi", "available": "64Gi"},
-                ],
-            }
-            for numa_id in range(2)
-        ],
-    }
+    raw = nrt(node=name, free=[16, 16], metadata={"labels": {"app.kubernetes.io/managed-by": "Koordinator"}})
+    return {**raw, "attributes": [], "topologyPolicies": ["SingleNUMANodePodLevel"]}
 
 
 def with_gpus(name: str, listed: bool = True) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
+from tests.builders import workloads
 from tests.builders.clusters import cluster_snapshot
 from tests.builders.nodes import node, nrt
+from tests.builders.pods import container
 from tests.unit.admission.workloads import workload, written
 from webhook.admission.workload.validate import validate_workload
 from webhook.model.admission_review import AdmissionResponse, Allowed, Denied
@@ -21,8 +23,8 @@ WARN, DENY = Rules(), Rules(not_alignable="Deny")
 def template(on_template: dict[str, str] | None = None, memory: str | None = None, **spec: Any) -> dict[str, Any]:
     """One container, with a memory limit if one is given."""
     limits = {"cpu": "2", **({"memory": memory} if memory else {})}
-    container = {"name": "app", "image": "i", "resources": {"requests": {"memory": "1Gi"}, "limits": limits}}
-    return {"metadata": {"annotations": on_template or {}}, "spec": {"containers": [container], **spec}}
+    app = container(name="app", requests={"memory": "1Gi"}, limits=limits)
+    return workloads.template(annotations=on_template, **{"containers": [app], **spec})
 
 
 def deployment(
