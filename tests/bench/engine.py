@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from tests.bench.engine_cluster import CPUS, Fleet, asked, fleet
 from tests.bench.measure import cached, duration, from_memory, once
 from tests.bench.plain import decide_plainly
-from tests.unit.engine.machines import node, resident
+from tests.builders.records import node, resident
 from webhook.engine.decide import decide
 from webhook.engine.filter.node_fit import node_fit
 from webhook.engine.koordinator import packing_score
@@ -185,7 +185,7 @@ def _pod_updates(cluster: Fleet) -> Callable[[], None]:
     def update() -> None:
         number = next(numbers)
         name = cluster.topologies[number % len(cluster.topologies)].node
-        cluster.state.upsert_pod(resident(f"p{number}", name, {"cpu": 1000}))
+        cluster.state.upsert_pod(resident(name=f"p{number}", node=name, requests={"cpu": 1000}))
         cluster.state.node_arrays()
 
     return update
@@ -196,7 +196,7 @@ def _node_updates(cluster: Fleet) -> Callable[[], None]:
 
     def update() -> None:
         number = next(numbers)
-        cluster.state.upsert_node(node(f"new-{number}"))
+        cluster.state.upsert_node(node(name=f"new-{number}"))
         cluster.state.delete_node(f"new-{number - 1}")
         cluster.state.node_arrays()
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from random import Random
 
-from tests.unit.engine.machines import GI, node, pod, topology
+from tests.builders.records import GI, node, pod, topology
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.model.nrt import NodeTopology
 from webhook.model.pod import Pod
@@ -32,12 +32,12 @@ def fleet(nodes: int, zones: int, policy: NUMAPolicy = NUMAPolicy.SINGLE_NUMA_NO
     for number in range(nodes):
         name = f"node-{number}"
         labels = {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": f"zone-{number % 3}"}
-        state.upsert_node(node(name, allocatable, labels=labels))
+        state.upsert_node(node(name=name, allocatable=allocatable, labels=labels))
         free = [
             {"cpu": 1000 * random.randint(0, CPUS), "memory": random.randint(0, 128) * GI, GPU: random.randint(0, 1)}
             for _ in range(zones)
         ]
-        topologies.append(topology(name, free, whole, policy=policy))
+        topologies.append(topology(node=name, free=free, capacity=whole, policy=policy))
         state.upsert_topology(topologies[-1])
     return Fleet(state, topologies)
 

@@ -8,7 +8,7 @@ from tests.bench import __main__ as command
 from tests.bench import engine, measure
 from tests.bench.engine_cluster import asked, fleet
 from tests.bench.plain import decide_plainly
-from tests.unit.engine.machines import decision
+from tests.unit.engine.decisions import decision
 
 
 def test_the_plain_loop_and_the_arrays_come_to_the_same_decision() -> None:

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from tests.bench.measure import cached, from_memory
 from tests.bench.w1_cluster import REQUESTS, TOPOLOGY, cluster, group
-from tests.unit.engine.machines import node
+from tests.builders.records import node
 from webhook.engine.gang.gang_assignment import assign_gang
 from webhook.engine.gang.pod_class import PodClass
 from webhook.engine.gang.pod_counts import count
@@ -95,7 +95,7 @@ def _one_node_moved(state: ClusterState, trees: TopologyTrees, nodes: int) -> di
         name = f"node-{turn * 7 % nodes}"
         moved = {"example.com/rack": f"rack-{turn}", "example.com/block": f"block-{turn // 16}"}
         old = state.nodes[name]
-        state.upsert_node(node(name, old.allocatable, labels={**old.labels, **moved}))
+        state.upsert_node(node(name=name, allocatable=old.allocatable, labels={**old.labels, **moved}))
         node_arrays = state.node_arrays()
         start = perf_counter_ns()
         trees.tree(TOPOLOGY, node_arrays)

@@ -10,7 +10,7 @@ from functools import cache
 
 import numpy as np
 
-from tests.unit.engine.machines import GI, node, pod, resident, topology
+from tests.builders.records import GI, node, pod, resident, topology
 from webhook.engine.gang.gang_spec import Constraint, Gang, Member, PodSet, Segments
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.model.intent import parse_numa_intent
@@ -71,13 +71,15 @@ def cluster(nodes: int, occupancy: int, *, numa: bool) -> ClusterState:
             "example.com/rack": f"rack-{rack}",
             "kubernetes.io/hostname": name,
         }
-        state.upsert_node(node(name, allocatable, labels=labels))
+        state.upsert_node(node(name=name, allocatable=allocatable, labels=labels))
         used = sum(slots)
         if used:
-            state.upsert_pod(resident(f"used-{index}", name, {of: used * amount for of, amount in SLOT.items()}))
+            state.upsert_pod(
+                resident(name=f"used-{index}", node=name, requests={of: used * amount for of, amount in SLOT.items()})
+            )
         if numa:
             free = [{of: 0 if taken else amount for of, amount in SLOT.items()} for taken in slots]
-            state.upsert_topology(topology(name, free, SLOT))
+            state.upsert_topology(topology(node=name, free=free, capacity=SLOT))
     return state
 
 

@@ -4,7 +4,7 @@ from itertools import product
 
 from hypothesis import strategies as st
 
-from tests.unit.engine.gang.clusters import RACK, ZONE
+from tests.builders.gangs import RACK, ZONE
 from webhook.engine.gang.gang_spec import Constraint, Segments
 from webhook.engine.topology.tree import Domain, TopologyTree
 

@@ -6,6 +6,9 @@ import json
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from tests.builders.clusters import put
+from tests.builders.nodes import node, nrt
+from tests.builders.pods import GATES, SINGLE, plain
 from tests.fingerprints import pod_fingerprint
 from webhook.admission.binding.decision import Given, guard
 from webhook.admission.binding.guard import assumed_pod_of
@@ -13,7 +16,7 @@ from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.placement.assignment import Assignment, find_assignment
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.model.hint import NUMAHint
-from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC, PLACEMENT_GATE
+from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC
 from webhook.model.rules import Rules
 
 if TYPE_CHECKING:
@@ -57,8 +60,7 @@ class Machine:
     def start(self) -> None:
         """A replica that knows the node alone."""
         self.cache = ClusterCache(clock=lambda: float(_EPOCH + self.now), pods_in_order=lambda: self.in_order)
-        capacity = {"cpu": str(CPUS * len(self.free)), "memory": "1Ti", "pods": "110"}
-        self.cache.nodes.upsert(NODE, _object(NODE, status={"allocatable": capacity, "conditions": [_READY]}))
+        put(self.cache, node(name=NODE, cpus=CPUS * len(self.free), memory="1Ti"))
 
     def hear_all(self) -> None:
         for queue in (self.told_of_pods, self.told_of_nrts):
@@ -74,17 +76,17 @@ class Machine:
 
     def create(self) -> None:
         raw = self.new_pod()
-        raw["metadata"]["annotations"] = {NUMA_TOPOLOGY_SPEC: '{"numaTopologyPolicy": "SingleNUMANode"}'}
+        raw["metadata"]["annotations"] = {NUMA_TOPOLOGY_SPEC: SINGLE}
         if self.random.random() < 0.7:
-            raw["spec"]["schedulingGates"] = [{"name": PLACEMENT_GATE}]
+            raw["spec"]["schedulingGates"] = GATES
         self.tell(raw["metadata"]["name"])
 
     def new_pod(self) -> dict[str, Any]:
         name, cpus = f"p{len(self.pods):03}", self.random.choice((3, 5, 6, 7, 9, 10))
-        amounts = {"cpu": str(cpus)} | {"memory": "1Mi"}
-        container = {"name": "main", "resources": {"requests": amounts, "limits": amounts}}
-        raw = _object(name, spec={"containers": [container]}, status={"phase": "Pending"})
-        raw["metadata"]["annotations"] = {}
+        raw = plain(
+            name=name, cpu=cpus, memory="1Mi", metadata={"uid": name, "resourceVersion": "1", "annotations": {}}
+        )
+        raw["status"] = {"phase": "Pending"}
         self.pods[name] = raw
         return raw
 
@@ -175,20 +177,11 @@ class Machine:
             self.tell(name)
 
     def scan(self) -> None:
-        zones = [
-            {
-                "name": f"node-{zone}",
-                "type": "Node",
-                "resources": [{"name": "cpu", "capacity": CPUS, "allocatable": CPUS, "available": free}],
-            }
-            for zone, free in enumerate(self.free)
-        ]
-        attributes = [{"name": "topologyManagerPolicy", "value": "single-numa-node"}]
+        attributes = {}
         if self.fingerprint:
-            seen = pod_fingerprint(("default", name) for name in self.given)
-            attributes.append({"name": "nodeTopologyPodsFingerprint", "value": seen})
-        raw = _object(NODE, zones=zones, attributes=attributes)
-        raw["metadata"]["managedFields"] = [{"time": _time(self.now), "fieldsV1": {"f:zones": {}}}]
+            attributes["nodeTopologyPodsFingerprint"] = pod_fingerprint(("default", name) for name in self.given)
+        metadata = {"managedFields": [{"time": _time(self.now), "fieldsV1": {"f:zones": {}}}]}
+        raw = nrt(node=NODE, free=self.free, cpus=CPUS, memory=None, attributes=attributes, metadata=metadata)
         self.nrt = raw
         self.told_of_nrts.append(lambda: self.cache.node_topologies.upsert(NODE, raw))
 
@@ -202,13 +195,6 @@ class Machine:
 
 
 _EPOCH = 1_767_225_600  # 2026-01-01T00:00:00Z
-
-
-_READY = {"type": "Ready", "status": "True"}
-
-
-def _object(name: str, **more: Any) -> dict[str, Any]:
-    return {"metadata": {"name": name, "namespace": "default", "uid": name, "resourceVersion": "1"}, **more}
 
 
 def _time(seconds: int) -> str:

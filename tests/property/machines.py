@@ -5,6 +5,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from tests.builders import pods as builders
+from tests.builders.nodes import nrt, resource, zone
 from tests.conformance.reference_machine import Machine
 
 GPU = "nvidia.com/gpu"
@@ -61,47 +63,29 @@ def pods(draw: st.DrawFn, name: str, *, containers: int = 3, inits: int = 2) -> 
         if draw(st.sampled_from((True, False, False))):
             amounts[GPU] = str(draw(st.integers(0, 3)))
         limits = amounts if guaranteed else {key: amount for key, amount in amounts.items() if key == GPU}
-        return {"name": name, "resources": {"requests": amounts, "limits": limits}}
+        return builders.container(name=name, requests=amounts, limits=limits)
 
     started = [container(f"init-{index}") for index in range(draw(st.integers(0, inits)))]
     for init in started:
         if draw(st.booleans()):
             init["restartPolicy"] = "Always"
     apps = [container(f"app-{index}") for index in range(draw(st.integers(1, containers)))]
-    metadata = {"namespace": "test", "name": name, "uid": name}
-    return {"metadata": metadata, "spec": {"initContainers": started, "containers": apps}}
+    return builders.created(name=name, namespace="test", numa=None, initContainers=started, containers=apps)
 
 
 def published(description: Mapping[str, Any], machine: Machine) -> dict[str, Any]:
     """The NRT of the machine as it is now."""
     zones = []
-    for node, resources in machine.published().items():
-        zones.append(
-            {
-                "name": f"node-{node}",
-                "type": "Node",
-                "costs": [
-                    {"name": f"node-{other}", "value": description["distances"][node][other]} for other in machine.nodes
-                ],
-                "resources": [
-                    {
-                        "name": name,
-                        **{
-                            field: f"{value}m" if name == "cpu" else str(value)
-                            for field, value in amounts._asdict().items()
-                        },
-                    }
-                    for name, amounts in resources.items()
-                ],
-            }
-        )
-    attributes = {
-        "topologyManagerPolicy": description["policy"],
-        "topologyManagerScope": description["scope"],
-        "topologyManagerPolicyOptions": ",".join(f"{key}={value}" for key, value in description["options"].items()),
-    }
-    return {
-        "metadata": {"name": "node"},
-        "attributes": [{"name": name, "value": value} for name, value in attributes.items()],
-        "zones": zones,
-    }
+    for numa_id, listed in machine.published().items():
+        distances = {other: description["distances"][numa_id][other] for other in machine.nodes}
+        resources = [
+            resource(
+                name=name,
+                **{field: f"{value}m" if name == "cpu" else value for field, value in amounts._asdict().items()},
+            )
+            for name, amounts in listed.items()
+        ]
+        zones.append(zone(numa_id=numa_id, resources=resources, costs=distances))
+    options = ",".join(f"{key}={value}" for key, value in description["options"].items())
+    how = {"policy": description["policy"], "scope": description["scope"]}
+    return nrt(node="node", zones=zones, attributes={"topologyManagerPolicyOptions": options}, **how)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.builders.records import cpus, resident, topology
 from tests.fingerprints import pod_fingerprint
-from tests.unit.engine.machines import cpus, resident, topology
 from webhook.engine.assumed.assumed_pods import AssumedPods
 from webhook.engine.snapshot.ledger import Ledger, Reservation
 from webhook.engine.snapshot.node_sums import NumaAmounts
@@ -35,9 +35,11 @@ def lives(draw: st.DrawFn, number: int, may_end: bool) -> History:
     """A pod that waits, perhaps is placed, perhaps is bound, perhaps ends."""
     name, node, zone = f"p{number}", draw(st.sampled_from(NODES)), draw(st.integers(0, ZONES - 1))
     amount = {"cpu": 1000 * draw(st.integers(1, 4))}
-    waits = resident(name, "", amount)
-    assigned = replace(resident(name, "", amount, {zone: amount}), assigned_node=node)
-    bound = replace(resident(name, node, amount, {zone: amount}), bound_at=draw(st.integers(0, 60)))
+    waits = resident(name=name, node="", requests=amount)
+    assigned = replace(resident(name=name, node="", requests=amount, numa={zone: amount}), assigned_node=node)
+    bound = replace(
+        resident(name=name, node=node, requests=amount, numa={zone: amount}), bound_at=draw(st.integers(0, 60))
+    )
     stages: list[Event] = [*(waits, assigned, bound)[: draw(st.integers(1, 3))]]
     if may_end and draw(st.booleans()):
         ended = replace(bound, terminal=True, ended_at=LAST)
@@ -53,7 +55,7 @@ def scans(draw: st.DrawFn, node: str, pods: Sequence[ResidentPod]) -> NodeTopolo
     must, may = (sum((pod.bound_at or 0) <= bound for pod in here) for bound in (written - 10, written))
     seen = here[: draw(st.integers(must, may))]
     taken = sum(pod.requests["cpu"] for pod in seen) // 1000
-    nrt = replace(topology(node, cpus(CPUS - taken, CPUS), {"cpu": 1000 * CPUS}), written_at=written)
+    nrt = replace(topology(node=node, free=cpus(CPUS - taken, CPUS), capacity={"cpu": 1000 * CPUS}), written_at=written)
     kind = draw(st.sampled_from(["fingerprint", "plain", "total"]))
     if kind == "total":
         return replace(nrt, publisher=Publisher.TOTAL)
@@ -126,7 +128,9 @@ def whole_lives(draw: st.DrawFn, number: int) -> History:
     """A pod that was bound, and perhaps ended; its object stays."""
     name, zone = f"p{number}", draw(st.integers(0, ZONES - 1))
     amount = {"cpu": 1000 * draw(st.integers(1, 4))}
-    bound = replace(resident(name, "a", amount, {zone: amount}), bound_at=draw(st.integers(0, 19)), uid=name)
+    bound = replace(
+        resident(name=name, node="a", requests=amount, numa={zone: amount}), bound_at=draw(st.integers(0, 19)), uid=name
+    )
     if not draw(st.booleans()):
         return History([bound])
     return History([bound, replace(bound, terminal=True, ended_at=21 + number + 10 * draw(st.integers(0, 4)))])
@@ -142,7 +146,7 @@ def test_pods_that_ended_give_back_the_same_whoever_saw_them_end(data: st.DataOb
         CPUS - sum(dict(pod.hint or ()).get(zone, {}).get("cpu", 0) // 1000 for pod in seen) for zone in range(ZONES)
     ]
     nrt = replace(
-        topology("a", cpus(*free), {"cpu": 1000 * CPUS}),
+        topology(node="a", free=cpus(*free), capacity={"cpu": 1000 * CPUS}),
         written_at=scan + data.draw(st.integers(0, 9)),
         fingerprint=pod_fingerprint((pod.namespace, pod.name) for pod in seen),
     )

@@ -6,7 +6,8 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.engine.machines import GI, decision, node, pod, state, topology
+from tests.builders.records import GI, node, pod, state, topology
+from tests.unit.engine.decisions import decision
 from webhook.engine.decide import Decision
 from webhook.engine.snapshot.ledger import Ledger, Reservation
 from webhook.model.policy import NUMAPolicy
@@ -65,11 +66,12 @@ def test_no_numa_node_holds_both_kinds_and_none_is_over_committed(
     names = [f"n{number}" for number in range(len(machines))]
     whole = {"cpu": 1000 * CPUS}
     nodes = [
-        node(name, {"cpu": 1000 * CPUS * zones, "memory": 99 * GI, "pods": 99})
+        node(name=name, allocatable={"cpu": 1000 * CPUS * zones, "memory": 99 * GI, "pods": 99})
         for name, zones in zip(names, machines, strict=True)
     ]
     nrts = [
-        topology(name, [whole] * zones, policy=NUMAPolicy.NONE) for name, zones in zip(names, machines, strict=True)
+        topology(node=name, free=[whole] * zones, policy=NUMAPolicy.NONE)
+        for name, zones in zip(names, machines, strict=True)
     ]
     cluster = state(*nodes, *nrts)
     ledger = Ledger()

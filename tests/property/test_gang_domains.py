@@ -14,7 +14,10 @@ from typing import Any
 import jsonpatch
 import pytest
 
-from tests.builders.pods import SINGLE
+from tests.builders import pods
+from tests.builders.clusters import put
+from tests.builders.nodes import node, nrt
+from tests.builders.topologies import topology
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.placement.assignment import NoAssignment
 from webhook.controllers.placement.assignment_writer import AssignmentWriter
@@ -28,12 +31,8 @@ from webhook.model.names import (
     KAI_REQUIRED_PLACEMENT,
     KAI_TOPOLOGY,
     MIN_MEMBER,
-    NUMA_TOPOLOGY_SPEC,
-    PLACEMENT_GATE,
-    POD_GROUP_NAME,
 )
 from webhook.model.rules import Rules
-from webhook.model.topology import TopologySource
 
 ROW, RACK = "example.com/row", "example.com/rack"
 # row-0 ── rack-0, rack-1      row-1 ── rack-2, rack-3      3 nodes a rack with 2 NUMA nodes of 8 CPUs: 6 pods
@@ -54,9 +53,7 @@ class Cluster:
         self.pods: dict[str, dict[str, Any]] = {}
         self.audits = 0
         self.told: Counter[str] = Counter()
-        levels = {"levels": [{"nodeLabel": ROW}, {"nodeLabel": RACK}]}
-        topology = {"apiVersion": "kai.scheduler/v1alpha1", "metadata": {"name": "dc"}, "spec": levels}
-        self.cache.topologies[TopologySource.KAI].upsert("dc", topology)
+        put(self.cache, topology(name="dc", labels=(ROW, RACK)))
         for name, where in NODES.items():
             self.put_node(name, *where)
         no_writes: Any = None
@@ -67,19 +64,8 @@ class Cluster:
 
     def put_node(self, name: str, row: str, rack: str | None) -> None:
         self.nodes[name] = row, rack
-        labels = {"kubernetes.io/hostname": name, ROW: row, **({RACK: rack} if rack else {})}
-        status = {
-            "allocatable": {"cpu": "16", "memory": "64Gi", "pods": "110"},
-            "conditions": [{"type": "Ready", "status": "True"}],
-        }
-        self.cache.nodes.upsert(name, {"metadata": {"name": name, "labels": labels}, "status": status})
-        resources = [
-            {"name": "cpu", "capacity": "8", "allocatable": "8", "available": "8"},
-            {"name": "memory", "capacity": "32Gi", "allocatable": "32Gi", "available": "32Gi"},
-        ]
-        zones = [{"name": f"node-{number}", "type": "Node", "resources": resources} for number in range(2)]
-        attributes = [{"name": "topologyManagerPolicy", "value": "single-numa-node"}]
-        self.cache.node_topologies.upsert(name, {"metadata": {"name": name}, "attributes": attributes, "zones": zones})
+        labels = {ROW: row, **({RACK: rack} if rack else {})}
+        put(self.cache, node(name=name, cpus=16, labels=labels), nrt(node=name, free=(8, 8), cpus=8))
 
     def drop_node(self, name: str) -> None:
         self.nodes.pop(name, None)
@@ -94,20 +80,10 @@ class Cluster:
 
     def create(self, gang: str, number: int) -> None:
         level, minimum = GANGS[gang]
-        annotations = {
-            NUMA_TOPOLOGY_SPEC: SINGLE,
-            POD_GROUP_NAME: gang,
-            MIN_MEMBER: str(minimum),
-            KAI_TOPOLOGY: "dc",
-            KAI_REQUIRED_PLACEMENT: level,
-        }
-        amounts = {"cpu": str(self.random.choice([3, 7])), "memory": "1Gi"}
-        name = f"{gang}-{number}"
-        metadata = {"name": name, "namespace": "ns", "uid": f"{name}-{self._version}", "annotations": annotations}
-        metadata["creationTimestamp"] = "2030-01-01T00:00:00Z"
-        container = {"name": "main", "resources": {"requests": amounts, "limits": amounts}}
-        gate = [{"name": PLACEMENT_GATE}]
-        self.put_pod({"metadata": metadata, "spec": {"containers": [container], "schedulingGates": gate}})
+        annotations = {MIN_MEMBER: str(minimum), KAI_TOPOLOGY: "dc", KAI_REQUIRED_PLACEMENT: level}
+        name, cpu = f"{gang}-{number}", self.random.choice([3, 7])
+        uid = {"uid": f"{name}-{self._version}"}
+        self.put_pod(pods.gated(name=name, namespace="ns", group=gang, cpu=cpu, annotations=annotations, metadata=uid))
 
     def drop_pod(self, name: str) -> None:
         del self.pods[name]

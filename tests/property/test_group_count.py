@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.engine.machines import node, pod, resident, state, topology
+from tests.builders.records import node, pod, resident, state, topology
 from webhook.engine.gang.admission_replay import replay, settled
 from webhook.engine.gang.pod_class import PodClass
 from webhook.engine.gang.pod_counts import count
@@ -46,9 +46,16 @@ container = st.fixed_dictionaries(
 def test_counts_are_what_a_node_admits_and_never_less_where_only_a_replay_tells(
     machines: list[dict[str, Any]], containers: list[dict[str, str]], policy: str | None, company: bool
 ) -> None:
-    nodes = [node(f"n{index}", {"cpu": 20_000, "memory": 20 * GI, GPU: 6, "pods": 9}) for index in range(len(machines))]
-    topologies = [topology(f"n{index}", **settings) for index, settings in enumerate(machines)]
-    guests = [resident("guest", "n0", {"cpu": 1000}, {0: {"cpu": 1000}, 1: {"cpu": 0}})] if company else []
+    nodes = [
+        node(name=f"n{index}", allocatable={"cpu": 20_000, "memory": 20 * GI, GPU: 6, "pods": 9})
+        for index in range(len(machines))
+    ]
+    topologies = [topology(node=f"n{index}", **settings) for index, settings in enumerate(machines)]
+    guests = (
+        [resident(name="guest", node="n0", requests={"cpu": 1000}, numa={0: {"cpu": 1000}, 1: {"cpu": 0}})]
+        if company
+        else []
+    )
     snapshot = Snapshot(state(*nodes, *topologies, *guests).node_arrays())
     asked = pod(*containers, policy=policy)
     kind = PodClass.of(snapshot, asked, parse_numa_intent(asked.annotations)[0])

@@ -7,8 +7,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.builders.gangs import RACK, ZONE, tree_of
 from tests.property.equal_groups import constraints, domains, free_slots, holds, paths, segments
-from tests.unit.engine.gang.clusters import RACK, ZONE, tree_of
 from webhook.engine.gang.equal_pods import EqualPlan, EqualPods, assign_equal
 from webhook.engine.gang.gang_spec import Constraint, Segments
 from webhook.engine.topology.tree import ROOT, Domain, TopologyTree

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.engine.gang.clusters import GPU, LEVELS, RACK, ZONE, assigned, group, podset
-from tests.unit.engine.machines import node, pod, state, topology
+from tests.builders.gangs import GPU, LEVELS, RACK, ZONE, group, podset
+from tests.builders.records import node, pod, state, topology
+from tests.unit.engine.gang.assignments import assigned
 from webhook.engine.gang.gang_spec import Constraint, Gang, Segments
 from webhook.engine.gang.result import GangAssignment
 from webhook.engine.snapshot.cluster_state import ClusterState
@@ -50,10 +51,10 @@ def cluster(of: Sequence[Machine], *, numa: bool) -> ClusterState:
             label: value for label, value in zip(LEVELS, (machine.zone, machine.rack), strict=True) if value is not None
         }
         total = {"cpu": 1000 * sum(cpu for cpu, _ in machine.zones), GPU: sum(gpu for _, gpu in machine.zones)}
-        nodes.append(node(machine.name, {**total, "memory": 2**40, "pods": 110}, labels=labels))
+        nodes.append(node(name=machine.name, allocatable={**total, "memory": 2**40, "pods": 110}, labels=labels))
         if numa:
             free = [{"cpu": 1000 * cpu, "memory": 2**39, GPU: gpu} for cpu, gpu in machine.zones]
-            topologies.append(topology(machine.name, free))
+            topologies.append(topology(node=machine.name, free=free))
     return state(*nodes, *topologies)
 
 
@@ -81,7 +82,10 @@ teams = st.lists(
 
 def as_group(of: Sequence[Team], constraint: Constraint) -> Gang:
     """The teams as a group of subgroups."""
-    sets = [podset(f"s{at}", pod(asking(team.want)), team.count, segments=team.segments) for at, team in enumerate(of)]
+    sets = [
+        podset(name=f"s{at}", of=pod(asking(team.want)), count=team.count, segments=team.segments)
+        for at, team in enumerate(of)
+    ]
     subgroups = [group(each, constraint=team.constraint, name=each.name) for each, team in zip(sets, of, strict=True)]
     return group(*subgroups, constraint=constraint)
 
@@ -196,7 +200,7 @@ def test_a_leader_and_its_workers_are_placed_exactly_if_an_exhaustive_search_pla
     numa: bool,
 ) -> None:
     asked = [Team(leader, leaders, Constraint(), None), Team(worker, workers, Constraint(), None)]
-    sets = [podset(f"s{at}", pod(asking(team.want)), team.count) for at, team in enumerate(asked)]
+    sets = [podset(name=f"s{at}", of=pod(asking(team.want)), count=team.count) for at, team in enumerate(asked)]
     answer = assigned(cluster(of, numa=numa), group(*sets, constraint=constraint))
     assert answer.exhaustive
     assert answer.assigned == places(of, asked, constraint, numa=numa)

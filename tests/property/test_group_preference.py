@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.builders.gangs import RACK, ZONE, tree_of
 from tests.property.equal_groups import constraints, cut, domains, free_slots, holds, paths, segments
-from tests.unit.engine.gang.clusters import RACK, ZONE, tree_of
 from webhook.engine.filter.node_preference import MOST
 from webhook.engine.gang.equal_pods import EqualPlan, EqualPods, assign_equal
 from webhook.engine.gang.gang_spec import Constraint, Segments

@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from tests.unit.engine.gang.clusters import GPU, RACK, ZONE, assigned, group, podset, whole_nodes
-from tests.unit.engine.machines import pod
+from tests.builders.gangs import GPU, RACK, ZONE, group, podset, whole_nodes
+from tests.builders.records import pod
+from tests.unit.engine.gang.assignments import assigned
 from webhook.engine.gang.gang_spec import Constraint
 
 CLUSTERS = 60
@@ -89,10 +90,10 @@ def racks_used(case: Case) -> int | None:
         cpu, gpu = case.free[zone, rack, node].tolist()
         free[name] = {"cpu": 1000 * cpu, GPU: gpu}
     sets = [
-        podset(name, pod({"cpu": str(cpu), GPU: str(gpu)} if gpu else {"cpu": str(cpu)}), count)
+        podset(name=name, of=pod({"cpu": str(cpu), GPU: str(gpu)} if gpu else {"cpu": str(cpu)}), count=count)
         for name, (cpu, gpu), count in zip(("leader", "worker"), case.wants, case.counts, strict=True)
     ]
-    answer = assigned(whole_nodes(places, free), group(*sets, constraint=Constraint(ZONE, RACK)))
+    answer = assigned(whole_nodes(places=places, free=free), group(*sets, constraint=Constraint(ZONE, RACK)))
     return len({each.domain[:RACK] for each in answer.pods()}) if answer.assigned else None
 
 

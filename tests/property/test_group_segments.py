@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.unit.engine.gang.clusters import RACK, ZONE, tree_of
+from tests.builders.gangs import RACK, ZONE, tree_of
 from webhook.engine.gang.equal_pods import EqualPods, assign_equal
 from webhook.engine.gang.gang_spec import Constraint, Segments
 from webhook.engine.topology.tree import Domain, TopologyTree

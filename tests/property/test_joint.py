@@ -5,7 +5,8 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.engine.machines import GI, decision, node, pod, reasons, state, topology
+from tests.builders.records import GI, node, pod, state, topology
+from tests.unit.engine.decisions import decision, reasons
 from webhook.model.policy import NUMAPolicy
 
 CPUS, MEMORY = 8, 16
@@ -35,7 +36,7 @@ def test_the_narrowest_then_fullest_numa_nodes_that_hold_a_pod_together_are_take
     free: list[tuple[int, int]], cpus: int, memory: int, policy: str
 ) -> None:
     zones = [{"cpu": 1000 * cores, "memory": gib * GI} for cores, gib in free]
-    cluster = state(node("n"), topology("n", zones, whole, policy=NUMAPolicy.NONE))
+    cluster = state(node(name="n"), topology(node="n", free=zones, capacity=whole, policy=NUMAPolicy.NONE))
     decided = decision(cluster, pod({"cpu": str(cpus), "memory": f"{memory}Gi"}, policy=policy))
     expected = best_sets(free, cpus, memory, 1 if policy == "SingleNUMANode" else len(free))
     if not expected:

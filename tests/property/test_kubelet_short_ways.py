@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.engine.machines import GI, node, pod, state
+from tests.builders.records import GI, node, pod, state
 from tests.unit.engine.whole_way import whole_split, whole_way
 from webhook.engine import kubelet
 from webhook.engine.decide import decide
@@ -55,7 +55,7 @@ def topologies(draw: st.DrawFn, name: str, policies: tuple[NUMAPolicy, ...], mos
 def snapshots(draw: st.DrawFn, policies: tuple[NUMAPolicy, ...], most: int = 6) -> Snapshot:
     names = [f"n{number}" for number in range(draw(st.integers(1, 4)))]
     whole = {"cpu": 10**6, "memory": 2**45, HUGE: 2**45, GPU: 100, "pods": 110}
-    nodes = [node(name, whole) for name in names]
+    nodes = [node(name=name, allocatable=whole) for name in names]
     return Snapshot(state(*nodes, *(draw(topologies(name, policies, most)) for name in names)).node_arrays())
 
 
@@ -145,7 +145,9 @@ def test_two_numa_nodes_are_enough_where_each_of_two_resources_has_enough_in_one
         for numa_id, (cpu, memory) in enumerate(free)
     ]
     topology = NodeTopology(node="n0", policy=BEST_EFFORT, scope=Scope.CONTAINER, zones=tuple(zones))
-    snapshot = Snapshot(state(node("n0", {"cpu": 10**6, "memory": 2**45, "pods": 110}), topology).node_arrays())
+    snapshot = Snapshot(
+        state(node(name="n0", allocatable={"cpu": 10**6, "memory": 2**45, "pods": 110}), topology).node_arrays()
+    )
     request = requested(snapshot, pod({"cpu": "1", "memory": "1Gi"}))
     fit = kubelet.predict(snapshot, request)
     assert fit.wide is not None

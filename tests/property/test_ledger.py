@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.engine.machines import node, resident, state, topology
+from tests.builders.records import node, resident, state, topology
 from webhook.engine.snapshot.ledger import Ledger, Reservation
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.policy import NUMAPolicy
@@ -66,7 +66,7 @@ class Model:
 @settings(deadline=None, max_examples=200)
 @given(st.lists(EVENTS, max_size=40))
 def test_a_view_is_the_snapshot_minus_plain_sums(events: list[tuple[Any, ...]]) -> None:
-    cluster = state(*(node(name, ALLOCATABLE) for name in "abc"))
+    cluster = state(*(node(name=name, allocatable=ALLOCATABLE) for name in "abc"))
     ledger, model = Ledger(), Model()
     for number, event in enumerate(events):
         match event:
@@ -74,13 +74,19 @@ def test_a_view_is_the_snapshot_minus_plain_sums(events: list[tuple[Any, ...]]) 
                 ledger.put(Reservation.of(pod, where, numa, requests, policy=policy))
             case ("free", name, amounts):
                 free = [{"cpu": amount, "x.io/gpu": amount // 3} for amount in amounts]
-                cluster.upsert_topology(topology(name, free, {"cpu": 9, "x.io/gpu": 3}))
+                cluster.upsert_topology(topology(node=name, free=free, capacity={"cpu": 9, "x.io/gpu": 3}))
             case ("resident", name):
                 cluster.upsert_pod(
-                    resident(f"r{number}", name, {"cpu": 1}, {0: {"cpu": 1}}, policy=NUMAPolicy.RESTRICTED)
+                    resident(
+                        name=f"r{number}",
+                        node=name,
+                        requests={"cpu": 1},
+                        numa={0: {"cpu": 1}},
+                        policy=NUMAPolicy.RESTRICTED,
+                    )
                 )
             case ("upsert_node", name):
-                cluster.upsert_node(node(name, ALLOCATABLE))
+                cluster.upsert_node(node(name=name, allocatable=ALLOCATABLE))
             case ("delete_node", name):
                 cluster.delete_node(name)
             case ("view",):

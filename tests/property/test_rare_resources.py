@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.engine.machines import GI, node, pod, reasons, resident, topology
+from tests.builders.records import GI, node, pod, resident, topology
+from tests.unit.engine.decisions import reasons
 from webhook.engine.decide import Decision, decide
 from webhook.engine.gang import Gang, Member, PodSet
 from webhook.engine.gang.gang_assignment import assign_gang
@@ -33,11 +34,13 @@ def cluster(seed: int, cells: int) -> ClusterState:
         whole = {"cpu": 8000, "memory": 32 * GI} | dict.fromkeys(has, 2)
         allocatable = {"cpu": 16000, "memory": 64 * GI, "pods": 10} | dict.fromkeys(has, 4)
         free = [{key: random.randint(0, amount) for key, amount in whole.items()} for _ in range(2)]
-        state.upsert_node(node(name, allocatable))
+        state.upsert_node(node(name=name, allocatable=allocatable))
         policy, publisher = random.choice(list(NUMAPolicy)), random.choice(list(Publisher))
-        state.upsert_topology(topology(name, free, whole, policy=policy, publisher=publisher))
+        state.upsert_topology(topology(node=name, free=free, capacity=whole, policy=policy, publisher=publisher))
         held = dict.fromkeys(has[:1], 1)
-        state.upsert_pod(resident(f"p{number}", name, {"cpu": 1000, **held}, {random.randint(0, 1): held}))
+        state.upsert_pod(
+            resident(name=f"p{number}", node=name, requests={"cpu": 1000, **held}, numa={random.randint(0, 1): held})
+        )
     return state
 
 

@@ -9,15 +9,19 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.builders.nodes import node, nrt
+from tests.builders.pods import SINGLE, bound, container
+from tests.builders.topologies import topology
+from tests.builders.workloads import template, workload
 from webhook.cli.documents import Item, Source
 from webhook.cli.judgement_context import JudgementContext, Owners
 from webhook.cli.offline_cluster import cluster_of
 from webhook.cli.render_json import render_json
 from webhook.cli.review import judge_all
+from webhook.model.names import NUMA_TOPOLOGY_SPEC
 from webhook.model.rules import Rules
 
 LEVELS = ("example.com/zone", "example.com/rack", "kubernetes.io/hostname")
-SINGLE = '{"numaTopologyPolicy": "SingleNUMANode"}'
 
 
 @dataclass(frozen=True)
@@ -159,7 +163,7 @@ def _fits(cluster: tuple[Machine, ...], training: Training) -> bool:
 
 def _review(cluster: Sequence[Machine], training: Training) -> Any:
     """What `review -o json` says of the job."""
-    raws = [_topology(), *(raw for machine in cluster for raw in _objects(machine, numa=training.numa))]
+    raws = [topology(labels=LEVELS), *(raw for machine in cluster for raw in _objects(machine, numa=training.numa))]
     node_arrays = cluster_of(map(_item, raws))
     item = _item(_job(training))
     cluster_snapshot, rules = node_arrays.cluster_snapshot(), Rules()
@@ -172,49 +176,14 @@ def _item(raw: dict[str, Any]) -> Item:
     return Item(Source("test", ""), 1, 1, "", raw)
 
 
-def _topology() -> dict[str, Any]:
-    levels = [{"nodeLabel": label} for label in LEVELS]
-    metadata = {"name": "network"}
-    return {
-        "apiVersion": "kai.scheduler/v1alpha1",
-        "kind": "Topology",
-        "metadata": metadata,
-        "spec": {"levels": levels},
-    }
-
-
 def _objects(machine: Machine, *, numa: bool) -> Iterator[dict[str, Any]]:
     labels = {label: value for label, value in zip(LEVELS, machine.path, strict=True) if value is not None}
-    allocatable = {"cpu": str(sum(machine.free)), "memory": "64Gi", "pods": "110"}
-    status = {"allocatable": allocatable, "conditions": [{"type": "Ready", "status": "True"}]}
-    metadata = {"name": machine.name, "labels": labels}
-    yield {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status}
+    yield node(name=machine.name, cpus=sum(machine.free), memory="64Gi", labels=labels)
     if machine.held:
-        requests = {"requests": {"cpu": str(machine.held)}}
-        yield {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": f"held-{machine.name}", "namespace": "other"},
-            "spec": {"nodeName": machine.name, "containers": [{"name": "c", "resources": requests}]},
-        }
+        asks = [container(requests={"cpu": str(machine.held)})]
+        yield bound(node=machine.name, name=f"held-{machine.name}", namespace="other", numa=None, containers=asks)
     if numa:
-        yield {
-            "apiVersion": "topology.node.k8s.io/v1alpha2",
-            "kind": "NodeResourceTopology",
-            "metadata": {"name": machine.name},
-            "attributes": [{"name": "topologyManagerPolicy", "value": "single-numa-node"}],
-            "zones": [
-                {
-                    "name": f"node-{index}",
-                    "type": "Node",
-                    "resources": [
-                        {"name": "cpu", "capacity": "4", "allocatable": "4", "available": str(free)},
-                        {"name": "memory", "capacity": "32Gi", "allocatable": "32Gi", "available": "32Gi"},
-                    ],
-                }
-                for index, free in enumerate(machine.free)
-            ],
-        }
+        yield nrt(node=machine.name, free=machine.free, cpus=4, memory="32Gi")
 
 
 def _job(training: Training) -> dict[str, Any]:
@@ -226,16 +195,9 @@ def _job(training: Training) -> dict[str, Any]:
         "Master": {"replicas": 1, "template": _template(training.master, asks=training.asks)},
         "Worker": {"replicas": training.workers, "template": _template(training.worker, asks=training.asks)},
     }
-    return {
-        "apiVersion": "kubeflow.org/v1",
-        "kind": "PyTorchJob",
-        "metadata": {"name": "t", "annotations": annotations},
-        "spec": {"pytorchReplicaSpecs": specs},
-    }
+    return workload(kind="PyTorchJob", name="t", annotations=annotations, spec={"pytorchReplicaSpecs": specs})
 
 
 def _template(cpus: int, *, asks: bool) -> dict[str, Any]:
-    amounts = {"cpu": str(cpus), "memory": "1Mi"}
-    annotations = {"scheduling.koordinator.sh/numa-topology-spec": SINGLE} if asks else {}
-    containers = [{"name": "c", "resources": {"requests": amounts, "limits": amounts}}]
-    return {"metadata": {"annotations": annotations}, "spec": {"containers": containers}}
+    annotations = {NUMA_TOPOLOGY_SPEC: SINGLE} if asks else {}
+    return template(cpu=cpus, memory="1Mi", annotations=annotations)

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.engine.machines import node, resident, state, tell, topology
+from tests.builders.records import node, resident, state, tell, topology
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.snapshot.extra_rows import with_rows
 from webhook.engine.snapshot.node_arrays import NodeArrays
@@ -22,8 +22,8 @@ NAMES = st.sampled_from("abcde")
 POLICIES = st.sampled_from(NUMAPolicy)
 NODES = st.builds(
     node,
-    NAMES,
-    st.dictionaries(st.sampled_from(OFFERED), st.integers(0, 9)),
+    name=NAMES,
+    allocatable=st.dictionaries(st.sampled_from(OFFERED), st.integers(0, 9)),
     labels=st.dictionaries(st.sampled_from(["zone", "rack"]), st.sampled_from("xyz")),
     taints=st.lists(
         st.builds(Taint, st.just("t"), st.sampled_from("ab"), st.sampled_from(["NoSchedule", "PreferNoSchedule"])),
@@ -35,9 +35,9 @@ NODES = st.builds(
 )
 TOPOLOGIES = st.builds(
     topology,
-    NAMES,
-    st.lists(st.dictionaries(st.sampled_from(["cpu", "x.io/gpu", "x.io/nic"]), st.integers(0, 9)), max_size=4),
-    st.just({"cpu": 9, "x.io/gpu": 9, "x.io/nic": 9}),
+    node=NAMES,
+    free=st.lists(st.dictionaries(st.sampled_from(["cpu", "x.io/gpu", "x.io/nic"]), st.integers(0, 9)), max_size=4),
+    capacity=st.just({"cpu": 9, "x.io/gpu": 9, "x.io/nic": 9}),
     policy=POLICIES,
     scope=st.sampled_from(Scope),
     publisher=st.sampled_from(Publisher),
@@ -46,10 +46,10 @@ TOPOLOGIES = st.builds(
 HELD = st.dictionaries(st.integers(0, 3), st.dictionaries(st.just("cpu"), st.integers(1, 5)), max_size=2)
 PODS = st.builds(
     resident,
-    st.sampled_from("pqrst"),
-    NAMES | st.just(""),
-    st.dictionaries(st.sampled_from(["cpu", "x.io/gpu", "nobody.has/it"]), st.integers(0, 5)),
-    st.none() | HELD,
+    name=st.sampled_from("pqrst"),
+    node=NAMES | st.just(""),
+    requests=st.dictionaries(st.sampled_from(["cpu", "x.io/gpu", "nobody.has/it"]), st.integers(0, 5)),
+    numa=st.none() | HELD,
     policy=st.none() | POLICIES,
     terminal=st.booleans(),
 )

@@ -12,6 +12,7 @@ from typing import Final
 
 import pytest
 
+from tests.builders.gangs import topology_of
 from tests.conformance.peers.tables import (
     Raw,
     Row,
@@ -27,7 +28,6 @@ from tests.conformance.peers.tables import (
     spread,
 )
 from tests.unit.cli.conftest import run_review
-from tests.unit.engine.gang.clusters import topology_of
 from webhook.engine.gang import Constraint, Gang, Member, PodSet, assign_gang
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.snapshot.snapshot import Snapshot

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
-from tests.unit.engine.gang.clusters import GPU, TOPOLOGY, racks, whole_nodes
-from tests.unit.engine.machines import resident, tell
+from tests.builders import workloads
+from tests.builders.gangs import GPU, TOPOLOGY, racks, whole_nodes
+from tests.builders.pods import container
+from tests.builders.records import resident, tell
 from webhook.admission.gang import GangJudgement, annotations_in, judge_gangs, why_unmanaged
 from webhook.admission.pod.mutation import Verdict
 from webhook.cache.cluster_snapshot import ClusterSnapshot
@@ -30,11 +32,9 @@ NO_PLACE = "the best rack, rack-1, would hold 0 of 2 pods"
 
 
 def template(gpus: int = 1, annotations: Mapping[str, str] | None = None) -> dict[str, Any]:
-    resources = {"requests": {GPU: gpus}, "limits": {GPU: gpus}}
-    return {
-        "metadata": {"annotations": dict(annotations or {})},
-        "spec": {"containers": [{"name": "m", "resources": resources}]},
-    }
+    amounts = {GPU: gpus}
+    asks = [container(requests=amounts, limits=amounts)]
+    return workloads.template(annotations=annotations, containers=asks)
 
 
 def read(kind: str, api_version: str, spec: dict[str, Any], annotations: dict[str, str] | None = None) -> Workload:
@@ -49,7 +49,9 @@ def job(pods: int, annotations: dict[str, str] | None = None, gpus: int = 1) -> 
 
 
 def judged(workload: Workload, running: dict[str, str] | None = None) -> GangJudgement:
-    cluster_snapshot = ClusterSnapshot(Snapshot(whole_nodes(PLACES, FREE).node_arrays()), {"network": TOPOLOGY})
+    cluster_snapshot = ClusterSnapshot(
+        Snapshot(whole_nodes(places=PLACES, free=FREE).node_arrays()), {"network": TOPOLOGY}
+    )
     return judge_gangs(workload, cluster_snapshot, TopologyTrees(), Rules(), running)
 
 
@@ -80,9 +82,9 @@ def test_a_group_that_waits_is_told_what_is_short_where() -> None:
 
 def busy(workload: Workload) -> GangJudgement:
     """With all GPUs taken by others."""
-    cluster = whole_nodes(PLACES, FREE)
+    cluster = whole_nodes(places=PLACES, free=FREE)
     for name, free in FREE.items():
-        tell(cluster, resident(f"on-{name}", name, free))
+        tell(cluster, resident(name=f"on-{name}", node=name, requests=free))
     cluster_snapshot = ClusterSnapshot(Snapshot(cluster.node_arrays()), {"network": TOPOLOGY})
     return judge_gangs(workload, cluster_snapshot, TopologyTrees(), Rules())
 
@@ -118,7 +120,7 @@ def test_what_is_needed_is_a_resource_or_nodes_that_may_be_used(
 
 def test_of_a_level_that_no_node_has_the_label_is_named() -> None:
     cluster_snapshot = ClusterSnapshot(
-        Snapshot(whole_nodes(racks(n0="zone-a/"), {"n0": {GPU: 4}}).node_arrays()), {"network": TOPOLOGY}
+        Snapshot(whole_nodes(places=racks(n0="zone-a/"), free={"n0": {GPU: 4}}).node_arrays()), {"network": TOPOLOGY}
     )
     judgement = judge_gangs(job(2, RACK), cluster_snapshot, TopologyTrees(), Rules())
     assert judgement.message.endswith("no node is in any rack; needed: the label example.com/rack")

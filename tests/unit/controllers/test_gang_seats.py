@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from tests.builders.pods import gated
-from tests.unit.engine.machines import GI, node, state, topology
+from tests.builders.records import GI, node, state, topology
 from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.controllers.placement.assignment_writer import AssignmentWriter
 from webhook.controllers.placement.gated_gang import GangAssigner, GatedGang, units_of
@@ -19,11 +19,11 @@ from webhook.model.rules import Rules
 
 # n0: NUMA 0 with 8 cpus and 4Gi, NUMA 1 with 4 cpus and 12Gi; no kubelet aligns there.
 NODE = state(
-    node("n0", {"cpu": 16_000, "memory": 128 * GI, "pods": 9}),
+    node(name="n0", allocatable={"cpu": 16_000, "memory": 128 * GI, "pods": 9}),
     topology(
-        "n0",
-        [{"cpu": 8000, "memory": 4 * GI}, {"cpu": 4000, "memory": 12 * GI}],
-        {"cpu": 8000, "memory": 64 * GI},
+        node="n0",
+        free=[{"cpu": 8000, "memory": 4 * GI}, {"cpu": 4000, "memory": 12 * GI}],
+        capacity={"cpu": 8000, "memory": 64 * GI},
         policy=NUMAPolicy.NONE,
     ),
 )

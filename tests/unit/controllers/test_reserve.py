@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.builders.gangs import TOPOLOGY
 from tests.builders.pods import gated
 from tests.unit.controllers.placement.peers import nobody
-from tests.unit.engine.gang.clusters import TOPOLOGY
 from tests.unit.engine.gang.reserved import snapshot
 from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.controllers.placement.assignment import Assignment, NoAssignment, find_assignment, why_unassigned, without

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from tests.builders.records import cpus, resident, topology
 from tests.fingerprints import pod_fingerprint
-from tests.unit.engine.machines import cpus, resident, topology
 from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.engine.assumed.assumed_pods import AssumedPods
 from webhook.engine.assumed.free_bounds import Leeway
@@ -29,7 +29,7 @@ def on(numa_id: int, cpu: int) -> NumaAmounts:
 def pod(name: str, cpu: int, numa_id: int | None = None, *, at: int = 10, started: bool = True) -> ResidentPod:
     """A pod bound to "n" with a hint that names one NUMA node, or with none."""
     amounts = {"cpu": 1000 * cpu}
-    made = resident(name, "n", amounts, None if numa_id is None else on(numa_id, cpu))
+    made = resident(name=name, node="n", requests=amounts, numa=None if numa_id is None else on(numa_id, cpu))
     container = Container("main", ContainerKind.APP, amounts, amounts)
     return replace(made, uid=name, bound_at=at, started=started, started_at=at + 1, containers=(container,))
 
@@ -64,7 +64,7 @@ class Node:
     def scan(self, taken: Sequence[int], *counted: str) -> None:
         """An NRT with so many CPUs taken, by these pods."""
         self.written += 1000
-        machine = topology("n", cpus(*(CPUS - cpu for cpu in taken)), {"cpu": 1000 * CPUS})
+        machine = topology(node="n", free=cpus(*(CPUS - cpu for cpu in taken)), capacity={"cpu": 1000 * CPUS})
         seen = pod_fingerprint(("default", name) for name in counted)
         self.tell(replace(machine, fingerprint=seen, written_at=self.written, **self._changes))  # type: ignore[arg-type]
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.unit.engine.machines import GI, SINGLE, cpus, decision, node, pod, reasons, state, topology
+from tests.builders.records import GI, SINGLE, cpus, node, pod, state, topology
+from tests.unit.engine.decisions import decision, reasons
 from webhook.engine.decide import ScoreStrategy
 from webhook.engine.reason import REASONS, Reason
 from webhook.engine.snapshot.cluster_state import ClusterState
@@ -24,8 +25,11 @@ WHOLE = {"cpu": 8000, "memory": 4 * GI}
 def fleet(*free: tuple[int, ...]) -> ClusterState:
     """Nodes n0, n1, .. with so many free CPUs of 8 in each NUMA node, under single-numa-node."""
     names = [f"n{number}" for number in range(len(free))]
-    nodes = [node(name) for name in names]
-    return state(*nodes, *(topology(name, zones(*each), WHOLE) for name, each in zip(names, free, strict=True)))
+    nodes = [node(name=name) for name in names]
+    return state(
+        *nodes,
+        *(topology(node=name, free=zones(*each), capacity=WHOLE) for name, each in zip(names, free, strict=True)),
+    )
 
 
 def test_an_empty_cluster_is_an_answer_too() -> None:
@@ -35,7 +39,7 @@ def test_an_empty_cluster_is_an_answer_too() -> None:
 
 def test_every_excluded_node_has_one_reason_and_they_are_counted() -> None:
     cluster = fleet((8, 8), (4, 4), (4, 4), (2, 8))
-    cluster.upsert_node(node("cordoned", cordoned=True))
+    cluster.upsert_node(node(name="cordoned", cordoned=True))
     decided = decision(cluster, pod(FIVE))
     assert decided.fit_count == 2
     assert decided.excluded == {Reason.UNSCHEDULABLE: 1, Reason.NO_SINGLE_NUMA_NODE: 2}
@@ -61,13 +65,16 @@ def test_rank_does_not_depend_on_the_order_of_arrival() -> None:
     names = [f"n{number}" for number in range(20)]
     ranks = set()
     for order in (names, names[::-1], sorted(names, key=hash)):
-        cluster = state(*map(node, order), *(topology(name, zones(8), WHOLE) for name in order))
+        cluster = state(
+            *(node(name=name) for name in order),
+            *(topology(node=name, free=zones(8), capacity=WHOLE) for name in order),
+        )
         ranks.add(tuple(candidate.node for candidate in decision(cluster, pod(FIVE)).best(7)))
     assert ranks == {tuple(sorted(names)[:7])}
 
 
 def test_the_numa_nodes_are_named_by_id() -> None:
-    cluster = state(node("a"), topology("a", zones(2, 8), WHOLE, ids=[4, 9]))
+    cluster = state(node(name="a"), topology(node="a", free=zones(2, 8), capacity=WHOLE, ids=[4, 9]))
     decided = decision(cluster, pod(FIVE))
     assert decided.best(1)[0].numa_nodes == (9,)
     assert decided.numa_nodes(0) == (9,)
@@ -75,12 +82,20 @@ def test_the_numa_nodes_are_named_by_id() -> None:
 
 
 EXPLAINED = [
-    (node("a", ready=False), {}, "not ready"),
-    (node("a", cordoned=True), {}, "cordoned"),
-    (node("a", labels={"disk": "hdd"}), {"nodeSelector": {"disk": "ssd"}}, "node selector mismatch: disk=ssd"),
-    (node("a", taints=[Taint("gpu", "yes", "NoSchedule")]), {}, "untolerated taint gpu=yes:NoSchedule"),
-    (node("a", {"cpu": 8000, "memory": 8 * GI, "pods": 0}), {}, "too many pods: all 0 places are taken"),
-    (node("a", {"cpu": 4000, "memory": 8 * GI, "pods": 9}), {}, "insufficient cpu: 5 requested, 4 free"),
+    (node(name="a", ready=False), {}, "not ready"),
+    (node(name="a", cordoned=True), {}, "cordoned"),
+    (node(name="a", labels={"disk": "hdd"}), {"nodeSelector": {"disk": "ssd"}}, "node selector mismatch: disk=ssd"),
+    (node(name="a", taints=[Taint("gpu", "yes", "NoSchedule")]), {}, "untolerated taint gpu=yes:NoSchedule"),
+    (
+        node(name="a", allocatable={"cpu": 8000, "memory": 8 * GI, "pods": 0}),
+        {},
+        "too many pods: all 0 places are taken",
+    ),
+    (
+        node(name="a", allocatable={"cpu": 4000, "memory": 8 * GI, "pods": 9}),
+        {},
+        "insufficient cpu: 5 requested, 4 free",
+    ),
 ]
 
 
@@ -104,7 +119,7 @@ def test_a_policy_mismatch_names_both_sides() -> None:
 
 
 def test_more_numa_nodes_than_the_kubelet_takes() -> None:
-    cluster = state(node("a"), topology("a", zones(8, 8, 8), WHOLE, max_numa_nodes=2))
+    cluster = state(node(name="a"), topology(node="a", free=zones(8, 8, 8), capacity=WHOLE, max_numa_nodes=2))
     decided = decision(cluster, pod(FIVE))
     assert decided.explain(0) == (
         Reason.TOO_MANY_NUMA_NODES,
@@ -137,10 +152,10 @@ def test_either_fidelity_ranks_by_any_score(fidelity: str, strategy: ScoreStrate
 def test_what_no_numa_node_lists_does_not_spoil_the_number_of_numa_nodes_but_as_shipped() -> None:
     whole, policy = {"cpu": 8000}, NUMAPolicy.BEST_EFFORT
     cluster = state(
-        node("n0"),
-        node("n1"),
-        topology("n0", cpus(8, 8), whole, policy=policy),
-        topology("n1", cpus(4, 4), whole, policy=policy),
+        node(name="n0"),
+        node(name="n1"),
+        topology(node="n0", free=cpus(8, 8), capacity=whole, policy=policy),
+        topology(node="n1", free=cpus(4, 4), capacity=whole, policy=policy),
     )
     unit = 100 // 8
     ours = decision(cluster, pod(FIVE), options=Options(score_strategy="LeastNUMANodes")).best(2)
@@ -151,17 +166,28 @@ def test_what_no_numa_node_lists_does_not_spoil_the_number_of_numa_nodes_but_as_
 
 def test_the_fidelities_differ_where_upstream_looks_no_further() -> None:
     # Restricted: the kubelet refuses what is spread although one NUMA node could hold it; the plugin lets it pass.
-    cluster = state(node("a"), topology("a", zones(4, 4), WHOLE, policy=NUMAPolicy.RESTRICTED, scope=Scope.POD))
+    cluster = state(
+        node(name="a"),
+        topology(node="a", free=zones(4, 4), capacity=WHOLE, policy=NUMAPolicy.RESTRICTED, scope=Scope.POD),
+    )
     assert reasons(decision(cluster, pod(FIVE))) == {"a": "NotAligned"}
     assert reasons(decision(cluster, pod(FIVE), options=Options(fidelity="Plugin"))) == {"a": "Fits"}
 
 
 def test_numa_nodes_that_list_no_resource_are_no_known_topology() -> None:
-    cluster = state(node("a"), topology("a", [{}, {}], {}), node("b"), topology("b", zones(8, 8), WHOLE))
+    cluster = state(
+        node(name="a"),
+        topology(node="a", free=[{}, {}], capacity={}),
+        node(name="b"),
+        topology(node="b", free=zones(8, 8), capacity=WHOLE),
+    )
     assert reasons(decision(cluster, pod(FIVE, policy="SingleNUMANode"))) == {"a": "NoTopology", "b": "Fits"}
     assert reasons(decision(cluster, pod(FIVE))) == {"a": "Fits", "b": "Fits"}
 
 
 def test_a_node_label_beats_the_nrt_in_the_decision_as_well() -> None:
-    cluster = state(node("a", policy_label=SINGLE), topology("a", zones(4, 4), WHOLE, policy=NUMAPolicy.NONE))
+    cluster = state(
+        node(name="a", policy_label=SINGLE),
+        topology(node="a", free=zones(4, 4), capacity=WHOLE, policy=NUMAPolicy.NONE),
+    )
     assert reasons(decision(cluster, pod(FIVE))) == {"a": "NoSingleNUMANode"}

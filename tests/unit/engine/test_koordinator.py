@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.unit.engine.machines import GI, SINGLE, cpus, decision, node, pod, reasons, resident, state, tell, topology
+from tests.builders.records import GI, SINGLE, cpus, node, pod, resident, state, tell, topology
+from tests.unit.engine.decisions import decision, reasons
 from webhook.engine.decide import Candidate
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.snapshot.ledger import Ledger, Reservation
@@ -20,7 +21,7 @@ def machine(
     """One node with so many free CPUs of 8 in each NUMA node, and memory in plenty."""
     zones = [{**amounts, "memory": 64 * GI} for amounts in cpus(*free)]
     whole = {"cpu": 8000, "memory": 64 * GI}
-    return state(node(name), topology(name, zones, whole, policy=policy, publisher=publisher))
+    return state(node(name=name), topology(node=name, free=zones, capacity=whole, policy=policy, publisher=publisher))
 
 
 @pytest.mark.parametrize(
@@ -33,8 +34,10 @@ def machine(
     ],
 )
 def test_a_pods_policy_goes_with(asked: str | None, compatible: set[NUMAPolicy]) -> None:
-    nodes = [node(policy.name) for policy in NUMAPolicy]
-    topologies = [topology(policy.name, [{"cpu": 8000, "memory": GI}], policy=policy) for policy in NUMAPolicy]
+    nodes = [node(name=policy.name) for policy in NUMAPolicy]
+    topologies = [
+        topology(node=policy.name, free=[{"cpu": 8000, "memory": GI}], policy=policy) for policy in NUMAPolicy
+    ]
     decided = decision(state(*nodes, *topologies), pod({"cpu": "1", "memory": "1Mi"}, policy=asked))
     fitting = {NUMAPolicy[name] for name, reason in reasons(decided).items() if reason == "Fits"}
     assert fitting == compatible
@@ -46,7 +49,7 @@ def test_a_pods_policy_goes_with(asked: str | None, compatible: set[NUMAPolicy])
     [("SingleNUMANode", "NoTopology"), ("Restricted", "NoTopology"), ("BestEffort", "Fits"), (None, "Fits")],
 )
 def test_a_node_whose_numa_nodes_are_unknown_takes_only_pods_that_do_not_insist(asked: str | None, reason: str) -> None:
-    decided = decision(state(node("a")), pod(FIVE, policy=asked))
+    decided = decision(state(node(name="a")), pod(FIVE, policy=asked))
     assert reasons(decided) == {"a": reason}
 
 
@@ -65,17 +68,17 @@ def test_cpus_and_devices_are_aligned_jointly() -> None:
     whole = {"cpu": 8000, "memory": 64 * GI, "example.com/gpu": 1}
     allocatable = {"cpu": 16000, "memory": 128 * GI, "pods": 10, "example.com/gpu": 2}
     cluster = state(
-        node("apart", allocatable),
-        topology("apart", zones((8, 0), (2, 1)), whole, policy=NONE),
-        node("together", allocatable),
-        topology("together", zones((2, 0), (8, 1)), whole, policy=NONE),
+        node(name="apart", allocatable=allocatable),
+        topology(node="apart", free=zones((8, 0), (2, 1)), capacity=whole, policy=NONE),
+        node(name="together", allocatable=allocatable),
+        topology(node="together", free=zones((2, 0), (8, 1)), capacity=whole, policy=NONE),
     )
     decided = decision(cluster, pod({**FIVE, "example.com/gpu": "1"}, policy="SingleNUMANode"))
     assert reasons(decided) == {"apart": "NoSingleNUMANode", "together": "Fits"}
 
 
-SHARED = resident("wide", "a", {}, {0: {"cpu": 1}, 1: {"cpu": 1}}, policy=RESTRICTED)
-ALONE = resident("single", "a", {}, {0: {"cpu": 1}}, policy=SINGLE)
+SHARED = resident(name="wide", node="a", requests={}, numa={0: {"cpu": 1}, 1: {"cpu": 1}}, policy=RESTRICTED)
+ALONE = resident(name="single", node="a", requests={}, numa={0: {"cpu": 1}}, policy=SINGLE)
 
 
 def test_a_single_numa_node_pod_keeps_off_numa_nodes_that_wide_pods_share() -> None:
@@ -138,7 +141,7 @@ def test_preferred_exclusivity_comes_last_instead_of_not_at_all() -> None:
 def test_numa_nodes_of_others_come_last_however_much_their_node_is_preferred(weight: int) -> None:
     cluster = machine("a", 8, 8)
     cluster.upsert_pod(SHARED)
-    for item in (node("b"), topology("b", cpus(8, 8), {"cpu": 8000}, policy=NUMAPolicy.NONE)):
+    for item in (node(name="b"), topology(node="b", free=cpus(8, 8), capacity={"cpu": 8000}, policy=NUMAPolicy.NONE)):
         tell(cluster, item)
     named = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]}
     terms = [{"weight": 100, "preference": named}]
@@ -182,7 +185,7 @@ def test_two_numa_nodes_cost_ten_points_each() -> None:
 
 def test_a_pod_bound_to_no_numa_node_counts_as_spread_over_all() -> None:
     assert decision(machine("a", 8, 8, 8, 8), pod(FIVE)).best(1)[0] == Candidate("a", 60, ())
-    assert decision(state(node("a")), pod(FIVE)).best(1)[0] == Candidate("a", 0, ())
+    assert decision(state(node(name="a")), pod(FIVE)).best(1)[0] == Candidate("a", 0, ())
 
 
 def test_where_no_kubelet_restricts_a_pod_may_take_more_numa_nodes_than_its_memory_needs() -> None:

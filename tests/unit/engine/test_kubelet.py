@@ -1,6 +1,7 @@
 import pytest
 
-from tests.unit.engine.machines import GI, cpus, node, pod, resident, state, topology
+from tests.builders.pods import container
+from tests.builders.records import GI, cpus, node, pod, resident, state, topology
 from tests.unit.engine.whole_way import whole_way
 from webhook.engine import kubelet
 from webhook.engine.numa_fit import NUMAFit
@@ -47,52 +48,46 @@ def test_each_policy_takes_what_its_kubelet_takes(
     policy: NUMAPolicy, cpu: str, memory: str, expected: tuple[Reason, int]
 ) -> None:
     free = [ZONE, ZONE | {"cpu": 3000}]
-    cluster = state(node("n"), topology("n", free, ZONE, policy=policy))
+    cluster = state(node(name="n"), topology(node="n", free=free, capacity=ZONE, policy=policy))
     assert outcome(predict(cluster, pod({"cpu": cpu, "memory": memory}))) == expected
 
 
 def test_restricted_refuses_two_numa_nodes_where_one_would_do_if_it_were_empty() -> None:
     free = [ZONE | {"cpu": 5000}, ZONE | {"cpu": 5000}]
-    cluster = state(node("n"), topology("n", free, ZONE, policy=RESTRICTED))
+    cluster = state(node(name="n"), topology(node="n", free=free, capacity=ZONE, policy=RESTRICTED))
     assert outcome(predict(cluster, pod({"cpu": "6", "memory": "1Gi"}))) == (Reason.NOT_ALIGNED, 0)
 
 
 def test_cpus_and_devices_align_on_one_numa_node() -> None:
     # n [8 cpus | 8 cpus, 2 gpus]
     free = [ZONE, ZONE | {"nvidia.com/gpu": 2}]
-    cluster = state(node("n", {"nvidia.com/gpu": 2}), topology("n", free))
+    cluster = state(node(name="n", allocatable={"nvidia.com/gpu": 2}), topology(node="n", free=free))
     fit = predict(cluster, pod({"cpu": "2", "memory": "1Gi", "nvidia.com/gpu": "1"}))
     assert outcome(fit) == (Reason.FITS, 0b10)
     assert fit.allocation(0) == ((1, {"cpu": 2000, "memory": GI, "nvidia.com/gpu": 1}),)
 
 
 def test_shared_cpus_are_not_bound_to_numa_nodes() -> None:
-    cluster = state(node("n"), topology("n", [{"cpu": 1000, "memory": GI}] * 2))
+    cluster = state(node(name="n"), topology(node="n", free=[{"cpu": 1000, "memory": GI}] * 2))
     fractional = pod({"cpu": "1500m", "memory": "1Gi"})
     assert outcome(predict(cluster, fractional)) == (Reason.FITS, 0b01)
-    burstable = Pod.from_object(
-        {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "9", "memory": "9Gi"}}}]}}
-    )
+    burstable = pod(spec={"containers": [container(requests={"cpu": "9", "memory": "9Gi"})]})
     assert outcome(predict(cluster, burstable)) == (Reason.FITS, 0)
 
 
 def test_an_init_container_leaves_what_it_took_to_the_containers_after_it() -> None:
-    cluster = state(node("n"), topology("n", [ZONE]))
+    cluster = state(node(name="n"), topology(node="n", free=[ZONE]))
     whole = {"cpu": "8", "memory": "16Gi"}
-    init = {"name": "init", "resources": {"requests": whole, "limits": whole}}
-    containers = [{"name": "app", "resources": {"requests": whole, "limits": whole}}]
-    reused = Pod.from_object({"spec": {"initContainers": [init], "containers": containers}})
-    assert predict(cluster, reused).fits[0]
-    sidecar = Pod.from_object(
-        {"spec": {"initContainers": [init | {"restartPolicy": "Always"}], "containers": containers}}
-    )
-    assert not predict(cluster, sidecar).fits[0]
+    init = container(name="init", requests=whole, limits=whole)
+    sidecar = {**init, "restartPolicy": "Always"}
+    assert predict(cluster, pod(whole, spec={"initContainers": [init]})).fits[0]
+    assert not predict(cluster, pod(whole, spec={"initContainers": [sidecar]})).fits[0]
 
 
 # n [8 8]: two containers of 6
 @pytest.mark.parametrize(("scope", "fits"), [(Scope.CONTAINER, True), (Scope.POD, False)])
 def test_scope_pod_aligns_the_containers_together(scope: Scope, fits: bool) -> None:
-    cluster = state(node("n"), topology("n", [ZONE] * 2, scope=scope))
+    cluster = state(node(name="n"), topology(node="n", free=[ZONE] * 2, scope=scope))
     six = {"cpu": "6", "memory": "1Gi"}
     assert predict(cluster, pod(six, six)).fits[0] == fits
 
@@ -100,39 +95,39 @@ def test_scope_pod_aligns_the_containers_together(scope: Scope, fits: bool) -> N
 def test_memory_over_several_numa_nodes_is_given_the_benefit_of_the_doubt() -> None:
     # 20 of 32 GiB in use: if by one pod over both NUMA nodes, another may join it
     free = [ZONE | {"memory": 2 * GI}, ZONE | {"memory": 10 * GI}]
-    cluster = state(node("n"), topology("n", free, ZONE, policy=BEST_EFFORT))
+    cluster = state(node(name="n"), topology(node="n", free=free, capacity=ZONE, policy=BEST_EFFORT))
     assert predict(cluster, pod({"cpu": "1", "memory": "12Gi"})).fits[0]
     assert not predict(cluster, pod({"cpu": "1", "memory": "13Gi"})).fits[0]
 
 
 def test_devices_without_numa_nodes_are_counted_on_the_node() -> None:
-    cluster = state(node("n", {"example.com/nic": 2}), topology("n", [ZONE]))
+    cluster = state(node(name="n", allocatable={"example.com/nic": 2}), topology(node="n", free=[ZONE]))
     assert outcome(predict(cluster, pod({"example.com/nic": "2"}))) == (Reason.FITS, 0)
-    cluster.upsert_pod(resident("other", "n", {"example.com/nic": 1}))
+    cluster.upsert_pod(resident(name="other", node="n", requests={"example.com/nic": 1}))
     assert not predict(cluster, pod({"example.com/nic": "2"})).fits[0]
 
 
 def test_a_node_without_a_topology_takes_pods_that_do_not_insist() -> None:
-    cluster = state(node("n"))
+    cluster = state(node(name="n"))
     assert predict(cluster, pod({"cpu": "1", "memory": "1Gi"})).fits[0]
     insisting = pod({"cpu": "1", "memory": "1Gi"}, policy="SingleNUMANode")
     assert outcome(predict(cluster, insisting)) == (Reason.NO_TOPOLOGY, 0)
 
 
 def test_a_kubelet_does_not_align_on_more_numa_nodes_than_it_allows() -> None:
-    cluster = state(node("n"), topology("n", [ZONE] * 3, max_numa_nodes=2))
+    cluster = state(node(name="n"), topology(node="n", free=[ZONE] * 3, max_numa_nodes=2))
     assert outcome(predict(cluster, pod({"cpu": "1", "memory": "1Gi"}))) == (Reason.TOO_MANY_NUMA_NODES, 0)
 
 
 def test_more_than_eight_numa_nodes_are_searched_by_the_same_way() -> None:
-    cluster = state(node("n"), topology("n", cpus(*[2] * 10), policy=RESTRICTED, max_numa_nodes=16))
+    cluster = state(node(name="n"), topology(node="n", free=cpus(*[2] * 10), policy=RESTRICTED, max_numa_nodes=16))
     fit = predict(cluster, pod({"cpu": "5", "memory": "1Gi"}))
     assert outcome(fit) == (Reason.FITS, 0b111)
     assert [numa_id for numa_id, _ in fit.allocation(0)] == [0, 1, 2]
 
 
 def test_numa_ids_with_gaps_are_named_by_their_ids() -> None:
-    cluster = state(node("n"), topology("n", [ZONE | {"cpu": 0}, ZONE], ids=(2, 7)))
+    cluster = state(node(name="n"), topology(node="n", free=[ZONE | {"cpu": 0}, ZONE], ids=(2, 7)))
     fit = predict(cluster, pod({"cpu": "1", "memory": "1Gi"}))
     assert (outcome(fit), fit.allocation(0)[0][0]) == ((Reason.FITS, 0b10), 7)
 
@@ -143,12 +138,12 @@ def test_where_the_kubelet_does_not_place_the_pods_own_policy_holds_for_the_whol
     policy: str | None, fits: bool
 ) -> None:
     free = [{"cpu": 4000, "memory": GI}] * 2
-    cluster = state(node("n"), topology("n", free, policy=NONE, publisher=Publisher.TOTAL))
+    cluster = state(node(name="n"), topology(node="n", free=free, policy=NONE, publisher=Publisher.TOTAL))
     assert predict(cluster, pod({"cpu": "2500m", "memory": "1Gi"}, {"cpu": "2500m"}, policy=policy)).fits[0] == fits
 
 
 def test_the_refusal_names_the_manager_that_says_no() -> None:
-    cluster = state(node("n"), topology("n", [ZONE] * 2, policy=SINGLE))
+    cluster = state(node(name="n"), topology(node="n", free=[ZONE] * 2, policy=SINGLE))
     snapshot = Snapshot(cluster.node_arrays())
 
     def refusal(amounts: dict[str, str]) -> Reason:
@@ -176,16 +171,16 @@ def test_the_hints_of_pods_on_several_numa_nodes_tell_which_of_these_are_kept_fo
     held: list[dict[int, tuple[int, int]]], fits: bool
 ) -> None:
     free = [{"cpu": 0, "memory": 0}, {"cpu": 12_000, "memory": 48 * GI}]
-    nrt = topology("n", free, {"cpu": 16_000, "memory": 64 * GI}, policy=NUMAPolicy.RESTRICTED)
+    nrt = topology(node="n", free=free, capacity={"cpu": 16_000, "memory": 64 * GI}, policy=NUMAPolicy.RESTRICTED)
     pods = [
         resident(
-            f"p{number}",
-            "n",
-            {},
-            {zone: {"cpu": cpu * 1000, "memory": memory * GI} for zone, (cpu, memory) in numa.items()},
+            name=f"p{number}",
+            node="n",
+            requests={},
+            numa={zone: {"cpu": cpu * 1000, "memory": memory * GI} for zone, (cpu, memory) in numa.items()},
             policy=NUMAPolicy.RESTRICTED,
         )
         for number, numa in enumerate(held)
     ]
     asked = pod({"cpu": "6", "memory": "6Gi"})
-    assert bool(predict(state(node("n"), nrt, *pods), asked).fits[0]) is fits
+    assert bool(predict(state(node(name="n"), nrt, *pods), asked).fits[0]) is fits

@@ -1,10 +1,9 @@
 """The pods of a node show which of its NUMA nodes the kubelet's memory manager keeps together."""
 
-from typing import Any
-
 import pytest
 
-from tests.unit.engine.machines import GI, node, pod, state, topology
+from tests.builders import pods
+from tests.builders.records import GI, node, pod, state, topology
 from webhook.engine import kubelet
 from webhook.engine.request import PodRequest
 from webhook.engine.snapshot.ledger import Ledger
@@ -18,14 +17,9 @@ WHOLE = {"cpu": 16000, "memory": 64 * GI}
 
 
 def bound(name: str, cpu: int, gib: int, second: int = 0) -> ResidentPod:
-    amounts = {"cpu": str(cpu), "memory": f"{gib}Gi"}
     started = {"type": "PodScheduled", "status": "True", "lastTransitionTime": f"2026-11-21T12:00:{second:02}Z"}
-    raw: dict[str, Any] = {
-        "metadata": {"namespace": "d", "name": name},
-        "spec": {"nodeName": "n", "containers": [{"name": "c", "resources": {"requests": amounts, "limits": amounts}}]},
-        "status": {"conditions": [started]},
-    }
-    return ResidentPod.from_object(raw)
+    asks = {"cpu": cpu, "memory": f"{gib}Gi", "numa": None}
+    return ResidentPod.from_object(pods.bound(name=name, node="n", status={"conditions": [started]}, **asks))
 
 
 def admitted(
@@ -33,7 +27,7 @@ def admitted(
 ) -> bool:
     """Whether the node takes a pod. free: cores and GiB of each NUMA node; pods: None = nobody tells them."""
     amounts = [{"cpu": 1000 * cores, "memory": memory * GI} for cores, memory in free]
-    node_arrays = state(node("n"), topology("n", amounts, WHOLE, policy=policy)).node_arrays()
+    node_arrays = state(node(name="n"), topology(node="n", free=amounts, capacity=WHOLE, policy=policy)).node_arrays()
     wanted = pod({"cpu": str(cpu), "memory": f"{gib}Gi"})
     snapshot = chosen_node(node_arrays, Ledger(), "n", wanted.key, pods or ())
     assert snapshot is not None

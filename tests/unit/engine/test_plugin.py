@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from tests.unit.engine.machines import GI, cpus, node, pod, state, topology
+from tests.builders.pods import container
+from tests.builders.records import GI, cpus, node, pod, state, topology
 from webhook.engine import plugin
 from webhook.engine.plugin import FilterFit, Strategy
 from webhook.engine.reason import REASONS, Reason
@@ -31,33 +32,32 @@ def scored(cluster: ClusterState, wanted: Pod, strategy: Strategy, **weights: in
 
 
 def test_the_lowest_numa_node_with_enough_of_everything_is_taken() -> None:
-    cluster = state(node("n"), topology("n", [ZONE | {"cpu": 1000}, ZONE]))
+    cluster = state(node(name="n"), topology(node="n", free=[ZONE | {"cpu": 1000}, ZONE]))
     fit = filtered(cluster, pod(ONE))
     assert (fit.fits[0], fit.mask[0], fit.allocation(0)) == (True, 0b10, ((1, {"cpu": 2000, "memory": 4 * GI}),))
 
 
 # n [3 3]: containers of 2, 2 and 2 CPUs
 def test_app_containers_leave_less_to_those_after_them() -> None:
-    cluster = state(node("n"), topology("n", [ZONE | {"cpu": 3000}] * 2))
+    cluster = state(node(name="n"), topology(node="n", free=[ZONE | {"cpu": 3000}] * 2))
     assert filtered(cluster, pod(ONE, ONE)).mask[0] == 0b11
     fit = filtered(cluster, pod(ONE, ONE, ONE))
     assert (REASONS[fit.reason[0]], fit.failed[0]) == (Reason.NO_SINGLE_NUMA_NODE, 2)
 
 
 def test_a_pod_that_is_not_guaranteed_fits_wherever_its_resources_are_listed() -> None:
-    cluster = state(node("n"), topology("n", [ZONE | {"cpu": 0}]))
-    requests = {"requests": {"cpu": "4"}}
-    burstable = Pod.from_object({"spec": {"containers": [{"name": "c", "resources": requests}]}})
-    assert filtered(cluster, burstable).fits[0]
+    cluster = state(node(name="n"), topology(node="n", free=[ZONE | {"cpu": 0}]))
+    burstable = [container(requests={"cpu": "4"})]
+    assert filtered(cluster, pod(spec={"containers": burstable})).fits[0]
 
 
 @pytest.mark.parametrize("policy", [NUMAPolicy.NONE, NUMAPolicy.BEST_EFFORT, NUMAPolicy.RESTRICTED])
 def test_other_policies_pass(policy: NUMAPolicy) -> None:
-    assert filtered(state(node("n"), topology("n", cpus(0), policy=policy)), pod(ONE)).fits[0]
+    assert filtered(state(node(name="n"), topology(node="n", free=cpus(0), policy=policy)), pod(ONE)).fits[0]
 
 
 def test_a_node_without_a_topology_passes() -> None:
-    assert filtered(state(node("bare")), pod(ONE)).fits[0]
+    assert filtered(state(node(name="bare")), pod(ONE)).fits[0]
 
 
 # [8 cpus, 16Gi] with 2 and 4Gi asked for
@@ -72,58 +72,55 @@ def test_a_node_without_a_topology_passes() -> None:
     ],
 )
 def test_each_strategy_scores_as_shipped(strategy: Strategy, score: int) -> None:
-    assert scored(state(node("n"), topology("n", [ZONE])), pod(ONE), strategy) == score
+    assert scored(state(node(name="n"), topology(node="n", free=[ZONE])), pod(ONE), strategy) == score
 
 
 def test_weights_shift_the_mean() -> None:
-    cluster = state(node("n"), topology("n", [{"cpu": 4000, "memory": 16 * GI}]))
+    cluster = state(node(name="n"), topology(node="n", free=[{"cpu": 4000, "memory": 16 * GI}]))
     assert scored(cluster, pod(ONE), Strategy.LEAST_ALLOCATED) == (50 + 75) // 2
     assert scored(cluster, pod(ONE), Strategy.LEAST_ALLOCATED, memory=3) == (50 + 3 * 75) // 4
     assert scored(cluster, pod(ONE), Strategy.LEAST_ALLOCATED, memory=-5) == (50 + 75) // 2
 
 
 def test_the_smallest_score_that_is_not_zero_counts() -> None:
-    cluster = state(node("n"), topology("n", [ZONE, ZONE | {"cpu": 2000}, ZONE | {"cpu": 0, "memory": 0}]))
+    cluster = state(
+        node(name="n"), topology(node="n", free=[ZONE, ZONE | {"cpu": 2000}, ZONE | {"cpu": 0, "memory": 0}])
+    )
     assert scored(cluster, pod(ONE), Strategy.LEAST_ALLOCATED) == (0 + 75) // 2
 
 
 # n [2 2 2]: 3 CPUs need two of three NUMA nodes
 def test_fewest_numa_nodes_are_counted_whatever_the_policy() -> None:
-    cluster = state(node("n"), topology("n", [ZONE | {"cpu": 2000}] * 3, policy=NUMAPolicy.NONE))
+    cluster = state(node(name="n"), topology(node="n", free=[ZONE | {"cpu": 2000}] * 3, policy=NUMAPolicy.NONE))
     assert scored(cluster, pod({"cpu": "3", "memory": "1Gi"}), Strategy.LEAST_NUMA_NODES) == 100 - 2 * 12 + 6
     assert scored(cluster, pod({"cpu": "7", "memory": "1Gi"}), Strategy.LEAST_NUMA_NODES) == 0
 
 
 def test_a_pod_that_is_not_guaranteed_scores_the_same_everywhere() -> None:
-    cluster = state(node("n"), topology("n", [ZONE]))
-    nothing = Pod.from_object({"spec": {"containers": [{"name": "c"}]}})
-    assert {scored(cluster, nothing, strategy) for strategy in Strategy} == {100}
+    cluster = state(node(name="n"), topology(node="n", free=[ZONE]))
+    assert {scored(cluster, pod({}), strategy) for strategy in Strategy} == {100}
 
 
 def test_numa_ids_with_gaps_are_scored_where_upstream_panics() -> None:
-    cluster = state(node("n"), topology("n", [ZONE] * 2, ids=(3, 9)))
+    cluster = state(node(name="n"), topology(node="n", free=[ZONE] * 2, ids=(3, 9)))
     assert scored(cluster, pod(ONE), Strategy.LEAST_ALLOCATED) == 75
 
 
 def test_a_container_that_asks_for_nothing_does_not_count_where_upstream_divides_by_zero() -> None:
-    resources = {"requests": {"cpu": "2", "memory": "4Gi"}, "limits": {"cpu": "2", "memory": "4Gi"}}
-    containers = [{"name": "idle"}, {"name": "busy", "resources": resources}]
-    guaranteed = Pod.from_object({"spec": {"containers": containers, "resources": resources}})
-    cluster = state(node("n"), topology("n", [ZONE]))
+    guaranteed = pod({}, ONE, spec={"resources": {"requests": ONE, "limits": ONE}})
+    cluster = state(node(name="n"), topology(node="n", free=[ZONE]))
     assert scored(cluster, guaranteed, Strategy.LEAST_ALLOCATED) == 75
 
 
 def test_a_single_resource_is_balanced_where_upstream_has_no_number() -> None:
-    resources = {"requests": {"cpu": "2"}, "limits": {"cpu": "2"}}
-    pod_level = {"requests": ONE, "limits": ONE}
-    guaranteed = Pod.from_object(
-        {"spec": {"containers": [{"name": "c", "resources": resources}], "resources": pod_level}}
+    guaranteed = pod({"cpu": "2"}, spec={"resources": {"requests": ONE, "limits": ONE}})
+    assert (
+        scored(state(node(name="n"), topology(node="n", free=[ZONE])), guaranteed, Strategy.BALANCED_ALLOCATION) == 100
     )
-    assert scored(state(node("n"), topology("n", [ZONE])), guaranteed, Strategy.BALANCED_ALLOCATION) == 100
 
 
 def test_scope_pod_scores_the_pod_as_a_whole() -> None:
-    cluster = state(node("n"), topology("n", [ZONE], scope=Scope.POD))
+    cluster = state(node(name="n"), topology(node="n", free=[ZONE], scope=Scope.POD))
     assert scored(cluster, pod(ONE, ONE), Strategy.MOST_ALLOCATED) == 50
     assert np.array_equal(filtered(cluster, pod(ONE, ONE)).mask, [1])
 
@@ -131,5 +128,5 @@ def test_scope_pod_scores_the_pod_as_a_whole() -> None:
 # n [8 cpu, 16Gi]: cpu and memory keep 75 of 100 free each; what the overhead names is asked for, too, if only with zero
 @pytest.mark.parametrize(("overhead", "score"), [({}, 75), ({"hugepages-2Mi": "0"}, 50)])
 def test_an_overhead_of_nothing_counts_in_the_score(overhead: dict[str, str], score: int) -> None:
-    cluster = state(node("n"), topology("n", [ZONE], scope=Scope.POD))
+    cluster = state(node(name="n"), topology(node="n", free=[ZONE], scope=Scope.POD))
     assert scored(cluster, pod(ONE, spec={"overhead": overhead}), Strategy.LEAST_ALLOCATED) == score

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.unit.engine.machines import GI, node, pod, state
+from tests.builders.records import GI, node, pod, state
 from webhook.engine.arrays import Picker
 from webhook.engine.request import PodRequest
 from webhook.engine.snapshot.change_log import ChangeLog
@@ -53,7 +53,7 @@ def test_a_longer_resource_index_keeps_the_rows_of_the_shorter() -> None:
 
 
 def test_a_request_has_a_column_for_every_resource_the_pod_names() -> None:
-    resources = state(node("a")).node_arrays().resources
+    resources = state(node(name="a")).node_arrays().resources
     spec = {
         "initContainers": [{"name": "init", "resources": {"requests": {"cpu": "1500m"}}}],
         "overhead": {"memory": "1Gi"},

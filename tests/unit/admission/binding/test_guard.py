@@ -12,8 +12,8 @@ import pytest
 from tests.builders.clusters import cluster_state
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import pod
+from tests.builders.records import resident
 from tests.unit.admission.kubelet_admissions import kubelet_admission_at
-from tests.unit.engine.machines import resident
 from webhook.admission.binding.guard import BindingGuard, LeaderState
 from webhook.admission.binding.review_trust import Doubts
 from webhook.admission.handler import Answer, NotNowError, Unreserved
@@ -59,7 +59,7 @@ class OneNode:
         """The informer shows the pod, placed as its hint says."""
         hint = NUMAHint.parse(self.waiting[name]["metadata"]["annotations"][NUMA_HINT])
         held = {zone: dict(amounts) for zone, amounts in hint.numa_nodes}
-        record = resident(name, "", {"cpu": 8000, "memory": 2**30}, held)
+        record = resident(name=name, node="", requests={"cpu": 8000, "memory": 2**30}, numa=held)
         self.keeper.put_pod(replace(record, assigned_node=hint.node, uid="u"))
         self.keeper.settle(0)
 
@@ -69,7 +69,10 @@ class OneNode:
         assert assumed_pod is not None
         held = {zone: dict(amounts) for zone, amounts in assumed_pod.numa.items()}
         self.keeper.put_pod(
-            replace(resident(name, assumed_pod.node, dict(assumed_pod.requests), held), uid=assumed_pod.uid)
+            replace(
+                resident(name=name, node=assumed_pod.node, requests=dict(assumed_pod.requests), numa=held),
+                uid=assumed_pod.uid,
+            )
         )
         self.keeper.settle(0)
         self.waiting.pop(name)

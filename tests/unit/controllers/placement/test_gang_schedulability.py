@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.engine.gang.clusters import GPU, RACK, TOPOLOGY, gpus, group, podset, racks, whole_nodes
-from tests.unit.engine.machines import node, resident, tell
+from tests.builders.gangs import GPU, RACK, TOPOLOGY, gpus, group, podset, racks, whole_nodes
+from tests.builders.records import node, resident, tell
 from webhook.controllers.placement.gang_schedulability import GangSchedulability
 from webhook.engine.gang.gang_assignment import assign_gang
 from webhook.engine.gang.gang_spec import Constraint, Gang
@@ -20,14 +20,14 @@ PLACES = racks(n0="zone-a/rack-1", n1="zone-a/rack-1")
 
 
 def gang(count: int) -> Gang:
-    return group(podset("w", gpus(), count), constraint=Constraint(RACK))
+    return group(podset(name="w", of=gpus(), count=count), constraint=Constraint(RACK))
 
 
 class Site:
     """A cluster whose groups wait; `asked` counts the placements on the empty one."""
 
     def __init__(self) -> None:
-        self.cluster = whole_nodes(PLACES, {name: {GPU: 4} for name in PLACES})
+        self.cluster = whole_nodes(places=PLACES, free={name: {GPU: 4} for name in PLACES})
         self.trees = TopologyTrees()
         self.schedulability = GangSchedulability(GangStrategy.BIN_PACK, self.assign)
         self.asked = 0
@@ -53,13 +53,13 @@ def test_a_group_that_is_too_large_is_told_what_it_needs_and_one_that_waits_for_
         "not even an empty cluster has a place for it: the best rack, rack-1, would hold 8 of 9 pods; "
         f"needed: at least 1 more {GPU} there"
     )
-    tell(site.cluster, resident("other", "n0", {GPU: 4}))
+    tell(site.cluster, resident(name="other", node="n0", requests={GPU: 4}))
     assert site.text(gang(8)) == ""
 
 
 def test_pods_that_come_and_go_do_not_have_it_worked_out_again(site: Site) -> None:
     first = site.text(gang(9))
-    tell(site.cluster, resident("other", "n0", {GPU: 4}))
+    tell(site.cluster, resident(name="other", node="n0", requests={GPU: 4}))
     assert site.text(gang(9)) == first
     assert site.asked == 1
 
@@ -69,9 +69,13 @@ def test_a_node_that_comes_or_grows_and_a_group_that_changes_do(site: Site) -> N
     site.text(gang(10))
     assert site.asked == 2
     labels = {"example.com/zone": "zone-a", "example.com/rack": "rack-1"}
-    tell(site.cluster, node("n0", {"cpu": 10**6, "memory": 1 << 40, "pods": 110, GPU: 5}, labels=labels))
+    tell(
+        site.cluster, node(name="n0", allocatable={"cpu": 10**6, "memory": 1 << 40, "pods": 110, GPU: 5}, labels=labels)
+    )
     assert "would hold 9 of 10 pods" in site.text(gang(10))
-    tell(site.cluster, node("n2", {"cpu": 10**6, "memory": 1 << 40, "pods": 110, GPU: 0}, labels=labels))
+    tell(
+        site.cluster, node(name="n2", allocatable={"cpu": 10**6, "memory": 1 << 40, "pods": 110, GPU: 0}, labels=labels)
+    )
     site.text(gang(10))
     assert site.asked == 4
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from tests.builders.gangs import LEVELS, TOPOLOGY, racks, whole_nodes
 from tests.builders.pods import gated
 from tests.builders.workloads import of, owned
-from tests.unit.engine.gang.clusters import LEVELS, TOPOLOGY, racks, whole_nodes
 from webhook.controllers.placement.gang_agreement import agree
 from webhook.controllers.placement.gated_gang import GatedGang, units_of
 from webhook.controllers.placement.gated_pods import GatedPod
@@ -74,7 +74,7 @@ def rack_of_each(
     assignments = racks(**{f"n{number}": f"zone-a/rack-{number}" for number in range(len(rooms))})
     snapshot = Snapshot(
         whole_nodes(
-            assignments, {f"n{number}": {"cpu": 1000 * room} for number, room in enumerate(rooms)}
+            places=assignments, free={f"n{number}": {"cpu": 1000 * room} for number, room in enumerate(rooms)}
         ).node_arrays()
     )
     (gang,) = units_of(members)

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
+from tests.builders.records import cpus, resident, topology
 from tests.fingerprints import pod_fingerprint
-from tests.unit.engine.machines import cpus, resident, topology
 from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.engine.assumed.assumed_pods import AssumedPods
 from webhook.engine.snapshot.ledger import Ledger
@@ -16,21 +16,21 @@ ALL_OF_IT = {"cpu": 2000, "pods": 1}
 
 
 def waiting(name: str = "p") -> ResidentPod:
-    return resident(name, "", {"cpu": 2000})
+    return resident(name=name, node="", requests={"cpu": 2000})
 
 
 def assigned(name: str = "p", node: str = "n") -> ResidentPod:
-    return replace(resident(name, "", {"cpu": 2000}, NUMA), assigned_node=node)
+    return replace(resident(name=name, node="", requests={"cpu": 2000}, numa=NUMA), assigned_node=node)
 
 
 def bound(name: str = "p", node: str = "n") -> ResidentPod:
-    return replace(resident(name, node, {"cpu": 2000}, NUMA), bound_at=50)
+    return replace(resident(name=name, node=node, requests={"cpu": 2000}, numa=NUMA), bound_at=50)
 
 
 def scanned(*pods: ResidentPod, written: int = 100) -> NodeTopology:
     """The NRT of "n" by an exporter that saw these pods, all on the first of two NUMA nodes of 8 CPUs."""
     seen = pod_fingerprint((pod.namespace, pod.name) for pod in pods)
-    free = topology("n", cpus(8 - 2 * len(pods), 8), {"cpu": 8000})
+    free = topology(node="n", free=cpus(8 - 2 * len(pods), 8), capacity={"cpu": 8000})
     return replace(free, fingerprint=seen, written_at=written)
 
 
@@ -230,7 +230,7 @@ ON_1 = {1: {"cpu": 2000}}
 
 
 def on_the_way(name: str = "q") -> ResidentPod:
-    return replace(resident(name, "n", {"cpu": 2000}, ON_1), bound_at=990, started=False)
+    return replace(resident(name=name, node="n", requests={"cpu": 2000}, numa=ON_1), bound_at=990, started=False)
 
 
 def test_a_pod_on_its_way_to_a_node_where_another_one_ends_may_be_on_either_numa_node() -> None:
@@ -275,7 +275,7 @@ def test_a_pod_for_which_its_kubelet_may_choose_otherwise_is_kept_all_of_it_ever
     keeping.keeper.assume(unsure)
     assert keeping.held("p") == {**NUMA, **ON_1}
     # The same when it is seen bound, without a hint.
-    keeping.tell(replace(resident("p", "n", {"cpu": 2000}), bound_at=990, unhinted=True))
+    keeping.tell(replace(resident(name="p", node="n", requests={"cpu": 2000}), bound_at=990, unhinted=True))
     assert keeping.reserved()[0] == {**NUMA, **ON_1}
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.engine.machines import cpus, resident, topology
+from tests.builders.records import cpus, resident, topology
 from webhook.engine.assumed.credible_hints import credible
 from webhook.model.containers import Container, ContainerKind
 from webhook.model.nrt import NodeTopology, Publisher
@@ -13,13 +13,13 @@ from webhook.model.policy import NUMAPolicy, Scope
 from webhook.model.resident import ResidentPod
 
 # n ── NUMA 0 [8]  NUMA 1 [8]      [cpus]
-N = topology("n", cpus(8, 8))
+N = topology(node="n", free=cpus(8, 8))
 BOTH = {0: {"cpu": 2000}, 1: {"cpu": 2000}}
 
 
 def pod(hint: Mapping[int, Mapping[str, int]], containers: int = 1) -> ResidentPod:
     main = Container("main", ContainerKind.APP, {"cpu": 2000}, {"cpu": 2000})
-    return replace(resident("p", "n", {"cpu": 9000}, hint), containers=(main,) * containers)
+    return replace(resident(name="p", node="n", requests={"cpu": 9000}, numa=hint), containers=(main,) * containers)
 
 
 @pytest.mark.parametrize(
@@ -28,8 +28,8 @@ def pod(hint: Mapping[int, Mapping[str, int]], containers: int = 1) -> ResidentP
         ({0: {"cpu": 8000}}, 1, N),
         ({1: {"memory": 2**40}}, 1, N),
         (BOTH, 2, N),
-        (BOTH, 1, topology("n", cpus(8, 8), policy=NUMAPolicy.RESTRICTED)),
-        (BOTH, 1, topology("n", cpus(8, 8), publisher=Publisher.TOTAL)),
+        (BOTH, 1, topology(node="n", free=cpus(8, 8), policy=NUMAPolicy.RESTRICTED)),
+        (BOTH, 1, topology(node="n", free=cpus(8, 8), publisher=Publisher.TOTAL)),
         ({7: {"cpu": 8000}}, 1, None),
     ],
     ids=["one", "not listed", "a container each", "restricted", "koordlet", "nothing known"],
@@ -46,7 +46,7 @@ def test_what_the_kubelet_can_have_done_counts(
         ({2: {"cpu": 1000}}, 1, N),
         ({0: {"cpu": 8001}}, 1, N),
         (BOTH, 1, N),
-        (BOTH, 2, topology("n", cpus(8, 8), scope=Scope.POD)),
+        (BOTH, 2, topology(node="n", free=cpus(8, 8), scope=Scope.POD)),
     ],
     ids=["no such NUMA node", "more than it has", "two for one container", "two for one pod"],
 )

@@ -2,11 +2,11 @@
 
 import pytest
 
-from tests.unit.engine.machines import cpus, topology
+from tests.builders.records import cpus, topology
 from webhook.engine.assumed.displaced_pods import Arrived, displaced
 from webhook.model.nrt import NodeTopology
 
-MACHINE = topology("n", cpus(16, 16, 16))
+MACHINE = topology(node="n", free=cpus(16, 16, 16))
 
 
 def pod(

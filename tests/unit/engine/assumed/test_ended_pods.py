@@ -2,16 +2,22 @@
 
 from dataclasses import replace
 
-from tests.unit.engine.machines import cpus, resident, topology
+from tests.builders.records import cpus, resident, topology
 from webhook.engine.assumed.ended_pods import EndedPods
 from webhook.model.resident import ResidentPod
 
-NRT = replace(topology("n", cpus(8)), written_at=100)
+NRT = replace(topology(node="n", free=cpus(8)), written_at=100)
 
 
 def ended(name: str, at: int | None, bound_at: int = 50) -> ResidentPod:
     held = {"cpu": 1000}
-    return replace(resident(name, "n", held, {0: held}), uid=name, bound_at=bound_at, terminal=True, ended_at=at)
+    return replace(
+        resident(name=name, node="n", requests=held, numa={0: held}),
+        uid=name,
+        bound_at=bound_at,
+        terminal=True,
+        ended_at=at,
+    )
 
 
 def deleted(name: str) -> ResidentPod:

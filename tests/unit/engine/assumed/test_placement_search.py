@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from tests.unit.engine.machines import cpus, topology
+from tests.builders.records import cpus, topology
 from webhook.engine.assumed.placement_search import Candidate, locate
 from webhook.engine.snapshot.node_sums import NumaAmounts
 from webhook.model.nrt import NodeTopology
@@ -10,7 +10,7 @@ from webhook.model.nrt import NodeTopology
 
 def node(*taken: int) -> NodeTopology:
     """NUMA nodes of 16 CPUs with so many taken."""
-    return topology("n", cpus(*(16 - cpu for cpu in taken)), {"cpu": 16_000})
+    return topology(node="n", free=cpus(*(16 - cpu for cpu in taken)), capacity={"cpu": 16_000})
 
 
 def on(numa_id: int, cpu: int) -> NumaAmounts:
@@ -61,7 +61,7 @@ def test_nothing_is_proven_if_something_else_is_taken_or_not_all() -> None:
 
 def test_what_no_manager_gives_away_does_not_count() -> None:
     free = [{"cpu": 11_000, "memory": 64}, {"cpu": 16_000, "memory": 64}]
-    machine = topology("n", free, {"cpu": 16_000, "memory": 64})
+    machine = topology(node="n", free=free, capacity={"cpu": 16_000, "memory": 64})
     holds = {"cpu": 5000, "memory": 8}
     both = [{numa_id: holds} for numa_id in (0, 1)]
     assert locate(machine, [Candidate("a", holds, both)]) == {"a": [{0: holds}]}
@@ -87,7 +87,7 @@ def test_two_that_may_have_any_shares_cannot_be_told_apart() -> None:
 
 
 def test_more_combinations_than_can_be_looked_at_prove_nothing() -> None:
-    machine = topology("n", [{"cpu": 10**7 - 2**20 + 1}] * 2, {"cpu": 10**7})
+    machine = topology(node="n", free=[{"cpu": 10**7 - 2**20 + 1}] * 2, capacity={"cpu": 10**7})
     many = [Candidate(f"p{n}", {"cpu": 2**n}, [{0: {"cpu": 2**n}}, {1: {"cpu": 2**n}}]) for n in range(1, 21)]
     assert locate(machine, many) is None
     assert locate(node(*[20] * 2), [pod(f"p{n}", 1, 0, 1) for n in range(40)]) is not None

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from tests.builders.records import GI, cpus, resident, topology
 from tests.fingerprints import pod_fingerprint
-from tests.unit.engine.machines import GI, cpus, resident, topology
 from webhook.engine.assumed.reported import reported_pods
 from webhook.engine.assumed.unreported import NOTHING, ReportingTimes, Unreported, unreported
 from webhook.model.nrt import FingerprintMethod, NodeTopology, Publisher
@@ -21,7 +21,9 @@ WHOLE = {"cpu": 8000}
 def bound(name: str, at: int | None, numa: int | None = 0, cpu: int = 2000) -> ResidentPod:
     """A pod bound to "n" at a second, with so many millicores of a NUMA node."""
     held = None if numa is None else {numa: {"cpu": cpu}}
-    return replace(resident(name, "n", {"cpu": cpu}, held), bound_at=at, exclusive_beyond_memory=True)
+    return replace(
+        resident(name=name, node="n", requests={"cpu": cpu}, numa=held), bound_at=at, exclusive_beyond_memory=True
+    )
 
 
 def fingerprint(*pods: ResidentPod) -> str:
@@ -68,7 +70,7 @@ def test_an_exporter_may_see_only_pods_with_exclusive_resources() -> None:
 
 def node(free: Sequence[int], written: int | None = 100) -> NodeTopology:
     """Two NUMA nodes of 8 CPUs with so many free, last written at a second."""
-    return replace(topology("n", cpus(*free), WHOLE), written_at=written)
+    return replace(topology(node="n", free=cpus(*free), capacity=WHOLE), written_at=written)
 
 
 def held(*pods: ResidentPod) -> dict[str, Mapping[int, Mapping[str, int]]]:
@@ -118,7 +120,7 @@ def test_what_an_exporter_cannot_count_stays_reserved() -> None:
 def test_a_resource_that_the_nrt_shows_as_free_is_not_counted_whatever_the_fingerprint_says() -> None:
     # A kubelet without a memory manager: its CPUs are counted, its memory never is.
     free = [{"cpu": 6000, "memory": 64 * GI}]
-    machine = replace(topology("n", free, {"cpu": 8000, "memory": 64 * GI}), written_at=100)
+    machine = replace(topology(node="n", free=free, capacity={"cpu": 8000, "memory": 64 * GI}), written_at=100)
     pod = replace(A, hint=((0, {"cpu": 2000, "memory": 4 * GI}),))
     assert unreported(machine, [pod], keys(pod), TIMES, 1000).amounts == {pod.key: {0: {"memory": 4 * GI}}}
 

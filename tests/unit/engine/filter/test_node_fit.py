@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.engine.machines import node, pod, resident, state
+from tests.builders.records import node, pod, resident, state
 from webhook.engine.filter.node_fit import node_fit
 from webhook.engine.reason import Reason
 from webhook.engine.request import PodRequest
@@ -43,8 +43,11 @@ def named(operator: str, *names: str) -> dict[str, Any]:
 
 
 SIZES = state(
-    *(node(f"size-{size}", labels={"size": size}) for size in ("1", "5", "10", "big", "-3", "99999999999999999999")),
-    node("none"),
+    *(
+        node(name=f"size-{size}", labels={"size": size})
+        for size in ("1", "5", "10", "big", "-3", "99999999999999999999")
+    ),
+    node(name="none"),
 )
 
 
@@ -92,11 +95,11 @@ def test_an_affinity_without_terms_matches_nothing() -> None:
 
 
 def test_a_label_written_later_is_seen_by_a_column_made_earlier() -> None:
-    cluster = state(node("a", labels={"disk": "hdd"}), node("b"))
+    cluster = state(node(name="a", labels={"disk": "hdd"}), node(name="b"))
     asked = pod(spec={"nodeSelector": {"disk": "ssd"}})
     assert Reason.FITS not in verdicts(cluster, asked).values()
     for labels in ({"disk": "ssd"}, {}, {"disk": "hdd"}, {"disk": "ssd"}):
-        cluster.upsert_node(node("b", labels=labels))
+        cluster.upsert_node(node(name="b", labels=labels))
         expected = Reason.FITS if labels.get("disk") == "ssd" else Reason.NODE_SELECTOR_MISMATCH
         assert verdicts(cluster, asked)["b"] is expected
 
@@ -105,18 +108,18 @@ def test_values_of_nodes_long_gone_are_forgotten() -> None:
     cluster = ClusterState()
     asked = pod(spec={"nodeSelector": {"host": "Never"}})
     for number in range(1200):
-        cluster.upsert_node(node(f"n{number}", labels={"host": f"n{number}"}))
+        cluster.upsert_node(node(name=f"n{number}", labels={"host": f"n{number}"}))
         cluster.delete_node(f"n{number - 1}")
         if number % 10 == 0:
             verdicts(cluster, asked)
-    cluster.upsert_node(node("last", labels={"host": "last"}))
+    cluster.upsert_node(node(name="last", labels={"host": "last"}))
     assert len(cluster.node_arrays().labels.column("host")[1].values) < 1100
     assert verdicts(cluster, pod(spec={"nodeSelector": {"host": "last"}}))["last"] is Reason.FITS
 
 
 # A tenant writes any keys into the affinity of pods that are only tried (dry run).
 def test_keys_that_no_node_has_leave_nothing_behind() -> None:
-    cluster = state(node("a", labels={"zone": "z"}), node("b"))
+    cluster = state(node(name="a", labels={"zone": "z"}), node(name="b"))
     foreign = [expression(f"key-{number}", "NotIn", "x") for number in range(100)]
     assert set(verdicts(cluster, pod(spec=required(*foreign))).values()) == {Reason.FITS}
     verdicts(cluster, pod(spec=required(expression("zone", "Exists"))))
@@ -125,10 +128,10 @@ def test_keys_that_no_node_has_leave_nothing_behind() -> None:
 
 
 def test_a_key_that_comes_goes_and_comes_back_is_known_while_a_node_has_it() -> None:
-    cluster = state(node("a"), node("b"))
+    cluster = state(node(name="a"), node(name="b"))
     asked = pod(spec=required(expression("disk", "Exists")))
     for labels in ({}, {"disk": "ssd"}, {}, {"disk": "hdd", "zone": "z"}, {"zone": "z"}, {"disk": "ssd"}):
-        cluster.upsert_node(node("b", labels=labels))
+        cluster.upsert_node(node(name="b", labels=labels))
         expected = Reason.FITS if "disk" in labels else Reason.NODE_AFFINITY_MISMATCH
         assert verdicts(cluster, asked)["b"] is expected
     cluster.delete_node("b")
@@ -143,11 +146,11 @@ def test_label_values_are_read_as_numbers_once(monkeypatch: pytest.MonkeyPatch) 
         return integer(text)
 
     monkeypatch.setattr("webhook.engine.snapshot.label_columns.integer", counted)
-    cluster = state(*(node(f"n{number}", labels={"size": str(number)}) for number in range(50)))
+    cluster = state(*(node(name=f"n{number}", labels={"size": str(number)}) for number in range(50)))
     found = verdicts(cluster, pod(spec=required({"matchExpressions": GREATER})))
     assert [name for name, reason in found.items() if reason is Reason.FITS] == ["n49"]
     assert len(read) == 50
-    cluster.upsert_node(node("n50", labels={"size": "50"}))
+    cluster.upsert_node(node(name="n50", labels={"size": "50"}))
     assert verdicts(cluster, pod(spec=required({"matchExpressions": GREATER})))["n50"] is Reason.FITS
     assert len(read) == 51
 
@@ -172,15 +175,15 @@ NO_SCHEDULE = Taint("team", "a", "NoSchedule")
     ],
 )
 def test_a_toleration_covers_a_taint(toleration: dict[str, str], tolerated: bool) -> None:
-    found = verdicts(state(node("a", taints=[NO_SCHEDULE])), pod(spec={"tolerations": [toleration]}))
+    found = verdicts(state(node(name="a", taints=[NO_SCHEDULE])), pod(spec={"tolerations": [toleration]}))
     assert found["a"] is (Reason.FITS if tolerated else Reason.UNTOLERATED_TAINT)
 
 
 def test_every_taint_must_be_tolerated_but_a_preference_need_not() -> None:
     cluster = state(
-        node("soft", taints=[Taint("team", "a", "PreferNoSchedule")]),
-        node("evicting", taints=[Taint("team", "a", "NoExecute")]),
-        node("two", taints=[NO_SCHEDULE, Taint("gpu", "", "NoSchedule")]),
+        node(name="soft", taints=[Taint("team", "a", "PreferNoSchedule")]),
+        node(name="evicting", taints=[Taint("team", "a", "NoExecute")]),
+        node(name="two", taints=[NO_SCHEDULE, Taint("gpu", "", "NoSchedule")]),
     )
     asked = pod(spec={"tolerations": [{"key": "team", "operator": "Exists", "effect": "NoSchedule"}]})
     assert verdicts(cluster, asked) == {
@@ -193,8 +196,8 @@ def test_every_taint_must_be_tolerated_but_a_preference_need_not() -> None:
 @pytest.mark.parametrize(
     ("unfit", "taint", "reason"),
     [
-        (node("a", cordoned=True), "unschedulable", Reason.UNSCHEDULABLE),
-        (node("a", ready=False), "not-ready", Reason.NOT_READY),
+        (node(name="a", cordoned=True), "unschedulable", Reason.UNSCHEDULABLE),
+        (node(name="a", ready=False), "not-ready", Reason.NOT_READY),
     ],
 )
 def test_a_node_out_of_service_takes_only_pods_that_tolerate_it(unfit: Node, taint: str, reason: Reason) -> None:
@@ -205,13 +208,13 @@ def test_a_node_out_of_service_takes_only_pods_that_tolerate_it(unfit: Node, tai
 
 def test_what_is_requested_must_be_free() -> None:
     cluster = state(
-        node("roomy", {"cpu": 8000, "pods": 3}),
-        node("busy", {"cpu": 8000, "pods": 3}),
-        resident("p", "busy", {"cpu": 5000}),
-        node("full", {"cpu": 8000, "pods": 1}),
-        resident("q", "full", {}),
-        node("podless", {"cpu": 8000}),
-        node("other", {"memory": 1, "pods": 3}),
+        node(name="roomy", allocatable={"cpu": 8000, "pods": 3}),
+        node(name="busy", allocatable={"cpu": 8000, "pods": 3}),
+        resident(name="p", node="busy", requests={"cpu": 5000}),
+        node(name="full", allocatable={"cpu": 8000, "pods": 1}),
+        resident(name="q", node="full", requests={}),
+        node(name="podless", allocatable={"cpu": 8000}),
+        node(name="other", allocatable={"memory": 1, "pods": 3}),
     )
     assert verdicts(cluster, pod({"cpu": "4"})) == {
         "roomy": Reason.FITS,
@@ -223,13 +226,13 @@ def test_what_is_requested_must_be_free() -> None:
 
 
 def test_a_resource_nobody_has_is_missed_unless_none_of_it_is_asked_for() -> None:
-    cluster = state(node("a"))
+    cluster = state(node(name="a"))
     assert verdicts(cluster, pod({"example.com/gpu": "1"}))["a"] is Reason.INSUFFICIENT_RESOURCES
     assert verdicts(cluster, pod({"example.com/gpu": "0"}))["a"] is Reason.FITS
 
 
 def test_the_first_reason_counts() -> None:
-    everything_wrong = node("a", {"pods": 0}, taints=[NO_SCHEDULE], cordoned=True, ready=False)
+    everything_wrong = node(name="a", allocatable={"pods": 0}, taints=[NO_SCHEDULE], cordoned=True, ready=False)
     asked = pod({"cpu": "1"}, spec={"nodeSelector": {"x": "y"}, **required({})})
     assert verdicts(state(everything_wrong), asked)["a"] is Reason.NOT_READY
 
@@ -262,8 +265,10 @@ TAINTS = st.builds(
 )
 NODES = st.builds(
     node,
-    st.sampled_from([f"n{number}" for number in range(6)]),
-    st.fixed_dictionaries({"cpu": st.integers(0, 4).map(lambda cpus: cpus * 1000), "pods": st.integers(0, 2)}),
+    name=st.sampled_from([f"n{number}" for number in range(6)]),
+    allocatable=st.fixed_dictionaries(
+        {"cpu": st.integers(0, 4).map(lambda cpus: cpus * 1000), "pods": st.integers(0, 2)}
+    ),
     labels=LABELS,
     taints=st.lists(TAINTS, max_size=2),
     cordoned=st.booleans(),

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.engine.machines import SINGLE, cpus, decision, node, pod, state, topology
+from tests.builders.records import SINGLE, cpus, node, pod, state, topology
+from tests.unit.engine.decisions import decision
 from webhook.engine.decide import Candidate
 from webhook.engine.filter.node_preference import PER_POINT, Preference
 from webhook.engine.snapshot.cluster_state import ClusterState
@@ -49,11 +50,11 @@ def points(asked: Pod, *nodes: Node) -> dict[str, int] | None:
 FOO, KEY, ZONE = among("foo", "bar"), among("key", "value"), among("az", "az1")
 ALL = {"matchExpressions": [*FOO["matchExpressions"], *KEY["matchExpressions"], *ZONE["matchExpressions"]]}
 LABELS = {
-    "foo": node("foo", labels={"foo": "bar"}),
-    "key": node("key", labels={"key": "value"}),
-    "az": node("az", labels={"az": "az1"}),
-    "other": node("other", labels={"abc": "az11", "def": "az22"}),
-    "all": node("all", labels={"foo": "bar", "key": "value", "az": "az1"}),
+    "foo": node(name="foo", labels={"foo": "bar"}),
+    "key": node(name="key", labels={"key": "value"}),
+    "az": node(name="az", labels={"az": "az1"}),
+    "other": node(name="other", labels={"abc": "az11", "def": "az22"}),
+    "all": node(name="all", labels={"foo": "bar", "key": "value", "az": "az1"}),
 }
 
 
@@ -105,20 +106,20 @@ def test_soft_taints_as_the_scheduler_scores_them(
     taints: Sequence[Sequence[tuple[str, str]]],
     expected: list[int] | None,
 ) -> None:
-    nodes = [node(f"n{number}", taints=soft(*each)) for number, each in enumerate(taints)]
+    nodes = [node(name=f"n{number}", taints=soft(*each)) for number, each in enumerate(taints)]
     found = points(preferring(tolerations=tolerations), *nodes)
     assert found == (None if expected is None else {f"n{n}": each for n, each in enumerate(expected)})
 
 
 def test_taints_that_keep_pods_away_are_no_matter_of_preference() -> None:
-    assert points(preferring(), node("a"), node("b", taints=[Taint("k", "v", "NoSchedule")])) is None
+    assert points(preferring(), node(name="a"), node(name="b", taints=[Taint("k", "v", "NoSchedule")])) is None
 
 
 def test_affinity_and_taints_are_weighed_two_to_three() -> None:
     # a: affinity 100, taints 0; b: affinity 0, taints 100; c: affinity 50, taints 50
-    a = node("a", labels={"foo": "bar"}, taints=soft(ARM, SSD))
-    b = node("b", labels={"key": "value"})
-    c = node("c", labels={"az": "az1"}, taints=soft(ARM))
+    a = node(name="a", labels={"foo": "bar"}, taints=soft(ARM, SSD))
+    b = node(name="b", labels={"key": "value"})
+    c = node(name="c", labels={"az": "az1"}, taints=soft(ARM))
     assert points(preferring((10, FOO), (5, ZONE)), a, b, c) == {"a": 40, "b": 60, "c": 50}
 
 
@@ -230,8 +231,8 @@ def test_nodes_are_ranked_by_score_then_by_what_the_scheduler_would_prefer_then_
     cluster = ClusterState()
     asked = preferring(*terms, tolerations=tolerations)
     for name, (labels, taints, free) in zip(NAMES, described, strict=False):
-        cluster.upsert_node(node(name, labels=labels, taints=soft(*taints.items())))
-        cluster.upsert_topology(topology(name, cpus(free), {"cpu": 9000}))
+        cluster.upsert_node(node(name=name, labels=labels, taints=soft(*taints.items())))
+        cluster.upsert_topology(topology(node=name, free=cpus(free), capacity={"cpu": 9000}))
         cluster.node_arrays().soft_taints.column("k")
     decided = decision(cluster, asked)
     fitting = [
@@ -259,10 +260,13 @@ def test_nodes_are_ranked_by_score_then_by_what_the_scheduler_would_prefer_then_
 # n0 [5]  n1 [9]  n2 [9]      [free CPUs of 9]; n2 is preferred
 def uneven() -> ClusterState:
     labels: tuple[dict[str, str], ...] = ({}, {}, {"foo": "bar"})
-    nodes = [node(f"n{number}", labels=each) for number, each in enumerate(labels)]
+    nodes = [node(name=f"n{number}", labels=each) for number, each in enumerate(labels)]
     return state(
         *nodes,
-        *(topology(f"n{number}", cpus(free), {"cpu": 9000}, policy=SINGLE) for number, free in enumerate((5, 9, 9))),
+        *(
+            topology(node=f"n{number}", free=cpus(free), capacity={"cpu": 9000}, policy=SINGLE)
+            for number, free in enumerate((5, 9, 9))
+        ),
     )
 
 

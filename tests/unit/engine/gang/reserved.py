@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from tests.unit.engine.gang.clusters import racks
-from tests.unit.engine.machines import cpus, node, state, topology
+from tests.builders.gangs import racks
+from tests.builders.records import cpus, node, state, topology
 from webhook.engine.snapshot.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -35,6 +35,6 @@ def snapshot(**free: tuple[int, ...]) -> Snapshot:
     for name, (zone, rack) in PLACES.items():
         labels = {"example.com/zone": zone or "", "example.com/rack": rack or ""}
         zones = {**FREE, **free}[name]
-        objects.append(node(name, {"cpu": 1_000_000, "memory": 1 << 40, "pods": 110}, labels=labels))
-        objects.append(topology(name, cpus(*zones), {"cpu": 1000 * WHOLE.get(name, 8)}))
+        objects.append(node(name=name, allocatable={"cpu": 1_000_000, "memory": 1 << 40, "pods": 110}, labels=labels))
+        objects.append(topology(node=name, free=cpus(*zones), capacity={"cpu": 1000 * WHOLE.get(name, 8)}))
     return Snapshot(state(*objects).node_arrays())

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.unit.engine.gang.clusters import RACK, TOPOLOGY, ZONE, group, podset
+from tests.builders.gangs import RACK, TOPOLOGY, ZONE, group, podset
+from tests.builders.records import pod
 from tests.unit.engine.gang.reserved import snapshot
-from tests.unit.engine.machines import pod
 from webhook.engine.gang.backfill_reservation import earliest_domain, nodes_of
 from webhook.engine.gang.gang_assignment import assign_gang
 from webhook.engine.gang.gang_spec import ANYWHERE, Constraint, Gang
@@ -16,7 +16,7 @@ IN_A_RACK = Constraint(RACK)
 
 def gang(count: int, cpu: int = 8, constraint: Constraint = IN_A_RACK) -> Gang:
     asked = pod({"cpu": str(cpu), "memory": "1Gi"}, policy="SingleNUMANode")
-    return group(podset("w", asked, count), constraint=constraint)
+    return group(podset(name="w", of=asked, count=count), constraint=constraint)
 
 
 def chosen(asked: Gang, now: Snapshot) -> list[str] | None:

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.unit.engine.gang.clusters import GPU, LEVELS, RACK, ZONE, assigned, group, nodes_of, podset, values_of
-from tests.unit.engine.machines import GI, node, pod, state
+from tests.builders.gangs import GPU, LEVELS, RACK, ZONE, group, podset
+from tests.builders.records import GI, node, pod, state
+from tests.unit.engine.gang.assignments import assigned, nodes_of, values_of
 from webhook.engine.gang import mean_preference
 from webhook.engine.gang.gang_spec import Constraint, Gang, PodSet, Segments
 from webhook.engine.snapshot.cluster_state import ClusterState
@@ -33,7 +34,7 @@ def racks_of(rooms: Mapping[str, Sequence[int]], **labels: str) -> ClusterState:
             soft = [Taint("soft", "", "PreferNoSchedule")] if own == "soft" else []
             there = {**dict(zip(LEVELS, (zone, rack), strict=True)), **({key: value} if value else {})}
             amounts = {"cpu": 10**6, "memory": 1000 * GI, "pods": 110, GPU: gpus}
-            nodes.append(node(name, amounts, labels=there, taints=soft))
+            nodes.append(node(name=name, allocatable=amounts, labels=there, taints=soft))
     return state(*nodes)
 
 
@@ -52,7 +53,9 @@ def counts(cluster: ClusterState, asked: Gang, strategy: GangStrategy = GangStra
 
 
 def workers(count: int, constraint: Constraint | None = None, of: Pod | None = None, **more: Any) -> Gang:
-    return group(podset("w", of or preferring(), count, **more), constraint=constraint or Constraint(RACK))
+    return group(
+        podset(name="w", of=of or preferring(), count=count, **more), constraint=constraint or Constraint(RACK)
+    )
 
 
 # zone-a ─┬─ rack-1 ── [4 4]        [free GPUs]
@@ -176,7 +179,7 @@ def test_an_elastic_group_goes_to_the_preferred_of_the_racks_that_hold_most() ->
 # zone-a ─┬─ rack-1 ── [4 4]        hdd
 #         └─ rack-2 ── [4 4]   ssd
 def roles(**of: tuple[Pod, int]) -> tuple[PodSet, ...]:
-    return tuple(podset(name, each, count) for name, (each, count) in of.items())
+    return tuple(podset(name=name, of=each, count=count) for name, (each, count) in of.items())
 
 
 @pytest.mark.parametrize("gpus", [1, 2])
@@ -206,7 +209,7 @@ def test_members_of_one_set_that_differ_in_what_they_prefer_count_by_their_numbe
     cluster = racks_of({"zone-a/rack-1": [4, 4], "zone-a/rack-2": [4, 4]}, rack_1="disk=hdd", rack_2="disk=ssd")
     for hdd, rack in ((3, "rack-2"), (5, "rack-1")):
         several = (preferring("hdd"), hdd), (preferring("ssd"), 4)
-        asked = group(podset("w", preferring("hdd"), 8, preferring=several), constraint=Constraint(RACK))
+        asked = group(podset(name="w", of=preferring("hdd"), count=8, preferring=several), constraint=Constraint(RACK))
         assert values_of(assigned(cluster, asked)) == ["zone-a", rack]
 
 
@@ -222,8 +225,8 @@ def wish(number: int, value: str, requirements: int) -> Pod:
 def test_what_a_group_prefers_is_read_up_to_a_bound() -> None:
     # Each of these has its own wish of 256 requirements; the workers' counts first.
     cluster = racks_of({"zone-a/rack-1": [40], "zone-a/rack-2": [40]}, rack_1="disk=hdd", rack_2="disk=ssd")
-    leaders = [podset(f"leader-{number}", wish(number, "hdd", 256), 1) for number in range(20)]
-    workers_ = podset("worker", wish(99, "ssd", 256), 12)
+    leaders = [podset(name=f"leader-{number}", of=wish(number, "hdd", 256), count=1) for number in range(20)]
+    workers_ = podset(name="worker", of=wish(99, "ssd", 256), count=12)
     # 12 workers, and 3 of the 20 leaders.
     assert values_of(assigned(cluster, group(*leaders, workers_, constraint=Constraint(RACK)))) == ["zone-a", "rack-2"]
 
@@ -246,5 +249,5 @@ def test_beyond_the_bound_few_preferences_are_compared_with_those_that_were_read
     monkeypatch.setattr(mean_preference, "_prefer_the_same", counted)
     cluster = racks_of({"zone-a/rack-1": [500]})
     several = tuple((wish(number, "ssd", 2), 1) for number in range(500))
-    assigned(cluster, group(podset("w", several[0][0], 500, preferring=several)))
+    assigned(cluster, group(podset(name="w", of=several[0][0], count=500, preferring=several)))
     assert 0 < len(compared) < 2 * 64 * 64

@@ -3,8 +3,8 @@
 Facts of its `docs/topology/multilevel.md`, `docs/developer/designs/hierarchical-podgroup` and `topology-awareness`.
 """
 
-from tests.unit.engine.gang.clusters import group, podset, topology_of, tree_of
-from tests.unit.engine.machines import node, pod, state
+from tests.builders.gangs import group, podset, topology_of, tree_of
+from tests.builders.records import node, pod, state
 from webhook.engine.gang.gang_assignment import assign_gang
 from webhook.engine.gang.gang_spec import Constraint, Gang, PodSet
 from webhook.engine.gang.result import GangAssignment
@@ -21,13 +21,13 @@ def answer(asked: Gang, **room: int) -> GangAssignment:
     nodes = []
     for place, pods in room.items():
         labels = dict(zip(LABELS, place.split("__"), strict=True))
-        nodes.append(node(place, {"cpu": 1000 * pods, "memory": 1 << 40, "pods": 110}, labels=labels))
+        nodes.append(node(name=place, allocatable={"cpu": 1000 * pods, "memory": 1 << 40, "pods": 110}, labels=labels))
     snapshot = Snapshot(state(*nodes).node_arrays())
     return assign_gang(snapshot, TopologyTrees().tree(topology_of(*LABELS), snapshot.node_arrays), asked)
 
 
 def workers(name: str, count: int) -> PodSet:
-    return podset(name, pod({"cpu": "1"}), count)
+    return podset(name=name, of=pod({"cpu": "1"}), count=count)
 
 
 def values(found: GangAssignment, level: int, *sets: str) -> set[str]:

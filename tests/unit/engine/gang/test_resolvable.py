@@ -1,7 +1,7 @@
 """Whether a group could have a place if no other pod ran, and what is missing if not."""
 
-from tests.unit.engine.gang.clusters import GPU, RACK, TOPOLOGY, ZONE, gpus, group, podset, racks, whole_nodes
-from tests.unit.engine.machines import resident, tell
+from tests.builders.gangs import GPU, RACK, TOPOLOGY, ZONE, gpus, group, podset, racks, whole_nodes
+from tests.builders.records import resident, tell
 from webhook.engine.gang.backfill_reservation import nodes_of
 from webhook.engine.gang.gang_assignment import assign_gang
 from webhook.engine.gang.gang_spec import Constraint, Gang
@@ -20,9 +20,9 @@ GPUS = {"n0": {GPU: 8}, "n1": {GPU: 4}, "n2": {GPU: 8}}
 
 def busy() -> ClusterState:
     """All GPUs are taken by other pods."""
-    cluster = whole_nodes(PLACES, GPUS)
+    cluster = whole_nodes(places=PLACES, free=GPUS)
     for name, free in GPUS.items():
-        tell(cluster, resident(f"on-{name}", name, free))
+        tell(cluster, resident(name=f"on-{name}", node=name, requests=free))
     return cluster
 
 
@@ -35,12 +35,12 @@ def answers(asked: Gang, within: Domain | None = None) -> tuple[GangAssignment, 
 
 
 def test_a_group_that_waits_for_other_pods_to_leave_has_a_place_then() -> None:
-    now, empty = answers(group(podset("w", gpus(4), 3), constraint=Constraint(RACK)))
+    now, empty = answers(group(podset(name="w", of=gpus(4), count=3), constraint=Constraint(RACK)))
     assert (now.assigned, empty.assigned) == (False, True)
 
 
 def test_of_one_that_fits_not_even_then_it_says_what_the_best_domain_holds_and_what_each_more_pod_takes() -> None:
-    now, empty = answers(group(podset("w", gpus(4), 5), constraint=Constraint(RACK)))
+    now, empty = answers(group(podset(name="w", of=gpus(4), count=5), constraint=Constraint(RACK)))
     assert not now.assigned
     assert (empty.assigned, empty.exhaustive) == (False, True)
     assert empty.why == (
@@ -51,7 +51,7 @@ def test_of_one_that_fits_not_even_then_it_says_what_the_best_domain_holds_and_w
 def test_members_that_run_stay_and_take_their_room() -> None:
     # Of the 5 pods that zone-a holds in all, 1 runs: beside it there is room for 4.
     for count, fits in ((4, True), (5, False)):
-        members = podset("w", gpus(4), count, running=[(0, "n0")])
+        members = podset(name="w", of=gpus(4), count=count, running=[(0, "n0")])
         assert answers(group(members, constraint=Constraint(ZONE)))[1].assigned is fits
 
 
@@ -59,4 +59,7 @@ def test_a_group_that_has_begun_is_held_to_its_domain() -> None:
     # In rack-2 there are 2 places.
     rack_2 = Domain(RACK, 1)
     for count, fits in ((2, True), (3, False)):
-        assert answers(group(podset("w", gpus(4), count), constraint=Constraint(RACK)), rack_2)[1].assigned is fits
+        assert (
+            answers(group(podset(name="w", of=gpus(4), count=count), constraint=Constraint(RACK)), rack_2)[1].assigned
+            is fits
+        )

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.unit.engine.gang.clusters import GPU, RACK, ZONE, assigned, gpus, group, podset, racks, whole_nodes
+from tests.builders.gangs import GPU, RACK, ZONE, gpus, group, podset, racks, whole_nodes
+from tests.unit.engine.gang.assignments import assigned
 from webhook.engine.gang.gang_spec import Constraint, Gang, PodSet, Segments
 from webhook.engine.gang.unmet_levels import Missed, missed_levels
 
@@ -16,13 +17,13 @@ BY_RACK = Constraint(None, RACK)
 
 
 def missed(asked: Gang) -> tuple[Missed, ...]:
-    answer = assigned(whole_nodes(PLACES, FREE), asked)
+    answer = assigned(whole_nodes(places=PLACES, free=FREE), asked)
     assert answer.assigned
     return missed_levels(answer)
 
 
 def workers(count: int, segments: Segments | None = None, running: tuple[tuple[int, str], ...] = ()) -> PodSet:
-    return podset("w", gpus(), count, segments=segments, running=running)
+    return podset(name="w", of=gpus(), count=count, segments=segments, running=running)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +61,7 @@ def test_members_that_run_count() -> None:
 
 
 def test_nodes_without_the_label_are_in_no_domain_of_it() -> None:
-    cluster = whole_nodes(racks(n0="zone-a/rack-1", n1="zone-a/"), {"n0": {GPU: 1}, "n1": {GPU: 1}})
+    cluster = whole_nodes(places=racks(n0="zone-a/rack-1", n1="zone-a/"), free={"n0": {GPU: 1}, "n1": {GPU: 1}})
     answer = assigned(cluster, group(workers(2), constraint=BY_RACK))
     (found,) = missed_levels(answer)
     assert [path[-1][1] for path in found.domains] == ["rack-1", "zone-a"]
@@ -68,7 +69,7 @@ def test_nodes_without_the_label_are_in_no_domain_of_it() -> None:
 
 def test_a_part_misses_its_own_level() -> None:
     part = group(workers(6), constraint=BY_RACK, name="workers")
-    leader = podset("leader", gpus(), 1)
+    leader = podset(name="leader", of=gpus(), count=1)
     (found,) = missed(group(leader, part))
     assert (found.part, found.label) == ("workers", RACK_LABEL)
 
@@ -82,5 +83,5 @@ def test_segments_are_counted() -> None:
 
 
 def test_a_group_without_a_place_has_missed_nothing_yet() -> None:
-    answer = assigned(whole_nodes(PLACES, FREE), group(workers(60), constraint=BY_RACK))
+    answer = assigned(whole_nodes(places=PLACES, free=FREE), group(workers(60), constraint=BY_RACK))
     assert missed_levels(answer) == ()

@@ -4,7 +4,10 @@ from typing import Any
 
 import pytest
 
-from tests.unit.engine.gang.clusters import GPU, TOPOLOGY, nodes_of, racks, values_of, whole_nodes
+from tests.builders import workloads
+from tests.builders.gangs import GPU, TOPOLOGY, racks, whole_nodes
+from tests.builders.pods import container
+from tests.unit.engine.gang.assignments import nodes_of, values_of
 from webhook.engine.gang.result import GangAssignment
 from webhook.engine.gang.workload_gang import assign_workload
 from webhook.engine.snapshot.snapshot import Snapshot
@@ -21,22 +24,19 @@ FREE = {name: {GPU: amount} for name, amount in {"n0": 4, "n1": 4, "n2": 3, "n3"
 
 
 def template(gpus: int = 1, **annotations: str) -> dict[str, Any]:
-    resources = {"requests": {GPU: gpus}, "limits": {GPU: gpus}}
-    containers = [{"name": "main", "resources": resources}]
-    return {"metadata": {"annotations": annotations}, "spec": {"containers": containers}}
+    amounts = {GPU: gpus}
+    return workloads.template(annotations=annotations, containers=[container(requests=amounts, limits=amounts)])
 
 
 def answers(
     kind: str,
     spec: dict[str, Any],
     annotations: dict[str, str],
-    api_version: str = "batch/v1",
     running: dict[str, str] | None = None,
 ) -> tuple[GangAssignment, ...]:
-    metadata = {"name": "train", "annotations": annotations}
-    workload = read_workload({"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec})
+    workload = read_workload(workloads.workload(kind=kind, name="train", annotations=annotations, spec=spec))
     assert workload is not None
-    snapshot = Snapshot(whole_nodes(PLACES, FREE).node_arrays())
+    snapshot = Snapshot(whole_nodes(places=PLACES, free=FREE).node_arrays())
     return assign_workload(workload, snapshot, {"network": TOPOLOGY}, TopologyTrees(), running or {})
 
 
@@ -55,7 +55,7 @@ def test_a_job_without_a_topology_is_placed_anywhere() -> None:
 
 def test_replicas_of_a_set_do_not_share_what_is_free() -> None:
     spec = {"replicas": 3, "leaderWorkerTemplate": {"size": 4, "workerTemplate": template()}}
-    found = answers("LeaderWorkerSet", spec, ON_RACK, "leaderworkerset.x-k8s.io/v1")
+    found = answers("LeaderWorkerSet", spec, ON_RACK)
     assert [answer.assigned for answer in found] == [True, True, True]
     taken: dict[str, int] = {}
     for answer in found:
@@ -76,7 +76,7 @@ def test_a_part_has_a_rack_of_its_own() -> None:
         "Master": {"template": template(3)},
         "Worker": {"replicas": 2, "template": template(4, **ON_RACK)},
     }
-    (answer,) = answers("PyTorchJob", {"pytorchReplicaSpecs": replicas}, {}, "kubeflow.org/v1")
+    (answer,) = answers("PyTorchJob", {"pytorchReplicaSpecs": replicas}, {})
     assert nodes_of(answer) == {"n2": ["train-master-0"], "n0": ["train-worker-0"], "n1": ["train-worker-1"]}
 
 
@@ -93,7 +93,7 @@ def test_a_topology_or_level_that_is_not_there_is_said(annotations: dict[str, st
 
 
 def test_a_fault_in_a_template_has_its_path() -> None:
-    broken = {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "many"}}}]}}
+    broken = workloads.template(containers=[container(requests={"cpu": "many"})])
     with pytest.raises(UserError) as fault:
         answers("Job", {"template": broken}, {})
     paths = [each.path for each in fault.value.faults]
@@ -109,11 +109,10 @@ WORKER = template(1, **SEGMENTS_OF_2)
 
 
 @pytest.mark.parametrize(
-    ("kind", "api_version", "spec"),
+    ("kind", "spec"),
     [
         (
             "PyTorchJob",
-            "kubeflow.org/v1",
             {
                 "pytorchReplicaSpecs": {
                     "Master": {"template": template()},
@@ -123,7 +122,6 @@ WORKER = template(1, **SEGMENTS_OF_2)
         ),
         (
             "JobSet",
-            "jobset.x-k8s.io/v1alpha2",
             {
                 "replicatedJobs": [
                     {"name": "lead", "template": {"spec": {"template": template()}}},
@@ -133,7 +131,6 @@ WORKER = template(1, **SEGMENTS_OF_2)
         ),
         (
             "RayCluster",
-            "ray.io/v1",
             {
                 "headGroupSpec": {"template": template()},
                 "workerGroupSpecs": [{"groupName": "w", "replicas": 6, "minReplicas": 6, "template": WORKER}],
@@ -141,8 +138,8 @@ WORKER = template(1, **SEGMENTS_OF_2)
         ),
     ],
 )
-def test_a_role_may_ask_for_segments_of_its_own(kind: str, api_version: str, spec: dict[str, Any]) -> None:
-    (answer,) = answers(kind, spec, {}, api_version)
+def test_a_role_may_ask_for_segments_of_its_own(kind: str, spec: dict[str, Any]) -> None:
+    (answer,) = answers(kind, spec, {})
     assert answer.assigned
     rack_of = {pod.name: pod.domain[1][1] for pod in answer.pods()}
     workers = [pod.name for pod in answer.pods() if any(mark in pod.name for mark in ("worker", "work-", "-w-"))]
@@ -158,7 +155,7 @@ def test_a_leader_worker_set_may_size_its_segments_and_name_their_level_on_the_w
     level = {key: text for key, text in SEGMENTS_OF_2.items() if key != "kai.scheduler/segment-size"}
     policy = {"subGroupSize": 2, "subGroupPolicyType": kind_of}
     below = {"size": 7, "subGroupPolicy": policy, "workerTemplate": template(1, **level), **leader}
-    (answer,) = answers("LeaderWorkerSet", {"leaderWorkerTemplate": below}, {}, "leaderworkerset.x-k8s.io/v1")
+    (answer,) = answers("LeaderWorkerSet", {"leaderWorkerTemplate": below}, {})
     assert answer.assigned
     rack_of = {pod.name: pod.domain[1][1] for pod in answer.pods()}
     assert all(rack_of[f"train-0-{at}"] == rack_of[f"train-0-{at + 1}"] for at in (1, 3, 5))

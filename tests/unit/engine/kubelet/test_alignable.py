@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.engine.machines import cpus, node, pod, state, topology
+from tests.builders.pods import container
+from tests.builders.records import cpus, node, pod, state, topology
 from webhook.engine.kubelet.alignable import is_aligned_somewhere
 from webhook.engine.snapshot.node_arrays import NodeArrays
 from webhook.model.node import Taint
@@ -15,23 +16,23 @@ from webhook.model.pod import Pod
 from webhook.model.policy import NUMAPolicy
 
 GPU = "example.com/gpu"
-BURSTABLE: dict[str, Any] = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "4", "memory": "1Gi"}}}]}
+BURSTABLE: dict[str, Any] = {"containers": [container(requests={"cpu": "4", "memory": "1Gi"})]}
 
 
 def cluster(*topologies: NodeTopology, **of_node: Any) -> NodeArrays:
     names = [one.node for one in topologies]
-    return state(*(node(name, **of_node) for name in names), *topologies).node_arrays()
+    return state(*(node(name=name, **of_node) for name in names), *topologies).node_arrays()
 
 
 def with_device(pieces: int, **more: str) -> Pod:
     amounts = {GPU: str(pieces), **more}
-    return pod(spec={"containers": [{"name": "c", "resources": {"requests": amounts, "limits": {GPU: str(pieces)}}}]})
+    return pod(spec={"containers": [container(requests=amounts, limits={GPU: str(pieces)})]})
 
 
 # n0 ── NUMA 0 [8 cpus, 64 of memory, 1 GPU]  NUMA 1 [8 cpus, 64 of memory, 1 GPU]
 ALL_LISTED = [{"cpu": 8000, "memory": 64 * 2**30, "hugepages-2Mi": 2**30, GPU: 1}] * 2
-STRICT = cluster(topology("n0", ALL_LISTED))
-CPU_ONLY = cluster(topology("n0", cpus(8, 8)))
+STRICT = cluster(topology(node="n0", free=ALL_LISTED))
+CPU_ONLY = cluster(topology(node="n0", free=cpus(8, 8)))
 
 
 @pytest.mark.parametrize(
@@ -65,18 +66,20 @@ def test_resources_at_pod_level_are_not_aligned_and_devices_of_such_a_pod_are() 
 
 def test_init_containers_count() -> None:
     amounts = {"cpu": "2", "memory": "1Gi"}
-    init = {"name": "i", "resources": {"requests": amounts, "limits": amounts}}
+    init = container(name="i", requests=amounts, limits=amounts)
     assert is_aligned_somewhere(CPU_ONLY, pod({"cpu": "500m", "memory": "1Gi"}, spec={"initContainers": [init]}))
 
 
 @pytest.mark.parametrize("policy", NUMAPolicy)
 def test_only_a_node_with_a_policy_aligns(policy: NUMAPolicy) -> None:
-    found = is_aligned_somewhere(cluster(topology("n0", cpus(8, 8), policy=policy)), pod({"cpu": "4", "memory": "1Gi"}))
+    found = is_aligned_somewhere(
+        cluster(topology(node="n0", free=cpus(8, 8), policy=policy)), pod({"cpu": "4", "memory": "1Gi"})
+    )
     assert found is (policy is not NUMAPolicy.NONE)
 
 
 def test_a_node_whose_policy_is_unknown_may_align() -> None:
-    unknown = replace(topology("n0", cpus(8, 8), policy=NUMAPolicy.NONE), unknown_policy="attribute: strict")
+    unknown = replace(topology(node="n0", free=cpus(8, 8), policy=NUMAPolicy.NONE), unknown_policy="attribute: strict")
     assert is_aligned_somewhere(cluster(unknown), pod({"cpu": "4", "memory": "1Gi"}))
 
 
@@ -93,7 +96,7 @@ def test_a_device_that_no_numa_node_lists_is_not_aligned() -> None:
     ],
 )
 def test_a_node_that_the_pod_cannot_go_to_does_not_count(of_node: Mapping[str, Any], spec: Mapping[str, Any]) -> None:
-    strict = cluster(topology("n0", cpus(8, 8)), **of_node)
+    strict = cluster(topology(node="n0", free=cpus(8, 8)), **of_node)
     assert not is_aligned_somewhere(strict, pod({"cpu": "4", "memory": "1Gi"}, spec=spec))
     tolerant = {"tolerations": [{"operator": "Exists"}], "nodeSelector": of_node.get("labels", {})}
     assert is_aligned_somewhere(strict, pod({"cpu": "4", "memory": "1Gi"}, spec=tolerant))
@@ -101,4 +104,6 @@ def test_a_node_that_the_pod_cannot_go_to_does_not_count(of_node: Mapping[str, A
 
 @pytest.mark.parametrize("of_node", [{"cordoned": True}, {"ready": False}])
 def test_a_node_that_is_away_for_a_while_counts(of_node: Mapping[str, Any]) -> None:
-    assert is_aligned_somewhere(cluster(topology("n0", cpus(8, 8)), **of_node), pod({"cpu": "4", "memory": "1Gi"}))
+    assert is_aligned_somewhere(
+        cluster(topology(node="n0", free=cpus(8, 8)), **of_node), pod({"cpu": "4", "memory": "1Gi"})
+    )

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.engine.machines import cpus, node, resident, state, topology
+from tests.builders.records import cpus, node, resident, state, topology
 from webhook.engine.assumed.unhinted import Replayed, Unhinted, WhyUnknown
 from webhook.engine.kubelet.allocation_replay import replay
 from webhook.engine.snapshot.node_sums import NumaAmounts
@@ -20,7 +20,9 @@ from webhook.model.resident import ResidentPod
 def bound(name: str, cpu: int, at: int, numa: int | None = None, policy: NUMAPolicy | None = None) -> ResidentPod:
     """A pod that was bound at a second, with a hint or without, and started."""
     amounts = {"cpu": 1000 * cpu}
-    record = resident(name, "n", amounts, None if numa is None else {numa: amounts}, policy=policy)
+    record = resident(
+        name=name, node="n", requests=amounts, numa=None if numa is None else {numa: amounts}, policy=policy
+    )
     containers = (Container("main", ContainerKind.APP, amounts, amounts),)
     return replace(record, containers=containers, bound_at=at, unhinted=numa is None)
 
@@ -38,7 +40,7 @@ def anywhere(cpu: int, why_unknown: WhyUnknown) -> Replayed:
 
 
 # n ── NUMA 0 [16]  NUMA 1 [16]      [cpus, all of them free]
-EMPTY = topology("n", cpus(16, 16))
+EMPTY = topology(node="n", free=cpus(16, 16))
 
 
 def replayed(
@@ -49,7 +51,7 @@ def replayed(
     given: Mapping[str, NumaAmounts] | None = None,
 ) -> dict[str, Replayed]:
     """What is said of each pod without a hint, by its name."""
-    node_arrays = state(node("n"), nrt, *before, *admissions).node_arrays()
+    node_arrays = state(node(name="n"), nrt, *before, *admissions).node_arrays()
     alone = node_alone(node_arrays, "n", before)
     assert alone is not None
     asked = {pod.key for pod in admissions if pod.unhinted}
@@ -63,7 +65,7 @@ def test_each_gets_the_first_numa_node_with_room_in_the_order_of_binding() -> No
 
 
 def test_what_the_nrt_has_counted_is_taken() -> None:
-    nrt = topology("n", cpus(7, 16))
+    nrt = topology(node="n", free=cpus(7, 16))
     assert replayed(bound("b", 9, at=2), nrt=nrt, before=[bound("a", 9, at=1, numa=0)]) == {"b": known(9, 1)}
 
 
@@ -113,7 +115,7 @@ def test_a_pod_without_exclusive_resources_holds_nothing_of_a_numa_node() -> Non
 
 
 # Their kubelet's part is koordlet's, which does as it is told.
-TOTALS = topology("n", cpus(16, 16), publisher=Publisher.TOTAL, policy=NUMAPolicy.NONE)
+TOTALS = topology(node="n", free=cpus(16, 16), publisher=Publisher.TOTAL, policy=NUMAPolicy.NONE)
 
 
 @pytest.mark.parametrize("policy", [NUMAPolicy.SINGLE_NUMA_NODE, None])

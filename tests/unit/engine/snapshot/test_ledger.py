@@ -1,6 +1,6 @@
 """Reservations, and views with them laid over a snapshot."""
 
-from tests.unit.engine.machines import cpus, node, state, topology
+from tests.builders.records import cpus, node, state, topology
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.snapshot.ledger import Ledger, Reservation
 from webhook.engine.snapshot.snapshot import Snapshot
@@ -12,8 +12,8 @@ PODS = 2
 
 def cluster() -> ClusterState:
     # a [8 8]   b [8 8]      [free cpus per NUMA node]
-    nodes = [node(name, {"cpu": 16000, "memory": 2**40, "pods": 10}) for name in "ab"]
-    return state(*nodes, *(topology(name, cpus(8, 8)) for name in "ab"))
+    nodes = [node(name=name, allocatable={"cpu": 16000, "memory": 2**40, "pods": 10}) for name in "ab"]
+    return state(*nodes, *(topology(node=name, free=cpus(8, 8)) for name in "ab"))
 
 
 def free(snapshot: Snapshot) -> list[list[int]]:
@@ -38,7 +38,7 @@ def test_a_reservation_is_taken_off_its_numa_node_and_its_node() -> None:
 
 def test_what_ended_pods_held_is_free_again_up_to_what_a_numa_node_can_allocate() -> None:
     # a [5 8]  of 8 each      [free cpus per NUMA node]
-    node_arrays = state(node("a"), topology("a", cpus(5, 8), {"cpu": 8000})).node_arrays()
+    node_arrays = state(node(name="a"), topology(node="a", free=cpus(5, 8), capacity={"cpu": 8000})).node_arrays()
     ledger = Ledger()
     ledger.give_back("a", {0: {"cpu": 2000}, 1: {"cpu": 3000}, 7: {"cpu": 1000}})
     assert free(Snapshot(node_arrays, ledger)) == [[7, 8]]
@@ -93,7 +93,7 @@ def test_a_node_that_goes_and_comes_back_keeps_its_assumed_pods() -> None:
     ledger.put(Reservation.of("default/p", "b", {1: {"cpu": 3000}}, {}))
     state_.delete_node("b")
     assert free(Snapshot(state_.node_arrays(), ledger)) == [[8, 8]]
-    state_.upsert_node(node("b"))
+    state_.upsert_node(node(name="b"))
     assert free(Snapshot(state_.node_arrays(), ledger)) == [[8, 8], [8, 5]]
 
 
@@ -138,8 +138,8 @@ def test_an_overlay_follows_the_snapshot_through_growth() -> None:
     state_ = cluster()
     ledger.put(Reservation.of("default/p", "a", {0: {"cpu": 1000}}, {}))
     for number in range(40):
-        state_.upsert_node(node(f"n{number}"))
-        state_.upsert_topology(topology(f"n{number}", cpus(*range(number % 5 + 1))))
+        state_.upsert_node(node(name=f"n{number}"))
+        state_.upsert_topology(topology(node=f"n{number}", free=cpus(*range(number % 5 + 1))))
         snapshot = Snapshot(state_.node_arrays(), ledger)
         assert snapshot.free(CPU)[0, 0] == 7000
         assert snapshot.free(CPU)[number % 5, -1] == number % 5 * 1000
@@ -150,7 +150,7 @@ def test_an_older_snapshot_can_still_be_viewed() -> None:
     state_ = cluster()
     old = state_.node_arrays()
     ledger.put(Reservation.of("default/p", "a", {0: {"cpu": 1000}}, {}))
-    state_.upsert_topology(topology("a", cpus(4, 4)))
+    state_.upsert_topology(topology(node="a", free=cpus(4, 4)))
     assert free(Snapshot(state_.node_arrays(), ledger))[0] == [3, 4]
     assert free(Snapshot(old, ledger))[0] == [7, 8]
 

@@ -1,6 +1,6 @@
 """A node judged alone is judged as among all others."""
 
-from tests.unit.engine.machines import cpus, node, pod, resident, state, topology
+from tests.builders.records import cpus, node, pod, resident, state, topology
 from webhook.engine.decide import decide
 from webhook.engine.snapshot.ledger import Ledger, Reservation
 from webhook.engine.snapshot.single_node import as_chosen, chosen_node
@@ -14,9 +14,11 @@ FREE = {"n0": (8, 8), "n1": (4, 8), "n2": (4, 4), "n3": (2, 8)}
 
 def test_the_decision_is_the_one_among_all_nodes() -> None:
     cluster = state(
-        *(node(name, labels={"disk": "ssd"}) for name in FREE),
-        *(topology(name, cpus(*free), {"cpu": 8000}) for name, free in FREE.items()),
-        resident("r", "n1", {"cpu": 4000}, {0: {"cpu": 4000}}, policy=NUMAPolicy.SINGLE_NUMA_NODE),
+        *(node(name=name, labels={"disk": "ssd"}) for name in FREE),
+        *(topology(node=name, free=cpus(*free), capacity={"cpu": 8000}) for name, free in FREE.items()),
+        resident(
+            name="r", node="n1", requests={"cpu": 4000}, numa={0: {"cpu": 4000}}, policy=NUMAPolicy.SINGLE_NUMA_NODE
+        ),
     )
     ledger = Ledger()
     ledger.put(Reservation.of("default/other", "n3", {1: {"cpu": 6000}}, {"cpu": 6000}))
@@ -36,7 +38,7 @@ def test_the_decision_is_the_one_among_all_nodes() -> None:
 
 
 def test_a_pods_own_assumed_pod_is_free_to_it_and_no_other() -> None:
-    node_arrays = state(node("n"), topology("n", cpus(8))).node_arrays()
+    node_arrays = state(node(name="n"), topology(node="n", free=cpus(8))).node_arrays()
     ledger = Ledger()
     ledger.put(Reservation.of("default/a", "n", {0: {"cpu": 6000}}, {"cpu": 6000}))
     ledger.put(Reservation.of("default/b", "n", {0: {"cpu": 1000}}, {"cpu": 1000}))

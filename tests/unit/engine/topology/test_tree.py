@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from tests.unit.engine.gang.clusters import LEVELS, TOPOLOGY, topology_of, tree_of
-from tests.unit.engine.machines import node, state
+from tests.builders.gangs import LEVELS, TOPOLOGY, topology_of, tree_of
+from tests.builders.records import node, state
 from webhook.engine.gang.workload_gang import NO_TOPOLOGY
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.engine.topology.tree import ROOT, Domain, TopologyTree
@@ -156,7 +156,7 @@ def test_a_tree_kept_up_node_by_node_is_the_tree_built_again(topology: Topology)
         rack = rng.choice(["r1", "r2", "r10", ""])
         return (str(zone) or None, str(rack) or None, name if rng.random() < 0.9 else None)
 
-    cluster = state(*(node(f"n{index}", labels=labels(path(f"n{index}"))) for index in range(6)))
+    cluster = state(*(node(name=f"n{index}", labels=labels(path(f"n{index}"))) for index in range(6)))
     trees = TopologyTrees()
     trees.tree(topology, cluster.node_arrays())
     for turn in range(300):
@@ -164,7 +164,7 @@ def test_a_tree_kept_up_node_by_node_is_the_tree_built_again(topology: Topology)
         if rng.random() < 0.3 and len(cluster.nodes) > 1:
             cluster.delete_node(name)
         else:
-            cluster.upsert_node(node(name, labels=labels(path(name))))
+            cluster.upsert_node(node(name=name, labels=labels(path(name))))
         if turn % 3:
             continue
         node_arrays = cluster.node_arrays()
@@ -172,19 +172,19 @@ def test_a_tree_kept_up_node_by_node_is_the_tree_built_again(topology: Topology)
 
 
 def test_a_tree_takes_in_the_first_node_that_has_its_labels() -> None:
-    cluster = state(node("n0"), node("n1"))
+    cluster = state(node(name="n0"), node(name="n1"))
     trees = TopologyTrees()
     trees.tree(TOPOLOGY, cluster.node_arrays())
-    cluster.upsert_node(node("n1", labels=labels(("a", "r1", None))))
+    cluster.upsert_node(node(name="n1", labels=labels(("a", "r1", None))))
     node_arrays = cluster.node_arrays()
     assert contents(trees.tree(TOPOLOGY, node_arrays)) == contents(TopologyTrees().tree(TOPOLOGY, node_arrays))
 
 
 def test_a_tree_outlives_values_that_are_forgotten() -> None:
     topology = topology_of(HOSTNAME_LABEL, *LEVELS)
-    cluster, trees = state(node("fixed", labels=labels(("a", "r1", "fixed")))), TopologyTrees()
+    cluster, trees = state(node(name="fixed", labels=labels(("a", "r1", "fixed")))), TopologyTrees()
     for number in range(1_200):
-        cluster.upsert_node(node(f"n{number}", labels=labels(("a", "r1", f"n{number}"))))
+        cluster.upsert_node(node(name=f"n{number}", labels=labels(("a", "r1", f"n{number}"))))
         cluster.delete_node(f"n{number - 1}")
         node_arrays = cluster.node_arrays()
         assert contents(trees.tree(topology, node_arrays)) == contents(TopologyTrees().tree(topology, node_arrays))
@@ -192,13 +192,13 @@ def test_a_tree_outlives_values_that_are_forgotten() -> None:
 
 # Groups without a Topology have a tree that is its root alone.
 def test_a_tree_without_levels_takes_in_changed_new_and_deleted_nodes() -> None:
-    cluster = state(node("n0"), node("n1"))
+    cluster = state(node(name="n0"), node(name="n1"))
     trees = TopologyTrees()
     trees.tree(NO_TOPOLOGY, cluster.node_arrays())
-    cluster.upsert_node(node("n1", labels={"example.com/rack": "r"}))
-    cluster.upsert_node(node("n0", {"cpu": 1}))
+    cluster.upsert_node(node(name="n1", labels={"example.com/rack": "r"}))
+    cluster.upsert_node(node(name="n0", allocatable={"cpu": 1}))
     assert trees.tree(NO_TOPOLOGY, cluster.node_arrays()).order.tolist() == [0, 1]
-    cluster.upsert_node(node("n2"))
+    cluster.upsert_node(node(name="n2"))
     assert trees.tree(NO_TOPOLOGY, cluster.node_arrays()).order.tolist() == [0, 1, 2]
     cluster.delete_node("n0")
     assert named(trees.tree(NO_TOPOLOGY, cluster.node_arrays()), cluster) == ["n1", "n2"]
@@ -213,28 +213,28 @@ def named(tree: TopologyTree, cluster: ClusterState) -> list[str]:
 def test_nodes_of_one_domain_are_in_order_of_name_however_they_came(topology: Topology) -> None:
     here = labels(("a", "r", None))
     trees, names = TopologyTrees(), ["n3", "n1", "n4"]
-    cluster = state(*(node(name, labels=here) for name in names))
+    cluster = state(*(node(name=name, labels=here) for name in names))
     assert named(trees.tree(topology, cluster.node_arrays()), cluster) == ["n1", "n3", "n4"]
-    cluster.upsert_node(node("n2", labels=here))
+    cluster.upsert_node(node(name="n2", labels=here))
     assert named(trees.tree(topology, cluster.node_arrays()), cluster) == ["n1", "n2", "n3", "n4"]
     cluster.delete_node("n3")  # the last column takes its place
     assert named(trees.tree(topology, cluster.node_arrays()), cluster) == ["n1", "n2", "n4"]
     cluster.delete_node("n1")
-    cluster.upsert_node(node("n5", labels=here))
+    cluster.upsert_node(node(name="n5", labels=here))
     assert named(trees.tree(topology, cluster.node_arrays()), cluster) == ["n2", "n4", "n5"]
 
 
 def test_what_is_free_on_a_node_does_not_touch_the_tree() -> None:
-    cluster = state(*(node(f"n{index}", labels=labels(("a", "r", None))) for index in range(3)))
+    cluster = state(*(node(name=f"n{index}", labels=labels(("a", "r", None))) for index in range(3)))
     trees = TopologyTrees()
     before = trees.tree(TOPOLOGY, cluster.node_arrays())
-    cluster.upsert_node(node("n1", {"cpu": 1}, labels=labels(("a", "r", None)), cordoned=True))
+    cluster.upsert_node(node(name="n1", allocatable={"cpu": 1}, labels=labels(("a", "r", None)), cordoned=True))
     assert trees.tree(TOPOLOGY, cluster.node_arrays()) is before
 
 
 def test_trees_of_several_topologies_live_side_by_side() -> None:
     other = topology_of(LEVELS[1])
-    node_arrays = state(node("n0", labels=labels(("a", "r", None)))).node_arrays()
+    node_arrays = state(node(name="n0", labels=labels(("a", "r", None)))).node_arrays()
     trees = TopologyTrees()
     assert (trees.tree(TOPOLOGY, node_arrays).node_level, trees.tree(other, node_arrays).node_level) == (3, 2)
     trees.forget([other])

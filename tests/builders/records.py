@@ -1,18 +1,17 @@
-"""Small clusters for tests: nodes, their NUMA nodes and pods, in the fewest words. Amounts in engine units."""
+"""What the engine reads: records of nodes, their NUMA nodes and pods. Amounts are in the engine's units.
+
+Of `pod`, `cpus` and `state` the arguments are a list: containers, NUMA nodes, objects.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from webhook.engine.decide import Decision, decide
+from tests.builders.pods import container, plain
 from webhook.engine.snapshot.cluster_state import ClusterState
-from webhook.engine.snapshot.ledger import Ledger
-from webhook.engine.snapshot.snapshot import Snapshot
-from webhook.model.intent import parse_numa_intent
 from webhook.model.names import NUMA_TOPOLOGY_SPEC
 from webhook.model.node import Node, Taint
 from webhook.model.nrt import NodeTopology, Publisher, Zone, ZoneResource
-from webhook.model.options import Options
 from webhook.model.pod import Pod, QoS
 from webhook.model.policy import NUMAPolicy, Scope
 from webhook.model.resident import ResidentPod
@@ -23,9 +22,9 @@ BIG: Mapping[str, int] = {"cpu": 10**9, "memory": 2**50, "pods": 110}
 
 
 def node(
+    *,
     name: str,
     allocatable: Mapping[str, int] = BIG,
-    *,
     labels: Mapping[str, str] | None = None,
     taints: Sequence[Taint] = (),
     cordoned: bool = False,
@@ -36,10 +35,10 @@ def node(
 
 
 def topology(
-    name: str,
+    *,
+    node: str,
     free: Sequence[Mapping[str, int]],
     capacity: Mapping[str, int] | None = None,
-    *,
     policy: NUMAPolicy = SINGLE,
     scope: Scope = Scope.CONTAINER,
     ids: Sequence[int] | None = None,
@@ -54,7 +53,7 @@ def topology(
         resources = {name: ZoneResource(whole[name], whole[name], amount) for name, amount in amounts.items()}
         zones.append(Zone(numa_id, f"node-{numa_id}", {}, resources))
     return NodeTopology(
-        node=name, policy=policy, scope=scope, zones=tuple(zones), publisher=publisher, max_numa_nodes=max_numa_nodes
+        node=node, policy=policy, scope=scope, zones=tuple(zones), publisher=publisher, max_numa_nodes=max_numa_nodes
     )
 
 
@@ -83,11 +82,11 @@ def tell(cluster: ClusterState, item: Node | NodeTopology | ResidentPod) -> None
 
 
 def resident(
+    *,
     name: str,
     node: str,
     requests: Mapping[str, int] | None = None,
     numa: Mapping[int, Mapping[str, int]] | None = None,
-    *,
     policy: NUMAPolicy | None = None,
     terminal: bool = False,
 ) -> ResidentPod:
@@ -117,21 +116,6 @@ def pod(
     fields = {"numaTopologyPolicy": policy, "singleNUMANodeExclusive": exclusive}
     annotations = {NUMA_TOPOLOGY_SPEC: json.dumps(fields)} if policy or exclusive else {}
     containers = [
-        {"name": f"c{index}", "resources": {"requests": dict(amounts), "limits": dict(amounts)}}
-        for index, amounts in enumerate(requests)
+        container(name=f"c{index}", requests=amounts, limits=amounts) for index, amounts in enumerate(requests)
     ]
-    metadata = {"namespace": "default", "name": "pod", "annotations": annotations}
-    return Pod.from_object({"metadata": metadata, "spec": {"containers": containers, **(spec or {})}})
-
-
-def decision(
-    cluster: ClusterState, pod: Pod, *, ledger: Ledger | None = None, options: Options | None = None
-) -> Decision:
-    """The decision on the cluster as it is now."""
-    intent, _ = parse_numa_intent(pod.annotations)
-    return decide(Snapshot(cluster.node_arrays(), ledger), pod, intent, options)
-
-
-def reasons(decided: Decision) -> dict[str, str]:
-    """Node name -> code of its reason."""
-    return {name: decided.explain(n)[0].code for n, name in enumerate(decided.snapshot.node_arrays.names)}
+    return Pod.from_object(plain(name="pod", annotations=annotations, **{"containers": containers, **(spec or {})}))

@@ -1,21 +1,15 @@
-"""Clusters, trees and groups for tests, in the fewest words."""
+"""Gangs, and clusters of zones and racks for them, as the engine reads them."""
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tests.unit.engine.machines import GI, cpus, node, pod, state, topology
-from webhook.engine.gang.assignment_request import Effort
-from webhook.engine.gang.gang_assignment import DEFAULT_EFFORT, assign_gang
+from tests.builders.records import GI, cpus, node, pod, state, topology
 from webhook.engine.gang.gang_spec import ANYWHERE, Constraint, Gang, Member, PodSet, Segments
-from webhook.engine.gang.result import GangAssignment
 from webhook.engine.snapshot.cluster_state import ClusterState
-from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.engine.topology.tree import TopologyTree
-from webhook.engine.topology.tree_cache import TopologyTrees
 from webhook.model.intent import parse_numa_intent
 from webhook.model.node import Node
-from webhook.model.options import GangStrategy
 from webhook.model.pod import Pod
 from webhook.model.policy import NUMAPolicy
 from webhook.model.topology import Level, Topology, TopologySource
@@ -53,22 +47,22 @@ def racks(**nodes: str) -> dict[str, tuple[str | None, str | None]]:
     return places
 
 
-def whole_nodes(places: Places, free: Mapping[str, Mapping[str, int]]) -> ClusterState:
+def whole_nodes(*, places: Places, free: Mapping[str, Mapping[str, int]]) -> ClusterState:
     """A cluster without NUMA knowledge. free: per node GPUs, cpus (whole) and so on."""
     return state(*(_node(name, places[name], free[name]) for name in places))
 
 
 def numa_nodes(
-    places: Places, free: Mapping[str, Sequence[int]], policy: NUMAPolicy = NUMAPolicy.SINGLE_NUMA_NODE
+    *, places: Places, free: Mapping[str, Sequence[int]], policy: NUMAPolicy = NUMAPolicy.SINGLE_NUMA_NODE
 ) -> ClusterState:
     """A cluster of nodes with so many free CPUs per NUMA node."""
     nodes = [_node(name, places[name], {"cpu": 1000 * sum(free[name])}) for name in places]
-    return state(*nodes, *(topology(name, cpus(*free[name]), policy=policy) for name in places))
+    return state(*nodes, *(topology(node=name, free=cpus(*free[name]), policy=policy) for name in places))
 
 
 def _node(name: str, place: tuple[str | None, str | None], free: Mapping[str, int]) -> Node:
     labels = {label: value for label, value in zip(LEVELS, place, strict=True) if value is not None}
-    return node(name, {"cpu": 10**6, "memory": 1000 * GI, "pods": 110, **free}, labels=labels)
+    return node(name=name, allocatable={"cpu": 10**6, "memory": 1000 * GI, "pods": 110, **free}, labels=labels)
 
 
 def gpus(amount: int = 1, **others: str) -> Pod:
@@ -77,6 +71,7 @@ def gpus(amount: int = 1, **others: str) -> Pod:
 
 
 def podset(
+    *,
     name: str,
     of: Pod,
     count: int,
@@ -98,27 +93,3 @@ def group(*parts: PodSet | Gang, constraint: Constraint = ANYWHERE, name: str = 
     sets = tuple(part for part in parts if isinstance(part, PodSet))
     subgroups = tuple(part for part in parts if isinstance(part, Gang))
     return Gang(name, constraint, sets, subgroups)
-
-
-def assigned(
-    cluster: ClusterState,
-    asked: Gang,
-    strategy: GangStrategy = GangStrategy.BIN_PACK,
-    effort: Effort = DEFAULT_EFFORT,
-) -> GangAssignment:
-    """The placement of a group on a cluster."""
-    snapshot = Snapshot(cluster.node_arrays())
-    return assign_gang(snapshot, TopologyTrees().tree(TOPOLOGY, snapshot.node_arrays), asked, strategy, effort)
-
-
-def nodes_of(placement: GangAssignment) -> dict[str, list[str]]:
-    """Node -> names of the pods on it."""
-    found: dict[str, list[str]] = {}
-    for each in placement.pods():
-        found.setdefault(each.node, []).append(each.name)
-    return found
-
-
-def values_of(placement: GangAssignment) -> list[str]:
-    """The values of the domain that holds the group, coarse to fine."""
-    return [] if placement.domain is None else [value for _, value in placement.tree.path(placement.domain)]

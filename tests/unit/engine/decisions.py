@@ -1,0 +1,22 @@
+"""Decisions of the engine, as tests ask for them."""
+
+from webhook.engine.decide import Decision, decide
+from webhook.engine.snapshot.cluster_state import ClusterState
+from webhook.engine.snapshot.ledger import Ledger
+from webhook.engine.snapshot.snapshot import Snapshot
+from webhook.model.intent import parse_numa_intent
+from webhook.model.options import Options
+from webhook.model.pod import Pod
+
+
+def decision(
+    cluster: ClusterState, pod: Pod, *, ledger: Ledger | None = None, options: Options | None = None
+) -> Decision:
+    """The decision on the cluster as it is now."""
+    intent, _ = parse_numa_intent(pod.annotations)
+    return decide(Snapshot(cluster.node_arrays(), ledger), pod, intent, options)
+
+
+def reasons(decided: Decision) -> dict[str, str]:
+    """Node name -> code of its reason."""
+    return {name: decided.explain(n)[0].code for n, name in enumerate(decided.snapshot.node_arrays.names)}
