@@ -113,8 +113,8 @@ def _together(
     around: JudgementContext,
 ) -> dict[int, GangJudgement]:
     """Step 2: the judgements of the members of one gang."""
-    assigned_members = around.seats.get(group, {})
-    running = {key.partition("/")[2]: seat.node for key, seat in assigned_members.items()}
+    assigned_members = around.assigned_members.get(group, {})
+    running = {key.partition("/")[2]: member.node for key, member in assigned_members.items()}
     keys = {gated.key for gated in members.values()}
     new = {position: gated for position, gated in members.items() if gated.key not in assigned_members}
     together = sorted([*new.values(), *(one for one in beside if one.key not in keys)], key=lambda one: one.order)

@@ -52,7 +52,7 @@ class JudgementContext:
     owners: Owners
     running: Sequence[RunningPod] = ()
     """Pods of the snapshot with a node."""
-    seats: Mapping[str, Mapping[str, AssignedMember]] = field(default_factory=dict)
+    assigned_members: Mapping[str, Mapping[str, AssignedMember]] = field(default_factory=dict)
     """Assigned members of gangs in the snapshot, by gang and by namespace/name."""
     gated: Mapping[str, Raw] = field(default_factory=dict)
     """Gated pods in the snapshot, by namespace/name."""

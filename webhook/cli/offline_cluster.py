@@ -37,7 +37,7 @@ class Cluster:
     namespaces: dict[str, Namespace] = field(default_factory=dict)
     running: list[RunningPod] = field(default_factory=list)
     """Pods with a node that may be members of a gang."""
-    seats: dict[str, dict[str, AssignedMember]] = field(default_factory=dict)
+    assigned_members: dict[str, dict[str, AssignedMember]] = field(default_factory=dict)
     """Assigned members of gangs, by gang and by namespace/name."""
     gated: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     """Gated pods, by namespace/name."""
@@ -67,7 +67,9 @@ class Cluster:
             self.running.append(running)
         membership, node = membership_of(raw), resident.node or resident.assigned_node
         if membership is not None and node and not (resident.terminal or resident.deleting):
-            self.seats.setdefault(membership.group, {})[resident.key] = AssignedMember.of(raw, node, membership)
+            self.assigned_members.setdefault(membership.group, {})[resident.key] = AssignedMember.of(
+                raw, node, membership
+            )
         elif waits_for_us_alone(raw) and not node:
             self.gated[resident.key] = raw
         return ()

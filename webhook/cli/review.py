@@ -144,7 +144,7 @@ def _judgements(filenames: Sequence[str], snapshots: Sequence[str], flags: Mappi
     for warning in (*twice(items), *cluster.warnings):
         _tell(f"warning: {warning}")
     owners = Owners([*cluster.others, *(item.body for item in items)])
-    around = JudgementContext(rules_of(settings), owners, cluster.running, cluster.seats, cluster.gated)
+    around = JudgementContext(rules_of(settings), owners, cluster.running, cluster.assigned_members, cluster.gated)
     return judge_all(items, cluster_snapshots_of(items, cluster), around)
 
 

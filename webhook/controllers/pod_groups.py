@@ -179,9 +179,10 @@ class PodGroupKeeper:
         _, why = self._why.get(group, (frozenset(), ""))
         if why:
             return why
-        seats = self._cache.gangs.groups().get(group, {})
-        assigned = f"placed: pods {len(seats)}, nodes {len({seat.node for seat in seats.values()})}"
-        missed = missed_text(missed_by_members(seats.values(), topologies))
+        assigned_members = self._cache.gangs.groups().get(group, {})
+        nodes = {member.node for member in assigned_members.values()}
+        assigned = f"placed: pods {len(assigned_members)}, nodes {len(nodes)}"
+        missed = missed_text(missed_by_members(assigned_members.values(), topologies))
         return f"{assigned}; {missed}" if missed else assigned
 
 

@@ -109,7 +109,7 @@ class _Agreeing:
                 self._is_none_of(gated, whose)
         self._members = own
         self._assigned_members = {
-            key: seat for key, seat in self._assigned_members.items() if seat.assigned or seat.owner in owners
+            key: member for key, member in self._assigned_members.items() if member.assigned or member.owner in owners
         }
 
     def _leave_out_strangers(self) -> None:
@@ -162,7 +162,7 @@ class _Agreeing:
 
     def _settle_topology(self) -> None:
         """Step 3: remove the members with another topology."""
-        said = [dict(seat.wishes).get(KAI_TOPOLOGY) or None for seat in self._assigned_members.values()]
+        said = [dict(member.wishes).get(KAI_TOPOLOGY) or None for member in self._assigned_members.values()]
         # Changes of owners apply while their pods wait: the annotations of assigned members may be an earlier request.
         of_owners = any(gated.in_group_of_its_top for gated in self._members)
         own = [gated.pod.annotations.get(KAI_TOPOLOGY) or None for gated in self._members]
@@ -190,11 +190,11 @@ class _Agreeing:
             return _most([minimum_of(gated) for gated in members]) or 1
         there = len(members) + len(self._assigned_members)
         of_owners = members[0].in_group_of_its_top
-        said = [] if of_owners else [_said(seat) for seat in self._assigned_members.values()]
+        said = [] if of_owners else [_said(member) for member in self._assigned_members.values()]
         chosen = _most([*said, *(_asked(gated.pod.annotations) for gated in members)])
         if not of_owners:
             self._assigned_members = {
-                key: seat for key, seat in self._assigned_members.items() if _said(seat) in {None, chosen}
+                key: member for key, member in self._assigned_members.items() if _said(member) in {None, chosen}
             }
         has_begun = chosen is None or bool(self._assigned_members)
         for gated in members:
@@ -220,10 +220,10 @@ def _asked(annotations: Mapping[str, str]) -> int | None:
     return min_member(annotations, KAI_BATCH_MIN_MEMBER)
 
 
-def _said(seat: AssignedMember) -> int | None:
+def _said(member: AssignedMember) -> int | None:
     """The minimum that an assigned member requests; None if it requests none or its value is invalid."""
     try:
-        return _asked(dict(seat.wishes))
+        return _asked(dict(member.wishes))
     except UserError:
         return None
 

@@ -37,20 +37,20 @@ class Anchors:
     tree: TopologyTree
     node_arrays: NodeArrays
 
-    def of(self, seats: Collection[AssignedMember], level: int) -> Domain | Unknown | None:
+    def of(self, assigned_members: Collection[AssignedMember], level: int) -> Domain | Unknown | None:
         """The domain of a tree level (1: the topology's first) to which these hold the others; None if they do not.
 
         Rests, the nodes without the label, are not domains: a node there says as little as one that is gone.
         """
-        if not seats:
+        if not assigned_members:
             return None
         name = self.tree.topology.levels[level - 1].last_segment
-        records = Counter(path for seat in seats if (path := self._recorded(seat, level)) is not None)
-        now = Counter(number for seat in seats if (number := self.domain_of(seat, level)) is not None)
+        records = Counter(path for member in assigned_members if (path := self._recorded(member, level)) is not None)
+        now = Counter(number for member in assigned_members if (number := self.domain_of(member, level)) is not None)
         if now:
             paths = {number: self.tree.path(Domain(level, number)) for number in now}
             return Domain(level, max(now, key=lambda number: (now[number], records[paths[number]], -number)))
-        if len(records) != 1 or records.total() < len(seats):
+        if len(records) != 1 or records.total() < len(assigned_members):
             return Unknown(f"the nodes of its running pods are gone, and it is not known in which {name} they run")
         (path,) = records
         # An updated tree keeps a domain that has lost its last node.
@@ -58,9 +58,9 @@ class Anchors:
         held = next((domain for domain in real if self.tree.path(domain) == path and self._has_nodes(domain)), None)
         return held or Unknown(f"its pods run in {name} {path[-1][1]}, which has no nodes any more")
 
-    def domain_of(self, seat: AssignedMember, level: int) -> int | None:
+    def domain_of(self, member: AssignedMember, level: int) -> int | None:
         """The number of the domain that contains the member's node; None if the node is gone or lacks a label."""
-        node = self.node_arrays.index.get(seat.node)
+        node = self.node_arrays.index.get(member.node)
         if node is None:
             return None
         number = self.tree.containing(int(self._positions[node]), level)
@@ -78,12 +78,12 @@ class Anchors:
     def _positions(self) -> Codes:
         return self.tree.positions()
 
-    def _recorded(self, seat: AssignedMember, level: int) -> Path | None:
+    def _recorded(self, member: AssignedMember, level: int) -> Path | None:
         """The path to a level that the member's placement recorded in the pod; None if there is no record."""
-        if not seat.domain:
+        if not member.domain:
             return None
         try:
-            values = parse_object(seat.domain, DOMAIN)[0]
+            values = parse_object(member.domain, DOMAIN)[0]
         except UserError:
             return None
         path = tuple((label, str(values[label])) for label in self.tree.topology.node_labels[:level] if label in values)

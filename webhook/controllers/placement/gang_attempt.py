@@ -112,8 +112,8 @@ class GangAttempts:
         # owner.
         of_owners = {one.owner.uid: one for one in gang.members if one.owner is not None and one.in_group_of_its_top}
         unasked = {
-            key: replace(seat, wishes=wishes_of(one.pod.annotations))
+            key: replace(member, wishes=wishes_of(one.pod.annotations))
             for uid, one in of_owners.items()
-            for key, seat in self._cache.gangs.unasked(controllers_group(one.pod.namespace, uid)).items()
+            for key, member in self._cache.gangs.unasked(controllers_group(one.pod.namespace, uid)).items()
         }
         return unasked | assumed | dict(self._cache.gangs.assigned(gang.membership.group))

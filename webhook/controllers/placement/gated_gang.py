@@ -145,25 +145,25 @@ class GangAssigner:
         """Add members to `assumed` one by one; returns why that ended early, None if it did not."""
         by_name = {gated.pod.name: gated for gated in gang.members}
         domain = placement.tree.path(placement.domain) if placement.domain is not None else ()
-        seats = sorted(placement.pods(), key=lambda pod: (pod.rank, pod.name))
+        pods = sorted(placement.pods(), key=lambda pod: (pod.rank, pod.name))
         names = NodeNames(placement.snapshot.node_arrays)
         # Subgroups have names of pods here, which are not the names of the other members.
         told = missed_text(replace(one, part="") for one in missed_levels(placement))
         missed = f"; {told}" if told else ""
-        for turn, seat in enumerate(seats, 1):
-            gated = by_name[seat.name]
-            exact = self._exact(gated, seat)
+        for turn, pod in enumerate(pods, 1):
+            gated = by_name[pod.name]
+            exact = self._exact(gated, pod)
             if exact is None:
-                text = f"{named(gang)}: {seat.node} does not take {seat.name} beside the others"
+                text = f"{named(gang)}: {pod.node} does not take {pod.name} beside the others"
                 return NoAssignment(frozenset({"beside"}), placement_text.waiting(text))
             hint, unaligned = exact
-            text = f"{assigned_node(hint)}; {named(gang)}: {len(seats)} pods in {_spoken(domain)}{missed}"
+            text = f"{assigned_node(hint)}; {named(gang)}: {len(pods)} pods in {_spoken(domain)}{missed}"
             if unaligned is not None:
                 text += f"; {unaligned.clause}"
             warns = unaligned is not None and unaligned.warns
-            outputs = {RANK: str(seat.rank), **({DOMAIN: json.dumps(dict(seat.domain))} if seat.domain else {})}
-            labels = labels_of_member(seat.rank, seat.domain, placement.tree.topology.node_labels)
-            hostname = names.named(seat.node).hostname
+            outputs = {RANK: str(pod.rank), **({DOMAIN: json.dumps(dict(pod.domain))} if pod.domain else {})}
+            labels = labels_of_member(pod.rank, pod.domain, placement.tree.topology.node_labels)
+            hostname = names.named(pod.node).hostname
             assignment = Assignment(hint, text, outputs, labels, hostname=hostname, not_aligned=warns)
             assumed.append((gated, assignment, self._writer.assume(gated, assignment)))
             if turn % _TURN == 0:
@@ -174,19 +174,19 @@ class GangAssigner:
         for _, _, assumed_pod in assumed:
             self._cache.forget(assumed_pod)
 
-    def _exact(self, gated: GatedPod, seat: PodAssignment) -> tuple[NUMAHint, NotAligned | None] | None:
+    def _exact(self, gated: GatedPod, pod: PodAssignment) -> tuple[NUMAHint, NotAligned | None] | None:
         """The hint of the pod with the members assumed so far subtracted, and what the kubelet does not align of it.
 
         None if the node does not fit.
 
         Where we choose the NUMA nodes, only those of its assignment are used: others may be another member's.
         """
-        node = seat.node
+        node = pod.node
         snapshot = self._cache.chosen_node(node, gated.key)
         if snapshot is None:
             return None
-        if seat.numa_nodes and ours_to_place(snapshot.node_arrays)[0]:
-            snapshot = snapshot.without(~np.isin(snapshot.node_arrays.zone_ids, seat.numa_nodes))
+        if pod.numa_nodes and ours_to_place(snapshot.node_arrays)[0]:
+            snapshot = snapshot.without(~np.isin(snapshot.node_arrays.zone_ids, pod.numa_nodes))
         decision = decide(snapshot, gated.pod, gated.intent, self._rules.engine)
         if not decision.fits[0]:
             return None

@@ -23,12 +23,14 @@ from webhook.model.names import (
 from webhook.model.topology import Topology
 
 
-def missed_by_members(seats: Iterable[AssignedMember], topologies: Mapping[str, Topology]) -> tuple[Missed, ...]:
+def missed_by_members(
+    assigned_members: Iterable[AssignedMember], topologies: Mapping[str, Topology]
+) -> tuple[Missed, ...]:
     """The preferred levels that these members do not meet."""
     alike: dict[tuple[str, str, int], list[AssignedMember]] = {}
-    for seat in seats:
-        for wish in _preferred(seat):
-            alike.setdefault(wish, []).append(seat)
+    for member in assigned_members:
+        for wish in _preferred(member):
+            alike.setdefault(wish, []).append(member)
     return tuple(
         missed
         for (topology, level, size), members in alike.items()
@@ -36,9 +38,9 @@ def missed_by_members(seats: Iterable[AssignedMember], topologies: Mapping[str, 
     )
 
 
-def _preferred(seat: AssignedMember) -> Iterator[tuple[str, str, int]]:
+def _preferred(member: AssignedMember) -> Iterator[tuple[str, str, int]]:
     """(topology, level, segment size) of each preference of a member; size 0: for the gang as a whole."""
-    wishes = dict(seat.wishes)
+    wishes = dict(member.wishes)
     topology = wishes.get(KAI_TOPOLOGY, "")
     if level := wishes.get(KAI_PREFERRED_PLACEMENT):
         yield topology, level, 0
@@ -54,9 +56,9 @@ def _missed(members: Sequence[AssignedMember], topology: Topology, level: str, s
     except UserError:
         return None
     paths: dict[int, set[Path]] = {}
-    for seat in members:
-        if (path := _recorded(seat.domain, labels)) is not None:
-            paths.setdefault(seat.rank // size if size and seat.rank is not None else 0, set()).add(path)
+    for member in members:
+        if (path := _recorded(member.domain, labels)) is not None:
+            paths.setdefault(member.rank // size if size and member.rank is not None else 0, set()).add(path)
     split = [domains for domains in paths.values() if len(domains) > 1]
     if not split:
         return None

@@ -71,15 +71,15 @@ class Assembly:
     ) -> None:
         self._members = members
         self._topology = topology
-        self._seats = tuple(assigned_members.values())
+        self._assigned_members = tuple(assigned_members.values())
         self._name = name
-        self._ranks = ranks_of(members, self._seats)
+        self._ranks = ranks_of(members, self._assigned_members)
         first = members[0]
         owner_chain = first.owner_chain if first.in_group_of_its_top else None
         top = owner_chain.raw if owner_chain is not None else None
         self._of_top = None if top is None else _only(top["metadata"]["annotations"], _LEVELS)
         self._pod_sets = WorkloadPodSets.of(first)
-        there = [*self._ranks.values(), *(seat.rank for seat in self._seats if seat.rank is not None)]
+        there = [*self._ranks.values(), *(member.rank for member in self._assigned_members if member.rank is not None)]
         self._with_levels = {row.ranks for row in self._pod_sets.with_levels(there)}
         self._whole = self._wish_of_all()
 
@@ -162,10 +162,10 @@ class Assembly:
         another level before a change.
         """
         if self._of_top is not None and self._whole == self._of_top:
-            return self._seats
-        levels = [(seat, self._required_of(seat)) for seat in self._seats]
-        alike = [seat for seat, level in levels if level == whole.required]
-        return alike or [seat for seat, level in levels if level is not None]
+            return self._assigned_members
+        levels = [(member, self._required_of(member)) for member in self._assigned_members]
+        alike = [member for member, level in levels if level == whole.required]
+        return alike or [member for member, level in levels if level is not None]
 
     def _running(
         self, asked: "_Asked", members: Sequence[GatedPod], anchors: Anchors
@@ -173,26 +173,32 @@ class Assembly:
         """Step 3: (rank, node) of a subgroup's running members; for nodes that are gone, another of their domain."""
         if asked.head is not None:
             ranks, constraint = asked.head
-            seats = [seat for seat in self._seats if seat.rank in ranks]
-            return _in_their_domain(seats, constraint.required, anchors)
+            assigned_members = [member for member in self._assigned_members if member.rank in ranks]
+            return _in_their_domain(assigned_members, constraint.required, anchors)
         required = self._constraint(asked.wish).required
-        seats = [seat for seat in self._seats if self._required_of(seat) == required]
+        assigned_members = [member for member in self._assigned_members if self._required_of(member) == required]
         if asked.role is not None:
-            seats = [seat for seat in seats if seat.rank in asked.role]
+            assigned_members = [member for member in assigned_members if member.rank in asked.role]
         if asked.segments is not None and asked.segments.constraint.required is not None:
             row = self._pod_sets.at(self._ranks[members[0].key])
-            here = seats if row is None else [seat for seat in seats if seat.rank in row.ranks]
+            here = (
+                assigned_members if row is None else [member for member in assigned_members if member.rank in row.ranks]
+            )
             return self._running_by_segment(here, asked.segments, members, anchors)
-        return _in_their_domain(seats, required, anchors)
+        return _in_their_domain(assigned_members, required, anchors)
 
     def _running_by_segment(
-        self, seats: Sequence[AssignedMember], segments: Segments, members: Sequence[GatedPod], anchors: Anchors
+        self,
+        assigned_members: Sequence[AssignedMember],
+        segments: Segments,
+        members: Sequence[GatedPod],
+        anchors: Anchors,
     ) -> tuple[tuple[int, str], ...] | Unknown:
         """The same if each segment has its own domain."""
         waiting = {segments.number_of(self._ranks[gated.key]) for gated in members}
         begun: dict[int, list[AssignedMember]] = {}
-        for seat in seats:
-            begun.setdefault(segments.number_of(seat.rank or 0), []).append(seat)
+        for member in assigned_members:
+            begun.setdefault(segments.number_of(member.rank or 0), []).append(member)
         running: list[tuple[int, str]] = []
         for number, others in begun.items():
             domain = anchors.of(others, segments.constraint.bound)
@@ -202,10 +208,10 @@ class Assembly:
                 return domain
         return tuple(running)
 
-    def _required_of(self, seat: AssignedMember) -> int | None:
+    def _required_of(self, member: AssignedMember) -> int | None:
         """The level that an assigned member requires; None if it requires none of this topology."""
         try:
-            return self._constraint(_only(dict(seat.wishes), _LEVELS)).required
+            return self._constraint(_only(dict(member.wishes), _LEVELS)).required
         except UserError:
             return None
 
@@ -222,12 +228,12 @@ def _preferring(members: Sequence[GatedPod]) -> tuple[tuple[Pod, int], ...]:
     return tuple((ones[0].pod, len(ones)) for ones in alike.values()) if len(alike) > 1 else ()
 
 
-def ranks_of(members: Sequence[GatedPod], seats: Sequence[AssignedMember]) -> dict[str, int]:
+def ranks_of(members: Sequence[GatedPod], assigned_members: Sequence[AssignedMember]) -> dict[str, int]:
     """Each member's position in the order of the gang: its own rank, or the next free one, by name.
 
     A rank belongs to one member. Of two with the same rank, an assigned one keeps it, then the older one.
     """
-    taken = {seat.rank for seat in seats if seat.rank is not None}
+    taken = {member.rank for member in assigned_members if member.rank is not None}
     ranks: dict[str, int] = {}
     for gated in sorted(members, key=lambda gated: (gated.pod.created, gated.key)):
         rank = gated.membership.rank if gated.membership else None
@@ -245,20 +251,22 @@ def topology_of(annotations: Mapping[str, str], topologies: Mapping[str, Topolog
 
 
 def _in_their_domain(
-    seats: Sequence[AssignedMember], level: int | None, anchors: Anchors
+    assigned_members: Sequence[AssignedMember], level: int | None, anchors: Anchors
 ) -> tuple[tuple[int, str], ...] | Unknown:
-    domain = anchors.of(seats, level) if level else None
-    return domain if isinstance(domain, Unknown) else _in(domain, seats, anchors)
+    domain = anchors.of(assigned_members, level) if level else None
+    return domain if isinstance(domain, Unknown) else _in(domain, assigned_members, anchors)
 
 
-def _in(domain: Domain | None, seats: Sequence[AssignedMember], anchors: Anchors) -> tuple[tuple[int, str], ...]:
+def _in(
+    domain: Domain | None, assigned_members: Sequence[AssignedMember], anchors: Anchors
+) -> tuple[tuple[int, str], ...]:
     """(rank, node) of members, each in the domain; without a domain, each with its own node."""
     if domain is None:
-        return tuple((seat.rank or 0, seat.node) for seat in seats)
+        return tuple((member.rank or 0, member.node) for member in assigned_members)
     stand_in = anchors.first_node(domain)
     return tuple(
-        (seat.rank or 0, seat.node if anchors.domain_of(seat, domain.level) == domain.number else stand_in)
-        for seat in seats
+        (member.rank or 0, member.node if anchors.domain_of(member, domain.level) == domain.number else stand_in)
+        for member in assigned_members
     )
 
 
