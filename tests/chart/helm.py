@@ -11,6 +11,7 @@ import yaml
 CHART = Path(__file__).parents[2] / "charts" / "topology-webhook"
 IMAGE = {"image": {"repository": "registry.example/topology-webhook"}}
 """The one value without a default."""
+HOOK = "helm.sh/hook"
 Raw = dict[str, Any]
 
 
@@ -23,6 +24,8 @@ class Rendered:
     """What one `helm template` printed."""
 
     objects: tuple[Raw, ...]
+    hooks: tuple[Raw, ...] = ()
+    """What Helm creates only while it uninstalls the release."""
 
     def __getitem__(self, kind: str) -> Raw:
         """The only object of a kind."""
@@ -76,7 +79,9 @@ class Helm:
             *("template", release, str(CHART), "--namespace", namespace, "--values", "-"),
             input=yaml.safe_dump({**IMAGE, **(values or {})}),
         )
-        return Rendered(tuple(each for each in yaml.safe_load_all(text) if each))
+        found = [each for each in yaml.safe_load_all(text) if each]
+        hooks = tuple(each for each in found if HOOK in each["metadata"].get("annotations", {}))
+        return Rendered(tuple(each for each in found if each not in hooks), hooks)
 
     def run(self, *arguments: str, input: str = "") -> str:  # noqa: A002 - subprocess' name for it
         """What a helm command prints; raises RefusedError."""

@@ -35,7 +35,12 @@ class Release:
         self.plane.helm("rollback", RELEASE, str(revision), "--namespace", self.namespace)
 
     def uninstall(self) -> None:
-        self.plane.helm("uninstall", RELEASE, "--namespace", self.namespace, "--ignore-not-found")
+        """Uninstall without the hook, whose Job nothing runs here."""
+        self.plane.helm("uninstall", RELEASE, "--namespace", self.namespace, "--ignore-not-found", "--no-hooks")
+
+    def uninstall_with_hooks(self) -> None:
+        """Uninstall as users do, while the pods of Jobs run (`job_pods`)."""
+        self.plane.helm("uninstall", RELEASE, "--namespace", self.namespace)
 
     def apply_as_the_service(self, name: str, data: Mapping[str, str], manager: str) -> None:
         """Write a Secret as the pods do."""

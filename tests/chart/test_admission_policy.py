@@ -1,6 +1,7 @@
 """The ValidatingAdmissionPolicies: what the API server refuses by itself, in every namespace, answer who may."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -26,10 +27,12 @@ from webhook.model.names import (
 )
 from webhook.model.rules import Rules
 
+ROLE_BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 # No webhook is called: the API server is alone.
 ALONE = {"webhook": {"url": "https://127.0.0.1:1", "failurePolicy": "Ignore", "bindFailurePolicy": "Ignore"}}
 TRUSTED, SCHEDULER, TENANT, KUBELET = "koord-scheduler", "system:kube-scheduler", "alice", "system:node:n0"
+BREAK_GLASS = "operators"
 GATE = {"name": PLACEMENT_GATE}
 
 
@@ -55,9 +58,11 @@ class Users:
     def path(self, namespace: str = "") -> str:
         return f"/api/v1/namespaces/{namespace or self.namespace}/pods"
 
-    def refusal(self, user: str, method: str, path: str, body: object, *, dry_run: bool = True) -> str:
+    def refusal(
+        self, user: str, method: str, path: str, body: object, *, dry_run: bool = True, group: str = "system:masters"
+    ) -> str:
         """What the API server says to the user; empty when it does what was asked."""
-        api = self.plane.api.acting_as(user, "system:masters")
+        api = self.plane.api.acting_as(user, group)
         content_type = MERGE_PATCH if method == "PATCH" else JSON
         try:
             api.request(method, f"{path}?dryRun=All" if dry_run else path, body, content_type)
@@ -72,9 +77,16 @@ class Users:
 
 @pytest.fixture
 def users(control_plane: ControlPlane, release: Release) -> Iterator[Users]:
-    release.upgrade({**ALONE, "settings": {"trustedUsers": [TRUSTED]}})
-    with other_namespace(control_plane, f"{release.namespace}-pods") as namespace:
+    # All users here are in system:masters, so that RBAC allows everything.
+    release.upgrade({**ALONE, "settings": {"trustedUsers": [TRUSTED], "trustedGroups": [BREAK_GLASS]}})
+    with ExitStack() as stack:
+        namespace = stack.enter_context(other_namespace(control_plane, f"{release.namespace}-pods"))
         users = Users(control_plane, release, namespace)
+        subject = {"kind": "Group", "name": BREAK_GLASS, "apiGroup": "rbac.authorization.k8s.io"}
+        role = {"kind": "ClusterRole", "name": "cluster-admin", "apiGroup": "rbac.authorization.k8s.io"}
+        binding = {"metadata": {"name": BREAK_GLASS}, "roleRef": role, "subjects": [subject]}
+        control_plane.api.create(ROLE_BINDINGS, binding)
+        stack.callback(control_plane.api.delete, f"{ROLE_BINDINGS}/{BREAK_GLASS}")
         control_plane.wait_for("the policies to count", lambda: _count(users))
         yield users
 
@@ -152,10 +164,13 @@ def test_policy_and_webhook_agree_on_every_name_and_way_to_write_it(users: Users
                 assert f"metadata.{field}[{name}]" in by_policy
 
 
-def _review(operation: str, raw: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> AdmissionRequest:
+def _review(
+    operation: str, raw: Mapping[str, Any], old: Mapping[str, Any] | None = None, group: str = "tenants"
+) -> AdmissionRequest:
     request = {"uid": "1", "kind": {"kind": "Pod"}, "operation": operation, "object": raw, "oldObject": old}
     review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
-    return AdmissionRequest.from_object({**review, "request": {**request, "userInfo": {"username": TENANT}}})
+    user = {"username": TENANT, "groups": [group]}
+    return AdmissionRequest.from_object({**review, "request": {**request, "userInfo": user}})
 
 
 @pytest.mark.parametrize("where", ["kube-system", "own", "other"])
@@ -198,7 +213,7 @@ def test_what_users_ask_for_under_our_name_is_theirs(users: Users) -> None:
         assert users.refusal(TENANT, "POST", users.path(), carrying("annotations", name)) == ""
 
 
-def test_everybody_adds_the_gate_and_only_the_service_removes_it(users: Users) -> None:
+def test_everybody_adds_the_gate_and_only_the_service_and_trusted_groups_remove_it(users: Users) -> None:
     hold = {"name": "example.com/hold"}
     assert users.refusal(TENANT, "POST", users.path(), pod(schedulingGates=[GATE, hold]), dry_run=False) == ""
     without = {"spec": {"schedulingGates": [hold]}}
@@ -207,6 +222,27 @@ def test_everybody_adds_the_gate_and_only_the_service_removes_it(users: Users) -
     assert "alice may not. To stop it from waiting, delete the pod." in told
     assert users.refusal(TENANT, "PATCH", f"{users.path()}/p", {"spec": {"schedulingGates": [GATE]}}) == ""
     assert users.refusal(users.service, "PATCH", f"{users.path()}/p", without) == ""
+    assert users.refusal("carol", "PATCH", f"{users.path()}/p", without, group=BREAK_GLASS) == ""
+
+
+def test_trusted_groups_change_the_text_for_people_and_nothing_else_of_ours(users: Users) -> None:
+    users.plane.api.create(users.path(), pod(schedulingGates=[GATE]))
+    write = partial(users.refusal, "carol", group=BREAK_GLASS)
+    for name in sorted(OUTPUTS):
+        for field in ("annotations", "labels"):
+            change = {"metadata": {field: {name: "x"}}}
+            refusal = write("PATCH", f"{users.path()}/p", change)
+            assert bool(refusal) == ((name, field) != (PLACEMENT, "annotations")), (name, field)
+            review = _review("UPDATE", carrying(field, name), pod(), group=BREAK_GLASS)
+            judged = forgery(review, Rules(trusted_groups=frozenset({BREAK_GLASS})))
+            assert bool(refusal) == (judged is not None), (name, field)
+    assert write("POST", users.path(), carrying("annotations", NUMA_HINT))
+
+
+def test_by_default_cluster_administrators_may_remove_the_gate(rendered: Rendered) -> None:
+    (policy, _) = rendered.of("ValidatingAdmissionPolicy")
+    (may,) = (each["expression"] for each in policy["spec"]["variables"] if each["name"] == "mayUngate")
+    assert may.endswith('group in ["system:masters"])')
 
 
 @pytest.mark.parametrize("path", ["pods/p/binding", "bindings"])

@@ -56,14 +56,14 @@ def test_helm_installs_what_is_absent_and_an_uninstall_keeps_it(control_plane: C
         control_plane.kubectl("delete", "crd", *OF_THE_CHART)
         control_plane.helm("install", "crd-test", CHART, *arguments, "--skip-crds")
         assert not names(control_plane) & set(OF_THE_CHART)
-        control_plane.helm("uninstall", "crd-test", "--namespace", namespace)
+        control_plane.helm("uninstall", "crd-test", "--namespace", namespace, "--no-hooks")
 
         control_plane.helm("install", "crd-test", CHART, *arguments)
         assert names(control_plane) >= set(OF_THE_CHART)
-        control_plane.helm("uninstall", "crd-test", "--namespace", namespace)
+        control_plane.helm("uninstall", "crd-test", "--namespace", namespace, "--no-hooks")
         assert names(control_plane) >= set(OF_THE_CHART)
     finally:
-        control_plane.helm("uninstall", "crd-test", "--namespace", namespace, "--ignore-not-found")
+        control_plane.helm("uninstall", "crd-test", "--namespace", namespace, "--ignore-not-found", "--no-hooks")
         control_plane.install_crds()
 
 

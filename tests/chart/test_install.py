@@ -7,6 +7,7 @@ import pytest
 from tests.chart.helm import CHART
 from tests.chart.release import FULL_NAME, RELEASE, Release, other_namespace
 from tests.cluster.control_plane import CommandError, ControlPlane
+from tests.cluster.job_pods import job_pods
 
 
 def test_the_service_has_these_rights_and_no_others(control_plane: ControlPlane, release: Release) -> None:
@@ -127,7 +128,9 @@ def test_an_uninstall_leaves_nothing_behind(control_plane: ControlPlane, release
     release.apply_as_the_service(f"{FULL_NAME}-ca", {"ca.crt": "Y2E="}, manager="first")
     release.patch_as_the_service(FULL_NAME)
     control_plane.wait_for("the pods", lambda: any(line.startswith("Pod ") for line in everything() - before))
-    release.uninstall()
+    with job_pods(control_plane, release.namespace) as jobs:
+        release.uninstall_with_hooks()
+    assert [run.code for run in jobs.runs] == [0]
     control_plane.wait_for("the last of it to go", lambda: everything() <= before)
 
 

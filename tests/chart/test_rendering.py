@@ -296,6 +296,7 @@ def test_the_default_values_are_the_programs_defaults_under_the_releases_names(
         hint_key_secret_name="tw-topology-webhook-hint-key",  # noqa: S106 - a name
         tls_secret_name="tw-topology-webhook-ca",  # noqa: S106 - a name
         webhook_configurations=("tw-topology-webhook",),
+        trusted_users=("system:serviceaccount:placement:tw-topology-webhook-uninstall",),
     )
 
 
@@ -322,6 +323,7 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
         "maxAffinityValues": 1000,
         "preferredNodes": 0,
         "trustedUsers": ["koord-scheduler", "system:serviceaccount:a:b"],
+        "trustedGroups": [],
         "schedulerUsers": ["system:kube-scheduler", "system:serviceaccount:a:scheduler"],
         "nrtSettleSeconds": 0.5,
         "nrtAgeSeconds": 3600,
@@ -336,7 +338,9 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
         "bindAddress": "fd00::1",
     }
     assert given.keys() == yaml.safe_load((CHART / "values.yaml").read_text())["settings"].keys()
-    rendered = helm.template({"settings": given, "ports": {"webhook": 9443, "metrics": 9080}})
+    rendered = helm.template(
+        {"settings": given, "uninstall": {"ungate": False}, "ports": {"webhook": 9443, "metrics": 9080}}
+    )
     settings = settings_of(rendered, monkeypatch)
     assert (settings.manage, settings.default_numa_topology_policy, settings.default_exclusive) == (
         "Aligned",
@@ -356,6 +360,7 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
     assert (settings.drain_seconds, settings.log_level, settings.log_format) == (7, "debug", "console")
     assert (settings.port, settings.metrics_port) == (9443, 9080)
     assert settings.trusted_users == ("koord-scheduler", "system:serviceaccount:a:b")
+    assert settings.trusted_groups == ()
     assert (settings.nrt_settle_seconds, settings.nrt_age_seconds) == (0.5, 3600)
     assert (settings.lease_duration_seconds, settings.renew_deadline_seconds) == (30, 20)
     assert (settings.retry_period_seconds, settings.assume_ttl_seconds) == (2.5, 0)
@@ -465,7 +470,7 @@ def test_an_account_of_the_users_is_bound_and_not_made(helm: Helm) -> None:
 
 def test_a_release_of_the_longest_name_has_names_that_kubernetes_takes(helm: Helm) -> None:
     rendered = helm.template(release="r" * 53, namespace="n" * 63)  # Helm's and Kubernetes' limits
-    assert all(len(each["metadata"]["name"]) <= 63 for each in rendered.objects)
+    assert all(len(each["metadata"]["name"]) <= 63 for each in (*rendered.objects, *rendered.hooks))
 
 
 def test_every_namespaced_object_names_its_namespace(rendered: Rendered) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.chart.helm import Helm
+from tests.chart.helm import Helm, Rendered
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "security.md").read_text()
@@ -44,13 +44,18 @@ def test_no_cell_is_longer_than_one_reads_at_a_glance() -> None:
 def test_every_right_of_the_chart_stands_there_with_its_reason_and_no_other(helm: Helm, kind: str) -> None:
     roles = helm.template({"settings": {"evictStuck": True}}).of(kind)
     (role,) = (each for each in roles if each["metadata"]["name"] == "tw-topology-webhook")  # the others are for users
-    section = PAGE.partition("### Cluster-wide")[2]
-    whole, _, own = section.partition("### In the release's namespace")
-    stated = {
-        _right(groups, resources, verbs)
-        for groups, resources, verbs, _ in RIGHT.findall(own if kind == "Role" else whole)
-    }
-    assert stated == set(map(_rule, role["rules"]))
+    assert _stated("In the release's namespace" if kind == "Role" else "Cluster-wide") == set(map(_rule, role["rules"]))
+
+
+def test_every_right_of_the_job_before_an_uninstall_stands_there_and_no_other(rendered: Rendered) -> None:
+    (role,) = (each for each in rendered.hooks if each["kind"] == "ClusterRole")
+    assert _stated("While the release is uninstalled") == set(map(_rule, role["rules"]))
+
+
+def _stated(title: str) -> set["Right"]:
+    """The rights in the section of this title."""
+    section = PAGE.partition(f"### {title}\n")[2].partition("\n### ")[0]
+    return {_right(groups, resources, verbs) for groups, resources, verbs, _ in RIGHT.findall(section)}
 
 
 Right = tuple[frozenset[str], frozenset[str], frozenset[str]]

@@ -245,7 +245,8 @@ class LocalWebhook:
 
     def remove(self) -> None:
         """Uninstall the chart and end the replicas. They need not drain, because they are not called any more."""
-        self._plane.helm("uninstall", RELEASE, "--namespace", NAMESPACE, "--ignore-not-found")
+        # Without hooks: nothing runs their Job here, and tests delete their own pods.
+        self._plane.helm("uninstall", RELEASE, "--namespace", NAMESPACE, "--ignore-not-found", "--no-hooks")
         for replica in self.replicas:
             replica.process.kill()
             del self._plane.guests[replica.name]

@@ -27,12 +27,14 @@ POLICY_LABEL = "node.koordinator.sh/numa-topology-policy"
 SINGLE = {SPEC: '{"numaTopologyPolicy": "SingleNUMANode"}'}
 HOLD = "example.com/hold"
 BINDERS = {"schedulerUsers": ["system:kube-scheduler", "admin"]}
+# The tests' own user is in system:masters, and is to be a tenant here.
+TENANTS: dict[str, list[str]] = {"trustedGroups": []}
 
 
 @pytest.fixture(scope="module", autouse=True)
 def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
     """No pod is gated and placed by the leader, so that every one meets the guard as the scheduler chose."""
-    with local_webhook(control_plane, values={"settings": {"gate": "Never", **BINDERS}}) as webhook:
+    with local_webhook(control_plane, values={"settings": {"gate": "Never", **BINDERS, **TENANTS}}) as webhook:
         control_plane.wait_for("a leader", lambda: "leads since" in _readyz(webhook))
         yield webhook
 

@@ -4,6 +4,7 @@
   `scheduling.koordinator.sh/resource-status`, by which koordlet moves a pod into a NUMA node's CPUs: neither set, nor
   changed, nor removed by anybody else.
 - Our scheduling gate: not removed by anybody else. Whoever adds it makes a pod wait, and only his own.
+- Break-glass: members of the trusted groups remove the gate, and say so in `placement`. Nothing else of ours is theirs.
 - What mutation itself writes at a pod's creation may come with the pod (`review -o yaml | kubectl apply -f -` sends
   it): mutation writes it anew from the cluster as it is, so nothing of what came remains.
 - A Binding's annotations become the pod's, so they are judged alike.
@@ -71,7 +72,7 @@ def forgery(request: AdmissionRequest, rules: Rules) -> UserError | None:
     user = request.user.username
     if user in rules.trusted_users:
         return None
-    faults = [*_changes(request, rules, user), *_removed_gate(request, user)]
+    faults = [*_changes(request, rules, user), *_removed_gate(request, rules, user)]
     if len(faults) > 1:
         return UserErrors(faults)
     return faults[0] if faults else None
@@ -90,6 +91,8 @@ def _changes(request: AdmissionRequest, rules: Rules, user: str) -> Iterator[Use
         ours = sorted(filter(_is_ours, before.keys() | after.keys()))
         changed = [name for name in ours if before.get(name) != after.get(name)]
         forged = [name for name in changed if not (rewritten and name in _BY_MUTATION)]
+        if field == "annotations" and _breaks_glass(request, rules):
+            forged = [name for name in forged if name != PLACEMENT]
         if more := len(forged[_MOST_TOLD:]):
             yield UserError(
                 f"metadata.{field}",
@@ -105,8 +108,14 @@ def _changes(request: AdmissionRequest, rules: Rules, user: str) -> Iterator[Use
                 yield UserError(place, f"Only topology-webhook writes this, and {user} may not set it. Leave it out.")
 
 
-def _removed_gate(request: AdmissionRequest, user: str) -> Iterator[UserError]:
-    if request.operation is Operation.UPDATE and PLACEMENT_GATE in _gates(request.old_object) - _gates(request.object):
+def _breaks_glass(request: AdmissionRequest, rules: Rules) -> bool:
+    return request.operation is Operation.UPDATE and not rules.trusted_groups.isdisjoint(request.user.groups)
+
+
+def _removed_gate(request: AdmissionRequest, rules: Rules, user: str) -> Iterator[UserError]:
+    if request.operation is not Operation.UPDATE or _breaks_glass(request, rules):
+        return
+    if PLACEMENT_GATE in _gates(request.old_object) - _gates(request.object):
         yield UserError(
             "spec.schedulingGates",
             f"topology-webhook removes the gate {PLACEMENT_GATE} when it has placed the pod, and {user} may not. "

@@ -24,6 +24,7 @@ def rules_of(settings: Settings, own_user: str | None = None) -> Rules:
         preferred_nodes=settings.preferred_nodes,
         scheduler_names=frozenset(settings.scheduler_names),
         trusted_users=frozenset(settings.trusted_users) | ({own_user} if own_user else set()),
+        trusted_groups=frozenset(settings.trusted_groups),
         scheduler_users=frozenset(settings.scheduler_users),
         engine=Options(
             fidelity=settings.fidelity,

@@ -171,6 +171,9 @@ class Settings(BaseSettings):
     trusted_users: Names = ()
     """Users who may also write what the service writes into pods: its annotations and labels,
     `scheduling.koordinator.sh/resource-status`, and the removal of its gate."""
+    trusted_groups: Names = ("system:masters",)
+    """Groups whose members may remove the gate from a waiting pod and change the text in its `placement` annotation:
+    the administrators who take the service out. A single comma: no group."""
     scheduler_users: Annotated[Names, Field(min_length=1)] = ("system:kube-scheduler",)
     """Users who bind pods for kube-scheduler; add the user of each further scheduler. Only their bindings get NUMA
     nodes. Bindings by other users are checked and pass without a hint."""

@@ -7,6 +7,7 @@ import typer
 from webhook.cli.explain import explain
 from webhook.cli.review import review
 from webhook.cli.serve import serve
+from webhook.cli.ungate import ungate
 from webhook.version import DISTRIBUTION, VERSION
 
 app = typer.Typer(
@@ -38,6 +39,7 @@ def _options(
 app.command("review")(review)
 app.command("explain")(explain)
 app.command("serve")(serve)
+app.command("ungate")(ungate)
 
 
 def main() -> None:

@@ -46,6 +46,8 @@ class Rules:
     """Pods of other schedulers are unmanaged."""
     trusted_users: frozenset[str] = frozenset()
     """Users who may write our annotations: the service itself, and users the operator names."""
+    trusted_groups: frozenset[str] = frozenset({"system:masters"})
+    """Groups whose members may remove our gate and change the text in `placement`."""
     scheduler_users: frozenset[str] = frozenset({"system:kube-scheduler"})
     """Users whose bindings get NUMA nodes; trusted users are included."""
     engine: Options = field(default_factory=Options)

@@ -28,7 +28,12 @@ name in {{ . }}.?metadata.annotations.orValue({}) || name in {{ . }}.?metadata.l
 {{/* CEL. Users who may write the reserved fields. */}}
 {{- define "topology-webhook.trustedUsers" -}}
 {{- $own := printf "system:serviceaccount:%s:%s" .Release.Namespace (include "topology-webhook.serviceAccountName" .) }}
-{{- prepend .Values.settings.trustedUsers $own | uniq | toJson }}
+{{- prepend (include "topology-webhook.otherTrustedUsers" . | fromJsonArray) $own | uniq | toJson }}
+{{- end }}
+
+{{/* CEL. Whether the user may remove the gate, and change the text in the annotation placement. */}}
+{{- define "topology-webhook.mayUngate" -}}
+has(request.userInfo.groups) && request.userInfo.groups.exists(group, group in {{ toJson .Values.settings.trustedGroups }})
 {{- end }}
 
 {{/* CEL. Users whose Bindings may carry the reserved fields. */}}

@@ -34,7 +34,8 @@ One that stands in extraEnv as well is left to extraEnv: the API server takes no
   "EVICT_STUCK" .Values.settings.evictStuck
   "MAX_AFFINITY_VALUES" .Values.settings.maxAffinityValues
   "PREFERRED_NODES" .Values.settings.preferredNodes
-  "TRUSTED_USERS" (join "," .Values.settings.trustedUsers)
+  "TRUSTED_USERS" (include "topology-webhook.otherTrustedUsers" . | fromJsonArray | join ",")
+  "TRUSTED_GROUPS" (join "," .Values.settings.trustedGroups | default ",")
   "SCHEDULER_USERS" (join "," .Values.settings.schedulerUsers)
   "CLIENT_CA_FILE" (include "topology-webhook.clientCAVolume" . | empty | ternary "" "/etc/topology-webhook/client-ca/ca.crt")
   "CLIENT_NAMES" (join "," .Values.tls.clientNames)

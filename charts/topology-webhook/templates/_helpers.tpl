@@ -3,7 +3,7 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
-{{/* 52: room for the suffixes "-ca", "-bind", "-metrics" within the 63 characters of a DNS label. */}}
+{{/* 52: room for the suffixes "-ca", "-bind", "-hint-key", "-uninstall" within the 63 characters of a DNS label. */}}
 {{- define "topology-webhook.fullname" -}}
 {{- if .Values.fullnameOverride }}
 {{- .Values.fullnameOverride | trunc 52 | trimSuffix "-" }}
@@ -47,6 +47,17 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- else }}
 {{- default "default" .Values.serviceAccount.name }}
 {{- end }}
+{{- end }}
+
+{{/* The ServiceAccount, and the name of all else, of the Job that runs before an uninstall. */}}
+{{- define "topology-webhook.uninstallName" -}}
+{{- include "topology-webhook.fullname" . }}-uninstall
+{{- end }}
+
+{{/* JSON. Users besides the service who may write the reserved fields: those of the values, and the Job of an uninstall. */}}
+{{- define "topology-webhook.otherTrustedUsers" -}}
+{{- $job := printf "system:serviceaccount:%s:%s" .Release.Namespace (include "topology-webhook.uninstallName" .) }}
+{{- .Values.uninstall.ungate | ternary (append .Values.settings.trustedUsers $job) .Values.settings.trustedUsers | uniq | toJson }}
 {{- end }}
 
 {{- define "topology-webhook.image" -}}

@@ -28,7 +28,11 @@ RULES = Rules(trusted_users=frozenset({US}))
 
 
 def request(
-    raw: dict[str, Any], old: dict[str, Any] | None = None, user: str = "alice", kind: str = "Pod"
+    raw: dict[str, Any],
+    old: dict[str, Any] | None = None,
+    user: str = "alice",
+    kind: str = "Pod",
+    groups: tuple[str, ...] = ("system:authenticated",),
 ) -> AdmissionRequest:
     return AdmissionRequest.from_object(
         {
@@ -44,7 +48,7 @@ def request(
                 "name": "p",
                 "object": raw,
                 "oldObject": old,
-                "userInfo": {"username": user, "groups": ["system:authenticated"]},
+                "userInfo": {"username": user, "groups": list(groups)},
             },
         }
     )
@@ -130,6 +134,20 @@ def test_only_we_remove_our_gate() -> None:
     assert faults(request(annotated({}, schedulingGates=[gate]), old)) == []
     assert faults(request(annotated({}, schedulingGates=[other]), old, user=US)) == []
     assert faults(request(old)) == []
+
+
+def test_members_of_a_trusted_group_remove_the_gate_and_change_the_text_but_nothing_else_of_ours() -> None:
+    administrators = ("system:authenticated", "system:masters")
+    gated = annotated({PLACEMENT: "waiting"}, schedulingGates=[{"name": PLACEMENT_GATE}])
+    ungated = annotated({PLACEMENT: "ungated"})
+    assert faults(request(ungated, gated)) == [f"metadata.annotations[{PLACEMENT}]", "spec.schedulingGates"]
+    assert faults(request(ungated, gated, groups=administrators)) == []
+    for name in (NUMA_HINT, RESOURCE_STATUS, MANAGED_FIELDS):
+        assert faults(request(annotated({name: "x"}), ungated, groups=administrators))
+    labelled = annotated({})
+    labelled["metadata"]["labels"] = {PLACEMENT: "x"}
+    assert faults(request(labelled, annotated({}), groups=administrators)) == [f"metadata.labels[{PLACEMENT}]"]
+    assert faults(request(annotated({NUMA_HINT: "x"}), groups=administrators)) == [f"metadata.annotations[{NUMA_HINT}]"]
 
 
 def test_a_binding_cannot_smuggle_annotations_into_its_pod() -> None:
