@@ -1,11 +1,11 @@
 # syntax=docker/dockerfile:1
 
-# Python's exact version and Debian's release, by tag: the tag is rebuilt when Debian mends a package of the base, a digest would
-# freeze its holes. Whoever wants one build and no other passes --build-arg PYTHON=python:3.11.14-slim-bookworm@sha256:….
-ARG PYTHON=python:3.11.14-slim-bookworm
+# Python's exact version and Debian's release, by tag: the tag is rebuilt when Debian fixes a package, a digest would keep the bug.
+# To build from a digest or a mirror: docker build --build-context python:3.11.14-slim-bookworm=docker-image://NAME@sha256:….
 
-FROM ${PYTHON} AS build
-ENV UV_NO_CACHE=1 UV_LINK_MODE=copy UV_COMPILE_BYTECODE=1 UV_NO_PROGRESS=1 UV_PYTHON_DOWNLOADS=never
+# Not slim, because pruning needs binutils. The final stage has the same Python at the same place.
+FROM python:3.11.14-bookworm AS build
+ENV UV_NO_CACHE=1 UV_LINK_MODE=copy UV_NO_PROGRESS=1 UV_PYTHON_DOWNLOADS=never
 WORKDIR /src
 # The locked requirements first: they change seldom, so these layers are mostly cached. Every file is checked against its hash.
 COPY requirements/uv.txt requirements/runtime.txt requirements/dev.txt requirements/
@@ -17,11 +17,15 @@ RUN uv pip install --only-binary :all: --require-hashes --requirement requiremen
 COPY pyproject.toml README.md LICENSE ./
 COPY webhook/ webhook/
 COPY certs/ certs/
+COPY image/prune.py image/
 # dev.txt locks the build backend; nothing else of it is installed.
 RUN uv build --wheel --require-hashes --build-constraint requirements/dev.txt --out-dir dist \
  && uv pip install --no-deps dist/*.whl
+# Compiles what the service loads, and removes what it does not: most of the Kubernetes client, tests, debug information.
+RUN /opt/topology-webhook/bin/python image/prune.py \
+ && /opt/topology-webhook/bin/topology-webhook serve --help >/dev/null
 
-FROM ${PYTHON}
+FROM python:3.11.14-slim-bookworm
 LABEL org.opencontainers.image.title="topology-webhook" \
       org.opencontainers.image.description="NUMA- and rack-correct placement of pods on an unmodified kube-scheduler" \
       org.opencontainers.image.licenses="Apache-2.0"

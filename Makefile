@@ -79,10 +79,13 @@ docs: $(READY) ## Build the docs as a site in build/site
 	@mkdocs build --strict --clean && echo "docs: build/site/index.html"
 
 .PHONY: lint
-lint: $(READY) ## ruff, mypy --strict, the import rule
+lint: $(READY) ## ruff, mypy --strict, the import rule, yamllint, actionlint
 	@ruff check --quiet . && ruff format --check --quiet . && echo "ruff: ok"
 	@mypy --no-error-summary && echo "mypy --strict: ok"
 	@lint-imports --no-logo >$(VENV)/import-rule.log 2>&1 && echo "import rule: kept" || { cat $(VENV)/import-rule.log; exit 1; }
+	@yamllint --strict . && echo "yamllint: ok"
+	@shellcheck .ci/run image/check && echo "shellcheck: ok"
+	@python -m tests.workflows && echo "actionlint: ok"
 
 .PHONY: fmt
 fmt: $(READY) ## Format, and fix what ruff can fix
@@ -109,10 +112,14 @@ manifests: $(READY) ## Write deploy/install.yaml from the chart
 lock: $(READY) ## Rewrite requirements/*.txt from pyproject.toml
 	@compile="uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate"; \
 	$$compile pyproject.toml --extra speed -o requirements/runtime.txt; \
-	$$compile pyproject.toml --extra speed --group test --group lint --group docs --group build -o requirements/dev.txt; \
+	$$compile pyproject.toml --extra speed --group test --group lint --group docs --group build --group release -o requirements/dev.txt; \
 	$$compile --group go -o requirements/go.txt; \
 	grep -m1 '^uv==' requirements/uv.txt | cut -d' ' -f1 | $$compile - -o requirements/uv.txt
 
+.PHONY: release-dry-run
+release-dry-run: $(READY) ## Build and check all of a release that needs no registry, into dist/ (ARGS='--tag v1.2.3 --image NAME')
+	@python -m tests.release $(ARGS)
+
 .PHONY: clean
 clean: ## Remove .venv and the tools' caches (the built control plane stays in the user cache)
-	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -23,6 +23,7 @@ _OUTSIDE: Final = {
     PurePosixPath("README.md"): "overview.md",
     PurePosixPath("CONTRIBUTING.md"): "contributing.md",
     PurePosixPath("CHANGELOG.md"): "changelog.md",
+    PurePosixPath("SECURITY.md"): "security-policy.md",
     PurePosixPath("charts/topology-webhook/README.md"): "chart.md",
 }
 _HOMES: Final = {on_site: path for path, on_site in _OUTSIDE.items()}

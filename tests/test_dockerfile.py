@@ -55,14 +55,15 @@ def test_hadolint_finds_nothing() -> None:
 
 def test_every_copied_path_is_in_the_repository_and_in_the_build_context() -> None:
     paths = list(copied())
-    assert {"pyproject.toml", "webhook/", "certs/", "requirements/runtime.txt"} <= set(paths)
+    assert {"pyproject.toml", "webhook/", "certs/", "image/prune.py", "requirements/runtime.txt"} <= set(paths)
     for path in paths:
         assert (ROOT / path).exists(), path
         assert not ignored(path), path
 
 
 def test_the_build_context_holds_nothing_else() -> None:
-    for path in (".git/config", ".venv/bin/python", "tests/conftest.py", "charts/topology-webhook/values.yaml", ".env"):
+    chart = "charts/topology-webhook/values.yaml"
+    for path in (".git/config", ".venv/bin/python", "tests/conftest.py", chart, ".env", "image/check"):
         assert ignored(path), path
 
 
@@ -77,6 +78,14 @@ def test_requirements_are_installed_by_hash_only() -> None:
     assert len(installs) == 4
     for install in installs:
         assert "--require-hashes" in install or re.search(r"--no-deps dist/\*\.whl", install), install
+
+
+def test_the_client_is_pruned_after_the_service_is_installed_by_the_interpreter_that_runs_it() -> None:
+    *_, install, prune = instructions("RUN")
+    assert install.endswith("dist/*.whl")
+    interpreter, script, *_ = shlex.split(prune)
+    (environment,) = (copy.split()[-1] for copy in instructions("COPY") if copy.startswith("--from=build"))
+    assert (interpreter, script) == (f"{environment}/bin/python", "image/prune.py")
 
 
 def test_the_build_backend_is_locked_in_the_file_that_constrains_it() -> None:
@@ -94,13 +103,14 @@ def test_the_entry_point_is_a_script_of_the_package_and_the_command_one_of_its_o
 
 
 def test_the_base_image_is_pinned_by_version_and_runs_a_supported_python() -> None:
-    (base,) = (instruction.partition("=")[2] for instruction in instructions("ARG"))
+    build, base = instructions("FROM")
     match = re.fullmatch(r"python:(\d+)\.(\d+)\.\d+-slim-\w+", base)
     assert match is not None
     least = re.fullmatch(r">=(\d+)\.(\d+)", PROJECT["project"]["requires-python"])
     assert least is not None
     assert (int(match[1]), int(match[2])) >= (int(least[1]), int(least[2]))
-    assert all(stage.startswith("${PYTHON}") for stage in instructions("FROM"))
+    # The environment's interpreter is a link to that of the build stage.
+    assert build == f"{base.replace('-slim', '')} AS build"
 
 
 def test_user_and_ports_are_those_of_the_chart() -> None:

@@ -1,0 +1,114 @@
+"""A release without the registries: what it consists of, and that what is installed from it works."""
+
+import json
+import re
+import shutil
+import subprocess
+import tarfile
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.chart.helm import CHART
+from tests.cluster.webhook_process import PROGRAM
+from tests.release import artifacts
+from tests.release.distributions import EXAMPLE, Installation, build, run
+from tests.release.version import ROOT, VersionError, notes, version
+
+# The image is at most 250 MB (image/check, in CI); python:3.11-slim-bookworm is 130 MB of it.
+MOST_BYTES = 120_000_000
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    build(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def installation(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Installation:
+    """The wheel as the image has it: locked requirements, pruned."""
+    if shutil.which("strip") is None:
+        pytest.skip("image/prune.py needs binutils")
+    (wheel,) = dist.glob("*.whl")
+    installation = Installation(tmp_path_factory.mktemp("clean") / "venv", wheel)
+    installation.prune()
+    return installation
+
+
+def tracked(*folders: str) -> set[str]:
+    listing = subprocess.run(["git", "ls-files", *folders], cwd=ROOT, capture_output=True, text=True, check=True)
+    return set(listing.stdout.split())
+
+
+def test_the_wheel_has_every_file_of_both_packages_and_no_other(dist: Path) -> None:
+    (wheel,) = dist.glob("*.whl")
+    files = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    assert files == tracked("webhook", "certs")
+
+
+def test_the_source_distribution_has_what_the_wheel_is_built_from_and_no_tests(dist: Path) -> None:
+    (archive,) = dist.glob("*.tar.gz")
+    with tarfile.open(archive) as opened:
+        names = {name.partition("/")[2] for name in opened.getnames()}
+    assert tracked("webhook", "certs") | {"README.md", "LICENSE", "pyproject.toml"} <= names
+    assert not [name for name in names if name.startswith(("tests/", ".venv", "dist/"))]
+
+
+def test_the_pruned_installation_imports_runs_and_answers_as_the_checkout_does(installation: Installation) -> None:
+    installation.import_all()
+    assert installation.try_out() == run(PROGRAM, *EXAMPLE)
+
+
+def test_the_pruned_installation_is_small_enough_for_the_image(installation: Installation) -> None:
+    assert installation.size() < MOST_BYTES
+
+
+def test_pruning_again_says_that_there_is_nothing_to_prune(installation: Installation) -> None:
+    with pytest.raises(Exception, match="has its layout changed"):
+        installation.prune()
+
+
+def test_the_sbom_lists_every_installed_requirement_and_no_other(installation: Installation, tmp_path: Path) -> None:
+    sbom = json.loads(artifacts.write_sbom(tmp_path, installation, "1.2.3").read_text())
+    listed = {component["name"].lower().replace("_", "-") for component in sbom["components"]}
+    locked = re.findall(r"^([\w.-]+)==[^;]*$", (ROOT / "requirements" / "runtime.txt").read_text(), re.MULTILINE)
+    assert set(locked) <= listed
+    assert not {"pytest", "mypy", "uv"} & listed
+
+
+def test_the_packaged_chart_has_the_crds_as_files(programs: Mapping[str, Path], tmp_path: Path) -> None:
+    with tarfile.open(artifacts.package_chart(programs["helm"], tmp_path)) as archive:
+        files = {member.name for member in archive.getmembers() if member.isfile()}
+        chart = archive.extractfile("topology-webhook/Chart.yaml")
+        assert chart is not None
+        assert yaml.safe_load(chart)["version"] == version()
+    assert {f"topology-webhook/crds/{path.name}" for path in (CHART / "crds").iterdir()} <= files
+
+
+def test_the_manifests_name_the_published_image(tmp_path: Path) -> None:
+    text = artifacts.write_manifests(tmp_path, "registry.example/team/topology-webhook").read_text()
+    assert f"image: registry.example/team/topology-webhook:{version()}" in text.replace('"', "")
+    assert artifacts.PLACEHOLDER not in text
+
+
+def test_checksums_are_those_that_sha256sum_checks(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a")
+    artifacts.write_checksums(tmp_path, [tmp_path / "a"])
+    subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=tmp_path, check=True, capture_output=True)
+
+
+def test_a_tag_of_another_version_is_refused() -> None:
+    with pytest.raises(VersionError, match=f"The tag is v999.0.0, but pyproject.toml says {re.escape(version())}"):
+        version("v999.0.0")
+
+
+def test_release_notes_are_one_section_of_the_changelog() -> None:
+    assert notes("Unreleased").startswith("### Added\n")
+    assert "\n## [" not in notes("Unreleased")
+    with pytest.raises(VersionError, match=r"has no heading `## \[999.0.0\]`"):
+        notes("999.0.0")
