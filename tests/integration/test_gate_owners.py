@@ -75,8 +75,8 @@ def test_a_pod_behind_our_gate_that_asks_for_nothing_is_released_with_a_sentence
     del raw["metadata"]["annotations"][SPEC]
     pods.create(raw)
     control_plane.wait_for("all to be bound", lambda: len(pods.bound()) == 4)
-    assert pods.get("by-hand")["metadata"]["annotations"][PLACEMENT].startswith("released: no annotation")
-    assert pods.wait_until_told("orphan", "Ungated") == "released: neither it nor its owners ask for a placement"
+    assert pods.get("by-hand")["metadata"]["annotations"][PLACEMENT].startswith("ungated: no annotation")
+    assert pods.wait_until_told("orphan", "Ungated") == "ungated: neither it nor its owners ask for a placement"
 
 
 def test_the_api_server_takes_the_variables_that_a_pod_asks_for(racks: Callable[[int, int], None], pods: Pods) -> None:

@@ -77,7 +77,7 @@ def test_a_pod_that_has_waited_enough_is_ungated_and_kept_off_nodes_that_never_c
     control_plane.wait_for("it to be let go", lambda: not is_gated(pods.get("a")))
     raw = pods.get("a")
     assert NUMA not in raw["metadata"]["annotations"]
-    assert raw["metadata"]["annotations"][PLACEMENT].startswith("released without a place after 6 s")
+    assert raw["metadata"]["annotations"][PLACEMENT].startswith("ungated without an assignment after 6 s")
     (held,) = raw["spec"]["affinity"]["nodeAffinity"].values()
     (term,) = held["nodeSelectorTerms"]
     assert term["matchExpressions"] == [{"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["n1"]}]

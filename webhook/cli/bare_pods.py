@@ -123,22 +123,26 @@ def _together(
         nothing = WorkloadAssignment(membership.name if membership else "", (), running)
         return dict.fromkeys(members, GangJudgement(Verdict.ALLOW, nothing.message, nothing))
     agreed = agree(GatedGang(membership, tuple(together)), assigned_members, cluster_snapshot.topologies)
-    odd = {position: _waits(agreed.odd[gated.key]) for position, gated in new.items() if gated.key in agreed.odd}
-    left = {position: gated for position, gated in new.items() if position not in odd}
+    disagreeing = {
+        position: _waits(agreed.disagreeing[gated.key])
+        for position, gated in new.items()
+        if gated.key in agreed.disagreeing
+    }
+    left = {position: gated for position, gated in new.items() if position not in disagreeing}
     if not left:
-        return odd
+        return disagreeing
     found = why_too_few(agreed.gang, agreed.minimum, agreed.assigned_members) or search_gang(
         agreed.gang, agreed.minimum, agreed.assigned_members, cluster_snapshot, around.trees, around.rules
     )
     if isinstance(found, NoAssignment):
-        return odd | dict.fromkeys(left, _waits(found))
+        return disagreeing | dict.fromkeys(left, _waits(found))
     placement = WorkloadAssignment(membership.name, (found.placement,), running)
     if not placement.assigned:
         strategy, assembled = around.rules.engine.gang_strategy, found.assembled
         place = found.placement.snapshot, found.placement.tree, assembled.gang, assembled.within, strategy
         placement = replace(placement, when_empty=(assign_when_empty(*place),))
     unplaced = set(placement.unplaced())
-    return odd | {
+    return disagreeing | {
         position: GangJudgement(
             Verdict.ALLOW if placement.assigned and gated.pod.name not in unplaced else Verdict.WAIT,
             placement.message,

@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
-from webhook.admission.pod.controller_patches import status_patch as telling_patch
+from webhook.admission.pod.controller_patches import status_patch
 from webhook.controllers.metric_recorder import ControllerMetrics, Ungated
 from webhook.controllers.placement.assignment import Assignment, NoAssignment
 from webhook.controllers.placement.gated_pods import GatedPod, seconds_waited
@@ -61,8 +61,8 @@ class StatusReporter:
     def waits(self, raw: Mapping[str, Any], why: NoAssignment, group: str | None = None) -> None:
         """Report that the pod has no assignment. group: the name of its gang, if it takes that from its owners."""
         key, uid = _key(raw), _uid(raw)
-        known, untold = self._known.get(key), self._to_report.get(_namespace(key), key)
-        is_first = known is None or known[0] != uid or (untold is not None and untold.is_first)
+        known, unsent = self._known.get(key), self._to_report.get(_namespace(key), key)
+        is_first = known is None or known[0] != uid or (unsent is not None and unsent.is_first)
         self._known[key] = uid, why.kind
         self._to_report.put(_namespace(key), key, _Report(why, group, is_first))
         self._arrived.set()
@@ -78,7 +78,7 @@ class StatusReporter:
             self.metrics.not_aligned()
         self._events.tell(PodEvent(gated.key, gated.pod.uid, reason, assignment.text, "Assign"))
 
-    def released(self, key: str, raw: Mapping[str, Any], note: str) -> None:
+    def ungated(self, key: str, raw: Mapping[str, Any], note: str) -> None:
         """Report that the pod is ungated without an assignment; raw: the pod as it was, note: why."""
         self._forget(key)
         self.metrics.ungated(Ungated.TIMEOUT, seconds_waited(raw))
@@ -98,20 +98,20 @@ class StatusReporter:
             while self._to_report:
                 await self._pace.turn()
                 if self._to_report:
-                    key, status_patch = self._to_report.pop()
+                    key, report = self._to_report.pop()
                     with contained(Where.POD, pod=key):
-                        await self._tell(key, status_patch)
+                        await self._send(key, report)
 
-    async def _tell(self, key: str, status_patch: "_Report") -> None:
+    async def _send(self, key: str, report: "_Report") -> None:
         raw = self._gated().get(key)
         if raw is None:
             return
-        why = status_patch.why
+        why = report.why
         self._events.tell(PodEvent(key, _uid(raw), "WaitingForPlacement", why.text, "Assign"))
         said = (raw["metadata"].get("annotations") or {}).get(PLACEMENT, "")
-        if status_patch.is_first and why.of_one and "none of" in said:
+        if report.is_first and why.of_one and "none of" in said:
             return  # the annotation from its creation says the same
-        if patch := telling_patch(raw, why.text, status_patch.group):
+        if patch := status_patch(raw, why.text, report.group):
             # If the pod has changed since, this patch fails and is not repeated: the Event says the same.
             await self._writes.patch(key, patch)
 

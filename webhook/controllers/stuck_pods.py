@@ -119,7 +119,7 @@ class StuckPods:
         uid = raw["metadata"].get("uid", "")
         if not (self._limits.evict and Pod.from_object(raw).controller):
             self._events.tell(
-                PodEvent(key, uid, "Stuck", f"{why}; delete it to have it placed anew", "Assign", "Warning")
+                PodEvent(key, uid, "Stuck", f"{why}; delete it to get a new placement", "Assign", "Warning")
             )
             return
         outcome = await self._writes.evict(key, uid)
@@ -149,8 +149,8 @@ def why_stuck(key: str, raw: Mapping[str, Any], cache: ClusterCache, rules: Rule
         why = _off_its_nodes(snapshot, pod, intent, rules)
     if why is None:
         return None
-    elsewhere = decide(snapshot, free_pod, intent, rules.engine)
-    return f"{why}, though {elsewhere.best(1)[0].node} can" if elsewhere.fit_count else None
+    free = decide(snapshot, free_pod, intent, rules.engine)
+    return f"{why}, though {free.best(1)[0].node} can" if free.fit_count else None
 
 
 def _off_its_nodes(snapshot: Snapshot, pod: Pod, intent: NUMAIntent, rules: Rules) -> str | None:

@@ -54,7 +54,7 @@ class DelegatedPods:
         self._rules = rules
         self._is_leader = is_leader
         self._pace = RateLimiter(_RATE, _BURST)
-        self._told: dict[tuple[str, str], tuple[str, float]] = {}
+        self._reported: dict[tuple[str, str], tuple[str, float]] = {}
 
     async def run(self) -> NoReturn:
         """Sweep every second while `is_leader()`, until cancelled."""
@@ -66,20 +66,20 @@ class DelegatedPods:
     async def sweep(self, now: float) -> None:
         """Check all pods once; now: seconds on a clock that never goes back."""
         pods = {(key, raw["metadata"].get("uid", "")): raw for key, raw in self._cache.ungated_pods().items()}
-        self._told = {one: told for one, told in self._told.items() if one in pods}
-        told = 0
+        self._reported = {one: reported for one, reported in self._reported.items() if one in pods}
+        reported = 0
         for (key, uid), raw in pods.items():
             with contained(Where.POD, pod=key):
-                told += await self._tell(key, uid, raw, now)
-            if told == _PER_SWEEP:
+                reported += await self._report(key, uid, raw, now)
+            if reported == _PER_SWEEP:
                 return
 
-    async def _tell(self, key: str, uid: str, raw: Mapping[str, Any], now: float) -> int:
+    async def _report(self, key: str, uid: str, raw: Mapping[str, Any], now: float) -> int:
         """Report on one pod; returns the number of reports, 0 or 1."""
         text = why_not_bound(raw, self._rules)
         if text is None or not self._is_news((key, uid), text, now):
             return 0
-        self._told[key, uid] = _NUMBERS.sub("#", text), now
+        self._reported[key, uid] = _NUMBERS.sub("#", text), now
         if patch := status_patch(raw, text):
             self._events.tell(PodEvent(key, uid, "WaitingForScheduler", text, "Assign"))
             await self._pace.turn()
@@ -88,7 +88,7 @@ class DelegatedPods:
         return 1
 
     def _is_news(self, pod: tuple[str, str], text: str, now: float) -> bool:
-        known = self._told.get(pod)
+        known = self._reported.get(pod)
         return known is None or (known[0] != _NUMBERS.sub("#", text) and now - known[1] >= _AGAIN_SECONDS)
 
 

@@ -132,6 +132,6 @@ async def test_nothing_is_told_of_a_pod_that_has_left_the_gate_before_its_turn()
 async def test_a_pod_that_is_ungated_without_an_assignment_says_so_once_and_waits_no_more() -> None:
     one = Reporter()
     one.reporter.waits(one.pod, because("no room"))
-    one.reporter.released("default/p", one.pod, "released without a place")
+    one.reporter.ungated("default/p", one.pod, "ungated without an assignment")
     await one.report()
     assert one.api.told() == [("default/p", "Ungated")]

@@ -61,7 +61,7 @@ async def test_the_event_names_its_node_and_one_that_can_take_it() -> None:
     (event,) = site.api.events
     assert event.type == "Warning"
     assert event.note.startswith("node n0, on which it was placed, can no longer take it: ")
-    assert ", though n1 can; delete it to have it placed anew" in event.note
+    assert ", though n1 can; delete it to get a new placement" in event.note
 
 
 async def test_it_is_not_evicted_unless_that_is_set() -> None:

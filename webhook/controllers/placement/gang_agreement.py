@@ -50,7 +50,7 @@ class Agreement:
     minimum: int
     assigned_members: Mapping[str, AssignedMember]
     """Its members that have an assignment, by namespace/name."""
-    odd: Mapping[str, NoAssignment]
+    disagreeing: Mapping[str, NoAssignment]
     """Why other pods wait, by namespace/name."""
 
 
@@ -83,7 +83,7 @@ class _Agreeing:
         self._members = sorted(gang.members, key=lambda gated: (gated.pod.created, gated.key))
         self._assigned_members = dict(assigned_members)
         self._topologies = topologies
-        self._odd: dict[str, NoAssignment] = {}
+        self._disagreeing: dict[str, NoAssignment] = {}
 
     def run(self) -> Agreement:
         """Steps 1 to 5."""
@@ -93,7 +93,7 @@ class _Agreeing:
         minimum = self._settle_minimum()
         left = {gated.key for gated in self._members}
         members = tuple(gated for gated in self._gang.members if gated.key in left)
-        return Agreement(replace(self._gang, members=members), minimum, self._assigned_members, self._odd)
+        return Agreement(replace(self._gang, members=members), minimum, self._assigned_members, self._disagreeing)
 
     def _leave_out_others(self) -> None:
         """Step 1: remove the pods of other owners."""
@@ -124,7 +124,7 @@ class _Agreeing:
             uids = {gated.pod.uid, gated.owner.uid if gated.owner else ""} - {""}
             if not any(uid in name for uid in uids):
                 self._is_none_of(gated, "other owners")
-        self._members = [gated for gated in self._members if gated.key not in self._odd]
+        self._members = [gated for gated in self._members if gated.key not in self._disagreeing]
 
     def _is_none_of(self, gated: GatedPod, whose: str) -> None:
         self._waits(
@@ -143,7 +143,7 @@ class _Agreeing:
                 faults[key] = self._fault(gated)
             if faults[key]:
                 self._waits(gated, "faulty", faults[key])
-        self._members = [gated for gated in self._members if gated.key not in self._odd]
+        self._members = [gated for gated in self._members if gated.key not in self._disagreeing]
 
     def _fault(self, gated: GatedPod) -> str:
         asked = gated.pod.annotations, _PATH
@@ -174,7 +174,7 @@ class _Agreeing:
             name = gated.pod.annotations.get(KAI_TOPOLOGY)
             if name and name != chosen:
                 self._differs(gated, KAI_TOPOLOGY, name, chosen or "", "a group has one topology")
-        self._members = [gated for gated in self._members if gated.key not in self._odd]
+        self._members = [gated for gated in self._members if gated.key not in self._disagreeing]
 
     def _settle_minimum(self) -> int:
         """Steps 4 and 5: return the minimum, and remove the members with another one that must wait."""
@@ -203,7 +203,7 @@ class _Agreeing:
                 key = MIN_MEMBER if gated.pod.annotations.get(MIN_MEMBER) else KAI_BATCH_MIN_MEMBER
                 theirs = "not set" if chosen is None else str(chosen)
                 self._differs(gated, key, str(asked), theirs, f"{there} pods are there")
-        self._members = [gated for gated in members if gated.key not in self._odd]
+        self._members = [gated for gated in members if gated.key not in self._disagreeing]
         return chosen or 1
 
     def _differs(self, gated: GatedPod, name: str, value: str, theirs: str, why: str) -> None:
@@ -213,7 +213,7 @@ class _Agreeing:
 
     def _waits(self, gated: GatedPod, kind: str, text: str) -> None:
         waiting = placement_text.waiting(f"group {self._gang.membership.name}: {text}")
-        self._odd[gated.key] = NoAssignment(frozenset({kind, text}), placement_text.shortened(waiting))
+        self._disagreeing[gated.key] = NoAssignment(frozenset({kind, text}), placement_text.shortened(waiting))
 
 
 def _asked(annotations: Mapping[str, str]) -> int | None:

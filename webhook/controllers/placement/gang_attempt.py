@@ -71,7 +71,7 @@ class GangAttempts:
         began = cycle.work.seconds()
         agreed = agree(self._without_assumed(gang), self._assigned_members(gang), self._cache.snapshot().topologies)
         for one in waiting:
-            if (why := agreed.odd.get(one.key)) is not None:
+            if (why := agreed.disagreeing.get(one.key)) is not None:
                 self._failures.unassigned(one, why, cycle)
         keys = {one.key for one in waiting}
         together = replace(gang, members=tuple(one for one in agreed.gang.members if one.key in keys))

@@ -148,8 +148,8 @@ class GangAssigner:
         pods = sorted(placement.pods(), key=lambda pod: (pod.rank, pod.name))
         names = NodeNames(placement.snapshot.node_arrays)
         # Subgroups have names of pods here, which are not the names of the other members.
-        told = missed_text(replace(one, part="") for one in missed_levels(placement))
-        missed = f"; {told}" if told else ""
+        missed = missed_text(replace(one, part="") for one in missed_levels(placement))
+        missed = f"; {missed}" if missed else ""
         for turn, pod in enumerate(pods, 1):
             gated = by_name[pod.name]
             exact = self._exact(gated, pod)

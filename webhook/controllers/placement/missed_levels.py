@@ -27,13 +27,13 @@ def missed_by_members(
     assigned_members: Iterable[AssignedMember], topologies: Mapping[str, Topology]
 ) -> tuple[Missed, ...]:
     """The preferred levels that these members do not meet."""
-    alike: dict[tuple[str, str, int], list[AssignedMember]] = {}
+    by_wish: dict[tuple[str, str, int], list[AssignedMember]] = {}
     for member in assigned_members:
         for wish in _preferred(member):
-            alike.setdefault(wish, []).append(member)
+            by_wish.setdefault(wish, []).append(member)
     return tuple(
         missed
-        for (topology, level, size), members in alike.items()
+        for (topology, level, size), members in by_wish.items()
         if topology in topologies and (missed := _missed(members, topologies[topology], level, size)) is not None
     )
 

@@ -113,11 +113,11 @@ class Assembly:
 
     def _shared_out(self, minimum: int, *, largest_first: bool) -> list[tuple["_Asked", list[GatedPod], int]]:
         """Step 1: what each set requests, its members, and its share of the minimum."""
-        alike: dict[tuple[_Asked, str], list[GatedPod]] = {}
+        equal: dict[tuple[_Asked, str], list[GatedPod]] = {}
         for gated in sorted(self._members, key=lambda gated: self._ranks[gated.key]):
-            alike.setdefault((self._asked(gated), gated.signature), []).append(gated)
+            equal.setdefault((self._asked(gated), gated.signature), []).append(gated)
         made = []
-        by_size = sorted(alike.items(), key=lambda entry: len(entry[1]), reverse=largest_first)
+        by_size = sorted(equal.items(), key=lambda entry: len(entry[1]), reverse=largest_first)
         for (asked, _), members in by_size:
             here = min(len(members), minimum)
             minimum -= here
@@ -164,8 +164,8 @@ class Assembly:
         if self._of_top is not None and self._whole == self._of_top:
             return self._assigned_members
         levels = [(member, self._required_of(member)) for member in self._assigned_members]
-        alike = [member for member, level in levels if level == whole.required]
-        return alike or [member for member, level in levels if level is not None]
+        same_level = [member for member, level in levels if level == whole.required]
+        return same_level or [member for member, level in levels if level is not None]
 
     def _running(
         self, asked: "_Asked", members: Sequence[GatedPod], anchors: Anchors
@@ -222,10 +222,10 @@ class Assembly:
 
 def _preferring(members: Sequence[GatedPod]) -> tuple[tuple[Pod, int], ...]:
     """One member of each preference, and how many share it; () if the first stands for all."""
-    alike: dict[str, list[GatedPod]] = {}
+    by_preference: dict[str, list[GatedPod]] = {}
     for gated in members:
-        alike.setdefault(gated.preferred, []).append(gated)
-    return tuple((ones[0].pod, len(ones)) for ones in alike.values()) if len(alike) > 1 else ()
+        by_preference.setdefault(gated.preferred, []).append(gated)
+    return tuple((ones[0].pod, len(ones)) for ones in by_preference.values()) if len(by_preference) > 1 else ()
 
 
 def ranks_of(members: Sequence[GatedPod], assigned_members: Sequence[AssignedMember]) -> dict[str, int]:

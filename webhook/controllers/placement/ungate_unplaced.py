@@ -53,7 +53,7 @@ class UnplacedUngater:
         decision: Decision = decide(snapshot, gated.pod, gated.intent, self._rules.engine)
         unschedulable = look_ahead(snapshot.node_arrays, gated.pod, gated.intent, self._rules.engine)
         constraint = keep_off_others(snapshot.node_arrays, unschedulable, self._rules.max_affinity_values)
-        note = f"released without a place after {seconds:g} s"
+        note = f"ungated without an assignment after {seconds:g} s"
         alone = "" if kept_by_a_merge(gated.raw, constraint) == constraint else ", by its own node affinity alone"
         text = f"{note}{alone}; {nowhere(gated.pod, gated.intent, decision, unschedulable.message)}"
         patch = ungate_patch(gated.raw, constraint, text, gated.taken)
@@ -68,20 +68,20 @@ class UnplacedUngater:
         unschedulable = look_ahead(snapshot.node_arrays, gated.pod, gated.intent, self._rules.engine)
         constraint = keep_off_others(snapshot.node_arrays, unschedulable, self._rules.max_affinity_values)
         unaligned = not_aligned(snapshot, gated.pod, gated.intent, self._rules.engine)
-        note = unaligned.clause if unaligned else ""
-        text = waiting_for_node(nowhere(gated.pod, gated.intent, decision, unschedulable.message, note))
+        clause = unaligned.clause if unaligned else ""
+        text = waiting_for_node(nowhere(gated.pod, gated.intent, decision, unschedulable.message, clause))
         patch = ungate_patch(gated.raw, constraint, text, gated.taken)
-        said = f"left to the scheduler until a node is added: {unschedulable.message}"
-        return await self._ungate(gated.key, gated.raw, patch, said)
+        note = f"left to the scheduler until a node is added: {unschedulable.message}"
+        return await self._ungate(gated.key, gated.raw, patch, note)
 
     async def unasked(self, key: str, raw: Mapping[str, Any], why: str) -> bool:
         """Ungate a pod that we do not manage; why: the reason to report."""
-        note = f"released: {why}"
+        note = f"ungated: {why}"
         return await self._ungate(key, raw, ungate_patch(raw, Constraint(), note), note)
 
     async def _ungate(self, key: str, raw: Mapping[str, Any], patch: Sequence[Operation], note: str) -> bool:
         if not self._may_write() or await self._writes.patch(key, patch) is not Outcome.WRITTEN:
             return False
         log.info("pod.ungated", pod=key, why=note)
-        self._status_reporter.released(key, raw, note)
+        self._status_reporter.ungated(key, raw, note)
         return True

@@ -162,9 +162,11 @@ class _Search:
             return -1000 * preference[domains]
         amounts = np.minimum(self.domain_capacity.pods(level)[domains], self.domain_capacity.count)
         among = SubDomains(nodes, self.domain_capacity.slots, liked=preference)
-        poured = distribute(self.tree, Share(domains.astype(np.int64), amounts), level, among, joint=False)
-        within = self.tree.bounds(level, nodes)[domains].searchsorted(poured.domains, side="right") - 1
-        liked = np.bincount(within, weights=poured.amounts * preference[poured.domains], minlength=len(domains))
+        distributed = distribute(self.tree, Share(domains.astype(np.int64), amounts), level, among, joint=False)
+        within = self.tree.bounds(level, nodes)[domains].searchsorted(distributed.domains, side="right") - 1
+        liked = np.bincount(
+            within, weights=distributed.amounts * preference[distributed.domains], minlength=len(domains)
+        )
         return -(1000 * liked.astype(np.int64)) // np.maximum(amounts, 1)
 
     def _capacity_above(self, level: int, coarser: int, domains: Amounts) -> Amounts:
@@ -214,10 +216,10 @@ class _Search:
             pods = domain_capacity.pods(below) if domain_capacity.segmented and joint else None
             liked = self.pods.preference if pods is None and below == self.tree.node_level else None
             among = SubDomains(below, domain_capacity.at(below), pods, anchored, liked)
-            poured = distribute(self.tree, share, upper, among, joint=joint)
+            distributed = distribute(self.tree, share, upper, among, joint=joint)
             if joint and anchored is None and below < self.tree.node_level:
-                poured = self._better(share, poured, upper, below, domain_capacity)
-            share, upper = poured, below
+                distributed = self._better(share, distributed, upper, below, domain_capacity)
+            share, upper = distributed, below
         return share
 
     def _better(self, above: Share, share: Share, upper: int, level: int, domain_capacity: DomainCapacity) -> Share:

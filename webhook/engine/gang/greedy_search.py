@@ -157,16 +157,17 @@ class GreedySearch:
         if preferred is not None and preferred > domain.level and self._allowed is None:
             under = self._tree.under(domain, preferred)
             needs = pods_by_class(sliced.all_slices(), self._wanted)
-            rooms = [self._tree.sums(preferred, self._slots(pod_class)[0])[under] for pod_class, _ in needs]
+            capacities = [self._tree.sums(preferred, self._slots(pod_class)[0])[under] for pod_class, _ in needs]
             # A domain's value is the fraction of each class that it holds; domains with running members come first.
             worth = np.zeros(under.stop - under.start)
-            for domain_capacity, (_, need) in zip(rooms, needs, strict=True):
+            for domain_capacity, (_, need) in zip(capacities, needs, strict=True):
                 worth += np.minimum(domain_capacity / max(need, 1), 1.0)
             if sliced.running is not None:
                 worth[self._tree.sums(preferred, sliced.running)[under] > 0] += len(needs)
             order = np.argsort(-worth, kind="stable")
             reached = [
-                domain_capacity[order].cumsum() >= need for domain_capacity, (_, need) in zip(rooms, needs, strict=True)
+                domain_capacity[order].cumsum() >= need
+                for domain_capacity, (_, need) in zip(capacities, needs, strict=True)
             ]
             enough = np.flatnonzero(np.logical_and.reduce(reached))
             for last in enough[: self._effort.domains].tolist():

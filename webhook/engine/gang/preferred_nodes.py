@@ -14,9 +14,8 @@ from webhook.engine.arrays import Amounts
 def without_disliked(domain_capacity: Amounts, widths: Amounts, wanted: Amounts, liked: Amounts) -> Amounts:
     """int64 [node]: the capacity, 0 for nodes that are left out.
 
-    room, liked: int64 [node], the nodes of one domain side by side; widths, wanted: int64 [domain]: its number of
-    nodes,
-    and of pods that it takes.
+    domain_capacity, liked: int64 [node], the nodes of one domain side by side; widths, wanted: int64 [domain]: its
+    number of nodes, and of pods that it takes.
     """
     levels, level = np.unique(liked, return_inverse=True)
     owner = np.repeat(np.arange(len(widths)), widths)

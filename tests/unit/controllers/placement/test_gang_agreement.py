@@ -58,9 +58,9 @@ def names(agreement: Agreement) -> set[str]:
     return {gated.pod.name for gated in agreement.gang.members}
 
 
-def odd(agreement: Agreement) -> str:
+def disagreeing(agreement: Agreement) -> str:
     """Why the one odd member waits."""
-    (why,) = agreement.odd.values()
+    (why,) = agreement.disagreeing.values()
     return why.text
 
 
@@ -73,7 +73,7 @@ def test_one_pod_with_another_minimum_blocks_nobody_and_says_why_it_waits(create
     hostile = member("odd", {MIN_MEMBER: "100000"}, created, priority=priority)
     agreement = agreed(hostile, *four(FOUR))
     assert (names(agreement), agreement.minimum) == (OTHERS, 4)
-    assert odd(agreement) == (
+    assert disagreeing(agreement) == (
         'waiting: group g: metadata.annotations[topology-webhook.dev/min-member] is "100000" and that of the other '
         'members is "4"; 5 pods are there'
     )
@@ -82,7 +82,7 @@ def test_one_pod_with_another_minimum_blocks_nobody_and_says_why_it_waits(create
 def test_nor_does_it_where_the_others_ask_for_no_minimum() -> None:
     agreement = agreed(member("odd", {KAI_BATCH_MIN_MEMBER: "100000"}, 0), *four({}))
     assert (names(agreement), agreement.minimum) == (OTHERS, 1)
-    assert 'batch-min-member] is "100000" and that of the other members is not set' in odd(agreement)
+    assert 'batch-min-member] is "100000" and that of the other members is not set' in disagreeing(agreement)
 
 
 def test_nor_when_the_others_have_their_places() -> None:
@@ -90,7 +90,7 @@ def test_nor_when_the_others_have_their_places() -> None:
         f"default/m{index}": AssignedMember("n0", index, wishes_of(FOUR), assigned=True) for index in range(4)
     }
     agreement = agreed(member("odd", {MIN_MEMBER: "100000"}), assigned_members=assigned_members)
-    assert (names(agreement), len(agreement.odd)) == (set(), 1)
+    assert (names(agreement), len(agreement.disagreeing)) == (set(), 1)
 
 
 def test_one_that_says_fewer_has_not_begun_the_group_of_the_others() -> None:
@@ -129,12 +129,12 @@ def test_what_cannot_be_met_is_the_odd_ones_alone(asked: dict[str, str], said: s
     hostile = member("odd", {**FOUR, **RACK, **asked}, 0, priority=1000)
     agreement = agreed(hostile, *four({**FOUR, **RACK}))
     assert (names(agreement), agreement.minimum) == (OTHERS, 4)
-    assert said in odd(agreement)
+    assert said in disagreeing(agreement)
 
 
 def test_where_all_are_faulty_all_wait() -> None:
     agreement = agreed(*four({MIN_MEMBER: "many"}))
-    assert (names(agreement), len(agreement.odd)) == (set(), 4)
+    assert (names(agreement), len(agreement.disagreeing)) == (set(), 4)
 
 
 def workers(owner_chain: OwnerChain, **annotations: str) -> list[GatedPod]:
@@ -151,8 +151,11 @@ def test_a_pod_that_names_itself_into_the_group_of_others_owners_is_none_of_them
     ]
     agreement = agreed(*own, *intruders)
     assert (names(agreement), agreement.minimum) == (OTHERS, 4)
-    assert "names the group of the pods of Job w, and this pod is not one of them" in agreement.odd["default/bare"].text
-    assert agreement.odd.keys() == {"default/bare", "default/owned"}
+    assert (
+        "names the group of the pods of Job w, and this pod is not one of them"
+        in agreement.disagreeing["default/bare"].text
+    )
+    assert agreement.disagreeing.keys() == {"default/bare", "default/owned"}
 
 
 def test_nor_does_a_pod_that_runs_hold_it_to_its_domain_by_naming_it() -> None:
@@ -172,14 +175,14 @@ def test_nor_can_one_go_before_they_are_there_or_join_when_all_of_them_run() -> 
     seats = {"default/m0": AssignedMember("n0", 0, wishes_of(RACK), owner=UID, assigned=True)}
     for assigned_members in ({}, seats):
         alone = agreed(member("bare", RACK, group=f"pg-w-{UID}"), assigned_members=assigned_members)
-        assert "names the group of the pods of other owners, and this pod is not one of them" in odd(alone)
-    assert agreed(member("bare", RACK, group="chosen"), assigned_members=seats).odd == {}
+        assert "names the group of the pods of other owners, and this pod is not one of them" in disagreeing(alone)
+    assert agreed(member("bare", RACK, group="chosen"), assigned_members=seats).disagreeing == {}
 
 
 def test_a_pod_may_name_the_group_of_its_own_owner_though_nobody_may_read_that() -> None:
     raw = gated(name="p", group=f"pg-w-{UID}")
     raw["metadata"]["ownerReferences"] = [{**OWNED[0], "uid": UID}]
-    assert agreed(GatedPod.from_object(raw)).odd == {}
+    assert agreed(GatedPod.from_object(raw)).disagreeing == {}
 
 
 def test_of_a_workload_the_top_owners_minimum_holds_whatever_stands_on_a_pod() -> None:
@@ -187,11 +190,11 @@ def test_of_a_workload_the_top_owners_minimum_holds_whatever_stands_on_a_pod() -
     owner_chain = of(owned("Job", "batch/v1", replicas, **{**RACK, MIN_MEMBER: "3"}))
     members = [*workers(owner_chain)[:3], member("edited", {MIN_MEMBER: "100000"}, 0, owner_chain, group="")]
     agreement = agreed(*members)
-    assert (agreement.minimum, agreement.odd) == (3, {})
+    assert (agreement.minimum, agreement.disagreeing) == (3, {})
 
 
 def test_of_a_kind_that_is_not_known_the_one_that_was_edited_waits() -> None:
     owner_chain = of(owned("Thing", "example.com/v1", {}, **{**RACK, **FOUR}))
     agreement = agreed(*workers(owner_chain), member("edited", {MIN_MEMBER: "100000"}, 0, owner_chain, group=""))
     assert (names(agreement), agreement.minimum) == (OTHERS, 4)
-    assert "100000" in odd(agreement)
+    assert "100000" in disagreeing(agreement)

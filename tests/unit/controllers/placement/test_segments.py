@@ -80,7 +80,7 @@ def rack_of_each(
     (gang,) = units_of(members)
     assert isinstance(gang, GatedGang)
     agreement = agree(gang, assigned_members, TOPOLOGIES)
-    assert not agreement.odd
+    assert not agreement.disagreeing
     tree = TopologyTrees().tree(TOPOLOGY, snapshot.node_arrays)
     minimum = max(1, min(agreement.minimum - len(assigned_members), len(members)))
     assembled = Assembly(agreement.gang.members, TOPOLOGY, assigned_members).run(minimum, snapshot, tree)

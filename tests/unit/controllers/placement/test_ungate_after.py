@@ -24,7 +24,7 @@ async def test_a_pod_that_has_waited_so_long_is_ungated_and_says_why() -> None:
     await leader.cycle()
     assert leader.waiting() == set()
     text = leader.api.pods["default/p"]["metadata"]["annotations"][PLACEMENT]
-    assert "released without a place after 60 s" in text
+    assert "ungated without an assignment after 60 s" in text
     assert leader.api.told() == [("default/p", "Ungated")]
 
 
