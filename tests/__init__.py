@@ -1,1 +1,1 @@
-"""Tests, and the real control plane they run on."""
+"""Tests, and the real control plane that they run on."""

@@ -1,4 +1,4 @@
-"""Certificates of TLS clients, such as an API server shows to webhooks."""
+"""Certificates of TLS clients, such as the one that an API server shows to webhooks."""
 
 import ssl
 from datetime import UTC, datetime, timedelta
@@ -35,7 +35,7 @@ def client_leaf(
 
 
 def client_context(trusted: Authority, shown: Leaf | None = None) -> ssl.SSLContext:
-    """The TLS side of a client that trusts the servers of one CA and shows a certificate."""
+    """The TLS context of a client that trusts the servers of one CA and shows a certificate."""
     context = ssl.create_default_context(cadata=trusted.certificate_pem.decode())
     if shown is not None:
         with TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""The fingerprint that an exporter writes, made from the names of pods."""
+"""The pod fingerprint that an exporter publishes."""
 
 from collections.abc import Iterable
 
@@ -6,5 +6,5 @@ from webhook.model.fingerprint import fingerprint_of_sorted, pod_hash
 
 
 def pod_fingerprint(pods: Iterable[tuple[str, str]]) -> str:
-    """The fingerprint of (namespace, name) pairs, as NRT attribute nodeTopologyPodsFingerprint carries it."""
+    """The value of the NRT attribute nodeTopologyPodsFingerprint for these (namespace, name) pairs."""
     return fingerprint_of_sorted(sorted(pod_hash(namespace, name) for namespace, name in pods))

@@ -1,4 +1,4 @@
-"""Leaves as files, as an operator or cert-manager leaves them for a server."""
+"""Leaf certificates as files, as an operator or cert-manager writes them for a server."""
 
 from pathlib import Path
 

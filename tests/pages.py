@@ -1,4 +1,4 @@
-"""Pages of the docs that hold a table which a command makes."""
+"""Pages of the docs with a table that a command writes."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ def with_table(page: str, name: str, table: str) -> str:
 
 
 def markdown(header: tuple[str, ...], rows: list[tuple[str, ...]], *, text_columns: int) -> str:
-    """A Markdown table; what comes after the first `text_columns` are numbers and stands to the right."""
+    """A Markdown table. Columns after the first `text_columns` are numbers, aligned to the right."""
     rules = tuple("---" if number < text_columns else "---:" for number in range(len(header)))
     return "\n".join("| " + " | ".join(line) + " |" for line in (header, rules, *rows))

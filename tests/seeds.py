@@ -1,8 +1,8 @@
-"""Where the programs that search for faults get a seed that nobody has named; they print it. No test may use this."""
+"""Seeds for programs that search for faults, if the user gives none. They print it. Tests must not use this."""
 
 from random import SystemRandom
 
 
 def fresh_seed() -> int:
-    """One that was not used before, short enough to be typed."""
+    """A new seed, short enough to type."""
     return SystemRandom().randrange(10**6)

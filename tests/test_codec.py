@@ -1,4 +1,4 @@
-"""Both codecs read and write the same, so that an installation without the extra behaves the same."""
+"""Both codecs read and write the same, so an installation without the extra behaves the same."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""The image cannot be built by the tests; what can go wrong in it without a build is checked here."""
+"""The tests cannot build the image. They check what can be checked without a build."""
 
 import json
 import re
@@ -21,7 +21,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
 def instructions(name: str) -> Iterator[str]:
-    """What follows each instruction of this name, continued lines joined."""
+    """The arguments of each instruction of this name, with continued lines joined."""
     joined = DOCKERFILE.read_text().replace("\\\n", " ")
     for line in joined.splitlines():
         if line.startswith(f"{name} "):
@@ -29,14 +29,14 @@ def instructions(name: str) -> Iterator[str]:
 
 
 def copied() -> Iterator[str]:
-    """Every path of the checkout that a COPY names."""
+    """Every path of the repository that a COPY names."""
     for instruction in instructions("COPY"):
         if not instruction.startswith("--from="):
             yield from shlex.split(instruction)[:-1]
 
 
 def ignored(path: str) -> bool:
-    """Whether .dockerignore keeps a path out: the last pattern that matches it, or a folder above it, decides."""
+    """Whether .dockerignore excludes a path: the last pattern that matches it, or a folder above it, decides."""
     outcome = False
     for line in (ROOT / ".dockerignore").read_text().splitlines():
         pattern, keep = line.removeprefix("!"), line.startswith("!")

@@ -43,7 +43,7 @@ def anchors(page: Path) -> set[str]:
 
 
 def console_lines(text: str) -> list[str]:
-    """What a reader would type, from the console blocks; lines that go on after a backslash are joined."""
+    """The commands in the console blocks. Lines that end in a backslash are joined with the next."""
     blocks = re.findall(r"```console\n(.*?)```", text, re.DOTALL)
     return [line[2:] for block in blocks for line in block.replace("\\\n", "").splitlines() if line.startswith("$ ")]
 

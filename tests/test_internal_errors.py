@@ -1,4 +1,4 @@
-"""Faults of ours are counted each time, and logged with a traceback, but not without end."""
+"""Each of our own faults is counted and logged with a traceback, at a limited rate."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What `make test` does is the same every time: no test draws from a generator that was not given a seed."""
+"""`make test` is deterministic: no test uses a generator without a seed."""
 
 import ast
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ _GENERATORS = {"Random", "default_rng", "SeedSequence"}
 
 
 def unseeded(source: str) -> Iterator[str]:
-    """Where a module draws what is not the same the next time."""
+    """Places in a module that draw other values in the next run."""
     for node in ast.walk(ast.parse(source)):
         match node:
             case ast.Attribute(attr=name) | ast.Name(id=name) | ast.alias(name=name) | ast.keyword(arg=str(name)):

@@ -1,4 +1,4 @@
-"""Settings from environment and flags, and docs/settings.md, which must say what the code says."""
+"""Settings from the environment and flags, and docs/settings.md, which must agree with the code."""
 
 import os
 import re
@@ -24,7 +24,7 @@ def _no_settings_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def default_text(name: str) -> str:
-    """A setting's default as one would write it; empty when there is none."""
+    """A setting's default as a user writes it; empty if there is none."""
     default = Settings.model_fields[name].get_default(call_default_factory=True)
     if isinstance(default, tuple):
         return ",".join(default)

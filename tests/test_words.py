@@ -1,4 +1,4 @@
-"""Words that were given up in favour of the field's do not come back (docs/glossary.md)."""
+"""Retired words stay out of code and docs (docs/glossary.md)."""
 
 import io
 import re
@@ -155,7 +155,7 @@ def _read_by_users() -> list[Path]:
 
 
 def _prose(path: Path) -> list[tuple[int, str]]:
-    """What is written for people in a file, by line: of Python its comments and strings of several words."""
+    """The text for people in a file, by line: in Python its comments and strings of several words."""
     if path.suffix != ".py":
         return list(enumerate(path.read_text().splitlines(), 1))
     return [
@@ -169,7 +169,7 @@ def _prose(path: Path) -> list[tuple[int, str]]:
 
 
 def retired_in(line: str) -> list[tuple[str, str]]:
-    """The retired words of a line of prose, each with what to say instead."""
+    """The retired words in a line of prose, each with its replacement."""
     if not _ANY_IN_PROSE.search(line):
         return []
     return [
@@ -181,7 +181,7 @@ def retired_in(line: str) -> list[tuple[str, str]]:
 
 @cache
 def retired_in_name(name: str) -> list[tuple[str, str]]:
-    """The retired words in an identifier, by its parts."""
+    """The retired words in an identifier."""
     parts = f" {' '.join(part.lower() for part in _PARTS.findall(name))} "
     return [(word, instead) for word, instead in RETIRED_IN_CODE.items() if f" {word} " in parts]
 

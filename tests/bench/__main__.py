@@ -1,6 +1,6 @@
-"""Every bench, as one command: `python -m tests.bench [--json] [--only engine,w1,crowd,overhead,worst]`.
+"""All benches as one command: `python -m tests.bench [--json] [--only engine,w1,crowd,overhead,worst]`.
 
-With --json one object a line; without, a table for people. What the figures mean stands above each bench.
+With --json it prints one object a line, otherwise a table. The text above each bench explains its figures.
 """
 
 import argparse
@@ -13,7 +13,7 @@ from tests.bench import crowd, engine, overhead, w1, worst
 
 
 class Bench(NamedTuple):
-    """A bench: what its figures mean, the measurements, and one of them as text."""
+    """A bench: an explanation of its figures, its measurements, and one measurement as text."""
 
     about: str | None
     lines: Callable[[], Iterable[dict[str, Any]]]

@@ -23,7 +23,7 @@ SIZES = [(0, 5000, 8), (3000, 5000, 8)]
 
 
 def lines() -> Iterator[dict[str, Any]]:
-    """One measurement at a time."""
+    """All measurements."""
     for shapes, nodes, zones in SIZES:
         with capture_logs():  # what is written out here are lines for programs
             line = asyncio.run(_measure(shapes, nodes, zones))
@@ -31,7 +31,7 @@ def lines() -> Iterator[dict[str, Any]]:
 
 
 def text(line: dict[str, Any]) -> str:
-    """A measurement for people."""
+    """A measurement as text."""
     return (
         f"{line['shapes']:>6} waiting shapes, {line['nodes']} nodes: {line['decisions']} decisions in vain, "
         f"{duration(line['delay_ms'] * 1e6)} until another namespace's pod is placed"
@@ -69,7 +69,7 @@ async def _measure(shapes: int, nodes: int, zones: int) -> dict[str, Any]:
 
 
 async def _a_cycle(cluster: Cluster) -> float:
-    """One cycle; when it began."""
+    """Run one cycle. Returns its start."""
     began = monotonic()
     await cluster.play()
     return began

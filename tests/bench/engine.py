@@ -57,11 +57,11 @@ class _Bench:
         self.request = PodRequest.of(self.pod, self.intent, self.snapshot.node_arrays.resources)
 
     def read(self) -> None:
-        """Read once all that decisions of any pod depend on, without computing anything."""
+        """Read everything once that any decision depends on, without a computation."""
         self._read(range(len(self.snapshot.node_arrays.resources.names)))
 
     def read_rows(self) -> None:
-        """Read once all that this pod's decision depends on."""
+        """Read everything once that the decision on this pod depends on."""
         self._read(self.request.rows)
 
     def _read(self, rows: Iterable[int]) -> None:
@@ -82,7 +82,7 @@ class _Bench:
             np.bitwise_or.reduce(array, axis=None)
 
     def decide(self, pod: Pod | None = None, options: Options | None = None) -> None:
-        """The whole decision, from a parsed pod to the names and NUMA nodes of the best."""
+        """The whole decision, from a parsed pod to the names and NUMA nodes of the best nodes."""
         decide(self.snapshot, pod or self.pod, self.intent, options).best(BEST)
 
     def new_shapes(self) -> Callable[[], None]:
@@ -107,7 +107,7 @@ def _line(nodes: int, zones: int, what: str, ns: int, read: int) -> dict[str, An
 
 
 def _decisions(bench: _Bench, nodes: int, zones: int) -> Generator[dict[str, Any], None, int]:
-    """What reads the arrays; returns the time of reading them."""
+    """Benches that read the arrays. Returns the time to read them once."""
     snapshot, request = bench.snapshot, bench.request
     read, read_from_memory = cached(bench.read), from_memory(bench.read)
     line = partial(_line, nodes, zones)
@@ -132,7 +132,7 @@ def _decisions(bench: _Bench, nodes: int, zones: int) -> Generator[dict[str, Any
 
 
 def _changes(cluster: Fleet, nodes: int, zones: int, read: int) -> Iterator[dict[str, Any]]:
-    """What writes the arrays; nobody holds an older snapshot."""
+    """Benches that write the arrays. No older snapshot is held."""
     line = partial(_line, nodes, zones)
     yield line("one node's NRT taken in", cached(_nrt_updates(cluster)), read)
     yield line("one bound pod taken in", cached(_pod_updates(cluster)), read)
@@ -142,7 +142,7 @@ def _changes(cluster: Fleet, nodes: int, zones: int, read: int) -> Iterator[dict
 
 
 def _other_policies(nodes: int, zones: int) -> Iterator[dict[str, Any]]:
-    """Where one NUMA node is not enough, sets of them are searched: that costs more."""
+    """Pods for which one NUMA node is not enough. The search over sets of NUMA nodes costs more."""
     for policy in (NUMAPolicy.RESTRICTED, NUMAPolicy.BEST_EFFORT):
         cluster = fleet(nodes, zones, policy)
         for wanted in ("12 CPUs and 64Gi", "40 CPUs and 64Gi", "40 CPUs and 320Gi"):
@@ -162,7 +162,7 @@ def _reserved(bench: _Bench) -> _Bench:
 
 
 def _nrt_updates(cluster: Fleet) -> Callable[[], None]:
-    """An exporter's update: a CPU more or less is free in one NUMA node."""
+    """Updates by an exporter: one CPU more or less is free on a NUMA node."""
     changed = [_with_free_cpus(topology, free) for free in (1000, 2000) for topology in cluster.topologies[:50]]
     updates = cycle(changed)
 
@@ -227,7 +227,7 @@ def _arrays(node_arrays: NodeArrays) -> Iterator[NDArray[Any]]:
 
 
 def text(line: dict[str, Any]) -> str:
-    """A line for people."""
+    """A measurement as text."""
     head = f"{line['nodes']:>6} nodes x {line['zones']} NUMA nodes  {line['what']:<48}"
     if "bytes" in line:
         return f"{head} {line['bytes'] / 2**20:>9.1f} MiB"

@@ -1,4 +1,4 @@
-"""The cluster of the engine bench: equal machines, half taken, at random but always the same."""
+"""The cluster of the engine bench: equal machines, half of them full. The choice is random with a fixed seed."""
 
 from dataclasses import dataclass
 from random import Random
@@ -23,7 +23,7 @@ class Fleet:
 
 
 def fleet(nodes: int, zones: int, policy: NUMAPolicy = NUMAPolicy.SINGLE_NUMA_NODE) -> Fleet:
-    """So many nodes with so many NUMA nodes each, of which 0 to all CPUs and devices are free."""
+    """`nodes` nodes with `zones` NUMA nodes each, on which 0 to all CPUs and devices are free."""
     random = Random(nodes * 10 + zones)  # noqa: S311 - reproducible, not secret
     state = ClusterState()
     topologies = []
@@ -43,5 +43,5 @@ def fleet(nodes: int, zones: int, policy: NUMAPolicy = NUMAPolicy.SINGLE_NUMA_NO
 
 
 def asked(cpus: int = 12, policy: str | None = "SingleNUMANode", memory: str = "64Gi") -> Pod:
-    """A pod for most of one NUMA node."""
+    """A pod that asks for most of a NUMA node."""
     return pod({"cpu": str(cpus), "memory": memory}, policy=policy, spec={"nodeSelector": {}})

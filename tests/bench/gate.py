@@ -1,13 +1,13 @@
-"""What the gate costs and saves: the same burst of pods with `Never`, `WhenNeeded` and `Always`, on one control plane.
+"""Costs and benefits of the gate: the same burst of pods with `Never`, `WhenNeeded` and `Always`.
 
-Many clients create at once as many pods as the NUMA nodes hold, twice over: the first half runs, the second has to
-wait. Then the first half ends. Figures of one mode:
+Many clients create twice as many pods as the NUMA nodes hold, all at once: the first half runs, the second waits.
+Then the first half ends. The figures of a mode:
 
 - creates/s: of both halves, through the API server;
-- refused: bindings that the guard refused, each one a failed attempt of the scheduler;
-- bound: how many of the places were taken, and after how many seconds since the first creation; what is missing are
-  places that stay empty, for the pods that the scheduler has are held to other nodes;
-- then: the same for the second half, since the first one ended.
+- refused: bindings that the guard refused, each of them a failed attempt of the scheduler;
+- bound: how many places were taken, and how many seconds after the first creation. The other places stay empty,
+  because the pods that the scheduler could bind are held to other nodes;
+- then: the same for the second half, counted from the end of the first.
 
     python -m tests.bench.gate [nodes]
 """
@@ -37,7 +37,7 @@ STILL_SECONDS = 25.0
 
 
 class Taken(NamedTuple):
-    """How many places were taken, of how many, and after how long."""
+    """How many places were taken, of how many, and when."""
 
     places: int
     of: int
@@ -48,7 +48,7 @@ class Taken(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """Of one mode."""
+    """The figures of one mode."""
 
     mode: str
     creates: float
@@ -64,7 +64,7 @@ class Measured(NamedTuple):
 
 
 def measure(plane: ControlPlane, mode: str, nodes: int, folder: Path) -> Measured:
-    """One burst."""
+    """Measure one burst."""
     values = folder / f"{mode}.yaml"
     values.write_text(f"settings: {{gate: {mode}, logLevel: warning}}\n")
     slots = nodes * ZONES
@@ -88,7 +88,7 @@ def measure(plane: ControlPlane, mode: str, nodes: int, folder: Path) -> Measure
 
 
 def _taken(pods: Pods, slots: int, began: float) -> Taken:
-    """Wait until all places are taken, or nothing has moved for `STILL_SECONDS`."""
+    """Wait until all places are taken, or until nothing has changed for `STILL_SECONDS`."""
     most, moved = 0, time.monotonic()
     while most < slots and time.monotonic() - moved < STILL_SECONDS:
         time.sleep(0.2)

@@ -1,7 +1,7 @@
-"""Timing for benches: medians of many runs in one process, with or without what the caches hold.
+"""Timing for benches: medians of many runs in one process, with warm or cold caches.
 
-Repeated runs are timed by the CPU time of their thread: other work on the machine counts only as far as it takes
-caches away. Nothing here is an absolute limit: a figure is worth something beside another one of the same run.
+Repeated runs are timed by the CPU time of their thread, so other work on the machine counts only by its effect on the
+caches. No figure is an absolute limit. Compare figures of the same run.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,19 +22,19 @@ _BUDGET_NS = 150_000_000
 
 
 def cached(run: Callable[[], Any]) -> int:
-    """Median nanoseconds of runs right after each other, after one that does not count."""
+    """Median nanoseconds of consecutive runs, after one that does not count."""
     run()
     return _median(run, lambda: None)
 
 
 def from_memory(run: Callable[[], Any]) -> int:
-    """Median nanoseconds of runs that find nothing of theirs in the caches, as after other work of the process."""
+    """Median nanoseconds of runs with cold caches, as after other work of the process."""
     run()
     return _median(run, _sweep)
 
 
 def once(run: Callable[[], Any]) -> int:
-    """Nanoseconds of a single run, for what takes long."""
+    """Nanoseconds of a single run, for long work."""
     start = perf_counter_ns()
     run()
     return perf_counter_ns() - start
@@ -65,7 +65,7 @@ def _no_collector() -> Iterator[None]:
 
 
 def duration(ns: float) -> str:
-    """A duration for people."""
+    """A duration as text."""
     for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
         if ns >= size:
             return f"{ns / size:.3g} {unit}"

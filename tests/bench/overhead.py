@@ -1,12 +1,12 @@
-"""What admission costs on the real control plane: pods without a webhook, with one that does nothing, with ours.
+"""Costs of admission on the real control plane: pods without a webhook, with a no-op webhook, and with ours.
 
-Rounds go from one way to the next, each beginning with another: no webhook; a no-op in Go; one in Go that adds a gate
-and an annotation to every pod, the least that any webhook does that holds pods back; ours. A ratio is the median over
-rounds of what stood side by side in one. 32 clients create annotated pods, which we act on, and plain ones, as fast as
-they are answered: creates/s; with each further mode of `manage`, pods that it leaves alone. These are held by a gate of
-somebody else's, so that nothing but creation is measured. Others are free and come 20 a second: time from before the
-creation to the node, p50 and p99. Two replicas stand behind a relay in Python, which stands for kube-proxy and costs
-more; the Go webhooks do then, too.
+Rounds alternate between four ways of admission: no webhook; a no-op in Go; a Go webhook that adds a gate and an
+annotation to every pod, the least that a webhook with a gate must do; ours. A ratio is the median over rounds of
+figures of the same round. 32 clients create annotated pods, which are managed, and plain ones, as fast as they get
+answers: creates/s. For each further mode of `manage` there are pods that the mode does not cover. A gate of another
+controller holds all these pods, so that only creation is measured. Other pods have no such gate and come 20 a second:
+the time from creation to a node, p50 and p99. Two replicas are behind a relay in Python, which replaces kube-proxy
+and costs more; the Go webhooks are behind it then, too.
 
     python -m tests.bench --only overhead      python -m tests.bench.overhead [--nodes 1000,5000] [--json]
 """
@@ -106,7 +106,7 @@ def _of_setup(plane: ControlPlane, folder: Path, nodes: int, setup: Setup) -> It
 
 
 def _unmanaged(manage: str) -> dict[str, Any]:
-    """A pod that the mode leaves alone: one that no kubelet aligns; of all pods, another scheduler's."""
+    """A pod that the mode does not cover: one that no kubelet aligns, or for `All` one of another scheduler."""
     raw: dict[str, Any] = {**pod("NAME", cpu=4, **HELD), "metadata": {"name": "NAME"}}
     if manage == "All":
         raw["spec"]["schedulerName"] = "other"
@@ -165,7 +165,7 @@ def _cpu(bursts: list[Burst]) -> dict[str, int]:
 
 
 def text(line: dict[str, Any]) -> str:
-    """A line for people."""
+    """A measurement as text."""
     words = f"{line['nodes']:5} nodes  gate {line['gate']:11}  {line['replicas']} replica(s)  manage {line['manage']:9}"
     words += f"  {line['pods']:9}"
     words += f"  {line['webhook']:4}"

@@ -53,7 +53,7 @@ class Setup(NamedTuple):
 
 
 class Burst(NamedTuple):
-    """What became of one burst of pods."""
+    """The results of one burst of pods."""
 
     creates_per_second: float
     create_ms: tuple[float, float]
@@ -83,7 +83,7 @@ def namespaces(plane: ControlPlane) -> Iterator[None]:
 
 @contextlib.contextmanager
 def go_webhooks(plane: ControlPlane, folder: Path, *, relayed: bool) -> Iterator[None]:
-    """The two webhooks that decide nothing; `relayed`: behind a relay, as a webhook of several replicas is here.
+    """The two webhooks in Go. `relayed`: behind a relay, as a webhook with several replicas is here.
 
     Ours must answer already: the patch is as long as its own.
     """
@@ -140,7 +140,7 @@ def _configuration(way: str, port: int, authority: Path) -> dict[str, Any]:
 
 
 def _tried(plane: ControlPlane, way: str) -> dict[str, Any] | None:
-    """A pod as it would be created; None where it is refused."""
+    """Create the pod as a dry run. None if it is denied."""
     try:
         tried: dict[str, Any] = plane.api.create(
             f"/api/v1/namespaces/{namespace(way)}/pods?dryRun=All", pod("tried", cpu=4, **HELD)
@@ -169,7 +169,7 @@ def _is_mutated(plane: ControlPlane, nodes: int) -> bool:
 
 
 def burst(plane: ControlPlane, folder: Path, way: str, raw: dict[str, Any], pods: int, rate: float = 0.0) -> Burst:
-    """Create so many pods, with a rate one after the other until each has a node; then delete them."""
+    """Create the pods. With a rate, one after the other until each has a node. Then delete them."""
     template = folder / "pod.json"
     template.write_text(json.dumps(raw))
     programs = {process.name: process for process in [*plane.processes, *plane.guests.values()]}

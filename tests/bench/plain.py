@@ -1,4 +1,4 @@
-"""The decision as a plain loop over nodes: what the arrays are compared with."""
+"""The decision as a plain loop over nodes, for comparison with the arrays."""
 
 from webhook.engine.snapshot.cluster_state import ClusterState
 from webhook.model.node import Node

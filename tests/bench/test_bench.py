@@ -1,4 +1,4 @@
-"""The bench measures what it says, and its lines have the promised fields."""
+"""The bench measures what it describes, and its lines have the documented fields."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The overhead bench runs on a small cluster, and its lines have the promised fields."""
+"""The overhead bench runs on a small cluster, and its lines have the documented fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The workload of bench W1 is the one stated, and its groups use as few racks as can be."""
+"""The workload of bench W1 is as described, and its gangs use the smallest number of racks."""
 
 from collections import Counter
 

@@ -1,8 +1,8 @@
-"""No object that the API server accepts takes much memory or time, on any of its ways in: every case of the bench.
+"""No object that the API server accepts takes much memory or time: every case of the bench.
 
-Memory is counted. Time goes by the CPU time of the same thread, as a multiple of what reading an ordinary request of
-3 MiB takes in this very run: a machine that is slower is so for both. The cluster is smaller than the bench's: what
-grows with its nodes is the bench's to show, what grows faster than an object's bytes shows here.
+Memory is counted. Time is CPU time of the thread, as a multiple of the time to read an ordinary request of 3 MiB in
+the same run, so the speed of the machine does not matter. The cluster is smaller than the bench's. Costs that grow
+with the nodes show in the bench; costs that grow faster than the object's bytes show here.
 """
 
 import json
@@ -25,7 +25,7 @@ def site() -> Site:
 
 @pytest.fixture(scope="module")
 def reading() -> float:
-    """Milliseconds of CPU time to read 3 MiB of small objects: the yardstick."""
+    """Milliseconds of CPU time to read 3 MiB of small objects, as a unit of time."""
     body = json.dumps([{"name": f"c{n}", "value": str(n)} for n in range(90_000)]).encode()
 
     def read(_: Site) -> None:

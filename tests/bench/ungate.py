@@ -1,11 +1,11 @@
-"""How fast gated pods are let go, beside as many plain patches of the same pods by the same client.
+"""The speed of ungating, compared with plain patches of the same pods by the same client.
 
-All NUMA nodes are full while the pods are created, so all of them wait; then every machine is free at once.
+All NUMA nodes are full while the pods are created, so all pods wait. Then every machine is free at once.
 
-- patches/s: one annotation into each of the pods while they wait, as many at a time as the controller writes: what API
-  server, client and machine allow;
-- ungates/s: from the first machine that is free to the last pod without gate, and its ratio to patches/s. `alone`: the
-  scheduler holds still; `bound`: it binds the pods meanwhile, and the guard answers for each.
+- patches/s: one annotation into each of the waiting pods, with the controller's concurrency. API server, client and
+  machine allow this rate;
+- ungates/s: from the first free machine to the last ungated pod, and its ratio to patches/s. `alone`: the scheduler
+  is paused. `bound`: it binds the pods meanwhile, and the guard answers for each.
 
     python -m tests.bench.ungate [pods nodes]
 """
@@ -42,7 +42,7 @@ POLL_SECONDS = 0.5
 
 
 class Measured(NamedTuple):
-    """Of one burst."""
+    """The figures of one burst."""
 
     name: str
     pods: int
@@ -57,7 +57,7 @@ class Measured(NamedTuple):
 
 
 def measure(plane: ControlPlane, name: str, count: int, fleet: Sequence[Machine]) -> Measured:
-    """One burst, on an installed webhook; the machines must have room for all of it."""
+    """Measure one burst with an installed webhook. The machines must have room for all of it."""
     namespace = f"ungate-{name}"
     plane.create_namespace(namespace)
     pods = Pods(plane, namespace)
@@ -84,7 +84,7 @@ def measure(plane: ControlPlane, name: str, count: int, fleet: Sequence[Machine]
 
 
 async def _patch(plane: ControlPlane, namespace: str, names: Iterable[str]) -> float:
-    """Seconds that an annotation in each of the pods takes."""
+    """Seconds to write an annotation into each of the pods."""
     slots = asyncio.Semaphore(Settings().ungate_concurrency)
     # As the service itself: what others write into pods is reviewed.
     account = plane.service_account_kubeconfig(NAMESPACE, RELEASE)
@@ -102,7 +102,7 @@ async def _patch(plane: ControlPlane, namespace: str, names: Iterable[str]) -> f
 
 
 def main(arguments: list[str]) -> int:
-    """Measure both."""
+    """Measure both modes."""
     count, nodes = map(int, arguments) if arguments else (1000, 100)
     if count > nodes * ZONES * PER_ZONE:
         print(f"{nodes} nodes have room for {nodes * ZONES * PER_ZONE} pods", file=sys.stderr)

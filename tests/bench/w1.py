@@ -1,9 +1,8 @@
-"""The place of a pod group, from free amounts to a node (and NUMA node) for every pod.
+"""The assignment of a gang: from free amounts to a node (and NUMA node) for every pod.
 
-Each line is one request on one cluster: median milliseconds of runs right after each other, and of runs that find
-nothing in the CPU's caches; and how many racks and blocks are used. Beside it: the time to say why d is not placed,
-counting alone, reading once the amounts that counting needs (a yardstick for the machine), building the tree, and
-taking one node's change in.
+Each line is one request on one cluster. It has the median milliseconds of consecutive runs and of runs with a cold CPU
+cache, and the number of racks and blocks that are used. For comparison: the time to say why d does not fit, to count
+alone, to read once the amounts that counting needs, to build the tree, and to apply a change of one node.
 
     python -m tests.bench --only w1            python -m tests.bench.w1 --nodes 50000 [--json]
 """
@@ -89,7 +88,7 @@ def _amounts(snapshot: Snapshot, kind: PodClass, *, numa: bool) -> list[npt.NDAr
 
 
 def _one_node_moved(state: ClusterState, trees: TopologyTrees, nodes: int) -> dict[str, float]:
-    """The time to bring the tree up to date after one node got another rack."""
+    """The time to update the tree after one node has moved to another rack."""
     times = []
     for turn in range(MOVES):
         name = f"node-{turn * 7 % nodes}"
@@ -104,7 +103,7 @@ def _one_node_moved(state: ClusterState, trees: TopologyTrees, nodes: int) -> di
 
 
 def spread(placement: GangAssignment) -> dict[str, Any]:
-    """How many racks and blocks the pods are in."""
+    """How many racks and blocks the pods use."""
     if not placement.assigned:
         return {"placed": False, "racks": None, "blocks": None}
     tree = placement.tree
@@ -115,7 +114,7 @@ def spread(placement: GangAssignment) -> dict[str, Any]:
 
 
 def text(line: dict[str, Any]) -> str:
-    """A line for people."""
+    """A measurement as text."""
     where = f"{line['nodes']} nodes {'NUMA ' if line['numa'] else 'plain'} {line['occupancy']:2d} %"
     words = f"{where}  {line['what']:22s} {line['ms']:8.3f} ms"
     if "cold_ms" in line:

@@ -1,4 +1,4 @@
-"""The cluster and the six groups of bench W1.
+"""The cluster and the six gangs of bench W1.
 
 Nodes `node-i` with 96 CPU, 384Gi, 8 GPU, 110 pods; rack = i // 16, block = rack // 16. A pod asks for 12 CPU, 48Gi and
 1 GPU: eight slots a node. Slot s of node i is taken when splitmix64(0x57310000 + 8 i + s) % 100 < occupancy.
@@ -28,7 +28,7 @@ WORD = (1 << 64) - 1
 
 @dataclass(frozen=True)
 class Request:
-    """One of the groups."""
+    """One of the gangs."""
 
     pods: int
     constraint: Constraint
@@ -55,13 +55,13 @@ def splitmix64(seed: int) -> int:
 
 @cache
 def taken_slots(nodes: int, occupancy: int) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
-    """Which slots are in use: bool [node, slot]."""
+    """The slots in use: bool [node, slot]."""
     taken = [splitmix64(0x57310000 + index) % 100 < occupancy for index in range(SLOTS * nodes)]
     return np.array(taken).reshape(nodes, SLOTS)
 
 
 def cluster(nodes: int, occupancy: int, *, numa: bool) -> ClusterState:
-    """The state of the cluster, as informers would have filled it."""
+    """The state of the cluster, as informers would fill it."""
     state = ClusterState()
     allocatable = {name: SLOTS * amount for name, amount in SLOT.items()} | {"pods": 110}
     for index, slots in enumerate(taken_slots(nodes, occupancy).tolist()):
@@ -84,7 +84,7 @@ def cluster(nodes: int, occupancy: int, *, numa: bool) -> ClusterState:
 
 
 def group(letter: str, *, numa: bool) -> Gang:
-    """One of the groups, as a workload would have been read."""
+    """One of the gangs, as the workload readers would return it."""
     request = REQUESTS[letter]
     template = pod({"cpu": "12", "memory": "48Gi", GPU: "1"}, policy="SingleNUMANode" if numa else None)
     intent, _ = parse_numa_intent(template.annotations)

@@ -1,9 +1,9 @@
-"""Worst cases: what one object may cost that the API server accepts, stored or only tried (`--dry-run=server`).
+"""Worst cases: the cost of one object that the API server accepts, stored or as a dry run.
 
-- ms: the longest that the event loop is held, from the object's bytes to the answer: CPU time, best of three runs.
-- peak_mib: the most memory that it takes meanwhile, by tracemalloc in a run of its own.
+- ms: the longest time that the event loop is blocked, from the object's bytes to the answer: CPU time, best of three;
+- peak_mib: the peak of memory meanwhile, by tracemalloc in a run of its own.
 
-The cluster has 5,000 nodes of 8 NUMA nodes, of every NUMA policy in turn. Neither may pass 100 ms and 64 MiB.
+The cluster has 5,000 nodes with 8 NUMA nodes, with every NUMA policy in turn. The limits are 100 ms and 64 MiB.
 """
 
 import re
@@ -28,7 +28,7 @@ MOST_MS, MOST_MIB = 100.0, 64.0
 
 
 class Case(NamedTuple):
-    """One object on one of its ways."""
+    """One object that arrives in one of its ways."""
 
     what: str
     body: bytes
@@ -45,7 +45,7 @@ FAMILIES: Mapping[str, Callable[[], Iterator[Worst]]] = {
 
 
 def cases(families: Iterable[str] = FAMILIES) -> Iterator[Case]:
-    """All of them, one after the other: together they take more memory than what is measured."""
+    """All cases, one after the other: together they would take more memory than what is measured."""
     for family in families:
         for worst in FAMILIES[family]():
             for way in worst.ways:
@@ -152,7 +152,7 @@ def _owned(owner: Raw) -> Raw:
 
 
 def milliseconds(site: Site, case: Case, runs: int = 3) -> float:
-    """The best of some runs."""
+    """The best of several runs."""
     best = float("inf")
     for _ in range(runs):
         start = thread_time()
@@ -166,7 +166,7 @@ def milliseconds(site: Site, case: Case, runs: int = 3) -> float:
 
 
 def peak_mib(site: Site, case: Case) -> float:
-    """The most that a run takes beside what was there before."""
+    """The peak of a run above the memory in use before it."""
     collect()
     tracemalloc.start()
     try:
@@ -199,5 +199,5 @@ def lines() -> Iterator[dict[str, Any]]:
 
 
 def text(line: dict[str, Any]) -> str:
-    """A line for people."""
+    """A measurement as text."""
     return f"{line['what']:<80} {line['bytes']:>9} bytes {line['ms']:>9.1f} ms {line['peak_mib']:>8.1f} MiB"

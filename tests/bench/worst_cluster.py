@@ -1,4 +1,4 @@
-"""The cluster of the worst cases: equal machines, told to the service as the objects that an API server sends."""
+"""The cluster of the worst cases: equal machines, as objects that an API server sends."""
 
 from typing import Any
 
@@ -53,7 +53,7 @@ def tree(levels: int = 2) -> Raw:
 
 
 def cluster(nodes: int = NODES, zones: int = ZONES, rules: Rules | None = None) -> ClusterCache:
-    """The service's view of so many nodes, of every NUMA policy in turn, and of a topology."""
+    """A cache with `nodes` nodes, with every NUMA policy in turn, and a topology."""
     cache = ClusterCache(rules=rules)
     policies = ("single-numa-node", "restricted", "best-effort", "none")
     for number in range(nodes):

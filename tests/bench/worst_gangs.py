@@ -1,4 +1,4 @@
-"""Gangs whose pods prefer as much as they may, on as many different nodes as they may."""
+"""Gangs whose pods have as many preferences as allowed, for as many different nodes as allowed."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ _KEYS = ("kubernetes.io/hostname", "rack", "zone")
 
 
 def gangs() -> Iterator[Worst]:
-    """Lists of the pods of one gang."""
+    """Lists of the pods of one gang each."""
     values = MAX_VALUES // MAX_REQUIREMENTS
     alike = [_terms(MAX_TERMS, MAX_REQUIREMENTS // MAX_TERMS, values, "v")] * 64
     yield Worst("gang of 64 pods that prefer the most terms", ("gang",), _gang(alike))
@@ -23,7 +23,7 @@ def gangs() -> Iterator[Worst]:
 
 
 def _terms(terms: int, requirements: int, values: int, last: str) -> list[Raw]:
-    """Terms of which only the last value differs from those of other pods, so that a comparison reads all of them."""
+    """Terms that differ from those of other pods in the last value only, so that a comparison reads all of them."""
     made = [
         {
             "matchExpressions": [

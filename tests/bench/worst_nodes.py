@@ -1,4 +1,4 @@
-"""Nodes, their NodeResourceTopologies and Topologies, each field of theirs filled to the brim."""
+"""Nodes, NodeResourceTopologies and Topologies with each of their fields at its maximum."""
 
 from collections.abc import Iterator
 

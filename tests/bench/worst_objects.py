@@ -1,6 +1,6 @@
-"""The worst objects: what a tenant, a kubelet or an exporter may write, each field of it filled to the brim.
+"""The largest objects that a tenant, a kubelet or an exporter may write, with each field at its maximum.
 
-Every function gives (what, how it comes, the object). Sizes go to what the API server takes: requests of 3 MiB.
+Each function yields (name, way of arrival, object). Sizes are up to the API server's limit: requests of 3 MiB.
 """
 
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ NO_POLICY = {NUMA_TOPOLOGY_SPEC: "{}"}
 
 
 class Worst(NamedTuple):
-    """An object and the ways that it comes in."""
+    """An object and the ways in which it arrives."""
 
     what: str
     ways: tuple[str, ...]
@@ -32,7 +32,7 @@ def container(name: str = "c", **requests: str) -> Raw:
 
 
 def pod(annotations: dict[str, str] | None = None, containers: list[Raw] | None = None, **spec: Any) -> Raw:
-    """A pod of one Guaranteed container, unless it says otherwise."""
+    """A pod, by default with one Guaranteed container."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -1,4 +1,4 @@
-"""Pods, each field of theirs filled to the brim."""
+"""Pods with each of their fields at its maximum."""
 
 import json
 from collections.abc import Iterator
@@ -173,7 +173,7 @@ def pods() -> Iterator[Worst]:  # noqa: PLR0915 # a list of cases
 
 
 def _affinities() -> Iterator[Worst]:
-    """As many terms, requirements and values as are allowed; keys that some nodes have, or none."""
+    """As many terms, requirements and values as allowed. Some nodes have the keys, or none has."""
     host = "kubernetes.io/hostname"
     for kind, affinity in (("required", required), ("preferred", preferred)):
         foreign = [[expression(f"k{n}-{m}", "NotIn", "a") for m in range(4)] for n in range(256)]
@@ -193,7 +193,7 @@ def _affinities() -> Iterator[Worst]:
 
 
 def annotation_texts() -> Iterator[tuple[str, str]]:
-    """Texts of up to 256 KiB, as many as annotations may have."""
+    """Texts of up to 256 KiB, the maximum for annotations."""
     size = 250_000
     yield "nested 16000 deep", '{"a":' + nested(16_000) + "}"
     yield "nested 120000 deep", nested(120_000)
@@ -231,7 +231,7 @@ def _cased(number: int) -> str:
 
 
 def markers() -> Iterator[tuple[str, str]]:
-    """What claims to be our managed fields record."""
+    """Texts that claim to be our record of managed fields."""
     yield "4000 alternatives", json.dumps({"terms": 0, "required": [["00000000"]] * 4_000})
     yield "an alternative of 20000 digests", json.dumps({"terms": 0, "required": [[f"{n:08x}" for n in range(20_000)]]})
     yield "a term count of 4000 digits", '{"terms": ' + "9" * 4_000 + ', "required": [["a"]]}'

@@ -1,4 +1,4 @@
-"""Where a worst case runs: the functions that the service calls for it, on one cluster, from the bytes that arrive."""
+"""Where a worst case runs: the functions that the service calls, from the bytes that arrive."""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,14 +25,14 @@ from webhook.model.topology import TopologySource
 
 
 class Site:
-    """A replica's decisions without its sockets."""
+    """The decisions of a replica, without its sockets."""
 
     def __init__(self, nodes: int = NODES, zones: int = ZONES) -> None:
         self.rules = Rules()
         self.cache = cluster(nodes, zones, self.rules)
 
     def review(self, path: str, body: bytes) -> Answer | None:
-        """Answer a review, from its bytes to those of the answer; None for JSON that is nested too deeply."""
+        """Answer a review, from its bytes to the bytes of the answer. None for JSON that is nested too deeply."""
         try:
             request = AdmissionRequest.from_object(loads(body))
         except ValueError:
@@ -44,7 +44,7 @@ class Site:
         return answer
 
     def feed(self, kind: str, body: bytes) -> Callable[[], None]:
-        """Take in an object and decide on nothing; returns what forgets it again."""
+        """Add an object to the cache, without a decision. Returns a function that removes it."""
         raw = loads(body)
         feed, key = self._feed(kind), _key(raw)
         feed.upsert(key, raw)
@@ -57,7 +57,7 @@ class Site:
         return forget
 
     def gated(self, body: bytes) -> None:
-        """A pod behind our gate in a round of the leader: read, compared, decided and reported."""
+        """Handle a gated pod in a cycle of the leader: read, compare, decide, report."""
         raw = loads(body)
         pods = GatedPods(self.rules, RetryDelays(lambda _: None))
         pods.update({_key(raw): raw})
@@ -71,13 +71,13 @@ class Site:
                 place.patch(raw)
 
     def place_gang(self, gang: GatedGang) -> None:
-        """A gang in a round of the leader: put together, and placed or refused."""
+        """Handle a gang in a cycle of the leader: build it, then assign or reject it."""
         found = search_gang(gang, len(gang.members), {}, self.cache.snapshot(), TopologyTrees(), self.rules)
         assert isinstance(found, GangSearch)
         str(found.placement.why)
 
     def owner(self, body: bytes, pod: Raw) -> None:
-        """A gated pod's owner: its owner chain, the pod's place in it, the PodGroup written for it."""
+        """Handle the owner of a gated pod: the owner chain, the pod's rank, the PodGroup."""
         try:
             raw = loads(body)
         except ValueError:
@@ -94,7 +94,7 @@ class Site:
             str(error)
 
     def bind(self, body: bytes, node: str = "node-1") -> None:
-        """The guard's judgement of a Binding of this pod to a node whose kubelet tries sets of NUMA nodes."""
+        """Let the guard decide on a Binding to a node whose kubelet tries sets of NUMA nodes."""
         raw = loads(body)
         kubelet_admission = self.cache.kubelet_admission(node, _key(raw))
         verdict = guard(raw, node, kubelet_admission, self.rules)
@@ -111,7 +111,7 @@ class Site:
 
 
 def gang_of(body: bytes) -> GatedGang:
-    """The gang of a list of gated pods, which the service has read one by one."""
+    """The gang of these gated pods, which the service has read before."""
     pods = GatedPods(Rules(), RetryDelays(lambda _: None))
     pods.update({_key(raw): raw for raw in loads(body)["items"]})
     (gang,) = units_of(pods.in_order())

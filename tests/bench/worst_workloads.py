@@ -1,4 +1,4 @@
-"""Workloads of every kind, each field of theirs filled to the brim."""
+"""Workloads of every kind with each of their fields at its maximum."""
 
 from collections.abc import Iterator
 from typing import Any

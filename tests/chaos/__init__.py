@@ -1,31 +1,28 @@
-"""Chaos: pods and gangs come steadily to a real control plane with two replicas, and one thing breaks.
+"""Chaos: a steady load of pods and gangs on a real control plane with two replicas, while one thing breaks.
 
     python -m tests.chaos [--scenario NAME] [--seconds N] [--seed S] [--json]
 
-One row for each scenario. What its columns count:
+One row for each scenario. Its columns count:
 
 - `created`: pods that honest tenants, and the controllers of their Jobs, created.
-- `clientErrors`: creations that the API server refused although they were right: denied by the webhook, or failed
-  because the webhook did not answer. The client tries again; each refusal counts. While the API server or etcd itself
-  is down nothing is refused, because no API server answers.
-- `lost`: at the end, pods that do not run although no user deleted them: they vanished, or they wait, with a reason or
-  without. All that is created fits, so when the cluster has settled everything must run. Here to run is to be bound:
-  no kubelet stands behind these nodes.
+- `clientErrors`: valid creations that failed: the webhook denied them, or they failed because it did not answer. The
+  client retries; each failure counts. While the API server or etcd is down nothing counts.
+- `lost`: pods that do not run in the end although no user deleted them: they vanished or still wait. All created pods
+  fit, so once the cluster has settled all must run. Without kubelets a bound pod counts as running.
 - `ungated`: pods that asked for a NUMA policy and were bound without a decision of the webhook: without a placement
-  text, or, of those that need aligned NUMA nodes, without a hint for their node. This is what failing open costs.
-- `overCommitted`: resources of NUMA nodes of which the hints of bound pods ever added up to more than there is. Every
-  change of every pod is followed, not the end only.
-- `gangsSplit`: gangs whose bound pods were at any moment in more than one domain of the required level, or of which
-  fewer than the minimum ever started. A gang with a pod that the API server admitted without asking the webhook is not
-  judged: those pods count as `ungated`.
+  text or, if they need aligned NUMA nodes, without a hint for their node. This is the cost of failing open.
+- `overCommitted`: resources of NUMA nodes for which the hints of bound pods ever exceeded the capacity in sum. Every
+  change of every pod is followed.
+- `gangsSplit`: gangs that ever had bound pods in several domains of the required level, or that started with fewer pods
+  than their minimum. Gangs with a pod that was admitted without the webhook do not count; that pod is `ungated`.
 - `waitP99`, `waitMax`: seconds from the creation of honest pods until they were bound.
-- `leaderExits`: replica processes that ended and were not ended by the scenario.
+- `leaderExits`: replica processes that exited for another reason than the scenario.
 
     load.py       what honest tenants create
-    journal.py    what became of every pod, from a watch
-    bed.py        the control plane, the nodes and the two replicas; who exits without being asked
-    faults.py     what breaks; hostile.py: a tenant who does his worst
-    scenarios.py  the list of them
+    journal.py    the history of every pod, from a watch
+    bed.py        control plane, nodes and the two replicas; counts replicas that exit
+    faults.py     what breaks; hostile.py: a hostile tenant
+    scenarios.py  the list of scenarios
     run.py        one scenario: load, fault, settle, row
-    row.py        the row, and what makes it a failure; table.py: rows for people
+    row.py        the row, and its failures; table.py: rows as text
 """

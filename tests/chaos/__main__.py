@@ -1,7 +1,7 @@
-"""python -m tests.chaos: pods and gangs come steadily while one thing breaks; a row for each scenario.
+"""python -m tests.chaos: a steady load of pods and gangs while one thing breaks; one row for each scenario.
 
-Progress is on stderr; stdout has the table only, or with --json one object a line as soon as its scenario is over.
-With --into the rows take the place of these scenarios' rows in the table of a page, as in docs/reliability.md.
+Progress goes to stderr. stdout has only the table, or with --json one object a line when its scenario ends.
+With --into the rows replace the rows of the same scenarios in the table of a page, such as docs/reliability.md.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SHORTEST_SECONDS = 5.0
 
 
 def main() -> int:
-    """Run. 0: all is well; 1: something is not, or failed; 2: wrong use; 130: ended by Ctrl-C."""
+    """Run. 0: success; 1: a violation or an error; 2: invalid arguments; 130: ended by Ctrl-C."""
     options = parser().parse_args()
     leave_on_signals()
     outcomes = []
@@ -94,7 +94,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _seconds(text: str) -> float:
-    """Enough for the fault to meet anything."""
+    """At least as long as a fault needs to have an effect."""
     seconds = float(text)
     if not seconds >= SHORTEST_SECONDS:
         raise argparse.ArgumentTypeError(f"{text} is less than {SHORTEST_SECONDS:.0f}")

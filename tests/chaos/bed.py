@@ -1,7 +1,7 @@
 """What every scenario runs on: a control plane, nodes in racks, and two replicas of the webhook.
 
-One bed serves scenario after scenario. Replicas that exit without being asked are counted and started again, as a
-kubelet would.
+One bed serves one scenario after the other. Replicas that exit by themselves are counted and started again, as a
+kubelet would do.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def fleet() -> list[Machine]:
 
 
 def capacity(fleet: list[Machine]) -> dict[Slot, Decimal]:
-    """What each NUMA node has for pods."""
+    """What each NUMA node offers to pods."""
     return {
         Slot(machine.name, int(zone["name"].removeprefix("node-")), resource["name"]): Decimal(
             parse_quantity(resource["available"])
@@ -73,7 +73,7 @@ class Bed:
     @classmethod
     @contextlib.contextmanager
     def made(cls, assets: Mapping[str, Path]) -> Iterator[Bed]:
-        """All of it; everything that was started ends with the context."""
+        """Start all of it. Everything ends with the context."""
         with ControlPlane.start(assets) as plane:
             plane.install_crds()
             create_machines(plane.api, fleet())
@@ -103,13 +103,13 @@ class Bed:
                 self.plane.delete_namespace(name)
 
     def leader(self) -> Replica:
-        """The replica whose Pod is marked."""
+        """The replica whose Pod has the leader's label."""
         until("one leader", lambda: len(self.webhook.marked) == 1)
         return self.webhook.marked[0]
 
     @contextlib.contextmanager
     def held(self, *replicas: Replica) -> Iterator[None]:
-        """Within this context a scenario ends these replicas, and starts them again."""
+        """Within this context the scenario ends these replicas and starts them again."""
         names = {replica.name for replica in replicas}
         self._held |= names
         try:
@@ -118,7 +118,7 @@ class Bed:
             self._held -= names
 
     def wait_until_whole(self) -> None:
-        """Wait until all is up, one replica leads, and the API server calls the webhook."""
+        """Wait until everything is up, one replica leads, and the API server calls the webhook."""
         self.plane.wait_until_ready()
         until("both replicas to be ready", lambda: all(_is_ready(replica) for replica in self.webhook.replicas))
         until("a leader to be found", self._leader_is_found)
@@ -139,7 +139,7 @@ class Bed:
 
 
 def physical_racks(fleet: list[Machine]) -> dict[str, str]:
-    """Where each node stands, however it is labelled later."""
+    """The rack of each node, whatever its label says later."""
     return {machine.name: machine.labels[RACK_LABEL] for machine in fleet}
 
 

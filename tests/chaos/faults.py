@@ -1,6 +1,6 @@
-"""What breaks, a function each. One returns when what it broke is whole again, or is the product's to heal and healed.
+"""The faults, one function each. It returns when what it broke is repaired, by itself or by the product.
 
-A fault gets a `Stage`, waits with `Stage.last`, and draws with `Stage.chance`.
+A fault gets a `Stage`, waits with `Stage.last`, and draws random values with `Stage.chance`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ CHANGED = {
 
 @dataclass
 class Stage:
-    """What a fault has to work with."""
+    """What a fault works with."""
 
     bed: Bed
     journal: Journal
@@ -66,7 +66,7 @@ class Stage:
         return max(0.0, self.ends - time.monotonic())
 
     def last(self, seconds: float) -> None:
-        """Let what is broken stay so for this time, or for half of the load's where that is shorter."""
+        """Let the fault last for this time, or for half of the load's time if that is shorter."""
         span = min(seconds, max(SHORTEST_PAUSE_SECONDS, self.seconds / 2))
         time.sleep(span)
         self.lasted += span
@@ -82,7 +82,7 @@ def leader_killed(stage: Stage) -> None:
 
 
 def leader_paused(stage: Stage) -> None:
-    """The leader gets SIGSTOP, and goes on 30 s later when another one leads."""
+    """The leader gets SIGSTOP. It continues 30 s later, when another replica leads."""
     leader = stage.bed.leader()
     leader.process.pause()
     try:
@@ -92,14 +92,14 @@ def leader_paused(stage: Stage) -> None:
 
 
 def component_killed(program: str, stage: Stage) -> None:
-    """A part of the control plane gets SIGKILL, and is started again."""
+    """A component of the control plane gets SIGKILL, and is started again."""
     stage.bed.plane.restart(program, down=DOWN_SECONDS)
     stage.lasted += DOWN_SECONDS
     stubbornly(partial(stage.bed.plane.wait_until_ready, program))
 
 
 def ca_secret_deleted(stage: Stage) -> None:
-    """The Secret with the CA is deleted; a replica that starts then finds none, or a new one."""
+    """The Secret with the CA is deleted. A replica that starts then finds none, or a new one."""
     done(partial(stage.bed.plane.api.delete, CA_SECRET))
     replica = stage.chance.choice(stage.bed.webhook.replicas)
     with stage.bed.held(replica):
@@ -128,7 +128,7 @@ def lease_deleted(stage: Stage) -> None:
 
 
 def nrt_crd_deleted(stage: Stage) -> None:
-    """The CRD of the NodeResourceTopologies is deleted, and they with it; 15 s later all of it is back."""
+    """The CRD of the NodeResourceTopologies and thus all of them are deleted. 15 s later all are back."""
     plane = stage.bed.plane
     done(partial(plane.api.delete, NRT_CRD))
     stage.last(15.0)
@@ -139,7 +139,7 @@ def nrt_crd_deleted(stage: Stage) -> None:
 
 
 def topology_changed(stage: Stage) -> None:
-    """The Topology is deleted, the racks get other names node by node, and the Topology comes back."""
+    """The Topology is deleted, the racks are renamed node by node, and the Topology is created again."""
     api, path = stage.bed.plane.api, f"{RACK_TOPOLOGIES}/racks"
     topology = stubbornly(partial(api.get, path))
     done(partial(api.delete, path))
@@ -163,7 +163,7 @@ def upgraded(stage: Stage) -> None:
 
 
 def nodes_deleted(stage: Stage) -> None:
-    """Some nodes go with their pods, as when machines are returned to a cloud; later others of their names come."""
+    """Nodes are deleted with their pods, as when machines are returned. Later nodes of the same names come."""
     api = stage.bed.plane.api
     busy = sorted({pod.node for pod in stage.journal.pods() if pod.bound is not None and not pod.gone})
     names = set(stage.chance.sample(busy, min(DELETED_NODES, len(busy))))
@@ -184,7 +184,7 @@ def nodes_deleted(stage: Stage) -> None:
 
 
 def all_replicas_stopped(stage: Stage) -> None:
-    """Both replicas end as they are asked to, and start again 20 s later."""
+    """Both replicas stop in an orderly way, and start again 20 s later."""
     replicas = stage.bed.webhook.replicas
     with stage.bed.held(*replicas):
         for replica in replicas:
@@ -201,7 +201,7 @@ def _has_data(bed: Bed) -> bool:
 
 
 def _get(bed: Bed, path: str) -> dict[str, Any]:
-    """An object, empty when there is none."""
+    """An object; empty if it does not exist."""
     try:
         found: dict[str, Any] = bed.plane.api.get(path)
     except ApiError as error:

@@ -1,10 +1,10 @@
-"""A tenant who may edit one namespace, reaches the webhook's port, and does his worst to the others.
+"""A hostile tenant who may edit one namespace and reaches the webhook's port.
 
-All at the same time, again and again:
-1. Pods whose owner references would, put into a URL as they are, read something else or never be answered.
-2. Objects as large as the API server takes, as dry runs.
-3. Reviews of bindings of other tenants' pods, sent straight to the leader's port.
-4. Pods left to the scheduler that never bind: their volume does not exist, or their spread cannot be had.
+All at the same time, in a loop:
+1. Pods whose owner references, if used as they are in a URL, would read another path or never get an answer.
+2. Objects of the maximum size, as dry runs.
+3. Reviews of bindings of other tenants' pods, sent directly to the leader's port.
+4. Pods left to the scheduler that are never bound: their volume does not exist, or their spread is unsatisfiable.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ OWNERS = (
 
 
 def hostile_tenant(stage: Stage) -> None:
-    """He goes on for as long as honest tenants create."""
+    """Attack as long as honest tenants create pods."""
     with served(stage.bed.plane, [kind for kind in KINDS if kind.kind in CUSTOM_KINDS]):
         tenant = Tenant(stage)
         with tenant.attacking():
@@ -73,7 +73,7 @@ class Tenant:
 
     @contextmanager
     def attacking(self) -> Iterator[None]:
-        """All kinds of attack go on within this context."""
+        """Run all attacks within this context."""
         attacks = {
             "owners": self._odd_owner,
             "huge": self._huge_object,
@@ -145,7 +145,7 @@ class Tenant:
 
 
 def _account(stage: Stage) -> Api:
-    """Who may edit the one namespace, and the custom kinds in it."""
+    """An account that may edit the one namespace, and the custom kinds in it."""
     plane, namespace = stage.bed.plane, stage.hostile
     plane.api.create(f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": ACCOUNT}})
     groups = sorted({kind.api_version.partition("/")[0] for kind in KINDS if kind.kind in CUSTOM_KINDS})

@@ -1,6 +1,6 @@
-"""What became of every pod, and whether anything was ever given twice or split, from each change that a watch tells.
+"""The history of every pod, and whether anything was assigned twice or split, from the changes of a watch.
 
-Everything here is computed from the objects, in the order of their changes; the caller of `take` gives the times.
+Everything is computed from the objects, in the order of their changes. The caller of `take` gives the times.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ INHERIT = "topology-webhook.dev/inherit"
 
 @dataclass
 class History:
-    """One pod."""
+    """The history of one pod."""
 
     name: str
     namespace: str
@@ -55,7 +55,7 @@ class History:
 
 
 class Journal:
-    """The pods of one run. `capacity`: what each NUMA node has; `racks`: where each node stands."""
+    """The pods of one run. `capacity`: of each NUMA node; `racks`: the rack of each node."""
 
     def __init__(self, capacity: Mapping[Slot, Decimal], racks: Mapping[str, str]) -> None:
         self._capacity = capacity
@@ -72,7 +72,7 @@ class Journal:
 
     @contextlib.contextmanager
     def following(self, api: Api, run: str) -> Iterator[None]:
-        """Follow the pods of a run of any namespace."""
+        """Follow the pods of a run in all namespaces."""
         ended = threading.Event()
 
         def follow() -> None:
@@ -89,22 +89,22 @@ class Journal:
             ended.set()
 
     def pods(self) -> list[History]:
-        """All pods there ever were, in the order of their creation."""
+        """All pods that ever existed, in order of creation."""
         with self._lock:
             return list(self._pods.values())
 
     def of(self, unit: Unit) -> list[History]:
-        """The pods of a unit that there ever were."""
+        """The pods of a unit that ever existed."""
         return [pod for pod in self.pods() if pod.unit == unit.name]
 
     def has_run(self, unit: Unit, seconds: float) -> bool:
-        """Whether all pods of a unit have been bound for so long."""
+        """Whether all pods of a unit have been bound for this long."""
         since = time.monotonic() - seconds
         pods = [pod for pod in self.of(unit) if not pod.gone]
         return len(pods) == unit.size and all(pod.bound is not None and pod.bound < since for pod in pods)
 
     def take_list(self, raws: list[dict[str, Any]], now: float) -> None:
-        """Take in all pods there are: others are gone."""
+        """Apply a list of all pods: others are gone."""
         with self._lock:
             there = {raw["metadata"]["uid"] for raw in raws}
             # First, for what they held may have been given to others meanwhile.
@@ -114,7 +114,7 @@ class Journal:
                 self.take("ADDED", raw, now)
 
     def take(self, kind: str, raw: dict[str, Any], now: float) -> None:
-        """Take in one change: ADDED, MODIFIED, DELETED."""
+        """Apply one change: ADDED, MODIFIED, DELETED."""
         uid = raw["metadata"]["uid"]
         with self._lock:
             pod = self._pods.get(uid)

@@ -1,8 +1,8 @@
-"""What honest tenants create, steadily: single pods of every policy, gangs with and without a required rack, Jobs.
+"""The load of honest tenants: single pods of every policy, gangs with and without a required rack, Jobs.
 
-1. What comes is drawn from the seed alone: the same units in the same order, however fast the machine is.
-2. A creation that fails is tried again until it is taken. The pods of some gangs come late.
-3. A unit that has run as a whole for a while is deleted, so that the cluster never fills up.
+1. The seed alone decides what comes: the same units in the same order, whatever the speed of the machine.
+2. A creation that fails is retried until it succeeds. The pods of some gangs come late.
+3. A unit that has run completely for a while is deleted, so that the cluster never fills up.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Unit:
-    """What a tenant creates at one moment."""
+    """What a tenant creates at once."""
 
     name: str
     namespace: str
@@ -72,14 +72,14 @@ class Unit:
     """How many of its pods come later than the others."""
 
     def pods(self, run: str) -> list[dict[str, Any]]:
-        """The pods to create; of a Job none."""
+        """The pods to create; none for a Job."""
         annotations: dict[str, str] = {}
         if self.kind is Kind.GANG:
             annotations = {"pod-group-name": self.name, "topology-webhook.dev/min-member": str(self.minimum)}
         return [self._pod(f"{self.name}-{number}", run, annotations) for number in range(self.size)]
 
     def job(self, run: str) -> dict[str, Any]:
-        """The Job to create. Its rack is asked for on the Job alone: its pods take what stands on their owner."""
+        """The Job to create. Only the Job asks for a rack; its pods inherit that from their owner."""
         template = self._pod("", run, {}, restartPolicy="Never")
         del template["metadata"]["name"]
         template["metadata"]["annotations"] = SINGLE
@@ -102,7 +102,7 @@ class Unit:
 
 
 def drawn(chance: random.Random, namespaces: Sequence[str]) -> Iterator[Unit]:
-    """Units without end."""
+    """An endless sequence of units."""
     number = 0
     while True:
         kind = chance.choices((Kind.POD, Kind.GANG, Kind.JOB), (6, 3, 1))[0]
@@ -143,7 +143,7 @@ class Load:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """Create within this context; what was begun is finished at its end, or given up when that is an error."""
+        """Create within this context. At its end begun units are completed, or abandoned if it ends with an error."""
         with ThreadPoolExecutor(CLIENTS) as clients:
             thread = threading.Thread(target=self._create_steadily, args=(clients,), name="load")
             thread.start()
@@ -161,12 +161,12 @@ class Load:
         return [unit for unit in list(self.units.values()) if unit.name not in self.deleted]
 
     def delete_old(self) -> None:
-        """Delete what has run for long enough; for the time after `running`."""
+        """Delete what has run long enough. Used after `running`."""
         for unit in self._old():
             self._delete(unit)
 
     def _old(self) -> list[Unit]:
-        """Units to delete, from now on counted as deleted."""
+        """Units to delete. From now on they count as deleted."""
         old = [unit for unit in self.left() if self._journal.has_run(unit, LIFE_SECONDS)]
         self.deleted.update(unit.name for unit in old)
         return old
@@ -191,7 +191,7 @@ class Load:
             self._insist(unit, _pods(unit.namespace), raw)
 
     def _insist(self, unit: Unit, path: str, raw: dict[str, Any]) -> None:
-        """Create until it is there."""
+        """Retry until the object exists."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline and not self._aborted.is_set():
             try:

@@ -20,7 +20,7 @@ RACKS = {"n0": "rack-0", "n1": "rack-0", "n2": "rack-1"}
 def raw(
     name: str, node: str = "", hint: str | None = None, cpu: int = 8, unit: str = "g", **more: Any
 ) -> dict[str, Any]:
-    """A pod that waits behind the gate, or one that is bound, with a hint of its node."""
+    """A pod that waits behind the gate, or a bound one with a hint for its node."""
     (one,) = Unit(unit, "ns", Kind.POD, cpu=cpu).pods("run")
     metadata = one["metadata"] | {"name": name, "namespace": "ns", "uid": name}
     spec = {**one["spec"], "nodeName": node} if node else {**one["spec"], "schedulingGates": [{"name": GATE}]}

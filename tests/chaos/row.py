@@ -1,4 +1,4 @@
-"""One scenario's row: what was counted, and what makes it a failure."""
+"""The row of one scenario: its counts, and what makes it a failure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Row:
-    """What is printed; the package's docstring defines each."""
+    """The columns of a row. The package's docstring defines them."""
 
     scenario: str
     created: int
@@ -32,7 +32,7 @@ class Row:
     leader_exits: int
 
     def to_json(self) -> dict[str, Any]:
-        """One line of --json."""
+        """The line of --json."""
         return {
             "scenario": self.scenario,
             "created": self.created,
@@ -47,7 +47,7 @@ class Row:
         }
 
     def broken(self) -> list[str]:
-        """What must be zero in every scenario and is not."""
+        """The counts that must be zero in every scenario and are not."""
         zeros = {
             "lost": self.lost,
             "overCommitted": self.over_committed,
@@ -76,7 +76,7 @@ def counted(scenario: str, load: Load, journal: Journal, exits: int) -> Row:
 
 
 def lost(load: Load, journal: Journal) -> Counter[str]:
-    """Pods by the name of their unit that do not run although no user deleted them."""
+    """Pods, by the name of their unit, that do not run although no user deleted them."""
     excused = journal.excused
     found: Counter[str] = Counter()
     for unit in load.left():
@@ -99,12 +99,12 @@ def split(load: Load, journal: Journal) -> list[Unit]:
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """The least value that so great a share of the values does not exceed; 0 of none."""
+    """The smallest value that at least this share of the values does not exceed; 0 for no values."""
     return ordered[math.ceil(share * len(ordered)) - 1] if ordered else 0.0
 
 
 def _is_judged(unit: Unit, pods: list[History]) -> bool:
-    """Whether the webhook was asked about every pod of it, and about the Job that made them."""
+    """Whether the webhook was called for every pod of the gang, and for the Job that created them."""
     return all(pod.seen and (pod.inherits or unit.kind is not Kind.JOB) for pod in pods)
 
 

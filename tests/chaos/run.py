@@ -1,9 +1,9 @@
 """One scenario on a bed.
 
-1. Honest tenants create pods, gangs and Jobs, steadily.
-2. After a quarter of the time the fault comes. They go on creating until the time is over and the fault, too.
-3. All is whole again, and what was created is given time to run, as long as anything still moves.
-4. What became of it is counted.
+1. Honest tenants create pods, gangs and Jobs at a steady rate.
+2. After a quarter of the time the fault begins. The load continues until the time is over and the fault has ended.
+3. Everything is repaired, and the pods get time to run as long as anything still changes.
+4. The results are counted.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TOLD = 5
 
 @dataclass(frozen=True)
 class Outcome:
-    """A row, and what people want to know about it."""
+    """A row, and notes for people."""
 
     row: Row
     failures: list[str]
@@ -46,7 +46,7 @@ class Outcome:
 
 
 def play(bed: Bed, scenario: Scenario, *, seconds: float, seed: int) -> Outcome:
-    """One round. `seconds`: how long tenants create."""
+    """Run one scenario. `seconds`: duration of the load."""
     run = f"{scenario.name}-{seed}"
     tenants = [f"chaos-{run}-{letter}" for letter in "ab"]
     hostile = f"chaos-{run}-hostile"
@@ -78,7 +78,7 @@ def play(bed: Bed, scenario: Scenario, *, seconds: float, seed: int) -> Outcome:
 
 
 def _settle(load: Load, journal: Journal) -> None:
-    """Wait until everything runs, or nothing has moved for `STILL_SECONDS`.
+    """Wait until everything runs, or until nothing has changed for `STILL_SECONDS`.
 
     What has run for long enough still ends: a rack that took a gang may be full when the last of its pods comes.
     """
@@ -93,7 +93,7 @@ def _settle(load: Load, journal: Journal) -> None:
 
 
 def _notes(load: Load, journal: Journal) -> Iterator[str]:
-    """Of each number that is not zero, the first few behind it."""
+    """The first few pods behind each count that is not zero."""
     for message, count in load.refusals.most_common(TOLD):
         yield f"refused {count} times: {message}"
     if load.unanswered:

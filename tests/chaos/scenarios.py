@@ -1,4 +1,4 @@
-"""The scenarios: what breaks, and how long honest pods may wait for it."""
+"""The scenarios: what breaks, and how long honest pods may wait because of it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNDISTURBED_SECONDS = 20.0
 
 @dataclass(frozen=True)
 class Scenario:
-    """One thing that breaks."""
+    """One fault."""
 
     name: str
     fault: Callable[[faults.Stage], None]

@@ -1,4 +1,4 @@
-"""The rows for people, in a terminal or in a page."""
+"""The rows as a table, for a terminal or a page."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def cells(row: Row) -> tuple[str, ...]:
 
 
 def with_rows(page: str, rows: Sequence[Row]) -> str:
-    """A page with these rows in its table; those of other scenarios stay. Raises ValueError for one without marks."""
+    """The page with these rows in its table; rows of other scenarios stay. Raises ValueError if it has no marks."""
     lines = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")]
     known = {line[0]: tuple(line) for line in lines if line[0] in SCENARIOS and len(line) == len(COLUMNS)}
     known |= {row.scenario: cells(row) for row in rows}

@@ -1,4 +1,4 @@
-"""The judge is judged: what a watch tells, and what the journal makes of it."""
+"""The journal: a watch's events in, the history and its verdicts out."""
 
 from __future__ import annotations
 

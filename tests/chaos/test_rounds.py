@@ -1,4 +1,4 @@
-"""A short round of each scenario; `python -m tests.chaos` plays long ones and looks at the times as well."""
+"""A short round of each scenario. `python -m tests.chaos` runs long ones and checks the times as well."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SEED = 0
 
 @pytest.fixture(scope="module")
 def bed(programs: Mapping[str, Path]) -> Iterator[Bed]:
-    """One control plane for all; what is killed is started again before the next one."""
+    """One control plane for all scenarios. What is killed is started again before the next one."""
     with Bed.made(programs) as bed:
         yield bed
 

@@ -1,4 +1,4 @@
-"""What makes a row, and what makes it a failure."""
+"""How a row is counted, and which rows are failures."""
 
 from __future__ import annotations
 

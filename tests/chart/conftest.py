@@ -21,7 +21,7 @@ def rendered(helm: Helm) -> Rendered:
 
 @pytest.fixture
 def release(control_plane: ControlPlane, namespace: str) -> Iterator[Release]:
-    """A release to be installed; uninstalled afterwards whatever happened."""
+    """A release to install. It is uninstalled afterwards in any case."""
     release = Release(control_plane, namespace)
     yield release
     release.uninstall()

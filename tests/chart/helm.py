@@ -16,12 +16,12 @@ Raw = dict[str, Any]
 
 
 class RefusedError(Exception):
-    """Helm refused the values; the text is what a user reads."""
+    """Helm rejected the values. The text is what a user reads."""
 
 
 @dataclass(frozen=True)
 class Rendered:
-    """What one `helm template` printed."""
+    """The output of one `helm template`."""
 
     objects: tuple[Raw, ...]
     hooks: tuple[Raw, ...] = ()
@@ -42,7 +42,7 @@ class Rendered:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables with their values, or with the field of the pod that they are taken from."""
+        """Variables with their values, or with the pod's field that they come from."""
         return {
             variable["name"]: variable.get("value") or variable["valueFrom"]["fieldRef"]["fieldPath"]
             for variable in self.container["env"]
@@ -65,7 +65,7 @@ class Rendered:
 
 
 class Helm:
-    """`helm`, with a home of its own."""
+    """`helm`, with its own home."""
 
     def __init__(self, program: Path, home: Path) -> None:
         self._program = program
@@ -74,7 +74,7 @@ class Helm:
     def template(
         self, values: Mapping[str, Any] | None = None, *, release: str = "tw", namespace: str = "placement"
     ) -> Rendered:
-        """The chart's objects with `values`, and an image if they name none; raises RefusedError."""
+        """The chart's objects for these `values`. Raises RefusedError."""
         text = self.run(
             *("template", release, str(CHART), "--namespace", namespace, "--values", "-"),
             input=yaml.safe_dump({**IMAGE, **(values or {})}),
@@ -84,7 +84,7 @@ class Helm:
         return Rendered(tuple(each for each in found if each not in hooks), hooks)
 
     def run(self, *arguments: str, input: str = "") -> str:  # noqa: A002 - subprocess' name for it
-        """What a helm command prints; raises RefusedError."""
+        """The output of a helm command. Raises RefusedError."""
         done = subprocess.run(
             [self._program, *arguments],
             input=input,

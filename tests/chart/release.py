@@ -43,7 +43,7 @@ class Release:
         self.plane.helm("uninstall", RELEASE, "--namespace", self.namespace)
 
     def apply_as_the_service(self, name: str, data: Mapping[str, str], manager: str) -> None:
-        """Write a Secret as the pods do."""
+        """Write a Secret with the rights of the service."""
         metadata = {"name": name, "namespace": self.namespace}
         self.plane.kubectl(
             *("apply", "--server-side", f"--field-manager={manager}", f"--as={self.account}", "-f", "-"),
@@ -51,7 +51,7 @@ class Release:
         )
 
     def patch_as_the_service(self, name: str) -> None:
-        """Write caBundle into a configuration as the pods do."""
+        """Write caBundle into a configuration with the rights of the service."""
         count = len(self.plane.api.get(f"{CONFIGURATIONS}/{name}")["webhooks"])
         bundle = [
             {"op": "add", "path": f"/webhooks/{index}/clientConfig/caBundle", "value": "Y2E="} for index in range(count)

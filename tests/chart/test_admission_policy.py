@@ -1,4 +1,4 @@
-"""The ValidatingAdmissionPolicies: what the API server refuses by itself, in every namespace, answer who may."""
+"""The ValidatingAdmissionPolicies: what the API server denies by itself in every namespace, without the webhook."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -48,7 +48,7 @@ def carrying(field: str, name: str, value: str = "x", **more: Any) -> dict[str, 
 
 
 class Users:
-    """The namespaces' pods, written by users who may do everything as far as RBAC goes."""
+    """The pods of the namespaces, written by users to whom RBAC allows everything."""
 
     def __init__(self, plane: ControlPlane, release: Release, namespace: str) -> None:
         self.plane = plane
@@ -92,7 +92,7 @@ def users(control_plane: ControlPlane, release: Release) -> Iterator[Users]:
 
 
 def _count(users: Users) -> bool:
-    """Whether both policies do, as this release has them: an earlier one may have trusted others."""
+    """Whether both policies apply with this release's parameters: an earlier release may have trusted other users."""
     forged = carrying("annotations", NUMA_HINT)
     binding = {**forged, "kind": "Binding", "target": {"apiVersion": "v1", "kind": "Node", "name": "n0"}}
     writes = (users.path(), forged), (f"/api/v1/namespaces/{users.namespace}/bindings", binding)

@@ -1,4 +1,4 @@
-"""Which objects the API server asks about, and which it does not: the webhooks' rules, selectors and conditions."""
+"""For which objects the API server calls the webhooks: rules, selectors and match conditions."""
 
 import copy
 import json
@@ -50,7 +50,7 @@ def annotated(**differences: Any) -> dict[str, Any]:
 
 
 def asked(plane: ControlPlane, namespace: str, body: Mapping[str, Any]) -> str:
-    """Which webhook is asked about the creation of a pod, the first that is: "mutate", "validate" or "" when none."""
+    """The webhook that is called for the creation of a pod: "mutate", "validate", or "" for none. The first counts."""
     try:
         plane.api.create(f"/api/v1/namespaces/{namespace}/pods?dryRun=All", body)
     except ApiError as error:
@@ -94,7 +94,7 @@ OF_A_DAEMON_SET = {
 
 
 def guaranteed(**differences: Any) -> dict[str, Any]:
-    """A pod that asks for nothing, of which a kubelet may align something; requests come of the limits."""
+    """A pod that asks for nothing, of which a kubelet may align something. Its requests follow from its limits."""
     raw = pod(**differences)
     raw["spec"]["containers"][0]["resources"] = {"limits": AMOUNTS}
     return raw

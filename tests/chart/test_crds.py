@@ -1,4 +1,4 @@
-"""The CRDs of crds/ in a real API server: valid, installed by the chart where absent, strict where it helps."""
+"""The CRDs of crds/ in a real API server: valid, installed by the chart if missing, and strict where that helps."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The chart in a real cluster: what the API server makes of it, and what is left of it."""
+"""The chart in a real cluster: what it installs, and what remains after an uninstallation."""
 
 import json
 
@@ -53,7 +53,7 @@ def test_the_service_has_these_rights_and_no_others(control_plane: ControlPlane,
 
 def test_the_service_may_do_nothing_that_changes_the_cluster(control_plane: ControlPlane, release: Release) -> None:
     def may(verb: str, group: str, resource: str, namespace: str, name: str = "") -> bool:
-        """What `kubectl auth can-i` asks."""
+        """The result of `kubectl auth can-i`."""
         resource, _, subresource = resource.partition("/")
         attributes = {"verb": verb, "group": group, "resource": resource, "subresource": subresource}
         spec = {"user": release.account, "resourceAttributes": {**attributes, "namespace": namespace, "name": name}}
@@ -119,7 +119,7 @@ def test_an_uninstall_leaves_nothing_behind(control_plane: ControlPlane, release
         )
 
     def in_every_namespace() -> bool:
-        """Whether the controllers have made what they make in each."""
+        """Whether the controllers have created what they create in each namespace."""
         return f"{release.namespace} kube-root-ca.crt" in {" ".join(line.split()[1:]) for line in everything()}
 
     control_plane.wait_for("the namespace to be complete", in_every_namespace)

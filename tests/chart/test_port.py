@@ -1,4 +1,4 @@
-"""Who may call, as the chart says it: client certificates and the network."""
+"""Who may call the webhook, by the chart's values: client certificates and the network."""
 
 from typing import Any
 

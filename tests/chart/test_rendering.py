@@ -1,4 +1,4 @@
-"""What the chart's objects say, by the values that were given."""
+"""The chart's objects for given values."""
 
 import tarfile
 from pathlib import Path

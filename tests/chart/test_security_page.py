@@ -1,4 +1,4 @@
-"""docs/security.md names tests that exist, and every right that the chart gives the service."""
+"""The tests that docs/security.md names exist, and it lists every right that the chart grants."""
 
 import re
 from collections.abc import Iterator

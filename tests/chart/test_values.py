@@ -1,4 +1,4 @@
-"""values.yaml, its schema, its documentation and the program's own settings say the same."""
+"""values.yaml, its schema, its documentation and the program's settings agree."""
 
 import json
 import re
@@ -21,7 +21,7 @@ KUBERNETES_OWN = {"podSecurityContext", "resources", "affinity"}
 
 
 def leaves(values: dict[str, Any], schema: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every value by its dotted path: those whose schema names no further properties are leaves."""
+    """Every value by its dotted path. A leaf is a value whose schema names no further properties."""
     for name, value in values.items():
         below = schema["properties"][name]
         if isinstance(value, dict) and value and "properties" in below:

@@ -1,7 +1,7 @@
-"""The command: replay every golden file of a directory and say how far the engine agrees.
+"""The command: replay every golden file of a directory and report how far the engine agrees.
 
-Prints `FILE agree/total`, below it the parts and the first disagreements. Exit status: 0 all floors held, 1 some
-file is below a floor, 2 some file cannot be used.
+Prints `FILE agree/total`, and below it the parts and the first disagreements. Exit status: 0 all floors held,
+1 a file is below its floor, 2 a file cannot be used.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Golden files: which they are, told by what is in them rather than by their names, and their cases."""
+"""Golden files and their cases. The content of a file decides its format, not its name."""
 
 import gzip
 import json
@@ -28,7 +28,7 @@ SUFFIXES: Final = (".jsonl", ".jsonl.gz", ".json", ".json.gz")
 
 
 class UnusableError(Exception):
-    """The cases cannot be used; the message says which file and why."""
+    """The cases cannot be used. The message names the file and the reason."""
 
 
 def files(directory: Path) -> list[Path]:
@@ -42,7 +42,7 @@ def files(directory: Path) -> list[Path]:
 
 
 def tallies(path: Path) -> list[Tally]:
-    """What the check of one file counts."""
+    """The counts of the check of one file."""
     check, cases = _read(path)
     try:
         found = check(cases)
@@ -92,7 +92,7 @@ def _parse(path: Path, text: str) -> list[Case]:
 
 
 def _check_for(path: Path, cases: Sequence[Case]) -> Check:
-    """The check of the first format that most of the cases are in; the others must be in it, too."""
+    """The check of the first format that most of the cases have. The others must have it, too."""
 
     def lacking(keys: frozenset[str]) -> list[int]:
         return [number for number, case in enumerate(cases, 1) if not (isinstance(case, dict) and keys <= case.keys())]

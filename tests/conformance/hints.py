@@ -1,4 +1,4 @@
-"""Hints by NUMA id, one machine at a time: a plain face of the engine's merge."""
+"""Hints by NUMA id for one machine at a time, on top of the engine's merge."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple

@@ -1,9 +1,9 @@
 """The check of the kubelet fidelity, pod by pod in the order of admission.
 
-1. Prediction: what the engine says from the NRT just before the pod, as a webhook would.
-2. Replay: what the reference, which keeps the whole state of the machine, says (tests.conformance.reference).
-3. A pod is *hidden* where the prediction admits, the real kubelet refused, and the replay knows why: the NRT does not
-   show it. Hidden pods do not count for the policies' own floors, but there may only be few.
+1. Prediction: the engine's answer from the NRT just before the pod, as in the webhook.
+2. Replay: the answer of the reference, which keeps the whole state of the machine (tests.conformance.reference).
+3. A pod is *hidden* if the prediction admits it, the real kubelet refused it, and the replay knows why: the NRT does
+   not show it. Hidden pods do not count for the policies' own floors, but only few are allowed.
 """
 
 import re
@@ -55,12 +55,12 @@ class Step:
 
     @property
     def bound(self) -> list[ResidentPod]:
-        """The same as records, in the order of their admission."""
+        """The pods as records, in the order of their admission."""
         return [ResidentPod.from_object({**pod, "spec": {**pod["spec"], "nodeName": "n"}}) for pod in self.residents]
 
     @property
     def place(self) -> str:
-        """For messages."""
+        """The step's position, for messages."""
         return f"{self.case['id']} {self.expected['pod']}"
 
 
@@ -95,7 +95,7 @@ def _steps(case: Case) -> Iterator[Step]:
 
 
 def _node_arrays(steps: Sequence[Step]) -> NodeArrays:
-    """Every step's machine as a node of its own."""
+    """The machine of every step as a node of its own."""
     state = ClusterState()
     for number, step in enumerate(steps):
         name, machine = f"node-{number}", step.case["machine"]
@@ -119,7 +119,7 @@ _ARRAYS: Final = tuple(field.name for field in fields(NodeArrays))
 
 
 def _window(node_arrays: NodeArrays, node: int, residents: Sequence[ResidentPod]) -> Snapshot:
-    """The view of one node alone, as the guard has it of the node that the scheduler chose."""
+    """The snapshot of one node, as the guard gets it for the node that the scheduler picked."""
     arrays: dict[str, Any] = {}
     for name in _ARRAYS:
         value = getattr(node_arrays, name)
@@ -241,7 +241,7 @@ class _Report:
 
 
 def _comparable(message: str | None) -> str:
-    """A message without the device it names: of several that are short, a kubelet comes upon any first (a Go map)."""
+    """A message without its device: if several are short, the kubelet names any of them (a Go map)."""
     return _SHORT_DEVICE.sub("", message or "")
 
 
@@ -268,7 +268,7 @@ def _wanted(container: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _got(held: Held, machine: Machine, random: frozenset[str]) -> dict[str, Any]:
-    """In the form of the golden data; `random`: devices whose split over NUMA nodes the kubelet leaves to chance."""
+    """The result in the form of the golden data. `random`: devices whose split over NUMA nodes is random."""
     devices: dict[str, Any] = {}
     for name, taken in held.devices.items():
         near = (",".join(map(str, machine.devices[name][device])) or "none" for device in taken)

@@ -29,7 +29,7 @@ _CANNOT_ALIGN: Final = {
 
 
 def check(cases: Sequence[Mapping[str, Any]]) -> list[Tally]:
-    """One comparison per pod and node, of everything the plugin gave there."""
+    """One comparison for each pod and node, of everything that the plugin returned."""
     tally = Tally("", FLOORS["plugin"])
     requests = Tally("  effective requests", FLOORS["plugin"])
     for case in map(_trusted, cases):
@@ -58,7 +58,7 @@ def check(cases: Sequence[Mapping[str, Any]]) -> list[Tally]:
 
 
 def _trusted(case: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The case without the nodes whose NRT the plugin's own cache distrusts: it fails these unseen."""
+    """The case without the nodes whose NRT the plugin's own cache distrusts. It fails these without a look."""
     nodes = [node for node in case["nodes"] if node.get("fresh", True)]
     names = {node["name"] for node in nodes}
     kept = [result for result in case["expect"]["results"] if result["node"] in names]
@@ -66,7 +66,7 @@ def _trusted(case: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _shorten(tally: Tally, place: str, expected: Mapping[str, Any] | None, got: Mapping[str, Any]) -> None:
-    """Say only what differs."""
+    """Keep only what differs."""
     if expected is None:
         tally.count(None, got, place)
         return
@@ -83,7 +83,7 @@ def add_node(state: ClusterState, name: str, allocatable: Mapping[str, Any], nrt
 
 
 def results(snapshot: Snapshot, pod: Pod, request: PodRequest, case: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What the engine says of one pod on every node of the case, in the form of the golden data."""
+    """The engine's results for one pod on every node of the case, in the form of the golden data."""
     node_arrays = snapshot.node_arrays
     fit = plugin.filter_nodes(snapshot, request)
     scores = {
@@ -115,7 +115,7 @@ def _config(node_arrays: NodeArrays, index: int) -> dict[str, Any]:
 
 
 def failure(node_arrays: NodeArrays, request: PodRequest, fit: plugin.FilterFit, index: int) -> str:
-    """Upstream's words for a failed filter."""
+    """Upstream's message for a failed filter."""
     if node_arrays.plugin_scope[index] == Scope.POD:
         return "cannot align pod"
     return _CANNOT_ALIGN[request.kinds[fit.failed[index]]]

@@ -1,8 +1,8 @@
-"""A kubelet's admission written plainly: one machine, pods admitted one after the other, the whole state kept.
+"""A plain implementation of a kubelet's admission: one machine, one pod after the other, with the whole state.
 
 It knows what an NRT hides: which NUMA nodes form memory groups, which CPUs and devices are taken. The conformance
-runner replays sequences with it, and property tests compare the engine's predictions with what it decides.
-Devices that are equal are picked by their ids; the kubelet picks at random.
+runner replays sequences with it, and property tests compare the engine's predictions with its decisions.
+Of equal devices it picks the first ids; the kubelet picks at random.
 
 Source: kubernetes pkg/kubelet/cm (topology, device, cpu and memory managers with policy static).
 """
@@ -40,7 +40,7 @@ def _failed(manager_says: str) -> RefusedError:
 
 
 def admit(machine: Machine, pod: Pod) -> list[Held]:
-    """Admit the pod and return what its containers hold; raises RefusedError, leaving nothing allocated."""
+    """Admit the pod and return what its containers hold. Raises RefusedError and then allocates nothing."""
     admission = _Admission(machine, pod)
     machine.pods[pod.key] = admission.held
     try:
@@ -247,7 +247,7 @@ class _Admission:
                 unmet -= reused
 
     def _init_blocks(self, mask: Nodes, name: str) -> Iterable[Block]:
-        """Blocks of the init containers before the present container, which it may have reused."""
+        """Blocks of the init containers before this container, which it may have reused."""
         for container, held in zip(self.pod.containers, self.held[:-1], strict=False):
             if container.kind is ContainerKind.INIT:
                 yield from (block for block in held.memory if (block.affinity, block.kind) == (mask, name))

@@ -1,4 +1,4 @@
-"""What the containers of a pod, and the pod as a whole, ask of the managers of one machine.
+"""What the containers of a pod, and the pod as a whole, request from the managers of one machine.
 
 Source: kubernetes pkg/kubelet/cm, the request helpers of the cpu, memory and device managers.
 """
@@ -19,7 +19,7 @@ class Asked:
         self.guaranteed = pod.qos is QoS.GUARANTEED and pod.pod_level is None
 
     def cpus(self, container: Container) -> int:
-        """Whole CPUs, held exclusively."""
+        """Whole, exclusive CPUs."""
         cpu = container.requests.get(CPU, 0)
         return cpu // 1000 if self.guaranteed and cpu % 1000 == 0 else 0
 
@@ -30,15 +30,15 @@ class Asked:
         return {name: size for name, size in container.requests.items() if name == MEMORY or is_hugepages(name)}
 
     def devices(self, container: Container) -> dict[str, int]:
-        """Devices that the machine has."""
+        """Devices of kinds that the machine has."""
         return {name: count for name, count in container.limits.items() if name in self.machine.devices}
 
     def pod_cpus(self) -> int:
-        """Whole CPUs of the pod together."""
+        """Whole CPUs of the whole pod."""
         return self._peak([({CPU: self.cpus(container)}, container) for container in self.pod.containers])[CPU]
 
     def pod_memory(self) -> dict[str, int]:
-        """Memory and huge pages of the pod together, of the kinds that its apps name."""
+        """Memory and huge pages of the whole pod, of the kinds that its apps name."""
         peak = self._peak([(self.memory(container), container) for container in self.pod.containers])
         in_apps = {
             name
@@ -49,7 +49,7 @@ class Asked:
         return {name: size for name, size in peak.items() if name in in_apps}
 
     def pod_devices(self) -> dict[str, int]:
-        """Devices of the pod together."""
+        """Devices of the whole pod."""
         return self._peak([(self.devices(container), container) for container in self.pod.containers])
 
     @staticmethod

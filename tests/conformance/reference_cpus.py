@@ -29,7 +29,7 @@ class CPUTopology:
 
 
 def take_cpus(topology: CPUTopology, available: frozenset[int], needed: int) -> frozenset[int] | None:
-    """`needed` of the available CPUs; None if there are not so many."""
+    """`needed` of the available CPUs; None if there are fewer."""
     if needed > len(available):
         return None
     if needed == 0:

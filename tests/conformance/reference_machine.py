@@ -1,4 +1,4 @@
-"""A machine as its kubelet's resource managers know it: the whole state, which an NRT shows only in part.
+"""The state of a machine's resource managers. An NRT shows only a part of it.
 
 Source: kubernetes pkg/kubelet/cm (device, cpu and memory managers with policy static).
 """
@@ -27,7 +27,7 @@ class Block:
 
 @dataclass
 class Held:
-    """What one container got."""
+    """What one container holds."""
 
     name: str
     hint: Hint
@@ -78,7 +78,7 @@ class Machine:
         self.pods: dict[str, list[Held]] = {}
 
     def remove(self, key: str) -> None:
-        """The pod is gone: everything it holds is free again."""
+        """Remove a pod: everything it holds is free again."""
         containers = self.pods.pop(key)
         for held in containers:
             # A socket that counts as free because its size is the average one may bring a reserved CPU with it.
@@ -101,7 +101,7 @@ class Machine:
                 left -= back
 
     def published(self) -> Mapping[int, Mapping[str, Published]]:
-        """What an exporter that subtracts publishes: NUMA id -> resource -> amounts, cpu in millicores."""
+        """What a publisher that subtracts reports: NUMA id -> resource -> amounts, cpu in millicores."""
         return {node: {**self._published_cpus_and_memory(node), **self._published_devices(node)} for node in self.nodes}
 
     def _published_cpus_and_memory(self, node: int) -> dict[str, Published]:

@@ -29,7 +29,7 @@ def few(name: str) -> list[dict[str, Any]]:
 
 
 def compared(case: dict[str, Any]) -> list[dict[str, Any]]:
-    """The results of the plugin that count: on nodes whose NRT its own cache trusts."""
+    """The plugin's results that count: on nodes whose NRT its own cache trusts."""
     trusted = {node["name"] for node in case["nodes"] if node.get("fresh", True)}
     return [result for result in case["expect"]["results"] if result["node"] in trusted]
 

@@ -15,7 +15,7 @@ from webhook.model.pod import Pod
 
 
 def check(cases: Sequence[Mapping[str, Any]]) -> list[Tally]:
-    """One comparison per recorded call."""
+    """One comparison for each recorded call."""
     tally = Tally("", FLOORS["plugin"])
     for number, case in enumerate(cases):
         if not case["fresh"]:  # the plugin's own cache distrusts the NRT, and fails the node unseen

@@ -1,1 +1,1 @@
-"""`make demo`: the main job before the eyes of a newcomer, offline first and then on a real control plane."""
+"""`make demo`: the main purpose for a newcomer, first offline and then on a real control plane."""

@@ -1,10 +1,10 @@
 """python -m tests.demo [--keep]: what the webhook does, step by step, in about a minute once all is built.
 
-1. Offline, at once: `topology-webhook review` judges the example pod against a snapshot of a cluster.
+1. Offline: `topology-webhook review` reviews the example pod against a snapshot of a cluster.
 2. A real control plane on loopback (built at the first run), with the snapshot's nodes and pods in it.
-3. Without the webhook: the scheduler puts the pod where the sum fits and no NUMA node does.
-4. The chart is applied; the webhook runs here with the arguments and the rights the chart gives it.
-5. With the webhook: the same pod, the same scheduler, the right node; `kubectl describe` says why.
+3. Without the webhook: the scheduler picks a node where the sum fits and no NUMA node does.
+4. The chart is installed. The webhook runs here with the chart's arguments and rights.
+5. With the webhook: the same pod, the same scheduler, the right node. `kubectl describe` shows why.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ POD_NAME = "solver"
 
 
 def main() -> int:
-    """Run the demo. 0: everything came out as told; 1: it did not."""
+    """Run the demo. 0: everything happened as announced; 1: it did not."""
     options = parser().parse_args()
     leave_on_signals()
     try:
@@ -106,7 +106,7 @@ def with_webhook(plane: ControlPlane) -> None:
 
 
 def stay(plane: ControlPlane) -> None:
-    """Leave everything running until Ctrl-C."""
+    """Keep everything running until Ctrl-C."""
     kubectl = shlex.quote(str(plane.assets["kubectl"]))
     say("It runs on. In another terminal:")
     say(f"  export KUBECONFIG={shlex.quote(str(plane.kubeconfig))}")
@@ -121,31 +121,31 @@ def stay(plane: ControlPlane) -> None:
 
 
 def show(plane: ControlPlane, *arguments: str) -> None:
-    """Run kubectl before the user's eyes."""
+    """Run kubectl visibly."""
     say(f"$ kubectl {shlex.join(arguments)}")
     for line in plane.kubectl(*arguments).splitlines():
         say(f"    {line}")
 
 
 def expect(outcome: bool, otherwise: str) -> None:
-    """The demo says only what it has seen."""
+    """Fail unless the demo has seen what it announces."""
     if not outcome:
         raise NotReadyError(f"not as told: {otherwise}")
 
 
 def step(title: str) -> None:
-    """A heading."""
+    """Print a heading."""
     say(f"\n=== {title}")
 
 
 def say(line: str) -> None:
-    """A line for the user, at once, also into a pipe."""
+    """Print a line at once, also into a pipe."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
 
 def relative(path: Path) -> str:
-    """A path as the user would type it."""
+    """A path as the user types it."""
     return str(path.relative_to(ROOT))
 
 

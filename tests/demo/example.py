@@ -1,4 +1,4 @@
-"""The cluster of the demo's snapshot as objects in a real API server, where the scheduler alone chooses wrongly."""
+"""The cluster of the demo's snapshot as objects in a real API server. The scheduler alone picks a wrong node there."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WRONG = "node-a"
 
 @contextlib.contextmanager
 def example_cluster(plane: ControlPlane) -> Iterator[list[dict[str, Any]]]:
-    """The nodes, the pods that run there already, and the NRTs that report them, created within this context."""
+    """The nodes, their running pods, and the NRTs that report them, created within this context."""
     objects = list(yaml.safe_load_all(CLUSTER.read_text()))
     fingerprint(objects)
     residents = "/api/v1/namespaces/default/pods"
@@ -47,7 +47,7 @@ def example_cluster(plane: ControlPlane) -> Iterator[list[dict[str, Any]]]:
 
 
 def fingerprint(objects: list[dict[str, Any]]) -> None:
-    """Have each NRT say which pods it reports, as exporters do: here the pods are no older than the NRTs."""
+    """Let each NRT name the pods it reports, as exporters do: here no pod is older than its NRT."""
     for topology in (item for item in objects if item["kind"] == "NodeResourceTopology"):
         pods = [item for item in objects if item.get("spec", {}).get("nodeName") == topology["metadata"]["name"]]
         names = [(pod["metadata"]["namespace"], pod["metadata"]["name"]) for pod in pods]
@@ -58,7 +58,7 @@ def fingerprint(objects: list[dict[str, Any]]) -> None:
 
 
 def node_of(plane: ControlPlane, name: str, namespace: str = "default") -> str:
-    """The node that the scheduler bound the pod to; waits for it."""
+    """Wait until the scheduler has bound the pod. Returns the node."""
     path = f"/api/v1/namespaces/{namespace}/pods/{name}"
     node: str = plane.wait_for(
         f"the scheduler's choice for {name}", lambda: plane.api.get(path)["spec"].get("nodeName")

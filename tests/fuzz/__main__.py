@@ -17,7 +17,7 @@ _SHOWN = 4_000
 
 
 def main() -> int:
-    """Search; 0 when nothing broke, 1 when something did."""
+    """Search. 0: nothing broke; 1: something did."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="how long to search (60)")
     parser.add_argument("--seed", type=int, default=None, help="of the first input; the next ones count up")
@@ -55,14 +55,14 @@ def main() -> int:
 
 
 class Progress:
-    """A line now and then."""
+    """Print a line now and then."""
 
     def __init__(self) -> None:
         self.last = Tally()
         self._at = monotonic()
 
     def tell(self, tally: Tally) -> None:
-        """What was done so far."""
+        """The progress so far."""
         self.last = tally
         if monotonic() - self._at >= _TELL_SECONDS:
             self._at = monotonic()

@@ -1,7 +1,7 @@
 """Files into `review` and `explain`: one document or many, YAML or JSON, objects or snapshots.
 
-1. It ends with 0, 1 or 2, and never with a traceback.
-2. 2 is an error with a message, and nothing else is.
+1. The command ends with 0, 1 or 2, and never with a traceback.
+2. It prints an error message if and only if it ends with 2.
 """
 
 import json
@@ -21,7 +21,7 @@ from webhook.cli.app import app
 
 
 class Files(NamedTuple):
-    """What a run gets."""
+    """The input files of a run."""
 
     command: str
     objects: str
@@ -43,7 +43,7 @@ class CLI:
         ]
 
     def draw(self, random: Random) -> Files:
-        """A few objects in a file, and the cluster in another."""
+        """A few objects in one file, and the cluster in another."""
         objects = random.sample(self._objects, random.choice((1, 1, 2, 4)))
         node_arrays: list[Any] = list(self._node_arrays)
         if random.random() < 0.6:
@@ -57,7 +57,7 @@ class CLI:
         return Files(command, _written(random, objects), _written(random, node_arrays))
 
     async def check(self, drawn: Files) -> None:
-        """Run it."""
+        """Run the command."""
         outcome = _run(drawn)
         if outcome is None:
             return
@@ -74,7 +74,7 @@ class CLI:
         return False
 
     def smaller(self, drawn: Files) -> Iterator[Files]:
-        """Fewer documents, less of each."""
+        """Fewer documents, or smaller ones."""
         for field in ("objects", "snapshot"):
             try:
                 documents = list(yaml.safe_load_all(getattr(drawn, field)))
@@ -85,11 +85,11 @@ class CLI:
                     yield drawn._replace(**{field: "\n---\n".join(map(_json, less["all"]))})
 
     async def stop(self) -> None:
-        """Nothing is open."""
+        """Nothing to close."""
 
 
 def _run(drawn: Files) -> Result | None:
-    """One run; None where such a text cannot be written to a file."""
+    """Run the command once. None if the text cannot be written to a file."""
     with TemporaryDirectory() as folder:
         file, cluster = Path(folder, "objects.yaml"), Path(folder, "cluster.yaml")
         try:

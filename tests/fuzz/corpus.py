@@ -1,4 +1,4 @@
-"""Objects that are right, to be changed; and the small cluster that answers are judged by.
+"""Valid objects, to be changed, and the small cluster with which answers are checked.
 
 n0  [ 4  4]   policy single-numa-node, subtracts; n1 [16 16]; n2 [16 2]; n3 [8 8 8 8] restricted
     n4 [16 16]; n5 has no NodeResourceTopology
@@ -50,7 +50,7 @@ def nodes() -> list[Raw]:
 
 
 def namespaces() -> list[Raw]:
-    """Namespaces, one of them with mistakes."""
+    """Namespaces, one of them with faults."""
     metadata: list[Raw] = [
         {"labels": {MANAGE_LABEL: "aligned"}, "annotations": {NUMA_TOPOLOGY_SPEC: STRICT}},
         {"labels": {MANAGE_LABEL: "everything"}, "annotations": {NUMA_TOPOLOGY_SPEC: "{,}"}},
@@ -62,7 +62,7 @@ def namespaces() -> list[Raw]:
 
 
 def node_topologies() -> list[Raw]:
-    """Their NodeResourceTopologies, in every form that is published."""
+    """Their NodeResourceTopologies, in every published form."""
     made: list[Raw] = []
     for name, free in FREE.items():
         zones: list[Raw] = [
@@ -148,7 +148,7 @@ def pod(name: str = "honest", cpu: str = "8", annotations: Mapping[str, str] | N
 
 
 def pods() -> list[Raw]:
-    """Pods of many kinds: waiting, in a gang, bound, ended, with all that is read of a pod."""
+    """Pods of many kinds: waiting, in a gang, bound, ended, with every field that is read."""
     gate = [{"name": "topology-webhook.dev/placement"}]
     gang = {
         NUMA_TOPOLOGY_SPEC: STRICT,
@@ -218,14 +218,14 @@ def pod_group() -> Raw:
 
 
 def workloads() -> list[Raw]:
-    """The objects of the examples that make pods."""
+    """The workloads of the examples."""
     files = [EXAMPLES / name for name in ("workloads.yaml", "gang.yaml", "mistakes/pods.yaml")]
     objects = [one for file in files for one in yaml.safe_load_all(file.read_text()) if one]
     return [one for one in objects if one.get("kind") not in {"Pod", "Node", "NodeResourceTopology", "Topology"}]
 
 
 def populate(cache: ClusterCache) -> None:
-    """Take in the cluster."""
+    """Add the cluster to a cache."""
     for node in nodes():
         cache.nodes.upsert(node["metadata"]["name"], node)
     for nrt in node_topologies()[: len(FREE)]:

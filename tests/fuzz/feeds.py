@@ -1,8 +1,8 @@
-"""Objects into the cluster's state, as informers bring them; then decisions, cycles of the controller, hint backfills.
+"""Objects into the cluster cache, as informers add them; then decisions, cycles of the controller, hint backfills.
 
-1. Nothing is raised; what is contained counts as raised.
-2. What is decided for an honest pod is as before, unless the object is about a node.
-3. Neither CPU time nor memory out of bounds.
+1. Nothing is raised. A contained fault counts as raised.
+2. The decision on an honest pod stays the same, unless the object is about a node.
+3. CPU time and memory stay within bounds.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -53,12 +53,12 @@ class Feeds:
         self._parts = [one for seeds in self._seeds.values() for one in seeds]
 
     def draw(self, random: Random) -> list[tuple[str, Raw]]:
-        """Some objects, each with the feed that it comes by."""
+        """Some objects, each with its feed."""
         feeds = random.choices(list(self._seeds), (2, 4, 6, 2, 1, 1), k=random.choice((1, 1, 2, 4)))
         return [(feed, mutated(random, random.choice(self._seeds[feed]), self._parts)) for feed in feeds]
 
     async def check(self, drawn: list[tuple[str, Raw]]) -> None:
-        """Take them in one after the other."""
+        """Apply them one after the other."""
         cache = ClusterCache()
         corpus.populate(cache)
         for raw in corpus.pods():
@@ -90,7 +90,7 @@ class Feeds:
         return False
 
     def smaller(self, drawn: list[tuple[str, Raw]]) -> Iterator[list[tuple[str, Raw]]]:
-        """Fewer objects, then less of each."""
+        """Fewer objects, then smaller ones."""
         if len(drawn) > 1:
             yield from ([one for number, one in enumerate(drawn) if number != out] for out in range(len(drawn)))
         for number, (feed, raw) in enumerate(drawn):
@@ -98,11 +98,11 @@ class Feeds:
                 yield [*drawn[:number], (feed, less), *drawn[number + 1 :]]
 
     async def stop(self) -> None:
-        """Nothing is open."""
+        """Nothing to close."""
 
 
 def _key(feed: str, raw: Any) -> str | None:
-    """As the informer makes it; None of what has not what the API server gives to all."""
+    """The informer's key. None for an object without the fields that the API server adds to all."""
     try:
         metadata = raw["metadata"]
         name, namespace = metadata["name"], metadata["namespace"] if feed == "pods" else ""
@@ -115,7 +115,7 @@ def _key(feed: str, raw: Any) -> str | None:
 
 
 def _is_about_nodes(feed: str, raw: Raw) -> bool:
-    """Whether it may well change what is free: a pod that is bound or says where it was placed, or took such a name."""
+    """Whether the object may change what is free: it is bound, names its node, or takes such a pod's name."""
     if feed != "pods":
         return feed in _OF_NODES
     annotations = raw["metadata"].get("annotations") or {}
@@ -124,7 +124,7 @@ def _is_about_nodes(feed: str, raw: Raw) -> bool:
 
 
 def _decided(cache: ClusterCache) -> str:
-    """What becomes of a pod that does nothing wrong."""
+    """The decision on a valid pod."""
     request = {"uid": "u", "operation": "CREATE", "namespace": "team", "kind": {"kind": "Pod"}, "object": corpus.pod()}
     review = AdmissionRequest.from_object({"request": request} | _ENVELOPE)
     response, _ = mutation_of(review, cache.snapshot(), Rules(), Plans())
@@ -147,7 +147,7 @@ async def _cycle(cache: ClusterCache) -> None:
 
 
 class Leads:
-    """We do, and nobody did before."""
+    """Leadership that this replica has, and that no other had before."""
 
     def is_leader(self) -> bool:
         return True
@@ -157,7 +157,7 @@ class Leads:
 
 
 class Written(PodWrites):
-    """All patches succeed."""
+    """Every patch succeeds."""
 
     def __init__(self) -> None:
         self.error = ""
@@ -171,7 +171,7 @@ class Written(PodWrites):
 
 
 class Told(EventRecorder):
-    """Events go nowhere."""
+    """Events are dropped."""
 
     def tell(self, event: PodEvent) -> None:
         del event

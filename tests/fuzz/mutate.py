@@ -1,4 +1,4 @@
-"""Objects that are nearly right: one or more changes at places that mean something."""
+"""Almost valid objects: one or more changes at fields that matter."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -99,7 +99,7 @@ SHAPES: Sequence[Any] = (None, {}, [], [None], [[]], {"": None}, {"name": {}}, "
 
 
 def places(value: Any, path: Path = ()) -> Iterator[Path]:
-    """Every place in an object, but for those far below."""
+    """Every place in an object, except deeply nested ones."""
     yield path
     if len(path) < _DEEPEST:
         below = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
@@ -108,7 +108,7 @@ def places(value: Any, path: Path = ()) -> Iterator[Path]:
 
 
 def mutated(random: Random, whole: Any, others: Sequence[Any] = ()) -> Any:
-    """The object with one change, or a few. others: parts of these may come into it."""
+    """The object with one change or a few. others: objects whose parts may be inserted."""
     changed = deepcopy(whole)
     for _ in range(random.choice((1, 1, 1, 2, 2, 3, 6))):
         at = random.choice([path for path in places(changed) if path] or [()])
@@ -168,7 +168,7 @@ def _lengthen(random: Random, held: Any, key: Any, _: Sequence[Any]) -> None:
 
 
 def _borrow(random: Random, held: Any, key: Any, others: Sequence[Any]) -> None:
-    """Part of another object, or of this one elsewhere: a name that is somebody else's, say."""
+    """A part of another object, or of another place in this one: such as the name of another object."""
     part = random.choice(others) if others else {}
     for _ in range(random.randrange(6)):
         if isinstance(part, Mapping) and part:

@@ -1,4 +1,4 @@
-"""What must be said of a pod, by rules of a few lines that share nothing with the engine."""
+"""What must be true for a pod, by short rules that share no code with the engine."""
 
 import json
 from base64 import b64decode
@@ -19,7 +19,7 @@ _POLICIES = {"", "BestEffort", "Restricted", "SingleNUMANode"}
 
 
 def is_typed(path: str, review: Any) -> bool:
-    """Whether an API server could send this: it decodes its own kinds strictly, before any webhook is asked."""
+    """Whether an API server could send this: it decodes its own kinds strictly before it calls a webhook."""
     try:
         request = review["request"]
         objects = [request["object"], request.get("oldObject")]
@@ -30,7 +30,7 @@ def is_typed(path: str, review: Any) -> bool:
 
 
 def must_be_denied(pod: Any) -> bool:
-    """Whether an annotation of the pod is no JSON object, or names a policy that there is not."""
+    """Whether an annotation of the pod is not a JSON object, or names an unknown policy."""
     try:
         metadata, spec = pod["metadata"], pod["spec"]
         annotations = metadata.get("annotations") or {}
@@ -55,7 +55,7 @@ def _is_wrong(text: str) -> bool:
 
 
 def check_mutation(pod: Any, response: Mapping[str, Any]) -> None:
-    """Where a strict pod of the plain kind may go after the patch, one NUMA node holds it."""
+    """If a strict plain pod may go to a node after the patch, one NUMA node of it must hold the pod."""
     cpus = _cpus_of_plain(pod)
     if cpus is None or not response.get("patch"):
         return
@@ -70,7 +70,7 @@ def check_mutation(pod: Any, response: Mapping[str, Any]) -> None:
 
 
 def _cpus_of_plain(pod: Any) -> int | None:
-    """The cpus of a strict Guaranteed pod of one container; None for any other."""
+    """The cpus of a strict Guaranteed pod with one container; None for any other pod."""
     try:
         (container,) = pod["spec"]["containers"]
         requests, limits = container["resources"]["requests"], container["resources"]["limits"]
@@ -86,7 +86,7 @@ def _cpus_of_plain(pod: Any) -> int | None:
 
 
 def _may_go_to(spec: Raw, node: str) -> bool:
-    """Whether the pod's required node affinity admits the node, read as the scheduler does."""
+    """Whether the pod's required node affinity admits the node, by the scheduler's rules."""
     required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
         "requiredDuringSchedulingIgnoredDuringExecution"
     )
@@ -109,7 +109,7 @@ def _matches(requirement: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
 
 
 def without_parts(whole: Raw) -> Iterator[Raw]:
-    """The object less one place, large places first."""
+    """The object without one of its places, large places first."""
     found = sorted((path for path in places(whole) if path), key=len)
     for path in found:
         less = deepcopy(whole)

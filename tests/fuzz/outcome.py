@@ -1,4 +1,4 @@
-"""What a part does with one input, and what counts as broken."""
+"""The outcome of one input, and what counts as broken."""
 
 import gc
 from collections.abc import Iterator
@@ -31,13 +31,13 @@ class Part(Protocol):
     name: str
 
     def draw(self, random: Random) -> Any:
-        """An input, of which `repr` says all."""
+        """An input whose `repr` describes it completely."""
 
     async def check(self, drawn: Any) -> None:
-        """Raise BrokenError, or anything else, if it breaks something."""
+        """Raise BrokenError, or any other exception, if the input breaks something."""
 
     def may_fail(self, drawn: Any) -> bool:
-        """Whether no API server sends such a thing, so that a fault that is contained will do."""
+        """Whether no API server sends such an object, so that a contained fault is acceptable."""
 
     def smaller(self, drawn: Any) -> Iterator[Any]:
         """Simpler inputs that may break the same."""
@@ -54,7 +54,7 @@ class Broken:
 
 
 async def broken_by(part: Part, drawn: Any) -> str:
-    """What the input breaks; empty if nothing. What takes long does so each time; the first time of anything may."""
+    """What the input breaks; empty if nothing. Slow runs are repeated, because any first run may be slow."""
     for _ in range(_TIMES):
         why = await _broken_by(part, drawn)
         if _HELD not in why:
@@ -80,7 +80,7 @@ async def _broken_by(part: Part, drawn: Any) -> str:
 
 @contextmanager
 def within_bounds(what: str) -> Iterator[None]:
-    """Time and memory of what is done once; a collection of garbage that comes by is not its own."""
+    """Time and memory of one run, without garbage collections of earlier work."""
     gc.disable()
     held, began = _memory("VmRSS"), thread_time()
     with suppress(OSError):
@@ -97,7 +97,7 @@ def within_bounds(what: str) -> Iterator[None]:
 
 
 def _memory(name: str) -> int:
-    """A line of the kernel's account of this process, in KiB; 0 where there is none."""
+    """A line of the kernel's statistics of this process, in KiB; 0 if there is none."""
     with suppress(OSError, StopIteration):
         lines = Path("/proc/self/status").read_text().splitlines()
         return int(next(line for line in lines if line.startswith(name)).split()[1])

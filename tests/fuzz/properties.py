@@ -1,4 +1,4 @@
-"""The hypothesis properties of the tree, with seeds other than those that `make test` runs."""
+"""The hypothesis properties of this repository, with other seeds than those of `make test`."""
 
 import ast
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +15,7 @@ TESTS = Path(__file__).parents[1]
 
 @dataclass
 class Property:
-    """One of them, and how often it ran."""
+    """One property, and how often it has run."""
 
     name: str
     """As pytest names it: tests/x/test_y.py::test_z."""
@@ -26,7 +26,7 @@ class Property:
     """Examples in all runs so far."""
 
     def run(self, seed: int) -> None:
-        """Once; raises what it raises, with the falsifying example in a note."""
+        """Run it once. Its exception has the falsifying example in a note."""
         seeded(seed)(self.test)()
 
 

@@ -1,9 +1,9 @@
 """AdmissionReviews of every webhook, through the real application over a socket.
 
-1. A status below 500, or one that is meant: 503 and 504 of a Binding that has to wait.
-2. A pod whose annotation is wrong is denied, a pod that must be aligned goes to no node that cannot align it: by a rule
-   of a few lines (`oracle.py`), not by the engine's own.
-3. Neither CPU time nor memory out of bounds, and an honest pod is answered as before.
+1. The status is below 500, or it is intended: 503 and 504 for a Binding that has to wait.
+2. A pod with an invalid annotation is denied, and a pod that must be aligned goes only to nodes that can align it.
+   Short rules check this (`oracle.py`), not the engine.
+3. CPU time and memory stay within bounds, and the answer for an honest pod stays the same.
 """
 
 import json
@@ -50,7 +50,7 @@ class Reviews:
         self._parts = [*corpus.pods(), *corpus.nodes(), *corpus.workloads()]
 
     def draw(self, random: Random) -> tuple[str, Raw]:
-        """A path and the review that is posted there."""
+        """A path, and the review that is posted there."""
         path, whole = random.choice(self._seeds)
         if random.random() < 0.15:
             return path, mutated(random, whole, self._parts)
@@ -89,7 +89,7 @@ class Reviews:
         return not oracle.is_typed(*drawn)
 
     def smaller(self, drawn: tuple[str, Raw]) -> Iterator[tuple[str, Raw]]:
-        """The review without this and that."""
+        """The review without some of its parts."""
         path, review = drawn
         for less in oracle.without_parts(review):
             yield path, less

@@ -1,4 +1,4 @@
-"""Inputs of the parts in turn until the time is up; the first that breaks something is made smaller and reported."""
+"""Inputs of the parts in turn until the time is up. The first failing input is shrunk and reported."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ _SHRINK_SECONDS = 10.0
 
 @dataclass
 class Tally:
-    """What was done so far."""
+    """The progress so far."""
 
     inputs: dict[str, int] = field(default_factory=dict)
     broken: list[Broken] = field(default_factory=list)
@@ -37,7 +37,7 @@ async def fuzz(
     named: str = "",
     tell: Callable[[Tally], None] = lambda _: None,
 ) -> Tally:
-    """Inputs with the seeds from `seed` on, until `ends` by the monotonic clock or so many of each; to the first break.
+    """Inputs with the seeds from `seed` on, until `ends` (monotonic) or a number of inputs; to the first failure.
 
     named: of the properties those whose name has this in it.
     """
@@ -67,7 +67,7 @@ _EVERY = 10
 
 
 def _turn(tried: Sequence[Property], number: int, every: int) -> Iterator[Property]:
-    """The property whose turn it is, if it is one's."""
+    """The property whose turn it is, if any."""
     if tried and number % every == 0:
         yield tried[number // every % len(tried)]
 
@@ -83,7 +83,7 @@ async def _one(part: Part, seed: int, tally: Tally) -> bool:
 
 
 async def _shrunk(part: Part, drawn: Any, why: str) -> tuple[Any, str]:
-    """A smaller input that breaks the same: the last line says what."""
+    """A smaller input that fails with the same last line."""
     ends, again = monotonic() + _SHRINK_SECONDS, True
     while again and monotonic() < ends:
         again = False

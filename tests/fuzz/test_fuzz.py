@@ -1,4 +1,4 @@
-"""A short round of the search, and that it finds what is there to be found."""
+"""A short round of the search. It finds injected faults."""
 
 import asyncio
 import re
@@ -64,7 +64,7 @@ def test_a_pod_that_should_be_denied_and_is_not_is_found(monkeypatch: pytest.Mon
 
 
 class Slow:
-    """An input that computes for long, or takes much."""
+    """An input that needs much time or memory."""
 
     name = "slow"
 

@@ -24,7 +24,7 @@ QUICK = Timing(lease_duration=3, renew_deadline=2, retry_period=0.3)
 
 @dataclass
 class Candidate:
-    """A candidate and what it was told."""
+    """A candidate, and what it was notified of."""
 
     network: Network
     client: Client
@@ -37,13 +37,13 @@ class Candidate:
         return self.election.is_leader()
 
     async def kill(self) -> None:
-        """End it without giving anything back, as SIGKILL would."""
+        """End it without a release of the Lease, as SIGKILL would."""
         self.task.cancel()
         await asyncio.wait({self.task})
 
 
 class Cluster:
-    """Candidates for one Lease of a namespace. Whatever happens, no two of them may lead at once."""
+    """Candidates for one Lease of a namespace. No two of them may ever lead at the same time."""
 
     def __init__(self, plane: ControlPlane, namespace: str, folder: Path) -> None:
         self.api = plane.api

@@ -1,4 +1,4 @@
-"""The examples' cluster with the service, and the snapshot of it that the README's command writes."""
+"""The examples' cluster with the service, and a snapshot of it by the README's command."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ README = (Path(__file__).parents[2] / "README.md").read_text()
 
 
 def node_arrays(plane: ControlPlane, folder: Path) -> tuple[Path, str]:
-    """What the README's command writes, and what it says on stderr."""
+    """The snapshot of the README's command, and its stderr."""
     (command,) = re.findall(r"^\$ (for kind in .*?> cluster\.yaml)$", README, re.MULTILINE | re.DOTALL)
     environment = {"PATH": f"{plane.assets['kubectl'].parent}:{os.environ['PATH']}", "HOME": str(folder)}
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""The PodGroups of a namespace, and what they say."""
+"""The PodGroups of a namespace, and their text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.cluster.gated import PLACEMENT, Pods
 
 
 def groups(pods: Pods) -> dict[str, dict[str, Any]]:
-    """By name; empty where the kind is not served."""
+    """PodGroups by name; empty if the kind is not served."""
     try:
         found = pods.plane.api.get(f"/apis/scheduling.run.ai/v2alpha2/namespaces/{pods.namespace}/podgroups")["items"]
     except ApiError:

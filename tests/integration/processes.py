@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def process_lives(webhook: LocalWebhook) -> Iterator[None]:
-    """What runs at the end of a test has not ended in it."""
+    """The process that runs after the test is the one that ran before it."""
     (replica,) = webhook.replicas
     process, pid = replica.process, replica.process.pid
     yield

@@ -1,4 +1,4 @@
-"""What no exporter says, or says in no known words: pods wait for it, on the real control plane."""
+"""Missing or unreadable NodeResourceTopologies, on the real control plane: pods wait for them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
 
 @contextlib.contextmanager
 def without_crd(plane: ControlPlane) -> Iterator[None]:
-    """The kind does not exist within this context, and no object of it afterwards."""
+    """Remove the CRD within this context. Its objects are gone afterwards."""
     plane.api.delete(NRT_CRD)
     try:
         listed = "customresourcedefinitions"
@@ -42,7 +42,7 @@ def without_crd(plane: ControlPlane) -> Iterator[None]:
 
 
 def says(pods: Pods, raw: dict[str, Any]) -> str:
-    """What the placement of a pod says that is created as a dry run."""
+    """The placement of this pod in a dry run."""
     tried = pods.plane.api.create(f"{pods.path}?dryRun=All", raw)
     return str(tried["metadata"]["annotations"].get(PLACEMENT, ""))
 
@@ -109,7 +109,7 @@ def test_a_node_whose_policy_cannot_be_read_is_avoided_until_it_can_be(
 
 
 def misspelled(machine: Machine) -> dict[str, Any]:
-    """Its NRT, as an exporter publishes it that was started with a policy which does not exist."""
+    """The NRT of an exporter that was started with an unknown policy."""
     raw = machine.topology()
     (policy,) = [one for one in raw["attributes"] if one["name"] == "topologyManagerPolicy"]
     policy["value"] = "Sometimes"

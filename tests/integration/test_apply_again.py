@@ -1,4 +1,4 @@
-"""`kubectl apply` of a pod's manifest again and again, on the real control plane: a merge keeps what we add."""
+"""Repeated `kubectl apply` of a pod's manifest, on the real control plane: merges keep what the service adds."""
 
 from __future__ import annotations
 
@@ -54,24 +54,24 @@ def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
 
 
 class Kubectl:
-    """kubectl in the namespace of the pods, which applies client-side, or server-side."""
+    """kubectl in the pods' namespace. It applies client-side or server-side."""
 
     def __init__(self, pods: Pods, way: tuple[str, ...] = ()) -> None:
         self._pods = pods
         self._way = way
 
     def apply(self, *raws: dict[str, Any]) -> str:
-        """What it prints; CommandError when something is refused, or warned of."""
+        """The output of kubectl. Raises CommandError for a denial or a warning."""
         return self._run("apply", "--warnings-as-errors", *raws)
 
     def apply_and_be_warned(self, *raws: dict[str, Any]) -> str:
-        """What it is warned of."""
+        """The warnings of kubectl."""
         with pytest.raises(CommandError) as error:
             self.apply(*raws)
         return str(error.value)
 
     def diff(self, *raws: dict[str, Any]) -> str:
-        """What would change; CommandError (exit code 1) when anything would."""
+        """What would change. Raises CommandError (exit code 1) if anything would."""
         return self._run("diff", *raws)
 
     def _run(self, command: str, *more: Any) -> str:
@@ -82,7 +82,7 @@ class Kubectl:
         return self._pods.plane.kubectl(*arguments, input=manifest)
 
     def unchanged(self, *raws: dict[str, Any]) -> None:
-        """Applying again succeeds and changes nothing that anybody could see."""
+        """Applying again succeeds and changes nothing visible."""
         before = self._seen()
         assert self.diff(*raws) == ""
         self.apply(*raws)

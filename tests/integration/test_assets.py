@@ -1,4 +1,4 @@
-"""Where programs are taken from: the envtest variables first, Go from PATH when it is new enough, pins as the key."""
+"""Sources of the programs: the envtest variables first, Go from PATH if it is new enough, pins as the key."""
 
 from __future__ import annotations
 

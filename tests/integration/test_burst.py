@@ -1,6 +1,6 @@
-"""A thousand pods at once over too few NUMA nodes, and the leader dies in the middle: nothing is given away twice.
+"""A thousand pods at once for too few NUMA nodes, and the leader dies in the middle: nothing is assigned twice.
 
-Placed by the gate they run with the other tests; the other modes, and exporters that publish totals, take minutes and
+The mode with the gate runs with the other tests. The other modes, and exporters that publish totals, take minutes and
 run with TOPOLOGY_WEBHOOK_TEST_LONG=1.
 """
 

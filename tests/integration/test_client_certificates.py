@@ -1,4 +1,4 @@
-"""The real API server shows its client certificate, and nobody else is answered."""
+"""The real API server shows its client certificate. Other clients get no answer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HANDSHAKES = 'topology_webhook_connections_closed_total{port="reviews",reason="h
 
 @pytest.fixture(scope="module")
 def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
-    """Two replicas that must answer, so that a call that is not answered shows."""
+    """Two replicas with failurePolicy Fail, so that an unanswered call shows."""
     values = {"webhook": {"failurePolicy": "Fail", "bindFailurePolicy": "Fail"}}
     with local_webhook(control_plane, replicas=2, values=values) as running:
         assert running.wait_until_called()
@@ -36,7 +36,7 @@ def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
 
 
 def shown_by(folder: Path, common_name: str) -> tuple[Authority, KeyPair]:
-    """Another CA, and a certificate of that."""
+    """Another CA, and a certificate that it issued."""
     authority = Authority.create("another", datetime.now(UTC))
     pair = KeyPair(folder / "client.crt", folder / "client.key")
     write_leaf(client_leaf(authority, common_name), *pair)

@@ -1,4 +1,4 @@
-"""Workloads that were there before the service, on the real control plane."""
+"""Workloads that existed before the service, on the real control plane."""
 
 from __future__ import annotations
 
@@ -62,6 +62,6 @@ def test_a_pod_that_was_bound_while_nobody_answered_counts_in_the_group_that_its
 
 
 def groups_of_bound(pods: Pods) -> set[str]:
-    """Of the pods that are bound and have the mark."""
+    """The gangs of bound pods that have the mark."""
     annotations = [pods.get(name)["metadata"].get("annotations", {}) for name in pods.bound()]
     return {each["pod-group-name"] for each in annotations if INHERIT in each and "pod-group-name" in each}

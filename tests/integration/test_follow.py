@@ -1,4 +1,4 @@
-"""A collection is followed through watches that end, and through an API server that is started again."""
+"""A collection is followed through watches that end and a restart of the API server."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_every_change_is_told_also_after_the_api_server_was_killed(control_plane
 
 
 def names_from(told: Queue[tuple[str, Any]]) -> set[str]:
-    """What the next news tells of: a change, or, where the API server had forgotten the version, a list."""
+    """The names in the next event: of one change, or of a list if the API server no longer has the version."""
     while True:
         kind, found = told.get(timeout=SECONDS)
         if kind in {LISTED, "ADDED"}:

@@ -1,4 +1,4 @@
-"""Reviews that somebody other than the API server sends to the leader, where no client certificate can be asked for."""
+"""Reviews that a client other than the API server sends to the leader, without client certificates."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ASSUMED_PODS = "topology_webhook_assumed_pods"
 
 @pytest.fixture(scope="module", params=["Never", "Always"])
 def webhook(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[LocalWebhook]:
-    """Anybody is answered."""
+    """A webhook that answers every client."""
     values = {"settings": {"gate": request.param}}
     with local_webhook(control_plane, values=values, client_certificates=False) as running:
         assert running.wait_until_called()
@@ -47,7 +47,7 @@ def forger(control_plane: ControlPlane, namespace: str) -> Iterator[Pods]:
 
 @contextlib.contextmanager
 def forging(webhook: LocalWebhook, reviews: Sequence[dict[str, Any]], rate: float) -> Iterator[Callable[[], int]]:
-    """Send these in turn, so many a second, from two threads; a function that tells how many were answered."""
+    """Send these reviews in turn at this rate, from two threads. Yields a function that counts the answers."""
     ended = threading.Event()
     answered = itertools.count()
     turns = itertools.cycle(reviews)
@@ -73,7 +73,7 @@ def forging(webhook: LocalWebhook, reviews: Sequence[dict[str, Any]], rate: floa
 
 
 def unbound(pods: Pods, count: int) -> list[dict[str, Any]]:
-    """Reviews of Bindings to n0 of as many pods of theirs that will never be bound."""
+    """Reviews of Bindings to n0, for pods of another tenant that will never be bound."""
     reviews = []
     for number in range(count):
         raw = pods.create(pod(f"forged-{number}", volumes=[CLAIM]))
@@ -84,7 +84,7 @@ def unbound(pods: Pods, count: int) -> list[dict[str, Any]]:
 
 
 def seconds_until_bound(pods: Pods, name: str) -> float:
-    """How long a new pod of 8 CPUs takes to be bound."""
+    """Seconds until a new pod of 8 CPUs is bound."""
     began = time.monotonic()
     pods.create(pod(name))
     pods.wait_until_bound(name)
@@ -154,7 +154,7 @@ def test_a_binding_by_no_scheduler_is_guarded_and_reserves_nothing(
 
 
 def _written(raw: dict[str, Any]) -> dict[str, object]:
-    """What we could have written; the placement's text repeats what the scheduler says of the pod, which may change."""
+    """What the service could have written. The placement repeats the scheduler's message, which may change."""
     metadata = raw["metadata"]
     return {
         "annotations": metadata.get("annotations", {}) | {PLACEMENT: ""},

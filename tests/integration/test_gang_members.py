@@ -1,4 +1,4 @@
-"""Members that disagree, strangers in a group, and nodes that go away under it, on the real control plane."""
+"""Members that disagree, pods of other owners, and nodes that are deleted under a gang, on the real control plane."""
 
 from __future__ import annotations
 

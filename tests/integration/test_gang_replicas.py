@@ -1,4 +1,4 @@
-"""Groups of 64 and two replicas: one rack for each, whichever replica leads, and whoever dies in the middle."""
+"""Gangs of 64 pods and two replicas: each gang gets one rack, whichever replica leads or dies."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SIZE = 64
 
 @pytest.fixture
 def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
-    """A member is not let in while nobody can look at it."""
+    """failurePolicy Fail: no member is admitted without a review."""
     values = {
         "settings": QUICK_LEASE,
         "webhook": {"timeoutSeconds": 2, "failurePolicy": "Fail", "bindFailurePolicy": "Fail"},
@@ -69,7 +69,7 @@ def _member(group: str, number: int) -> dict[str, Any]:
 
 
 def _racks(pods: Pods, group: str) -> set[str]:
-    """The racks in which a group's pods are."""
+    """The racks of a gang's pods."""
     nodes = {node for name, node in pods.bound().items() if name.startswith(f"{group}-")}
     labels = [pods.plane.api.get(f"/api/v1/nodes/{node}")["metadata"]["labels"] for node in nodes]
     return {found[RACK_LABEL] for found in labels}

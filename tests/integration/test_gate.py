@@ -1,4 +1,4 @@
-"""Pods behind the gate: who waits, who goes when, and where to, on the real control plane."""
+"""Pods behind the gate on the real control plane: which ones wait, when they are ungated, and for which node."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_a_pod_that_another_gate_holds_back_is_not_given_a_place_before(
 
 
 def created_later(pods: Pods, raw: dict[str, Any]) -> bool:
-    """Whether it would be younger than all there are, in the whole seconds of creation times."""
+    """Whether the pod would be younger than all others, in whole seconds of creation times."""
     now: str = pods.plane.api.create(f"{pods.path}?dryRun=All", raw)["metadata"]["creationTimestamp"]
     return all(other["metadata"]["creationTimestamp"] < now for other in pods.all().values())
 

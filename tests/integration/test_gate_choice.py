@@ -1,4 +1,4 @@
-"""Pods whose node only the scheduler can choose, on the real control plane: not held to one."""
+"""Pods whose node only the scheduler can pick, on the real control plane: they are not held to one node."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
 
 
 def apart(name: str) -> dict[str, Any]:
-    """A pod that shares its node with no other of these."""
+    """A pod that shares its node with no other such pod."""
     term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "apart"}}}
     anti = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     raw = pod(name, affinity=anti)

@@ -1,4 +1,4 @@
-"""Groups behind the gate: all of them in one rack or none, whoever else wants it, on the real control plane."""
+"""Gangs behind the gate on the real control plane: all pods in one rack or none, despite competing pods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods left to the scheduler that it never binds hold up nobody, on the real control plane, and say why they wait."""
+"""Delegated pods that are never bound, on the real control plane: they block no other pod, and say why they wait."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
 
 
 def claim(pods: Pods, name: str) -> None:
-    """A claim of no class, for which there is no volume."""
+    """A claim without a class, for which no volume exists."""
     spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": "", "resources": {"requests": {"storage": "1Gi"}}}
     path = f"/api/v1/namespaces/{pods.namespace}/persistentvolumeclaims"
     pods.plane.api.create(path, {"metadata": {"name": name}, "spec": spec})
 
 
 def provide_volume(control_plane: ControlPlane, pods: Pods, claim_name: str) -> str:
-    """A volume for the claim; its path."""
+    """Create a volume for the claim. Returns its path."""
     volume = {
         "capacity": {"storage": "1Gi"},
         "accessModes": ["ReadWriteOnce"],

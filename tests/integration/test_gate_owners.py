@@ -1,4 +1,4 @@
-"""What stands on the owners of pods alone holds for the pods, on the real control plane."""
+"""Annotations on owners alone apply to their pods, on the real control plane."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PodGroups of KAI-Scheduler, kept in step with groups of pods, on the real control plane."""
+"""PodGroups of KAI-Scheduler follow the gangs, on the real control plane."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Three replicas, of which one places: what becomes of gated pods when it dies in the middle."""
+"""Three replicas: gated pods when the leader dies in the middle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups that change size, lose members and get others, on the real control plane."""
+"""Gangs that change their size, lose members and get new ones, on the real control plane."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ RANK = "topology-webhook.dev/rank"
 
 
 def finish(pods: Pods, name: str, phase: str) -> None:
-    """What a kubelet says of a pod that has ended."""
+    """Write the status of a pod that has ended, as a kubelet does."""
     pods.plane.api.patch(f"{pods.path}/{name}/status", {"status": {"phase": phase}})
 
 
 def ranks(pods: Pods) -> dict[str, str]:
-    """Pod name -> rank, of those that are bound and have not ended."""
+    """Pod name -> rank, of bound pods that have not ended."""
     live = {name: raw for name, raw in pods.all().items() if raw["status"].get("phase") == "Pending"}
     return {name: raw["metadata"]["annotations"].get(RANK, "") for name, raw in live.items()}
 
@@ -74,7 +74,7 @@ def test_one_that_fails_is_made_again_in_the_groups_rack_with_its_rank_though_ot
     finish(pods, by_rank["2"], "Failed")
 
     def is_there(rank: str) -> str:
-        """The pod that has come for another of this rank, once it is bound."""
+        """The bound pod that replaces another one with this rank."""
         fresh = [name for name, its in ranks(pods).items() if its == rank and name not in by_rank.values()]
         return next((name for name in fresh if name in pods.bound()), "")
 

@@ -1,4 +1,4 @@
-"""Pods whose node is lost between placing and binding, and pods that have waited enough, on the real control plane."""
+"""Pods whose node is lost before they are bound, and pods that have waited long enough, on the real control plane."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
 
 @pytest.fixture
 def no_scheduler(control_plane: ControlPlane) -> Iterator[None]:
-    """A pod that is placed is not bound."""
+    """Pause the scheduler: an assigned pod is not bound."""
     with scheduler_paused(control_plane):
         yield
 

@@ -1,4 +1,4 @@
-"""What makes a waiting pod's turn come: every change that can let it fit, on the real control plane."""
+"""Every change that can make a waiting pod fit wakes the controller, on the real control plane."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
 
 @pytest.fixture
 def waits(known: Callable[..., None], pods: Pods, control_plane: ControlPlane) -> Callable[..., None]:
-    """A function that makes n0 and a pod on it that has to wait, and returns when its turn has come in vain."""
+    """A function that creates n0 and a pod that does not fit there, and returns when the pod has been tried."""
 
     def tried(raw: dict[str, Any]) -> str:
         text: str = control_plane.api.create(f"{pods.path}?dryRun=All", raw)["metadata"]["annotations"][PLACEMENT]

@@ -1,4 +1,4 @@
-"""Node agents obey hints: a bound pod has one only while it is certain, and in the end that of its kubelet's choice.
+"""Node agents obey hints: a bound pod has one only while it is certain, and in the end it names the kubelet's choice.
 
 The machines' kubelets are simulated, with the kubelet's own code.
 """
@@ -36,7 +36,7 @@ def annotations_of(pods: Pods, name: str) -> dict[str, Any]:
 
 
 def hinted(pods: Pods, name: str) -> list[int] | None:
-    """The NUMA nodes in the pod's hint; None where it names none. What koordlet reads says the same."""
+    """The NUMA nodes in the pod's hint; None if it names none. Koordlet's annotation must say the same."""
     found = annotations_of(pods, name)
     hints = [json.loads(found.get(key, "{}")).get("numaNodeResources", []) for key in (NUMA, RESOURCE_STATUS)]
     assert hints[0] == hints[1]
@@ -44,7 +44,7 @@ def hinted(pods: Pods, name: str) -> list[int] | None:
 
 
 def given(machines: Kubelets, name: str) -> list[int]:
-    """The NUMA nodes on which its kubelet gave it cpus."""
+    """The NUMA nodes on which the kubelet gave the pod CPUs."""
     admitted = {event["pod"].partition("/")[2]: event for event in machines.events("admitted")}
     return [int(numa) for numa in admitted[name]["containers"][0]["cpusPerNuma"]]
 

@@ -1,4 +1,4 @@
-"""Owner references that name what they should not, and owners that hang, beside honest tenants, on the real cluster."""
+"""Hostile owner references and owners that hang, next to honest tenants, on the real cluster."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def webhook(control_plane: ControlPlane) -> Iterator[LocalWebhook]:
 
 
 def owned(pod_name: str, /, **reference: str) -> dict[str, Any]:
-    """A pod that may take something from its owner."""
+    """A pod that inherits from its owner."""
     raw = pod(pod_name, cpu=1, annotations={MIN_MEMBER: "1"})
     raw["metadata"]["ownerReferences"] = [reference_of(**reference)]
     return raw
@@ -86,7 +86,7 @@ def test_one_that_is_added_later_is_not_read_its_pod_says_why_and_others_are_pla
 
 @contextlib.contextmanager
 def silent_socket() -> Iterator[int]:
-    """A port on which connections are taken and nothing is ever answered."""
+    """A port that accepts connections and never answers."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen(1000)
@@ -95,7 +95,7 @@ def silent_socket() -> Iterator[int]:
 
 @contextlib.contextmanager
 def hanging_kind(control_plane: ControlPlane) -> Iterator[None]:
-    """The kind Hang, whose objects are kept in v1; who reads them in v2 waits for a webhook that never answers."""
+    """The kind Hang, stored as v1. A read as v2 waits for a webhook that never answers."""
     with silent_socket() as port:
         schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
         webhook = {"conversionReviewVersions": ["v1"], "clientConfig": {"url": f"https://127.0.0.1:{port}/"}}

@@ -94,7 +94,7 @@ async def test_a_field_selector_by_name_sees_that_object_only(
 
 @pytest.fixture
 def crd(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
-    """A CRD with two versions, not installed; removed afterwards."""
+    """A CRD with two versions, not installed yet; removed afterwards."""
     group = f"g{name_of(request)}.example.test"
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     versions = [

@@ -1,4 +1,4 @@
-"""What one pod, gang or owner brings about stays its own, on the real control plane."""
+"""A fault that one pod, gang or owner causes affects no other, on the real control plane."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ UNKEPT = {"faulty-keep": "object"}
 
 @pytest.fixture
 def faulty(webhook: LocalWebhook) -> Iterator[Replica]:
-    """The replica runs the program with faults in it."""
+    """The replica runs the program with injected faults."""
     (replica,) = webhook.replicas
     replica.program = [sys.executable, str(FAULTY)]
     replica.start_again()

@@ -48,7 +48,7 @@ def machine(rack: int, number: int) -> Machine:
 
 
 def by_group(pods: Pods) -> dict[str, list[dict[str, Any]]]:
-    """Name of a group -> its pods, in order of rank; those in none come under "", and who waits has no rank yet."""
+    """Gang -> its pods, in order of rank. Key "": pods in no gang. A waiting pod has no rank yet."""
     found: dict[str, list[dict[str, Any]]] = {}
     for raw in sorted(pods.all().values(), key=lambda raw: int(raw["metadata"]["labels"].get(RANK, 0))):
         found.setdefault(raw["metadata"].get("annotations", {}).get(GROUP, ""), []).append(raw)

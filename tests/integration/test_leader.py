@@ -1,4 +1,4 @@
-"""Replicas as processes behind the chart's Services: one of them leads and is found, whatever happens to it."""
+"""Replicas as processes behind the chart's Services: one of them leads and is reachable, whatever fails."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_leader_that_is_killed_is_replaced_and_its_pod_unmarked(start: Start) 
 
 
 def bound(cluster: Cluster, name: str, refusal: str) -> bool:
-    """Whether the pod is bound now, guarded; not when that was refused for this reason."""
+    """Whether the guarded pod is bound now. False if its binding was refused for this reason."""
     try:
         assert cluster.bind(name)
     except ApiError as error:

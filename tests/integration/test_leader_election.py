@@ -1,4 +1,4 @@
-"""Candidates for a Lease on a real API server, each with a network of its own that can be held up."""
+"""Candidates for a Lease on a real API server. Each has a network that can be delayed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The promise: an unmodified scheduler that chooses wrongly alone chooses rightly with the webhook.
+"""The promise: an unmodified scheduler that picks a wrong node alone picks a right one with the webhook.
 
 free cpus per NUMA node of 16; single-numa-node where nothing else is said (examples/snapshots/cluster.yaml):
 
@@ -59,7 +59,7 @@ def create(plane: ControlPlane, namespace: str, document: dict[str, Any], query:
 
 @pytest.fixture
 def placing(cluster: ControlPlane, webhook: LocalWebhook, namespace: str) -> None:
-    """The webhook is asked, and has heard that the pods of the last test are gone."""
+    """The webhook is called, and knows that the pods of the last test are gone."""
     assert webhook.is_called()
 
     def rested() -> bool:
@@ -76,7 +76,7 @@ def required_terms(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def reviewed() -> dict[str, Any]:
-    """The example's pod as `review -o yaml` prints it."""
+    """The example's pod, as printed by `review -o yaml`."""
     command = [str(PROGRAM), "review", "-f", str(POD), "--cluster", str(CLUSTER), "-o", "yaml"]
     document: dict[str, Any] = yaml.safe_load(
         subprocess.run(command, check=True, capture_output=True, text=True).stdout

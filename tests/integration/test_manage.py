@@ -1,4 +1,4 @@
-"""Pods without any annotation: placed where `manage` says so, on machines whose kubelets are the kubelet's own code."""
+"""Pods without annotations: placed if `manage` covers them, on machines that run the kubelet's own admission code."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GPU = "example.com/gpu"
 
 
 def plain(name: str, cpu: int = 9, limits: Mapping[str, str] | None = None, **spec: Any) -> dict[str, Any]:
-    """A Guaranteed pod without annotations; with `limits` these alone."""
+    """A Guaranteed pod without annotations. limits: only these are set."""
     raw = pod(name, cpu=cpu, **spec)
     del raw["metadata"]["annotations"]
     if limits is not None:
@@ -44,7 +44,7 @@ def annotations_of(pods: Pods, name: str) -> dict[str, str]:
 
 
 def wait_until_managed(pods: Pods, raw: Mapping[str, Any], mode: str | None) -> None:
-    """Wait until such a pod would be managed by this mode at its creation; None: by none."""
+    """Wait until this mode would manage such a pod at its creation. None: no mode would."""
 
     def managed() -> bool:
         tried = pods.plane.api.create(f"{pods.path}?dryRun=All", {**raw, "metadata": {"name": "tried"}})
@@ -67,14 +67,14 @@ def machines(control_plane: ControlPlane, namespace: str) -> Iterator[Kubelets]:
 
 @pytest.fixture
 def unreported(control_plane: ControlPlane, namespace: str) -> Iterator[Kubelets]:
-    """The same machines with exporters so slow that no NodeResourceTopology shows what happens in a test."""
+    """The same machines with slow exporters, whose NodeResourceTopologies show nothing of the test."""
     with kubelets(control_plane, FLEET, lag=100_000.0) as running:
         yield running
         control_plane.delete_namespace(namespace)
 
 
 def given(machines: Kubelets) -> dict[str, tuple[str, list[int]]]:
-    """Pod -> the node and NUMA nodes on which a kubelet gave it cpus; no NUMA nodes where it gave none."""
+    """Pod -> the node and the NUMA nodes on which a kubelet gave it CPUs; no NUMA nodes if it gave none."""
     return {
         event["pod"].partition("/")[2]: (event["node"], list(map(int, event["containers"][0].get("cpusPerNuma") or ())))
         for event in machines.events("admitted")
@@ -198,7 +198,7 @@ def test_an_unknown_label_is_told_when_it_is_written_and_at_each_pods_creation(
     control_plane: ControlPlane, pods: Pods
 ) -> None:
     def warned(*arguments: str, raw: Mapping[str, Any] | None = None) -> str:
-        """What kubectl prints to stderr, whatever becomes of it."""
+        """The stderr of kubectl, whether it succeeds or not."""
         try:
             control_plane.kubectl(*arguments, "--warnings-as-errors", input=None if raw is None else json.dumps(raw))
         except CommandError as error:

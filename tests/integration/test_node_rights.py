@@ -1,4 +1,4 @@
-"""What a kubelet may write by its own credentials of that on which placement depends (NodeRestriction)."""
+"""What a kubelet may write with its own credentials, of the fields that placement depends on (NodeRestriction)."""
 
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ FENCED = "node-restriction.kubernetes.io/rack"
 
 @pytest.fixture
 def kubelet(control_plane: ControlPlane, create_machines: "Callable[..., None]") -> "Iterator[Api]":
-    """That of n0; n1 is another node."""
+    """The kubelet of n0; n1 is another node."""
     create_machines(Machine("n0", free=(8, 8)), Machine("n1", free=(8, 8)))
     api = control_plane.api.acting_as("system:node:n0", "system:nodes")
     yield api

@@ -1,4 +1,4 @@
-"""Made machines are what the service reads from real ones, and the API server takes them."""
+"""The API server accepts simulated machines, and the service reads them like real ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Odd manifests on the real control plane: `review` says of each what the API server and the service answer."""
+"""Odd manifests on the real control plane: `review` gives the answer of the API server and the service."""
 
 from __future__ import annotations
 

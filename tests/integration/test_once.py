@@ -1,4 +1,4 @@
-"""What is built once is whole or not there, with two builders at once and with one that is killed."""
+"""A folder that is filled once is complete or absent, even with two builders and with one that is killed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ made_once(folder, make, lambda line: print(line, flush=True))
 
 
 def builder(folder: Path) -> subprocess.Popen[str]:
-    """One that is done when it is told to be."""
+    """A builder that finishes on demand."""
     return subprocess.Popen(
         [sys.executable, "-c", BUILDER, folder], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

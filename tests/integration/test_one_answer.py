@@ -1,4 +1,4 @@
-"""`review` says of a snapshot what the running service does on the cluster it was taken of, for every kind of workload.
+"""`review` of a snapshot gives the answer of the running service on the same cluster, for every kind of workload.
 
     zone-0/hall-0 ── rack-0 ── n0 [16]     n1 [16]     n2 [16]                   [free cpus per NUMA node]
                   ├─ rack-1 ── n3 [16 16]  n4 [16 16]
@@ -43,7 +43,7 @@ PLAYED = {(kind.api_version, kind.kind): kind.play for kind in KINDS}
 
 @pytest.fixture
 def empty(cluster: Path, pods: Pods) -> Path:
-    """The cluster when the service knows that no pod is left: its snapshot."""
+    """Wait until the service knows that no pod is left. Returns a snapshot."""
     both = pod("any", cpu=16)
     both["spec"]["containers"].append({**both["spec"]["containers"][0], "name": "other"})
     fits = [(pod("any", cpu=16), 9), (both, 6), (pod("any", cpu=16, annotations=RESTRICTED), 1)]
@@ -60,7 +60,7 @@ def empty(cluster: Path, pods: Pods) -> Path:
 
 
 def moved(raw: Raw, *, to_templates: bool) -> Raw:
-    """The workload with all that is asked for on itself, or on its templates."""
+    """The workload with all its requests on itself, or all on its templates."""
     raw = copy.deepcopy(raw)
     own = raw["metadata"].setdefault("annotations", {})
     templates = list(templates_in(raw))
@@ -79,7 +79,7 @@ def _with(annotations: Any, asked_for: dict[str, str]) -> dict[str, str]:
 
 
 def compare(pods: Pods, documents: Sequence[Raw], node_arrays: Path, folder: Path) -> Answer:
-    """Have both answer, and see that they say the same."""
+    """Get both answers, and check that they agree."""
     expected = foretold(reviewed(documents, folder, node_arrays=node_arrays))
     controllers = Controllers(pods.plane, pods.namespace)
     last = documents[-1]

@@ -1,4 +1,4 @@
-"""Preferred node affinity and soft taints, on the real control plane: nodes that are equal otherwise.
+"""Preferred node affinity and soft taints between otherwise equal nodes, on the real control plane.
 
 By name the first node would be taken: in no test it is the preferred one.
 """
@@ -23,7 +23,7 @@ SOFT = "example.com/old"
 
 @pytest.fixture(scope="module", params=["Always", "Never"], autouse=True)
 def webhook(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[LocalWebhook]:
-    """`always`: the leader chooses the node. `never`: the scheduler does, by the weights that we add to the user's."""
+    """`always`: the leader picks the node. `never`: the scheduler picks it, by the user's weights and ours."""
     values = {"settings": {"gate": request.param}}
     with local_webhook(control_plane, values=values) as webhook:
         webhook.wait_until_called()
@@ -31,14 +31,14 @@ def webhook(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iter
 
 
 def preferring(key: str, value: str, weight: int = 1) -> dict[str, Any]:
-    """An affinity."""
+    """A node affinity."""
     term = {"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]}
     terms = [{"weight": weight, "preference": term}]
     return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}}
 
 
 def disks(*names: str) -> list[Machine]:
-    """n0, n1, .. of one idle NUMA node with these disks."""
+    """n0, n1, .. with one idle NUMA node and these disks."""
     return [Machine(f"n{number}", free=(16,), labels={"disk": disk}) for number, disk in enumerate(names)]
 
 

@@ -1,4 +1,4 @@
-"""A supervised program ends with its starter, whichever of the two is killed and however."""
+"""A supervised program ends with its starter, whichever of the two is killed."""
 
 from __future__ import annotations
 

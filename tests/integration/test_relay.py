@@ -1,4 +1,4 @@
-"""The relay gives connections to the endpoints of the moment in turn, and to no other."""
+"""The relay connects to its current endpoints in turn, and to no others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Replica(ThreadingHTTPServer):
-    """An HTTP server that answers its name."""
+    """An HTTP server that answers with its name."""
 
     def __init__(self, name: str) -> None:
         super().__init__(("127.0.0.1", 0), Answer)
@@ -48,7 +48,7 @@ def replicas() -> Iterator[list[Replica]]:
 
 
 def ask(port: int) -> str:
-    """The name of the replica that answered, "" when the connection was closed without an answer."""
+    """The name of the replica that answered; "" if the connection was closed without an answer."""
     with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
         try:
             connection.sendall(b"GET / HTTP/1.0\r\n\r\n")

@@ -1,4 +1,4 @@
-"""A short round of restarts; `python -m tests.cluster.restarts` plays long ones."""
+"""A short round of restarts. `python -m tests.cluster.restarts` runs long ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`review` of a live cluster reads the owners that the objects name, and answers as the service that reads them too."""
+"""`review` of a live cluster reads the owners of the objects, and gives the answer of the service."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def webhook(control_plane: ControlPlane) -> Iterator[None]:
 
 
 def reviewed(raw: Raw, pods: Pods, folder: Path) -> Raw:
-    """The entry of one object, judged by the live cluster."""
+    """The entry of one object, reviewed against the live cluster."""
     file = folder / "object.json"
     file.write_text(json.dumps(raw))
     outcome = run_review("-f", file, "-o", "json", "--kubeconfig", pods.plane.kubeconfig, cluster=None)
@@ -42,7 +42,7 @@ def reviewed(raw: Raw, pods: Pods, folder: Path) -> Raw:
 
 
 def pod_of(owner: Raw, pods: Pods) -> Raw:
-    """A pod that takes what its owner asks for; not as its controller's, which would delete it."""
+    """A pod that inherits from its owner. The owner is not its controller, which would delete it."""
     reference = {key: owner["metadata"][key] for key in ("name", "uid")}
     reference |= {key: owner[key] for key in ("apiVersion", "kind")}
     metadata = {"name": "p", "namespace": pods.namespace, "annotations": {INHERIT: "true"}}
@@ -51,7 +51,7 @@ def pod_of(owner: Raw, pods: Pods) -> Raw:
 
 
 def deployment(pods: Pods) -> Raw:
-    """One that asks for a policy itself, and makes no pods."""
+    """A Deployment with a policy and without pods."""
     template = {"metadata": {"labels": LABELS}, "spec": pod("", cpu=8)["spec"]}
     spec = {"replicas": 0, "selector": {"matchLabels": LABELS}, "template": template}
     path = f"/apis/apps/v1/namespaces/{pods.namespace}/deployments"
@@ -105,7 +105,7 @@ def test_an_owner_that_is_not_there_is_told(
 
 @contextlib.contextmanager
 def kind_that_cannot_be_read(plane: ControlPlane) -> Iterator[None]:
-    """The kind Broken, whose objects of version v1 no webhook converts."""
+    """The kind Broken, whose v1 objects no webhook converts."""
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     client = {"url": "https://127.0.0.1:1/convert"}
     definition = {

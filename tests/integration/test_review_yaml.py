@@ -1,4 +1,4 @@
-"""What `review -o yaml` prints of a gang is held to its domain by the scheduler alone: no webhook is installed here.
+"""Without the webhook, the scheduler keeps the output of `review -o yaml` for a gang in its domain.
 
     rack-0 ── n0 n1      rack-1 ── n2 n3 n4 n5      rack-2 ── n6 n7 n8 n9 n10 n11      [16 free cpus on one NUMA node]
 
@@ -45,7 +45,7 @@ def fleet(create_machines: Callable[..., None]) -> None:
 
 
 def bound_as_printed(raws: Sequence[Raw], pods: Pods, folder: Path) -> set[str]:
-    """The racks of the pods, once `review` has printed the objects and they were created so."""
+    """Create what `review` printed for the objects. Returns the racks of the bound pods."""
     file = folder / "objects.yaml"
     file.write_text(yaml.safe_dump_all(raws))
     printed = run_review("-f", file, "-o", "yaml", "--kubeconfig", pods.plane.kubeconfig, cluster=None)

@@ -1,4 +1,4 @@
-"""A pool without nodes: its pods reach the scheduler, so that a cluster autoscaler sees them, and go where they align.
+"""A pool without nodes: its pods reach the scheduler, so that a cluster autoscaler sees them, and run where they align.
 
 No autoscaler runs here. What it looks for is in the pods: no gate, and the scheduler's word that no node will do.
 """
@@ -37,7 +37,7 @@ def webhook(control_plane: ControlPlane, request: pytest.FixtureRequest) -> Iter
 
 
 def is_seen_by_an_autoscaler(raw: dict[str, Any]) -> bool:
-    """As cluster-autoscaler and Karpenter do: the scheduler has tried the pod, and found no node."""
+    """The condition of cluster-autoscaler and Karpenter: the scheduler has tried the pod and found no node."""
     conditions = raw["status"].get("conditions") or ()
     tried = {(one["type"], one["status"], one.get("reason")) for one in conditions}
     return ("PodScheduled", "False", "Unschedulable") in tried and not raw["spec"].get("schedulingGates")

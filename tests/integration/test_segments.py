@@ -83,5 +83,5 @@ def test_each_segment_of_a_leader_worker_set_is_in_one_rack_and_a_lost_worker_co
 
 
 def is_made_anew(pods: Pods, name: str, uid: str) -> bool:
-    """Whether another pod of that name is bound."""
+    """Whether another pod of this name is bound."""
     return name in pods.bound() and pods.get(name)["metadata"]["uid"] != uid

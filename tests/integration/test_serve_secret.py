@@ -1,4 +1,4 @@
-"""The CA's Secret on a real API server: who fills it when several may, and what becomes of it when it is deleted."""
+"""The Secret of the CA on a real API server: creation by several replicas at once, and deletion."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def entry(text: bytes) -> str:
 
 
 def with_extension(extension: x509.ExtensionType, *, critical: bool = True, ca: bool = True) -> dict[str, str]:
-    """A CA whose certificate has one extension more."""
+    """A CA whose certificate has one more extension."""
     key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([])
     now = datetime.now(UTC)
     builder = (
@@ -100,7 +100,7 @@ def with_extension(extension: x509.ExtensionType, *, critical: bool = True, ca: 
 
 
 def of_key(key: Any) -> dict[str, str]:
-    """A CA with a key of another kind."""
+    """A CA with another kind of key."""
     now, name = datetime.now(UTC), x509.Name([])
     builder = x509.CertificateBuilder(
         name, name, key.public_key(), 7, now - timedelta(days=1), now + timedelta(days=1)
@@ -113,7 +113,7 @@ def of_key(key: Any) -> dict[str, str]:
 
 
 def spoilt() -> Iterator[tuple[str, dict[str, str]]]:
-    """What can stand in a Secret and is no CA that can sign now."""
+    """Secrets whose content is not a CA that can sign now."""
     now = datetime.now(UTC)
     good, other = Authority.create("webhook", now).to_secret_data(), Authority.create("webhook", now).to_secret_data()
     certificate = base64.b64decode(good["ca.crt"])
@@ -143,7 +143,7 @@ SPOILT = dict(spoilt())
 
 
 def shown_bundle(shown: Sequence[Shown]) -> str:
-    """The one bundle of all; each leaf is what an API server accepts by it."""
+    """The bundle that all replicas share. An API server accepts each leaf by it."""
     now = datetime.now(UTC)
     for each in shown:
         check(each.leaf, NAMES, now, each.trust)

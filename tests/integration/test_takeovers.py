@@ -1,4 +1,4 @@
-"""Leaders that follow one another, and what is promised meanwhile: nothing is given out twice, and nothing is lost."""
+"""Leaders that follow one another: nothing is assigned twice and nothing is lost."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NOT_TODAY = "not today"
 
 @pytest.fixture
 def cluster(control_plane: ControlPlane, namespace: str, create_machines: Callable[..., None]) -> Iterator[Cluster]:
-    """No binding passes unhinted."""
+    """No binding passes without a hint."""
     create_machines(Machine("n0", free=(8, 8)))
     with two_replicas(control_plane, namespace, QUICK, timeoutSeconds=2, bindFailurePolicy="Fail") as cluster:
         for name in PODS:
@@ -39,7 +39,7 @@ def cluster(control_plane: ControlPlane, namespace: str, create_machines: Callab
 
 
 def try_to_bind(cluster: Cluster) -> None:
-    """Every pod that has no node yet, all at the same time: who is refused stays."""
+    """Bind every pod that has no node, all at the same time. Refused pods stay."""
     left = set(PODS) - Pods(cluster.plane, cluster.namespace).bound().keys()
     with ThreadPoolExecutor(len(PODS)) as clients:
         for attempt in [clients.submit(cluster.bind, name) for name in left]:
@@ -55,7 +55,7 @@ def serves_topologies(cluster: Cluster) -> bool:
 
 
 def check_that_two_are_bound(cluster: Cluster) -> None:
-    """Bind until both NUMA nodes are taken, and look whether anything was given twice."""
+    """Bind until both NUMA nodes are taken, and check that nothing was assigned twice."""
     pods = Pods(cluster.plane, cluster.namespace)
 
     def both_taken() -> bool:
@@ -112,7 +112,7 @@ def test_a_binding_that_never_lands_is_given_back(cluster: Cluster) -> None:
 
 
 def refusal_in_the_end(cluster: Cluster, name: str) -> str:
-    """Why the pod is not bound, once it is its turn: a binding under way holds up its node for some seconds."""
+    """The final reason for a refused binding: a binding in progress blocks its node for some seconds."""
 
     def refusal() -> str:
         with pytest.raises(ApiError) as refused:
@@ -124,7 +124,7 @@ def refusal_in_the_end(cluster: Cluster, name: str) -> str:
 
 @contextmanager
 def refused_by_somebody_else(cluster: Cluster) -> Iterator[None]:
-    """Bindings are refused by a policy, which is asked after the guard."""
+    """A policy denies bindings after the guard has answered."""
     api, name = cluster.plane.api, cluster.namespace
     bindings = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/binding"], "operations": ["CREATE"]}
     own = {"resourceRules": [bindings], "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}}

@@ -1,4 +1,4 @@
-"""Pods that are bound while nobody answers: found afterwards, hinted where all is known, and nobody gets their places.
+"""Pods that are bound while no replica answers: they are found, hinted if all is known, and keep their NUMA nodes.
 
 The machines' kubelets are simulated, with the kubelet's own code. Their exporters are so slow that no
 NodeResourceTopology shows anything of what happens here.
@@ -90,7 +90,7 @@ def test_pods_bound_while_the_whole_service_is_down_are_given_no_hint_and_nobody
 
 
 def _given(machines: Kubelets) -> dict[str, tuple[str, list[int]]]:
-    """Pod -> the node and NUMA nodes on which a kubelet gave it cpus."""
+    """Pod -> the node and the NUMA nodes on which a kubelet gave it CPUs."""
     return {
         event["pod"].partition("/")[2]: (event["node"], [int(numa) for numa in event["containers"][0]["cpusPerNuma"]])
         for event in machines.events("admitted")

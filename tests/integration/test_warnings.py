@@ -1,4 +1,4 @@
-"""What kubectl prints when something is created that is admitted and yet not what its user wants, and what pods say."""
+"""Warnings of kubectl for objects that are admitted and do less than their user wants, and the texts of their pods."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def racks(known: Callable[..., None]) -> None:
 
 
 def member(group: str, number: int, **annotations: str) -> dict[str, Any]:
-    """One of three pods of a NUMA node each."""
+    """One of three pods that need a NUMA node each."""
     asked = {"pod-group-name": group, "topology-webhook.dev/min-member": "3", **RACKS, **annotations}
     return pod(f"{group}-{number}", cpu=16, annotations=asked)
 
 
 @contextlib.contextmanager
 def settings(webhook: LocalWebhook, **settings: str) -> Iterator[None]:
-    """The webhook runs with these settings within this context."""
+    """The webhook has these settings within this context."""
 
     def use(settings: dict[str, str]) -> None:
         webhook.upgrade({"settings": settings})
@@ -59,7 +59,7 @@ def settings(webhook: LocalWebhook, **settings: str) -> Iterator[None]:
 
 
 def job(name: str, annotations: dict[str, str]) -> dict[str, Any]:
-    """A Job that makes no pods yet."""
+    """A Job that creates no pods yet."""
     template = {"spec": {**pod("", cpu=1)["spec"], "restartPolicy": "Never"}}
     spec = {"parallelism": 1, "suspend": True, "template": template}
     return {
@@ -71,14 +71,14 @@ def job(name: str, annotations: dict[str, str]) -> dict[str, Any]:
 
 
 def without_limit(name: str) -> dict[str, Any]:
-    """A pod that lacks a memory limit."""
+    """A pod without a memory limit."""
     raw = pod(name, cpu=2)
     raw["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "2", "memory": "1Gi"}, "limits": {"cpu": "2"}}
     return {"apiVersion": "v1", "kind": "Pod", **raw}
 
 
 def warned(pods: Pods, raw: dict[str, Any]) -> list[str]:
-    """What kubectl prints as it creates an object."""
+    """The output of kubectl when it creates an object."""
     return pods.plane.kubectl_warnings(
         "create", "--namespace", pods.namespace, "--filename", "-", input=json.dumps(raw)
     )

@@ -1,4 +1,4 @@
-"""The chart's Deployment as local processes: its container, its rights, called by the API server."""
+"""The chart's Deployment as local processes with its container and its rights, called by the API server."""
 
 from __future__ import annotations
 

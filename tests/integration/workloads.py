@@ -1,4 +1,4 @@
-"""Workloads for the tests on the control plane, and the paths at which they are created."""
+"""Workloads for tests on the control plane, and their paths."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """python -m tests.proof: run the scenarios without and with the webhook, and print the table.
 
-Progress is on stderr; stdout has the table only, or with --json one object a line as soon as its run is over. With
---into the table replaces the one between the two marks of a page, as in README.md (`make proof-table`).
+Progress goes to stderr. stdout has only the table, or with --json one object a line when its run ends. With --into the
+table replaces the one between the two marks of a page, such as README.md (`make proof-table`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LETTERS = dict(zip("abcdefg", [*SCENARIOS, "trace"], strict=True))
 
 
 def main() -> int:
-    """Run. 0: done; 1: something failed; 2: wrong use; 130: ended by Ctrl-C."""
+    """Run. 0: done; 1: something failed; 2: invalid arguments; 130: ended by Ctrl-C."""
     options = parser().parse_args()
     leave_on_signals()
     rows = []

@@ -1,11 +1,11 @@
-"""Hints beside what kubelets chose: a node agent that obeys a wrong one moves the pod away from its memory and devices.
+"""Hints compared with the kubelets' choices: a node agent that obeys a wrong one moves the pod off its memory.
 
 A hint is wrong if it names other NUMA nodes than those of the CPUs, the memory and the devices that the kubelet gave
-the pod. Compared is the hint that the pod has some seconds after the run: the end of another pod is not known at once.
-A pod without a hint, and one whose kubelet gave it nothing of a NUMA node, misleads no agent.
+the pod. The hint counts that the pod has some seconds after the run, because the end of another pod is not known at
+once. A pod without a hint, or without anything of a NUMA node, misleads no agent.
 
-Where koordlet publishes the NodeResourceTopologies, nothing is compared. It runs a pod on the NUMA nodes of its
-resource status, whatever its kubelet chose; Koordinator expects kubelets that align nothing, and the simulated ones do.
+If koordlet publishes the NodeResourceTopologies, nothing is compared. It runs a pod on the NUMA nodes of its resource
+status, whatever its kubelet chose. Koordinator expects kubelets that align nothing, but the simulated ones do.
 Source: koordinator pkg/koordlet/runtimehooks/hooks/cpuset/rule.go (getContainerCPUSet).
 """
 
@@ -26,7 +26,7 @@ NUMAIds = frozenset[int]
 
 @dataclass(frozen=True)
 class Choice:
-    """The NUMA ids of one pod that asks for a placement and was given something of NUMA nodes."""
+    """The NUMA ids of one pod that asks for a placement and holds something of NUMA nodes."""
 
     pod: str
     node: str
@@ -39,7 +39,7 @@ class Choice:
 
     @property
     def wrong(self) -> bool:
-        """Whether its hint names others."""
+        """Whether the hint names other NUMA nodes."""
         return self.hint is not None and self.hint != self.given
 
 
@@ -63,7 +63,7 @@ def choices(
 
 
 def _given(containers: Iterable[Mapping[str, Any]]) -> NUMAIds:
-    """The NUMA ids of CPUs, memory and devices. A block of memory over several NUMA nodes is on each of them."""
+    """The NUMA ids of CPUs, memory and devices. A memory block over several NUMA nodes counts for each of them."""
     ids: set[int] = set()
     for container in containers:
         ids.update(int(numa) for numa in container.get("cpusPerNuma", ()))
@@ -75,5 +75,5 @@ def _given(containers: Iterable[Mapping[str, Any]]) -> NUMAIds:
 
 
 def _hinted(text: str) -> NUMAIds | None:
-    """None where it names no NUMA nodes: there is none, or they are not certain yet."""
+    """None if there is no hint, or if it is not certain yet."""
     return frozenset(numa for numa, _ in NUMAHint.parse(text).numa_nodes) or None if text else None

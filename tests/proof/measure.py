@@ -1,4 +1,4 @@
-"""From the histories of a run's pods to its row of the table."""
+"""From the histories of a run's pods to the row of the table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Row:
-    """What one run came to."""
+    """The result of one run."""
 
     scenario: str
     webhook: bool
@@ -63,7 +63,7 @@ class Row:
 def measure(
     scenario: Scenario, pods: Sequence[History], hints: Sequence[Choice] = (), *, webhook: bool, refused_binds: int
 ) -> Row:
-    """The row of a run whose pods had these histories and hints."""
+    """The row of a run with these histories and hints of pods."""
     waits = waiting_times(scenario, pods)
     return Row(
         scenario=scenario.name,
@@ -82,7 +82,7 @@ def measure(
 
 
 def waiting_times(scenario: Scenario, pods: Sequence[History]) -> list[float]:
-    """Seconds that each pod which ran was waited for.
+    """Seconds from the request of each pod that ran until it ran.
 
     A workload wants all its pods from its creation on, so its first pod to run was waited for as long as that one took
     from there, however many a kubelet rejected in between, and likewise its second.
@@ -92,7 +92,7 @@ def waiting_times(scenario: Scenario, pods: Sequence[History]) -> list[float]:
 
 
 def in_domain(scenario: Scenario, pods: Sequence[History]) -> int | None:
-    """Pods that ran in the rack which holds most of their group; None in a scenario without such groups."""
+    """Pods that ran in the rack with most of their gang; None in a scenario without such gangs."""
     groups = {workload.name for workload in scenario.workloads if workload.one_rack}
     racks: dict[str, Counter[str]] = defaultdict(Counter)
     for pod in pods:
@@ -102,7 +102,7 @@ def in_domain(scenario: Scenario, pods: Sequence[History]) -> int | None:
 
 
 def utilisation(scenario: Scenario, pods: Sequence[History]) -> float:
-    """The share of all CPUs that running pods asked for, averaged over the time from `steady_from` to the end."""
+    """The share of all CPUs that running pods requested, averaged from `steady_from` to the end."""
     millicores: Mapping[str, int] = {workload.name: workload.millicores for workload in scenario.workloads}
     used = sum(
         millicores[pod.workload] * _overlap(pod, scenario.steady_from, scenario.seconds)
@@ -113,14 +113,14 @@ def utilisation(scenario: Scenario, pods: Sequence[History]) -> float:
 
 
 def percentile(values: Sequence[float], percent: int) -> float | None:
-    """The smallest value that at least so many percent are not above (nearest rank); None of nothing."""
+    """The smallest value that at least this many percent do not exceed (nearest rank); None of no values."""
     if not values:
         return None
     return sorted(values)[math.ceil(len(values) * percent / 100) - 1]
 
 
 def _overlap(pod: History, start: float, end: float) -> float:
-    """Seconds of a stretch of time in which a pod ran."""
+    """Seconds of a time span in which a pod ran."""
     if pod.running is None:
         return 0.0
     return max(0.0, min(end, end if pod.ended is None else pod.ended) - max(start, pod.running))

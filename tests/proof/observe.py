@@ -1,6 +1,6 @@
-"""Every pod's history, from a watch: when it was created, bound, running, ended, and whether a kubelet rejected it.
+"""The history of every pod, from a watch: when it was created, bound, running, ended, or rejected by a kubelet.
 
-Times are the observer's, in seconds since the start of the run: an API object's own are whole seconds only.
+Times are the observer's, in seconds since the start of the run. Those in API objects are whole seconds only.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ REJECTED = "Pod was rejected: "
 
 @dataclass
 class History:
-    """One pod's times; None where it has not come so far."""
+    """The times of one pod; None for a state that it did not reach."""
 
     name: str
     workload: str
@@ -45,7 +45,7 @@ class History:
     """Each hint that it had since it was bound, "" for none, and when it was first seen with that."""
 
     def take(self, event: str, pod: Mapping[str, Any], now: float) -> None:
-        """Take in what a watch says of the pod."""
+        """Apply an event of the watch."""
         status = pod.get("status", {})
         annotations = pod["metadata"].get("annotations", {})
         hint, self.asks = annotations.get(NUMA_HINT, ""), NUMA_TOPOLOGY_SPEC in annotations
@@ -79,7 +79,7 @@ class Observer:
     @classmethod
     @contextlib.contextmanager
     def observing(cls, api: Api, namespace: str) -> Iterator[Observer]:
-        """Follow the pods; there must be none yet."""
+        """Follow the pods. None may exist yet."""
         observer = cls(api, namespace)
         threading.Thread(target=observer._follow, name="observer", daemon=True).start()
         try:
@@ -93,7 +93,7 @@ class Observer:
         return time.monotonic() - self.start
 
     def histories(self) -> list[History]:
-        """All pods there were until now, in the order of their creation. Raises `ApiError` if some may be missing."""
+        """All pods so far, in order of creation. Raises `ApiError` if some may be missing."""
         return list(self.by_uid().values())
 
     def by_uid(self) -> dict[str, History]:
@@ -104,7 +104,7 @@ class Observer:
             return {uid: replace(history, hints=list(history.hints)) for uid, history in self._histories.items()}
 
     def last_seen(self, name: str) -> Mapping[str, Any]:
-        """The object of a pod as it was told of last."""
+        """The last known object of a pod."""
         with self._lock:
             return next(pod for pod in self._last.values() if pod["metadata"]["name"] == name)
 

@@ -1,10 +1,9 @@
 """One run of a scenario.
 
-1. A fresh control plane, so that nothing is left of the run before: CRDs, racks, the machines' kubelets.
+1. A fresh control plane, so that nothing remains of the last run: CRDs, racks, the machines' kubelets.
 2. With the webhook: the chart is installed and its Deployment runs here as a local process.
-3. Workloads are created at their times; every pod is observed until the time is over.
-4. The histories become a row; what a kubelet rejected in spite of the webhook is told in full, and what waits or was
-   denied.
+3. Workloads are created at their times, and every pod is observed until the time is over.
+4. The histories become a row. Rejections despite the webhook are reported in full, and so are waiting and denied pods.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ def run(
     values: Path | None = None,
     publisher: str = "rte",
 ) -> Row:
-    """Run a scenario once. `values`: further values of the chart; `publisher`: whose form topologies have."""
+    """Run a scenario once. `values`: more values of the chart; `publisher`: the form of the topologies."""
     with contextlib.ExitStack() as stack:
         plane = stack.enter_context(ControlPlane.start(programs))
         plane.install_crds()
@@ -87,7 +86,7 @@ def run(
 
 
 def refused_binds(metrics: str) -> int:
-    """How many Bindings a webhook refused, by the API server's own count."""
+    """How many Bindings a webhook refused, by the API server's count."""
     return sum(int(float(count)) for count in _REFUSED.findall(metrics))
 
 
@@ -101,7 +100,7 @@ def _racks() -> dict[str, Any]:
 
 
 def _submit(plane: ControlPlane, observer: Observer, workloads: Sequence[Workload]) -> None:
-    """Create each workload at its time; what is due together goes side by side."""
+    """Create each workload at its time; those of the same time in parallel."""
     waiting = sorted(workloads, key=lambda workload: workload.at)
     while waiting:
         due = [workload for workload in waiting if workload.at <= observer.now]
@@ -112,7 +111,7 @@ def _submit(plane: ControlPlane, observer: Observer, workloads: Sequence[Workloa
 
 
 def _explain(rejections: Sequence[Mapping[str, Any]], observer: Observer, tell: Callable[[str], None]) -> None:
-    """Of each pod that was rejected in spite of the webhook: what it asked for, what the node had, what it was told."""
+    """For each pod that was rejected despite the webhook: its request, the state of its node, and its placement."""
     for rejection in rejections[:TOLD]:
         name = rejection["pod"].partition("/")[2]
         pod = observer.last_seen(name)
@@ -127,7 +126,7 @@ def _explain(rejections: Sequence[Mapping[str, Any]], observer: Observer, tell: 
 
 
 def _tell_hints(found: Sequence[Choice], tell: Callable[[str], None]) -> None:
-    """Of each wrong hint what it names and what the kubelet chose; and how many were put right after the binding."""
+    """For each wrong hint, its NUMA nodes and the kubelet's choice; and how many were corrected after the binding."""
     wrong = [choice for choice in found if choice.wrong]
     for choice in wrong[:TOLD]:
         tell(f"{choice.pod} on {choice.node}: hint {sorted(choice.hint or ())}, given {sorted(choice.given)}")
@@ -140,7 +139,7 @@ def _tell_hints(found: Sequence[Choice], tell: Callable[[str], None]) -> None:
 
 
 def _tell_waiting(histories: Sequence[History], observer: Observer, tell: Callable[[str], None]) -> None:
-    """Of each workload whose pods did not all run: how many wait, and what the last of them was told."""
+    """For each workload with waiting pods: how many wait, and the last reason."""
     waiting = {pod.workload: pod for pod in histories if pod.running is None and pod.ended is None}
     counts = Counter(pod.workload for pod in histories if pod.running is None and pod.ended is None)
     for workload, pod in list(waiting.items())[:TOLD]:
@@ -152,7 +151,7 @@ def _tell_waiting(histories: Sequence[History], observer: Observer, tell: Callab
 
 
 def _tell_denied(plane: ControlPlane, tell: Callable[[str], None]) -> None:
-    """Of each workload whose pods were denied: why."""
+    """For each workload with denied pods: the reason."""
     events = plane.api.get(f"/api/v1/namespaces/{NAMESPACE}/events?fieldSelector=reason=FailedCreate")["items"]
     denied = {event["message"]: event["involvedObject"]["name"] for event in events}
     for message, workload in list(denied.items())[:TOLD]:

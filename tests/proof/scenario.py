@@ -1,6 +1,6 @@
-"""What one run is made of: machines, and workloads with the time each comes.
+"""What one run consists of: machines, and workloads with their times.
 
-A scenario is made from a seed alone, so that two runs of it get the same.
+A scenario follows from its seed alone, so that two runs of it get the same.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def drawing(seed: int) -> Random:
-    """What a scenario draws from."""
+    """The random generator of a scenario."""
     return Random(seed)  # noqa: S311 - to be repeatable is the point
 
 
@@ -39,10 +39,10 @@ class Scenario:
 
     @property
     def millicores(self) -> int:
-        """What all machines can allocate."""
+        """The CPUs that all machines can allocate."""
         return sum(machine.millicores for machine in self.machines)
 
     @property
     def racks(self) -> Mapping[str, str]:
-        """The rack of each node that stands in one."""
+        """The rack of each node that is in one."""
         return {machine.name: machine.labels[RACK_LABEL] for machine in self.machines if RACK_LABEL in machine.labels}

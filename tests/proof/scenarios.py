@@ -43,7 +43,7 @@ def replicaset(seed: int) -> Scenario:
 
 
 def mixed(seed: int) -> Scenario:
-    """Five machines of each kind; pods that need one NUMA node, one per container, several, or do not care."""
+    """Five machines of each kind. Pods that need one NUMA node, one for each container, several, or none."""
     kinds = [
         ("single-numa-node", "container"),
         ("single-numa-node", "pod"),
@@ -70,7 +70,7 @@ def mixed(seed: int) -> Scenario:
 
 
 def devices(seed: int) -> Scenario:
-    """12 machines, each NUMA node with 16 CPUs, 4 GPUs and 2 NICs; pods without devices come first, in the way."""
+    """12 machines; each NUMA node has 16 CPUs, 4 GPUs and 2 NICs. Pods without devices come first and take room."""
     machines = [
         SimulatedMachine(f"gpu-{number:03}", devices={GPU: (4, 4), NIC: (2, 2)}, scope="pod") for number in range(12)
     ]
@@ -119,7 +119,7 @@ def gangs(seed: int) -> Scenario:
 
 
 def churn(seed: int) -> Scenario:
-    """Jobs of one pod, 3 to 10 CPUs for 8 to 14 seconds, as many as keep 90 % of 24 machines' CPUs asked for."""
+    """Jobs of one pod, 3 to 10 CPUs for 8 to 14 seconds, so many that they request 90 % of the CPUs of 24 machines."""
     random = drawing(seed)
     machines = [SimulatedMachine(f"node-{number:03}") for number in range(24)]
     seconds = 50.0

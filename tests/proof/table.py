@@ -1,4 +1,4 @@
-"""The rows for people: each scenario's two runs one above the other, in a terminal or as Markdown."""
+"""The rows as a table, the two runs of a scenario below each other, for a terminal or as Markdown."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def cells(row: Row) -> tuple[str, ...]:
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """A Markdown table; numbers stand to the right."""
+    """A Markdown table; numbers are aligned to the right."""
     return pages.markdown(COLUMNS, [cells(row) for row in rows], text_columns=2)
 
 
 def with_table(page: str, rows: Sequence[Row]) -> str:
-    """A page with the rows between its marks. Raises ValueError for one without them."""
+    """The page with the rows between its marks. Raises ValueError if it has none."""
     return pages.with_table(page, "proof", markdown(rows))
 
 

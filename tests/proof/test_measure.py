@@ -1,4 +1,4 @@
-"""Rows are counted from histories as the table says."""
+"""How rows are computed from histories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pod's history is what a watch tells of it, in its order."""
+"""A pod's history follows from the events of a watch, in their order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small scenario end to end: the disease without the webhook, none with it."""
+"""A small scenario end to end: pods are rejected without the webhook, and none with it."""
 
 from __future__ import annotations
 

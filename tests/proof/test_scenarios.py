@@ -1,4 +1,4 @@
-"""Scenarios are what their descriptions say, whatever the seed: the same twice, free in sum, within the machines."""
+"""Scenarios are as described for every seed: reproducible, free in sum, within the machines."""
 
 from __future__ import annotations
 

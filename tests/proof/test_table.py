@@ -1,4 +1,4 @@
-"""The table for people says what the rows say."""
+"""The table shows what the rows contain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A recorded cluster becomes machines and workloads: within what the nodes have, in the order pods came."""
+"""A recorded cluster becomes machines and workloads, within the nodes' capacity and in the order of the pods."""
 
 from __future__ import annotations
 

@@ -45,12 +45,12 @@ _MIB_PER_GIB = 1024
 
 
 def default_folder() -> Path:
-    """The real trace where it is at hand, else ours."""
+    """The real trace if it is available, otherwise ours."""
     return RECORDED if RECORDED.is_dir() else SYNTHETIC
 
 
 class TraceError(Exception):
-    """A folder holds no trace. The message says what it lacks."""
+    """A folder holds no trace. The message says what is missing."""
 
 
 @dataclass(frozen=True)
@@ -75,12 +75,12 @@ class RecordedPod:
 
     @property
     def cpu(self) -> str:
-        """What it asks for here: whole CPUs unless it is best-effort."""
+        """The request in this scenario: whole CPUs unless the pod is best-effort."""
         return f"{self.millicores}m" if self.best_effort else str(math.ceil(self.millicores / 1000))
 
 
 def replayed(folder: Path, *, seed: int, nodes: int, seconds: float) -> Scenario:
-    """A scenario of so many nodes of the trace in `folder`, or all it has. Raises `TraceError`."""
+    """A scenario with this many nodes of the trace in `folder`, or all it has. Raises `TraceError`."""
     random = drawing(seed)
     recorded = [_node(line) for line in _lines(folder, "node_list")]
     drawn = random.sample(recorded, min(nodes, len(recorded)))
@@ -125,7 +125,7 @@ def _machine(node: RecordedNode) -> SimulatedMachine:
 
 
 def _filling(pods: Sequence[RecordedPod], nodes: Sequence[RecordedNode], first: int) -> list[RecordedPod]:
-    """Pods from the first on, in a circle, until they would ask for more than FILL of anything."""
+    """Pods from the first on, in a circle, until they would request more than FILL of a resource."""
     room = Counter(
         cpu=sum(node.cpus for node in nodes) * 1000,
         memory=sum(node.memory_gib for node in nodes) * _MIB_PER_GIB,

@@ -1,4 +1,4 @@
-"""What a user creates: a ReplicaSet or a Job of equal pods, with the annotations the webhook reads."""
+"""What a user creates: a ReplicaSet or a Job of equal pods, with annotations that the webhook reads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Amounts = dict[str, str]
 
 
 class Kind(StrEnum):
-    """The controller that makes the pods, and makes them again when the kubelet rejects them."""
+    """The controller that creates the pods, and recreates them if the kubelet rejects them."""
 
     REPLICA_SET = "ReplicaSet"
     JOB = "Job"
@@ -37,7 +37,7 @@ _PLURALS = {Kind.REPLICA_SET: "replicasets", Kind.JOB: "jobs"}
 
 @dataclass(frozen=True)
 class Workload:
-    """Some equal pods, wanted at the same time."""
+    """Equal pods, created at the same time."""
 
     name: str
     pods: int
@@ -56,11 +56,11 @@ class Workload:
 
     @property
     def millicores(self) -> int:
-        """What one pod asks for."""
+        """The request of one pod."""
         return sum(Quantity.parse(amounts["cpu"]).milli() for amounts in self.containers)
 
     def path(self, namespace: str) -> str:
-        """The API collection it is created in."""
+        """The API collection in which it is created."""
         return f"/{_COLLECTIONS[self.kind]}/namespaces/{namespace}/{_PLURALS[self.kind]}"
 
     def body(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Groups of equal pods on random trees, and brute force over them."""
+"""Gangs of equal pods on random trees, and a brute-force search on them."""
 
 from itertools import product
 
@@ -39,19 +39,19 @@ segments = st.none() | st.builds(
 
 
 def domains(tree: TopologyTree, level: int) -> list[list[int]]:
-    """The positions of each domain that may be chosen."""
+    """The positions of each domain that may be picked."""
     real = tree.real(level)
     spans = [tree.span(Domain(level, number)) for number in range(tree.size(level)) if real[number]]
     return [list(range(span.start, span.stop)) for span in spans]
 
 
 def cut(count: int, size: int) -> list[int]:
-    """Segments of a group."""
+    """The segments of a gang."""
     return [min(size, count - start) for start in range(0, count, size)]
 
 
 def holds(tree: TopologyTree, slots: list[int], inside: list[int], count: int, cutting: Segments | None) -> bool:
-    """Whether the positions hold so many pods, by trying every domain for every segment."""
+    """Whether the positions hold this many pods, by trying every domain for every segment."""
     if cutting is None:
         return sum(slots[position] for position in inside) >= count
     for level in cutting.constraint.levels():

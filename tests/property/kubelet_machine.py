@@ -37,7 +37,7 @@ STEPS = 150
 
 
 class Machine:
-    """One node, its kubelet and its exporter; and the API server's part of it."""
+    """One node with its kubelet and its exporter, and the API server's part."""
 
     def __init__(self, random: Random, zones: int, *, fingerprint: bool) -> None:
         self.random = random
@@ -58,7 +58,7 @@ class Machine:
         self.hear_all()
 
     def start(self) -> None:
-        """A replica that knows the node alone."""
+        """A replica that knows only the node."""
         self.cache = ClusterCache(clock=lambda: float(_EPOCH + self.now), pods_in_order=lambda: self.in_order)
         put(self.cache, node(name=NODE, cpus=CPUS * len(self.free), memory="1Ti"))
 
@@ -91,7 +91,7 @@ class Machine:
         return raw
 
     def place(self) -> None:
-        """The controller's part."""
+        """The controller assigns gated pods."""
         for key, raw in self.cache.gated_pods().items():
             if self.cache.assumed_node(key) is None and self.random.random() < 0.5:
                 gated = GatedPod.from_object(raw)
@@ -104,7 +104,7 @@ class Machine:
                     self.tell(gated.pod.name)
 
     def bind(self) -> None:
-        """The scheduler's, the guard's and the API server's part."""
+        """The scheduler, the guard and the API server bind a pod."""
         waiting = [name for name, raw in self.pods.items() if not raw["spec"].keys() & {"nodeName", "schedulingGates"}]
         if not waiting:
             return
@@ -125,14 +125,14 @@ class Machine:
         self.is_written_bound(name)
 
     def bind_unhinted(self) -> None:
-        """A leader has died: a placed pod is bound as it is."""
+        """The leader has died: an assigned pod is bound without a check."""
         for name, raw in self.pods.items():
             if NUMA_HINT in raw["metadata"]["annotations"] and not raw["spec"].keys() & {"nodeName", "schedulingGates"}:
                 self.is_written_bound(name)
                 return
 
     def overcommitted(self) -> list[int]:
-        """The NUMA nodes on which the hints of all that live hold more than there is."""
+        """The NUMA nodes for which the hints of all live pods exceed the capacity."""
         held = [0] * len(self.free)
         for name, raw in self.pods.items():
             hint = raw["metadata"]["annotations"].get(NUMA_HINT)
@@ -151,7 +151,7 @@ class Machine:
         self.tell(name)
 
     def admit(self) -> None:
-        """The kubelet's part, of the pod bound first that it has not seen."""
+        """The kubelet admits the pod that was bound first among those it has not seen."""
         for name in self.bound:
             raw = self.pods[name]
             if raw["status"]["phase"] == "Pending" and name not in self.given:

@@ -1,4 +1,4 @@
-"""Strategies: small machines, pods that fit them more or less, and the NRT that an exporter would publish."""
+"""Strategies: small machines, pods of about their size, and the NRT that an exporter would publish."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +16,7 @@ POLICIES = ("none", "best-effort", "restricted", "single-numa-node")
 
 @st.composite
 def machines(draw: st.DrawFn, policies: tuple[str, ...] = POLICIES) -> dict[str, Any]:
-    """A machine as the golden kubelet cases describe it: 1 to 4 NUMA nodes, alike or not."""
+    """A machine in the form of the golden kubelet cases: 1 to 4 NUMA nodes, equal or not."""
     z = draw(st.integers(1, 4))
     threads = draw(st.sampled_from((1, 1, 2)))
     alike = draw(st.booleans())
@@ -74,7 +74,7 @@ def pods(draw: st.DrawFn, name: str, *, containers: int = 3, inits: int = 2) -> 
 
 
 def published(description: Mapping[str, Any], machine: Machine) -> dict[str, Any]:
-    """The NRT of the machine as it is now."""
+    """The current NRT of the machine."""
     zones = []
     for numa_id, listed in machine.published().items():
         distances = {other: description["distances"][numa_id][other] for other in machine.nodes}

@@ -1,4 +1,4 @@
-"""Whatever order the cluster's events come in, the ledger ends as if it had read the final objects and nothing else."""
+"""In whatever order events arrive, the ledger ends as if only the final objects had been read."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -25,14 +25,14 @@ Event = ResidentPod | NodeTopology | str
 
 @dataclass
 class History:
-    """What happened to one thing, in its order: the API server keeps the order of each object's events."""
+    """The events of one object in order: the API server keeps the order of each object's events."""
 
     events: Sequence[Event] = ()
 
 
 @st.composite
 def lives(draw: st.DrawFn, number: int, may_end: bool) -> History:
-    """A pod that waits, perhaps is placed, perhaps is bound, perhaps ends."""
+    """A pod that waits, and may be assigned, bound and ended."""
     name, node, zone = f"p{number}", draw(st.sampled_from(NODES)), draw(st.integers(0, ZONES - 1))
     amount = {"cpu": 1000 * draw(st.integers(1, 4))}
     waits = resident(name=name, node="", requests=amount)
@@ -49,7 +49,7 @@ def lives(draw: st.DrawFn, number: int, may_end: bool) -> History:
 
 @st.composite
 def scans(draw: st.DrawFn, node: str, pods: Sequence[ResidentPod]) -> NodeTopology:
-    """An NRT by an exporter of one kind or another, that has counted all pods bound 10 s before it was written."""
+    """An NRT of some kind of exporter that has counted all pods bound 10 s before it was written."""
     here = in_order_of_binding(pods, node)
     written = draw(st.integers(0, 70))
     must, may = (sum((pod.bound_at or 0) <= bound for pod in here) for bound in (written - 10, written))
@@ -96,7 +96,7 @@ def assert_never_negative(ledger: Ledger) -> None:
 
 @st.composite
 def interleaved(draw: st.DrawFn, histories: Sequence[History]) -> list[Event]:
-    """The histories in one order, each in its own."""
+    """The histories merged in a random order. Each keeps its own order."""
     turns = draw(st.permutations([number for number, history in enumerate(histories) for _ in history.events]))
     left = [iter(history.events) for history in histories]
     return [next(left[turn]) for turn in turns]
@@ -125,7 +125,7 @@ def test_any_order_of_events_ends_as_a_rebuild_from_the_final_objects(data: st.D
 
 @st.composite
 def whole_lives(draw: st.DrawFn, number: int) -> History:
-    """A pod that was bound, and perhaps ended; its object stays."""
+    """A pod that was bound and may have ended. Its object stays."""
     name, zone = f"p{number}", draw(st.integers(0, ZONES - 1))
     amount = {"cpu": 1000 * draw(st.integers(1, 4))}
     bound = replace(

@@ -1,4 +1,4 @@
-"""Pods placed one after another where the NUMA nodes are ours to choose, against a plain search over all of them."""
+"""Pods on nodes whose NUMA nodes the service picks, one after another, compared with a plain search over all sets."""
 
 from dataclasses import dataclass
 from itertools import combinations
@@ -17,7 +17,7 @@ CPUS = 8  # of each NUMA node
 
 @dataclass
 class Placed:
-    """A pod that has its place."""
+    """An assigned pod."""
 
     single: bool
     node: str
@@ -26,7 +26,7 @@ class Placed:
 
 
 def fits_somewhere(assigned: list[Placed], name: str, zones: int, single: bool, cpus: int) -> bool:
-    """Search all sets of NUMA nodes: with room, and nobody of the other kind."""
+    """Search all sets of NUMA nodes with room and without pods of the other kind."""
     for width in range(1, 2 if single else zones + 1):
         for chosen in combinations(range(zones), width):
             free = sum(CPUS - used(assigned, name, zone) for zone in chosen)
@@ -41,13 +41,13 @@ def used(assigned: list[Placed], name: str, zone: int) -> int:
 
 
 def held_by(assigned: list[Placed], name: str, zone: int, single: bool) -> bool:
-    """Whether a SingleNUMANode pod, or a pod that spans several NUMA nodes, lives there."""
+    """Whether a SingleNUMANode pod, or a pod that spans several NUMA nodes, is there."""
     here = [one for one in assigned if one.node == name and zone in one.numa]
     return any(one.single if single else not one.single and len(one.numa) > 1 for one in here)
 
 
 def placement(decided: Decision, single: bool) -> Placed:
-    """The best candidate and what it takes."""
+    """The best candidate, and what it takes."""
     best = decided.best(1)[0]
     n = decided.snapshot.node_arrays.index[best.node]
     numa = {numa_id: amounts["cpu"] // 1000 for numa_id, amounts in decided.allocation(n)}

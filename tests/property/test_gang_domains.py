@@ -1,8 +1,8 @@
-"""Gangs go on in the domain in which they run, whatever becomes of nodes, and wait where nobody can tell it.
+"""A gang continues in the domain in which it runs, whatever happens to nodes, and waits if that domain is unknown.
 
-A cluster lives through random changes: nodes are deleted, come back, move to another rack or lose their label; pods end
-or are collected and recreated. After each, every gang has its turn. An audit that knows the raw objects alone, and none
-of the code under test, judges each placement at its moment.
+A cluster changes at random: nodes are deleted, come back, move to another rack or lose their label; pods end or are
+collected and recreated. After each change every gang has its turn. An audit checks each assignment at once. It reads
+only the raw objects and uses none of the code under test.
 """
 
 import json
@@ -44,7 +44,7 @@ SEEDS = range(40)
 
 
 class Cluster:
-    """Nodes and pods as raw objects, and the world that is told of them."""
+    """Nodes and pods as raw objects, and the cache that receives them."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)  # noqa: S311 - a fixed seed, no secret
@@ -101,11 +101,11 @@ class Cluster:
         return str(terms[0]["matchFields"][0]["values"][0]) if terms else ""
 
     def seats(self, gang: str) -> dict[str, str]:
-        """Pod -> node of those that are placed or run."""
+        """Pod -> node of assigned and running pods."""
         return {name: node for name, raw in self.pods.items() if name[0] == gang and (node := self.hinted(raw))}
 
     def change(self) -> None:
-        """Something happens."""
+        """Make one random change."""
         draw = self.random
         what = draw.choice(["create"] * 8 + ["end", "end", "bind", "bind", "drop", "drop", "back", "move", "unlabel"])
         gang, number = draw.choice(list(GANGS)), draw.randrange(4)
@@ -129,7 +129,7 @@ class Cluster:
             self.put_node(name, self.nodes[name][0], None)
 
     async def turn(self) -> None:
-        """Every gang has its turn, as in a round of the controller."""
+        """Give every gang its turn, as in a cycle of the controller."""
         self.gated.update(self.cache.gated_pods())
         for unit in units_of(self.gated.in_order()):
             assert isinstance(unit, GatedGang)
@@ -145,7 +145,7 @@ class Cluster:
                 self.put_pod(raw)
 
     def audit(self, gang: str, assigned: dict[str, str]) -> None:
-        """Judge a placement by the objects as they are before it is written."""
+        """Check an assignment against the objects before it is written."""
         self.audits += 1
         level = GANGS[gang][0]
         (domain,) = {self.domain(node, level) for node in assigned.values()}
@@ -172,7 +172,7 @@ class Cluster:
 
 
 async def never() -> None:
-    """Nobody else waits for a turn."""
+    """No other task waits for a turn."""
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -184,7 +184,7 @@ async def test_a_gang_never_goes_on_in_another_domain_than_its_members_run_in(se
 
 
 async def test_the_changes_meet_gangs_that_lose_nodes_and_gangs_that_wait_for_them() -> None:
-    """What the audit would not see were it never asked."""
+    """Without these cases the audit would prove nothing."""
     audits, told = 0, Counter[str]()
     for seed in SEEDS:
         cluster = Cluster(seed)

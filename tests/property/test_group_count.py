@@ -1,4 +1,4 @@
-"""Counting pods by division against admitting them one by one, as the kubelet's prediction does."""
+"""Counting pods by division, compared with admitting them one by one in the kubelet's prediction."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Groups of equal pods against an exhaustive search on small trees."""
+"""Gangs of equal pods, compared with an exhaustive search on small trees."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -16,7 +16,7 @@ from webhook.model.options import GangStrategy
 
 
 def check(tree: TopologyTree, slots: list[int], pods: EqualPods, plan: EqualPlan) -> int:
-    """Whether a plan is true; how many pods it places."""
+    """Check that a plan is valid. Returns how many pods it places."""
     amounts = dict(zip(plan.nodes.domains.tolist(), plan.nodes.amounts.tolist(), strict=True))
     assert all(0 < amount <= slots[position] for position, amount in amounts.items())
     span = tree.span(plan.domain)

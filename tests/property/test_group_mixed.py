@@ -1,4 +1,4 @@
-"""Groups of several kinds, with constraints of their parts, against an exhaustive search on small clusters."""
+"""Gangs of several kinds of pods with constraints of their own, compared with an exhaustive search."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Machine:
     zones: Zones
 
     def value(self, level: int) -> tuple[str | None, ...] | None:
-        """The path of the machine's domain at a level; None if it is in none."""
+        """The path of the machine's domain at a level; None if it is in no domain."""
         path = (self.zone, self.rack)[:level]
         return None if None in path else path
 
@@ -44,7 +44,7 @@ bounds = st.sampled_from([Constraint(), Constraint(ZONE), Constraint(RACK), Cons
 
 
 def cluster(of: Sequence[Machine], *, numa: bool) -> ClusterState:
-    """The machines as nodes, with NRTs if their NUMA nodes are to count."""
+    """The machines as nodes. numa: with NRTs."""
     nodes, topologies = [], []
     for machine in of:
         labels = {
@@ -65,7 +65,7 @@ def asking(want: tuple[int, int]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Team:
-    """A subgroup: pods of one kind under a constraint, perhaps in segments."""
+    """A subgroup: equal pods under one constraint, possibly in segments."""
 
     want: tuple[int, int]
     count: int
@@ -81,7 +81,7 @@ teams = st.lists(
 
 
 def as_group(of: Sequence[Team], constraint: Constraint) -> Gang:
-    """The teams as a group of subgroups."""
+    """The teams as a gang of subgroups."""
     sets = [
         podset(name=f"s{at}", of=pod(asking(team.want)), count=team.count, segments=team.segments)
         for at, team in enumerate(of)
@@ -96,14 +96,14 @@ def whole(machine: Machine) -> tuple[int, int]:
 
 
 def left_of(free: tuple[int, int], want: tuple[int, int]) -> tuple[int, int]:
-    """What one more pod leaves."""
+    """What is left after one more pod."""
     left = free[0] - want[0], free[1] - want[1]
     assert min(left) >= 0, "over-committed"
     return left
 
 
 def places(of: Sequence[Machine], team: Sequence[Team], constraint: Constraint, *, numa: bool) -> bool:
-    """Whether some assignment of every pod to a NUMA node (a node) keeps all constraints."""
+    """Whether some assignment of every pod to a NUMA node (or node) keeps all constraints."""
     pods = [(at, each, rank) for at, each in enumerate(team) for rank in range(each.count)]
     bins = [list(machine.zones) if numa else [whole(machine)] for machine in of]
     return _search(of, bins, pods, constraint, {})
@@ -151,7 +151,7 @@ def _rules(
 def check(
     of: Sequence[Machine], asked: Sequence[Team], constraint: Constraint, answer: GangAssignment, numa: bool
 ) -> None:
-    """Whether an answer is true."""
+    """Whether an answer is valid."""
     by_name = {machine.name: machine for machine in of}
     zones = {(machine.name, z): zone for machine in of for z, zone in enumerate(machine.zones)}
     nodes = {machine.name: whole(machine) for machine in of}

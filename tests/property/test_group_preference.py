@@ -1,4 +1,4 @@
-"""Groups with preferred nodes against an exhaustive search on small trees."""
+"""Gangs with preferred nodes, compared with an exhaustive search on small trees."""
 
 from itertools import combinations
 
@@ -33,7 +33,7 @@ def plan_of(
 
 
 def used(tree: TopologyTree, plan: EqualPlan) -> tuple[int, ...]:
-    """How many zones, racks and nodes."""
+    """The numbers of zones, racks and nodes."""
     positions = plan.nodes.domains.tolist()
     return tuple(len({tree.containing(position, level) for position in positions}) for level in (ZONE, RACK, 3))
 

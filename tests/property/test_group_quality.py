@@ -1,4 +1,4 @@
-"""How near to an optimum groups are placed: a mixed-integer program (HiGHS) on random clusters says what is possible.
+"""How close to the optimum gangs are placed: a mixed-integer program (HiGHS) computes the optimum on random clusters.
 
 pytest -s tests/property/test_group_quality.py      prints the figures
 """
@@ -22,7 +22,7 @@ ZONES, RACKS, NODES = 2, 3, 3
 
 @dataclass(frozen=True)
 class Case:
-    """A cluster and a group of leaders and workers."""
+    """A cluster and a gang of leaders and workers."""
 
     free: npt.NDArray[np.int64]
     """[zone, rack, node, (cpu, gpu)]."""
@@ -38,7 +38,7 @@ def case(rng: np.random.Generator) -> Case:
 
 
 def fewest_racks(case: Case) -> int | None:
-    """The fewest racks of one zone that hold the group; None if no zone holds it."""
+    """The fewest racks of one zone that hold the gang; None if no zone holds it."""
     found = [racks for zone in range(ZONES) if (racks := _fewest_in_zone(case, zone)) is not None]
     return min(found, default=None)
 
@@ -82,7 +82,7 @@ def _fewest_in_zone(case: Case, zone: int) -> int | None:
 
 
 def racks_used(case: Case) -> int | None:
-    """The racks that our placement uses; None if it finds none."""
+    """The racks that our assignment uses; None if there is none."""
     places, free = {}, {}
     for zone, rack, node in np.ndindex(ZONES, RACKS, NODES):
         name = f"n{zone}{rack}{node}"

@@ -1,4 +1,4 @@
-"""Groups in segments use the fewest domains there can be, the smaller last segment included, on small trees."""
+"""Gangs in segments, including a smaller last segment, use the smallest number of domains, on small trees."""
 
 from itertools import combinations
 
@@ -43,7 +43,7 @@ def test_fewest_zones_then_racks_then_nodes_are_used(
 def _least(
     tree: TopologyTree, slots: np.ndarray, count: int, cutting: Segments, constraint: Constraint
 ) -> tuple[int, ...] | None:
-    """The least (zones, racks, nodes), down to the segments' level, that hold the group, by trying all sets."""
+    """The least (zones, racks, nodes), down to the segments' level, that hold the gang, by trying all sets."""
     level, size = cutting.constraint.bound, cutting.size
     room = tree.sums(level, slots).tolist()
     found = [
@@ -56,7 +56,7 @@ def _least(
 
 
 def _hold(rooms: list[int], count: int, size: int) -> bool:
-    """Whether each segment fits into one of these rooms."""
+    """Whether each segment fits into one of these domains."""
     segments, rest = divmod(count, size)
     whole = sum(room // size for room in rooms)
     return whole > segments or (whole == segments and any(room % size >= rest for room in rooms))

@@ -1,8 +1,8 @@
-"""Node agents obey hints: when all that has happened is told, no pod has one that names another NUMA node than it got.
+"""Node agents obey hints: once all events have arrived, no hint names another NUMA node than the pod has.
 
 The machine is that of test_kubelet_admission. In addition:
-1. The leader writes hints that are missing, corrects those that are wrong and takes away those that are in doubt.
-2. Unmanaged pods come: they are not annotated and get no hint, and their kubelet gives them CPUs of a NUMA node.
+1. The leader writes missing hints, corrects wrong ones and removes uncertain ones.
+2. Unmanaged pods come: without annotation and hint, and their kubelet gives them CPUs of a NUMA node.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 
 
 class Hinted(Machine):
-    """A machine whose pods' hints are looked after."""
+    """A machine whose pods' hints are corrected."""
 
     def __init__(self, seed: int) -> None:
         draw = random.Random(seed)  # noqa: S311 - no secret
         super().__init__(draw, zones=draw.choice((2, 4)), fingerprint=draw.random() < 0.8)
 
     def bind_unmanaged(self) -> None:
-        """A pod that is none of ours comes, and is bound."""
+        """An unmanaged pod comes and is bound."""
         if sum(map(self.cpus_of, self.given)) + 10 <= CPUS * len(self.free):
             self.is_written_bound(self.new_pod()["metadata"]["name"])
 
     def correct_hints(self) -> None:
-        """The leader's part."""
+        """The leader corrects hints."""
         for change in self.cache.hint_changes():
             name = change.pod.partition("/")[2]
             annotations = self.pods[name]["metadata"]["annotations"]
@@ -46,13 +46,13 @@ class Hinted(Machine):
             self.tell(name)
 
     def tell_all(self) -> None:
-        """All that has happened is heard, and what follows is written."""
+        """Deliver all events, and write what follows from them."""
         self.hear_all()
         self.correct_hints()
         self.hear_all()
 
     def hinted(self) -> dict[str, int | None]:
-        """The NUMA node in the hint of each of our pods that live; None: it has no hint."""
+        """The NUMA node in the hint of each of our live pods; None: no hint."""
         found: dict[str, int | None] = {}
         for name in self.given:
             annotations = self.pods[name]["metadata"]["annotations"]
@@ -62,7 +62,7 @@ class Hinted(Machine):
         return found
 
     def wrong(self) -> dict[str, tuple[int, int]]:
-        """The hints that are wrong, and what the kubelet gave."""
+        """The wrong hints, and what the kubelet gave."""
         return {
             name: (hint, self.given[name])
             for name, hint in self.hinted().items()

@@ -1,4 +1,4 @@
-"""NUMA nodes that are ours to choose, against a plain search over all sets of them."""
+"""NUMA nodes that the service picks, compared with a plain search over all sets of them."""
 
 from itertools import combinations
 
@@ -15,7 +15,7 @@ machines = st.lists(st.tuples(st.integers(0, CPUS), st.integers(0, MEMORY)), min
 
 
 def best_sets(free: list[tuple[int, int]], cpus: int, memory: int, widest: int) -> list[tuple[int, ...]]:
-    """The narrowest sets that hold the pod, of these the fullest with the pod in."""
+    """The narrowest sets that hold the pod, and of these the fullest with the pod."""
     for width in range(1, widest + 1):
         holding = []
         for chosen in combinations(range(len(free)), width):

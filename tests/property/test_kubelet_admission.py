@@ -1,10 +1,10 @@
-"""Whatever comes in whatever order, a kubelet admits every pod that the guard lets through, and hints never clash.
+"""In whatever order events arrive, a kubelet admits every pod that the guard allows, and hints never conflict.
 
-The machine has NUMA nodes of CPUs and policy single-numa-node: its kubelet gives each pod, as it arrives, the first
-NUMA node with room, and what ended pods held at once. What is known of it comes late:
-1. Pods come, are placed (some of them) and bound, in any order. The guard's answer is written at once or never.
-2. What happens to pods is told in its order, but late; and so are the NRTs, in their own.
-3. An NRT shows what the kubelet had given out when its exporter looked.
+The machine has NUMA nodes of CPUs and policy single-numa-node. Its kubelet gives each pod the first NUMA node with
+room when it arrives, and frees the resources of ended pods at once. The service learns of this late:
+1. Pods come, some are assigned, and they are bound in any order. The guard's answer is written at once or never.
+2. Events of pods arrive in order, but late. So do the NRTs, in their own order.
+3. An NRT shows what was allocated when its exporter looked.
 """
 
 from __future__ import annotations

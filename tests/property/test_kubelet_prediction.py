@@ -29,7 +29,7 @@ def prediction(
     *,
     told: bool = False,
 ) -> tuple[Snapshot, PodRequest, NUMAFit]:
-    """What the engine foretells. told: it knows the pods that live on the machine, in the order of their admission."""
+    """The engine's prediction. told: it knows the pods on the machine, in the order of their admission."""
     state = ClusterState()
     allocatable = {name: len(devices) for name, devices in description["devices"].items()}
     add_node(state, "node", allocatable, published(description, machine))
@@ -47,7 +47,7 @@ def prediction(
 def sequence(
     data: st.DataObject, description: Mapping[str, Any], machine: Machine, **sizes: int
 ) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    """Pods one after the other, each with those that live then; some leave in between."""
+    """Pods one after the other, each with the pods that are there then. Some leave in between."""
     live: dict[str, Any] = {}
     for index in range(data.draw(st.integers(1, 5))):
         leaves: bool = data.draw(st.booleans())

@@ -1,4 +1,4 @@
-"""What is decided without looking at all sets of NUMA nodes is decided as if they had been looked at."""
+"""Decisions without a search over all sets of NUMA nodes equal decisions with it."""
 
 from dataclasses import replace
 
@@ -31,7 +31,7 @@ CAPACITIES = (
 
 @st.composite
 def topologies(draw: st.DrawFn, name: str, policies: tuple[NUMAPolicy, ...], most: int = 6) -> NodeTopology:
-    """A machine of up to `most` NUMA nodes, alike or not, each of whose resources is untouched, used up or between."""
+    """A machine of up to `most` NUMA nodes, equal or not. Each resource is unused, used up or in between."""
     alike = draw(st.sampled_from((CAPACITIES[0], CAPACITIES[0], CAPACITIES[2], None)))
     zones = []
     for numa_id in range(draw(st.integers(1, most))):

@@ -1,4 +1,4 @@
-"""The ledger against plain sums: reserve and release undo each other, and nothing makes an amount negative."""
+"""The ledger compared with plain sums: reserve and release are inverse, and no amount becomes negative."""
 
 from copy import deepcopy
 from typing import Any
@@ -42,7 +42,7 @@ class Model:
                 self.assumed.pop(pod, None)
 
     def check(self, snapshot: Snapshot) -> None:
-        """Compare every amount of the view with plain sums."""
+        """Compare every amount of the snapshot with plain sums."""
         node_arrays = snapshot.node_arrays
         for n, name in enumerate(node_arrays.names):
             mine = [assume for assume in self.assumed.values() if assume[0] == name]

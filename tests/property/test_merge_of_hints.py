@@ -21,7 +21,7 @@ tables = st.lists(st.lists(st.integers(0, 30), min_size=Z, max_size=Z), min_size
 def brute_force(
     policy: NUMAPolicy, given_lists: list[list[Hint]], distances: list[list[int]] | None
 ) -> tuple[Hint, bool]:
-    """The cross product, walked."""
+    """Merge by walking the whole cross product."""
     single = policy is NUMAPolicy.SINGLE_NUMA_NODE
     if single:
         given_lists = [

@@ -1,4 +1,4 @@
-"""Decisions are the same whether a resource has a row in the arrays or is laid out for who asks."""
+"""A decision is the same whether a resource has a row in the arrays or gets one on demand."""
 
 from random import Random
 from typing import Any

@@ -1,4 +1,4 @@
-"""Groups through `review -o json` on random clusters: what is placed holds, and what is refused has no place at all."""
+"""Gangs through `review -o json` on random clusters: an assignment is valid, and a rejected gang fits nowhere."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ LEVELS = ("example.com/zone", "example.com/rack", "kubernetes.io/hostname")
 
 @dataclass(frozen=True)
 class Machine:
-    """A node: its labels, the CPUs free in each of its two NUMA nodes, and those that pods without NUMA nodes hold."""
+    """A node: its labels, the free CPUs of its two NUMA nodes, and the CPUs held by pods without NUMA nodes."""
 
     name: str
     zone: str | None
@@ -39,14 +39,14 @@ class Machine:
         return self.zone, self.rack, self.name
 
     def domain(self, level: int) -> tuple[str | None, ...] | None:
-        """The path at a level (0 = zone); None if a label is missing on the way."""
+        """The path at a level (0 = zone); None if a label above it is missing."""
         path = self.path[: level + 1]
         return None if None in path else path
 
 
 @dataclass(frozen=True)
 class Training:
-    """A PyTorchJob: a master and workers of so many CPUs each."""
+    """A PyTorchJob with a master and workers of these CPUs."""
 
     master: int
     workers: int
@@ -100,7 +100,7 @@ def test_a_placed_group_holds_and_a_refused_one_has_no_place(cluster: list[Machi
 
 
 def _check(group: Mapping[str, Any], cluster: Sequence[Machine], training: Training) -> None:
-    """Every pod is placed once, all within the domain, and no node or NUMA node holds more than is free."""
+    """Every pod is assigned once, all within the domain, and no node or NUMA node is over-committed."""
     by_name = {machine.name: machine for machine in cluster}
     assert sorted(pod["name"] for pod in group["pods"]) == sorted(training.sizes)
     taken: dict[tuple[str, int | None], int] = {}
@@ -138,11 +138,11 @@ def _candidates(cluster: Sequence[Machine], required: int | None) -> Iterator[li
 
 
 def _fits(cluster: tuple[Machine, ...], training: Training) -> bool:
-    """Whether any placement exists: every pod is tried in every place."""
+    """Whether any assignment exists: every pod is tried everywhere."""
 
     @cache
     def search(sizes: tuple[int, ...], rooms: tuple[tuple[int, ...], ...]) -> bool:
-        """rooms: per machine what is free in all, then per NUMA node."""
+        """rooms: for each machine the free amount in total, then of each NUMA node."""
         if not sizes:
             return True
         size, *others = sizes
@@ -162,7 +162,7 @@ def _fits(cluster: tuple[Machine, ...], training: Training) -> bool:
 
 
 def _review(cluster: Sequence[Machine], training: Training) -> Any:
-    """What `review -o json` says of the job."""
+    """The answer of `review -o json` for the job."""
     raws = [topology(labels=LEVELS), *(raw for machine in cluster for raw in _objects(machine, numa=training.numa))]
     node_arrays = cluster_of(map(_item, raws))
     item = _item(_job(training))

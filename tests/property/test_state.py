@@ -1,4 +1,4 @@
-"""Whatever the order of events, the state equals one built from scratch, and snapshots that are held never change."""
+"""In whatever order events arrive, the state equals one built from scratch, and existing snapshots never change."""
 
 import copy
 from typing import Any
@@ -66,7 +66,7 @@ EVENTS = st.one_of(
 
 
 def by_name(node_arrays: NodeArrays) -> dict[str, dict[str, Any]]:
-    """All that a snapshot says of each node, in a form that depends on no column, row or code."""
+    """The content of a snapshot for each node, independent of columns, rows and codes."""
     described: dict[str, dict[str, Any]] = {}
     for n, name in enumerate(node_arrays.names):
         facts: dict[str, Any] = {
@@ -86,7 +86,7 @@ def by_name(node_arrays: NodeArrays) -> dict[str, dict[str, Any]]:
 
 
 def _without_padding(node_arrays: NodeArrays, field: str, column: Any) -> Any:
-    """By resource where the field has rows; resources and zones that say nothing are left out."""
+    """By resource if the field has rows, without empty resources and zones."""
     if field in {"available", "capacity", "zone_allocatable", "allocatable", "requested", "node_free", "listed"}:
         # A row is given up late: a resource that no node names any more does not tell two states apart.
         named = np.asarray(np.append(node_arrays.allocatable >= 0, node_arrays.listed, axis=1).any(axis=1))

@@ -1,8 +1,8 @@
-"""Pods are bound while nobody answers, others with leave, and heard of late: what is said of their places is so.
+"""Pods that are bound while no replica answers, among others: every backfilled hint is correct.
 
-The machine is that of test_kubelet_admission, to which some pods are bound unhinted:
-1. When a replica was killed. The others hear of it as of all else.
-2. While all replicas are down. One that starts knows what the API server says, and no more: not who came and went.
+The machine is that of test_kubelet_admission, with some pods bound unhinted:
+1. While a replica is killed. The other replicas get these events like all others.
+2. While all replicas are down. A replica that starts then knows the existing objects, and no pod that came and went.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Outage(Machine):
-    """A machine to which pods are bound unhinted, too."""
+    """A machine on which some pods are bound unhinted."""
 
     def __init__(self, seed: int) -> None:
         self.unhinted: set[str] = set()
@@ -31,7 +31,7 @@ class Outage(Machine):
         super().__init__(random.Random(seed), zones=2 + seed % 3, fingerprint=seed % 4 > 0)  # noqa: S311 - no secret
 
     def bind_without_leave(self) -> None:
-        """The scheduler's and the API server's part, of a pod that is not gated and not placed."""
+        """The scheduler and the API server bind a pod that is neither gated nor assigned."""
         taken = sum(self.cpus_of(name) for name in self.given)
         for name, raw in self.pods.items():
             waits = not raw["spec"].keys() & {"nodeName", "schedulingGates"} and self.hint_of(name) is None
@@ -41,7 +41,7 @@ class Outage(Machine):
                 return
 
     def hint_late(self) -> None:
-        """The leader's part. It waits for statuses that are written late; here they come in their order."""
+        """The leader backfills hints. It waits for late statuses; here they come in order."""
         now, self.now = self.now, self.now + 10
         hint_backfills = list(self.cache.hint_backfills())
         self.now = now
@@ -57,7 +57,7 @@ class Outage(Machine):
         self.scanned = set(self.given)
 
     def end_of_what_was_scanned(self) -> None:
-        """A pod ends of which the last scan told."""
+        """A pod ends that the last scan had counted."""
         before = self.given
         self.given = {name: zone for name, zone in before.items() if name in self.scanned}
         rest = {name: zone for name, zone in before.items() if name not in self.scanned}
@@ -65,7 +65,7 @@ class Outage(Machine):
         self.given |= rest
 
     def restart(self, *, backwards: bool = False) -> None:
-        """Another replica reads what there is, in one order or the other."""
+        """Another replica lists the objects, in one order or the other."""
         self.hear_all()
         self.start()
         nrt = self.nrt
@@ -78,7 +78,7 @@ class Outage(Machine):
         self.in_order = True
 
     def misleads(self) -> bool:
-        """Whether a pod is elsewhere than its hint says, and nothing that lives tells a newcomer of the outage."""
+        """Whether a pod's hint is wrong and no live pod shows a new replica that there was an outage."""
         wrong = [
             name
             for name in self.given
@@ -87,7 +87,7 @@ class Outage(Machine):
         return bool(wrong) and not self.unhinted & self.given.keys()
 
     def known(self) -> tuple[object, object]:
-        """What the replica knows of unhinted pods, and what is free for it."""
+        """What the replica knows of unhinted pods, and what it considers free."""
         late = sorted(self.cache.hint_backfills(), key=lambda late: late.pod)
         snapshot = self.cache.snapshot().nodes
         return late, snapshot.free(snapshot.node_arrays.resources.find("cpu")).tolist()
@@ -97,7 +97,7 @@ class Outage(Machine):
         return None if text is None else NUMAHint.parse(text)
 
     def wrongly_hinted(self) -> list[str]:
-        """The pods that got a hint afterwards, and another than their kubelet's."""
+        """The pods whose backfilled hint is not the kubelet's choice."""
         hints = {name: self.hint_of(name) for name in sorted(self.hint_backfilled & self.given.keys())}
         return [
             name for name, hint in hints.items() if hint and [zone for zone, _ in hint.numa_nodes] != [self.given[name]]

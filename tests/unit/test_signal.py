@@ -1,4 +1,4 @@
-"""Subscribers are called in order, and a failing one stops no other."""
+"""Subscribers are called in order. One that fails does not stop the others."""
 
 from webhook.internal_errors import Where, internal_error_counts
 from webhook.signal import Signal

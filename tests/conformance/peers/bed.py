@@ -1,4 +1,4 @@
-"""A cluster and workloads in the fewest words, and what `review` says of them.
+"""A cluster and workloads in short form, and the answer of `review` for them.
 
     bed = Bed({"zone-a": {"rack-1": [4, 4], "rack-2": [2]}}, "zone", "rack")
     bed.review(job(6, required("rack"))).per("rack")  # {"zone-a/rack-1": 6}
@@ -38,7 +38,7 @@ def amounts_of(amounts: Amounts) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Answer:
-    """What `review` says of one workload."""
+    """The answer of `review` for one workload."""
 
     entry: Raw
     paths: Mapping[str, tuple[str, ...]]
@@ -67,16 +67,16 @@ class Answer:
         return {pod["name"]: pod["node"] for pod in self.group["pods"]} if "group" in self.entry else {}
 
     def per(self, level: str, *prefixes: str) -> dict[str, int]:
-        """Pods per domain of a level ("node": per node), of those whose names begin so."""
+        """Pods per domain of a level ("node": per node). prefixes: only of pods whose names begin so."""
         nodes = [node for pod, node in self.nodes.items() if not prefixes or pod.startswith(prefixes)]
         return dict(Counter(self._domain(node, level) for node in nodes))
 
     def domain(self, level: str, pod: str) -> str:
-        """The domain of a level that a pod is in."""
+        """The domain of a level that holds a pod."""
         return self._domain(self.nodes[pod], level)
 
     def segments(self, level: str, size: int, *prefixes: str) -> list[str]:
-        """The domain of a level of each segment, in order of rank; fails if one is in several."""
+        """Segments of this many pods, each within one domain."""
         pods = [pod for pod in self.nodes if not prefixes or pod.startswith(prefixes)]
         found: list[str] = []
         for start in range(0, len(pods), size):
@@ -107,12 +107,12 @@ class Bed:
         self._changes: dict[str, Raw] = {}
 
     def changed(self, node: str, **changes: Raw) -> Self:
-        """The same with other fields in a Node: `metadata`, `spec` and `status` are merged one level deep."""
+        """The same cluster with changed fields in a Node: `metadata`, `spec` and `status` are merged one level deep."""
         self._changes[node] = changes
         return self
 
     def with_pod(self, name: str, node: str, takes: Amounts, owner: tuple[str, str] | None = None) -> Self:
-        """The same with a pod on a node; owner: kind and name of its controller."""
+        """The same cluster with a pod on a node. owner: kind and name of its controller."""
         requests = amounts_of(takes)
         metadata: Raw = {"name": name, "namespace": _NAMESPACE}
         if owner is not None:
@@ -124,7 +124,7 @@ class Bed:
         return self
 
     def with_answer(self, answer: Answer, takes: Amounts = 1) -> Self:
-        """The same where the pods of an answer run."""
+        """The same cluster, where the pods of an answer run."""
         for pod, node in answer.nodes.items():
             self.with_pod(pod, node, takes)
         return self
@@ -186,12 +186,12 @@ NOTHING: Asked = {}
 
 
 def required(level: str) -> dict[str, str]:
-    """All pods in one domain of a level."""
+    """Require one domain of a level for all pods."""
     return {"kai.scheduler/topology": TOPOLOGY, "kai.scheduler/topology-required-placement": level}
 
 
 def preferred(level: str) -> dict[str, str]:
-    """All pods in one domain of a level, if possible."""
+    """Prefer one domain of a level for all pods."""
     return {"kai.scheduler/topology": TOPOLOGY, "kai.scheduler/topology-preferred-placement": level}
 
 
@@ -207,7 +207,7 @@ def segments(size: int | None, required_level: str = "", preferred_level: str = 
 
 
 def minimum(pods: int) -> dict[str, str]:
-    """So many pods start together."""
+    """The number of pods that start together."""
     return {"kai.scheduler/batch-min-member": str(pods)}
 
 
@@ -225,7 +225,7 @@ def workload(kind: str, api_version: str, spec: Raw, asked: Asked = NOTHING, nam
 
 
 def job(pods: int, asked: Asked = NOTHING, takes: Amounts = 1, on_template: Asked = NOTHING, name: str = "w") -> Raw:
-    """A Job of so many pods at a time."""
+    """A Job with this parallelism."""
     spec = {"parallelism": pods, "completions": pods, "template": template(on_template, takes)}
     return workload("Job", "batch/v1", spec, asked, name)
 

@@ -73,7 +73,7 @@ def running_pod(name: str, node: str | None, takes: Mapping[str, str], *, ended:
 
 
 def sets_of(row: Row) -> list[Row]:
-    """The sets of a row, those of its groups included."""
+    """The sets of a row, including those of its groups."""
 
     def below(group: Row) -> Iterator[Row]:
         yield from group["sets"]
@@ -84,7 +84,7 @@ def sets_of(row: Row) -> list[Row]:
 
 
 def in_words(row: Row) -> str:
-    """What is asked for, in short."""
+    """The request as a short text."""
     parts = []
     for each in sets_of(row):
         levels = [f"{wish} {each[wish].rpartition('/')[2]}" for wish in ("required", "preferred") if wish in each]
@@ -95,7 +95,7 @@ def in_words(row: Row) -> str:
 
 
 def is_placed(row: Row) -> bool:
-    """Whether the peer places anything."""
+    """Whether the peer places any pod."""
     return bool(row.get("placed", any(each.get("theirs") for each in sets_of(row))))
 
 
@@ -106,20 +106,20 @@ def domain(row: Row, node: str) -> str:
 
 
 def spread(places: Mapping[str, int]) -> tuple[int, ...]:
-    """How many domains of each level, coarse to fine, a placement uses. places: domain -> pods."""
+    """The number of domains of each level, coarse to fine, that an assignment uses. places: domain -> pods."""
     paths = [place.split("/") for place in places]
     return tuple(len({tuple(path[: level + 1]) for path in paths}) for level in range(max(map(len, paths))))
 
 
 def is_together(row: Row, nodes: Sequence[str], level: str) -> bool:
-    """Whether nodes are in one domain of a level."""
+    """Whether the nodes are in one domain of a level."""
     at = row["levels"].index(level) + 1
     paths = {tuple(row["nodes"][node]["in"][:at]) for node in nodes}
     return len(paths) <= 1 and all(None not in path for path in paths)
 
 
 def overfull(row: Row, taken: Sequence[tuple[str, Mapping[str, str]]]) -> list[str]:
-    """The nodes that hold more than they have. taken: node and amounts of each pod, those of the row left out."""
+    """The nodes that hold more than their capacity. taken: node and amounts of each pod, without those of the row."""
     used: dict[str, Counter[str]] = {node: Counter() for node in row["nodes"]}
     others = [(pod.get("on"), pod["takes"]) for pod in row.get("pods", ()) if not pod.get("ended")]
     for node, takes in [*others, *taken]:

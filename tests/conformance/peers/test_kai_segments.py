@@ -58,7 +58,7 @@ def without_topology(asked: Mapping[str, str]) -> dict[str, str]:
 
 
 def test_of_a_job_of_three_types_the_workers_alone_are_in_segments() -> None:
-    """The topology is named by the workload, which requires a zone for all types."""
+    """The workload names the topology, and requires a zone for all types."""
     workers = template(without_topology(FOUR_IN_RACK))
     asked = training("TFJob", required("zone"), Chief=(1, template()), PS=(2, template()), Worker=(16, workers))
     answer = Bed(LARGE, "zone", "rack").review(asked)
@@ -96,7 +96,7 @@ def test_the_last_segment_may_be_smaller(workers: int, sizes: list[int]) -> None
     ],
 )
 def test_segments_beyond_the_minimum_are_elastic(racks: list[int], assigned: int) -> None:
-    """12 of 20 must start: three segments of four, and of the two others as many as there is room for."""
+    """12 of 20 must start: three segments of four. Of the other two, as many pods start as there is room for."""
     tree = {"z": {f"r{number}": [room] for number, room in enumerate(racks)}}
     asked = training("PyTorchJob", minimum_pods=12, Worker=(20, template(FOUR_IN_RACK)))
     answer = Bed(tree, "zone", "rack").review(asked)
@@ -188,7 +188,7 @@ def test_each_replica_is_a_gang_of_its_own() -> None:
 
 @pytest.mark.parametrize("kind", ["JobSet", "RayCluster"])
 def test_one_role_of_any_workload_may_be_in_segments(kind: str) -> None:
-    """In KAI-Scheduler these kinds have no index, unless an annotation names a label that holds it."""
+    """In KAI-Scheduler these kinds have no index, unless an annotation names a label with it."""
     workers = template(segments(2, "rack") | {"kai.scheduler/pod-index-label": "example.com/index"})
     if kind == "JobSet":
         asked = job_set({"lead": (1, 1, template()), "worker": (2, 2, workers)})
@@ -201,7 +201,7 @@ def test_one_role_of_any_workload_may_be_in_segments(kind: str) -> None:
 
 
 def test_leaders_and_workers_of_two_parts_start_all_together() -> None:
-    """Ten pods: of each part a leader and four workers."""
+    """Ten pods: each part has a leader and four workers."""
     parts = {
         f"{part}-{role}": (1, pods, template())
         for part in ("decode", "prefill")
@@ -213,7 +213,7 @@ def test_leaders_and_workers_of_two_parts_start_all_together() -> None:
 
 
 def test_three_of_four_replicas_start_where_there_is_no_room_for_the_fourth() -> None:
-    """KAI counts subgroups; here each replica is a gang, and none waits for another."""
+    """KAI counts subgroups. Here each replica is a gang, and no replica waits for another."""
     tree = {
         "z": {
             "r1": [8],

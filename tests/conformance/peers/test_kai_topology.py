@@ -126,7 +126,7 @@ def test_the_tightest_domain_that_holds_the_gang_is_taken(pods: int, level: str,
 
 
 def test_where_no_zone_holds_the_gang_it_gets_two_with_fewest_racks() -> None:
-    """KAI begins with the zone that holds most, and so needs four racks."""
+    """KAI begins with the zone that holds most, and then needs four racks."""
     answer = Bed(DATACENTER, "dc", "zone", "rack").review(job(20, preferred("zone")))
     assert (len(answer.per("zone")), len(answer.per("rack")), len(answer.per("node"))) == (2, 3, 8)
 
@@ -168,7 +168,7 @@ def test_bare_pods_of_one_group_ask_for_a_rack_each_kind() -> None:
 
 
 def test_subgroups_have_a_rack_each_within_one_zone() -> None:
-    """The spine that two of them share in KAI's example has no annotation: see tests.unit.engine.gang.test_nested."""
+    """In KAI's example two of them share a spine, which no annotation expresses: see unit.engine.gang.test_nested."""
     below = template(required("rack"))
     jobs = {"a": (1, 1, below), "b": (1, 2, below), "c": (1, 3, below)}
     answer = Bed(SPINES, "zone", "spine", "rack").review(job_set(jobs, required("zone")))

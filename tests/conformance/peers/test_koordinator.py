@@ -1,4 +1,4 @@
-"""Koordinator's gathering of gangs in a network topology: layers are levels, a multiple of a layer is segments.
+"""Koordinator's gangs in a network topology: its layers are levels, a multiple of a layer is a segment.
 
 Facts of `docs/proposals/scheduling/20250611-networktopology-aware-scheduling.md` and of the tests of
 `pkg/scheduler/plugins/coscheduling/core/network_topology_solver.go`.
@@ -26,7 +26,7 @@ def test_of_twenty_pods_in_multiples_of_four_a_node_sixteen_go() -> None:
 
 
 def test_of_twenty_pods_in_multiples_of_eight_a_block_all_go() -> None:
-    """In Koordinator sixteen: here the last segment may be smaller, and the larger block has room for it."""
+    """Koordinator places sixteen. Here the last segment may be smaller, and the larger block has room for it."""
     answer = Bed(SPINE, "spine", "block", "hostname").review(job(20, required("spine") | segments(8, "block")))
     assert answer.per("block") == {"s1/b1": 12, "s1/b2": 8}
 

@@ -1,4 +1,4 @@
-"""Kueue's docs on topology aware scheduling, its annotations written as KAI-Scheduler's, which are read here.
+"""Kueue's docs on topology aware scheduling, with its annotations written as KAI-Scheduler's, which this service reads.
 
 Facts of `keps/2724-topology-aware-scheduling`, of the site's pages on concepts, set-up and use, and of the examples
 those include. Required and preferred topology are required and preferred placement, slices are segments, a pod set

@@ -1,6 +1,6 @@
-"""The peers' tables of placements, replayed: what they place is placed, as near together, and holds.
+"""The peers' tables, replayed: what they place is placed here, at least as close together, and correctly.
 
-Kueue's through `review`, KAI-Scheduler's, whose groups are nested deeper than annotations say, through the engine.
+Kueue's tables run through `review`. KAI-Scheduler's groups nest deeper than annotations, so they run on the engine.
 """
 
 import json
@@ -46,7 +46,7 @@ Assignments = dict[str, dict[str, str]]
 
 @cache
 def seats(table: str, number: int) -> Assignments:
-    """Where our pods of a row go, with those that run."""
+    """The nodes of a row's pods, including those that run."""
     row = rows(table)[number]
     return _reviewed(row) if table == "kueue" else _assigned(row)
 
@@ -94,7 +94,7 @@ def _compare(table: str, number: int) -> None:
 
 
 def _faults(row: Row, found: Assignments) -> list[str]:
-    """What does not hold in a placement."""
+    """What is wrong with an assignment."""
     faults = []
     taken = []
     unready = {name for name, node in row["nodes"].items() if node.get("unready") or node.get("cordoned")}
@@ -147,7 +147,7 @@ def _reviewed(row: Row) -> Assignments:
 
 
 def _running(row: Row) -> list[Raw]:
-    """The pods of the workload that run, with what they take."""
+    """The pods of the workload that run, and their amounts."""
     found = []
     _, names = _workload(row)
     for each in row["sets"]:
@@ -159,7 +159,7 @@ def _running(row: Row) -> list[Raw]:
 
 
 def _workload(row: Row) -> tuple[Raw, dict[str, list[str]]]:
-    """A Job, or a JobSet of several sets; and the names of the pods of each."""
+    """A Job, or a JobSet for several sets, and the names of the pods of each."""
     first, *others = row["sets"]
     if not others:
         count = first["count"]
@@ -247,7 +247,7 @@ def _per_domain(row: Row, nodes: list[str]) -> Counter[str]:
 
 
 def _of_domains(row: Row) -> dict[str, Counter[str]]:
-    """The peer's placement by domain: KAI-Scheduler's names nodes."""
+    """The peer's assignment by domain. KAI-Scheduler names nodes."""
     found: dict[str, Counter[str]] = {}
     for each in sets_of(row):
         for place, pods in each.get("theirs", {}).items():

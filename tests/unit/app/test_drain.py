@@ -1,4 +1,4 @@
-"""Ending without losing a request, over real sockets."""
+"""A shutdown loses no request, over real sockets."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ def test_the_phases_share_the_time(whole: float, settle: float, finish: float) -
 
 
 class Slow:
-    """A route that answers when it is told to."""
+    """A route that answers on demand."""
 
     def __init__(self) -> None:
         self.entered = asyncio.Event()

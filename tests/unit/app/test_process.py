@@ -1,4 +1,4 @@
-"""`serve` as a process, where no API server is needed, or none can be reached."""
+"""`serve` as a process, without an API server."""
 
 import signal
 import socket
@@ -23,7 +23,7 @@ PROGRAM = Path(sys.executable).with_name("topology-webhook")
 
 @pytest.fixture
 def kubeconfig(tmp_path: Path) -> Path:
-    """Of an API server that is not there."""
+    """A kubeconfig for an API server that does not exist."""
     named = {"name": "x", "context": {"cluster": "x", "user": "x"}}
     config = {
         "apiVersion": "v1",
@@ -49,7 +49,7 @@ def serving(*flags: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def get(url: str) -> tuple[int, str]:
-    """Status and text, as soon as somebody answers."""
+    """Status and text of the first answer."""
     deadline = time.monotonic() + START_SECONDS
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Pods that were bound without a hint, from raw objects to what is free and what the leader is to write."""
+"""Unhinted pods: from API objects to what is free and to the hints that the leader writes."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""From raw objects to the view that decisions get."""
+"""The cluster cache: objects of the API become the snapshot that decisions read."""
 
 from typing import Any
 
@@ -189,7 +189,7 @@ def tentative(name: str, cpu: int = 6) -> AssumedPod:
 
 
 def left(name: str, reason: str = "", **status: Any) -> dict[str, Any]:
-    """A pod that is left to the scheduler, whose last attempt failed for this reason."""
+    """A pod that is delegated to the scheduler, whose last attempt failed for this reason."""
     condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": "0/1 nodes are available"}
     raw = burstable(name)
     raw["metadata"]["annotations"] = {NUMA_TOPOLOGY_SPEC: SINGLE}
@@ -246,7 +246,7 @@ def test_it_goes_back_as_soon_as_the_scheduler_says_that_it_cannot_bind_the_pod(
 
 
 def assigned(cache: ClusterCache, name: str, hint: str, **status: Any) -> dict[str, Any]:
-    """A pod that is placed, by a hint that is ours, and whose last attempt failed."""
+    """An assigned pod with a signed hint. The scheduler's last attempt failed."""
     raw = left(name, "Unschedulable", **status)
     raw["metadata"]["annotations"] |= {NUMA_HINT: hint, NUMA_SIGNATURE: cache.sign(name, hint), POD_GROUP_NAME: "g"}
     raw["spec"]["containers"] = [guaranteed(cpu=3)]

@@ -1,4 +1,4 @@
-"""Which pods the scheduler must choose the node of."""
+"""Pods whose node only the scheduler can pick."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A pod is bound with a hint only if its kubelet cannot choose otherwise, as far as anything is known."""
+"""A pod gets a hint at its binding only if, by all that is known, its kubelet cannot choose other NUMA nodes."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Which pods are managed, and by whose policy: the pod's, its owner's, its namespace's, the setting's."""
+"""Which pods are managed, and where their policy comes from: pod, owner, namespace or setting."""
 
 import copy
 from collections.abc import Mapping
@@ -61,7 +61,7 @@ def burstable() -> dict[str, Any]:
 def mutation_of(
     raw: Mapping[str, Any], rules: Rules, *, cluster: Any = CLUSTER, labels: Any = None, annotations: Any = None
 ) -> PodMutation:
-    """The mutation of a pod in a namespace of these labels and annotations."""
+    """The mutation of a pod in a namespace with these labels and annotations."""
     metadata = {"name": "default", "labels": labels, "annotations": annotations}
     return mutate_pod(
         raw, replace(cluster, namespaces={"default": Namespace.from_object({"metadata": metadata})}), rules

@@ -1,4 +1,4 @@
-"""Pods that are managed though no replica saw their creation: guarded at their binding, hinted afterwards."""
+"""Pods whose creation no replica saw. They are managed: guarded at their binding, and their hints backfilled."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ class ClusterSnapshot(ClusterCache):
         self.pods.upsert(f"{metadata['namespace']}/{metadata['name']}", raw)
 
     def is_managed(self, raw: dict[str, Any]) -> bool:
-        """Whether the pod, which waits, is managed at its binding."""
+        """Whether a waiting pod is managed at its binding."""
         self.see(raw)
         metadata = raw["metadata"]
         found = self.waiting_pod(f"{metadata['namespace']}/{metadata['name']}", metadata["uid"])

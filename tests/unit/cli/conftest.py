@@ -1,4 +1,4 @@
-"""Running `topology-webhook review` within the test's own process."""
+"""Run `topology-webhook review` in the test's own process."""
 
 import json
 from collections.abc import Callable
@@ -18,7 +18,7 @@ MISTAKES = EXAMPLES / "mistakes"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run printed, and how it ended."""
+    """What a run printed, and its exit code."""
 
     code: int
     stdout: str

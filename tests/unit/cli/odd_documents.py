@@ -1,4 +1,4 @@
-"""Odd manifests, written by mistake or on purpose, for `review` and for the API server with the service."""
+"""Odd manifests, by mistake or malice. Both `review` and the service on a real API server must answer them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def deployment(annotations: Any = SINGLE, **spec: Any) -> Raw:
 
 
 def without(raw: Raw, *path: str) -> Raw:
-    """The object without a field."""
+    """The object without this field."""
     key, *below = path
     if not below:
         return {name: value for name, value in raw.items() if name != key}
@@ -54,12 +54,12 @@ def without(raw: Raw, *path: str) -> Raw:
 
 
 def many(*raws: Raw) -> str:
-    """One document after the other; JSON is YAML."""
+    """A file with these documents. JSON is YAML."""
     return "\n---\n".join(map(json.dumps, raws))
 
 
 def policy(value: Any) -> Raw:
-    """The annotation with a value for the policy."""
+    """The NUMA annotation with this policy."""
     return {SPEC: json.dumps({"numaTopologyPolicy": value})}
 
 

@@ -1,4 +1,4 @@
-"""Objects from files: where each stands, and what is said when one cannot be read."""
+"""Objects in files: the position of each, and the error if one cannot be read."""
 
 import io
 import json

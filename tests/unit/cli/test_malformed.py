@@ -1,4 +1,4 @@
-"""Malformed objects: exit code 2, with file, document, line and field, and never a traceback."""
+"""Malformed objects end with exit code 2. The error names file, document, line and field; there is no traceback."""
 
 import json
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""Odd manifests: `review` ends with an answer to each, and says what is wrong with it.
+"""`review` answers every odd manifest and names its fault.
 
-That it is the service's answer: tests/integration/test_odd_documents.py.
+tests/integration/test_odd_documents.py compares these answers with the service's.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ FAULTS = {
 
 @pytest.fixture(scope="module")
 def node_arrays(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Racks, and the Topology of their levels."""
+    """A snapshot with racks and their Topology."""
     file = tmp_path_factory.mktemp("snapshot") / "cluster.yaml"
     topology = (EXAMPLES / "gang.yaml").read_text().partition("\n---\n")[0]
     file.write_text(f"{(EXAMPLES / 'snapshots' / 'racks.yaml').read_text()}\n---\n{topology}")

@@ -1,4 +1,4 @@
-"""`topology-webhook review`: what it prints, and how it ends."""
+"""`topology-webhook review`: output and exit code."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""`topology-webhook review` of groups: the domain, the nodes and NUMA nodes of every pod, or what is missing where."""
+"""`topology-webhook review` of gangs: the place of every pod, or what each level lacks."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -60,7 +60,7 @@ def _pod(name: str, annotations: Mapping[str, str], gpus: int = 1, **spec: Any) 
 
 
 def requirements(of: dict[str, Any]) -> list[dict[str, Any]]:
-    """Those of the one required term that a template has."""
+    """The requirements of a template's only required term."""
     (term,) = required_terms(of) or []
     found: list[dict[str, Any]] = term["matchExpressions"]
     return found
@@ -68,7 +68,7 @@ def requirements(of: dict[str, Any]) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def judge(review: Review, tmp_path: Path) -> Judge:
-    """`judge(object, ...)`: the outcome of a review of the objects on the cluster above and what else is in it."""
+    """`judge(object, ...)` reviews the objects on the cluster above. beside: more objects of that cluster."""
 
     def run(
         *objects: dict[str, Any],
@@ -111,7 +111,7 @@ def test_or_to_the_one_with_most_room_where_that_is_asked_for(judge: Judge) -> N
 
 
 def test_rack_and_numa_node_are_found_together(judge: Judge) -> None:
-    """Rack-1 has eight CPUs as rack-2 has six, but only n0 has four of them in one NUMA node."""
+    """Rack-1 has eight free CPUs and rack-2 six. Only n0 has four of them on one NUMA node."""
     (entry,) = judge(_job(1, RACK, SINGLE, gpus=4)).json
     assert [(pod["node"], pod["numaNodes"]) for pod in entry["group"]["pods"]] == [("n0", [0])]
     outcome = judge(_job(2, RACK, SINGLE, gpus=4))

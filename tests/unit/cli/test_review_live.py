@@ -1,4 +1,4 @@
-"""`review` against a live cluster says what it says of a snapshot of it."""
+"""`review` gives the same answer for a live cluster and for its snapshot."""
 
 from tests.cluster.control_plane import ControlPlane
 from tests.demo.example import POD, example_cluster

@@ -1,4 +1,4 @@
-"""`review` with namespaces: from the snapshot, from the files, and the flags that stand for the settings."""
+"""`review` reads Namespaces from the snapshot and the files. Flags replace the settings."""
 
 from pathlib import Path
 from typing import Any
@@ -35,14 +35,14 @@ def job(annotations: Any = None) -> dict[str, Any]:
 
 
 class Reviewed:
-    """Runs `review` on objects, against the example cluster and more objects."""
+    """Run `review` against the example cluster and more objects."""
 
     def __init__(self, review: Review, folder: Path) -> None:
         self._review = review
         self._folder = folder
 
     def __call__(self, *objects: dict[str, Any], cluster: tuple[dict[str, Any], ...] = (), flags: Any = ()) -> Any:
-        """The last object's entry in the JSON."""
+        """The JSON entry of the last object."""
         file, node_arrays = self._folder / "objects.yaml", self._folder / "snapshot.yaml"
         file.write_text(yaml.safe_dump_all(objects))
         node_arrays.write_text(CLUSTER.read_text() + "\n---\n" + yaml.safe_dump_all(cluster))

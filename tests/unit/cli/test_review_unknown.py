@@ -1,4 +1,4 @@
-"""`topology-webhook review` on clusters that do not say all: no NRTs, a pool without nodes, unreadable policies."""
+"""`topology-webhook review` on incomplete clusters: no NRTs, a pool without nodes, unreadable policies."""
 
 from pathlib import Path
 from typing import Any

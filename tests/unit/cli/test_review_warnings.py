@@ -1,4 +1,4 @@
-"""The warnings of `review` are those that the API server prints at creation, for pods and workloads of every kind."""
+"""`review` prints the warnings that the API server prints when a pod or workload is created."""
 
 import json
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ def job(own: Mapping[str, str], pods: int = 4, of: Mapping[str, Any] | None = No
 
 
 def one(folder: Path, raw: Mapping[str, Any], *flags: str) -> Any:
-    """The answer to an object after the topology."""
+    """The answer for an object that follows the topology."""
     (folder / "objects.json").write_text("\n".join(map(json.dumps, (TOPOLOGY, raw))))
     return run_review("-f", folder / "objects.json", "-o", "json", *flags, cluster=RACKS).json[1]
 

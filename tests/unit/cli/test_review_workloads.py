@@ -1,4 +1,4 @@
-"""`topology-webhook review` of workloads: what stands on the workload itself, and what each of its templates says."""
+"""`topology-webhook review` of workloads: annotations of the workload and of its templates."""
 
 import json
 from collections.abc import Mapping
@@ -44,7 +44,7 @@ def review(folder: Path, *objects: Mapping[str, Any], flags: tuple[str, ...] = (
 
 
 def one(folder: Path, raw: Mapping[str, Any], *flags: str) -> Any:
-    """The answer to an object after the topology."""
+    """The answer for an object that follows the topology."""
     return review(folder, TOPOLOGY, raw, flags=flags).json[1]
 
 

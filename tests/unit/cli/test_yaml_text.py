@@ -1,4 +1,4 @@
-"""YAML means to us what it means to kubectl, in both directions."""
+"""YAML is read and written as kubectl does."""
 
 from itertools import pairwise
 from typing import Any

@@ -1,4 +1,4 @@
-"""Decisions of the engine, as tests ask for them."""
+"""The engine's decisions in short form, for tests."""
 
 from webhook.engine.decide import Decision, decide
 from webhook.engine.snapshot.cluster_state import ClusterState

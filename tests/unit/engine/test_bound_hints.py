@@ -1,4 +1,4 @@
-"""Which hints bound pods should have: none while it is in doubt where they are, the right one once it is known."""
+"""Hints of bound pods: removed when the NUMA nodes become uncertain, written when they are known."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -35,7 +35,7 @@ def pod(name: str, cpu: int, numa_id: int | None = None, *, at: int = 10, starte
 
 
 def assumed_pod(pod: ResidentPod, numa_id: int, *alternatives: int, sure: bool = True) -> AssumedPod:
-    """Its binding is under way."""
+    """A pod whose binding is in progress."""
     numa = on(numa_id, pod.requests["cpu"] // 1000)
     others = frozenset(alternatives)
     return AssumedPod(
@@ -53,7 +53,7 @@ def assumed_pod(pod: ResidentPod, numa_id: int, *alternatives: int, sure: bool =
 
 
 class Node:
-    """What a keeper makes of what it is told of one node."""
+    """The assumed pods of one node, driven by events."""
 
     def __init__(self, **changes: object) -> None:
         self.keeper = AssumedPods(Ledger())
@@ -85,7 +85,7 @@ class Node:
     def bind(
         self, name: str, cpu: int, numa_id: int, *alternatives: int, at: int = 10, started: bool = True
     ) -> ResidentPod:
-        """A pod is bound here, with a hint if it is certain."""
+        """Bind a pod here, with a hint if it is certain."""
         waiting = pod(name, cpu, at=at)
         self.tell(assumed_pod(waiting, numa_id, *alternatives))
         bound = pod(name, cpu, None if alternatives else numa_id, at=at, started=started)
@@ -93,7 +93,7 @@ class Node:
         return bound
 
     def changes(self) -> Mapping[str, list[int] | None]:
-        """The NUMA nodes that hints are to name, or None: there is to be none; each is written at once."""
+        """Pod -> NUMA nodes that its hint should name, None for no hint. The changes are applied at once."""
         found = {}
         for change in tuple(self.keeper.hints.changes()):
             found[change.pod.partition("/")[2]] = None if change.hint is None else [numa for numa, _ in change.hint]

@@ -1,4 +1,4 @@
-"""The decision as a whole: reasons in order, rank, explanations with numbers, both fidelities."""
+"""The whole decision: order of reasons, rank, explanations with numbers, both fidelities."""
 
 import pytest
 
@@ -15,7 +15,7 @@ FIVE = {"cpu": "5", "memory": "1Gi"}
 
 
 def zones(*free: int) -> list[dict[str, int]]:
-    """NUMA nodes with so many free CPUs each, and 4Gi."""
+    """NUMA nodes with these free CPUs, and 4Gi each."""
     return [{**amounts, "memory": 4 * GI} for amounts in cpus(*free)]
 
 
@@ -23,7 +23,7 @@ WHOLE = {"cpu": 8000, "memory": 4 * GI}
 
 
 def fleet(*free: tuple[int, ...]) -> ClusterState:
-    """Nodes n0, n1, .. with so many free CPUs of 8 in each NUMA node, under single-numa-node."""
+    """Nodes n0, n1, .. with policy single-numa-node. free: of 8 CPUs, for each NUMA node."""
     names = [f"n{number}" for number in range(len(free))]
     nodes = [node(name=name) for name in names]
     return state(

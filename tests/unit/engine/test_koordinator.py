@@ -1,4 +1,4 @@
-"""Koordinator's rules: policies that go together, exclusive NUMA nodes, packing."""
+"""Koordinator's rules: compatible policies, exclusive NUMA nodes, packing."""
 
 import pytest
 
@@ -18,7 +18,7 @@ FIVE = {"cpu": "5", "memory": "1Gi"}
 def machine(
     name: str, *free: int, policy: NUMAPolicy = NONE, publisher: Publisher = Publisher.SUBTRACTS
 ) -> ClusterState:
-    """One node with so many free CPUs of 8 in each NUMA node, and memory in plenty."""
+    """One node with plenty of memory. free: of 8 CPUs, for each NUMA node."""
     zones = [{**amounts, "memory": 64 * GI} for amounts in cpus(*free)]
     whole = {"cpu": 8000, "memory": 64 * GI}
     return state(node(name=name), topology(node=name, free=zones, capacity=whole, policy=policy, publisher=publisher))

@@ -1,4 +1,4 @@
-"""The pods of a node show which of its NUMA nodes the kubelet's memory manager keeps together."""
+"""The pods of a node show which NUMA nodes its memory manager groups."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def bound(name: str, cpu: int, gib: int, second: int = 0) -> ResidentPod:
 def admitted(
     policy: NUMAPolicy, free: list[tuple[int, int]], pods: list[ResidentPod] | None, cpu: int, gib: int
 ) -> bool:
-    """Whether the node takes a pod. free: cores and GiB of each NUMA node; pods: None = nobody tells them."""
+    """Whether the node takes a pod. free: cores and GiB of each NUMA node. pods: None = unknown."""
     amounts = [{"cpu": 1000 * cores, "memory": memory * GI} for cores, memory in free]
     node_arrays = state(node(name="n"), topology(node="n", free=amounts, capacity=WHOLE, policy=policy)).node_arrays()
     wanted = pod({"cpu": str(cpu), "memory": f"{gib}Gi"})

@@ -1,4 +1,4 @@
-"""Parts too small for a file of their own: change log, order of names, resource rows, requests, arrays."""
+"""Small parts of the engine: change log, name order, resource rows, requests, arrays."""
 
 import numpy as np
 import pytest

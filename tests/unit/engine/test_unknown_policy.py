@@ -1,4 +1,4 @@
-"""Nodes whose NUMA policy cannot be read: not none, so pods that their kubelets might reject stay away."""
+"""Nodes with an unreadable NUMA policy. It does not count as none: pods that the kubelet might reject avoid them."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ AS_PLUGIN = Options(fidelity="Plugin")
 
 
 def unknown(name: str, *free: int) -> NodeTopology:
-    """An NRT of NUMA nodes with so many free CPUs, whose policy is unknown."""
+    """An NRT with an unknown policy. free: CPUs of each NUMA node."""
     return replace(topology(node=name, free=cpus(*free), policy=NUMAPolicy.NONE), unknown_policy=TEXT)
 
 

@@ -1,4 +1,4 @@
-"""What shorter ways are compared with: the verdict on one node by all sets of its NUMA nodes."""
+"""The reference for the engine's shortcuts: a verdict from all sets of a node's NUMA nodes."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from webhook.engine.snapshot.snapshot import Snapshot
 
 
 def whole_way(snapshot: Snapshot, request: PodRequest, node: int) -> tuple[Reason, int]:
-    """The verdict of one node's kubelet (an index) without any short way, and the mask of NUMA nodes."""
+    """The kubelet's verdict on one node (an index) without any shortcut, and the mask of NUMA nodes."""
     (part,) = policy_groups(snapshot, request, np.array([node]))
     if part.verdict is not None or part.ours:
         fit = kubelet.predict(snapshot, request)
@@ -22,6 +22,6 @@ def whole_way(snapshot: Snapshot, request: PodRequest, node: int) -> tuple[Reaso
 
 
 def whole_split(snapshot: Snapshot, request: PodRequest, node: int) -> Allocation:
-    """What the pod would take of each NUMA node of one node (an index), by the admission itself."""
+    """What a full admission takes of each NUMA node of one node (an index)."""
     (part,) = policy_groups(snapshot, request, np.array([node]))
     return kubelet.predict(snapshot, request).allocation(node) if part.ours else AllSets(snapshot, request).split(part)

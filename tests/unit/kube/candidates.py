@@ -1,7 +1,7 @@
-"""Candidates for one Lease in simulated time: an API server, a network, clocks and pauses, without any of them.
+"""Candidates for one Lease in simulated time.
 
-Each candidate is the real `Election`, driven as `webhook.kube.lease` drives it: a call at a time, given up after the
-candidate's patience, then a rest. Simulated are
+Each candidate is the real `Election`, driven as `webhook.kube.lease` drives it: one call at a time, abandoned after
+the candidate's timeout, then a pause. Simulated are
 - the server: it takes a claim only if the Lease's version is the one that the claim replaces;
 - the network: each call takes a time to the server and a time back, or gets lost on either way; a call that is given up
   still arrives;

@@ -1,8 +1,8 @@
-"""A server that speaks the list/watch protocol exactly, and on demand does what a real API server does only by luck.
+"""A server for the exact list/watch protocol. On demand it does what a real API server does only by chance.
 
 `objects` is what a LIST shows, in pages. A WATCH plays the next script of `watches`: lines are sent as chunks, `HOLD`
 keeps the stream open until the test ends, `BREAK` cuts the connection; a script that ends closes the watch in order.
-`refusals` are answers that come before anything else, each once.
+`refusals` are sent first, each once.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class ListWatch:
     requests: list[dict[str, str]] = field(default_factory=list)
 
     def put(self, name: str, **labels: str) -> dict[str, Any]:
-        """Create or change an object, as of a new version."""
+        """Create or change an object, with a new version."""
         self.version += 1
         self.objects[name] = {
             "kind": "Node",
@@ -110,7 +110,7 @@ def status(code: int, reason: str, message: str = "as scripted", causes: Iterabl
 
 @asynccontextmanager
 async def serving(script: ListWatch) -> AsyncIterator[Client]:
-    """The script behind a socket, and a client for it."""
+    """Serve the script on a socket. Returns a client."""
     app = web.Application()
     app.router.add_get("/api/v1/nodes", script.handle)
     server = TestServer(app, host="127.0.0.1")

@@ -1,4 +1,4 @@
-"""Which webhooks of a configuration get the bundle, and by which patch."""
+"""The patch that writes the CA bundle, and the webhooks that it covers."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Where credentials come from, and that tokens in files are read again."""
+"""Sources of credentials. Tokens in files are read again."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is kept of Events until they are written."""
+"""Events that wait to be written."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The queue in which namespaces have turns."""
+"""A queue that serves namespaces in turn."""
 
 from webhook.kube.fair_queue import FairQueue
 

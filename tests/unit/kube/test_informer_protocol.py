@@ -1,4 +1,4 @@
-"""What the informer does with every turn the list/watch protocol can take."""
+"""The informer in every state of the list/watch protocol."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The rules of the Lease, one by one: no clock, no socket."""
+"""The rules of the Lease, without clock and socket."""
 
 from math import inf
 from typing import Any
@@ -27,7 +27,7 @@ def leader(lease: LeaseRecord | None = None, asked: float = 0.0, now: float = 1.
 
 
 def answer(election: Election, asked: float, now: float, version: str) -> Claim:
-    """Let the write that is due at `asked` go through."""
+    """Let the write that is due at `asked` succeed."""
     claim = election.next(asked)
     assert isinstance(claim, Claim)
     written = LeaseRecord(version, claim.holder, claim.transitions, claim.duration, f"t{asked}", claim.release)

@@ -1,4 +1,4 @@
-"""Candidates with arbitrary clocks, latencies, losses and pauses: never do two of them lead at once."""
+"""With arbitrary clocks, latencies, losses and pauses, two candidates never lead at the same time."""
 
 from dataclasses import replace
 from functools import partial
@@ -26,7 +26,7 @@ freezes = st.dictionaries(st.integers(1, 12), st.floats(1, 40), max_size=3)
 
 @st.composite
 def spans(draw: st.DrawFn) -> tuple[tuple[float, float], ...]:
-    """Up to three times, ascending and apart, each between 1 and 40 s long and followed by as much."""
+    """Up to three ascending spans, each 1 to 40 s long and followed by as long a gap."""
     begin, found = 0.0, []
     for gap, length in draw(st.lists(st.tuples(st.floats(1, 40), st.floats(1, 40)), max_size=3)):
         found.append((begin + gap, begin + gap + length))
@@ -56,7 +56,7 @@ def simulations(draw: st.DrawFn, timings: st.SearchStrategy[Timing]) -> tuple[Si
 
 
 def assert_alone(candidates: list[Candidate]) -> None:
-    """No two candidates' times of leading overlap."""
+    """No two candidates led at the same time."""
     terms = sorted((begin, end, candidate.name) for candidate in candidates for begin, end in candidate.led)
     reach, holder = -inf, ""
     for begin, end, name in terms:

@@ -1,4 +1,4 @@
-"""Answers that no API server should give: a fault in one object is that object's, any other is tried again."""
+"""Invalid answers of an API server. A fault in one object affects that object; other calls are retried."""
 
 import json
 from collections import deque

@@ -1,4 +1,4 @@
-"""Which URL an owner reference becomes, and what of the answer is believed."""
+"""The URL of an owner reference, and which answers are accepted."""
 
 from typing import Any
 

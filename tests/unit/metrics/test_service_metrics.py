@@ -1,4 +1,4 @@
-"""docs/metrics.md and the registry say the same."""
+"""docs/metrics.md lists what the registry has."""
 
 import re
 from pathlib import Path

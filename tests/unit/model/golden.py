@@ -1,4 +1,4 @@
-"""Golden files: inputs with what real Kubernetes components made of them."""
+"""Golden files: inputs, and the results of real Kubernetes components for them."""
 
 import gzip
 import json

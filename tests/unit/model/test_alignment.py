@@ -1,4 +1,4 @@
-"""What keeps a kubelet from giving a pod CPUs of its own, and that what is proposed removes it."""
+"""Why a kubelet gives a pod no exclusive CPUs. The proposed fix removes the reason."""
 
 import re
 from typing import Any
@@ -147,7 +147,7 @@ def test_a_pod_is_free_of_obstacles_exactly_when_a_container_gets_cpus_and_the_c
 
 
 def cure(raw: dict[str, Any], words: str) -> None:
-    """Do what the words say; where they name no value, take one."""
+    """Apply the fix in the text. If it names no value, use any."""
     fields = re.findall(r"spec\.(\w+)\[(\d)\]\.resources\.(\w+)\.(\w+)(?: to (\w+))?", words)
     for kind, index, field, resource, value in fields:
         resources = raw[kind][int(index)].setdefault("resources", {})

@@ -1,4 +1,4 @@
-"""A member's rank and domains as labels and variables."""
+"""Rank and domains of a gang's member as labels and variables."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Errors stay short, whatever they are about."""
+"""Error messages have a bounded length."""
 
 from webhook.model.errors import UserError, UserErrors, sentences
 from webhook.model.nearest import nearest

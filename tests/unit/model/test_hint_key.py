@@ -1,4 +1,4 @@
-"""Which hints of pods that are not bound are believed: those that we signed, in the pod that we signed them for."""
+"""Before a pod is bound, its hint counts only if this service signed it for this pod."""
 
 import json
 from typing import Any
@@ -14,7 +14,7 @@ HINT = json.dumps({"node": "n1", "numaNodeResources": [{"node": 0, "resources": 
 
 
 def noted(uid: str = "u", **annotations: str) -> dict[str, Any]:
-    """A pod with an annotation of its user's and these."""
+    """A pod with these annotations and one of its user."""
     return created(numa=None, annotations={"team": "x", **annotations}, metadata={"uid": uid})
 
 

@@ -1,4 +1,4 @@
-"""Pods beyond what is placed here are refused with the bound that they pass; what is in use is far below it."""
+"""Pods beyond a bound are denied, and the message names it. Pods in use are far below the bounds."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Which pods are placed together."""
+"""Which pods are a gang."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Names close to those that are read here: what the user most likely meant."""
+"""Suggestions for mistyped annotation names."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What namespaces say about their pods, and what is wrong with it."""
+"""Labels and annotations of a namespace that concern its pods, and their faults."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What pods take from their owners, and the groups that these make of them."""
+"""What pods inherit from their owners, and the gangs that owners define."""
 
 from typing import Any
 

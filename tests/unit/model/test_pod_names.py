@@ -1,4 +1,4 @@
-"""Names of pods that are made when they are asked for are those that were written down before."""
+"""Pod names that are computed on demand equal the written-out list."""
 
 import tracemalloc
 

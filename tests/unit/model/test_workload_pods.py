@@ -1,4 +1,4 @@
-"""Pods without the object that made them: who belongs together, in what order, and how many must start."""
+"""Pods without their workload's object: their gangs, ranks and minimum."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from webhook.model.workload.plain_pods import PodsTogether, workloads_of_pods
 
 
 def member(name: str, *, group: str = "", owner: str = "", **how: Any) -> dict[str, Any]:
-    """A pod of a group by name, or of an owner of an unknown kind."""
+    """A pod with a gang's name, or with an owner of an unknown kind."""
     owners = [{"kind": "Workflow", "name": owner, "uid": owner, "controller": True}] if owner else []
     annotations = {POD_GROUP_NAME: group} if group else {}
     return plain(name=name, **{"annotations": annotations, "metadata": {"ownerReferences": owners}, **how})

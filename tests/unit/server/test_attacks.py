@@ -1,4 +1,4 @@
-"""Clients that are no API server, over real sockets against the real applications, which answer honest calls."""
+"""Hostile clients over real sockets. The real applications keep answering honest calls."""
 
 import asyncio
 import contextlib
@@ -35,7 +35,7 @@ LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
 
 def on_each_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """The test once on each event loop that the service may run on."""
+    """Run the test on each event loop that the service may use."""
 
     @functools.wraps(test)
     def run(loop: str, **more: Any) -> None:
@@ -60,7 +60,7 @@ class Port:
         self._open: list[asyncio.StreamWriter] = []
 
     async def attack(self, sent: bytes = b"", *, tls: bool | None = None, source: str = "127.0.0.2") -> Any:
-        """A connection on which this was sent; (reader, writer)."""
+        """Send this on a new connection. Returns reader and writer."""
         context = self._tls if tls in {None, True} else None
         reader, writer = await asyncio.open_connection(
             "127.0.0.1", self.listener.port, ssl=context, local_addr=(source, 0)
@@ -70,7 +70,7 @@ class Port:
         return reader, writer
 
     async def answers(self, body: object = REVIEW) -> bool:
-        """Whether an API server's call is answered."""
+        """Whether a call of an API server is answered."""
         connector = aiohttp.TCPConnector(local_addr=("127.0.0.1", 0))
         scheme = "https" if self._tls else "http"
         async with (
@@ -108,7 +108,7 @@ async def port(limits: Limits = REVIEW_LIMITS, tls: bool = True, observing: bool
 
 
 async def end_of(reader: asyncio.StreamReader) -> bytes:
-    """Everything until the connection is closed, however."""
+    """Everything that arrives until the connection ends in any way."""
     found = b""
     with contextlib.suppress(OSError):
         while chunk := await reader.read(65536):

@@ -1,4 +1,4 @@
-"""Client certificates by their names, over TLS against the real application."""
+"""The names in client certificates, over TLS against the real application."""
 
 import json
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Who goes when a port has too many connections, or their unfinished requests hold too much."""
+"""Which connection is closed when a port has too many, or when unfinished requests hold too much memory."""
 
 import pytest
 
@@ -18,7 +18,7 @@ class Named(Connection):
 
 
 class Port:
-    """A port of four connections and 100 bytes; a connection is called source-number."""
+    """A port with at most four connections and 100 bytes. Connections are named source-number."""
 
     def __init__(self) -> None:
         self.told: list[tuple[Closed, str]] = []

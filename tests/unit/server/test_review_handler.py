@@ -1,4 +1,4 @@
-"""The review route over a real socket: what is answered, whose fault it is, and what is told of it."""
+"""The review route over a real socket: answers, kinds of error, log and metrics."""
 
 import asyncio
 import json

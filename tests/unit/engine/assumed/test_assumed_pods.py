@@ -1,4 +1,4 @@
-"""The ledger in step with the cluster: promises, assumed pods on the wire, and when each of them ends."""
+"""The ledger follows the cluster: when a pod is assumed, and when its reservation ends."""
 
 from dataclasses import replace
 

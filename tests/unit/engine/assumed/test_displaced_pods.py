@@ -1,4 +1,4 @@
-"""Who may be elsewhere than replayed, since room came free before it arrived."""
+"""Pods that may be on other NUMA nodes than replayed, because room came free before they arrived."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which pods may have lived when an NRT was made, of those that have ended."""
+"""Ended pods that an NRT may still count."""
 
 from dataclasses import replace
 

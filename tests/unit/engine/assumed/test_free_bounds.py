@@ -1,4 +1,4 @@
-"""What is reserved, with the most and with the least that may be free."""
+"""Reservations at the upper and at the lower bound of what may be free."""
 
 from webhook.engine.assumed.free_bounds import NO_LEEWAY, Leeway
 from webhook.engine.snapshot.node_sums import NodeSums

@@ -1,4 +1,4 @@
-"""Where pods are, from what an NRT shows as taken of each NUMA node."""
+"""The NUMA nodes of pods, derived from what an NRT shows as taken."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,7 +9,7 @@ from webhook.model.nrt import NodeTopology
 
 
 def node(*taken: int) -> NodeTopology:
-    """NUMA nodes of 16 CPUs with so many taken."""
+    """NUMA nodes of 16 CPUs. taken: of each."""
     return topology(node="n", free=cpus(*(16 - cpu for cpu in taken)), capacity={"cpu": 16_000})
 
 
@@ -18,7 +18,7 @@ def on(numa_id: int, cpu: int) -> NumaAmounts:
 
 
 def pod(name: str, cpu: int, *numa_ids: int) -> Candidate:
-    """One that has so many CPUs on one of these NUMA nodes."""
+    """A pod with this many CPUs on one of these NUMA nodes."""
     return Candidate(name, {"cpu": 1000 * cpu}, [on(numa_id, cpu) for numa_id in numa_ids])
 
 

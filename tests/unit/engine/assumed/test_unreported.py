@@ -1,4 +1,4 @@
-"""What an NRT has counted: by fingerprint, by time, and by what it shows as taken at all."""
+"""Which pods an NRT has counted, by its fingerprint, its time and what it shows as taken."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

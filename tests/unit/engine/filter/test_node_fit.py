@@ -1,4 +1,4 @@
-"""The scheduler's own filters for all nodes at once, beside a plain reading of the same rules for one node."""
+"""The scheduler's filters for all nodes at once, compared with a plain implementation for one node."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -323,7 +323,7 @@ def test_all_nodes_at_once_agree_with_one_node_at_a_time(nodes: list[Node], aske
 
 
 def plain(known: Node, asked: Pod) -> Reason:
-    """The rules read plainly, for one node without pods."""
+    """The same rules, one by one, for a node without pods."""
     cordon, not_ready = (Taint(f"node.kubernetes.io/{t}", "", "NoSchedule") for t in ("unschedulable", "not-ready"))
     if not known.ready and not _tolerated(asked, not_ready):
         return Reason.NOT_READY

@@ -1,4 +1,4 @@
-"""What a pod prefers, beside kube-scheduler's own tables, and beside a plain reading of its rules."""
+"""A pod's preferences, compared with kube-scheduler's test tables and with a plain implementation of its rules."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -40,7 +40,7 @@ def soft(*keys_and_values: tuple[str, str]) -> list[Taint]:
 
 
 def points(asked: Pod, *nodes: Node) -> dict[str, int] | None:
-    """Node name -> 0..100; None where all are alike."""
+    """Node name -> 0..100; None if all nodes are equal."""
     node_arrays = state(*nodes).node_arrays()
     preference = Preference.of(node_arrays, asked)
     found = None if preference is None else preference.among(np.arange(node_arrays.n))
@@ -176,7 +176,7 @@ CLUSTERS = st.lists(
 
 
 def plainly(asked: Pod, nodes: Sequence[Node]) -> dict[str, int]:
-    """Affinity and taints as kube-scheduler adds them up, node by node, in steps of its weights 2 and 3."""
+    """Affinity and taints, node by node, with kube-scheduler's weights 2 and 3."""
 
     def holds(labels: Mapping[str, str], requirement: Mapping[str, Any]) -> bool:
         there, values = requirement["key"] in labels, requirement["values"]
@@ -217,7 +217,7 @@ def plainly(asked: Pod, nodes: Sequence[Node]) -> dict[str, int]:
 
 
 def rising(order: Mapping[str, int]) -> list[list[str]]:
-    """The names in groups of equal value, from the lowest up."""
+    """The names in groups of equal value, lowest first."""
     return [[name for name in sorted(order) if order[name] == value] for value in sorted(set(order.values()))]
 
 

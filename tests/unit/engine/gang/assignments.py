@@ -1,4 +1,4 @@
-"""Assignments of gangs, as tests ask for them and read them."""
+"""Assignments of gangs in short form, for tests."""
 
 from tests.builders.gangs import TOPOLOGY
 from webhook.engine.gang.assignment_request import Effort
@@ -17,7 +17,7 @@ def assigned(
     strategy: GangStrategy = GangStrategy.BIN_PACK,
     effort: Effort = DEFAULT_EFFORT,
 ) -> GangAssignment:
-    """The placement of a group on a cluster."""
+    """The assignment of a gang on a cluster."""
     snapshot = Snapshot(cluster.node_arrays())
     return assign_gang(snapshot, TopologyTrees().tree(TOPOLOGY, snapshot.node_arrays), asked, strategy, effort)
 
@@ -31,5 +31,5 @@ def nodes_of(placement: GangAssignment) -> dict[str, list[str]]:
 
 
 def values_of(placement: GangAssignment) -> list[str]:
-    """The values of the domain that holds the group, coarse to fine."""
+    """The label values of the domain that holds the gang, coarse to fine."""
     return [] if placement.domain is None else [value for _, value in placement.tree.path(placement.domain)]

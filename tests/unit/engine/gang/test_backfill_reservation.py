@@ -1,4 +1,4 @@
-"""Which domain is kept for a group that has waited long."""
+"""The domain that is kept for a gang that has waited too long."""
 
 import pytest
 

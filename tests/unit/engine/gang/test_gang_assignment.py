@@ -1,4 +1,4 @@
-"""Where groups go: one table for each rule, the tree drawn above it."""
+"""Where gangs are placed: a table for each rule, with the tree above it."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from webhook.model.policy import NUMAPolicy
 
 
 def gpu_nodes(places: dict[str, str], free: dict[str, int]) -> ClusterState:
-    """Nodes with so many free GPUs."""
+    """Nodes with this many free GPUs."""
     return whole_nodes(places=racks(**places), free={name: {GPU: amount} for name, amount in free.items()})
 
 

@@ -1,4 +1,4 @@
-"""Preferred nodes and racks, where a group needs equally few domains and nodes."""
+"""Preferred nodes and racks decide between places with equally few domains and nodes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,7 +20,7 @@ SPREAD = GangStrategy.SPREAD
 
 
 def racks_of(rooms: Mapping[str, Sequence[int]], **labels: str) -> ClusterState:
-    """`{"zone-a/rack-1": [4, 4]}`: nodes rack-1.0, rack-1.1 with so many free GPUs.
+    """`{"zone-a/rack-1": [4, 4]}`: nodes rack-1.0 and rack-1.1 with 4 free GPUs each.
 
     labels: of a node or of all nodes of a rack, `disk=ssd`; `soft` is a soft taint.
     """
@@ -39,7 +39,7 @@ def racks_of(rooms: Mapping[str, Sequence[int]], **labels: str) -> ClusterState:
 
 
 def preferring(value: str | None = "ssd", weight: int = 1, gpus: int = 1, **spec: Any) -> Pod:
-    """A pod of so many GPUs that prefers nodes with disk=value."""
+    """A pod that prefers nodes with disk=value."""
     term = {"matchExpressions": [{"key": "disk", "operator": "In", "values": [value]}]}
     terms = [{"weight": weight, "preference": term}] if value else []
     affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}}
@@ -214,7 +214,7 @@ def test_members_of_one_set_that_differ_in_what_they_prefer_count_by_their_numbe
 
 
 def wish(number: int, value: str, requirements: int) -> Pod:
-    """A pod of one GPU with a preference of its own."""
+    """A pod of one GPU with its own preference."""
     there = {"key": "disk", "operator": "In", "values": [value]}
     other = {"key": f"k{number}", "operator": "DoesNotExist"}
     terms = [{"weight": 100, "preference": {"matchExpressions": [there, other]}} for _ in range(requirements // 2)]

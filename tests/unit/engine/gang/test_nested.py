@@ -1,6 +1,7 @@
-"""Groups of groups, as KAI-Scheduler's PodGroups nest them, which no annotation can say.
+"""Gangs within gangs, like KAI-Scheduler's nested PodGroups. No annotation expresses them.
 
-Facts of its `docs/topology/multilevel.md`, `docs/developer/designs/hierarchical-podgroup` and `topology-awareness`.
+The cases are from its `docs/topology/multilevel.md` and `docs/developer/designs/hierarchical-podgroup` and
+`topology-awareness`.
 """
 
 from tests.builders.gangs import group, podset, topology_of, tree_of
@@ -17,7 +18,7 @@ LABELS = ("example.com/zone", "example.com/spine", "example.com/rack")
 
 
 def answer(asked: Gang, **room: int) -> GangAssignment:
-    """The placement on a rack of one node each; room: zone__spine__rack -> pods it takes."""
+    """The assignment on racks of one node each. room: zone__spine__rack -> pods that the node takes."""
     nodes = []
     for place, pods in room.items():
         labels = dict(zip(LABELS, place.split("__"), strict=True))
@@ -31,7 +32,7 @@ def workers(name: str, count: int) -> PodSet:
 
 
 def values(found: GangAssignment, level: int, *sets: str) -> set[str]:
-    """The domains of a level that sets are in."""
+    """The domains of a level that these pod sets use."""
     return {"/".join(each.node.split("__")[:level]) for each in found.pods() if each.set in sets}
 
 

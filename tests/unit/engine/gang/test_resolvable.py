@@ -1,4 +1,4 @@
-"""Whether a group could have a place if no other pod ran, and what is missing if not."""
+"""Whether a gang would fit if no other pod ran, and what is missing if not."""
 
 from tests.builders.gangs import GPU, RACK, TOPOLOGY, ZONE, gpus, group, podset, racks, whole_nodes
 from tests.builders.records import resident, tell
@@ -27,7 +27,7 @@ def busy() -> ClusterState:
 
 
 def answers(asked: Gang, within: Domain | None = None) -> tuple[GangAssignment, GangAssignment]:
-    """Now, and if no other pod ran."""
+    """The assignments now, and if no other pod ran."""
     snapshot = Snapshot(busy().node_arrays())
     tree = TopologyTrees().tree(TOPOLOGY, snapshot.node_arrays)
     now = snapshot if within is None else snapshot.closed(~nodes_of(tree, within))

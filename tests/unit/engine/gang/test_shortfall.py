@@ -1,4 +1,4 @@
-"""Why a group has no place: levels, best domains, and the resource that binds."""
+"""Why a gang does not fit: the best domain of each level, and the resource it lacks."""
 
 import pytest
 
@@ -44,7 +44,7 @@ def test_each_level_says_what_its_best_domain_holds_and_what_is_short(
 
 @pytest.mark.parametrize("constraint", [Constraint(), Constraint(RACK), Constraint(None, RACK)], ids=str)
 def test_of_pods_that_no_others_wait_for_all_are_counted(constraint: Constraint) -> None:
-    """As of the workers of a LeaderWorkerSet with `LeaderReady`, whose leader runs."""
+    """Such as the workers of a LeaderWorkerSet with `LeaderReady` whose leader runs."""
     answer = assigned(
         whole_nodes(places=PLACES, free=FREE),
         group(podset(name="w", of=gpus(9), count=3, minimum=0), constraint=constraint),

@@ -1,4 +1,4 @@
-"""Preferred levels at which a placed group, a part or its segments are in more than one domain."""
+"""Preferred levels at which a gang, a pod set or its segments use more than one domain."""
 
 import pytest
 

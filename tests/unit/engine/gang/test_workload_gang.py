@@ -1,4 +1,4 @@
-"""From a workload's object to the node of every pod."""
+"""The assignment of a workload: its object in, the node of every pod out."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Which pods some kubelet would align, whether or not they ask for anything."""
+"""Pods that a kubelet would align, with or without an annotation."""
 
 from collections.abc import Mapping
 from dataclasses import replace

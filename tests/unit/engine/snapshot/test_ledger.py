@@ -1,4 +1,4 @@
-"""Reservations, and views with them laid over a snapshot."""
+"""Reservations, and snapshots from which they are subtracted."""
 
 from tests.builders.records import cpus, node, state, topology
 from webhook.engine.snapshot.cluster_state import ClusterState

@@ -1,4 +1,4 @@
-"""A node judged alone is judged as among all others."""
+"""The decision on one node is the same as its part of the decision on all nodes."""
 
 from tests.builders.records import cpus, node, pod, resident, state, topology
 from webhook.engine.decide import decide

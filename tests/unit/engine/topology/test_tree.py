@@ -1,4 +1,4 @@
-"""The topology tree: domains are paths and slices, one node's change is not a rebuild."""
+"""The topology tree: domains are paths and slices, and a change of one node does not rebuild it."""
 
 from collections.abc import Sequence
 
@@ -131,7 +131,7 @@ def test_a_cluster_without_nodes_is_a_tree() -> None:
 
 
 def contents(tree: TopologyTree) -> list[object]:
-    """All that a tree says, without the domains that nobody is in."""
+    """The content of a tree, without empty domains."""
     found: list[object] = [tree.order.tolist(), None if tree.hosts is None else tree.hosts.codes.tolist()]
     for level in range(tree.node_level):
         for number in range(tree.size(level)):
