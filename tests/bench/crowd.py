@@ -1,8 +1,8 @@
-"""What thousands of waiting shapes cost another tenant's pod, in the leader's own cycles. Nothing is written.
+"""How thousands of waiting signatures delay a pod of another tenant, in the leader's own cycles. Nothing is written.
 
-A cluster of 5,000 nodes with 8 NUMA nodes each, and pods of one namespace that fit nowhere, each of another shape. Then
-a pod of another namespace comes that fits. Counted are the decisions made in vain before it is placed, and the time
-from its arrival, the rests between cycles included, beside that of one decision.
+The cluster has 5,000 nodes with 8 NUMA nodes each. The pods of one namespace fit nowhere, each with another signature.
+Then a pod of another namespace comes that fits. The bench counts the failed decisions before it is placed, and the time
+from its arrival, including pauses between cycles, next to the time of one decision.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from tests.unit.controllers.placement.busy_cluster import Cluster
 from webhook.controllers.placement.controller import _REST_PER_WORK
 
 SIZES = [(0, 5000, 8), (3000, 5000, 8)]
-"""(shapes that wait, nodes, NUMA nodes of each)."""
+"""(waiting signatures, nodes, NUMA nodes of each)."""
 
 
 def lines() -> Iterator[dict[str, Any]]:

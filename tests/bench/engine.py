@@ -1,14 +1,14 @@
-"""The engine's speed: filter, scores, whole decision, one node's update, memory, beside three yardsticks of one run.
+"""The engine's speed: filter, scores, whole decision, an update of one node, memory. Three figures for comparison:
 
-- read once: the arrays of one generation that decisions of any pod look at, each read once: what is free in and
-  allocatable of the NUMA nodes (resource x NUMA node x node), what is free on the nodes (resource x node), whether NUMA
-  nodes list a resource, the nodes' kinds, readiness, cordons, sets of taints, order by name, and the
-  residents per NUMA node. `ratio_to_read` is relative to this.
-- only this pod's rows: the same, but of the resources the pod names. No decision on it can be faster.
+- read once: the arrays of one generation that any decision reads, each read once: what is free in and allocatable of
+  the NUMA nodes (resource x NUMA node x node), what is free on the nodes (resource x node), whether NUMA nodes list a
+  resource, the nodes' kinds, readiness, cordons, sets of taints, order by name, and the residents per NUMA node.
+  `ratio_to_read` is relative to this.
+- only this pod's rows: the same, but only for the resources that the pod names. No decision can be faster.
 - plain loop: the same decision as a loop over Python objects.
 
-"From memory" means that nothing is in the caches, as when a request comes after other work, and that the pod is of a
-shape not seen before; "cached" that the same decision was made a moment ago. Each is compared with its own read.
+"From memory": with empty CPU caches, as when a request follows other work, and a pod with a new signature.
+"Cached": the same decision was made a moment ago. Each is compared with its own read.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -85,10 +85,10 @@ class _Bench:
         """The whole decision, from a parsed pod to the names and NUMA nodes of the best nodes."""
         decide(self.snapshot, pod or self.pod, self.intent, options).best(BEST)
 
-    def new_shapes(self) -> Callable[[], None]:
-        """Decide on a pod of another shape each time."""
-        shapes = cycle([asked(cpus) for cpus in range(1, CPUS)])
-        return lambda: self.decide(next(shapes))
+    def new_signatures(self) -> Callable[[], None]:
+        """Decide on a pod with another signature each time."""
+        pods = cycle([asked(cpus) for cpus in range(1, CPUS)])
+        return lambda: self.decide(next(pods))
 
 
 def lines(sizes: list[tuple[int, int]] | None = None) -> Iterator[dict[str, Any]]:
@@ -115,7 +115,7 @@ def _decisions(bench: _Bench, nodes: int, zones: int) -> Generator[dict[str, Any
     yield line("read once, from memory", read_from_memory, read_from_memory)
     yield line("read only this pod's rows, cached", cached(bench.read_rows), read)
     yield line("whole decision, cached", cached(bench.decide), read)
-    yield line("whole decision, from memory, new shape", from_memory(bench.new_shapes()), read_from_memory)
+    yield line("whole decision, from memory, new signature", from_memory(bench.new_signatures()), read_from_memory)
     yield line("whole decision with 100 reservations", cached(_reserved(bench).decide), read)
     yield line("whole decision, plain loop", once(lambda: decide_plainly(bench.fleet.state, bench.pod, BEST)), read)
     yield line("node-level filter", cached(lambda: node_fit(snapshot, bench.pod, request)), read)
@@ -134,10 +134,10 @@ def _decisions(bench: _Bench, nodes: int, zones: int) -> Generator[dict[str, Any
 def _changes(cluster: Fleet, nodes: int, zones: int, read: int) -> Iterator[dict[str, Any]]:
     """Benches that write the arrays. No older snapshot is held."""
     line = partial(_line, nodes, zones)
-    yield line("one node's NRT taken in", cached(_nrt_updates(cluster)), read)
-    yield line("one bound pod taken in", cached(_pod_updates(cluster)), read)
+    yield line("one node's NRT applied", cached(_nrt_updates(cluster)), read)
+    yield line("one bound pod applied", cached(_pod_updates(cluster)), read)
     yield line("one node added, one deleted", cached(_node_updates(cluster)), read)
-    yield line("one reservation laid over", cached(_reservations(cluster)), read)
+    yield line("one reservation subtracted", cached(_reservations(cluster)), read)
     yield {**line("memory of both buffers", 0, read), "bytes": _memory(cluster)}
 
 

@@ -60,7 +60,7 @@ class Settings(BaseSettings):
     )
 
     kubeconfig: Path | None = None
-    """Kubeconfig file of the cluster to serve. Unset: the pod's service account; outside of a cluster, $KUBECONFIG
+    """Kubeconfig file of the cluster. Unset: the pod's service account; outside of a cluster, $KUBECONFIG
     or ~/.kube/config."""
     context: str | None = None
     """Context in the kubeconfig. Unset: its current context."""

@@ -10,7 +10,7 @@ from webhook.cli.setting_flags import with_setting_flags
 def explain(filename: Files, cluster: Snapshots = None, **flags: str | None) -> None:
     """Show for every node why it fits a pod or not, and for a gang where it is placed or what is missing at each level.
 
-    Judges and exits as review does.
+    Files, settings and exit codes are those of review.
     """
     review(filename, cluster, Output.TABLE, all_nodes=True, **flags)
 

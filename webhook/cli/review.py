@@ -72,7 +72,7 @@ Files = Annotated[
         "--filename",
         "-f",
         metavar="FILE",
-        help="Objects to judge: a YAML or JSON file, a directory of them, or - for stdin. May be repeated.",
+        help="Objects to review: a YAML or JSON file, a directory of them, or - for stdin. May be repeated.",
     ),
 ]
 Snapshots = Annotated[
@@ -97,15 +97,15 @@ def review(
     all_nodes: Annotated[bool, typer.Option("--all-nodes", help="Show every node (table and json).")] = False,
     **flags: str | None,
 ) -> None:
-    """Judge pods and workloads as the webhook would, and show why.
+    """Show the webhook's decision on pods and workloads, and the reasons.
 
-    A workload is judged by its pod template, or by all its pods together if it requests a topology or a minimum. Each
-    object is judged on its own: the objects of one call do not compete for capacity. A Topology among them applies to
-    the objects after it, as if they were created in this order. With -o yaml, objects are printed as they are after
-    ungating; denied ones are left out.
+    A workload is reviewed by its pod templates, or as a gang if it requests a topology or a minimum. Each object is
+    reviewed on its own: the objects of one call take no room from each other. A Topology or Namespace among them
+    applies to the objects after it, as if they were created in this order. With -o yaml, objects are printed as they
+    are when they are ungated; denied objects are left out.
 
-    Exit code 0: all are allowed. 1: one is denied or fits nowhere now. 2: the input cannot be read, or the answer
-    cannot be written.
+    Exit code 0: all objects are allowed. 1: an object is denied, or fits nowhere now. 2: the input cannot be read, or
+    the answer cannot be written.
     """
     try:
         with _no_collection():
