@@ -1,10 +1,20 @@
-"""Where code and tests live: CONTRIBUTING.md names what exists, and nothing imports from a `test_*` file."""
+"""Where tests live, and what makes their objects.
+
+What several tests use stands in a module beside them, never in a `test_*` file. Pods, nodes and topologies come from
+`tests/builders`.
+"""
 
 import ast
-import re
+from collections.abc import Iterator
 from pathlib import Path
 
 HERE = Path(__file__).parent
+
+BUILT = ("unit", "property")
+SPELLED_OUT = {"containers", "zones", "allocatable", "nodeLabel"}
+"""Fields that mark a Pod, an NRT, a Node and a Topology."""
+EVERY_FORM = {"unit/model/test_nrt.py"}
+"""Reads NRTs in all forms in which exporters publish them."""
 
 
 def imported(path: Path) -> list[str]:
@@ -30,12 +40,28 @@ def test_nothing_imports_a_test_file() -> None:
     assert wrong == []
 
 
-def test_the_map_names_only_files_and_folders_that_exist() -> None:
-    root = HERE.parent
-    rooms = [root / name for name in ("webhook", "certs", "tests", "docs", "charts")]
-    paths = [*rooms, *(path for room in rooms for path in room.rglob("*"))]
-    here = {f"/{path.relative_to(root)}{'/' * path.is_dir()}" for path in paths}
-    text = (root / "CONTRIBUTING.md").read_text()
-    named = {name for name in re.findall(r"`([\w/.-]+(?:\.py|/))`", text) if not name.startswith(".")}
-    assert len(named) > 50
-    assert [name for name in sorted(named) if not any(path.endswith(f"/{name}") for path in here)] == []
+def keys_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[object]:
+    """The keys of all dictionaries that a function writes out."""
+    dicts = (each for each in ast.walk(function) if isinstance(each, ast.Dict))
+    return {key.value for each in dicts for key in each.keys if isinstance(key, ast.Constant)}
+
+
+def private_builders(path: Path) -> Iterator[str]:
+    """The helpers in a file that write out a whole object. A literal in a test itself is what that test is about."""
+    for each in ast.walk(ast.parse(path.read_text())):
+        if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef)) and not each.name.startswith("test_"):
+            keys = keys_of(each)
+            if "metadata" in keys and keys & SPELLED_OUT:
+                yield each.name
+
+
+def test_objects_come_from_the_builders() -> None:
+    files = [path for folder in BUILT for path in (HERE / folder).rglob("*.py")]
+    assert files
+    wrong = [
+        f"{path.relative_to(HERE)}: {name}() writes out an object: use tests/builders"
+        for path in files
+        if str(path.relative_to(HERE)) not in EVERY_FORM
+        for name in private_builders(path)
+    ]
+    assert wrong == []
