@@ -1,7 +1,7 @@
 """The leader's runnables, created from the settings. A follower has them too, ready to take over."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from webhook.admission.binding.guard import LeaderState
@@ -18,11 +18,14 @@ from webhook.controllers.nominator import Nominator
 from webhook.controllers.placement.controller import Background, PlacementController
 from webhook.controllers.placement.limits import Limits
 from webhook.controllers.pod_groups import PodGroupKeeper
+from webhook.controllers.rejection_counter import RejectionCounter
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.controllers.unbindable_pods import UnbindablePods
 from webhook.controllers.unbound_pods import DelegatedPods
+from webhook.controllers.waiting_pods import waiting_pods
 from webhook.kube.events import EventRecorder
 from webhook.kube.leadership import Leadership
+from webhook.kube.lease import clock
 from webhook.kube.owners import read_owner
 from webhook.kube.pod_group_client import PodGroups
 from webhook.kube.pod_writes import PodWrites
@@ -54,6 +57,10 @@ class LeaderRunnables:
         limits = Limits(answer_lifetime(settings), slots, release, reserve)
         controller = PlacementController(cache, writes, status_reporter, rules, limits, leadership, reading)
         self.controller = controller
+        self._cache, self._status_reporter = cache, status_reporter
+        rejections = RejectionCounter(metrics, is_leader, clock)
+        cache.rejections.seen.subscribe(rejections.saw)
+        leadership.began.subscribe(rejections.started)
         keeper = PodGroupKeeper(cache, pod_groups, reading, writes.read, is_leader, pod_groups_are_served)
         controller.gang_examined.subscribe(keeper.saw)
         self._pod_groups = keeper
@@ -64,6 +71,10 @@ class LeaderRunnables:
         self._unbindable = UnbindablePods(cache, PodWrites(client), events, rules, is_leader, slots)
         patience = stuck_pods.Limits(settings.stuck_after_seconds, settings.evict_stuck)
         self.stuck = stuck_pods.StuckPods(cache, PodWrites(client), events, rules, patience, is_leader, metrics)
+
+    def waiting_pods(self) -> Mapping[tuple[str, str], int]:
+        """How many pods wait, by namespace and reason, as far as a leader has tried them."""
+        return waiting_pods(self._cache.gated_pods(), self._status_reporter.reason_of)
 
     def background(self) -> Iterator[Background]:
         """The tasks that run as long as the process."""

@@ -52,7 +52,7 @@ from webhook.kube.identity import own_user
 from webhook.kube.informer import InformerStatus
 from webhook.kube.pod_group_client import POD_GROUPS, PodGroups
 from webhook.kube.shared_secret import SharedSecret
-from webhook.metrics.service_metrics import Metrics, Sample
+from webhook.metrics.service_metrics import ClusterSample, Metrics, Sample
 from webhook.server.connections import Closed
 from webhook.server.health import Check, Health
 from webhook.server.listener import OBSERVATION_LIMITS, Listener
@@ -250,11 +250,16 @@ class Service:
             ready=self._health.ready,
             informers=tuple(watched.sample() for watched in self._watched),
             generation=self._cache.generation,
+            certificate_end=self._certificate.end,
+            cluster=self._cluster_sample() if self._leadership.is_leader() else None,
+        )
+
+    def _cluster_sample(self) -> ClusterSample:
+        return ClusterSample(
             policy_disagreements=self._cache.policies.disagreements,
             unknown_policies=self._cache.policies.unknown,
-            certificate_end=self._certificate.end,
-            leading=self._leadership.is_leader(),
             gated_pods=len(self._cache.gated_pods()),
+            waiting_pods=self._runnables.waiting_pods(),
             stuck_pods=self._runnables.stuck.count,
             assumed_count=self._cache.assumed_count,
         )

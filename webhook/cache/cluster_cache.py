@@ -18,6 +18,7 @@ from webhook.cache.feed import Feed
 from webhook.cache.gang_members import GangMembers
 from webhook.cache.kubelet_admission import KubeletAdmission
 from webhook.cache.kubelet_predictions import KubeletPredictions
+from webhook.cache.kubelet_rejections import KubeletRejections
 from webhook.cache.management import as_managed
 from webhook.cache.missed_creations import MissedPods
 from webhook.cache.missing_hint import HintBackfill
@@ -80,6 +81,8 @@ class ClusterCache(PodAssumptions):
         self._time_has_changed = False
         self._unbound = UnboundPods()
         self._predictions = KubeletPredictions(self._assumed_pods, self._ledger, self._unbound.waiting)
+        self.rejections = KubeletRejections()
+        """Pods that their kubelets rejected."""
         self.gangs = GangMembers()
         """The members of gangs that have a node."""
         self.policies = NodePolicies(self._state.nodes.get, self._state.topologies.get)
@@ -214,6 +217,8 @@ class ClusterCache(PodAssumptions):
 
     def _put_pod(self, pod: PodInfo) -> None:
         key = pod.record.key
+        is_news = self._in_order() or key in self._state.pods
+        self.rejections.put(key, pod.record.uid, pod.rejection, is_news=is_news)
         self._state.upsert_pod(pod.record)
         self._assumed_pods.put_pod(pod.record, in_order=self._in_order(), now=self._clock())
         for newcomer in self._assumed_pods.hints.newcomers():
@@ -229,6 +234,7 @@ class ClusterCache(PodAssumptions):
 
     def _drop_pod(self, key: str) -> None:
         self._state.delete_pod(key)
+        self.rejections.drop(key)
         self._assumed_pods.drop_pod(key, self._clock())
         self._missed.forget(key)
         self._announce_hints()

@@ -43,3 +43,6 @@ class ControllerMetrics(Protocol):
 
     def corrected(self, how: Correction) -> None:
         """The hint of a bound pod was removed, written or changed."""
+
+    def kubelet_rejected(self, reason: str, *, managed: bool) -> None:
+        """A kubelet rejected a pod; managed: whether the service decides about it."""

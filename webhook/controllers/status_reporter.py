@@ -19,6 +19,7 @@ from webhook.admission.pod.controller_patches import status_patch
 from webhook.controllers.metric_recorder import ControllerMetrics, Ungated
 from webhook.controllers.placement.assignment import Assignment, NoAssignment
 from webhook.controllers.placement.gated_pods import GatedPod, seconds_waited
+from webhook.controllers.placement.wait_reason import WaitReason
 from webhook.internal_errors import Where, contained
 from webhook.kube.events import EventRecorder, PodEvent
 from webhook.kube.fair_queue import FairQueue
@@ -51,6 +52,7 @@ class StatusReporter:
         self._gated = gated
         self._pace = RateLimiter(_RATE, _BURST)
         self._known: dict[str, tuple[str, frozenset[Hashable]]] = {}
+        self._reasons: dict[str, str] = {}
         self._to_report: FairQueue[str, _Report] = FairQueue()
         self._arrived = asyncio.Event()
 
@@ -64,6 +66,7 @@ class StatusReporter:
         known, unsent = self._known.get(key), self._to_report.get(_namespace(key), key)
         is_first = known is None or known[0] != uid or (unsent is not None and unsent.is_first)
         self._known[key] = uid, why.kind
+        self._reasons[key] = why.reason
         self._to_report.put(_namespace(key), key, _Report(why, group, is_first))
         self._arrived.set()
 
@@ -83,6 +86,10 @@ class StatusReporter:
         self._forget(key)
         self.metrics.ungated(Ungated.TIMEOUT, seconds_waited(raw))
         self._events.tell(PodEvent(key, raw["metadata"].get("uid", ""), "Ungated", note, "Ungate"))
+
+    def reason_of(self, key: str) -> str:
+        """The reason that was last reported of the pod namespace/name."""
+        return self._reasons.get(key, WaitReason.PENDING)
 
     def keep(self, keys: set[str]) -> None:
         """Forget all pods but these, which still wait."""
@@ -117,6 +124,7 @@ class StatusReporter:
 
     def _forget(self, key: str) -> None:
         self._known.pop(key, None)
+        self._reasons.pop(key, None)
         self._to_report.discard(_namespace(key), key)
 
 

@@ -8,6 +8,8 @@ from prometheus_client.registry import CollectorRegistry
 # A decision takes between a fifth of a millisecond and tens of milliseconds for a large gang.
 _DECISION_BUCKETS: Final = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.0)
 # Creation times are whole seconds. A pod that waits for others to end may wait up to a day.
+# The kubelet's reasons.
+_REJECTIONS: Final = ("TopologyAffinityError", "UnexpectedAdmissionError")
 _WAIT_BUCKETS: Final = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0)
 
 
@@ -57,6 +59,16 @@ class PlacementMetrics:
             namespace=namespace,
             registry=registry,
         )
+        self.kubelet_rejections: Final = Counter(
+            "kubelet_rejections",
+            "Pods that their kubelets rejected because of NUMA nodes, CPUs, memory or devices, by reason.",
+            ["reason", "managed"],
+            namespace=namespace,
+            registry=registry,
+        )
+        for reason in _REJECTIONS:  # from 0, so that an alert on an increase sees the first one, too
+            for managed in ("true", "false"):
+                self.kubelet_rejections.labels(reason, managed)
 
     def cycle(self) -> None:
         """Count the start of a cycle."""
@@ -86,3 +98,7 @@ class PlacementMetrics:
     def corrected(self, how: str) -> None:
         """Count a changed hint of a bound pod."""
         self._corrected.labels(how).inc()
+
+    def kubelet_rejected(self, reason: str, *, managed: bool) -> None:
+        """Count a pod that a kubelet rejected."""
+        self.kubelet_rejections.labels(reason, str(managed).lower()).inc()

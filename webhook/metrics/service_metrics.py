@@ -4,7 +4,7 @@ The reviews and the controllers feed counters and histograms. Gauges are compute
 """
 
 import platform
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -39,19 +39,28 @@ class InformerSample:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterSample:
+    """The state of the cluster. Every replica sees it, but one reports it: so sums over replicas are right."""
+
+    policy_disagreements: int
+    unknown_policies: int
+    gated_pods: int
+    waiting_pods: Mapping[tuple[str, str], int]
+    """(namespace, reason) -> pods."""
+    stuck_pods: int
+    assumed_count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Sample:
     """The current state of the service."""
 
     ready: bool
     informers: tuple[InformerSample, ...]
     generation: int
-    policy_disagreements: int
-    unknown_policies: int
     certificate_end: datetime | None
-    leading: bool
-    gated_pods: int
-    stuck_pods: int
-    assumed_count: int
+    cluster: ClusterSample | None
+    """None if this replica does not lead."""
 
 
 class Metrics:
@@ -63,6 +72,13 @@ class Metrics:
             "reviews",
             "Admission reviews answered, by webhook, operation and verdict.",
             ["webhook", "operation", "verdict"],
+            namespace=NAMESPACE,
+            registry=self.registry,
+        )
+        self.denials = Counter(
+            "denials",
+            "Admission reviews denied, by webhook and reason.",
+            ["webhook", "reason"],
             namespace=NAMESPACE,
             registry=self.registry,
         )
@@ -119,20 +135,9 @@ class _StateCollector(Collector):
         yield build
         yield _gauge("ready", "1 when reviews are answered, else 0.", sample.ready)
         yield _gauge("snapshot_generation", "Changes taken into the engine's arrays so far.", sample.generation)
-        yield _gauge(
-            "policy_disagreements",
-            "Nodes whose Koordinator policy label and NodeResourceTopology name different policies.",
-            sample.policy_disagreements,
-        )
-        yield _gauge("unknown_policies", "Nodes whose NUMA policy cannot be read.", sample.unknown_policies)
-        yield _gauge("leader", "1 while this replica leads, else 0.", sample.leading)
-        yield _gauge("gated_pods", "Pods that only our gate keeps from scheduling.", sample.gated_pods)
-        yield _gauge("stuck_pods", "Pods pinned to nodes that can no longer take them.", sample.stuck_pods)
-        yield _gauge(
-            "assumed_pods",
-            "Pods whose resources are reserved although no object shows their node yet.",
-            sample.assumed_count,
-        )
+        yield _gauge("leader", "1 while this replica leads, else 0.", sample.cluster is not None)
+        if sample.cluster is not None:
+            yield from _cluster(sample.cluster)
         if sample.certificate_end is not None:
             yield _gauge(
                 "certificate_end_timestamp_seconds",
@@ -141,6 +146,29 @@ class _StateCollector(Collector):
             )
         yield _internal_errors()
         yield from _informers(sample.informers)
+
+
+def _cluster(sample: ClusterSample) -> Iterator[Metric]:
+    """What the leader alone reports."""
+    yield _gauge(
+        "policy_disagreements",
+        "Nodes whose Koordinator policy label and NodeResourceTopology name different policies.",
+        sample.policy_disagreements,
+    )
+    yield _gauge("unknown_policies", "Nodes whose NUMA policy cannot be read.", sample.unknown_policies)
+    yield _gauge("gated_pods", "Pods that only our gate keeps from scheduling.", sample.gated_pods)
+    waiting = GaugeMetricFamily(
+        f"{NAMESPACE}_waiting_pods", "Gated pods by namespace and reason.", labels=["pod_namespace", "reason"]
+    )
+    for labels, count in sample.waiting_pods.items():
+        waiting.add_metric(labels, count)
+    yield waiting
+    yield _gauge("stuck_pods", "Pods pinned to nodes that can no longer take them.", sample.stuck_pods)
+    yield _gauge(
+        "assumed_pods",
+        "Pods whose resources are reserved although no object shows their node yet.",
+        sample.assumed_count,
+    )
 
 
 def _internal_errors() -> Metric:

@@ -20,7 +20,7 @@ from webhook.codec import dumps, loads
 from webhook.internal_errors import Where, internal_error
 from webhook.log_limit import LogLimit
 from webhook.metrics.service_metrics import Metrics
-from webhook.model.admission_review import AdmissionRequest
+from webhook.model.admission_review import AdmissionRequest, Denied
 from webhook.model.errors import Malfunction
 from webhook.server.health import Health
 from webhook.server.protocol import connection_of
@@ -113,6 +113,8 @@ class ReviewRoute:
 
     def _tell(self, review: AdmissionRequest, answer: Answer, seconds: float) -> None:
         self._counted(review.operation, answer.verdict).inc()
+        if isinstance(answer.response, Denied):
+            self._metrics.denials.labels(self._name, answer.response.reason).inc()
         for reason, nodes in answer.excluded.items():
             self._metrics.excluded.labels(reason).inc(nodes)
         if answer.not_aligned:

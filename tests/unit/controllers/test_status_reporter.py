@@ -12,13 +12,14 @@ from tests.unit.controllers.leader import ApiServer
 from tests.unit.controllers.site import metrics
 from webhook.controllers import status_reporter
 from webhook.controllers.placement.assignment import NoAssignment
+from webhook.controllers.placement.wait_reason import WaitReason
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.model.names import PLACEMENT, POD_GROUP_NAME
 
 
 def because(why: str, *, of_one: bool = False) -> NoAssignment:
     """Why a pod waits; each text is another kind of reasons."""
-    return NoAssignment(frozenset({why}), f"waiting: {why}", of_one=of_one)
+    return NoAssignment(frozenset({why}), f"waiting: {why}", WaitReason.NO_NODE, of_one=of_one)
 
 
 class Reporter:

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from webhook.metrics.service_metrics import InformerSample, Sample
+from webhook.metrics.service_metrics import ClusterSample, InformerSample, Sample
 
 SAMPLE = Sample(
     ready=True,
@@ -11,11 +11,13 @@ SAMPLE = Sample(
         InformerSample("pods", synced=False, objects=0, lists=0, last_event_age_seconds=9.0, faulty_objects=0),
     ),
     generation=7,
-    policy_disagreements=2,
-    unknown_policies=3,
     certificate_end=datetime(2030, 1, 1, tzinfo=UTC),
-    leading=True,
-    gated_pods=5,
-    stuck_pods=1,
-    assumed_count=4,
+    cluster=ClusterSample(
+        policy_disagreements=2,
+        unknown_policies=3,
+        gated_pods=5,
+        waiting_pods={("team-a", "NoSingleNUMANode"): 4, ("_other", "Pending"): 1},
+        stuck_pods=1,
+        assumed_count=4,
+    ),
 )

@@ -1,12 +1,15 @@
 """docs/metrics.md lists what the registry has."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from prometheus_client import Metric
 
 from tests.unit.metrics.sample import SAMPLE
-from webhook.metrics.service_metrics import NAMESPACE, Metrics
+from webhook.cache.kubelet_rejections import RejectionReason
+from webhook.controllers.placement.wait_reason import WaitReason
+from webhook.metrics.service_metrics import NAMESPACE, Metrics, Sample
 
 DOCS = Path(__file__).parents[3] / "docs" / "metrics.md"
 ROW = re.compile(r"^\| `(?P<name>\w+)` \| (?P<kind>\w+) \|(?P<labels>[^|]*)\| .+ \|$", re.MULTILINE)
@@ -25,6 +28,7 @@ def families() -> dict[str, Metric]:
     metrics.placement.ungated("assigned", 3.0)
     metrics.placement.evicted()
     metrics.placement.corrected("changed")
+    metrics.denials.labels("mutate-pods", "InvalidAnnotation").inc()
     found = {}
     for family in metrics.registry.collect():
         if family.name.startswith(NAMESPACE):
@@ -41,6 +45,37 @@ def test_every_metric_is_documented_with_its_type_and_labels_and_nothing_else_is
         for name, family in families().items()
     }
     assert served == documented
+
+
+def test_what_every_replica_sees_of_the_cluster_is_reported_by_the_leader_alone() -> None:
+    def gauges(sample: Sample) -> dict[str, float]:
+        families = Metrics(lambda: sample).registry.collect()
+        return {each.name: each.samples[0].value for each in families if each.type == "gauge" and each.samples}
+
+    leader, follower = gauges(SAMPLE), gauges(replace(SAMPLE, cluster=None))
+    of_the_cluster = [
+        "policy_disagreements",
+        "unknown_policies",
+        "gated_pods",
+        "waiting_pods",
+        "stuck_pods",
+        "assumed_pods",
+    ]
+    assert leader.keys() - follower.keys() == {f"{NAMESPACE}_{name}" for name in of_the_cluster}
+    assert (leader[f"{NAMESPACE}_leader"], follower[f"{NAMESPACE}_leader"]) == (1.0, 0.0)
+
+
+def test_every_reason_of_waiting_pods_and_of_rejections_is_documented_and_no_other() -> None:
+    text = DOCS.read_text()
+    for heading, reasons in {"Waiting pods": WaitReason, "Kubelet rejections": RejectionReason}.items():
+        section = text.partition(f"## {heading}\n")[2].partition("\n## ")[0]
+        assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)[1:] == [each.value for each in reasons]
+
+
+def test_rejections_start_at_zero() -> None:
+    found = families()["topology_webhook_kubelet_rejections_total"]
+    counted = {tuple(s.labels.values()): s.value for s in found.samples if s.name.endswith("_total")}
+    assert counted == {(reason.value, managed): 0.0 for reason in RejectionReason for managed in ("true", "false")}
 
 
 def test_states_are_read_at_the_scrape() -> None:

@@ -65,6 +65,13 @@ async def test_a_wrong_object_is_denied_by_a_review_not_by_an_http_error() -> No
         assert setup.counted("deny") == 1.0
 
 
+async def test_a_denial_is_counted_with_its_reason() -> None:
+    async with serving(lambda *_: Answer(Denied("no such policy", "InvalidAnnotation"), "deny")) as setup:
+        await setup.post()
+        labels = {"webhook": "mutate-pods", "reason": "InvalidAnnotation"}
+        assert setup.metrics.registry.get_sample_value("topology_webhook_denials_total", labels) == 1.0
+
+
 async def test_a_decision_is_one_log_line_with_object_verdict_fit_and_time() -> None:
     answer = Answer(Allowed(), "allow", decided=True, message="2 of 3", fit_count=2, excluded={"NotReady": 1})
     async with serving(lambda *_: answer) as setup:

@@ -29,6 +29,7 @@ from webhook.admission.pod.reapply import kept_by_a_merge, terms_are_fixed
 from webhook.admission.pod.schedulability import awaits_node, look_ahead
 from webhook.cache.delegated_pods import delegation_text
 from webhook.controllers.placement.gated_pods import GatedPod
+from webhook.controllers.placement.wait_reason import WaitReason, closest
 from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.engine.decide import Decision, decide
 from webhook.engine.snapshot.ledger import Reservation
@@ -91,6 +92,8 @@ class NoAssignment:
     """The kinds of reasons. While they stay the same, there is nothing new to report."""
     text: str
     """The placement annotation, in one line."""
+    reason: str
+    """A `WaitReason`, or the code of an exclusion reason."""
     of_one: bool = False
     """Whether this is about a single pod: the text from its creation says the same."""
     awaits_node: bool = False
@@ -150,7 +153,9 @@ def why_refused(snapshot: Snapshot, gated: GatedPod, rules: Rules) -> NoAssignme
     unaligned = _not_aligned(snapshot, gated, rules)
     if unaligned is None or not unaligned.everywhere:
         return None
-    return NoAssignment(frozenset({NOT_ALIGNABLE}), placement_text.waiting(unaligned.sentence()))
+    return NoAssignment(
+        frozenset({NOT_ALIGNABLE}), placement_text.waiting(unaligned.sentence()), WaitReason.NOT_ALIGNABLE
+    )
 
 
 def _not_aligned(snapshot: Snapshot, gated: GatedPod, rules: Rules) -> NotAligned | None:
@@ -172,7 +177,7 @@ def _others_first(node: str, assigned: AssignedNode) -> NoAssignment:
     count = len(tuple(assigned(node)))
     others = "another pod" if count == 1 else f"{count} other pods"
     text = f"it fits on {node}, but {others} must be bound there first: the kubelet admits pods in order of arrival"
-    return NoAssignment(frozenset({"others first"}), placement_text.waiting(text))
+    return NoAssignment(frozenset({"others first"}), placement_text.waiting(text), WaitReason.OTHERS_FIRST)
 
 
 def why_unassigned(decision: Decision, gated: GatedPod, rules: Rules, reserved_nodes: int) -> NoAssignment:
@@ -183,7 +188,9 @@ def why_unassigned(decision: Decision, gated: GatedPod, rules: Rules, reserved_n
     text = placement_text.nowhere(gated.pod, gated.intent, decision, unschedulable.message, note)
     if reserved_nodes:
         text += f"; {reserved_nodes} nodes are kept for groups that have waited long"
-    return NoAssignment(frozenset(decision.excluded), placement_text.waiting(text), of_one=True)
+    return NoAssignment(
+        frozenset(decision.excluded), placement_text.waiting(text), closest(decision.excluded), of_one=True
+    )
 
 
 def without(snapshot: Snapshot, names: Collection[str]) -> Snapshot:

@@ -21,6 +21,7 @@ from webhook.controllers.placement.gated_pods import GatedPod, seconds_waited
 from webhook.controllers.placement.pending_pods import PendingPods
 from webhook.controllers.placement.retry_delays import RetryDelays
 from webhook.controllers.placement.ungate_unplaced import UnplacedUngater
+from webhook.controllers.placement.wait_reason import WaitReason
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.engine.decide import Decision
 from webhook.internal_errors import INTERNAL, Where, contained, internal_error
@@ -72,7 +73,7 @@ class FailureHandler:
         if self._has_waited(raw):
             self.unmanaged(key, raw, why)
             return
-        found = NoAssignment(frozenset({"unreadable", why}), waits(why))
+        found = NoAssignment(frozenset({"unreadable", why}), waits(why), WaitReason.UNREADABLE)
         if self._status_reporter.news(raw, found.kind):
             self._status_reporter.waits(raw, found)
 
@@ -88,7 +89,7 @@ class FailureHandler:
         else:
             self._delays.failed(unit.pod.uid)
             fault = internal_error(Where.POD, error, pod=unit.key)
-        found = NoAssignment(frozenset({INTERNAL}), waits(fault))
+        found = NoAssignment(frozenset({INTERNAL}), waits(fault), WaitReason.INTERNAL_ERROR)
         if isinstance(unit, GatedGang):
             self._gang_examined.emit(unit, found.text)
         for one in unit.members if isinstance(unit, GatedGang) else (unit,):

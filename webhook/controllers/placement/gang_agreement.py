@@ -26,6 +26,7 @@ from webhook.controllers.placement.gated_gang import GatedGang
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.controllers.placement.pod_sets import topology_of
 from webhook.controllers.placement.segments import WorkloadPodSets
+from webhook.controllers.placement.wait_reason import WaitReason
 from webhook.model.errors import UserError
 from webhook.model.json_text import shortened
 from webhook.model.membership import AssignedMember, Wishes, wishes_of
@@ -213,7 +214,9 @@ class _Agreeing:
 
     def _waits(self, gated: GatedPod, kind: str, text: str) -> None:
         waiting = placement_text.waiting(f"group {self._gang.membership.name}: {text}")
-        self._disagreeing[gated.key] = NoAssignment(frozenset({kind, text}), placement_text.shortened(waiting))
+        self._disagreeing[gated.key] = NoAssignment(
+            frozenset({kind, text}), placement_text.shortened(waiting), WaitReason.GANG_INVALID
+        )
 
 
 def _asked(annotations: Mapping[str, str]) -> int | None:

@@ -12,6 +12,7 @@ from webhook.controllers.placement.assignment import NoAssignment, why_refused
 from webhook.controllers.placement.gang_anchor import Unknown
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.controllers.placement.pod_sets import Assembled, Assembly, topology_of
+from webhook.controllers.placement.wait_reason import WaitReason
 from webhook.engine.gang.backfill_reservation import nodes_of
 from webhook.engine.gang.gang_assignment import assign_gang
 from webhook.engine.gang.result import GangAssignment
@@ -51,7 +52,7 @@ def why_too_few(gang: GatedGang, minimum: int, assigned_members: Mapping[str, As
     if there >= minimum or assigned_members:
         return None
     text = f"{named(gang)}: {there} of the {minimum} pods that must start together are there"
-    return NoAssignment(frozenset({("members", there)}), placement_text.waiting(text))
+    return NoAssignment(frozenset({("members", there)}), placement_text.waiting(text), WaitReason.GANG_INCOMPLETE)
 
 
 def search_gang(
@@ -76,14 +77,20 @@ def search_gang(
         assembly = Assembly(gang.members, topology, assigned_members, gang.membership.name)
         assembled = assembly.run(needed, snapshot, tree)
         if isinstance(assembled, Unknown):
-            return NoAssignment(frozenset({"anchor"}), placement_text.waiting(f"{named(gang)}: {assembled.why}"))
+            return NoAssignment(
+                frozenset({"anchor"}),
+                placement_text.waiting(f"{named(gang)}: {assembled.why}"),
+                WaitReason.GANG_DOES_NOT_FIT,
+            )
         placement = _assign_within(snapshot, tree, assembled, rules)
         if not placement.assigned and needed < len(gang.members) and not gang.members[0].in_group_of_its_top:
             turned = assembly.run(needed, snapshot, tree, largest_first=True)
             if isinstance(turned, Assembled) and (other := _assign_within(snapshot, tree, turned, rules)).assigned:
                 placement = other
     except UserError as error:
-        return NoAssignment(frozenset({"faulty"}), placement_text.waiting(" ".join(map(str, error.faults))))
+        return NoAssignment(
+            frozenset({"faulty"}), placement_text.waiting(" ".join(map(str, error.faults))), WaitReason.GANG_INVALID
+        )
     return GangSearch(assembled, placement)
 
 

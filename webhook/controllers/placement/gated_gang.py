@@ -28,6 +28,7 @@ from webhook.controllers.placement.assignment_writer import AssignmentWriter
 from webhook.controllers.placement.gang_schedulability import GangSchedulability
 from webhook.controllers.placement.gang_search import GangSearch, GatedGang, named, search_gang, why_too_few
 from webhook.controllers.placement.gated_pods import GatedPod, seconds_waited
+from webhook.controllers.placement.wait_reason import WaitReason
 from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.engine.decide import decide
 from webhook.engine.gang.backfill_reservation import earliest_domain, nodes_of
@@ -118,12 +119,13 @@ class GangAssigner:
         has_waited = 0 < self._reserve_after <= max(seconds_waited(gated.raw) for gated in gang.members)
         domain = earliest_domain(placement.snapshot, tree, assembled.gang, within) if has_waited else None
         if domain is None:
-            return NoAssignment(kind, placement_text.waiting(text))
+            return NoAssignment(kind, placement_text.waiting(text), WaitReason.GANG_DOES_NOT_FIT)
         path, names = tree.path(domain), placement.snapshot.node_arrays.names
         reserved_nodes = frozenset(names[node] for node in nodes_of(tree, domain).nonzero()[0].tolist())
         return NoAssignment(
             kind | {path},
             placement_text.waiting(f"{text}; {_spoken(path)} is kept for it"),
+            WaitReason.GANG_DOES_NOT_FIT,
             reserved_nodes=reserved_nodes,
         )
 
@@ -155,7 +157,7 @@ class GangAssigner:
             exact = self._exact(gated, pod)
             if exact is None:
                 text = f"{named(gang)}: {pod.node} does not take {pod.name} beside the others"
-                return NoAssignment(frozenset({"beside"}), placement_text.waiting(text))
+                return NoAssignment(frozenset({"beside"}), placement_text.waiting(text), WaitReason.GANG_DOES_NOT_FIT)
             hint, unaligned = exact
             text = f"{assigned_node(hint)}; {named(gang)}: {len(pods)} pods in {_spoken(domain)}{missed}"
             if unaligned is not None:

@@ -19,6 +19,7 @@ from webhook.controllers.placement.assignment import Assignment, NoAssignment
 from webhook.controllers.placement.assignment_writer import AssignmentWriter
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.controllers.placement.retry_delays import RetryDelays
+from webhook.controllers.placement.wait_reason import WaitReason
 from webhook.controllers.placement.writes_in_flight import WritesInFlight
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.engine.assumed.assumed_pod import AssumedPod
@@ -98,7 +99,7 @@ class PendingPods:
     def _rejected(self, gated: GatedPod, error: str) -> None:
         """Report that the API server rejects the assignment: a policy of the cluster, or an object at a size limit."""
         text = shortened(waits(f"it fits, but its placement cannot be written: {error}"))
-        why = NoAssignment(frozenset({Outcome.REFUSED}), text)
+        why = NoAssignment(frozenset({Outcome.REFUSED}), text, WaitReason.WRITE_REJECTED)
         if self._status_reporter.news(gated.raw, why.kind):
             self._status_reporter.waits(gated.raw, why)
 
@@ -117,4 +118,6 @@ class PendingPods:
         self._changed()
         raw = self._cache.gated_pods().get(key)
         if raw is not None and raw["metadata"].get("uid", "") == uid:
-            self._status_reporter.waits(raw, NoAssignment(frozenset({INTERNAL}), waits(fault)))
+            self._status_reporter.waits(
+                raw, NoAssignment(frozenset({INTERNAL}), waits(fault), WaitReason.INTERNAL_ERROR)
+            )

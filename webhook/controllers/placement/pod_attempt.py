@@ -17,6 +17,7 @@ from webhook.controllers.placement.failure_handler import FailureHandler
 from webhook.controllers.placement.fair_order import FailedAttempts, name_of
 from webhook.controllers.placement.gated_pods import GatedPod
 from webhook.controllers.placement.pending_pods import PendingPods
+from webhook.controllers.placement.wait_reason import WaitReason
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.model.rules import Rules
 
@@ -89,4 +90,8 @@ class PodAttempts:
         failed = self._failed.of(gated)
         if failed is None or failed.basis != cycle.basis_of(gated):
             return None
-        return None if self._status_reporter.news(gated.raw, failed.kind) else NoAssignment(failed.kind, "")
+        return (
+            None
+            if self._status_reporter.news(gated.raw, failed.kind)
+            else NoAssignment(failed.kind, "", WaitReason.PENDING)
+        )

@@ -19,6 +19,7 @@ from webhook.controllers.placement.cycle import Cycle
 from webhook.controllers.placement.failure_handler import FailureHandler
 from webhook.controllers.placement.gated_pods import ASKS_FOR_NOTHING, GatedPod, GatedPods
 from webhook.controllers.placement.pending_pods import PendingPods
+from webhook.controllers.placement.wait_reason import WaitReason
 from webhook.internal_errors import INTERNAL, Where, contained
 
 
@@ -57,7 +58,7 @@ class ReadyPods:
         owner = gated.owner
         if owner and (why := self._owner_chains.why_not(gated.pod.namespace, owner)):
             if not self._pending.has(gated.key, gated.pod.uid):
-                found = NoAssignment(frozenset({"owner", why}), waits(f"its owners: {why}"))
+                found = NoAssignment(frozenset({"owner", why}), waits(f"its owners: {why}"), WaitReason.OWNERS)
                 self._failures.unassigned(gated, found, cycle)
             return False
         if not gated.asks:

@@ -1,0 +1,157 @@
+"""Monitoring objects of the chart: what is scraped, and a dashboard of metrics and labels that exist."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from tests.chart.helm import CHART, RefusedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.chart.helm import Helm, Rendered
+
+DASHBOARD: dict[str, Any] = json.loads((CHART / "files" / "dashboard.json").read_text())
+ALERTS: dict[str, Any] = yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())
+# | `name` | type | `label`, `label` | meaning |
+ROW = re.compile(r"^\| `(topology_webhook_\w+)` \| (\w+) \|([^|]*)\|", re.MULTILINE)
+OPTIONAL = ("serviceMonitor", "podMonitor", "prometheusRule", "dashboard")
+
+
+def queries() -> list[str]:
+    """Every query of the dashboard."""
+    return [target["expr"] for panel in DASHBOARD["panels"] for target in panel.get("targets", ())]
+
+
+def expressions() -> list[str]:
+    return [*queries(), *(rule["expr"] for group in ALERTS["groups"] for rule in group["rules"])]
+
+
+def documented() -> dict[str, set[str]]:
+    """The labels of each series; tests/unit/metrics compares docs/metrics.md with the registry."""
+    found: dict[str, set[str]] = {}
+    for name, kind, labels in ROW.findall((CHART.parents[1] / "docs" / "metrics.md").read_text()):
+        own = set(re.findall(r"`(\w+)`", labels))
+        if kind == "histogram":
+            found |= {f"{name}_bucket": own | {"le"}, f"{name}_sum": own, f"{name}_count": own}
+        else:
+            found[name] = own
+    return found
+
+
+def labels_in(query: str) -> Iterator[str]:
+    """The labels that a query selects or groups by."""
+    for grouping in re.findall(r"\bby \(([^)]*)\)", query):
+        yield from re.findall(r"\w+", grouping)
+    for selector in re.findall(r"{([^}]*)}", query):
+        yield from re.findall(r"(\w+)\s*[=!]", selector)
+
+
+@pytest.mark.parametrize("query", expressions())
+def test_a_query_names_metrics_and_labels_that_exist(query: str) -> None:
+    known = documented()
+    named = re.findall(r"topology_webhook_\w+", query)
+    assert named
+    assert set(named) <= known.keys()
+    assert set(labels_in(query)) <= set.union(*(known[name] for name in named))
+
+
+def test_every_legend_names_a_label_that_its_query_keeps() -> None:
+    for panel in DASHBOARD["panels"]:
+        for target in panel.get("targets", ()):
+            assert set(re.findall(r"{{(\w+)}}", target["legendFormat"])) <= set(labels_in(target["expr"]))
+
+
+def test_prometheus_can_read_every_query(promtool: Path, tmp_path: Path) -> None:
+    rules = [
+        {"record": f"a:b{number}", "expr": query.replace("$__rate_interval", "5m")}
+        for number, query in enumerate(queries())
+    ]
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": [{"name": "queries", "rules": rules}]}))
+    done = subprocess.run(
+        [promtool, "check", "rules", tmp_path / "rules.yaml"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len(rules)} rules found" in done.stdout
+
+
+def test_panels_have_their_own_numbers_and_places() -> None:
+    panels = DASHBOARD["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    cells = [
+        (x, y)
+        for place in (panel["gridPos"] for panel in panels)
+        for x in range(place["x"], place["x"] + place["w"])
+        for y in range(place["y"], place["y"] + place["h"])
+    ]
+    assert len(cells) == len(set(cells))
+    assert max(x for x, _ in cells) < 24  # Grafana's columns
+
+
+def test_by_default_there_are_no_monitoring_objects(rendered: Rendered) -> None:
+    assert not {"ServiceMonitor", "PodMonitor", "PrometheusRule", "ConfigMap"} & {
+        each["kind"] for each in rendered.objects
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "field"),
+    [("serviceMonitor", "ServiceMonitor", "endpoints"), ("podMonitor", "PodMonitor", "podMetricsEndpoints")],
+)
+def test_a_monitor_selects_the_port_with_metrics_once(helm: Helm, name: str, kind: str, field: str) -> None:
+    values = {"enabled": True, "labels": {"release": "monitoring"}, "interval": "1m", "scrapeTimeout": "20s"}
+    rendered = helm.template({name: values})
+    monitor = rendered[kind]
+    assert monitor["metadata"]["labels"]["release"] == "monitoring"
+    (endpoint,) = monitor["spec"][field]
+    assert endpoint == {"port": "metrics", "path": "/metrics", "interval": "1m", "scrapeTimeout": "20s"}
+    selected = monitor["spec"]["selector"]["matchLabels"].items()
+    if kind == "PodMonitor":
+        assert selected <= rendered["Deployment"]["spec"]["template"]["metadata"]["labels"].items()
+        assert "metrics" in {port["name"] for port in rendered.container["ports"]}
+    else:
+        services = [service for service in rendered.of("Service") if selected <= service["metadata"]["labels"].items()]
+        ports = [port["name"] for service in services for port in service["spec"]["ports"]]
+        assert ports.count("metrics") == 1  # the leader's Service leads to the same pods, without this port
+
+
+def test_both_monitors_together_are_refused(helm: Helm) -> None:
+    with pytest.raises(RefusedError, match="every metric would be counted twice"):
+        helm.template({"serviceMonitor": {"enabled": True}, "podMonitor": {"enabled": True}})
+
+
+def test_grafana_finds_the_dashboard(helm: Helm) -> None:
+    values = {"enabled": True, "annotations": {"grafana_folder": "Scheduling"}}
+    rendered = helm.template({"dashboard": values})["ConfigMap"]
+    assert rendered["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert rendered["metadata"]["annotations"] == {"grafana_folder": "Scheduling"}
+    (file,) = rendered["data"]
+    assert file.endswith(".json")
+    assert json.loads(rendered["data"][file]) == DASHBOARD
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"serviceMonitor": {"interval": "often"}}, "at '/serviceMonitor/interval'"),
+        ({"podMonitor": {"port": "metrics"}}, "additional properties 'port' not allowed"),
+        ({"prometheusRule": {"labels": {"release": 1}}}, "at '/prometheusRule/labels/release'"),
+        ({"dashboard": {"enabled": "yes"}}, "at '/dashboard/enabled'"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_its_place(helm: Helm, values: dict[str, Any], message: str) -> None:
+    with pytest.raises(RefusedError) as raised:
+        helm.template(values)
+    assert message in str(raised.value)
+
+
+def test_the_objects_are_off_by_default() -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    assert [values[name]["enabled"] for name in OPTIONAL] == [False] * len(OPTIONAL)

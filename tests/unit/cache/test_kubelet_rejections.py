@@ -1,0 +1,81 @@
+"""Which pods count as rejected by their kubelets."""
+
+from typing import Any
+
+import pytest
+
+from tests.builders.pods import pod
+from webhook.cache.cluster_cache import ClusterCache
+from webhook.cache.kubelet_rejections import KubeletRejection
+from webhook.model.names import NUMA_TOPOLOGY_SPEC
+
+ASKS = {NUMA_TOPOLOGY_SPEC: "{}"}
+
+
+class Cluster:
+    """A cache, and what it announced. in_order: whether objects come from a watch."""
+
+    def __init__(self) -> None:
+        self.in_order = True
+        self.cache = ClusterCache(pods_in_order=lambda: self.in_order)
+        self.seen: list[tuple[str, bool]] = []
+        self.cache.rejections.seen.subscribe(self._saw)
+
+    def _saw(self, rejection: KubeletRejection) -> None:
+        self.seen.append((rejection.reason.value, rejection.managed))
+
+    def has(self, uid: str = "u", annotations: dict[str, str] | None = None, **status: Any) -> None:
+        raw = pod(metadata={"uid": uid, "annotations": annotations or {}}, nodeName="n0")
+        self.cache.pods.upsert("default/p", {**raw, "status": status})
+
+
+@pytest.mark.parametrize("reason", ["TopologyAffinityError", "UnexpectedAdmissionError"])
+@pytest.mark.parametrize(("annotations", "managed"), [(ASKS, True), ({}, False)])
+def test_a_pod_that_its_kubelet_rejects_counts_once(reason: str, annotations: dict[str, str], managed: bool) -> None:
+    cluster = Cluster()
+    cluster.has(annotations=annotations, phase="Pending")
+    for _ in range(2):
+        cluster.has(annotations=annotations, phase="Failed", reason=reason)
+    assert cluster.seen == [(reason, managed)]
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"phase": "Failed", "reason": "Evicted"},
+        {"phase": "Failed", "reason": ["TopologyAffinityError"]},
+        {"phase": "Failed"},
+        {"phase": "Running", "reason": "TopologyAffinityError"},
+        {},
+    ],
+)
+def test_a_pod_that_ends_for_another_reason_does_not_count(status: dict[str, Any]) -> None:
+    cluster = Cluster()
+    cluster.has(**status)
+    assert cluster.seen == []
+
+
+def test_a_new_pod_of_the_same_name_counts_again() -> None:
+    cluster = Cluster()
+    for uid in ("u1", "u2"):
+        cluster.has(uid, phase="Failed", reason="TopologyAffinityError")
+    cluster.cache.pods.delete("default/p")
+    cluster.has("u2", phase="Failed", reason="TopologyAffinityError")
+    assert len(cluster.seen) == 3
+
+
+def test_a_pod_that_was_rejected_before_the_process_knew_it_does_not_count() -> None:
+    cluster = Cluster()
+    cluster.in_order = False  # the first list
+    cluster.has(phase="Failed", reason="TopologyAffinityError")
+    cluster.in_order = True
+    cluster.has(phase="Failed", reason="TopologyAffinityError")
+    assert cluster.seen == []
+
+
+def test_a_known_pod_that_was_rejected_while_the_watch_was_down_counts() -> None:
+    cluster = Cluster()
+    cluster.has(phase="Pending")
+    cluster.in_order = False  # another list
+    cluster.has(phase="Failed", reason="TopologyAffinityError")
+    assert cluster.seen == [("TopologyAffinityError", False)]
