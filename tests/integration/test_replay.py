@@ -1,4 +1,4 @@
-"""The simulated kubelet says of recorded sequences what the kubelet's own managers said."""
+"""For recorded sequences the simulated kubelet gives the answers of the kubelet's own managers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.builders.pods import created
 from tests.cluster.replay import differences, replay
 from webhook.model.nrt import NodeTopology
 
@@ -52,9 +53,7 @@ def test_what_the_kubelet_decides_at_random_is_not_compared() -> None:
 
 
 def guaranteed(name: str, cpu: int, memory_gib: int) -> dict[str, Any]:
-    amounts = {"cpu": str(cpu), "memory": f"{memory_gib}Gi"}
-    container = {"name": "main", "resources": {"requests": amounts, "limits": amounts}}
-    return {"metadata": {"namespace": "d", "name": name, "uid": name}, "spec": {"containers": [container]}}
+    return created(name=name, numa=None, cpu=cpu, memory=f"{memory_gib}Gi")
 
 
 # What cannot be known from a NodeResourceTopology: of two machines [16 16] cpus, [64 64] GiB, policy restricted,
