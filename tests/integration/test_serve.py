@@ -84,6 +84,7 @@ def test_every_part_of_readiness_is_told(webhook: LocalWebhook) -> None:
             "informer namespaces",
             "informer nodes",
             "informer pods",
+            "informer failed-pods",
             "informer noderesourcetopologies.topology.node.k8s.io",
             "informer topologies.kai.scheduler",
             "informer topologies.kueue.x-k8s.io",

@@ -26,6 +26,9 @@ PODS: Final = "pods"
 # Pods that ended hold no resources. Pods without a node are included, so that one watch serves every use of pods. A pod
 # costs an event at its binding in any case, whether it was seen before or not.
 _LIVE_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
+FAILED_PODS: Final = "failed-pods"
+# A watch with a selector shows a pod that leaves it as it was before. So the kubelet's reason needs a watch of its own.
+_FAILED: Final = "status.phase=Failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +72,16 @@ class Watched:
 
 
 def watch_all(
-    client: Client, cache: ClusterCache, pod_groups: PodGroups, page_size: int, pods_status: InformerStatus
+    client: Client,
+    cache: ClusterCache,
+    pod_groups: PodGroups,
+    page_size: int,
+    pods_status: InformerStatus,
+    failed_status: InformerStatus,
 ) -> tuple[Watched, ...]:
     """Everything that decisions depend on, and the PodGroups, which result from decisions.
 
-    pods_status: the status of the pods' informer, which the cache reads.
+    pods_status, failed_status: the status of the informers of live and of failed pods, which the cache reads.
     """
 
     def always(plural: str, feed: Feed[Any], selector: str = "", status: InformerStatus | None = None) -> Watched:
@@ -91,6 +99,7 @@ def watch_all(
         always("namespaces", cache.namespaces),
         always("nodes", cache.nodes),
         always(PODS, cache.pods, _LIVE_PODS, pods_status),
+        always(PODS, cache.failed_pods, _FAILED, failed_status),
         # The managed fields show when the zones were last written, and so which pods they cannot have reported.
         when_served(NODE_RESOURCE_TOPOLOGIES, cache.node_topologies, managed_fields=True),
         when_served(KAI_TOPOLOGIES, cache.topologies[TopologySource.KAI]),

@@ -32,7 +32,7 @@ from webhook.app.certificate_source import source_of
 from webhook.app.clients import Clients
 from webhook.app.drain import drain, finish_seconds
 from webhook.app.hint_key_secret import SharedHintKey
-from webhook.app.informers import PODS, watch_all
+from webhook.app.informers import FAILED_PODS, PODS, watch_all
 from webhook.app.leader_elector import LeaderElector, leadership_of
 from webhook.app.leader_runnables import LeaderRunnables
 from webhook.app.rules_of_settings import rules_of
@@ -113,9 +113,15 @@ class Service:
         self._user: str | None = None
         times = ReportingTimes(settings.nrt_settle_seconds, settings.nrt_age_seconds)
         pods_status = InformerStatus(PODS)
-        self._cache = ClusterCache(times, rules=rules_of(settings), pods_in_order=pods_status.in_order)
+        failed_status = InformerStatus(FAILED_PODS)
+        self._cache = ClusterCache(
+            times,
+            rules=rules_of(settings),
+            pods_in_order=pods_status.in_order,
+            failed_in_order=failed_status.in_order,
+        )
         pod_groups = PodGroups(clients.placement)
-        self._watched = watch_all(client, self._cache, pod_groups, settings.list_page_size, pods_status)
+        self._watched = watch_all(client, self._cache, pod_groups, settings.list_page_size, pods_status, failed_status)
         self._bundles = _bundle_keeper(settings, client)
         secret = SharedSecret(client, settings.namespace, settings.tls_secret_name)
         hint_secret = SharedSecret(client, settings.namespace, settings.hint_key_secret_name)

@@ -62,8 +62,12 @@ class ClusterCache(PodAssumptions):
         clock: Callable[[], float] = time,
         rules: Rules | None = None,
         pods_in_order: Callable[[], bool] = _always,
+        failed_in_order: Callable[[], bool] = _always,
     ) -> None:
-        """pods_in_order: whether pods arrive in the order of their changes, as from a watch but not from a list."""
+        """pods_in_order: whether pods arrive in the order of their changes, as from a watch but not from a list.
+
+        failed_in_order: the same for failed pods.
+        """
         times = times or ReportingTimes()
         self._ledger = Ledger()
         self._assumed_pods = AssumedPods(self._ledger, times)
@@ -81,7 +85,7 @@ class ClusterCache(PodAssumptions):
         self._time_has_changed = False
         self._unbound = UnboundPods()
         self._predictions = KubeletPredictions(self._assumed_pods, self._ledger, self._unbound.waiting)
-        self.rejections = KubeletRejections()
+        self.rejections = KubeletRejections(self._rules, failed_in_order)
         """Pods that their kubelets rejected."""
         self.gangs = GangMembers()
         """The members of gangs that have a node."""
@@ -96,6 +100,7 @@ class ClusterCache(PodAssumptions):
         )
         self._hint_key = HintKey.create()
         self.pods = Feed("Pod", self._read_pod, self._put_pod, self._drop_pod)
+        self.failed_pods = self.rejections.feed
         self._topologies = Topologies(self.topology_changed, self.changed)
         self.topologies = self._topologies.feeds
 
@@ -217,8 +222,6 @@ class ClusterCache(PodAssumptions):
 
     def _put_pod(self, pod: PodInfo) -> None:
         key = pod.record.key
-        is_news = self._in_order() or key in self._state.pods
-        self.rejections.put(key, pod.record.uid, pod.rejection, is_news=is_news)
         self._state.upsert_pod(pod.record)
         self._assumed_pods.put_pod(pod.record, in_order=self._in_order(), now=self._clock())
         for newcomer in self._assumed_pods.hints.newcomers():
@@ -234,7 +237,6 @@ class ClusterCache(PodAssumptions):
 
     def _drop_pod(self, key: str) -> None:
         self._state.delete_pod(key)
-        self.rejections.drop(key)
         self._assumed_pods.drop_pod(key, self._clock())
         self._missed.forget(key)
         self._announce_hints()

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from webhook.cache.kubelet_rejections import KubeletRejection, rejection_reason
 from webhook.cache.unmanaged import is_annotated, why_unmanaged
 from webhook.model.gates import waits_for_us_alone
 from webhook.model.hint_key import HintKey
@@ -31,8 +30,6 @@ class PodInfo:
     """The gang of `member`; empty without one."""
     unasked: bool = False
     """Whether it was bound before it could get its gang from its owners: `group` is that of its controller's pods."""
-    rejection: KubeletRejection | None = None
-    """How its kubelet rejected it; None if it did not."""
 
     @classmethod
     def from_object(
@@ -47,12 +44,9 @@ class PodInfo:
         record = ResidentPod.from_object(raw)
         missed = is_missed is not None and is_missed(raw, record)
         if record.node or record.terminal:
-            managed = missed or why_unmanaged(raw, rules) is None
-            if record.hint is None and not record.terminal and managed:
+            if record.hint is None and not record.terminal and (missed or why_unmanaged(raw, rules) is None):
                 record = replace(record, unhinted=True)
-            reason = rejection_reason(raw) if record.terminal else None
-            rejection = None if reason is None else KubeletRejection(reason, managed)
-            return cls(record, None, *_member(raw, record), rejection)
+            return cls(record, None, *_member(raw, record))
         if missed or is_annotated(raw) or waits_for_us_alone(raw):
             return cls(record, dict(raw), *_member(raw, record))
         metadata = raw["metadata"]

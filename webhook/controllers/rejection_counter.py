@@ -1,7 +1,8 @@
 """Counts the pods that kubelets rejected, once in the cluster: the leader counts, and every replica sees.
 
 What is rejected while no replica leads counts, too: its bindings were not guarded. So a replica that does not lead
-remembers what it saw, and a new leader counts what came after the last one.
+remembers what it saw, and a new leader counts what came after the last one can have led. A leader that is killed counts
+nothing from then on, and what comes before its renew deadline is lost.
 """
 
 from collections import deque

@@ -13,7 +13,7 @@ from tests.builders.nodes import node, nrt
 from tests.builders.pods import gated
 from webhook.app import informers
 from webhook.app.clients import Clients
-from webhook.app.informers import PODS, watch_all
+from webhook.app.informers import FAILED_PODS, PODS, watch_all
 from webhook.app.main import Service
 from webhook.app.settings import Settings
 from webhook.cache.cluster_cache import ClusterCache
@@ -95,7 +95,8 @@ def feeds() -> list[Feed[Any]]:
     """All feeds of the service, as its informers fill them."""
     client: Any = None
     pod_groups: Any = type("PodGroups", (), {"put": lambda _, raw: raw, "drop": lambda _, key: key})()
-    return [each.feed for each in watch_all(client, ClusterCache(), pod_groups, 500, InformerStatus(PODS))]
+    statuses = InformerStatus(PODS), InformerStatus(FAILED_PODS)
+    return [each.feed for each in watch_all(client, ClusterCache(), pod_groups, 500, *statuses)]
 
 
 @pytest.mark.parametrize("feed", feeds(), ids=lambda feed: feed.kind)

@@ -17,7 +17,7 @@ class Cluster:
 
     def __init__(self) -> None:
         self.in_order = True
-        self.cache = ClusterCache(pods_in_order=lambda: self.in_order)
+        self.cache = ClusterCache(failed_in_order=lambda: self.in_order)
         self.seen: list[tuple[str, bool]] = []
         self.cache.rejections.seen.subscribe(self._saw)
 
@@ -26,14 +26,13 @@ class Cluster:
 
     def has(self, uid: str = "u", annotations: dict[str, str] | None = None, **status: Any) -> None:
         raw = pod(metadata={"uid": uid, "annotations": annotations or {}}, nodeName="n0")
-        self.cache.pods.upsert("default/p", {**raw, "status": status})
+        self.cache.failed_pods.upsert("default/p", {**raw, "status": status})
 
 
 @pytest.mark.parametrize("reason", ["TopologyAffinityError", "UnexpectedAdmissionError"])
 @pytest.mark.parametrize(("annotations", "managed"), [(ASKS, True), ({}, False)])
 def test_a_pod_that_its_kubelet_rejects_counts_once(reason: str, annotations: dict[str, str], managed: bool) -> None:
     cluster = Cluster()
-    cluster.has(annotations=annotations, phase="Pending")
     for _ in range(2):
         cluster.has(annotations=annotations, phase="Failed", reason=reason)
     assert cluster.seen == [(reason, managed)]
@@ -59,7 +58,7 @@ def test_a_new_pod_of_the_same_name_counts_again() -> None:
     cluster = Cluster()
     for uid in ("u1", "u2"):
         cluster.has(uid, phase="Failed", reason="TopologyAffinityError")
-    cluster.cache.pods.delete("default/p")
+    cluster.cache.failed_pods.delete("default/p")
     cluster.has("u2", phase="Failed", reason="TopologyAffinityError")
     assert len(cluster.seen) == 3
 
@@ -71,11 +70,3 @@ def test_a_pod_that_was_rejected_before_the_process_knew_it_does_not_count() -> 
     cluster.in_order = True
     cluster.has(phase="Failed", reason="TopologyAffinityError")
     assert cluster.seen == []
-
-
-def test_a_known_pod_that_was_rejected_while_the_watch_was_down_counts() -> None:
-    cluster = Cluster()
-    cluster.has(phase="Pending")
-    cluster.in_order = False  # another list
-    cluster.has(phase="Failed", reason="TopologyAffinityError")
-    assert cluster.seen == [("TopologyAffinityError", False)]
