@@ -4,9 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.bench.worst_cluster import NODES, ZONES, Raw, cluster
+from tests.handlers import HandlerOf
 from webhook.admission.binding.decision import Given, guard, into_binding
-from webhook.admission.handler import Answer
-from webhook.app.webhooks import reviewers_of
+from webhook.admission.response import Allowed, Denied, Patched, Response
+from webhook.app.webhooks import handlers_of
 from webhook.cache.feed import Feed
 from webhook.codec import dumps, loads
 from webhook.controllers.placement.assignment import Assignment, find_assignment, why_unassigned
@@ -31,17 +32,17 @@ class Site:
         self.rules = Rules()
         self.cache = cluster(nodes, zones, self.rules)
 
-    def review(self, path: str, body: bytes) -> Answer | None:
+    def review(self, path: str, body: bytes) -> Response | None:
         """Answer a review, from its bytes to the bytes of the answer. None for JSON that is nested too deeply."""
         try:
             request = AdmissionRequest.from_object(loads(body))
         except ValueError:
             return None
-        # Built again for each case: plans of equal pods are cached.
-        answer = reviewers_of(self.rules, self.cache.snapshot, _no_guard)[path](request, 0.0)
-        assert isinstance(answer, Answer)
-        dumps(answer.response.to_object(request.uid))
-        return answer
+        # Built again for each case: decisions on equal pods are cached.
+        response = handlers_of(self.rules, self.cache.snapshot, HandlerOf())[path].handle(request)
+        assert isinstance(response, Allowed | Patched | Denied)
+        dumps(response.to_object(request.uid))
+        return response
 
     def feed(self, kind: str, body: bytes) -> Callable[[], None]:
         """Add an object to the cache, without a decision. Returns a function that removes it."""
@@ -123,7 +124,3 @@ def _key(raw: Raw) -> str:
     metadata = raw["metadata"]
     namespace = metadata.get("namespace")
     return f"{namespace}/{metadata['name']}" if namespace else str(metadata["name"])
-
-
-async def _no_guard(*_: object) -> Answer:
-    raise AssertionError("bindings are judged by `bind`")

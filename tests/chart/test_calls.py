@@ -15,10 +15,11 @@ from tests.chart.helm import CHART, Helm
 from tests.chart.release import FULL_NAME, Release, other_namespace
 from tests.cluster.api import ApiError
 from tests.cluster.control_plane import ControlPlane
-from webhook.admission.pod.validate import validate
+from webhook.admission.pod.validate import validate_pod
+from webhook.admission.response import Denied
 from webhook.cache.unmanaged import is_annotated, why_not_mutated
 from webhook.model import names
-from webhook.model.admission_review import AdmissionRequest, Denied
+from webhook.model.admission_review import AdmissionRequest
 from webhook.model.manage import BY_LABEL, Manage
 from webhook.model.names import (
     MANAGE_LABEL,
@@ -217,7 +218,7 @@ def test_each_created_pod_costs_one_call_or_none_and_no_forged_one_gets_by(
                 raw["metadata"].setdefault(where, {}).update(dict.fromkeys(carries, "x"))
                 is_asked = asked(control_plane, pods, raw) == "mutate"
                 is_ours = why_not_mutated(raw, Rules()) is None
-                is_forged = isinstance(validate(_creation(raw), {}, Rules()), Denied)
+                is_forged = isinstance(validate_pod(_creation(raw), {}, Rules()), Denied)
                 assert is_asked >= (is_forged or is_ours), (words, raw)
                 assert not (is_asked and not asks and not carries), (words, raw)
                 asked_about += [raw] * is_asked

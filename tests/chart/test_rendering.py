@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 
 from tests.chart.helm import CHART, Helm, Rendered
 from tests.chart.release import settings_of
-from webhook.admission.handler import Answer
+from tests.handlers import HandlerOf
 from webhook.app.rules_of_settings import rules_of
 from webhook.app.settings import PREFIX, Settings
-from webhook.app.webhooks import reviewers_of
+from webhook.app.webhooks import handlers_of
 from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.cli.app import app
 from webhook.kube.leader_label import LEADER
@@ -277,11 +277,8 @@ def test_the_program_answers_at_every_path_that_is_called(rendered: Rendered) ->
     def no_cluster_snapshot() -> ClusterSnapshot:
         raise AssertionError  # nothing is reviewed here
 
-    def no_guard(*_: object) -> Answer:
-        raise AssertionError
-
     paths = {call["clientConfig"]["service"]["path"] for call in rendered.calls.values()}
-    assert sorted(paths) == sorted(reviewers_of(Rules(), no_cluster_snapshot, no_guard))
+    assert sorted(paths) == sorted(handlers_of(Rules(), no_cluster_snapshot, HandlerOf()))
 
 
 def test_the_default_values_are_the_programs_defaults_under_the_releases_names(

@@ -15,8 +15,7 @@ from tests.fuzz import corpus, oracle
 from tests.fuzz.corpus import Raw
 from tests.fuzz.mutate import mutated
 from tests.fuzz.outcome import BrokenError, within_bounds
-from webhook.admission.pod.mutate import mutation_of
-from webhook.admission.pod.plan import Plans
+from tests.handlers import mutated as answered
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.cli.object_schema import NAMESPACE, NODE, POD, faults
 from webhook.controllers.placement.controller import PlacementController
@@ -127,8 +126,7 @@ def _decided(cache: ClusterCache) -> str:
     """The decision on a valid pod."""
     request = {"uid": "u", "operation": "CREATE", "namespace": "team", "kind": {"kind": "Pod"}, "object": corpus.pod()}
     review = AdmissionRequest.from_object({"request": request} | _ENVELOPE)
-    response, _ = mutation_of(review, cache.snapshot(), Rules(), Plans())
-    return repr(response)
+    return repr(answered(review, cache.snapshot(), Rules()))
 
 
 _ENVELOPE = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}

@@ -7,8 +7,9 @@
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from io import BytesIO
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -19,18 +20,21 @@ from tests.fuzz import corpus, oracle
 from tests.fuzz.corpus import Raw
 from tests.fuzz.mutate import JSONS, TEXTS, mutated
 from tests.fuzz.outcome import BrokenError, within_bounds
+from tests.handlers import HandlerOf
 from tests.unit.metrics.sample import SAMPLE
 from webhook.admission.binding.guard import BindingGuard, LeaderState
-from webhook.app.webhooks import reviewers_of
+from webhook.admission.response import Response
+from webhook.app.webhooks import handlers_of
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.codec import dumps
 from webhook.metrics.service_metrics import Metrics
+from webhook.model.admission_review import AdmissionRequest
 from webhook.model.rules import Rules
 from webhook.server.health import Health
 from webhook.server.routes import review_app
 
 if TYPE_CHECKING:
-    from webhook.admission.handler import Reviewer
+    from webhook.admission.handler import Handler
 
 _KINDS = {"pods": "Pod", "bindings": "Binding", "nodes": "Node"}
 _MEANT = {503, 504}
@@ -45,7 +49,7 @@ class Reviews:
     def __init__(self) -> None:
         self._stack = AsyncExitStack()
         self._client: TestClient[Any, Any] | None = None
-        self._now: Mapping[str, Reviewer] = {}
+        self._now: Mapping[str, Handler] = {}
         self._seeds = _seeds()
         self._parts = [*corpus.pods(), *corpus.nodes(), *corpus.workloads()]
 
@@ -105,15 +109,16 @@ class Reviews:
         for raw in corpus.pods():
             cache.pods.upsert(f"team/{raw['metadata']['name']}", raw)
         guard = BindingGuard(cache, _no_pod, lambda: LeaderState.ALL, Rules(), 30.0, lambda *_: None)
-        self._now = reviewers_of(Rules(), cache.snapshot, guard.review)
+        self._now = handlers_of(Rules(), cache.snapshot, guard)
         if self._client is None:
             # One server for all: what answers behind it changes.
-            paths = {
-                path: (lambda request, deadline, path=path: self._now[path](request, deadline)) for path in self._now
-            }
+            paths = {path: HandlerOf(partial(self._answer, path)) for path in self._now}
             app = review_app(paths, Health(lambda: (), lambda: True), Metrics(lambda: SAMPLE))
             client = TestClient(TestServer(app, host="127.0.0.1"))
             self._client = await self._stack.enter_async_context(client)
+
+    def _answer(self, path: str, request: AdmissionRequest) -> Response | Awaitable[Response]:
+        return self._now[path].handle(request)
 
     async def _ask(self, path: str, review: Raw) -> str:
         status, text = await self._post(path, dumps(review))

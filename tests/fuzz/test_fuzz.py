@@ -17,9 +17,9 @@ from tests.fuzz import run as search_of
 from tests.fuzz.outcome import BrokenError, broken_by, within_bounds
 from tests.fuzz.properties import TESTS, Property, properties
 from tests.fuzz.run import NAMES, PARTS, Tally, fuzz
-from webhook.admission.handler import Answer
-from webhook.app import webhooks
-from webhook.model.admission_review import Allowed
+from webhook.admission.node.validate import NodeValidator
+from webhook.admission.pod.validate import PodValidator
+from webhook.admission.response import Allowed
 
 # Some 10 s of a core. What they do is the same in every run, and the clock ends nothing.
 INPUTS = {"reviews": 120, "feeds": 120, "cli": 40}
@@ -46,10 +46,10 @@ def test_a_seed_draws_the_same_every_time(name: str) -> None:
 
 
 def test_a_fault_behind_a_webhook_is_found_and_its_seed_and_input_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def faulty(*_: Any) -> Answer:
+    def faulty(*_: Any) -> Allowed:
         raise ZeroDivisionError("planted")
 
-    monkeypatch.setattr(webhooks, "validate_node", faulty)
+    monkeypatch.setattr(NodeValidator, "handle", faulty)
     (broken,) = search("reviews", 200).broken
     assert "planted" in broken.why
     part = PARTS[broken.part]()
@@ -58,7 +58,7 @@ def test_a_fault_behind_a_webhook_is_found_and_its_seed_and_input_told(monkeypat
 
 
 def test_a_pod_that_should_be_denied_and_is_not_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(webhooks, "validate", lambda *_: Allowed())
+    monkeypatch.setattr(PodValidator, "handle", lambda *_: Allowed())
     (broken,) = search("reviews", 600).broken
     assert "is let in" in broken.why
 

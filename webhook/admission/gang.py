@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from webhook.admission.gang_text import missed_text, never_held
-from webhook.admission.pod.mutation import Verdict
+from webhook.admission.pod.decision import Verdict
 from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.cache.management import DEFAULT_NAMESPACE, Management
 from webhook.engine.gang import (

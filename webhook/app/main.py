@@ -24,7 +24,7 @@ import structlog
 from certs import CertificateError
 from webhook.admission.binding.guard import BindingGuard
 from webhook.admission.binding.review_trust import Doubts
-from webhook.admission.handler import Reviewer
+from webhook.admission.handler import Handler
 from webhook.app import logs
 from webhook.app.binding_guard import answer_lifetime, for_a_review, leader_state_of, pod_by_get
 from webhook.app.certificate import ClientCAFile, ServingCertificate
@@ -38,8 +38,7 @@ from webhook.app.leader_runnables import LeaderRunnables
 from webhook.app.rules_of_settings import rules_of
 from webhook.app.settings import Settings
 from webhook.app.signals import stop_event
-from webhook.app.watch_lag import namespace_lag, topology_lag
-from webhook.app.webhooks import reviewers_of
+from webhook.app.webhooks import handlers_of, waiting_handlers
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.codec import CODEC
 from webhook.controllers.assumed_pod_sweep import AssumedPodSweep
@@ -184,7 +183,7 @@ class Service:
             self._user = await _unless(stop, own_user(self._client))
             context = await _unless(stop, self._certificate.context())
             if self._user is not None and context is not None:
-                routes = review_app(self._reviewers(self._user), self._health, self._metrics, settings.client_names)
+                routes = review_app(self._handlers(self._user), self._health, self._metrics, settings.client_names)
                 told = partial(self._count_closed, "reviews")
                 reviews = Listener(routes, finish_seconds(settings.drain_seconds), told=told)
                 await reviews.open(settings.bind_address, settings.port, context.listening)
@@ -202,16 +201,15 @@ class Service:
     def _count_closed(self, port: str, why: Closed) -> None:
         self._metrics.connections_closed.labels(port, why.code).inc()
 
-    def _reviewers(self, user: str) -> Mapping[str, Reviewer]:
-        """The reviewers by path. user: the name by which the API server knows us."""
+    def _handlers(self, user: str) -> Mapping[str, Handler]:
+        """The handlers by path. user: the name by which the API server knows us."""
         settings = self._settings
         rules = rules_of(settings, user)
         fetch = for_a_review(pod_by_get(self._client, self._cache))
         leader_state = partial(leader_state_of, self._leadership)
         refused, assume_ttl = self._runnables.nominator.refused, answer_lifetime(settings)
         guard = BindingGuard(self._cache, fetch, leader_state, rules, assume_ttl, refused, self._doubts)
-        lags = topology_lag(self._cache), namespace_lag(self._cache)
-        return reviewers_of(rules, self._cache.snapshot, guard.review, *lags)
+        return waiting_handlers(handlers_of(rules, self._cache.snapshot, guard), self._cache)
 
     async def _keep_snapshot_current(self) -> NoReturn:
         """Apply changes to the engine's arrays between reviews, so that no review pays for the changes of an hour.

@@ -13,9 +13,10 @@ from dataclasses import replace
 from typing import Final
 
 from webhook.admission.gang import annotations_in
-from webhook.admission.handler import Answer
+from webhook.admission.handler import Handler
+from webhook.admission.response import Allowed, Denied, Patched, Response
 from webhook.cache.cluster_cache import ClusterCache
-from webhook.model.admission_review import AdmissionRequest, Allowed, Denied, Patched
+from webhook.model.admission_review import AdmissionRequest
 from webhook.model.names import KAI_TOPOLOGY
 from webhook.signal import Signal
 
@@ -26,25 +27,28 @@ _ANSWER_SECONDS: Final = 0.5
 MOST_PODS: Final = 64
 MOST_WORKLOADS: Final = 16
 
-IsMissing = Callable[[AdmissionRequest, Answer], bool]
-"""Whether the answer depends on an object that is not in the cache."""
+IsMissing = Callable[[AdmissionRequest, Response], bool]
+"""Whether the response depends on an object that is not in the cache."""
 
 
 class WatchLag:
-    """The reviews that wait for one kind of object.
+    """A handler in front of another one: requests wait in it for one kind of object.
 
-    arrived: emitted when an object arrives. most: maximum number of reviews that wait at a time. warning: the warning
-    of an answer that was given without the object; None: no warning. seconds: the longest wait.
+    handler: answers, with or without the object. arrived: emitted when an object arrives. most: maximum number of
+    requests that wait at a time. warning: the warning of a response that was given without the object; None: no
+    warning. seconds: the longest wait.
     """
 
     def __init__(
         self,
+        handler: Handler,
         arrived: Signal[[]],
         is_missing: IsMissing,
         most: int,
         warning: Callable[[AdmissionRequest], str] | None = None,
         seconds: float = _SECONDS,
     ) -> None:
+        self._handler = handler
         self._is_missing = is_missing
         self._most = most
         self._warning = warning
@@ -53,47 +57,43 @@ class WatchLag:
         self._arrived = asyncio.Event()
         arrived.subscribe(self._wake)
 
-    def answer(
-        self, request: AdmissionRequest, judge: Callable[[], Answer], deadline: float
-    ) -> Answer | Awaitable[Answer]:
-        """The result of `judge`, now or when the missing object has arrived. deadline: by the event loop's clock."""
-        answer = judge()
-        if not self._is_missing(request, answer):
-            return answer
+    def handle(self, request: AdmissionRequest) -> Response | Awaitable[Response]:
+        """Answer now, or when the missing object has arrived."""
+        response = self._handler.handle(request)
+        if isinstance(response, Awaitable) or not self._is_missing(request, response):
+            return response
         if self._waiting >= self._most:
-            return self._warned(request, answer)
-        return self._later(request, answer, judge, deadline - _ANSWER_SECONDS)
+            return self._warned(request, response)
+        return self._later(request, response)
 
-    async def _later(
-        self, request: AdmissionRequest, answer: Answer, judge: Callable[[], Answer], deadline: float
-    ) -> Answer:
+    async def _later(self, request: AdmissionRequest, response: Response) -> Response:
         self._waiting += 1
         try:
-            until = min(asyncio.get_running_loop().time() + self._seconds, deadline)
+            until = min(asyncio.get_running_loop().time() + self._seconds, request.deadline - _ANSWER_SECONDS)
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(until):
-                    while self._is_missing(request, answer):
+                    while self._is_missing(request, response):
                         await self._arrived.wait()
         finally:
             self._waiting -= 1
-        answer = judge()
-        return self._warned(request, answer) if self._is_missing(request, answer) else answer
+        answered = self._handler.handle(request)
+        response = await answered if isinstance(answered, Awaitable) else answered
+        return self._warned(request, response) if self._is_missing(request, response) else response
 
-    def _warned(self, request: AdmissionRequest, answer: Answer) -> Answer:
-        response = answer.response
+    def _warned(self, request: AdmissionRequest, response: Response) -> Response:
         if self._warning is None or not isinstance(response, Allowed | Patched):
-            return answer
-        return replace(answer, response=replace(response, warnings=(*response.warnings, self._warning(request))))
+            return response
+        return replace(response, warnings=(*response.warnings, self._warning(request)))
 
     def _wake(self) -> None:
         self._arrived.set()
         self._arrived = asyncio.Event()
 
 
-def namespace_lag(cache: ClusterCache, seconds: float = _SECONDS) -> WatchLag:
-    """The wait of pods for their namespace."""
+def namespace_lag(pods: Handler, cache: ClusterCache, seconds: float = _SECONDS) -> WatchLag:
+    """The handler of pods, which wait for their namespace."""
 
-    def is_missing(request: AdmissionRequest, _: Answer) -> bool:
+    def is_missing(request: AdmissionRequest, _: Response) -> bool:
         return not cache.knows_namespace(request.namespace)
 
     def warning(request: AdmissionRequest) -> str:
@@ -102,16 +102,16 @@ def namespace_lag(cache: ClusterCache, seconds: float = _SECONDS) -> WatchLag:
             "count for this pod, only the settings did."
         )
 
-    return WatchLag(cache.namespace_changed, is_missing, MOST_PODS, warning, seconds)
+    return WatchLag(pods, cache.namespace_changed, is_missing, MOST_PODS, warning, seconds)
 
 
-def topology_lag(cache: ClusterCache, seconds: float = _SECONDS) -> WatchLag:
-    """The wait of workloads that would be denied, for the topologies that they name."""
+def topology_lag(workloads: Handler, cache: ClusterCache, seconds: float = _SECONDS) -> WatchLag:
+    """The handler of workloads. One that would be denied waits for the topologies that it names."""
 
-    def is_missing(request: AdmissionRequest, answer: Answer) -> bool:
-        return isinstance(answer.response, Denied) and not _named(request) <= cache.topologies_by_name().keys()
+    def is_missing(request: AdmissionRequest, response: Response) -> bool:
+        return isinstance(response, Denied) and not _named(request) <= cache.topologies_by_name().keys()
 
-    return WatchLag(cache.topology_changed, is_missing, MOST_WORKLOADS, seconds=seconds)
+    return WatchLag(workloads, cache.topology_changed, is_missing, MOST_WORKLOADS, seconds=seconds)
 
 
 def _named(request: AdmissionRequest) -> frozenset[str]:

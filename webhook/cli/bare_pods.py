@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from webhook.admission.gang import GangJudgement, WorkloadAssignment
+from webhook.admission.pod.decision import Verdict
 from webhook.admission.pod.placement_text import waiting
-from webhook.admission.pod.plan import Verdict
 from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.cache.management import DEFAULT_NAMESPACE
 from webhook.cli.documents import Item

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from webhook.admission.gang import GangJudgement, judge_gangs
-from webhook.admission.pod.plan import Verdict
+from webhook.admission.pod.decision import Verdict
 from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.cli.gang_members import running_members
 from webhook.cli.judgement import PodSet

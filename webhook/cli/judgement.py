@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from webhook.admission.gang import WorkloadAssignment
 from webhook.admission.patch import Tokens
-from webhook.admission.pod.plan import Verdict
+from webhook.admission.pod.decision import Verdict
 from webhook.cli.documents import Item
 from webhook.cli.outcome import Outcome
 from webhook.engine.decide import Decision

@@ -8,16 +8,16 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from webhook.admission.pod import placement_text
 from webhook.admission.pod.affinity_patch import Constraint, required_terms, within_bounds
+from webhook.admission.pod.decision import PodDecision, Verdict
 from webhook.admission.pod.managed_fields import ManagedFields, without_ours
-from webhook.admission.pod.mutate import mutation_of
-from webhook.admission.pod.mutation import PodMutation, mutate_pod, written
+from webhook.admission.pod.mutate import decide_creation
+from webhook.admission.pod.mutation import mutate_pod, written
 from webhook.admission.pod.node_names import hold_to_fitting, keep_off_others
-from webhook.admission.pod.plan import Plan, Verdict
 from webhook.admission.pod.schedulability import UnschedulableReason, look_ahead
 from webhook.admission.reserved_fields import forgery
 from webhook.cache.cluster_snapshot import ClusterSnapshot
@@ -32,7 +32,7 @@ from webhook.controllers.placement.assignment import (
 )
 from webhook.controllers.placement.gated_pods import ASKS_FOR_NOTHING, GatedPod
 from webhook.engine.decide import Decision, decide
-from webhook.model.admission_review import Denied
+from webhook.model.admission_review import AdmissionRequest
 from webhook.model.errors import UserError
 from webhook.model.intent import NO_INTENT, NUMAIntent
 from webhook.model.names import MANAGED_FIELDS
@@ -79,23 +79,23 @@ def outcome_of(
         return Outcome(Verdict.ALLOW, f"left alone: its namespace {namespace} is excluded")
     try:
         created = (
-            _of_manifest(pod, cluster_snapshot, rules)
+            decide_creation(_creation(pod), cluster_snapshot, rules)
             if path is None
             else _of_template(pod, cluster_snapshot, rules, path)
         )
     except UserError as error:
         return Outcome(Verdict.DENY, " ".join(map(str, error.faults)), managed=True)
     if created.verdict is Verdict.DENY:
-        return Outcome(Verdict.DENY, created.message, created.warnings, True, decision=created.decision)
-    if created.plan is None:
+        return Outcome(Verdict.DENY, created.message, created.warnings, True, decision=created.nodes)
+    if created.fit_count is None:
         return Outcome(Verdict.ALLOW, created.message, created.warnings)
     try:
-        gated = GatedPod.from_object(created.mutated, owner_chain if created.plan.gated else None)
+        gated = GatedPod.from_object(created.mutated, owner_chain if created.gated else None)
     except UserError as error:
         return Outcome(Verdict.WAIT, " ".join(map(str, error.faults)), created.warnings, True)
-    if not created.plan.gated:
+    if not created.gated:
         admitted = created.verdict, created.message, created.warnings
-        held = created.decision, created.plan.constraint, _marks(created)
+        held = created.nodes, created.constraint, _marks(created)
         return Outcome(*admitted, True, gated.intent, None, *held)
     if not gated.asks:
         return Outcome(Verdict.ALLOW, f"left alone: {ASKS_FOR_NOTHING}", created.warnings)
@@ -115,34 +115,32 @@ def body_of(pod: Mapping[str, Any], outcome: Outcome, cluster_snapshot: ClusterS
     terms = required_terms(users)
     constraint = within_bounds(outcome.constraint, terms)
     managed_fields = ManagedFields.of(constraint, len(terms or ()))
-    plan = Plan(outcome.verdict, outcome.message, fit_count, excluded, constraint, managed_fields)
-    document: Mapping[str, Any] = written(pod, plan, cluster_snapshot.topologies, outcome.marks).document
+    decided = PodDecision(
+        outcome.verdict,
+        outcome.message,
+        fit_count=fit_count,
+        excluded=excluded,
+        constraint=constraint,
+        managed_fields=managed_fields,
+    )
+    document: Mapping[str, Any] = written(pod, decided, cluster_snapshot.topologies, outcome.marks).document
     return document
 
 
-def _of_manifest(pod: Mapping[str, Any], cluster_snapshot: ClusterSnapshot, rules: Rules) -> PodMutation:
-    """The answer to a pod that a user creates."""
-    response, mutation = mutation_of(
-        creation_of(pod, "v1", "Pod", pod["metadata"].get("namespace") or ""), cluster_snapshot, rules
-    )
-    if isinstance(response, Denied):
-        decision = None if mutation is None else mutation.decision
-        return PodMutation(
-            Verdict.DENY, response.message, pod, (), response.warnings, response.reason, decision=decision
-        )
-    return replace(mutation or PodMutation(Verdict.ALLOW, "", pod, ()), warnings=response.warnings)
+def _creation(pod: Mapping[str, Any]) -> AdmissionRequest:
+    return creation_of(pod, "v1", "Pod", pod["metadata"].get("namespace") or "")
 
 
-def _of_template(pod: Mapping[str, Any], cluster_snapshot: ClusterSnapshot, rules: Rules, path: str) -> PodMutation:
+def _of_template(pod: Mapping[str, Any], cluster_snapshot: ClusterSnapshot, rules: Rules, path: str) -> PodDecision:
     """The answer to a pod that a controller creates."""
-    forged = forgery(creation_of(pod, "v1", "Pod", pod["metadata"].get("namespace") or ""), rules)
+    forged = forgery(_creation(pod), rules)
     if forged is not None:
         faults = " ".join(f"{path}{fault}" for fault in forged.faults)
-        return PodMutation(Verdict.DENY, faults, pod, reason="ReservedField")
+        return PodDecision(Verdict.DENY, faults, pod, reason="ReservedField")
     return mutate_pod(pod, cluster_snapshot, rules, path)
 
 
-def _assigned(gated: GatedPod, created: PodMutation, cluster_snapshot: ClusterSnapshot, rules: Rules) -> Outcome:
+def _assigned(gated: GatedPod, created: PodDecision, cluster_snapshot: ClusterSnapshot, rules: Rules) -> Outcome:
     """The leader's assignment of a pod outside a gang, and the nodes that it may use."""
     decision = decide(cluster_snapshot.nodes, gated.pod, gated.intent, rules.engine)
     found = find_assignment(cluster_snapshot.nodes, gated, rules, lambda _: ())
@@ -164,7 +162,7 @@ def _assigned(gated: GatedPod, created: PodMutation, cluster_snapshot: ClusterSn
     return Outcome(verdict, text, created.warnings, True, gated.intent, gated, *held)
 
 
-def _marks(created: PodMutation) -> dict[str, str]:
+def _marks(created: PodDecision) -> dict[str, str]:
     annotations = created.mutated["metadata"]["annotations"]
     return {mark: annotations[mark] for mark in MARKS if mark in annotations}
 

@@ -10,7 +10,7 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from webhook.admission.pod.plan import Verdict
+from webhook.admission.pod.decision import Verdict
 from webhook.cli.judgement import Judgement
 from webhook.cli.render_gang import group_lines
 from webhook.engine.decide import Decision

@@ -15,7 +15,7 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from webhook.admission.pod.plan import Verdict
+from webhook.admission.pod.decision import Verdict
 from webhook.app.rules_of_settings import rules_of
 from webhook.app.settings import Settings, SettingsError
 from webhook.cache.cluster_snapshot import ClusterSnapshot

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from webhook.admission.gang import GangJudgement
+from webhook.admission.pod.decision import Verdict
 from webhook.admission.pod.domain_affinity import hold_to_domains
-from webhook.admission.pod.plan import Verdict
 from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.cli.judgement import PodSet
 from webhook.cli.outcome import hopeful_nodes

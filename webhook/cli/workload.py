@@ -12,10 +12,11 @@ from typing import Any, Final
 
 from webhook.admission.gang import annotations_in, is_made_by_another
 from webhook.admission.patch import apply
-from webhook.admission.pod.plan import Verdict
-from webhook.admission.workload.mutate import mark_templates
+from webhook.admission.pod.decision import Verdict
+from webhook.admission.response import Denied, Patched
+from webhook.admission.workload.mutate import WorkloadMutator
 from webhook.admission.workload.templates import templates_in
-from webhook.admission.workload.validate import validate_workload
+from webhook.admission.workload.validate import WorkloadValidator
 from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.cache.management import DEFAULT_NAMESPACE
 from webhook.cli.creation import creation_of
@@ -27,7 +28,6 @@ from webhook.cli.object_schema import POD, TEXTS
 from webhook.cli.outcome import body_of, outcome_of
 from webhook.cli.template_pods import BUILT_IN, PodTemplate, as_written, at, pod_templates, with_at
 from webhook.cli.unpinned_gang import held, note_of
-from webhook.model.admission_review import Denied, Patched
 from webhook.model.errors import UserError
 from webhook.model.limits import TooLarge
 from webhook.model.membership import may_be_in_group
@@ -133,11 +133,11 @@ class _WorkloadReview:
         if not asks_us or is_made_by_another(self._body):
             return self._body
         request = creation_of(self._body, item.api_version, item.kind, item.namespace)
-        response = validate_workload(request, self._cache, rules)
+        response = WorkloadValidator(lambda: self._cache, rules).handle(request)
         if isinstance(response, Denied):
             raise _DeniedError(response.message, response.warnings)
-        self._warnings = getattr(response, "warnings", ())
-        marks = mark_templates(request, rules)
+        self._warnings = response.warnings
+        marks = WorkloadMutator(rules).handle(request)
         marked: Raw = apply(self._body, map(dict, marks.patch)) if isinstance(marks, Patched) else self._body
         return marked
 

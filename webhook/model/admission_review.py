@@ -1,14 +1,12 @@
-"""AdmissionReview v1: the request that the API server sends, and the possible responses.
+"""AdmissionReview v1: the request that the API server sends.
 
-Source: kubernetes admission.k8s.io/v1; apiserver pkg/admission/plugin/webhook (how it reads a response).
+Source: kubernetes admission.k8s.io/v1.
 """
 
-import base64
-import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from http import HTTPStatus
 from typing import Any, Final
 
 from webhook.model.errors import Malfunction
@@ -18,7 +16,7 @@ from webhook.model.fields import NO_FIELDS
 # certificate or token allows. These texts go into log lines and messages, so their length is bounded.
 _MAX_TEXT: Final = 1024
 
-_API_VERSION: Final = "admission.k8s.io/v1"
+API_VERSION: Final = "admission.k8s.io/v1"
 
 
 class Operation(StrEnum):
@@ -61,6 +59,8 @@ class AdmissionRequest:
     """Empty at CREATE."""
     user: User
     dry_run: bool
+    deadline: float = math.inf
+    """When the API server stops waiting for the response, by the event loop's clock."""
 
     def may_change_metadata_of(self, kind: str) -> bool:
         """Whether the request creates or updates an object of `kind`, or its status.
@@ -74,7 +74,7 @@ class AdmissionRequest:
         return self.kind == kind and self.sub_resource in {"", "status"} and is_written
 
     @classmethod
-    def from_object(cls, raw: Any) -> "AdmissionRequest":
+    def from_object(cls, raw: Any, deadline: float = math.inf) -> "AdmissionRequest":
         """Read an AdmissionReview; raises Malfunction for anything else, because only a broken caller sends that.
 
         Only the shape of the objects' metadata is checked here, because every handler reads the metadata first.
@@ -82,8 +82,8 @@ class AdmissionRequest:
         """
         if not isinstance(raw, dict) or raw.get("kind") != "AdmissionReview":
             raise Malfunction("the body is no AdmissionReview")
-        if raw.get("apiVersion") != _API_VERSION:
-            raise Malfunction(f"apiVersion is not {_API_VERSION}, the only supported version")
+        if raw.get("apiVersion") != API_VERSION:
+            raise Malfunction(f"apiVersion is not {API_VERSION}, the only supported version")
         request = _fields(raw, "request")
         uid = _text(request, "uid", "request.uid")
         if not uid:
@@ -113,6 +113,7 @@ class AdmissionRequest:
                 _text(user, "username", "request.userInfo.username"), _texts(user, "groups", "request.userInfo.groups")
             ),
             dry_run=dry_run is True,
+            deadline=deadline,
         )
 
 
@@ -186,54 +187,3 @@ _JSON_TYPES: Final[Mapping[type, str]] = {
     list: "a list",
     dict: "an object",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Allowed:
-    """The object passes unchanged."""
-
-    warnings: tuple[str, ...] = ()
-
-    def to_object(self, uid: str) -> dict[str, Any]:
-        """The AdmissionReview that answers the request `uid`."""
-        return _review(uid, True, self.warnings)
-
-
-@dataclass(frozen=True, slots=True)
-class Patched:
-    """The object passes with these JSONPatch operations applied. Only a mutating webhook may return this."""
-
-    patch: Sequence[Mapping[str, Any]]
-    warnings: tuple[str, ...] = ()
-
-    def to_object(self, uid: str) -> dict[str, Any]:
-        """The AdmissionReview that answers the request `uid`."""
-        if not self.patch:
-            return _review(uid, True, self.warnings)
-        encoded = base64.b64encode(json.dumps(self.patch, separators=(",", ":")).encode()).decode()
-        return _review(uid, True, self.warnings, patchType="JSONPatch", patch=encoded)
-
-
-@dataclass(frozen=True, slots=True)
-class Denied:
-    """The user's object is wrong. The response has a reason for programs and a message for people."""
-
-    message: str
-    reason: str = "Forbidden"
-    warnings: tuple[str, ...] = ()
-
-    def to_object(self, uid: str) -> dict[str, Any]:
-        """The AdmissionReview that answers the request `uid`."""
-        status = {"code": int(HTTPStatus.FORBIDDEN), "reason": self.reason, "message": self.message}
-        return _review(uid, False, self.warnings, status=status)
-
-
-AdmissionResponse = Allowed | Patched | Denied
-
-
-def _review(uid: str, allowed: bool, warnings: Sequence[str], **more: Any) -> dict[str, Any]:
-    response: dict[str, Any] = {"uid": uid, "allowed": allowed, **more}
-    if warnings:
-        # Warnings travel in an HTTP header: the API server drops a warning that has a line break.
-        response["warnings"] = [" ".join(warning.split()) for warning in warnings]
-    return {"apiVersion": _API_VERSION, "kind": "AdmissionReview", "response": response}

@@ -24,7 +24,7 @@ HEAD_SECONDS: Final = 10.0
 # The same for an answer of a few kilobytes, or metrics of a few hundred.
 ANSWER_SECONDS: Final = 10.0
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+HTTPHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class ServedConnection(Connection, asyncio.Protocol):
@@ -117,7 +117,7 @@ def connection_of(request: web.BaseRequest) -> ServedConnection | None:
 
 
 @web.middleware
-async def within_deadlines(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def within_deadlines(request: web.Request, handler: HTTPHandler) -> web.StreamResponse:
     """Track the connection's phase, and write the answer before the handler returns, so that a timeout can apply."""
     connection = connection_of(request)
     if connection is None:
@@ -140,7 +140,7 @@ async def within_deadlines(request: web.Request, handler: Handler) -> web.Stream
     return response
 
 
-async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def _answer(request: web.Request, handler: HTTPHandler) -> web.StreamResponse:
     try:
         return await handler(request)
     except web.HTTPException as error:  # unknown path or method

@@ -7,6 +7,7 @@
 """
 
 import asyncio
+from collections.abc import Awaitable
 from functools import lru_cache, partial
 from time import perf_counter
 from typing import Any, Final
@@ -15,7 +16,8 @@ import aiohttp
 import structlog
 from aiohttp import web
 
-from webhook.admission.handler import Answer, NotNowError, Reviewer
+from webhook.admission.handler import Handler, NotNowError
+from webhook.admission.response import Response
 from webhook.codec import dumps, loads
 from webhook.internal_errors import Where, internal_error
 from webhook.log_limit import LogLimit
@@ -41,13 +43,13 @@ _REFUSAL_LINES: Final = 1.0, 20
 
 
 class ReviewRoute:
-    """One webhook: `name` for logs and metrics, `reviewer` for the decision."""
+    """One webhook: `name` for logs and metrics, `handler` for the decision."""
 
     def __init__(
-        self, name: str, reviewer: Reviewer, health: Health, metrics: Metrics, largest: int = MAX_BODY_BYTES
+        self, name: str, handler: Handler, health: Health, metrics: Metrics, largest: int = MAX_BODY_BYTES
     ) -> None:
         self._name = name
-        self._reviewer = reviewer
+        self._handler = handler
         self._health = health
         self._metrics = metrics
         self._largest = largest
@@ -79,23 +81,23 @@ class ReviewRoute:
         except aiohttp.ClientPayloadError as error:
             return self._refuse(400, f"the body is not valid HTTP: {error}", last=True)
         try:
-            review = AdmissionRequest.from_object(loads(body))
+            review = AdmissionRequest.from_object(loads(body), deadline)
         except (ValueError, Malfunction) as error:
             return self._refuse(400, f"not an AdmissionReview: {error}")
         del body  # not needed while the decision waits
         if (connection := connection_of(request)) is not None:
             connection.complete()
-        return await self._decide(review, began, deadline)
+        return await self._decide(review, began)
 
-    async def _decide(self, review: AdmissionRequest, began: float, deadline: float) -> web.Response:
+    async def _decide(self, review: AdmissionRequest, began: float) -> web.Response:
         if not self._health.synced():
             return self._refuse(503, "the cluster has not been read completely yet", review)
         try:
-            answer = self._reviewer(review, deadline)
-            if not isinstance(answer, Answer):
-                async with asyncio.timeout_at(deadline):
-                    answer = await answer
-            body = dumps(answer.response.to_object(review.uid))
+            decided = self._handler.handle(review)
+            if isinstance(decided, Awaitable):
+                async with asyncio.timeout_at(review.deadline):
+                    decided = await decided
+            body = dumps(decided.to_object(review.uid))
         except NotNowError as error:
             return self._refuse(503, str(error), review)
         except TimeoutError:
@@ -103,28 +105,28 @@ class ReviewRoute:
         except Exception as error:  # noqa: BLE001 # only this review fails; the next ones must be served
             internal_error(Where.REVIEW, error, **_identity(review), webhook=self._name)
             return self._refuse(500, f"{type(error).__name__} while deciding on review {review.uid}", review)
-        self._tell(review, answer, perf_counter() - began)
+        self._report(review, decided, perf_counter() - began)
         response = web.Response(body=body, content_type="application/json")
-        if answer.misrouted:
+        if decided.misrouted:
             # The API server keeps a connection as long as it is used, even to a Pod that its Service no longer selects.
             # Only a new connection reaches the right Pod.
             response.force_close()
         return response
 
-    def _tell(self, review: AdmissionRequest, answer: Answer, seconds: float) -> None:
-        self._counted(review.operation, answer.verdict).inc()
-        if isinstance(answer.response, Denied):
-            self._metrics.denials.labels(self._name, answer.response.reason).inc()
-        for reason, nodes in answer.excluded.items():
+    def _report(self, review: AdmissionRequest, decided: Response, seconds: float) -> None:
+        self._counted(review.operation, decided.verdict).inc()
+        if isinstance(decided, Denied):
+            self._metrics.denials.labels(self._name, decided.reason).inc()
+        for reason, nodes in decided.excluded.items():
             self._metrics.excluded.labels(reason).inc(nodes)
-        if answer.not_aligned:
-            self._metrics.placement.pods_not_aligned.labels(answer.verdict).inc()
-        if answer.unreserved is not None:
-            self._metrics.unreserved.labels(answer.unreserved.code).inc()
+        if decided.not_aligned:
+            self._metrics.placement.pods_not_aligned.labels(decided.verdict).inc()
+        if decided.unreserved is not None:
+            self._metrics.unreserved.labels(decided.unreserved.code).inc()
         left_out: int | None = 0
-        if answer.decided and (left_out := self._decision_lines.take()) is None:
+        if decided.decided and (left_out := self._decision_lines.take()) is None:
             return
-        report = log.info if answer.decided else log.debug
+        report = log.info if decided.decided else log.debug
         report(
             "review",
             **({"left_out": left_out} if left_out else {}),
@@ -132,10 +134,10 @@ class ReviewRoute:
             **_identity(review),
             operation=review.operation,
             dry_run=review.dry_run,
-            verdict=answer.verdict,
-            fit=answer.fit_count,
-            excluded=answer.excluded,
-            message=answer.message,
+            verdict=decided.verdict,
+            fit=decided.fit_count,
+            excluded=decided.excluded,
+            message=decided.message,
             milliseconds=round(seconds * 1000, 3),
         )
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 from aiohttp import web
 
-from webhook.admission.handler import Reviewer
+from webhook.admission.handler import Handler
 from webhook.log_limit import LogLimit
 from webhook.metrics.service_metrics import Metrics
 from webhook.server.health import Health
-from webhook.server.protocol import Handler, within_deadlines
+from webhook.server.protocol import HTTPHandler, within_deadlines
 from webhook.server.review_handler import MAX_BINDING_BYTES, MAX_BODY_BYTES, ReviewRoute
 
 if TYPE_CHECKING:
@@ -23,17 +23,17 @@ BINDINGS: Final = "/mutate/bindings"
 
 
 def review_app(
-    reviewers: Mapping[str, Reviewer], health: Health, metrics: Metrics, client_names: Collection[str] = ()
+    handlers: Mapping[str, Handler], health: Health, metrics: Metrics, client_names: Collection[str] = ()
 ) -> web.Application:
-    """POST at each path of `reviewers` (`/mutate/pods`).
+    """POST at each path of `handlers` (`/mutate/pods`).
 
     client_names: the allowed names in client certificates; empty: any certificate that passes the TLS handshake.
     """
     middlewares: list[Middleware] = [within_deadlines, *([only_from(client_names)] if client_names else [])]
     app = web.Application(middlewares=middlewares)
-    for path, reviewer in reviewers.items():
+    for path, handler in handlers.items():
         largest = MAX_BINDING_BYTES if path == BINDINGS else MAX_BODY_BYTES
-        route = ReviewRoute(path.strip("/").replace("/", "-"), reviewer, health, metrics, largest)
+        route = ReviewRoute(path.strip("/").replace("/", "-"), handler, health, metrics, largest)
         app.router.add_post(path, route.handle)
     return app
 
@@ -63,7 +63,7 @@ def only_from(names: Collection[str]) -> "Middleware":
     lines = LogLimit(1 / 60, 1)
 
     @web.middleware
-    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def check(request: web.Request, handler: HTTPHandler) -> web.StreamResponse:
         certificate = request.transport and request.transport.get_extra_info("peercert")
         carried = frozenset(names_of(certificate or {}))
         if not carried.isdisjoint(names):

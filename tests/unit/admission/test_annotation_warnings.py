@@ -8,11 +8,12 @@ import pytest
 from tests.builders.clusters import cluster_snapshot
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import pod
+from tests.handlers import mutated
 from tests.unit.admission.workloads import RACK, SPEC, deployment, job, template, workload, written
 from webhook.admission.annotation_warnings import annotation_warnings
-from webhook.admission.pod.mutate import mutation_of
-from webhook.admission.workload.validate import validate_workload
-from webhook.model.admission_review import AdmissionRequest, Allowed, Denied, Patched
+from webhook.admission.response import Allowed, Denied, Patched
+from webhook.admission.workload.validate import WorkloadValidator
+from webhook.model.admission_review import AdmissionRequest
 from webhook.model.names import (
     KAI_PREFERRED_PLACEMENT,
     KAI_REQUIRED_PLACEMENT,
@@ -36,7 +37,7 @@ NEVER = Rules(gate="Never")
 
 def told(raw: dict[str, Any], rules: Rules = NEVER, before: dict[str, Any] | None = None) -> list[str]:
     """What the API server prints of a workload, without what is said of gate=Never unless that is the rule."""
-    response = validate_workload(written(raw, before), CLUSTER, rules)
+    response = WorkloadValidator(lambda: CLUSTER, rules).handle(written(raw, before))
     assert isinstance(response, Allowed), response
     return list(response.warnings)
 
@@ -205,13 +206,13 @@ def test_workloads_of_other_schedulers_are_left_to_them() -> None:
 
 def created(raw: dict[str, Any], rules: Rules | None = None) -> Patched | Denied:
     review = {"uid": "1", "kind": {"version": "v1", "kind": "Pod"}, "operation": "CREATE", "object": raw}
-    response = mutation_of(
+    response = mutated(
         AdmissionRequest.from_object(
             {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": review}
         ),
         CLUSTER,
         rules or Rules(),
-    )[0]
+    )
     assert isinstance(response, Patched | Denied)
     return response
 

@@ -10,7 +10,7 @@ from tests.builders.gangs import GPU, TOPOLOGY, racks, whole_nodes
 from tests.builders.pods import container
 from tests.builders.records import resident, tell
 from webhook.admission.gang import GangJudgement, annotations_in, judge_gangs, why_unmanaged
-from webhook.admission.pod.mutation import Verdict
+from webhook.admission.pod.decision import Verdict
 from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.cli.gang_members import RunningPod, running_members
 from webhook.engine.snapshot.snapshot import Snapshot

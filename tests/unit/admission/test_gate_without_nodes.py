@@ -10,7 +10,8 @@ from tests.builders.nodes import node, nrt
 from tests.builders.pods import SINGLE, pod
 from tests.unit.admission.node_affinity import admits
 from webhook.admission.pod.affinity_patch import required_terms
-from webhook.admission.pod.mutation import Verdict, mutate_pod
+from webhook.admission.pod.decision import Verdict
+from webhook.admission.pod.mutation import mutate_pod
 from webhook.admission.pod.schedulability import UnschedulableReason, awaits_node, look_ahead
 from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.engine.decide import decide

@@ -7,11 +7,12 @@ import pytest
 from tests.builders.clusters import cluster_snapshot
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import pod
+from tests.handlers import mutated
 from webhook.admission.patch import apply
-from webhook.admission.pod.mutate import mutation_of
-from webhook.admission.pod.validate import validate
+from webhook.admission.pod.validate import validate_pod
 from webhook.admission.reserved_fields import forgery
-from webhook.model.admission_review import AdmissionRequest, Allowed, Denied, Patched
+from webhook.admission.response import Allowed, Denied, Patched
+from webhook.model.admission_review import AdmissionRequest
 from webhook.model.names import (
     MANAGED_FIELDS,
     MIN_MEMBER,
@@ -78,7 +79,7 @@ def test_a_label_of_ours_is_refused_like_an_annotation() -> None:
 
 
 def test_all_forgeries_are_told_at_once_with_who_and_what_to_do() -> None:
-    verdict = validate(request(annotated({NUMA_HINT: "{}", RESOURCE_STATUS: "{}"})), {}, RULES)
+    verdict = validate_pod(request(annotated({NUMA_HINT: "{}", RESOURCE_STATUS: "{}"})), {}, RULES)
     assert isinstance(verdict, Denied)
     assert verdict.message == (
         "metadata.annotations[scheduling.koordinator.sh/resource-status]: Only topology-webhook writes this, and alice "
@@ -90,15 +91,15 @@ def test_all_forgeries_are_told_at_once_with_who_and_what_to_do() -> None:
 def test_a_reviewed_pod_is_created_with_what_mutation_wrote_and_is_mutated_again() -> None:
     # n1 ── NUMA 0 [16]  NUMA 1 [16]      [free cpus]
     cluster = cluster_snapshot(node(name="n1"), nrt(node="n1", free=(16, 16)))
-    review = mutation_of(request(pod()), cluster, RULES)[0]
+    review = mutated(request(pod()), cluster, RULES)
     assert isinstance(review, Patched)
     reviewed = apply(pod(), map(dict, review.patch))
     assert PLACEMENT in reviewed["metadata"]["annotations"]
-    assert validate(request(reviewed), {}, RULES) == Allowed()
+    assert validate_pod(request(reviewed), {}, RULES) == Allowed()
     forged = apply(
         reviewed, [{"op": "add", "path": "/metadata/annotations/topology-webhook.dev~1placement", "value": "x"}]
     )
-    again = mutation_of(request(forged), cluster, RULES)[0]
+    again = mutated(request(forged), cluster, RULES)
     assert isinstance(again, Patched)
     assert apply(forged, map(dict, again.patch)) == reviewed
 

@@ -7,7 +7,8 @@ import pytest
 from tests.builders.clusters import cluster_snapshot
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import pod
-from webhook.admission.pod.mutation import PodMutation, Verdict, mutate_pod
+from webhook.admission.pod.decision import PodDecision, Verdict
+from webhook.admission.pod.mutation import mutate_pod
 from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.model.names import PLACEMENT
 from webhook.model.rules import Rules
@@ -16,7 +17,7 @@ NEVER = Rules(gate="Never")
 BEST_EFFORT = '{"numaTopologyPolicy": "BestEffort"}'
 
 
-def annotation(mutation: PodMutation) -> str:
+def annotation(mutation: PodDecision) -> str:
     text: str = mutation.mutated["metadata"]["annotations"][PLACEMENT]
     return text
 

@@ -11,9 +11,10 @@ import pytest
 from tests.builders.clusters import cluster_snapshot
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import SINGLE, pod
-from webhook.admission.pod.mutate import mutation_of
-from webhook.admission.pod.validate import validate
-from webhook.model.admission_review import AdmissionRequest, Allowed, Denied, Patched
+from tests.handlers import mutated
+from webhook.admission.pod.validate import validate_pod
+from webhook.admission.response import Allowed, Denied, Patched
+from webhook.model.admission_review import AdmissionRequest
 from webhook.model.names import (
     KAI_REQUIRED_PLACEMENT,
     KAI_SEGMENT_SIZE,
@@ -45,7 +46,7 @@ def _request(raw: Any, old: Any = None, operation: str = "CREATE", **more: Any) 
 
 def test_a_created_pod_is_patched() -> None:
     raw = pod()
-    response = mutation_of(_request(raw), CLUSTER, Rules())[0].to_object("7")["response"]
+    response = mutated(_request(raw), CLUSTER, Rules()).to_object("7")["response"]
     patched = jsonpatch.apply_patch(raw, json.loads(base64.b64decode(response["patch"])))
     assert (response["uid"], response["allowed"]) == ("7", True)
     assert patched["metadata"]["annotations"]["topology-webhook.dev/placement"].startswith(
@@ -54,27 +55,24 @@ def test_a_created_pod_is_patched() -> None:
 
 
 def test_a_dry_run_gets_the_same_answer() -> None:
-    assert (
-        mutation_of(_request(pod(), dryRun=True), CLUSTER, Rules())[0]
-        == mutation_of(_request(pod()), CLUSTER, Rules())[0]
-    )
+    assert mutated(_request(pod(), dryRun=True), CLUSTER, Rules()) == mutated(_request(pod()), CLUSTER, Rules())
 
 
 def test_a_pod_whose_name_is_to_be_generated_is_patched() -> None:
     raw = pod()
     raw["metadata"] |= {"name": "", "generateName": "p-"}
-    assert isinstance(mutation_of(_request(raw), CLUSTER, Rules())[0], Patched)
+    assert isinstance(mutated(_request(raw), CLUSTER, Rules()), Patched)
 
 
 @pytest.mark.parametrize("more", [{"operation": "UPDATE"}, {"operation": "DELETE"}, {"subResource": "status"}])
 def test_only_creations_of_pods_are_mutated(more: dict[str, Any]) -> None:
-    assert mutation_of(_request(pod(), **more), CLUSTER, Rules())[0] == Allowed()
-    assert mutation_of(_request(pod(), kind={"kind": "Service"}), CLUSTER, Rules())[0] == Allowed()
+    assert mutated(_request(pod(), **more), CLUSTER, Rules()) == Allowed()
+    assert mutated(_request(pod(), kind={"kind": "Service"}), CLUSTER, Rules()) == Allowed()
 
 
 def test_an_unmanaged_pod_is_let_through_even_if_it_is_unreadable() -> None:
     raw = pod(cpu="abc", metadata={"annotations": {}})
-    assert mutation_of(_request(raw), CLUSTER, Rules())[0] == Allowed()
+    assert mutated(_request(raw), CLUSTER, Rules()) == Allowed()
 
 
 @pytest.mark.parametrize(
@@ -88,7 +86,7 @@ def test_an_unmanaged_pod_is_let_through_even_if_it_is_unreadable() -> None:
     ],
 )
 def test_what_cannot_be_placed_is_denied_with_a_reason(raw: Any, reason: str) -> None:
-    response = mutation_of(_request(raw), CLUSTER, Rules())[0]
+    response = mutated(_request(raw), CLUSTER, Rules())
     assert isinstance(response, Denied)
     assert response.reason == reason
 
@@ -117,29 +115,29 @@ def test_a_pod_that_nobody_owns_is_refused_for_what_it_asks_wrongly_of_its_group
     )
     cluster = replace(CLUSTER, topologies={"racks": racks})
     raw = pod(metadata={"annotations": {NUMA_TOPOLOGY_SPEC: SINGLE, POD_GROUP_NAME: "g", **asked}})
-    response = mutation_of(_request(raw), cluster, Rules())[0]
+    response = mutated(_request(raw), cluster, Rules())
     assert isinstance(response, Denied)
     assert fault in response.message
-    assert validate(_request(raw, pod(), "UPDATE"), cluster.topologies, Rules()) == response
-    assert validate(_request(raw, raw, "UPDATE"), cluster.topologies, Rules()) == Allowed()
+    assert validate_pod(_request(raw, pod(), "UPDATE"), cluster.topologies, Rules()) == response
+    assert validate_pod(_request(raw, raw, "UPDATE"), cluster.topologies, Rules()) == Allowed()
     owned = {**raw, "metadata": {**raw["metadata"], "ownerReferences": [{"kind": "Job", "controller": True}]}}
-    assert isinstance(mutation_of(_request(owned), cluster, Rules())[0], Patched)
+    assert isinstance(mutated(_request(owned), cluster, Rules()), Patched)
 
 
 def test_a_topology_that_is_not_there_yet_may_come() -> None:
     raw = pod(metadata={"annotations": {NUMA_TOPOLOGY_SPEC: SINGLE, **RACK}})
-    assert isinstance(mutation_of(_request(raw), CLUSTER, Rules())[0], Patched)
+    assert isinstance(mutated(_request(raw), CLUSTER, Rules()), Patched)
 
 
 def test_a_created_pod_with_broken_annotations_is_refused() -> None:
-    response = mutation_of(_request(pod(numa=BAD)), CLUSTER, Rules())[0]
+    response = mutated(_request(pod(numa=BAD)), CLUSTER, Rules())
     assert isinstance(response, Denied)
     assert "Allowed are BestEffort, Restricted, SingleNUMANode" in response.message
 
 
 @pytest.mark.parametrize(("bound", "response"), [({}, Patched), ({"nodeName": "a"}, Allowed)])
 def test_warnings_reach_the_user(bound: dict[str, Any], response: type[Patched | Allowed]) -> None:
-    given = mutation_of(_request(pod(numa='{"numaTopologyPolicies": "SingleNUMANode"}', **bound)), CLUSTER, Rules())[0]
+    given = mutated(_request(pod(numa='{"numaTopologyPolicies": "SingleNUMANode"}', **bound)), CLUSTER, Rules())
     assert isinstance(given, response)
     assert "numaTopologyPolicies" in given.warnings[0]
 
@@ -164,20 +162,20 @@ def test_an_update_is_judged_only_when_it_changes_the_annotations(
         for spec in (before, after)
     )
     new["metadata"]["labels"] = {"touched": "yes"}
-    assert isinstance(validate(_request(new, old, "UPDATE"), {}, Rules()), Allowed) == allowed
+    assert isinstance(validate_pod(_request(new, old, "UPDATE"), {}, Rules()), Allowed) == allowed
 
 
 @pytest.mark.parametrize(
     "more", [{"operation": "DELETE"}, {"subResource": "ephemeralcontainers"}, {"kind": {"kind": "Job"}}]
 )
 def test_nothing_else_is_validated(more: dict[str, Any]) -> None:
-    assert validate(_request(pod(numa=BAD), **more), {}, Rules()) == Allowed()
+    assert validate_pod(_request(pod(numa=BAD), **more), {}, Rules()) == Allowed()
 
 
 def test_a_write_to_a_pods_status_is_judged_for_the_annotations_it_may_bring() -> None:
     review = _request(pod(metadata={"annotations": {NUMA_HINT: "{}"}}), pod(), "UPDATE", subResource="status")
-    assert isinstance(validate(review, {}, Rules()), Denied)
+    assert isinstance(validate_pod(review, {}, Rules()), Denied)
 
 
 def test_pods_of_other_schedulers_are_not_validated() -> None:
-    assert validate(_request(pod(numa=BAD, schedulerName="koord-scheduler")), {}, Rules()) == Allowed()
+    assert validate_pod(_request(pod(numa=BAD, schedulerName="koord-scheduler")), {}, Rules()) == Allowed()

@@ -1,15 +1,16 @@
 """A pod that comes with its namespace: what that says counts, and one that is not there holds up no review for long."""
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable
+from dataclasses import replace
 
 import pytest
 
-from webhook.admission.handler import Answer
+from tests.handlers import HandlerOf
+from webhook.admission.response import Allowed, Denied, Response
 from webhook.app.watch_lag import MOST_PODS, namespace_lag
 from webhook.cache.cluster_cache import ClusterCache
-from webhook.model.admission_review import AdmissionRequest, Allowed, Denied
+from webhook.model.admission_review import AdmissionRequest
 
 KNOWN = Allowed(("known: True",))
 
@@ -26,24 +27,25 @@ class Namespaces:
 
     def __init__(self, *known: str, seconds: float = 60.0) -> None:
         self.cache = ClusterCache()
-        self.lag = namespace_lag(self.cache, seconds)
+        self.response: Response | None = None
+        self.lag = namespace_lag(HandlerOf(self._answer), self.cache, seconds)
         for name in known:
             self.arrive(name)
 
     def arrive(self, name: str) -> None:
         self.cache.namespaces.upsert(name, {"metadata": {"name": name}})
 
-    def ask(self, name: str = "new", response: Any = None, deadline: float = 60.0) -> asyncio.Future[Answer]:
-        """The answer to a review in this namespace, which says whether it was known."""
+    def ask(self, name: str = "new", deadline: float = 60.0) -> asyncio.Future[Response]:
+        """The response to a review in this namespace, which says whether it was known."""
 
-        async def answered() -> Answer:
-            asked = self.lag.answer(request(name), self._judge(name, response), _now() + deadline)
-            return asked if isinstance(asked, Answer) else await asked
+        async def answered() -> Response:
+            response = self.lag.handle(replace(request(name), deadline=_now() + deadline))
+            return await response if isinstance(response, Awaitable) else response
 
         return asyncio.ensure_future(answered())
 
-    def _judge(self, name: str, response: Any) -> Callable[[], Answer]:
-        return lambda: Answer(response or Allowed((f"known: {self.cache.knows_namespace(name)}",)), "allow")
+    def _answer(self, review: AdmissionRequest) -> Response:
+        return self.response or Allowed((f"known: {self.cache.knows_namespace(review.namespace)}",))
 
 
 def _now() -> float:
@@ -57,9 +59,7 @@ async def _turn() -> None:
 
 async def test_a_known_namespace_is_decided_on_at_once() -> None:
     namespaces = Namespaces("new")
-    answer = namespaces.lag.answer(request(), namespaces._judge("new", None), _now() + 60)
-    assert isinstance(answer, Answer)
-    assert answer.response == KNOWN
+    assert namespaces.lag.handle(request()) == KNOWN
 
 
 async def test_a_pod_waits_for_its_namespace_and_for_no_other() -> None:
@@ -70,12 +70,12 @@ async def test_a_pod_waits_for_its_namespace_and_for_no_other() -> None:
     await _turn()
     assert not answer.done()
     namespaces.arrive("new")
-    assert (await answer).response == KNOWN
+    assert await answer == KNOWN
 
 
 @pytest.mark.parametrize(("seconds", "deadline"), [(0.01, 60.0), (60.0, 0.51)])
 async def test_one_that_does_not_come_is_told_in_time(seconds: float, deadline: float) -> None:
-    response = (await Namespaces(seconds=seconds).ask(deadline=deadline)).response
+    response = await Namespaces(seconds=seconds).ask(deadline=deadline)
     assert isinstance(response, Allowed)
     said, warning = response.warnings
     assert said == "known: False"
@@ -83,8 +83,9 @@ async def test_one_that_does_not_come_is_told_in_time(seconds: float, deadline: 
 
 
 async def test_a_denial_stays_as_it_is() -> None:
-    denied = Denied("no")
-    assert (await Namespaces(seconds=0.01).ask(response=denied)).response == denied
+    namespaces = Namespaces(seconds=0.01)
+    namespaces.response = Denied("no")
+    assert await namespaces.ask() == Denied("no")
 
 
 async def test_few_wait_at_a_time() -> None:
@@ -97,4 +98,4 @@ async def test_few_wait_at_a_time() -> None:
     assert not any(one.done() for one in waiting)
     namespaces.arrive("new")
     for one in waiting:
-        assert (await one).response == KNOWN
+        assert await one == KNOWN

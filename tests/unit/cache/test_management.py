@@ -11,9 +11,11 @@ import pytest
 from tests.builders.clusters import cluster_snapshot
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import pod
-from webhook.admission.pod.mutate import mutation_of as answered
-from webhook.admission.pod.mutation import PodMutation, Verdict, mutate_pod
-from webhook.model.admission_review import AdmissionRequest, Allowed, Denied, Patched
+from tests.handlers import mutated as answered
+from webhook.admission.pod.decision import PodDecision, Verdict
+from webhook.admission.pod.mutation import mutate_pod
+from webhook.admission.response import Allowed, Denied, Patched
+from webhook.model.admission_review import AdmissionRequest
 from webhook.model.intent import NO_SPEC, NUMASpec, parse_numa_intent
 from webhook.model.manage import BY_LABEL, Manage
 from webhook.model.names import (
@@ -60,7 +62,7 @@ def burstable() -> dict[str, Any]:
 
 def mutation_of(
     raw: Mapping[str, Any], rules: Rules, *, cluster: Any = CLUSTER, labels: Any = None, annotations: Any = None
-) -> PodMutation:
+) -> PodDecision:
     """The mutation of a pod in a namespace with these labels and annotations."""
     metadata = {"name": "default", "labels": labels, "annotations": annotations}
     return mutate_pod(
@@ -68,11 +70,11 @@ def mutation_of(
     )
 
 
-def annotations_of(mutation: PodMutation) -> dict[str, str]:
+def annotations_of(mutation: PodDecision) -> dict[str, str]:
     return dict(mutation.mutated["metadata"].get("annotations") or {})
 
 
-def is_managed(mutation: PodMutation) -> bool:
+def is_managed(mutation: PodDecision) -> bool:
     managed = PLACEMENT in annotations_of(mutation)
     assert managed == (not mutation.message.startswith("left alone: "))
     assert managed == (mutation.mutated["spec"].get("schedulingGates") == [{"name": PLACEMENT_GATE}])
@@ -313,10 +315,10 @@ def request(raw: Mapping[str, Any]) -> AdmissionRequest:
 def test_the_webhook_answers_with_the_warnings_also_where_it_leaves_a_pod_alone() -> None:
     labelled = Namespace.from_object({"metadata": {"name": "default", "labels": {MANAGE_LABEL: "x"}}})
     cluster = replace(CLUSTER, namespaces={"default": labelled})
-    answer = answered(request(plain()), cluster, Rules())[0]
+    answer = answered(request(plain()), cluster, Rules())
     assert isinstance(answer, Allowed)
     assert answer.warnings == labelled.warnings
-    answer = answered(request(plain()), cluster, Rules(manage=Manage.ALL))[0]
+    answer = answered(request(plain()), cluster, Rules(manage=Manage.ALL))
     assert isinstance(answer, Patched)
     assert set(labelled.warnings) <= set(answer.warnings)
 
@@ -325,10 +327,10 @@ def test_the_webhook_answers_with_the_warnings_also_where_it_leaves_a_pod_alone(
 def test_the_marks_may_come_with_a_manifest_and_are_written_again(name: str) -> None:
     raw = pod()
     raw["metadata"]["annotations"][name] = "x" * 1000
-    answer = answered(request(raw), CLUSTER, Rules())[0]
+    answer = answered(request(raw), CLUSTER, Rules())
     assert isinstance(answer, Patched)
     left = jsonpatch.apply_patch(raw, list(answer.patch))["metadata"]["annotations"]
     assert name not in left
     # Nothing would overwrite them in a pod that the service does not mutate.
     raw["spec"]["schedulerName"] = "other"
-    assert isinstance(answered(request(raw), CLUSTER, Rules())[0], Denied)
+    assert isinstance(answered(request(raw), CLUSTER, Rules()), Denied)

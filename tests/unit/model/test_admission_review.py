@@ -4,7 +4,8 @@ import json
 import pytest
 
 from tests.unit.model.reviews import ANY, FIELDS, review, with_field
-from webhook.model.admission_review import AdmissionRequest, Allowed, Denied, Operation, Patched, User
+from webhook.admission.response import Allowed, Denied, Patched
+from webhook.model.admission_review import AdmissionRequest, Operation, User
 from webhook.model.errors import Malfunction
 
 

@@ -15,11 +15,10 @@ import pytest
 import uvloop
 
 from certs import Authority, ServerNames, server_context
+from tests.handlers import HandlerOf
 from tests.unit.metrics.sample import SAMPLE
 from tests.unit.server.reviews import REVIEW
-from webhook.admission.handler import Answer
 from webhook.metrics.service_metrics import Metrics
-from webhook.model.admission_review import Allowed
 from webhook.server.connections import Limits
 from webhook.server.health import Health
 from webhook.server.listener import REVIEW_LIMITS, Listener
@@ -95,8 +94,8 @@ class Port:
 async def port(limits: Limits = REVIEW_LIMITS, tls: bool = True, observing: bool = False) -> AsyncIterator[Port]:
     metrics = Metrics(lambda: SAMPLE)
     health = Health(lambda: (), lambda: True)
-    reviewers = {"/mutate/pods": lambda *_: Answer(Allowed(), "allow")}
-    app = observation_app(health, metrics) if observing else review_app(reviewers, health, metrics)
+    handlers = {"/mutate/pods": HandlerOf()}
+    app = observation_app(health, metrics) if observing else review_app(handlers, health, metrics)
     count = metrics.connections_closed
     listener = Listener(app, 1.0, limits=limits, told=lambda why: count.labels("reviews", why.code).inc())
     await listener.open("127.0.0.1", 0, server_context(SERVER) if tls else None)

@@ -8,11 +8,10 @@ import pytest
 
 from certs import Authority, CABundle, Leaf, ServerNames, server_context
 from tests.client_certificates import client_context, client_leaf
+from tests.handlers import HandlerOf
 from tests.unit.metrics.sample import SAMPLE
 from tests.unit.server.reviews import REVIEW
-from webhook.admission.handler import Answer
 from webhook.metrics.service_metrics import Metrics
-from webhook.model.admission_review import Allowed
 from webhook.server.health import Health
 from webhook.server.listener import Listener
 from webhook.server.routes import names_of, review_app
@@ -23,7 +22,7 @@ CLIENTS = Authority.create("clients", datetime.now(UTC))
 
 async def post(names: tuple[str, ...], shown: Leaf | None) -> tuple[int, str]:
     health, metrics = Health(lambda: (), lambda: True), Metrics(lambda: SAMPLE)
-    app = review_app({"/mutate/pods": lambda *_: Answer(Allowed(), "allow")}, health, metrics, names)
+    app = review_app({"/mutate/pods": HandlerOf()}, health, metrics, names)
     listener = Listener(app, 1.0)
     leaf = CA.issue(ServerNames.of(["127.0.0.1"]), datetime.now(UTC))
     await listener.open("127.0.0.1", 0, server_context(leaf, CABundle.of([CLIENTS.certificate])))

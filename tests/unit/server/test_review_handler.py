@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from io import BytesIO
 from typing import Any
@@ -11,12 +11,14 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from structlog.testing import capture_logs
 
+from tests.handlers import HandlerOf
 from tests.unit.metrics.sample import SAMPLE
 from tests.unit.model.reviews import ANY, FIELDS, with_field
 from tests.unit.server.reviews import REVIEW
-from webhook.admission.handler import Answer, NotNowError, Reviewer
+from webhook.admission.handler import NotNowError
+from webhook.admission.response import Allowed, Denied, Patched, Response
 from webhook.metrics.service_metrics import Metrics
-from webhook.model.admission_review import Allowed, Denied, Patched
+from webhook.model.admission_review import AdmissionRequest
 from webhook.server.health import Health
 from webhook.server.review_handler import MAX_BODY_BYTES
 from webhook.server.routes import review_app
@@ -39,18 +41,18 @@ class Setup:
 
 @asynccontextmanager
 async def serving(
-    reviewer: Reviewer = lambda *_: Answer(Allowed(), "allow"), synced: bool = True
+    answer: Callable[[AdmissionRequest], Response | Awaitable[Response]] = lambda _: Allowed(), synced: bool = True
 ) -> AsyncIterator[Setup]:
     health = Health(lambda: (), lambda: synced)
     metrics = Metrics(lambda: SAMPLE)
-    app = review_app({"/mutate/pods": reviewer}, health, metrics)
+    app = review_app({"/mutate/pods": HandlerOf(answer)}, health, metrics)
     async with TestClient(TestServer(app, host="127.0.0.1")) as client:
         yield Setup(client, health, metrics)
 
 
 async def test_a_patch_is_answered_with_the_requests_uid() -> None:
     patch = [{"op": "add", "path": "/metadata/labels", "value": {}}]
-    async with serving(lambda *_: Answer(Patched(patch), "allow", decided=True, fit_count=3)) as setup:
+    async with serving(lambda *_: Patched(patch, decided=True, fit_count=3)) as setup:
         status, text = await setup.post()
         response = json.loads(text)["response"]
         assert (status, response["uid"], response["allowed"], response["patchType"]) == (200, "u1", True, "JSONPatch")
@@ -58,7 +60,7 @@ async def test_a_patch_is_answered_with_the_requests_uid() -> None:
 
 
 async def test_a_wrong_object_is_denied_by_a_review_not_by_an_http_error() -> None:
-    async with serving(lambda *_: Answer(Denied("no such policy"), "deny", decided=True)) as setup:
+    async with serving(lambda *_: Denied("no such policy")) as setup:
         status, text = await setup.post()
         response = json.loads(text)["response"]
         assert (status, response["allowed"], response["status"]["code"]) == (200, False, 403)
@@ -73,7 +75,7 @@ async def test_a_denial_is_counted_with_its_reason() -> None:
 
 
 async def test_a_decision_is_one_log_line_with_object_verdict_fit_and_time() -> None:
-    answer = Answer(Allowed(), "allow", decided=True, message="2 of 3", fit_count=2, excluded={"NotReady": 1})
+    answer = Allowed(decided=True, message="2 of 3", fit_count=2, excluded={"NotReady": 1})
     async with serving(lambda *_: answer) as setup:
         with capture_logs() as lines:
             await setup.post()
@@ -106,7 +108,7 @@ async def test_a_pod_that_is_none_of_our_affair_is_logged_for_debugging_only() -
 
 
 async def test_an_exception_is_a_500_so_that_the_failure_policy_decides_and_is_logged_with_the_uid() -> None:
-    async with serving(lambda *_: Answer(Allowed(), str(1 // 0))) as setup:
+    async with serving(lambda *_: Allowed(message=str(1 // 0))) as setup:
         with capture_logs() as lines:
             status, text = await setup.post()
         assert status == 500
@@ -194,16 +196,16 @@ async def test_while_draining_reviews_are_answered_and_their_connections_closed(
 
 async def test_a_misrouted_review_is_answered_and_its_connection_closed() -> None:
     async with (
-        serving(lambda *_: Answer(Allowed(), "deny", misrouted=True)) as setup,
+        serving(lambda *_: Denied("another replica leads", misrouted=True)) as setup,
         setup.client.post("/mutate/pods", json=REVIEW) as answer,
     ):
         assert (answer.status, answer.headers["Connection"]) == (200, "close")
 
 
 async def test_a_decision_that_has_to_look_something_up_is_waited_for_until_the_deadline() -> None:
-    async def decide(*_: object) -> Answer:
+    async def decide(*_: object) -> Response:
         await asyncio.sleep(0.01)
-        return Answer(Allowed(), "allow")
+        return Allowed()
 
     async with serving(decide) as setup:
         assert (await setup.post())[0] == 200
@@ -213,7 +215,7 @@ async def test_a_decision_that_has_to_look_something_up_is_waited_for_until_the_
 
 
 async def test_what_is_not_ours_to_answer_now_is_left_to_the_failure_policy() -> None:
-    async def decline(*_: object) -> Answer:
+    async def decline(*_: object) -> Response:
         raise NotNowError("this replica is not the leader")
 
     async with serving(decline) as setup:

@@ -1,4 +1,4 @@
-"""The guard at work: a Binding comes in, its pod is looked up, the decision is made and what it gives is kept.
+"""The mutating webhook on bindings: the pod is looked up, the decision is made, and what it gives is kept.
 
 1. The pod: from the informers' copy, else by one GET (see `pod_lookup`). What is no affair of ours passes on any
    replica, and so does a Binding that the API server itself will refuse: of a pod that is bound, gated or not there.
@@ -32,12 +32,13 @@ from webhook.admission.binding.decision import Given, Pass, Refusal, assigned_no
 from webhook.admission.binding.pod_lookup import Fetch, PodLookup, is_gated
 from webhook.admission.binding.review_trust import FIRST_SECONDS, Doubts
 from webhook.admission.binding.waiting_reviews import WaitingReviews
-from webhook.admission.handler import Answer, NotNowError, Unreserved
+from webhook.admission.handler import NotNowError
 from webhook.admission.reserved_fields import forgery
+from webhook.admission.response import Allowed, Denied, Patched, Response, Unreserved
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.cache.unmanaged import why_unmanaged
 from webhook.engine.assumed.assumed_pod import AssumedPod
-from webhook.model.admission_review import AdmissionRequest, Allowed, Denied, Patched
+from webhook.model.admission_review import AdmissionRequest
 from webhook.model.rules import Rules
 
 _LEADER_CHANGED: Final = Refusal(
@@ -80,7 +81,7 @@ _LONGEST_WAIT: Final = 5.0
 
 
 class BindingGuard:
-    """Reviews of Bindings.
+    """The handler.
 
     assume_ttl: seconds after which an answer that is not in the pod never will be; on_refused: told of the pod
     (namespace/name), its uid and the node that cannot hold it; doubts: None where every caller is the API server.
@@ -105,38 +106,33 @@ class BindingGuard:
         self._on_refused = on_refused
         self._waiting = WaitingReviews()
 
-    async def review(self, request: AdmissionRequest, deadline: float) -> Answer:
-        """Answer one; `deadline` by the event loop's clock. Raises NotNowError."""
+    async def handle(self, request: AdmissionRequest) -> Response:
+        """Answer one. Raises NotNowError."""
         binding = request.object
         if forged := forgery(request, self._rules):
-            message = " ".join(map(str, forged.faults))
-            return Answer(Denied(message, "ReservedField"), "deny", decided=True, message=message)
+            return Denied(" ".join(map(str, forged.faults)), "ReservedField")
         metadata = binding.get("metadata") or {}
         name, uid = request.name or metadata.get("name", ""), metadata.get("uid") or ""
         node = (binding.get("target") or {}).get("name", "")
         key, clock = f"{request.namespace}/{name}", asyncio.get_running_loop().time
-        give_up = clock() + min(_LONGEST_WAIT, (deadline - clock()) * _WAITED_SHARE)
+        give_up = clock() + min(_LONGEST_WAIT, (request.deadline - clock()) * _WAITED_SHARE)
         while True:
             try:
                 pod = await self._lookup.find(request.namespace, name, uid, give_up)
             except TimeoutError:
                 return _refused(_NOT_SEEN)
             if pod is None:
-                return Answer(
-                    Allowed(), "allow", message="the pod does not exist; the API server will reject the binding"
-                )
+                return Allowed(message="the pod does not exist; the API server will reject the binding")
             if reason := why_unmanaged(pod, self._rules):
-                return Answer(Allowed(), "allow", message=f"left alone: {reason}")
+                return Allowed(message=f"left alone: {reason}")
             if pod["spec"].get("nodeName"):
-                return Answer(
-                    Allowed(), "allow", message="the pod is bound already; the API server will reject the binding"
-                )
+                return Allowed(message="the pod is bound already; the API server will reject the binding")
             if is_gated(pod):
-                return Answer(Allowed(), "allow", message="the pod is gated; the API server will reject the binding")
+                return Allowed(message="the pod is gated; the API server will reject the binding")
             verdict = (
                 _BINDING_IN_PROGRESS if self._has_binding_in_progress(node, key) else self._judge(request, pod, node)
             )
-            if isinstance(verdict, Answer):
+            if not isinstance(verdict, Refusal):
                 return verdict
             if not await self._has_moved(node, key, verdict.after, give_up):
                 return _refused(verdict)
@@ -157,7 +153,7 @@ class BindingGuard:
     def _waits(self, key: str) -> bool:
         return self._cache.waiting_pod(key, "") is not None
 
-    def _judge(self, request: AdmissionRequest, pod: Mapping[str, Any], node: str) -> Answer | Refusal:
+    def _judge(self, request: AdmissionRequest, pod: Mapping[str, Any], node: str) -> Response | Refusal:
         """The answer, or why the pod is to wait for others."""
         leader_state = self._leader_state()
         hint = assigned_node(pod)
@@ -166,14 +162,14 @@ class BindingGuard:
                 raise NotNowError("this replica is not the leader, who alone gives out NUMA nodes")
             return _refused(_NOT_LEADER) if leader_state is LeaderState.ELSEWHERE else _refused(_LEADER_CHANGED)
         if leader_state in {LeaderState.NONE, LeaderState.ELSEWHERE}:
-            return Answer(Allowed(), "allow", decided=True, message=f"placed on {node} before")
+            return Allowed(decided=True, message=f"placed on {node} before")
         key, uid = f"{request.namespace}/{pod['metadata']['name']}", pod["metadata"].get("uid", "")
         kubelet_admission = self._cache.kubelet_admission(node, key)
         verdict = guard(pod, node, kubelet_admission, self._rules, self._cache.assumed(key, uid, node))
         by_scheduler = request.user.username in self._rules.scheduler_users | self._rules.trusted_users
         match verdict:
             case Pass():
-                return Answer(Allowed(), "allow", message=verdict.message)
+                return Allowed(message=verdict.message)
             case Refusal():
                 if verdict.after:
                     return verdict
@@ -189,11 +185,11 @@ class BindingGuard:
                 f"bound to {node} by {request.user.username}, who is none of --scheduler-users: "
                 "no NUMA nodes are reserved"
             )
-            return Answer(Allowed((message,)), "allow", decided=True, message=message, unreserved=Unreserved.USER)
+            return Allowed((message,), decided=True, message=message, unreserved=Unreserved.USER)
         unreserved = None if request.dry_run else self._reserve(given, key, uid)
         message = given.message if unreserved is None else f"{given.message}; {unreserved.sentence}"
         operations = into_binding(request.object, given)
-        return Answer(Patched(operations), "allow", decided=True, message=message, unreserved=unreserved)
+        return Patched(operations, decided=True, message=message, unreserved=unreserved)
 
     def _reserve(self, given: Given, key: str, uid: str) -> Unreserved | None:
         """Keep what is given until the pod is seen with it; why not."""
@@ -210,9 +206,8 @@ class BindingGuard:
         return None
 
 
-def _refused(refusal: Refusal) -> Answer:
-    denied = Denied(refusal.message, refusal.reason)
-    return Answer(denied, "deny", decided=True, message=refusal.message, misrouted=refusal is _NOT_LEADER)
+def _refused(refusal: Refusal) -> Denied:
+    return Denied(refusal.message, refusal.reason, misrouted=refusal is _NOT_LEADER)
 
 
 def assumed_pod_of(given: Given, key: str, uid: str, expires: float) -> AssumedPod:

@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from webhook.model.admission_review import AdmissionRequest, AdmissionResponse, Allowed, Denied
+from webhook.admission.response import Allowed, Denied
+from webhook.model.admission_review import AdmissionRequest
 from webhook.model.names import KOORDINATOR_NODE_POLICY_LABEL
 from webhook.model.nearest import did_you_mean
 from webhook.model.policy import NUMAPolicy
@@ -12,21 +13,24 @@ from webhook.model.quoted import quoted
 _ALLOWED: Final = (*(policy.koordinator for policy in reversed(NUMAPolicy) if policy is not NUMAPolicy.NONE), "None")
 
 
-def validate_node(request: AdmissionRequest) -> AdmissionResponse:
-    """Judge the label of a node that is created, or of one whose label changes.
+class NodeValidator:
+    """The handler."""
 
-    A value that is there already may stay: a kubelet's update of its node must not fail over it.
-    """
-    if not request.may_change_metadata_of("Node"):
-        return Allowed()
-    before, after = (
-        ((raw.get("metadata") or {}).get("labels") or {}).get(KOORDINATOR_NODE_POLICY_LABEL)
-        for raw in (request.old_object, request.object)
-    )
-    if not after or after == before or after in _ALLOWED:
-        return Allowed()
-    return Denied(
-        f"metadata.labels[{KOORDINATOR_NODE_POLICY_LABEL}]: {quoted(after)} is not a NUMA policy; the values are "
-        f"{', '.join(_ALLOWED)}.{did_you_mean(after, _ALLOWED)}",
-        "InvalidLabel",
-    )
+    def handle(self, request: AdmissionRequest) -> Allowed | Denied:
+        """Judge the label of a node that is created, or of one whose label changes.
+
+        A value that is there already may stay: a kubelet's update of its node must not fail over it.
+        """
+        if not request.may_change_metadata_of("Node"):
+            return Allowed()
+        before, after = (
+            ((raw.get("metadata") or {}).get("labels") or {}).get(KOORDINATOR_NODE_POLICY_LABEL)
+            for raw in (request.old_object, request.object)
+        )
+        if not after or after == before or after in _ALLOWED:
+            return Allowed()
+        return Denied(
+            f"metadata.labels[{KOORDINATOR_NODE_POLICY_LABEL}]: {quoted(after)} is not a NUMA policy; the values are "
+            f"{', '.join(_ALLOWED)}.{did_you_mean(after, _ALLOWED)}",
+            "InvalidLabel",
+        )

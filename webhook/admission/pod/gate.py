@@ -5,7 +5,7 @@ gate can only be taken away, which the placement controller does in the patch th
 
 - A group's members are placed together, so none goes before the controller has seen the others.
 - A pod that fits nowhere now has to wait; behind the gate the scheduler spends no time on it. An operator may have it
-  let in as it is, or refused. But one that waits for a node to be added gets none (see `plan`).
+  let in as it is, or refused. But one that waits for a node to be added gets none (see `decision`).
 - A pod of its user's own with node affinity waits for one node, which can be written beside that (see `reapply`).
 - Any other pod need not wait, but one writer who decides at the last moment sees what many at creation cannot.
 

@@ -1,41 +1,80 @@
-"""The mutating webhook on pods: a request in, a response out.
+"""The mutating webhook on pods.
 
 It judges what it is about to change: another webhook for that would cost the API server another look at every pod.
 """
 
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
 from webhook.admission.annotation_warnings import annotation_warnings
-from webhook.admission.pod.mutation import PodMutation, Verdict, mutate_pod
-from webhook.admission.pod.plan import Plans
+from webhook.admission.pod.decision import PodDecision, RecentDecisions, Verdict
+from webhook.admission.pod.mutation import denied, mutate_pod
 from webhook.admission.pod.reapply import warnings_of
-from webhook.admission.pod.validate import validate
+from webhook.admission.pod.validate import validate_pod
+from webhook.admission.response import Allowed, Denied, Patched, Response
 from webhook.cache.cluster_snapshot import ClusterSnapshot
-from webhook.model.admission_review import AdmissionRequest, AdmissionResponse, Allowed, Denied, Operation, Patched
+from webhook.model.admission_review import AdmissionRequest, Operation
 from webhook.model.errors import UserError
 from webhook.model.rules import Rules
 
 
-def mutation_of(
-    request: AdmissionRequest, cluster_snapshot: ClusterSnapshot, rules: Rules, plans: Plans | None = None
-) -> tuple[AdmissionResponse, PodMutation | None]:
-    """Judge and mutate a pod that is being created; also the mutation behind the response, for logs and metrics.
+class PodMutator:
+    """The handler. `snapshot` gives the cluster as it is when a review comes."""
 
-    None where there was nothing to mutate. Nothing outside is touched, so a dry run gets the same answer. `plans` are
-    those made before, by the same rules.
+    def __init__(self, snapshot: Callable[[], ClusterSnapshot], rules: Rules) -> None:
+        self._snapshot = snapshot
+        self._rules = rules
+        self._recent = RecentDecisions()
+
+    def handle(self, request: AdmissionRequest) -> Response:
+        """Judge and mutate a pod that is created. There are no side effects: a dry run gets the same response."""
+        if not _is_creation(request):
+            return Allowed()
+        return _response(decide_creation(request, self._snapshot(), self._rules, self._recent))
+
+
+def decide_creation(
+    request: AdmissionRequest, cluster_snapshot: ClusterSnapshot, rules: Rules, recent: RecentDecisions | None = None
+) -> PodDecision:
+    """What is decided about a pod that its user creates, with all that the user is warned of.
+
+    `recent`: decisions made before, by the same rules.
     """
-    if request.kind != "Pod" or request.sub_resource or request.operation is not Operation.CREATE:
-        return Allowed(), None
-    judged = validate(request, cluster_snapshot.topologies, rules)
+    raw = request.object
+    judged = validate_pod(request, cluster_snapshot.topologies, rules)
     if isinstance(judged, Denied):
-        return judged, None
+        return PodDecision(Verdict.DENY, judged.message, raw, reason=judged.reason)
     try:
-        mutation = mutate_pod(request.object, cluster_snapshot, rules, plans=plans)
+        decided = mutate_pod(raw, cluster_snapshot, rules, recent=recent)
     except UserError as error:
-        return Denied(" ".join(map(str, error.faults)), "Invalid"), None
-    if mutation.verdict is Verdict.DENY:
-        return Denied(mutation.message, mutation.reason, mutation.warnings), mutation
-    if mutation.plan is None:
-        told = judged.warnings if isinstance(judged, Allowed) else ()
-        return Allowed((*told, *mutation.warnings)), mutation
-    again = warnings_of(request.object, gated=mutation.plan.gated, constraint=mutation.plan.constraint)
-    annotations = annotation_warnings(request.object, cluster_snapshot.topologies, rules)
-    return Patched(mutation.operations, (*annotations, *mutation.warnings, *again)), mutation
+        return denied(error, raw, "Invalid")
+    if decided.verdict is Verdict.DENY:
+        return decided
+    if decided.fit_count is None:
+        return _warned(decided, judged.warnings)
+    annotations = annotation_warnings(raw, cluster_snapshot.topologies, rules)
+    return _warned(decided, annotations, warnings_of(raw, gated=decided.gated, constraint=decided.constraint))
+
+
+def _warned(decided: PodDecision, before: Iterable[str], after: Iterable[str] = ()) -> PodDecision:
+    warnings = (*before, *decided.warnings, *after)
+    return decided if warnings == decided.warnings else replace(decided, warnings=warnings)
+
+
+def _is_creation(request: AdmissionRequest) -> bool:
+    return request.kind == "Pod" and not request.sub_resource and request.operation is Operation.CREATE
+
+
+def _response(decided: PodDecision) -> Response:
+    logged: dict[str, Any] = {
+        "fit_count": decided.fit_count,
+        "excluded": {reason.code: nodes for reason, nodes in decided.excluded.items()},
+        "not_aligned": decided.not_aligned is not None and decided.not_aligned.warns,
+    }
+    if decided.verdict is Verdict.DENY:
+        return Denied(decided.message, decided.reason, decided.warnings, **logged)
+    if decided.fit_count is None:
+        return Allowed(decided.warnings, message=decided.message)
+    logged |= {"message": decided.message, "verdict": decided.verdict.value, "decided": True}
+    return Patched(decided.operations, decided.warnings, **logged)

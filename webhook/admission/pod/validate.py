@@ -1,15 +1,17 @@
-"""What pods ask for is understood and nothing in them forged, or they are refused.
+"""The validating webhook on pods: what they ask for is valid and nothing in them is forged, or they are denied.
 
-The validating webhook judges updates so, the mutating one creations.
+It judges updates. The mutating webhook judges creations by the same function.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from webhook.admission.gang import check_bare_pod
 from webhook.admission.reserved_fields import forgery
+from webhook.admission.response import Allowed, Denied
+from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.cache.unmanaged import why_unmanaged
-from webhook.model.admission_review import AdmissionRequest, AdmissionResponse, Allowed, Denied
+from webhook.model.admission_review import AdmissionRequest
 from webhook.model.errors import UserError
 from webhook.model.intent import parse_numa_intent
 from webhook.model.membership import GROUP_ANNOTATIONS
@@ -20,7 +22,19 @@ from webhook.model.topology import Topology
 _ASKS: Final = (NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC, *GROUP_ANNOTATIONS)
 
 
-def validate(request: AdmissionRequest, topologies: Mapping[str, Topology], rules: Rules) -> AdmissionResponse:
+class PodValidator:
+    """The handler. `snapshot` gives the cluster as it is when a review comes."""
+
+    def __init__(self, snapshot: Callable[[], ClusterSnapshot], rules: Rules) -> None:
+        self._snapshot = snapshot
+        self._rules = rules
+
+    def handle(self, request: AdmissionRequest) -> Allowed | Denied:
+        """Judge a pod that is updated."""
+        return validate_pod(request, self._snapshot().topologies, self._rules)
+
+
+def validate_pod(request: AdmissionRequest, topologies: Mapping[str, Topology], rules: Rules) -> Allowed | Denied:
     """Judge the annotations of a pod that is created, or of one whose annotations, labels or gates change.
 
     What was once let in may stay: an update of anything else in the pod must not fail over its annotations.

@@ -15,8 +15,9 @@ the annotation `topology-webhook.dev/inherit`: its pods wait behind the gate unt
 from typing import Final
 
 from webhook.admission.patch import Patch, Tokens
+from webhook.admission.response import Allowed, Patched
 from webhook.admission.workload.templates import annotations_on, asked_in, templates_in
-from webhook.model.admission_review import AdmissionRequest, AdmissionResponse, Allowed, Operation, Patched
+from webhook.model.admission_review import AdmissionRequest, Operation
 from webhook.model.membership import GROUP_ANNOTATIONS
 from webhook.model.names import INHERIT
 from webhook.model.rules import Rules
@@ -26,28 +27,34 @@ from webhook.model.workload.common_fields import MAX_POD_SETS
 _TEMPLATES_MAY_CHANGE: Final = frozenset({"CronJob", "Deployment", "LeaderWorkerSet", "ReplicaSet", "StatefulSet"})
 
 
-def mark_templates(request: AdmissionRequest, rules: Rules) -> AdmissionResponse:
-    """Mark the pod templates of a workload that is created or updated; not those of other schedulers."""
-    if request.sub_resource or request.operation not in {Operation.CREATE, Operation.UPDATE}:
-        return Allowed()
-    creates = request.operation is Operation.CREATE
-    before = {} if creates else {template.path: template for template in templates_in(request.old_object)}
-    may_change = request.kind in _TEMPLATES_MAY_CHANGE
-    asks_again = asked_in(annotations_on(request.object)) != asked_in(annotations_on(request.old_object))
-    marked: list[Tokens] = []
-    for template in templates_in(request.object):
-        old = before.get(template.path)
-        if INHERIT in template.annotations or template.scheduler not in rules.scheduler_names:
-            continue
-        kept = old is not None and INHERIT in old.annotations and (template.above or not may_change)
-        wanted = template.above and GROUP_ANNOTATIONS.isdisjoint(template.annotations)
-        news = creates or (may_change and (asks_again or old is None or template.raw != old.raw))
-        if kept or (news and wanted):
-            marked.append((*template.path, "metadata", "annotations", INHERIT))
-        if len(marked) > MAX_POD_SETS:
-            # It is denied by its validation, which names the bound.
+class WorkloadMutator:
+    """The handler."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+
+    def handle(self, request: AdmissionRequest) -> Allowed | Patched:
+        """Mark the pod templates of a workload that is created or updated; not those of other schedulers."""
+        if request.sub_resource or request.operation not in {Operation.CREATE, Operation.UPDATE}:
             return Allowed()
-    patch = Patch(request.object)
-    for path in marked:
-        patch.put(path, "true")
-    return Patched(tuple(patch.operations)) if patch.operations else Allowed()
+        creates = request.operation is Operation.CREATE
+        before = {} if creates else {template.path: template for template in templates_in(request.old_object)}
+        may_change = request.kind in _TEMPLATES_MAY_CHANGE
+        asks_again = asked_in(annotations_on(request.object)) != asked_in(annotations_on(request.old_object))
+        marked: list[Tokens] = []
+        for template in templates_in(request.object):
+            old = before.get(template.path)
+            if INHERIT in template.annotations or template.scheduler not in self._rules.scheduler_names:
+                continue
+            kept = old is not None and INHERIT in old.annotations and (template.above or not may_change)
+            wanted = template.above and GROUP_ANNOTATIONS.isdisjoint(template.annotations)
+            news = creates or (may_change and (asks_again or old is None or template.raw != old.raw))
+            if kept or (news and wanted):
+                marked.append((*template.path, "metadata", "annotations", INHERIT))
+            if len(marked) > MAX_POD_SETS:
+                # It is denied by its validation, which names the bound.
+                return Allowed()
+        patch = Patch(request.object)
+        for path in marked:
+            patch.put(path, "true")
+        return Patched(tuple(patch.operations)) if patch.operations else Allowed()

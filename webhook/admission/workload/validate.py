@@ -9,16 +9,17 @@
    a policy is asked for and no kubelet would align the pods, that is a warning, or a denial by `--not-alignable`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from webhook.admission.annotation_warnings import annotation_warnings
 from webhook.admission.gang import annotations_in, check_gangs, is_made_by_another, why_unmanaged
-from webhook.admission.pod.plan import NOT_ALIGNABLE
+from webhook.admission.pod.decision import NOT_ALIGNABLE
 from webhook.admission.reserved_fields import is_output
+from webhook.admission.response import Allowed, Denied
 from webhook.admission.workload.unaligned_templates import unaligned_templates
 from webhook.cache.cluster_snapshot import ClusterSnapshot
-from webhook.model.admission_review import AdmissionRequest, AdmissionResponse, Allowed, Denied, Operation
+from webhook.model.admission_review import AdmissionRequest, Operation
 from webhook.model.errors import UserError, sentences
 from webhook.model.flag import is_on
 from webhook.model.intent import parse_numa_intent
@@ -39,23 +40,31 @@ _MOST_WARNINGS: Final = 20
 _JUDGED: Final = GROUP_ANNOTATIONS.union(_NUMA, _SWITCHES)
 
 
-def validate_workload(request: AdmissionRequest, cluster_snapshot: ClusterSnapshot, rules: Rules) -> AdmissionResponse:
-    """Judge a workload that is created, or one whose annotations about placement or whose templates change."""
-    is_written = request.operation in {Operation.CREATE, Operation.UPDATE}
-    if request.sub_resource or not is_written or is_made_by_another(request.object):
-        return Allowed()
-    judged = _annotations(request.object, request.old_object, cluster_snapshot.topologies, rules)
-    if isinstance(judged, Denied):
-        return judged
-    warnings = (
-        *judged.warnings,
-        *_new_warnings(request.object, request.old_object, cluster_snapshot.topologies, rules),
-    )
-    unaligned = list(unaligned_templates(request.object, request.old_object, cluster_snapshot.nodes, rules))
-    told = tuple(found.sentence(path) for found, path in unaligned)
-    if rules.not_alignable == "Deny" and any(found.everywhere for found, _ in unaligned):
-        return Denied(" ".join(told), NOT_ALIGNABLE, warnings[:_MOST_WARNINGS])
-    return Allowed((*warnings, *told)[:_MOST_WARNINGS])
+class WorkloadValidator:
+    """The handler. `snapshot` gives the cluster as it is when a review comes."""
+
+    def __init__(self, snapshot: Callable[[], ClusterSnapshot], rules: Rules) -> None:
+        self._snapshot = snapshot
+        self._rules = rules
+
+    def handle(self, request: AdmissionRequest) -> Allowed | Denied:
+        """Judge a workload that is created, or one whose annotations about placement or whose templates change."""
+        is_written = request.operation in {Operation.CREATE, Operation.UPDATE}
+        if request.sub_resource or not is_written or is_made_by_another(request.object):
+            return Allowed()
+        cluster_snapshot, rules = self._snapshot(), self._rules
+        judged = _annotations(request.object, request.old_object, cluster_snapshot.topologies, rules)
+        if isinstance(judged, Denied):
+            return judged
+        warnings = (
+            *judged.warnings,
+            *_new_warnings(request.object, request.old_object, cluster_snapshot.topologies, rules),
+        )
+        unaligned = list(unaligned_templates(request.object, request.old_object, cluster_snapshot.nodes, rules))
+        told = tuple(found.sentence(path) for found, path in unaligned)
+        if rules.not_alignable == "Deny" and any(found.everywhere for found, _ in unaligned):
+            return Denied(" ".join(told), NOT_ALIGNABLE, warnings[:_MOST_WARNINGS])
+        return Allowed((*warnings, *told)[:_MOST_WARNINGS])
 
 
 def _new_warnings(

@@ -22,9 +22,9 @@ from webhook.admission.patch import Operation
 from webhook.admission.pod import placement_text
 from webhook.admission.pod.affinity_patch import Constraint
 from webhook.admission.pod.controller_patches import assignment_patch, ungate_patch
+from webhook.admission.pod.decision import NOT_ALIGNABLE
 from webhook.admission.pod.node_names import NodeNames, keep_off_others
 from webhook.admission.pod.not_aligned import NotAligned, not_aligned, not_aligned_on
-from webhook.admission.pod.plan import NOT_ALIGNABLE
 from webhook.admission.pod.reapply import kept_by_a_merge, terms_are_fixed
 from webhook.admission.pod.schedulability import awaits_node, look_ahead
 from webhook.cache.delegated_pods import delegation_text

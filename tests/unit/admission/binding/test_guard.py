@@ -16,13 +16,14 @@ from tests.builders.records import resident
 from tests.unit.admission.kubelet_admissions import kubelet_admission_at
 from webhook.admission.binding.guard import BindingGuard, LeaderState
 from webhook.admission.binding.review_trust import Doubts
-from webhook.admission.handler import Answer, NotNowError, Unreserved
+from webhook.admission.handler import NotNowError
 from webhook.admission.patch import apply
+from webhook.admission.response import Allowed, Denied, Patched, Response, Unreserved
 from webhook.cache.kubelet_admission import KubeletAdmission
 from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.engine.assumed.assumed_pods import AssumedPods
 from webhook.engine.snapshot.ledger import Ledger, Reservation
-from webhook.model.admission_review import AdmissionRequest, Allowed, Denied, Patched
+from webhook.model.admission_review import AdmissionRequest
 from webhook.model.hint import NUMAHint, NUMANodeAmounts
 from webhook.model.names import NUMA_HINT, NUMA_TOPOLOGY_SPEC, PLACEMENT_GATE
 from webhook.model.rules import Rules
@@ -103,7 +104,7 @@ class OneNode:
         dry_run: bool = False,
         seconds: float = 5,
         user: str = "system:kube-scheduler",
-    ) -> Answer:
+    ) -> Response:
         cache: Any = self
         guard = BindingGuard(
             cache,
@@ -115,7 +116,7 @@ class OneNode:
             self.doubts,
         )
         request = binding(name, uid, dry_run, user)
-        return await guard.review(request, asyncio.get_running_loop().time() + seconds)
+        return await guard.handle(replace(request, deadline=asyncio.get_running_loop().time() + seconds))
 
 
 def named(name: str, uid: str = "u", annotations: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
@@ -150,15 +151,15 @@ def binding(name: str, uid: str, dry_run: bool, user: str) -> AdmissionRequest:
     )
 
 
-def numa_of(answer: Answer) -> list[int]:
+def numa_of(answer: Response) -> list[int]:
     """The NUMA nodes written into the Binding."""
     return [entry["node"] for entry in hint_of(answer)["numaNodeResources"]]
 
 
-def hint_of(answer: Answer) -> dict[str, Any]:
+def hint_of(answer: Response) -> dict[str, Any]:
     """The hint written into the Binding."""
-    assert isinstance(answer.response, Patched), answer
-    patched = apply({"metadata": {}}, map(dict, answer.response.patch))
+    assert isinstance(answer, Patched), answer
+    patched = apply({"metadata": {}}, map(dict, answer.patch))
     hint: dict[str, Any] = json.loads(patched["metadata"]["annotations"][NUMA_HINT])
     return hint
 
@@ -170,7 +171,7 @@ async def test_what_one_binding_was_given_the_next_one_finds_taken() -> None:
     assert numa_of(await cluster_snapshot.bind("b")) == [1]
     cluster_snapshot.show_bound("b")
     refused = await cluster_snapshot.bind("c")
-    assert isinstance(refused.response, Denied)
+    assert isinstance(refused, Denied)
     assert (refused.verdict, refused.decided) == ("deny", True)
     assert cluster_snapshot.fetched == []
 
@@ -198,8 +199,8 @@ async def test_a_binding_that_is_not_seen_written_lets_the_next_one_try_again() 
     cluster_snapshot = OneNode(named("a"), named("b"))
     await cluster_snapshot.bind("a")
     refused = await cluster_snapshot.bind("b", seconds=0.02)
-    assert isinstance(refused.response, Denied)
-    assert refused.response.reason == "BindingInProgress"
+    assert isinstance(refused, Denied)
+    assert refused.reason == "BindingInProgress"
 
 
 async def test_a_binding_that_was_refused_after_us_holds_up_its_node_for_seconds_only(
@@ -229,8 +230,8 @@ async def test_a_binding_that_has_waited_for_half_of_its_time_is_refused_and_say
     for name in ("a", "b"):
         cluster_snapshot.show_placed(name)
     refused = await cluster_snapshot.bind("b", seconds=0.02)
-    assert isinstance(refused.response, Denied)
-    assert refused.response.reason == "BindingInProgress"
+    assert isinstance(refused, Denied)
+    assert refused.reason == "BindingInProgress"
     assert refused.message == "default/a was placed before on the NUMA nodes of n3 that this pod would get"
     assert cluster_snapshot.keeper.assumed_count == 0
 
@@ -280,8 +281,8 @@ async def test_who_does_not_lead_gives_nothing_out_and_lets_placed_pods_pass() -
 async def test_where_another_replica_leads_a_binding_is_refused_and_its_connection_given_up() -> None:
     cluster_snapshot = OneNode(named("a"), assigned("b"))
     refused = await cluster_snapshot.bind("a", leader_state=LeaderState.ELSEWHERE)
-    assert isinstance(refused.response, Denied)
-    assert (refused.response.reason, refused.misrouted) == ("NotLeader", True)
+    assert isinstance(refused, Denied)
+    assert (refused.reason, refused.misrouted) == ("NotLeader", True)
     passed = await cluster_snapshot.bind("b", leader_state=LeaderState.ELSEWHERE)
     assert (passed.verdict, passed.misrouted) == ("allow", False)
     assert cluster_snapshot.keeper.assumed_count == 0
@@ -290,8 +291,8 @@ async def test_where_another_replica_leads_a_binding_is_refused_and_its_connecti
 async def test_a_new_leader_gives_out_nothing_new() -> None:
     cluster_snapshot = OneNode(named("a"), assigned("b"))
     refused = await cluster_snapshot.bind("a", leader_state=LeaderState.ASSIGNED_ONLY)
-    assert isinstance(refused.response, Denied)
-    assert refused.response.reason == "LeaderChanged"
+    assert isinstance(refused, Denied)
+    assert refused.reason == "LeaderChanged"
     # Its kubelet would take NUMA node 0, which the last leader may have promised to somebody: it is not certain.
     passed = await cluster_snapshot.bind("b", leader_state=LeaderState.ASSIGNED_ONLY)
     assert hint_of(passed) == {"node": "n3", "certain": False}
@@ -322,13 +323,13 @@ async def test_of_a_pod_that_its_node_cannot_hold_another_part_is_told_and_of_on
     for name in "ab":
         await cluster_snapshot.bind(name)
         cluster_snapshot.show_bound(name)
-    assert isinstance((await cluster_snapshot.bind("c", dry_run=True)).response, Denied)
+    assert isinstance((await cluster_snapshot.bind("c", dry_run=True)), Denied)
     assert cluster_snapshot.refused == []
-    assert isinstance((await cluster_snapshot.bind("c")).response, Denied)
+    assert isinstance((await cluster_snapshot.bind("c")), Denied)
     assert cluster_snapshot.refused == [("default/c", "u", "n3")]
     waits = OneNode(named("a"), named("b"))
     await waits.bind("a")
-    assert isinstance((await waits.bind("b", seconds=0.1)).response, Denied)
+    assert isinstance((await waits.bind("b", seconds=0.1)), Denied)
     assert waits.refused == []
 
 
@@ -336,13 +337,13 @@ async def test_a_binding_by_no_scheduler_is_judged_and_has_no_effect() -> None:
     cluster_snapshot = OneNode(named("a"), named("b"), named("c"))
     answer = await cluster_snapshot.bind("a", user="admin")
     assert answer.unreserved is Unreserved.USER
-    assert isinstance(answer.response, Allowed)
+    assert isinstance(answer, Allowed)
     assert answer.message == "bound to n3 by admin, who is none of --scheduler-users: no NUMA nodes are reserved"
     assert cluster_snapshot.keeper.assumed_count == 0
     for name in "ab":
         await cluster_snapshot.bind(name)
         cluster_snapshot.show_bound(name)
-    assert isinstance((await cluster_snapshot.bind("c", user="admin")).response, Denied)
+    assert isinstance((await cluster_snapshot.bind("c", user="admin")), Denied)
     assert cluster_snapshot.refused == []
 
 

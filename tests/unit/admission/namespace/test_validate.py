@@ -2,8 +2,9 @@ from typing import Any
 
 import pytest
 
-from webhook.admission.namespace.validate import warn_of_namespace
-from webhook.model.admission_review import AdmissionRequest, Allowed
+from webhook.admission.namespace.validate import NamespaceValidator
+from webhook.admission.response import Allowed
+from webhook.model.admission_review import AdmissionRequest
 from webhook.model.names import MANAGE_LABEL, NUMA_TOPOLOGY_SPEC
 
 
@@ -22,7 +23,7 @@ def warnings(after: dict[str, Any], before: dict[str, Any] | None = None, kind: 
         "oldObject": before,
     }
     review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
-    answer = warn_of_namespace(AdmissionRequest.from_object(review))
+    answer = NamespaceValidator().handle(AdmissionRequest.from_object(review))
     assert isinstance(answer, Allowed)  # whatever stands there
     return answer.warnings
 

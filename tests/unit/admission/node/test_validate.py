@@ -2,8 +2,9 @@ from typing import Any
 
 import pytest
 
-from webhook.admission.node.validate import validate_node
-from webhook.model.admission_review import AdmissionRequest, AdmissionResponse, Allowed, Denied
+from webhook.admission.node.validate import NodeValidator
+from webhook.admission.response import Allowed, Denied
+from webhook.model.admission_review import AdmissionRequest
 from webhook.model.names import KOORDINATOR_NODE_POLICY_LABEL
 
 
@@ -14,7 +15,7 @@ def labelled(value: str | None) -> dict[str, Any]:
 
 def judged(
     value: str | None, before: str | None = None, operation: str = "UPDATE", sub_resource: str = ""
-) -> AdmissionResponse:
+) -> Allowed | Denied:
     request = {
         "uid": "u1",
         "kind": {"group": "", "version": "v1", "kind": "Node"},
@@ -24,7 +25,7 @@ def judged(
         "oldObject": None if operation == "CREATE" else labelled(before),
     }
     review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
-    return validate_node(AdmissionRequest.from_object(review))
+    return NodeValidator().handle(AdmissionRequest.from_object(review))
 
 
 @pytest.mark.parametrize("value", [None, "", "SingleNUMANode", "Restricted", "BestEffort", "None"])

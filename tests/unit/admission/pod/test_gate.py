@@ -8,7 +8,8 @@ import pytest
 from tests.builders.clusters import cluster_snapshot
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import SINGLE, pod
-from webhook.admission.pod.mutation import Verdict, mutate_pod
+from webhook.admission.pod.decision import Verdict
+from webhook.admission.pod.mutation import mutate_pod
 from webhook.model.gates import waits_for_us_alone
 from webhook.model.names import (
     KAI_REQUIRED_PLACEMENT,

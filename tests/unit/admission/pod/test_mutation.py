@@ -13,7 +13,8 @@ from tests.builders.pods import pod
 from tests.unit.admission.node_affinity import admits, faults
 from tests.unit.admission.strategies import pods
 from webhook.admission.pod.affinity_patch import PREFERRED, REQUIRED, node_affinity, required_terms
-from webhook.admission.pod.mutation import PodMutation, Verdict, mutate_pod
+from webhook.admission.pod.decision import PodDecision, Verdict
+from webhook.admission.pod.mutation import mutate_pod
 from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.model.errors import UserError
 from webhook.model.names import MANAGED_FIELDS, NUMA_TOPOLOGY_SPEC, PLACEMENT, RESOURCE_SPEC
@@ -33,24 +34,24 @@ CLUSTER = cluster_snapshot(
 LABELS = {name: {"kubernetes.io/hostname": name} for name in "abcde"}
 
 
-def _applied(raw: Any, mutation: PodMutation) -> Any:
+def _applied(raw: Any, mutation: PodDecision) -> Any:
     """The pod as the API server makes it from the patch."""
     return jsonpatch.apply_patch(raw, list(mutation.operations))
 
 
-def _allowed_nodes(raw: Any, mutation: PodMutation) -> set[str]:
+def _allowed_nodes(raw: Any, mutation: PodDecision) -> set[str]:
     mutated_pod = _applied(raw, mutation)
     return {name for name, labels in LABELS.items() if admits(mutated_pod, name, labels)}
 
 
-def _only_requirement(mutation: PodMutation) -> Any:
+def _only_requirement(mutation: PodDecision) -> Any:
     terms = required_terms(mutation.mutated)
     assert terms is not None
     ((requirement,),) = (term["matchExpressions"] for term in terms)
     return requirement
 
 
-def _annotation(raw: Any, mutation: PodMutation) -> str:
+def _annotation(raw: Any, mutation: PodDecision) -> str:
     return str(_applied(raw, mutation)["metadata"]["annotations"][PLACEMENT])
 
 
@@ -171,8 +172,8 @@ def test_when_both_lists_are_too_long_the_best_nodes_remain(fitting: int, others
     requirement = _only_requirement(mutation)
     assert requirement["operator"] == "In"
     assert len(requirement["values"]) == 64
-    assert mutation.decision is not None
-    assert set(requirement["values"]) == {one.node for one in mutation.decision.best(64)}
+    assert mutation.nodes is not None
+    assert set(requirement["values"]) == {one.node for one in mutation.nodes.best(64)}
 
 
 @pytest.mark.parametrize(
@@ -376,7 +377,7 @@ def test_pods_that_are_not_ours_to_place_are_left_alone(raw: dict[str, Any], rea
     mutation = mutate_pod(raw, CLUSTER, Rules(gate="Never"))
     assert (mutation.verdict, mutation.operations, mutation.mutated) == (Verdict.ALLOW, (), raw)
     assert mutation.message.startswith(f"left alone: {reason}")
-    assert mutation.decision is None
+    assert mutation.nodes is None
 
 
 def test_a_pod_without_a_requirement_takes_each_nodes_own_policy() -> None:

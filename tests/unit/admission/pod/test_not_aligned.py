@@ -8,10 +8,11 @@ import pytest
 from tests.builders.clusters import cluster_snapshot
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import pod
-from webhook.admission.pod.mutate import mutation_of
-from webhook.admission.pod.mutation import PodMutation, Verdict, mutate_pod
-from webhook.admission.pod.plan import Plans
-from webhook.model.admission_review import AdmissionRequest, Denied, Patched
+from tests.handlers import mutated
+from webhook.admission.pod.decision import PodDecision, RecentDecisions, Verdict
+from webhook.admission.pod.mutation import mutate_pod
+from webhook.admission.response import Denied, Patched
+from webhook.model.admission_review import AdmissionRequest
 from webhook.model.names import PLACEMENT
 from webhook.model.rules import Rules
 
@@ -48,7 +49,7 @@ def burstable(policy: str = "SingleNUMANode", devices: dict[str, str] | None = N
     return raw
 
 
-def placement(raw: dict[str, Any], mutation: PodMutation) -> list[str]:
+def placement(raw: dict[str, Any], mutation: PodDecision) -> list[str]:
     written = jsonpatch.apply_patch(raw, list(mutation.operations))
     return str(written["metadata"]["annotations"][PLACEMENT]).splitlines()
 
@@ -172,7 +173,7 @@ def test_the_api_server_gets_the_warning_with_the_patch_and_the_reason_with_the_
             "request": {**review, "object": burstable()},
         }
     )
-    patched, denied = (mutation_of(request, KUBELETS, rules)[0] for rules in (Rules(), DENY))
+    patched, denied = (mutated(request, KUBELETS, rules) for rules in (Rules(), DENY))
     assert isinstance(patched, Patched)
     assert patched.warnings == (f"SingleNUMANode is asked for, but no kubelet aligns this pod: {NO_LIMIT}",)
     assert isinstance(denied, Denied)
@@ -180,8 +181,8 @@ def test_the_api_server_gets_the_warning_with_the_patch_and_the_reason_with_the_
 
 
 def test_pods_that_ask_for_the_same_share_a_plan_with_its_warning() -> None:
-    plans = Plans()
-    first, second = (mutate_pod(burstable(), KUBELETS, Rules(), plans=plans) for _ in range(2))
-    assert first.decision is not None
-    assert second.decision is None
+    recent = RecentDecisions()
+    first, second = (mutate_pod(burstable(), KUBELETS, Rules(), recent=recent) for _ in range(2))
+    assert first.nodes is not None
+    assert second.nodes is None
     assert second.warnings == first.warnings

@@ -11,15 +11,16 @@ from hypothesis import strategies as st
 from tests.builders.clusters import cluster_snapshot
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import SINGLE, pod
+from tests.handlers import mutated
 from tests.unit.admission.pod.patched import HINT, applied, gated
 from tests.unit.admission.strategies import constraints, pods
 from webhook.admission.pod.affinity_patch import Constraint, NodeRef, node_affinity, one_of, required_terms
 from webhook.admission.pod.controller_patches import assignment_patch, ungate_patch
 from webhook.admission.pod.managed_fields import ManagedFields, without_ours
-from webhook.admission.pod.mutate import mutation_of
 from webhook.admission.pod.mutation import mutate_pod
 from webhook.admission.pod.reapply import kept_by_a_merge, selects, warnings_of
-from webhook.model.admission_review import AdmissionRequest, Operation, Patched
+from webhook.admission.response import Patched
+from webhook.model.admission_review import AdmissionRequest, Operation
 from webhook.model.names import HOSTNAME_LABEL, MANAGED_FIELDS, NUMA_TOPOLOGY_SPEC, PLACEMENT_GATE
 from webhook.model.rules import GateMode, Rules
 
@@ -191,7 +192,7 @@ def test_the_warning_is_in_the_answer_to_the_api_server() -> None:
         "apiVersion": "admission.k8s.io/v1",
         "request": {"uid": "u", "operation": Operation.CREATE.value, "kind": {"kind": "Pod"}, "object": raw},
     }
-    answer = mutation_of(AdmissionRequest.from_object(review), CLUSTER, Rules(gate="Never"))[0]
+    answer = mutated(AdmissionRequest.from_object(review), CLUSTER, Rules(gate="Never"))
     assert isinstance(answer, Patched)
     assert any("cannot be applied again" in warning for warning in answer.warnings)
 

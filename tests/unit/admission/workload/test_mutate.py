@@ -7,8 +7,8 @@ import pytest
 
 from tests.unit.admission.workloads import RACK, SPEC, deployment, job, template, workload, written
 from webhook.admission.patch import apply
-from webhook.admission.workload.mutate import mark_templates
-from webhook.model.admission_review import Allowed, Patched
+from webhook.admission.response import Allowed, Patched
+from webhook.admission.workload.mutate import WorkloadMutator
 from webhook.model.names import INHERIT
 from webhook.model.rules import Rules
 
@@ -17,7 +17,7 @@ MARK = {INHERIT: "true"}
 
 
 def marked(raw: dict[str, Any], before: dict[str, Any] | None = None) -> dict[str, Any]:
-    response = mark_templates(written(raw, before), Rules())
+    response = WorkloadMutator(Rules()).handle(written(raw, before))
     if isinstance(response, Allowed):
         return raw
     assert isinstance(response, Patched)

@@ -9,8 +9,8 @@ from tests.builders.clusters import cluster_snapshot
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import container
 from tests.unit.admission.workloads import workload, written
-from webhook.admission.workload.validate import validate_workload
-from webhook.model.admission_review import AdmissionResponse, Allowed, Denied
+from webhook.admission.response import Allowed, Denied
+from webhook.admission.workload.validate import WorkloadValidator
 from webhook.model.names import INHERIT, NUMA_TOPOLOGY_SPEC
 from webhook.model.rules import Rules
 
@@ -36,8 +36,8 @@ def deployment(
 
 def judged(
     raw: dict[str, Any], before: dict[str, Any] | None = None, rules: Rules = WARN, cluster: Any = KUBELETS
-) -> AdmissionResponse:
-    return validate_workload(written(raw, before), cluster, rules)
+) -> Allowed | Denied:
+    return WorkloadValidator(lambda: cluster, rules).handle(written(raw, before))
 
 
 def told(path: str) -> str:

@@ -7,8 +7,8 @@ import pytest
 
 from tests.builders.clusters import cluster_snapshot
 from tests.unit.admission.workloads import RACK, SPEC, job, template, workload, written
-from webhook.admission.workload.validate import validate_workload
-from webhook.model.admission_review import AdmissionResponse, Allowed, Denied
+from webhook.admission.response import Allowed, Denied
+from webhook.admission.workload.validate import WorkloadValidator
 from webhook.model.rules import Rules
 from webhook.model.topology import Level, Topology, TopologySource
 
@@ -18,8 +18,9 @@ ROW = {**RACK, "kai.scheduler/topology-required-placement": "racks"}
 BAD_NUMA = {"scheduling.koordinator.sh/numa-topology-spec": '{"numaTopologyPolicy": "SingleNuma"}'}
 
 
-def judged(raw: dict[str, Any], before: dict[str, Any] | None = None) -> AdmissionResponse:
-    return validate_workload(written(raw, before), replace(cluster_snapshot(), topologies=TOPOLOGIES), Rules())
+def judged(raw: dict[str, Any], before: dict[str, Any] | None = None) -> Allowed | Denied:
+    cluster = replace(cluster_snapshot(), topologies=TOPOLOGIES)
+    return WorkloadValidator(lambda: cluster, Rules()).handle(written(raw, before))
 
 
 @pytest.mark.parametrize("raw", [job(), job(RACK), job(None, RACK), job({"kai.scheduler/batch-min-member": "2"})])

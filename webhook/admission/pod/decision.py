@@ -1,4 +1,4 @@
-"""What becomes of a pod by what it asks for, whoever it is: its verdict, in words, and where it may run.
+"""What is decided about a pod at its creation, by what it asks for: its verdict, in words, and where it may run.
 
 1. The engine decides on every node.
 2. Some nodes fit: the pod is held to them. None fits now: it is kept off those that never can, or denied, as the rules
@@ -7,7 +7,7 @@
 4. One for which no node is there, and that is in no group, is left to the scheduler: a cluster autoscaler adds nodes
    for pods that the scheduler cannot place, and never sees one with a gate. Where it goes is judged when it is bound.
 
-A controller makes its pods alike and many at a time: for as long as the cluster stays as it is, what was planned for
+A controller makes its pods alike and many at a time: for as long as the cluster stays as it is, what was decided for
 one holds for all that ask for the same.
 """
 
@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
+from webhook.admission.patch import Operation
 from webhook.admission.pod import placement_text
 from webhook.admission.pod.affinity_patch import Constraint, within_bounds
 from webhook.admission.pod.gate import needs_gate
@@ -31,8 +32,8 @@ from webhook.model.membership import may_be_in_group
 from webhook.model.pod import Pod
 from webhook.model.rules import Rules
 
-# Distinct pods that are created between two changes of the cluster; a plan takes up to 20 KiB (74 node names).
-_MOST_PLANS: Final = 128
+# Distinct pods that are created between two changes of the cluster; a decision takes up to 20 KiB (74 node names).
+_MOST_DECISIONS: Final = 128
 
 NOT_ALIGNABLE: Final = "NotAlignable"
 """The reason of a denial by `--not-alignable=Deny`, for programs."""
@@ -47,14 +48,22 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What becomes of a pod."""
+class PodDecision:
+    """The verdict on a pod, and what is done to it."""
 
     verdict: Verdict
-    text: str
-    fit_count: int
-    """Nodes that fit now."""
-    excluded: Mapping[Reason, int]
+    message: str
+    """In one line: what was decided, or why nothing was."""
+    mutated: Mapping[str, Any] = field(default_factory=dict)
+    """The pod as it is admitted; as it came where nothing is changed."""
+    operations: tuple[Operation, ...] = ()
+    """The JSON patch from the pod to `mutated`."""
+    warnings: tuple[str, ...] = ()
+    reason: str = ""
+    """Of a denial, for programs."""
+    fit_count: int | None = None
+    """Nodes that fit now; None where no node was checked: the pod is unmanaged, or wrong."""
+    excluded: Mapping[Reason, int] = field(default_factory=dict)
     """The others by reason."""
     constraint: Constraint = field(default_factory=Constraint)
     managed_fields: ManagedFields = field(default_factory=ManagedFields)
@@ -63,37 +72,36 @@ class Plan:
     """Whether it waits behind the gate; the constraint is then empty."""
     awaits_node: bool = False
     """Whether it waits, without the gate, for a node to be added."""
-    warn: bool = False
-    reason: str = ""
-    """Of a denial, for programs."""
     not_aligned: NotAligned | None = None
     """What of it kubelets do not align; None: nothing."""
+    nodes: Decision | None = None
+    """What the engine says of each node; None where it was not asked, for this pod."""
 
 
-class Plans:
-    """The plans made since the cluster last changed, by what was asked; of one cluster and by one set of rules.
+class RecentDecisions:
+    """Decisions made since the cluster last changed, by the pods' signature; of one cluster and by one set of rules.
 
-    They hold no arrays: a snapshot that is held has to be copied at the next change.
+    They hold no arrays: a snapshot that is held has to be copied at the next change. Nor do they hold a pod.
     """
 
     def __init__(self) -> None:
         self._version: Hashable = None
-        self._plans: dict[Hashable, Plan] = {}
+        self._decisions: dict[Hashable, PodDecision] = {}
 
-    def get(self, snapshot: Snapshot, request_signature: Hashable) -> Plan | None:
-        """The plan for a pod that asks this, if one was made in view of the same cluster."""
-        return self._plans.get(request_signature) if self._version == snapshot.version else None
+    def get(self, snapshot: Snapshot, signature: Hashable) -> PodDecision | None:
+        """What was decided for a pod with this signature, if the cluster was the same."""
+        return self._decisions.get(signature) if self._version == snapshot.version else None
 
-    def put(self, snapshot: Snapshot, request_signature: Hashable, plan: Plan) -> None:
-        """Keep a plan."""
-        if self._version != snapshot.version or len(self._plans) >= _MOST_PLANS:
-            self._plans.clear()
+    def put(self, snapshot: Snapshot, signature: Hashable, decision: PodDecision) -> None:
+        """Keep a decision."""
+        if self._version != snapshot.version or len(self._decisions) >= _MOST_DECISIONS:
+            self._decisions.clear()
             self._version = snapshot.version
-        self._plans[request_signature] = plan
+        self._decisions[signature] = replace(decision, nodes=None)
 
 
 def signature_of(pod: Pod, intent: NUMAIntent) -> Hashable:
-    """Everything of a pod that its plan depends on."""
+    """Everything of a pod that the decision about it depends on."""
     return (
         intent,
         may_be_in_group(pod.annotations),
@@ -118,43 +126,40 @@ def _items(amounts: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     return tuple(amounts.items())
 
 
-def plan(snapshot: Snapshot, pod: Pod, intent: NUMAIntent, rules: Rules) -> tuple[Plan, Decision]:
-    """Decide on a pod as its user wrote it."""
+def decide_pod(snapshot: Snapshot, pod: Pod, intent: NUMAIntent, rules: Rules) -> PodDecision:
+    """Decide on a pod as its user wrote it, and on all that ask for the same: nothing is written into it yet."""
     decision = decide(snapshot, pod, intent, rules.engine)
     unaligned = not_aligned(snapshot, pod, intent, rules.engine)
     if unaligned and unaligned.everywhere and rules.not_alignable == "Deny":
-        denied = Plan(Verdict.DENY, unaligned.sentence(), decision.fit_count, decision.excluded, reason=NOT_ALIGNABLE)
-        return replace(denied, not_aligned=unaligned), decision
-    planned = _held_to_fitting if decision.fit_count else _fits_nowhere
-    return replace(planned(decision, pod, intent, rules, unaligned), not_aligned=unaligned), decision
+        decided = PodDecision(Verdict.DENY, unaligned.sentence(), reason=NOT_ALIGNABLE)
+    elif decision.fit_count:
+        decided = _held_to_fitting(decision, pod, intent, rules, unaligned)
+    else:
+        decided = _fits_nowhere(decision, pod, intent, rules, unaligned)
+    return replace(
+        decided, fit_count=decision.fit_count, excluded=decision.excluded, not_aligned=unaligned, nodes=decision
+    )
 
 
 def _held_to_fitting(
     decision: Decision, pod: Pod, intent: NUMAIntent, rules: Rules, unaligned: NotAligned | None
-) -> Plan:
+) -> PodDecision:
     best = decision.best(max(rules.preferred_nodes, placement_text.BEST))
     note = unaligned.clause if unaligned else ""
     text = placement_text.fitting(pod, intent, decision, best[: placement_text.BEST], note)
     if needs_gate(pod.annotations, rules, fits=True, own_affinity=pod.has_own_affinity):
-        return Plan(Verdict.ALLOW, text, decision.fit_count, decision.excluded, gated=True)
+        return PodDecision(Verdict.ALLOW, text, gated=True)
     preferred = best[: rules.preferred_nodes]
     constraint = hold_to_fitting(decision.snapshot.node_arrays, decision, preferred, rules.max_affinity_values)
-    constraint = within_bounds(constraint, pod.required_terms)
-    return Plan(
-        Verdict.ALLOW,
-        text,
-        decision.fit_count,
-        decision.excluded,
-        constraint,
-        ManagedFields.of(constraint, _terms(pod)),
-    )
+    return _constrained(Verdict.ALLOW, text, constraint, pod)
 
 
-def _fits_nowhere(decision: Decision, pod: Pod, intent: NUMAIntent, rules: Rules, unaligned: NotAligned | None) -> Plan:
+def _fits_nowhere(
+    decision: Decision, pod: Pod, intent: NUMAIntent, rules: Rules, unaligned: NotAligned | None
+) -> PodDecision:
     node_arrays = decision.snapshot.node_arrays
     unschedulable = look_ahead(node_arrays, pod, intent, rules.engine)
     text = placement_text.nowhere(pod, intent, decision, unschedulable.message, unaligned.clause if unaligned else "")
-    excluded = decision.excluded
     may_fit_later = unschedulable.reason_code in {
         UnschedulableReason.LATER,
         UnschedulableReason.UNKNOWN,
@@ -163,18 +168,18 @@ def _fits_nowhere(decision: Decision, pod: Pod, intent: NUMAIntent, rules: Rules
     if may_fit_later and (rules.no_capacity != "Deny" or may_be_in_group(pod.annotations)):
         awaits_node = unschedulable.reason_code is UnschedulableReason.NO_NODE and not may_be_in_group(pod.annotations)
         if not awaits_node and needs_gate(pod.annotations, rules, fits=False):
-            return Plan(Verdict.WAIT, text, 0, excluded, gated=True, warn=True)
+            return PodDecision(Verdict.WAIT, text, warnings=(text,), gated=True)
         constraint = Constraint()
         # The nodes that are there do not take it anyway: that is no reason to change what its user wrote.
         if not (awaits_node and pod.has_own_affinity):
             constraint = keep_off_others(node_arrays, unschedulable, rules.max_affinity_values)
-            constraint = within_bounds(constraint, pod.required_terms)
-        managed_fields = ManagedFields.of(constraint, _terms(pod))
-        return Plan(Verdict.WAIT, text, 0, excluded, constraint, managed_fields, awaits_node=awaits_node, warn=True)
+        return replace(_constrained(Verdict.WAIT, text, constraint, pod), awaits_node=awaits_node, warnings=(text,))
     if not may_fit_later and rules.no_compatible_node == "Warn":
-        return Plan(Verdict.ALLOW, text, 0, excluded, warn=True)
-    return Plan(Verdict.DENY, text, 0, excluded, reason=unschedulable.reason_code.value)
+        return PodDecision(Verdict.ALLOW, text, warnings=(text,))
+    return PodDecision(Verdict.DENY, text, reason=unschedulable.reason_code.value)
 
 
-def _terms(pod: Pod) -> int:
-    return len(pod.required_terms or ())
+def _constrained(verdict: Verdict, text: str, constraint: Constraint, pod: Pod) -> PodDecision:
+    bounded = within_bounds(constraint, pod.required_terms)
+    managed_fields = ManagedFields.of(bounded, len(pod.required_terms or ()))
+    return PodDecision(verdict, text, constraint=bounded, managed_fields=managed_fields)

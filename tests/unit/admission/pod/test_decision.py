@@ -1,5 +1,6 @@
 """A plan is taken over by pods that ask for the same while the cluster stays as it is, and by no others."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,8 +8,8 @@ import pytest
 from tests.builders.clusters import cluster_snapshot, cluster_state
 from tests.builders.nodes import node, nrt
 from tests.builders.pods import SINGLE, pod
+from webhook.admission.pod.decision import RecentDecisions
 from webhook.admission.pod.mutation import mutate_pod
-from webhook.admission.pod.plan import Plans
 from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.engine.snapshot.ledger import Ledger, Reservation
 from webhook.engine.snapshot.snapshot import Snapshot
@@ -50,36 +51,35 @@ PODS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("gate", ["Never", "WhenNeeded", "Always"])
 def test_a_pod_gets_what_it_would_get_had_there_been_no_other(gate: GateMode) -> None:
-    rules, plans = Rules(gate=gate), Plans()
+    rules, recent = Rules(gate=gate), RecentDecisions()
     for raw in [*PODS, *PODS]:
-        shared, alone = mutate_pod(raw, CLUSTER, rules, plans=plans), mutate_pod(raw, CLUSTER, rules)
-        assert shared.mutated == alone.mutated
-        assert (shared.verdict, shared.warnings, shared.plan) == (alone.verdict, alone.warnings, alone.plan)
+        shared, alone = mutate_pod(raw, CLUSTER, rules, recent=recent), mutate_pod(raw, CLUSTER, rules)
+        assert replace(shared, nodes=None) == replace(alone, nodes=None)
 
 
 def test_each_signature_is_put_to_the_engine_once() -> None:
-    plans = Plans()
-    first = [mutate_pod(raw, CLUSTER, Rules(), plans=plans).decision for raw in PODS]
-    second = [mutate_pod(raw, CLUSTER, Rules(), plans=plans).decision for raw in PODS]
+    recent = RecentDecisions()
+    first = [mutate_pod(raw, CLUSTER, Rules(), recent=recent).nodes for raw in PODS]
+    second = [mutate_pod(raw, CLUSTER, Rules(), recent=recent).nodes for raw in PODS]
     assert all(first)
     assert not any(second)
 
 
 def test_other_names_labels_and_images_ask_for_the_same() -> None:
-    plans, raw = Plans(), pod()
-    mutate_pod(raw, CLUSTER, Rules(), plans=plans)
+    recent, raw = RecentDecisions(), pod()
+    mutate_pod(raw, CLUSTER, Rules(), recent=recent)
     other = pod(volumes=[{"name": "kube-api-access-x"}])
     other["metadata"] |= {"name": "other", "labels": {"a": "b"}}
     other["spec"]["containers"][0]["image"] = "another"
-    assert mutate_pod(other, CLUSTER, Rules(), plans=plans).decision is None
+    assert mutate_pod(other, CLUSTER, Rules(), recent=recent).nodes is None
 
 
 def test_a_plan_ends_with_the_state_of_the_cluster_it_was_made_in() -> None:
     state = cluster_state(node(name="a"), nrt(node="a", free=[16, 2]))
-    ledger, plans, rules = Ledger(), Plans(), Rules(gate="Never")
+    ledger, recent, rules = Ledger(), RecentDecisions(), Rules(gate="Never")
 
     def text() -> str:
-        return mutate_pod(pod(), ClusterSnapshot(Snapshot(state.node_arrays(), ledger)), rules, plans=plans).message
+        return mutate_pod(pod(), ClusterSnapshot(Snapshot(state.node_arrays(), ledger)), rules, recent=recent).message
 
     assert "1 of 1 nodes fits; best a" in text()
     state.upsert_node(Node.from_object(node(name="b")))

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.builders.topologies import topology
 from tests.builders.workloads import template, workload
-from webhook.admission.handler import Answer, Reviewer
-from webhook.admission.workload.validate import validate_workload
+from webhook.admission.response import Allowed, Denied, Response
+from webhook.admission.workload.validate import WorkloadValidator
 from webhook.app.watch_lag import MOST_WORKLOADS, topology_lag
-from webhook.app.webhooks import reviewers_of
 from webhook.cache.cluster_cache import ClusterCache
-from webhook.model.admission_review import AdmissionRequest, Allowed, Denied, Operation, User
+from webhook.model.admission_review import AdmissionRequest, Operation, User
 from webhook.model.rules import Rules
 from webhook.model.topology import TopologySource
+
+if TYPE_CHECKING:
+    from webhook.admission.handler import Handler
 
 RACK = {"kai.scheduler/topology": "network", "kai.scheduler/topology-required-placement": "rack"}
 NETWORK = topology(labels=["example.com/rack"])
@@ -29,48 +31,44 @@ def creation(annotations: dict[str, str]) -> AdmissionRequest:
     return AdmissionRequest(*names, Operation.CREATE, "team", "train", raw, {}, User("someone", ()), False)
 
 
-async def no_guard(request: AdmissionRequest, deadline: float) -> Answer:
-    raise NotImplementedError
+def handler_of(cache: ClusterCache, seconds: float = 60.0) -> Handler:
+    return topology_lag(WorkloadValidator(cache.snapshot, Rules()), cache, seconds)
 
 
-def reviewer_of(cache: ClusterCache, seconds: float = 60.0) -> Reviewer:
-    return reviewers_of(Rules(), cache.snapshot, no_guard, topology_lag(cache, seconds))["/validate/workloads"]
-
-
-def asked(reviewer: Reviewer, annotations: dict[str, str]) -> Answer | Awaitable[Answer]:
-    return reviewer(creation(annotations), asyncio.get_running_loop().time() + 60.0)
+def asked(handler: Handler, annotations: dict[str, str]) -> Response | Awaitable[Response]:
+    return handler.handle(creation(annotations))
 
 
 async def test_a_workload_waits_for_the_topology_that_it_names() -> None:
     cache = ClusterCache()
-    answer = asked(reviewer_of(cache), RACK)
+    answer = asked(handler_of(cache), RACK)
     assert isinstance(answer, Awaitable)
     review = asyncio.ensure_future(answer)
     await asyncio.sleep(0)
     assert not review.done()
     cache.topologies[TopologySource.KAI].upsert("network", NETWORK)
-    assert (await review).response == Allowed()
+    assert await review == Allowed()
 
 
 async def test_and_is_denied_when_that_does_not_come() -> None:
-    answer = asked(reviewer_of(ClusterCache(), 0.1), RACK)
+    answer = asked(handler_of(ClusterCache(), 0.1), RACK)
     assert isinstance(answer, Awaitable)
-    response = (await answer).response
+    response = await answer
     assert isinstance(response, Denied)
     assert 'There is no topology "network"' in response.message
 
 
 async def test_only_a_few_wait_at_a_time() -> None:
     cache = ClusterCache()
-    reviewer = reviewer_of(cache)
+    handler = handler_of(cache)
     waiting = []
-    while not isinstance(answer := asked(reviewer, RACK), Answer):
+    while isinstance(answer := asked(handler, RACK), Awaitable):
         waiting.append(asyncio.ensure_future(answer))
         await asyncio.sleep(0)
         assert len(waiting) <= MOST_WORKLOADS
-    assert isinstance(answer.response, Denied)
+    assert isinstance(answer, Denied)
     cache.topologies[TopologySource.KAI].upsert("network", NETWORK)
-    assert {(await review).response for review in waiting} == {Allowed()}
+    assert {await review for review in waiting} == {Allowed()}
 
 
 @pytest.mark.parametrize(
@@ -81,6 +79,5 @@ async def test_any_other_workload_is_answered_at_once(annotations: dict[str, Any
     for name in ("network", "other"):
         raw = {**NETWORK, "metadata": {"name": name}}
         cache.topologies[TopologySource.KAI].upsert(name, raw)
-    answer = asked(reviewer_of(cache), annotations)
-    assert isinstance(answer, Answer)
-    assert answer.response == validate_workload(creation(annotations), cache.snapshot(), Rules())
+    answer = asked(handler_of(cache), annotations)
+    assert answer == WorkloadValidator(cache.snapshot, Rules()).handle(creation(annotations))
