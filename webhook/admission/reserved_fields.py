@@ -20,6 +20,7 @@ from typing import Any, Final
 from webhook.cache.unmanaged import why_not_mutated
 from webhook.model.admission_review import AdmissionRequest, Operation
 from webhook.model.errors import UserError, UserErrors
+from webhook.model.gates import has_gate
 from webhook.model.names import (
     DOMAIN,
     EPOCH,
@@ -115,7 +116,7 @@ def _breaks_glass(request: AdmissionRequest, rules: Rules) -> bool:
 def _removed_gate(request: AdmissionRequest, rules: Rules, user: str) -> Iterator[UserError]:
     if request.operation is not Operation.UPDATE or _breaks_glass(request, rules):
         return
-    if PLACEMENT_GATE in _gates(request.old_object) - _gates(request.object):
+    if has_gate(request.old_object) and not has_gate(request.object):
         yield UserError(
             "spec.schedulingGates",
             f"topology-webhook removes the gate {PLACEMENT_GATE} when it has placed the pod, and {user} may not. "
@@ -129,7 +130,3 @@ def _is_ours(name: str) -> bool:
 
 def _metadata(raw: Mapping[str, Any], field: str) -> Mapping[str, str]:
     return (raw.get("metadata") or {}).get(field) or {}
-
-
-def _gates(raw: Mapping[str, Any]) -> set[str]:
-    return {gate.get("name", "") for gate in (raw.get("spec") or {}).get("schedulingGates") or ()}

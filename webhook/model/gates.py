@@ -16,6 +16,11 @@ def has_gate(raw: Mapping[str, Any]) -> bool:
     return PLACEMENT_GATE in gates_of(raw)
 
 
+def is_gated(raw: Mapping[str, Any]) -> bool:
+    """Whether any gate holds the pod back."""
+    return bool((raw.get("spec") or {}).get("schedulingGates"))
+
+
 def gates_of(raw: Mapping[str, Any]) -> list[str]:
     """The names of a pod's scheduling gates, in order."""
     return [gate.get("name", "") for gate in (raw.get("spec") or {}).get("schedulingGates") or ()]

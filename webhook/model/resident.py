@@ -9,6 +9,7 @@ from typing import Any, Final
 from webhook.model.containers import Container, ContainerKind, parse_containers
 from webhook.model.errors import UserError
 from webhook.model.fields import NO_FIELDS
+from webhook.model.gates import has_gate
 from webhook.model.hint import NUMAHint, NUMANodeAmounts, parse_resource_status, up_to
 from webhook.model.intent import NO_INTENT, NUMAIntent, parse_numa_intent
 from webhook.model.limits import MAX_CONTAINERS, MAX_REQUESTS, MAX_RESOURCES
@@ -16,7 +17,6 @@ from webhook.model.names import (
     NUMA_DEFAULTS,
     NUMA_HINT,
     NUMA_TOPOLOGY_SPEC,
-    PLACEMENT_GATE,
     RESOURCE_SPEC,
     RESOURCE_STATUS,
 )
@@ -105,7 +105,7 @@ class ResidentPod:
         qos = qos_class(containers, pod_level)
         containers = _kept(containers, together)
         intent = _intent_of(annotations)
-        placement = None if node else _placement(annotations, spec)
+        placement = None if node else _placement(annotations, raw)
         terminal = status.get("phase") in _TERMINAL_PHASES
         exclusive_resources = _has_exclusive_resources(containers, qos)
         whole = effective_requests(together, pod_level, parse_list(spec.get("overhead"), "spec.overhead"))
@@ -191,10 +191,10 @@ def _believed(
     return up_to(hint, requests) or None
 
 
-def _placement(annotations: Mapping[str, str], spec: Mapping[str, Any]) -> NUMAHint | None:
+def _placement(annotations: Mapping[str, str], raw: Mapping[str, Any]) -> NUMAHint | None:
     """The hint of an unbound pod. It is ignored while our gate is present: one patch changes both."""
     text = annotations.get(NUMA_HINT)
-    if text is None or any(gate.get("name") == PLACEMENT_GATE for gate in spec.get("schedulingGates") or ()):
+    if text is None or has_gate(raw):
         return None
     try:
         return NUMAHint.parse(text)

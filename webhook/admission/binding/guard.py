@@ -29,7 +29,7 @@ from time import monotonic
 from typing import Any, Final
 
 from webhook.admission.binding.decision import Given, Pass, Refusal, assigned_node, guard, into_binding
-from webhook.admission.binding.pod_lookup import Fetch, PodLookup, is_gated
+from webhook.admission.binding.pod_lookup import Fetch, PodLookup
 from webhook.admission.binding.review_trust import FIRST_SECONDS, Doubts
 from webhook.admission.binding.waiting_reviews import WaitingReviews
 from webhook.admission.handler import NotNowError
@@ -39,6 +39,7 @@ from webhook.cache.cluster_cache import ClusterCache
 from webhook.cache.unmanaged import why_unmanaged
 from webhook.engine.assumed.assumed_pod import AssumedPod
 from webhook.model.admission_review import AdmissionRequest
+from webhook.model.gates import is_gated
 from webhook.model.rules import Rules
 
 _LEADER_CHANGED: Final = Refusal(

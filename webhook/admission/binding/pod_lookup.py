@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from webhook.cache.cluster_cache import ClusterCache
+from webhook.model.gates import is_gated
 
 # A watch shows a change within milliseconds.
 _WATCH_SECONDS: Final = 0.05
@@ -72,8 +73,3 @@ class PodLookup:
                 self._absent.popitem(last=False)
             return None
         return pod
-
-
-def is_gated(pod: Mapping[str, Any]) -> bool:
-    """Whether any gate holds the pod back."""
-    return bool((pod.get("spec") or {}).get("schedulingGates"))

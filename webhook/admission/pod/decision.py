@@ -30,6 +30,7 @@ from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.intent import NUMAIntent
 from webhook.model.membership import may_be_in_group
 from webhook.model.pod import Pod
+from webhook.model.pod_signature import pod_signature
 from webhook.model.rules import Rules
 
 # Distinct pods that are created between two changes of the cluster; a decision takes up to 20 KiB (74 node names).
@@ -100,30 +101,15 @@ class RecentDecisions:
         self._decisions[signature] = replace(decision, nodes=None)
 
 
-def signature_of(pod: Pod, intent: NUMAIntent) -> Hashable:
-    """Everything of a pod that the decision about it depends on."""
+def creation_signature(pod: Pod, intent: NUMAIntent) -> Hashable:
+    """Equal for pods about which the same is decided: also the gate, the text, and the nodes that they prefer."""
     return (
-        intent,
+        pod_signature(pod, intent),
         may_be_in_group(pod.annotations),
         pod.has_own_affinity,
-        tuple(
-            (container.name, container.kind, *_items(container.requests), None, *_items(container.limits))
-            for container in pod.containers
-        ),
-        _items(pod.overhead),
-        pod.pod_level and (_items(pod.pod_level.requests), _items(pod.pod_level.limits)),
-        pod.qos,
-        _items(pod.requests),
-        _items(pod.node_selector),
-        # Nested as the user wrote them; as text they can be compared.
-        repr(pod.required_terms),
+        tuple(container.name for container in pod.containers),
         repr(pod.preferred_terms),
-        repr(pod.tolerations),
     )
-
-
-def _items(amounts: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
-    return tuple(amounts.items())
 
 
 def decide_pod(snapshot: Snapshot, pod: Pod, intent: NUMAIntent, rules: Rules) -> PodDecision:

@@ -21,8 +21,8 @@ from webhook.admission.pod.decision import (
     PodDecision,
     RecentDecisions,
     Verdict,
+    creation_signature,
     decide_pod,
-    signature_of,
 )
 from webhook.admission.pod.environment import inject_environment
 from webhook.admission.pod.gate import set_gate
@@ -94,7 +94,7 @@ def denied(error: UserError, raw: Mapping[str, Any], reason: str) -> PodDecision
 def _decided(
     pod: Pod, intent: NUMAIntent, cluster_snapshot: ClusterSnapshot, rules: Rules, recent: RecentDecisions
 ) -> PodDecision:
-    signature = signature_of(pod, intent)
+    signature = creation_signature(pod, intent)
     decided = recent.get(cluster_snapshot.nodes, signature)
     if decided is None:
         decided = decide_pod(cluster_snapshot.nodes, pod, intent, rules)

@@ -25,7 +25,7 @@ class Cycle:
     """Seconds of work that led to no assignment."""
     reserved_nodes: frozenset[str] = frozenset()
     """Nodes reserved for gangs that have waited long: later units get nothing there."""
-    unassigned: dict[str, Decision | NoAssignment] = field(default_factory=dict)
+    unassigned: dict[Hashable, Decision | NoAssignment] = field(default_factory=dict)
     """Request signature -> why no pod of it was assigned: no other one is tried."""
 
     def basis_of(self, unit: Unit) -> Hashable:

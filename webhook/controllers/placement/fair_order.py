@@ -46,7 +46,7 @@ class FailedAttempts:
 
     def __init__(self) -> None:
         self._cycle = 0
-        self._failed: dict[str, FailedAttempt] = {}
+        self._failed: dict[Hashable, FailedAttempt] = {}
         self._served: dict[str, int] = {}
         """Namespace -> the last cycle in which one of its units failed."""
 
@@ -82,7 +82,7 @@ class FailedAttempts:
         ]
 
 
-def name_of(unit: Unit) -> str:
+def name_of(unit: Unit) -> Hashable:
     """A key that is equal for units with the same result."""
     if isinstance(unit, GatedGang):
         return f"group {unit.membership.group}"

@@ -65,8 +65,8 @@ def search_gang(
 ) -> GangSearch | NoAssignment:
     """The placement of the members. assigned_members: those that have an assignment, by namespace/name."""
     snapshot = cache.nodes
-    shapes = {gated.signature: gated for gated in gang.members}.values()
-    if refusal := next(filter(None, (why_refused(snapshot, gated, rules) for gated in shapes)), None):
+    distinct = {gated.signature: gated for gated in gang.members}.values()
+    if refusal := next(filter(None, (why_refused(snapshot, gated, rules) for gated in distinct)), None):
         return refusal
     # A gang that has begun does not wait for missing members: they have ended, or will never come.
     needed = max(1, min(minimum - len(assigned_members), len(gang.members)))

@@ -1,7 +1,6 @@
 """Gated pods, each parsed once, with their order and the signature that makes two of them equal."""
 
-import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from time import time
@@ -16,19 +15,17 @@ from webhook.model.errors import UserError
 from webhook.model.intent import NUMAIntent, parse_numa_intent
 from webhook.model.limits import check_annotations
 from webhook.model.membership import Membership, may_be_in_group, membership_of
-from webhook.model.names import MANAGED, NUMA_DEFAULTS, NUMA_TOPOLOGY_SPEC, POD_GROUP_NAME, RESOURCE_SPEC
+from webhook.model.names import MANAGED, NUMA_TOPOLOGY_SPEC, POD_GROUP_NAME, RESOURCE_SPEC
 from webhook.model.owner_chain import OwnerChain, owner_above, ranked, taken_from_owners
 from webhook.model.pod import Owner, Pod
+from webhook.model.pod_signature import pod_signature
 from webhook.model.rules import Rules
 from webhook.model.timestamps import epoch_seconds
 
 ASKS_FOR_NOTHING: Final = "neither it nor its owners ask for a placement"
 """Why a pod is ungated that has our gate and no request."""
 
-# The fields of a pod's spec that a decision reads.
-_DECISIVE: Final = ("overhead", "resources", "nodeSelector", "tolerations")
 _NUMA: Final = (NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC)
-_OF_A_CONTAINER: Final = ("resources", "restartPolicy")
 
 
 @dataclass(frozen=True)
@@ -100,9 +97,9 @@ class GatedPod:
         return why_delegated(self.raw)
 
     @property
-    def request_signature(self) -> str:
+    def request_signature(self) -> Hashable:
         """Equal for pods with the same result. A delegated pod differs, because it does not wait for bindings."""
-        return self.signature if self.delegated_why is None else f"left {self.signature}"
+        return self.delegated_why is not None, self.signature
 
     @cached_property
     def preferred(self) -> str:
@@ -110,18 +107,9 @@ class GatedPod:
         return repr(self.pod.preferred_terms) if self.pod.preferred_terms else ""
 
     @cached_property
-    def signature(self) -> str:
+    def signature(self) -> Hashable:
         """Equal for pods that fit on the same nodes."""
-        spec = self.raw["spec"]
-        affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
-            "requiredDuringSchedulingIgnoredDuringExecution"
-        )
-        containers = [
-            [[container.get(field) for field in _OF_A_CONTAINER] for container in spec.get(kind) or ()]
-            for kind in ("initContainers", "containers")
-        ]
-        asked = [self.pod.annotations.get(name) for name in (*_NUMA, NUMA_DEFAULTS)]
-        return json.dumps([asked, containers, affinity, [spec.get(field) for field in _DECISIVE]], sort_keys=True)
+        return pod_signature(self.pod, self.intent)
 
 
 class GatedPods:

@@ -9,7 +9,7 @@
 3. Each subgroup, and each of its segments, continues where its members run (see `gang_anchor`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -113,7 +113,7 @@ class Assembly:
 
     def _shared_out(self, minimum: int, *, largest_first: bool) -> list[tuple["_Asked", list[GatedPod], int]]:
         """Step 1: what each set requests, its members, and its share of the minimum."""
-        equal: dict[tuple[_Asked, str], list[GatedPod]] = {}
+        equal: dict[tuple[_Asked, Hashable], list[GatedPod]] = {}
         for gated in sorted(self._members, key=lambda gated: self._ranks[gated.key]):
             equal.setdefault((self._asked(gated), gated.signature), []).append(gated)
         made = []

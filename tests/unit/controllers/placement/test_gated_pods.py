@@ -85,7 +85,7 @@ SOME = {"weight": 1, "preference": {"matchExpressions": [{"key": "a", "operator"
         (gated(name="b", affinity={"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [SOME]}}), True),
     ],
 )
-def test_pods_have_the_same_shape_if_they_fit_on_the_same_nodes(other: dict[str, Any], *, equal: bool) -> None:
+def test_pods_have_the_same_signature_if_they_fit_on_the_same_nodes(other: dict[str, Any], *, equal: bool) -> None:
     assert (GatedPod.from_object(gated(name="a")).signature == GatedPod.from_object(other).signature) is equal
 
 
