@@ -17,12 +17,12 @@ import structlog
 from aiohttp import web
 
 from webhook.admission.handler import Handler, NotNowError
-from webhook.admission.response import Response
+from webhook.admission.response import Denied, Response
 from webhook.codec import dumps, loads
 from webhook.internal_errors import Where, internal_error
 from webhook.log_limit import LogLimit
 from webhook.metrics.service_metrics import Metrics
-from webhook.model.admission_review import AdmissionRequest, Denied
+from webhook.model.admission_review import AdmissionRequest
 from webhook.model.errors import Malfunction
 from webhook.server.health import Health
 from webhook.server.protocol import connection_of

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from tests.builders import pods as builders
 from webhook.model.intent import parse_numa_intent
-from webhook.model.names import NUMA_DEFAULTS, NUMA_TOPOLOGY_SPEC
+from webhook.model.names import NUMA_DEFAULTS
 from webhook.model.pod import Pod
 from webhook.model.pod_signature import pod_signature
 
@@ -19,8 +20,7 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 def signature(container: dict[str, Any] | None = None, spec: str = SINGLE, name: str = "a", **fields: Any) -> Any:
     resources = {"limits": {"cpu": "4", "memory": "1Gi"}, "requests": {"cpu": "4", "memory": "1Gi"}}
     main = {"name": "main", "resources": resources, **(container or {})}
-    annotations = {NUMA_TOPOLOGY_SPEC: spec, **fields.pop("annotations", {})}
-    raw = {"metadata": {"name": name, "annotations": annotations}, "spec": {"containers": [main], **fields}}
+    raw = builders.pod(name=name, numa=spec, annotations=fields.pop("annotations", None), containers=[main], **fields)
     pod = Pod.from_object(raw)
     return pod_signature(pod, parse_numa_intent(pod.annotations)[0])
 

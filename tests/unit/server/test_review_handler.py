@@ -68,7 +68,7 @@ async def test_a_wrong_object_is_denied_by_a_review_not_by_an_http_error() -> No
 
 
 async def test_a_denial_is_counted_with_its_reason() -> None:
-    async with serving(lambda *_: Answer(Denied("no such policy", "InvalidAnnotation"), "deny")) as setup:
+    async with serving(lambda *_: Denied("no such policy", "InvalidAnnotation")) as setup:
         await setup.post()
         labels = {"webhook": "mutate-pods", "reason": "InvalidAnnotation"}
         assert setup.metrics.registry.get_sample_value("topology_webhook_denials_total", labels) == 1.0
