@@ -14,7 +14,7 @@ from tests.builders.pods import gated
 from webhook.app import informers
 from webhook.app.clients import Clients
 from webhook.app.informers import FAILED_PODS, PODS, watch_all
-from webhook.app.main import Service
+from webhook.app.service import Service
 from webhook.app.settings import Settings
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.cache.feed import Feed
@@ -31,11 +31,11 @@ CONTAINED_OTHERWISE = {
     "controllers/owner_chains.py: self._read_one(key)": "contains all that the read raises",
     "server/listener.py: self._establish(accepted, connection)": "closed by its done callback, whatever it raises",
     "kube/discovery.py: self.informer.run()": "its exception is that of DiscoveredInformer.run, which is supervised",
-    "app/main.py: self._elector.hand_over(settings.drain_seconds)": "the process is ending",
-    "app/main.py: drain(self._health, reviews, settings.drain_seconds)": "the process is ending",
+    "app/service.py: self._elector.hand_over(settings.drain_seconds)": "the process is ending",
+    "app/service.py: drain(self._health, reviews, settings.drain_seconds)": "the process is ending",
     "cli/live_owners.py: read_owner(self._client, namespace, owner)": "awaited by those who ask; `found` leaves it out",
-    "app/main.py: wanted": "its exception is that of the start: without it nothing can be served",
-    "app/main.py: stop.wait()": "an event's own",
+    "app/service.py: wanted": "its exception is that of the start: without it nothing can be served",
+    "app/service.py: stop.wait()": "an event's own",
 }
 
 

@@ -1,0 +1,253 @@
+"""One replica of the service: all its parts and how they are connected.
+
+Life cycle:
+1. The observation port opens, so that probes see a live process. The informers start. The process obtains its
+   certificate and the user name by which the API server knows it, so that our own writes do not count as forged.
+2. With both of these, the review port opens. Reviews are answered once every informer has synced.
+3. When ready, the replica takes part in the leader election (see `leader_elector`). The leader assigns gated pods to
+   nodes (see `webhook.controllers.placement`).
+4. When told to stop, the replica drains (see `drain`) and hands over leadership at the same time.
+"""
+
+import asyncio
+import gc
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from functools import partial, wraps
+from typing import Any, NoReturn, TypeVar
+
+import structlog
+
+from webhook.admission.binding.guard import BindingGuard
+from webhook.admission.binding.review_trust import Doubts
+from webhook.admission.handler import Handler
+from webhook.app.binding_guard import answer_lifetime, for_a_review, leader_state_of, pod_by_get
+from webhook.app.certificate import ClientCAFile, ServingCertificate
+from webhook.app.certificate_source import source_of
+from webhook.app.clients import Clients
+from webhook.app.drain import drain, finish_seconds
+from webhook.app.hint_key_secret import SharedHintKey
+from webhook.app.informers import FAILED_PODS, PODS, watch_all
+from webhook.app.leader_elector import LeaderElector, leadership_of
+from webhook.app.leader_runnables import LeaderRunnables
+from webhook.app.rules_of_settings import rules_of
+from webhook.app.settings import Settings
+from webhook.app.webhooks import handlers_of, waiting_handlers
+from webhook.cache.cluster_cache import ClusterCache
+from webhook.controllers.assumed_pod_sweep import AssumedPodSweep
+from webhook.controllers.placement.controller import Background
+from webhook.engine.assumed.unreported import ReportingTimes
+from webhook.kube.ca_bundle import CABundleKeeper
+from webhook.kube.client import Client
+from webhook.kube.identity import own_user
+from webhook.kube.informer import InformerStatus
+from webhook.kube.pod_group_client import POD_GROUPS, PodGroups
+from webhook.kube.shared_secret import SharedSecret
+from webhook.metrics.service_metrics import ClusterSample, Metrics, Sample
+from webhook.server.connections import Closed
+from webhook.server.health import Check, Health
+from webhook.server.listener import OBSERVATION_LIMITS, Listener
+from webhook.server.routes import observation_app, review_app
+
+log = structlog.get_logger(__name__)
+
+Result = TypeVar("Result")
+
+
+class Service:
+    """One replica: all its parts and how they are connected."""
+
+    def __init__(self, settings: Settings, clients: Clients) -> None:
+        client = clients.general
+        self._settings = settings
+        self._client = client
+        self._user: str | None = None
+        times = ReportingTimes(settings.nrt_settle_seconds, settings.nrt_age_seconds)
+        pods_status = InformerStatus(PODS)
+        failed_status = InformerStatus(FAILED_PODS)
+        self._cache = ClusterCache(
+            times,
+            rules=rules_of(settings),
+            pods_in_order=pods_status.in_order,
+            failed_in_order=failed_status.in_order,
+        )
+        pod_groups = PodGroups(clients.placement)
+        self._watched = watch_all(client, self._cache, pod_groups, settings.list_page_size, pods_status, failed_status)
+        self._bundles = _bundle_keeper(settings, client)
+        secret = SharedSecret(client, settings.namespace, settings.tls_secret_name)
+        hint_secret = SharedSecret(client, settings.namespace, settings.hint_key_secret_name)
+        self._hint_key = SharedHintKey(hint_secret, self._cache.use_hint_key)
+        publish = self._bundles.publish if self._bundles is not None else _ignore
+        client_ca = None if settings.client_ca_file is None else ClientCAFile(settings.client_ca_file)
+        self._certificate = ServingCertificate(source_of(settings, secret), publish, clients=client_ca)
+        # With a client CA every caller is the API server, so what it asks for will happen: no doubts are needed.
+        self._doubts = None if settings.client_ca_file is not None else Doubts()
+        came_to_nothing = _ignore if self._doubts is None else self._doubts.came_to_nothing
+        self._assumed_pods = AssumedPodSweep(self._cache, pod_by_get(client, self._cache), came_to_nothing)
+        self._metrics = Metrics(self._sample)
+        watched = {each.status.name: each for each in self._watched}
+        self._leadership = leadership_of(settings, clients.leadership, watched[PODS].follows)
+        self._runnables = LeaderRunnables(
+            settings,
+            clients,
+            self._cache,
+            self._metrics.placement,
+            pod_groups,
+            watched[POD_GROUPS.name].is_served,
+            self._leadership,
+        )
+        self._health = health = Health(self._checks, self._synced)
+        runnables = self._assumed_pods, self._runnables.controller
+        self._elector = LeaderElector(self._leadership, settings, clients.leadership, lambda: health.ready, runnables)
+        self._snapshot_is_current = False
+        self._takes_reviews = False
+
+    def background(self) -> Iterator[Background]:
+        """The tasks that run while the ports are open. Each ends only by cancellation or an exception."""
+        yield self._hint_key.run
+        # Reading pods needs the hint key and the namespaces.
+        namespaces = next(watched.informer.synced for watched in self._watched if watched.status.name == "namespaces")
+        for watched in self._watched:
+            first = [self._hint_key.known, *([namespaces] if watched.status.name == PODS else [])]
+            yield _after(first, watched.run)
+        yield self._certificate.run
+        if self._bundles is not None:
+            yield self._bundles.run
+        yield self._elector.run
+        yield self._assumed_pods.run
+        yield from self._runnables.background()
+        yield self._keep_snapshot_current
+
+    async def serve(self, stop: asyncio.Event) -> None:
+        """Open the ports, serve until `stop` is set, then hand over leadership and drain."""
+        settings = self._settings
+        observation = Listener(
+            observation_app(self._health, self._metrics),
+            finish_seconds=1.0,
+            name="observation",
+            limits=OBSERVATION_LIMITS,
+            told=partial(self._count_closed, "observation"),
+        )
+        reviews: Listener | None = None
+        try:
+            await observation.open(settings.bind_address, settings.metrics_port)
+            log.info("serve.observation", address=settings.bind_address, port=observation.port)
+            self._user = await _unless(stop, own_user(self._client))
+            context = await _unless(stop, self._certificate.context())
+            if self._user is not None and context is not None:
+                routes = review_app(self._handlers(self._user), self._health, self._metrics, settings.client_names)
+                told = partial(self._count_closed, "reviews")
+                reviews = Listener(routes, finish_seconds(settings.drain_seconds), told=told)
+                await reviews.open(settings.bind_address, settings.port, context.listening)
+                self._takes_reviews = True
+                log.info("serve.reviews", address=settings.bind_address, port=reviews.port)
+                await stop.wait()
+                async with asyncio.TaskGroup() as ending:
+                    ending.create_task(self._elector.hand_over(settings.drain_seconds))
+                    ending.create_task(drain(self._health, reviews, settings.drain_seconds))
+        finally:
+            if reviews is not None:
+                await reviews.close()
+            await observation.close()
+
+    def _count_closed(self, port: str, why: Closed) -> None:
+        self._metrics.connections_closed.labels(port, why.code).inc()
+
+    def _handlers(self, user: str) -> Mapping[str, Handler]:
+        """The handlers by path. user: the name by which the API server knows us."""
+        settings = self._settings
+        rules = rules_of(settings, user)
+        fetch = for_a_review(pod_by_get(self._client, self._cache))
+        leader_state = partial(leader_state_of, self._leadership)
+        refused, assume_ttl = self._runnables.nominator.refused, answer_lifetime(settings)
+        guard = BindingGuard(self._cache, fetch, leader_state, rules, assume_ttl, refused, self._doubts)
+        return waiting_handlers(handlers_of(rules, self._cache.snapshot, guard), self._cache)
+
+    async def _keep_snapshot_current(self) -> NoReturn:
+        """Apply changes to the engine's arrays between reviews, so that no review pays for the changes of an hour.
+
+        This also announces the changes that are due to time alone (see `advance` in `webhook.cache.cluster_cache`).
+
+        The first snapshot reads all nodes and is required for readiness. The records of the cluster live as long as the
+        process, so they are hidden from the garbage collector: a full collection over 50,000 pods would stop reviews
+        for longer than a hundred reviews take.
+        """
+        for watched in self._watched:
+            await watched.informer.synced.wait()
+        self._cache.snapshot()
+        gc.collect()
+        gc.freeze()
+        self._snapshot_is_current = True
+        log.info("serve.synced", objects={watched.status.name: watched.status.objects for watched in self._watched})
+        while True:
+            await asyncio.sleep(1.0)
+            self._cache.advance()
+
+    def _synced(self) -> bool:
+        return self._snapshot_is_current
+
+    def _checks(self) -> Iterator[Check]:
+        yield from (watched.check() for watched in self._watched)
+        yield Check("hint key", self._hint_key.known.is_set(), self._hint_key.error)
+        yield Check("snapshot", self._snapshot_is_current, f"generation {self._cache.generation}")
+        end = self._certificate.end
+        ends = f"ends {end.isoformat()}" if end else ""
+        yield Check("certificate", self._certificate.valid, "; ".join(filter(None, (ends, self._certificate.error))))
+        yield Check("identity", self._user is not None, self._user or "")
+        yield Check("reviews", self._takes_reviews, f"port {self._settings.port}")
+        if self._bundles is not None:
+            found = ", ".join(self._bundles.configurations) or "no configuration found"
+            detail = "; ".join(filter(None, (found, self._bundles.error)))
+            yield Check("caBundle", self._bundles.published, detail)
+        yield self._elector.check()
+
+    def _sample(self) -> Sample:
+        return Sample(
+            ready=self._health.ready,
+            informers=tuple(watched.sample() for watched in self._watched),
+            generation=self._cache.generation,
+            certificate_end=self._certificate.end,
+            cluster=self._cluster_sample() if self._leadership.is_leader() else None,
+        )
+
+    def _cluster_sample(self) -> ClusterSample:
+        return ClusterSample(
+            policy_disagreements=self._cache.policies.disagreements,
+            unknown_policies=self._cache.policies.unknown,
+            gated_pods=len(self._cache.gated_pods()),
+            waiting_pods=self._runnables.waiting_pods(),
+            stuck_pods=self._runnables.stuck.count,
+            assumed_count=self._cache.assumed_count,
+        )
+
+
+def _after(events: Sequence[asyncio.Event], run: Background) -> Background:
+    @wraps(run)
+    async def run_later() -> NoReturn:
+        for event in events:
+            await event.wait()
+        await run()
+
+    return run_later
+
+
+def _bundle_keeper(settings: Settings, client: Client) -> CABundleKeeper | None:
+    """The keeper of caBundle; None if another tool writes it."""
+    if settings.tls_mode != "SelfManaged":
+        return None
+    services = {(settings.namespace, name) for name in (settings.service_name, settings.bind_service_name)}
+    return CABundleKeeper(client, settings.webhook_configurations, services)
+
+
+def _ignore(*_: object) -> None:
+    """Ignore a bundle that another tool writes, or results without a reader."""
+
+
+async def _unless(stop: asyncio.Event, wanted: Coroutine[Any, Any, Result]) -> Result | None:
+    """The result of `wanted`; None if `stop` is set first."""
+    tasks = asyncio.create_task(wanted), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        return tasks[0].result() if tasks[0].done() else None
+    finally:
+        for task in tasks:
+            task.cancel()
