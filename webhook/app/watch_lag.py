@@ -64,21 +64,32 @@ class WatchLag:
             return response
         if self._waiting >= self._most:
             return self._warned(request, response)
-        return self._later(request, response)
+        return self._later(request, response, self._arrived)
 
-    async def _later(self, request: AdmissionRequest, response: Response) -> Response:
+    async def _later(self, request: AdmissionRequest, response: Response, arrived: asyncio.Event) -> Response:
+        """The response when the object has arrived, or after the longest wait. arrived: set by the next arrival."""
         self._waiting += 1
         try:
             until = min(asyncio.get_running_loop().time() + self._seconds, request.deadline - _ANSWER_SECONDS)
-            with suppress(TimeoutError):
-                async with asyncio.timeout_at(until):
-                    while self._is_missing(request, response):
-                        await self._arrived.wait()
+            missing = not await self._arrives(request, response, arrived, until)
         finally:
             self._waiting -= 1
         answered = self._handler.handle(request)
         response = await answered if isinstance(answered, Awaitable) else answered
-        return self._warned(request, response) if self._is_missing(request, response) else response
+        return self._warned(request, response) if missing else response
+
+    async def _arrives(
+        self, request: AdmissionRequest, response: Response, arrived: asyncio.Event, until: float
+    ) -> bool:
+        """Whether the object arrives in time. A check walks through the request, so there is one per arrival."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(until):
+                while True:
+                    await arrived.wait()
+                    arrived = self._arrived
+                    if not self._is_missing(request, response):
+                        return True
+        return not self._is_missing(request, response)
 
     def _warned(self, request: AdmissionRequest, response: Response) -> Response:
         if self._warning is None or not isinstance(response, Allowed | Patched):
