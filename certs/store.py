@@ -12,8 +12,7 @@ def read_leaf(certificate_file: Path, key_file: Path) -> Leaf:
     """The leaf in two PEM files.
 
     Raises CertificateError if a file is missing or broken, or if the two are not a pair. A renewal may have replaced
-    only
-    one of them, so a server keeps its current leaf and reads again later.
+    only one of them, so a server keeps its current leaf and reads again later.
     """
     return Leaf.from_pem(_read(certificate_file), _read(key_file))
 

@@ -8,8 +8,7 @@ A loop over items (pods, gangs, owners, objects, nodes, tasks) contains the faul
         waits(pod, internal_error(Where.POD, error, pod=pod.key))
 
 The item then waits with the message that `internal_error` returns, and the others continue. If nothing waits for the
-item, use `with contained(Where.POD, pod=pod.key):`. A repeated fault is counted each time, but its traceback is
-logged
+item, use `with contained(Where.POD, pod=pod.key):`. A repeated fault is counted each time, but its traceback is logged
 at most once a minute: a tenant with 10,000 pods must not fill the log.
 
 Any package may import this module. Rules and engine are pure: they raise, and their callers contain.

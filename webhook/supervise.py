@@ -1,7 +1,6 @@
 """Background tasks that are restarted after a failure.
 
-The wait grows from failure to failure up to half a minute, with jitter. After a run longer than that, the task
-restarts
+The wait grows from failure to failure up to half a minute, with jitter. After a run longer than that, the task restarts
 with the shortest wait.
 """
 

@@ -1,7 +1,6 @@
 """Which assigned or bound pods are members of a workload. They keep their nodes, and the others are placed near them.
 
-1. A pod belongs to a workload by its controller: the workload itself, or an object that the workload creates and
-   whose
+1. A pod belongs to a workload by its controller: the workload itself, or an object that the workload creates and whose
    name starts with the workload's (the ReplicaSet of a Deployment, the Jobs of a JobSet, the sets of a
    LeaderWorkerSet).
 2. Its rank in the workload: that of the pod with the same name; else of the one whose name is its prefix, because

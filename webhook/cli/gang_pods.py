@@ -2,8 +2,7 @@
 
 1. The gangs are those of the workload's top owner, as the leader reads them (see `webhook.model.owner_chain`).
 2. Only pod sets count whose pods are gated and in a gang, with the annotations from their owners.
-3. A gang with a user-chosen name starts with the minimum that an annotation sets, else one by one, because pods
-   outside
+3. A gang with a user-chosen name starts with the minimum that an annotation sets, else one by one, because pods outside
    the workload may belong to it, too.
 """
 

@@ -1,8 +1,7 @@
 """The service's treatment of one pod: the answer to its creation, and its assignment afterwards.
 
 1. The mutating webhook's rules judge the creation: denied, unmanaged, or admitted, usually with our gate.
-2. If it is gated, the leader reads the owners and places the pod by its complete request. It places members of a
-   gang
+2. If it is gated, the leader reads the owners and places the pod by its complete request. It places members of a gang
    together: see `bare_pods` and `workload`.
 3. Without a gate the pod is pinned to the nodes that fitted at its creation.
 """

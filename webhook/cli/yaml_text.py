@@ -1,13 +1,10 @@
 """YAML as kubectl reads and writes it.
 
-kubectl converts YAML to JSON first. So dates and `1:30` are strings, `1e3` is a number, keys are strings, a
-duplicate
-key is an error, and anchors are expanded. When written, every string that some YAML reader could take for a number
-or
-a boolean is quoted: `"1e3"` and `"y"` must stay strings.
+kubectl converts YAML to JSON first. So dates and `1:30` are strings, `1e3` is a number, keys are strings, a duplicate
+key is an error, and anchors are expanded. When written, every string that some YAML reader could take for a number or a
+boolean is quoted: `"1e3"` and `"y"` must stay strings.
 
-Values are built from libyaml's events without PyYAML's node graph. This is five times as fast, so a snapshot of
-5,000
+Values are built from libyaml's events without PyYAML's node graph. This is five times as fast, so a snapshot of 5,000
 nodes is readable, and nothing recurses. The graph, which keeps marks, is only built to name the line of a field.
 Source: sigs.k8s.io/yaml (YAMLToJSON) and its goyaml.v2 (resolve.go).
 """

@@ -35,9 +35,8 @@ _BITS: Final = 63
 def policy_fit(node_arrays: NodeArrays, request: PodRequest) -> Bytes | None:
     """uint8 [node]: why the node's NUMA policy, or the lack of data about it, excludes the pod; None = it does not.
 
-    A pod that insists on alignment needs a node with known NUMA nodes; others may run where nothing is known. No
-    policy is
-    compatible with an unknown one.
+    A pod that insists on alignment needs a node with known NUMA nodes; others may run where nothing is known. No policy
+    is compatible with an unknown one.
     """
     verdicts = _verdicts(request.policy, request.strict)
     kinds = node_arrays.kind
@@ -93,10 +92,9 @@ def packing_score(snapshot: Snapshot, request: PodRequest, nodes: Nodes, mask: M
     """uint8 [n]: 100 - 10 for each NUMA node used (ten count at most) + 10 x how full those are with the pod.
 
     Fullness is requested/allocatable over the NUMA nodes used, averaged over the resources that the pod requests and
-    NUMA nodes list. NUMA nodes that do not list a resource count as full. A pod that is bound to no NUMA node counts
-    as
-    spread over all NUMA nodes of its node; where none are known the score is 0.
-    nodes: int [n], indexes of fitting nodes; mask: int64 [n], the NUMA nodes used, 0 = bound to none.
+    NUMA nodes list. NUMA nodes that do not list a resource count as full. A pod that is bound to no NUMA node counts as
+    spread over all NUMA nodes of its node; where none are known the score is 0. nodes: int [n], indexes of fitting
+    nodes; mask: int64 [n], the NUMA nodes used, 0 = bound to none.
     """
     node_arrays = snapshot.node_arrays
     nowhere: Bools | None = None

@@ -71,8 +71,7 @@ class APIError(ClusterError):
     def version_unusable(self) -> bool:
         """Whether a watch from this resource version can never succeed, so that a new list is needed.
 
-        410: the history is compacted. 400: the version is not from this server. `ResourceVersionTooLarge`: the
-        server's
+        410: the history is compacted. 400: the version is not from this server. `ResourceVersionTooLarge`: the server's
         storage is behind the version we have seen, as after a restore from a backup.
         """
         return self.status in {400, 410} or "ResourceVersionTooLarge" in self.causes

@@ -1,7 +1,6 @@
 """Keeps `caBundle` in our webhook configurations up to date, and changes nothing else in them.
 
-Each named configuration is watched. If it is created later, or `helm upgrade` rewrites it without a bundle, the
-bundle
+Each named configuration is watched. If it is created later, or `helm upgrade` rewrites it without a bundle, the bundle
 is written at once. All replicas may write: they share the CA, so they write the same value.
 """
 
@@ -89,8 +88,7 @@ class CABundleKeeper:
         """Whether every existing configuration has had the bundle. One that is created later gets it then.
 
         It stays true if a configuration loses the bundle for a moment. The API server can then call no replica, and
-        making
-        all replicas unready would only prolong that.
+        making all replicas unready would only prolong that.
         """
         complete = bool(self._bundle) and all(informer.synced.is_set() for informer in self.informers)
         self._published = self._published or (complete and not any(self._due()))

@@ -1,7 +1,6 @@
 """One connection to the API server: raw JSON in, raw JSON out, over the Kubernetes client's untyped calls.
 
-It adds an error type for each kind of failure, deadlines, a rate limit, TCP keepalive to detect a watch whose peer
-has
+It adds an error type for each kind of failure, deadlines, a rate limit, TCP keepalive to detect a watch whose peer has
 vanished, and streams as lines.
 """
 

@@ -1,7 +1,6 @@
 """The address of the API server and our credentials: from a kubeconfig or the pod's service account.
 
-Order: the kubeconfig from the settings; else, unless a context is set, the service account of the pod we run in;
-else
+Order: the kubeconfig from the settings; else, unless a context is set, the service account of the pod we run in; else
 `$KUBECONFIG`; else `~/.kube/config`. Tokens in files (service accounts, kubeconfig `tokenFile`) are reread when they
 are rotated. Exec plugins run again when their credentials have expired.
 """

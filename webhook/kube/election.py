@@ -10,25 +10,20 @@ States of one candidate:
    renewal. Renewed every `retry_period`.
 4. Resigned: never leads again; releases the Lease when asked to.
 
-Why two candidates never lead at once: the Lease was written at some time W. Its writer sent that request before W,
-so
-it stops by W + renew_deadline. Another candidate saw the write at W or later, so it claims the Lease at
-W + lease_duration or later, which is later. The API server accepts that claim only if nothing was written since
+Why two candidates never lead at once: the Lease was written at some time W. Its writer sent that request before W, so
+it stops by W + renew_deadline. Another candidate saw the write at W or later, so it claims the Lease at W +
+lease_duration or later, which is later. The API server accepts that claim only if nothing was written since
 (resourceVersion). Wall clocks do not matter. Latency and pauses only make the writer stop earlier and the other
 candidate claim later. Clock rates may differ by the ratio of the two durations.
 
 During a rollout the writer may have other settings. A candidate waits for its own lease_duration or for the longest
-duration that this holder has written, whichever is longer. So it is safe to raise or lower the setting, and a
-shorter
-duration written by another client does no harm. A longer duration counts up to LONGEST_BELIEVED times our own, so
-one
+duration that this holder has written, whichever is longer. So it is safe to raise or lower the setting, and a shorter
+duration written by another client does no harm. A longer duration counts up to LONGEST_BELIEVED times our own, so one
 write cannot keep all replicas from leading. Therefore settings must not be lowered by more than that factor in one
 rollout.
 
-Not covered: a user who deletes or empties the Lease by hand. A candidate that has seen it held waits a whole
-duration
-before it claims it. A candidate that starts at that moment claims it at once; the old leader notices this at its
-next
+Not covered: a user who deletes or empties the Lease by hand. A candidate that has seen it held waits a whole duration
+before it claims it. A candidate that starts at that moment claims it at once; the old leader notices this at its next
 renewal, at most `retry_period` and one call later.
 
 Source: client-go tools/leaderelection uses such a Lease; it checks the deadline when it renews, not when asked.

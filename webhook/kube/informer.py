@@ -1,10 +1,8 @@
 """A local, current copy of one collection of objects: list once, then watch.
 
 Phases:
-1. LIST, in pages of `page_size`. The handler gets each page's objects at once and the page is dropped, so 50,000
-   pods
-   are never in memory as JSON. Objects that a list no longer has are deleted after the last page. Until then the
-   copy
+1. LIST, in pages of `page_size`. The handler gets each page's objects at once and the page is dropped, so 50,000 pods
+   are never in memory as JSON. Objects that a list no longer has are deleted after the last page. Until then the copy
    may have too many objects, never too few, which errs towards "in use" for everything counted from it.
 2. WATCH from the list's resource version, with bookmarks. The server ends a watch every few minutes; it is reopened
    from the last version seen.

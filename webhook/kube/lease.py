@@ -43,9 +43,8 @@ def clock() -> float:
 class LeaderElection:
     """One candidate for the Lease `namespace/name`.
 
-    `on_started` and `on_stopped` are called from the event loop, in turn, soon after a term began or ended. Code
-    that must
-    be certain checks `is_leader` directly before it acts: that reads the clock each time.
+    `on_started` and `on_stopped` are called from the event loop, in turn, soon after a term began or ended. Code that
+    must be certain checks `is_leader` directly before it acts: that reads the clock each time.
     """
 
     def __init__(

@@ -40,8 +40,7 @@ async def read_owner(client: Client, namespace: str, owner: Owner) -> Raw | None
     """The object in `namespace` that a reference names.
 
     None if it is deleted, replaced by another one of the same name, or not readable for us. Raises ClusterError, and
-    UserError for a reference that names no object. Its plural is the kind in lower case with an s, as for every kind
-    of
+    UserError for a reference that names no object. Its plural is the kind in lower case with an s, as for every kind of
     workload in use.
     """
     check_owner(owner)

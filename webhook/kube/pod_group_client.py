@@ -1,7 +1,6 @@
 """KAI-Scheduler's PodGroups: the existing ones, and how one is written.
 
-Written by server-side apply as `topology-webhook`, which creates a missing PodGroup and changes only our fields of
-an
+Written by server-side apply as `topology-webhook`, which creates a missing PodGroup and changes only our fields of an
 existing one. If another manager owns a field with another value, it keeps it (409): we never fight over a PodGroup.
 """
 

@@ -1,7 +1,6 @@
 """Writes to pods, with the outcomes that a writer must distinguish.
 
-Our patches name the resource version that they are based on. So a pod that has changed since is never overwritten,
-and
+Our patches name the resource version that they are based on. So a pod that has changed since is never overwritten, and
 a patch whose answer was lost can be sent again: it is applied at most once.
 """
 

@@ -13,8 +13,7 @@ class RateLimiter:
     """At most `rate` calls a second on average, `burst` of them at once.
 
     The defaults do not delay a start with 50,000 pods (100 pages of 500). They limit a runaway loop to the rate of a
-    few
-    controllers of kube-controller-manager (20 to 30 calls a second each).
+    few controllers of kube-controller-manager (20 to 30 calls a second each).
     """
 
     def __init__(self, rate: float = 50.0, burst: int = 150, clock: Callable[[], float] = monotonic) -> None:

@@ -4,8 +4,7 @@ A level is named by the last segment of its node label (`rack` of `example.com/r
 have the same last segment, the whole label is used with a dot for the slash. A level whose name is too long for a
 label gets no label; an annotation lists all domains as well.
 
-Source: kubernetes pkg/apis/core/validation and staging apimachinery pkg/util/validation (qualified names: 63
-characters
+Source: kubernetes pkg/apis/core/validation and staging apimachinery pkg/util/validation (qualified names: 63 characters
 after the slash; a valid node label value is a valid label value everywhere).
 """
 

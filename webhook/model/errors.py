@@ -17,10 +17,8 @@ _LONGEST_MESSAGE: Final = 2_000
 class UserError(Exception):
     """The user's object is wrong at one path.
 
-    `path` is the field as Kubernetes writes it (`spec.containers[0].resources.requests[cpu]`). `message` is a
-    complete
-    sentence with the fault, the value found, the allowed values and the fix. Both are truncated if they are very
-    long.
+    `path` is the field as Kubernetes writes it (`spec.containers[0].resources.requests[cpu]`). `message` is a complete
+    sentence with the fault, the value found, the allowed values and the fix. Both are truncated if they are very long.
     """
 
     def __init__(self, path: str, message: str) -> None:

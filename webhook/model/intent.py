@@ -12,10 +12,9 @@ Two annotations can have the same two fields, `scheduling.koordinator.sh/numa-to
    The mutating webhook writes these defaults into the pod (`topology-webhook.dev/numa-defaults`).
 5. A pod with a policy is exclusive (Required) unless one of these sources says otherwise.
 
-All faults are collected, so that the user can fix them at once.
-Source: koordinator apis/extension/numa_aware.go, docs/proposals/scheduling/20240131-pod-level-numa-policy.md.
-Upstream
-validates none of this: an unknown policy reaches its scheduler.
+All faults are collected, so that the user can fix them at once. Source: koordinator apis/extension/numa_aware.go,
+docs/proposals/scheduling/20240131-pod-level-numa-policy.md. Upstream validates none of this: an unknown policy reaches
+its scheduler.
 """
 
 import json

@@ -25,8 +25,7 @@ class QoS(StrEnum):
 def pod_level_resources(spec: Mapping[str, Any], containers: Mapping[str, int]) -> PodLevelResources | None:
     """`spec.resources` with the API server's defaults; None if it names nothing relevant; raises UserError.
 
-    `containers`: the sum of the containers' requests. If the pod has limits, a missing request becomes the
-    containers'
+    `containers`: the sum of the containers' requests. If the pod has limits, a missing request becomes the containers'
     sum (except for huge pages, which cannot be overcommitted), else the limit.
     """
     raw = mapping(spec, "resources", "spec.resources")

@@ -66,8 +66,7 @@ def amount(resource: str, quantity: object) -> int:
 def parse_list(raw: object, path: str) -> Mapping[str, int]:
     """A Kubernetes resource list in engine units, read-only; equal lists are one object.
 
-    Raises UserError for each entry that is not a quantity or is negative; `path` is the field that holds the list.
-    Of
+    Raises UserError for each entry that is not a quantity or is negative; `path` is the field that holds the list. Of
     very long lists only the first 1,024 entries are read, native resources first: we deny such objects only if they
     request a placement (webhook.model.limits).
     """

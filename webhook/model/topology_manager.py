@@ -61,8 +61,7 @@ class TopologyManagerConfig:
     1. Defaults. 2. The first of `topologyPolicies` (deprecated). 3. The top-level attributes in their order.
 
     An unreadable policy must not count as none, which admits every pod. It is `unknown_policy`, even if the other
-    source
-    names a policy: that one is older, or says None because its publisher has no name for the policy.
+    source names a policy: that one is older, or says None because its publisher has no name for the policy.
     """
 
     def __init__(self, problems: list[str]) -> None:

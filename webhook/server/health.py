@@ -1,7 +1,6 @@
 """/healthz and /readyz.
 
-Healthy means that the event loop answers: everything else is restarted within the process. Ready means that the
-cluster
+Healthy means that the event loop answers: everything else is restarted within the process. Ready means that the cluster
 cache is complete, that the API server accepts our connections, and that we are not draining.
 """
 

@@ -1,7 +1,6 @@
 """A port that stops in two steps: first it accepts no new connections, then it finishes requests in flight.
 
-We accept connections here instead of in an asyncio server: which one to close above the limit (see `connections`)
-must
+We accept connections here instead of in an asyncio server: which one to close above the limit (see `connections`) must
 be decided before the TLS handshake, which costs a millisecond and a hundred kilobytes.
 """
 

@@ -9,10 +9,9 @@
    until the node's NRT has counted it.
 5. What that takes may be what the hint of another pod holds, one that was placed there and is not bound yet. Then the
    other one goes first. So a hint in a pod is never given to another pod: it also holds when a leader dies that alone
-   knew better, and its pod is bound through another replica, or unhinted. A placed pod that the
-   scheduler could not bind has no such hint any more (see `controllers.unbindable_pods`): no pod waits for it, and
-   where it
-   is bound after all it is given what is free then.
+   knew better, and its pod is bound through another replica, or unhinted. A placed pod that the scheduler could not
+   bind has no such hint any more (see `controllers.unbindable_pods`): no pod waits for it, and where it is bound after
+   all it is given what is free then.
 
 What a pod is given goes into the Binding's annotations; the API server writes them into the pod as it binds it.
 Source: kubernetes pkg/registry/core/pod/storage (assignPod); koordinator apis/extension/numa_aware.go.
@@ -145,8 +144,7 @@ def guard(
     """Judge the binding of a pod to `node`.
 
     kubelet_admission: that node as the pod finds it; None when it is not known. assumed: what this pod was promised
-    there
-    already, where that is newer than the pod's hint.
+    there already, where that is newer than the pod's hint.
     """
     if reason := why_unmanaged(raw, rules):
         return Pass(f"left alone: {reason}")

@@ -4,10 +4,9 @@
    replica, and so does a Binding that the API server itself will refuse: of a pod that is bound, gated or not there.
 2. Leadership, asked for after the last wait: from here to the answer nothing else runs.
    - Not the leader: only a placed pod going to its node, where something is still reserved for it, passes, for that
-     needs no new promise. Anything else is refused
-     as long as another replica leads, or is about to: the call took an old way, and the next one will find it. With no
-     leader it is an HTTP 503: the webhook's failurePolicy decides, as it does while no replica answers at all. Ignore
-     binds the pod unhinted, Fail has the scheduler try again.
+     needs no new promise. Anything else is refused as long as another replica leads, or is about to: the call took an
+     old way, and the next one will find it. With no leader it is an HTTP 503: the webhook's failurePolicy decides, as
+     it does while no replica answers at all. Ignore binds the pod unhinted, Fail has the scheduler try again.
    - A new leader does not know what the last one promised in answers that are still on their way into pods. It gives
      out nothing new until they must be visible; it refuses, so that the scheduler tries again.
 3. What is given is kept as an assumed pod before the answer leaves, so that the next Binding finds it taken.

@@ -2,9 +2,8 @@
 
 Without client certificates a review may be forged, and then its binding never comes. A real one is written within some
 10 ms. So what a review gives out is kept for a moment; then the pod itself is asked (see
-`controllers.assumed_pod_sweep`), and what
-it did not take is given back. A pod whose review came to nothing is believed less the next time, and so are the others
-of its namespace, since a forger may have many pods:
+`controllers.assumed_pod_sweep`), and what it did not take is given back. A pod whose review came to nothing is believed
+less the next time, and so are the others of its namespace, since a forger may have many pods:
 
 | of the pod | of its namespace | its next review is kept for |
 |---|---|---|

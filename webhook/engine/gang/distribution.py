@@ -1,10 +1,9 @@
 """Distributing pods over subdomains: as few as possible, the last one as tight as possible.
 
 1. If the pods fill the domain completely, they fill every subdomain.
-2. Otherwise subdomains are taken from the largest down (those with running members first) until the rest fits into
-   one. Of those that hold equally many segments the tightest is first; ties are in tree order, so that neighbours
-   are
-   taken together.
+2. Otherwise subdomains are taken from the largest down (those with running members first) until the rest fits into one.
+   Of those that hold equally many segments the tightest is first; ties are in tree order, so that neighbours are taken
+   together.
 3. For the rest, the smallest subdomain that holds it is taken instead.
 Step 2 gives the minimum: no k subdomains hold more than the k largest.
 

@@ -1,7 +1,6 @@
 """The capacity of a tree's domains for a gang of equal pods, counted in segments if it has any.
 
-Segments of k pods: the gang has `segments` whole ones and a smaller last segment, the rest. A domain of the
-segments'
+Segments of k pods: the gang has `segments` whole ones and a smaller last segment, the rest. A domain of the segments'
 level with capacity for c pods holds c // k whole segments, and has c % k left over for the rest.
 
 Domains hold the gang if they hold more whole segments than it has, or as many and one of them has enough left over

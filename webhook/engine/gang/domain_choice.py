@@ -1,12 +1,10 @@
 """Which domains of a level hold a gang if several choices need the same minimum number.
 
-1. Choices: every set of that many domains, if there are at most `_EXHAUSTIVE` sets. Otherwise the largest domains,
-   and
+1. Choices: every set of that many domains, if there are at most `_EXHAUSTIVE` sets. Otherwise the largest domains, and
    for each threshold the domains whose finer domains exceed it most. The latter are the optima of the Lagrangian
    relaxation, which prices each finer domain at the threshold.
 2. Cost of a choice at a finer level: the number of its domains of that level that the gang fills, largest first.
-3. The lowest cost at the first of the finer levels wins, then at the next. Ties: the pods' preference, then the
-   least
+3. The lowest cost at the first of the finer levels wins, then at the next. Ties: the pods' preference, then the least
    capacity (the tightest), then the least capacity in the parents (the fullest parent), then tree order.
 
 The answer is the optimum over all choices if step 1 is exhaustive and one finer level counts.

@@ -9,8 +9,7 @@
 3. Elastic gangs: if no domain holds all pods, the one that holds most, if that is at least the minimum; in whole
    segments if these suffice. Of equal ones the one whose nodes the pods prefer.
 4. Downwards: to the preferred level, then level by level to the segments' level and to the nodes, each time into the
-   fewest subdomains of all domains chosen above (webhook.engine.gang.distribution). Of such choices the one that
-   needs
+   fewest subdomains of all domains chosen above (webhook.engine.gang.distribution). Of such choices the one that needs
    the fewest further down, then the preferred one (webhook.engine.gang.domain_choice). The smaller last segment goes
    where space is left over.
 

@@ -1,8 +1,7 @@
 """How much a gang's pods prefer each node: the mean over its pods (webhook.engine.filter.node_preference).
 
 Each pod counts with its preference among the nodes that can take one of them. The most common preferences are read
-first, up to a limit of different preferences and of requirements: a tenant may give every pod of a gang its own.
-Pods
+first, up to a limit of different preferences and of requirements: a tenant may give every pod of a gang its own. Pods
 beyond the limit count as without preference. At 5,000 nodes that takes some 30 ms for 512 pods.
 """
 

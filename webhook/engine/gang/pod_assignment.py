@@ -2,8 +2,7 @@
 
 1. Nodes are in tree order; those of the domain with a smaller last segment come last, as its pods do in rank.
 2. On a node the NUMA nodes are filled in ascending order.
-3. Members take these slots in order of rank. Each domain is a contiguous range of slots, so it gets a contiguous
-   range
+3. Members take these slots in order of rank. Each domain is a contiguous range of slots, so it gets a contiguous range
    of ranks.
 """
 

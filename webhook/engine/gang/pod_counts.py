@@ -3,8 +3,7 @@
 1. Nodes that would not take even one by the scheduler's and the policies' rules take none.
 2. The node as a whole: the minimum over the resources of free // request; "pods" is one of them.
 3. If each pod stays within one NUMA node: at most the sum of the same over the NUMA nodes.
-4. If only a replay can tell (webhook.engine.gang.admission_replay), step 2 is an upper bound, or 0 if not even one
-   pod
+4. If only a replay can tell (webhook.engine.gang.admission_replay), step 2 is an upper bound, or 0 if not even one pod
    is admitted.
 """
 

@@ -16,10 +16,8 @@ UNBOUNDED = 1 << 31
 def slots(free: Sequence[Amounts], requests: Sequence[int]) -> Amounts:
     """The number of pods that fit: int64, in the shape of the free amounts, at most UNBOUNDED.
 
-    free: for each resource int64 [node] or [zone, node], cpu in millicores, rest in bytes or a count; -1 = not
-    listed,
-    below zero = over-committed: nothing fits in either case. requests: the amount one pod requests of each, at least
-    1.
+    free: for each resource int64 [node] or [zone, node], cpu in millicores, rest in bytes or a count; -1 = not listed,
+    below zero = over-committed: nothing fits in either case. requests: the amount one pod requests of each, at least 1.
     """
     if not free:
         raise ValueError("no resource to count by: say so with a row of UNBOUNDED")

@@ -1,9 +1,8 @@
 """Which nodes of a domain remain to choose from, if a gang prefers some of them.
 
-Preference never costs a node. Of the choices with the fewest nodes, the best is the one whose least preferred node
-is
-preferred most: the least preferred nodes are left out as long as the others hold the pods in equally few.
-The rest is distributed as usual, from the largest node down (webhook.engine.gang.distribution).
+Preference never costs a node. Of the choices with the fewest nodes, the best is the one whose least preferred node is
+preferred most: the least preferred nodes are left out as long as the others hold the pods in equally few. The rest is
+distributed as usual, from the largest node down (webhook.engine.gang.distribution).
 """
 
 import numpy as np

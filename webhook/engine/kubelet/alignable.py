@@ -1,8 +1,7 @@
 """Whether some kubelet would align a pod to NUMA nodes, if the pod ran there.
 
 1. What its managers would give the pod of particular NUMA nodes (webhook.engine.kubelet.demand).
-2. Nodes whose Topology Manager has a policy, or an unknown one, and where some NUMA node lists such a resource:
-   usually
+2. Nodes whose Topology Manager has a policy, or an unknown one, and where some NUMA node lists such a resource: usually
    cpu; memory and huge pages with a memory manager; devices that are near NUMA nodes.
 3. Only nodes that the pod's own selectors and tolerations allow. Nodes that are full, cordoned or not ready count,
    because they may take it later.

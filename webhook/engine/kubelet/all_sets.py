@@ -134,8 +134,7 @@ class AllSets:
         """Whether nodes (bool [n]) that reject by the visible state may admit by the hidden state.
 
         No hidden state changes these: there must be enough in total, and where the policy rejects, each container by
-        itself,
-        or the pod with scope "pod", must have a preferred hint now.
+        itself, or the pod with scope "pod", must have a preferred hint now.
         """
         machines = machines_of(self._snapshot, policy_group, demand)
         possible = np.ones(len(policy_group.nodes), dtype=np.bool_)

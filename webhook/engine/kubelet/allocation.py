@@ -3,8 +3,7 @@
 The pod's NUMA nodes are known. The amounts follow from them if
 1. there is only one: everything is taken there, and resources of init containers are reused; or
 2. one container is admitted by a restricted kubelet: then its NUMA nodes are its affinity, and everything is taken
-   inside (webhook.engine.kubelet.policy_restricted). CPUs: from completely free NUMA nodes while that many are
-   needed,
+   inside (webhook.engine.kubelet.policy_restricted). CPUs: from completely free NUMA nodes while that many are needed,
    then from the fullest first; memory: from the lowest first; or
 3. one container is admitted by a best-effort kubelet over several (webhook.engine.kubelet.policy_best_effort).
 

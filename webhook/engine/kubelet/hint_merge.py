@@ -1,12 +1,9 @@
 """The kubelet's merge of NUMA hints into one, for many nodes at a time.
 
-1. Every provider gives one list of hints per resource: possible masks, some of them preferred. A list may also
-   contain
+1. Every provider gives one list of hints per resource: possible masks, some of them preferred. A list may also contain
    "any NUMA node" (no mask given), preferred or not.
-2. Over the cross product of the lists, a merged mask is the intersection of the masks given, where "any" is the
-   whole
-   machine. It is preferred if every hint is preferred and all masks given are equal. Empty intersections are
-   dropped.
+2. Over the cross product of the lists, a merged mask is the intersection of the masks given, where "any" is the whole
+   machine. It is preferred if every hint is preferred and all masks given are equal. Empty intersections are dropped.
 3. Preferred beats not preferred. Of preferred masks the narrowest wins; of the others the width nearest to, but not
    over, the largest of the lists' narrowest widths, then the narrowest above it.
 4. At equal width the smaller average distance wins (prefer-closest-numa-nodes, not for single-numa-node), then the
@@ -76,10 +73,9 @@ def merge(
 ) -> Merged:
     """Merge the lists of hints of n nodes under one policy.
 
-    machine: int64 [n], mask of the node's NUMA nodes. distances: int16 [z, z, n] for nodes that prefer the closest
-    NUMA nodes, None for nodes that do not. preferred_only: a hint that is not preferred will be rejected, so its
-    mask
-    is not computed (it is then the whole machine).
+    machine: int64 [n], mask of the node's NUMA nodes. distances: int16 [z, z, n] for nodes that prefer the closest NUMA
+    nodes, None for nodes that do not. preferred_only: a hint that is not preferred will be rejected, so its mask is not
+    computed (it is then the whole machine).
     """
     z = _z(lists[0]) if lists else int(machine.max(initial=1)).bit_length()
     if policy is NUMAPolicy.SINGLE_NUMA_NODE:

@@ -5,8 +5,7 @@
    included; all devices; allocatable memory and huge pages.
 3. What init containers of the pod left for reuse must be inside the mask (CPUs, devices), or counts for exactly the
    mask under which it was held (memory).
-4. The memory manager gives the same masks for memory and every size of huge pages, and separates NUMA nodes that
-   serve
+4. The memory manager gives the same masks for memory and every size of huge pages, and separates NUMA nodes that serve
    single-node allocations from groups that serve multi-node ones.
 
 Source: kubernetes pkg/kubelet/cm/cpumanager/policy_static.go, devicemanager/topology_hints.go,

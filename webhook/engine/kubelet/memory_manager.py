@@ -3,8 +3,7 @@
 1. A NUMA node serves either pods whose memory is on it alone, or pods whose memory is on exactly one set of several
    NUMA nodes: a group. The first pod after an empty state decides.
 2. An NRT shows the memory in use, but not which of the two it is.
-3. Where only preferred hints are admitted, the amount in use narrows it down: each pod of a group requested more
-   than
+3. Where only preferred hints are admitted, the amount in use narrows it down: each pod of a group requested more than
    any narrower set of NUMA nodes has.
 4. There the hints of pods on several NUMA nodes show the groups.
 

@@ -1,7 +1,6 @@
 """The NUMA nodes of a pod where we choose them: the fewest that together hold all its requests.
 
-1. A set of NUMA nodes qualifies if each of them has some of every requested resource free, and all together have
-   enough
+1. A set of NUMA nodes qualifies if each of them has some of every requested resource free, and all together have enough
    of each. A resource that no NUMA node of a node lists is not aligned there.
 2. The narrowest sets first; single-numa-node allows one NUMA node only.
 3. Of equally narrow sets the one that is fullest afterwards, so that whole NUMA nodes stay free; then the lowest.
@@ -9,12 +8,9 @@
 5. A set of several shares the amounts as evenly as possible.
 
 No kubelet aligns there, so nothing has to be "preferred" by capacity: a pod that takes 10 CPUs of NUMA nodes with 8
-uses two, even if its memory would fit into one.
-Source: koordinator pkg/scheduler/plugins/nodenumaresource (generateResourceHints: every set that holds all requests
-is
-a hint, under Restricted a preferred one; tryBestToDistributeEvenly), frameworkext/topologymanager
-(mergeFilteredHints:
-narrowest, then best score).
+uses two, even if its memory would fit into one. Source: koordinator pkg/scheduler/plugins/nodenumaresource
+(generateResourceHints: every set that holds all requests is a hint, under Restricted a preferred one;
+tryBestToDistributeEvenly), frameworkext/topologymanager (mergeFilteredHints: narrowest, then best score).
 """
 
 from collections.abc import Iterable, Sequence

@@ -14,8 +14,7 @@
    that many of the lowest NUMA nodes have enough of everything, they are the affinity, and 2. holds. If they have
    enough of something only, they are the affinity, too, and more are used, unless a set of exactly that width is
    preferred. If one may be, it is searched; if none is found, more are used. If each resource has enough in one NUMA
-   node, but not all in the same one, the affinity is one, and at least two are used. So most nodes can be ruled out
-   as
+   node, but not all in the same one, the affinity is one, and at least two are used. So most nodes can be ruled out as
    best nodes without a closer look.
 
 Other cases are left open: for webhook.engine.kubelet.admission. At 5,000 nodes of 8 NUMA nodes a decision takes

@@ -3,11 +3,9 @@
 1. restricted admits only if all managers prefer the same set. Each prefers sets exactly as wide as the *capacity*
    requires. So if these widths differ, the pod is rejected; likewise if they are one, because single NUMA nodes have
    already been checked (webhook.engine.kubelet.policy_single_numa_node).
-2. Memory over k > 1 NUMA nodes needs a group. An existing group's pods needed its width: more is in use in it than
-   the
+2. Memory over k > 1 NUMA nodes needs a group. An existing group's pods needed its width: more is in use in it than the
    k - 1 largest NUMA nodes have, so less is left than the k-th largest has. A pod that needs several NUMA nodes
-   requests
-   more than the largest has. So it never joins a group: it needs NUMA nodes with no memory in use.
+   requests more than the largest has. So it never joins a group: it needs NUMA nodes with no memory in use.
 3. The lowest set of the width with enough of everything is the affinity, and all of it is used: with one NUMA node
    less the capacity would not suffice.
 

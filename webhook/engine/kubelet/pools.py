@@ -65,8 +65,7 @@ def take_in_order(available: Amounts, requested: npt.NDArray[np.int64], order: n
 def take_cpus(available: Amounts, capacity: Amounts, allowed: Bools, requested: npt.NDArray[np.int64]) -> Amounts:
     """int64 [z, n]: whole free NUMA nodes while that many are needed, then from the fullest NUMA node on.
 
-    Source: kubernetes pkg/kubelet/cm/cpumanager/cpu_assignment.go, packed allocation. An NRT does not show sockets
-    and
+    Source: kubernetes pkg/kubelet/cm/cpumanager/cpu_assignment.go, packed allocation. An NRT does not show sockets and
     cores; we assume one socket per NUMA node and one thread per core.
     """
     available = np.where(allowed, available, 0)

@@ -1,9 +1,7 @@
 """Whether a node's kubelet will admit a pod, predicted for all nodes at once from their published NRTs.
 
-1. Who aligns the pod on each node: the kubelet, by its policy and scope; or, if the kubelet does not and the pod or
-   the
-   node's label has a policy, Koordinator's agent, by the hint that we write
-   (webhook.engine.kubelet.numa_assignment).
+1. Who aligns the pod on each node: the kubelet, by its policy and scope; or, if the kubelet does not and the pod or the
+   node's label has a policy, Koordinator's agent, by the hint that we write (webhook.engine.kubelet.numa_assignment).
 2. The short way for all nodes: every container within one NUMA node
    (webhook.engine.kubelet.policy_single_numa_node).
 3. If that fails and the policy allows more: all sets of NUMA nodes (webhook.engine.kubelet.all_sets), in batches. A
@@ -146,8 +144,7 @@ class _Prediction:
         """Judge `rest`, indexes into a group with policy restricted, by its preferred sets; returns the undecided ones.
 
         Writes their reasons and masks. Admitted nodes are judged again if that is not final: several containers are
-        admitted
-        one after the other, and the closest NUMA nodes need not be the lowest.
+        admitted one after the other, and the closest NUMA nodes need not be the lowest.
         """
         here = policy_group.at(rest)
         preferred = preferred_sets(self._snapshot, share, here)

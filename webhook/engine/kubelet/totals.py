@@ -1,10 +1,8 @@
 """Admission of a pod with one container by a kubelet that rejects no hint: it fits if there is enough in total.
 
-1. With best-effort or none the Topology Manager rejects nothing. Devices and CPUs are taken inside the affinity
-   first,
+1. With best-effort or none the Topology Manager rejects nothing. Devices and CPUs are taken inside the affinity first,
    then outside.
-2. Memory must be on one set of NUMA nodes. The manager widens the affinity up to the whole machine, and no memory
-   group
+2. Memory must be on one set of NUMA nodes. The manager widens the affinity up to the whole machine, and no memory group
    stops it for the first container.
 3. So if no single NUMA node holds everything, but all together do, the pod is admitted over two or more.
 

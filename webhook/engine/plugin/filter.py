@@ -3,8 +3,7 @@
 1. A BestEffort pod that names only native resources passes. Nodes without an NRT pass, and so do nodes with another
    policy than single-numa-node.
 2. A part fits the NUMA nodes with enough of everything. A zero amount is ignored. A resource that the node's
-   allocatable lacks fits nowhere. A resource that no NUMA node lists is ignored if it belongs to the whole machine.
-   For
+   allocatable lacks fits nowhere. A resource that no NUMA node lists is ignored if it belongs to the whole machine. For
    a pod that is not Guaranteed, cpu, memory and huge pages fit wherever they are listed.
 3. The lowest such NUMA node is taken. App containers reduce it for later ones; init containers and sidecars are each
    checked alone, against NUMA nodes as published.

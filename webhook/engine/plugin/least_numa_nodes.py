@@ -1,10 +1,8 @@
 """LeastNUMANodes: how few NUMA nodes a pod needs, and whether they are as close as any set of that width.
 
-1. For each part: widths from 1 up; for each width the combinations of NUMA nodes that list every resource of the
-   part
+1. For each part: widths from 1 up; for each width the combinations of NUMA nodes that list every resource of the part
    and have enough together.
-2. Of those the first that is as close as the closest combination of that width at all, else the closest, the first
-   of
+2. Of those the first that is as close as the closest combination of that width at all, else the closest, the first of
    equals. Distance is the mean over all ordered pairs, self included; an unpublished distance is 255.
 3. With scope container, a part is subtracted from its NUMA nodes, lowest first, before the next.
    As shipped, a resource that no NUMA node of a node lists (memory, if an exporter publishes CPUs only) leaves no

@@ -1,7 +1,6 @@
 """A pod as the plugin reads it: a list of requests, each aligned by itself.
 
-Scope "container": every init container, then every app container. Scope "pod": one request, per resource the larger
-of
+Scope "container": every init container, then every app container. Scope "pod": one request, per resource the larger of
 the largest init container and the sum of the apps, plus the overhead; sidecars count as ordinary init containers.
 Source: scheduler-plugins pkg/util/resource.go, pkg/noderesourcetopology/filter.go.
 """

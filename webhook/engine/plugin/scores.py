@@ -2,8 +2,7 @@
 
 1. A pod that is not Guaranteed scores 100 everywhere; a missing NRT scores 0.
 2. LeastAllocated, MostAllocated and BalancedAllocation only score nodes with policy single-numa-node; others get 0.
-   Each part of the pod is scored on each NUMA node as published. A node's score is its smallest nonzero one; with
-   scope
+   Each part of the pod is scored on each NUMA node as published. A node's score is its smallest nonzero one; with scope
    container it is the mean over the containers, truncated.
 3. LeastNUMANodes scores every node (webhook.engine.plugin.least_numa_nodes).
 Amounts are rounded up to whole units: 1500m cpu is 2.

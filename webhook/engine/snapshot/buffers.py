@@ -1,7 +1,6 @@
 """The arrays behind snapshots: one buffer has one state of the cluster, with one column for each node.
 
-Rows (resources) and zones only change when a new one appears, which is rare. Capacity for nodes grows in steps, so
-one
+Rows (resources) and zones only change when a new one appears, which is rare. Capacity for nodes grows in steps, so one
 more node costs one column. Resources without a row are stored in webhook.engine.snapshot.rare_resources.
 """
 
@@ -210,8 +209,7 @@ class Buffer:
     def write_held(self, n: int, node: Node, topology: NodeTopology | None, sums: NodeSums) -> None:
         """Write what depends on the node, its NRT and its pods together.
 
-        Policy: see webhook.engine.snapshot.node_policy. Available: if the publisher gives totals, the pods' amounts
-        are
+        Policy: see webhook.engine.snapshot.node_policy. Available: if the publisher gives totals, the pods' amounts are
         subtracted here.
         """
         arrays = self.arrays

@@ -1,9 +1,7 @@
 """Node labels as columns of small integers: a selector is decided once per distinct value, not once per node.
 
-A column is created when a key is first requested, and then updated node by node. Unrequested keys cost nothing,
-however
-many there are (feature discovery alone sets hundreds). Keys that no node has cost nothing either: pods may request
-any.
+A column is created when a key is first requested, and then updated node by node. Unrequested keys cost nothing, however
+many there are (feature discovery alone sets hundreds). Keys that no node has cost nothing either: pods may request any.
 """
 
 import re

@@ -41,8 +41,7 @@ class NodeSums:
     def add(self, numa: NumaAmounts, requests: Mapping[str, int], policy: NUMAPolicy | None, sign: int) -> None:
         """Add one pod (sign 1) or subtract it (sign -1).
 
-        Whether it counts as single or multi depends on its policy, not on its cpuset: pods in a NUMA node's shared
-        pool
+        Whether it counts as single or multi depends on its policy, not on its cpuset: pods in a NUMA node's shared pool
         have none, and upstream's exclusivity misses them for that reason.
         """
         for zone, amounts in numa.items():

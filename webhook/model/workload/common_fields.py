@@ -120,8 +120,7 @@ def gang_of_pod_sets(
 ) -> WorkloadGang:
     """A gang of different pods: the owner's request applies to all of them, a template's request to its own pods.
 
-    All are placed in one topology, which the owner or any template names. reads_segments: whether to read the
-    segments
+    All are placed in one topology, which the owner or any template names. reads_segments: whether to read the segments
     that a template requests; False if the reader of the kind forms them itself.
     """
     if len(pod_sets) == 1 and reads_segments:

@@ -1,7 +1,6 @@
 """RayCluster, RayJob and RayService as gangs: the head, and groups of workers.
 
-A group has `replicas` times `numOfHosts` workers; `replicas` is at least `minReplicas`. Of these, `minReplicas`
-times
+A group has `replicas` times `numOfHosts` workers; `replicas` is at least `minReplicas`. Of these, `minReplicas` times
 `numOfHosts` must start with the head, or all if no minimum is set. A suspended group has none. Each group's template
 may request its own topology.
 

@@ -1,9 +1,7 @@
 """The topology that annotations of a workload or a pod template request, in KAI-Scheduler's format.
 
-    kai.scheduler/topology: cluster-topology
-    kai.scheduler/topology-required-placement: topology.kubernetes.io/zone
-    kai.scheduler/topology-preferred-placement: rack
-    kai.scheduler/segment-size: "4"
+    kai.scheduler/topology: cluster-topology kai.scheduler/topology-required-placement: topology.kubernetes.io/zone
+    kai.scheduler/topology-preferred-placement: rack kai.scheduler/segment-size: "4"
     kai.scheduler/segment-topology-required-placement: rack
 
 A level is a node label of the topology, its alias, or an unambiguous last segment. Faults that need no cluster (a
