@@ -35,7 +35,7 @@ def run(*command: str | Path) -> str:
 def build(folder: Path) -> Path:
     """Build both distributions into a folder, the wheel from the source distribution. Returns the wheel."""
     locked = ("--require-hashes", "--build-constraint", REQUIREMENTS / "dev.txt")
-    run(UV, "build", "--quiet", *locked, "--python", sys.executable, "--out-dir", folder)
+    run(UV, "build", "--quiet", "--no-create-gitignore", *locked, "--python", sys.executable, "--out-dir", folder)
     (wheel,) = folder.glob("*.whl")
     return wheel
 

@@ -13,6 +13,8 @@ import pytest
 import yaml
 
 from tests.chart.helm import CHART
+from tests.cluster import webhook_process
+from tests.cluster.control_plane import ControlPlane
 from tests.cluster.webhook_process import PROGRAM
 from tests.release import artifacts
 from tests.release.distributions import EXAMPLE, Installation, build, run
@@ -45,6 +47,10 @@ def tracked(*folders: str) -> set[str]:
     return set(listing.stdout.split())
 
 
+def test_a_build_leaves_the_two_distributions_and_nothing_else(dist: Path) -> None:
+    assert sorted(path.suffix for path in dist.iterdir()) == [".gz", ".whl"]
+
+
 def test_the_wheel_has_every_file_of_both_packages_and_no_other(dist: Path) -> None:
     (wheel,) = dist.glob("*.whl")
     files = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
@@ -62,6 +68,15 @@ def test_the_source_distribution_has_what_the_wheel_is_built_from_and_no_tests(d
 def test_the_pruned_installation_imports_runs_and_answers_as_the_checkout_does(installation: Installation) -> None:
     installation.import_all()
     assert installation.try_out() == run(PROGRAM, *EXAMPLE)
+
+
+def test_the_pruned_service_is_called_by_the_real_api_server(
+    installation: Installation, control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhook_process, "PROGRAM", installation.program)
+    with webhook_process.local_webhook(control_plane) as webhook:
+        assert webhook.replicas[0].program == [installation.program]
+        assert webhook.is_called()
 
 
 def test_the_pruned_installation_is_small_enough_for_the_image(installation: Installation) -> None:
