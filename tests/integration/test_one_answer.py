@@ -167,6 +167,6 @@ def test_of_pods_in_no_group(to_templates: bool, pods: Pods, empty: Path, tmp_pa
 def test_a_daemon_set_is_left_alone_by_both(to_templates: bool, pods: Pods, empty: Path, tmp_path: Path) -> None:
     raw = moved(daemon_set(SINGLE), to_templates=to_templates)
     (entry,) = reviewed([raw], tmp_path, node_arrays=empty)
-    assert entry["message"] == "left alone: a DaemonSet chooses its pods' nodes itself"
+    assert entry["message"] == "unmanaged: a DaemonSet chooses its pods' nodes itself"
     seen, ours = asked(pods, [raw], Foretold(Answer(), len(FLEET)), lambda _: None)
     assert (list(seen.warnings), ours) == (entry["warnings"], [])

@@ -100,7 +100,7 @@ def test_an_owner_that_is_not_there_is_told(
     name = raw["metadata"]["ownerReferences"][0]["name"]
     (warning,) = entry["warnings"]
     assert warning.startswith(f"its owner Deployment {name} is neither among the objects nor in the cluster")
-    assert entry["message"] == "left alone: neither it nor its owners ask for a placement"
+    assert entry["message"] == "unmanaged: neither it nor its owners ask for a placement"
 
 
 @contextlib.contextmanager

@@ -1,11 +1,11 @@
-"""Annotations of a workload or a bare pod that are right and yet mean less than their user thinks.
+"""Warnings about annotations of a workload or a bare pod that are valid but have less effect than expected.
 
-1. A name that is not read, and close to one that is.
-2. A topology without a level, and segments without one.
-3. A level within another one that is finer: of segments, or of a role.
-4. What only groups, or pods of an owner, can have, where the setting `gate` places every pod by itself.
+1. A name that is not read, but is similar to one that is.
+2. A topology without a level, and segments without a level.
+3. A level inside a finer one: of segments, or of a pod set.
+4. With `gate=Never`, annotations that only apply to gangs or to pods of an owner.
 
-A pod that a controller makes is not looked at: what made it was.
+A pod that a controller creates is not checked, because its owner was.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -37,7 +37,7 @@ from webhook.model.workload.readers import read_workload
 
 _LEVELS: Final = (KAI_REQUIRED_PLACEMENT, KAI_PREFERRED_PLACEMENT)
 _SEGMENT_LEVELS: Final = (KAI_SEGMENT_REQUIRED_PLACEMENT, KAI_SEGMENT_PREFERRED_PLACEMENT)
-# An object has room for tens of thousands of names; each that is compared takes up to a millisecond.
+# An object can have tens of thousands of names, and comparing one takes up to a millisecond.
 _MOST_COMPARED: Final = 10
 _MOST_NAMED: Final = 5
 _NUMA: Final = (NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC)
@@ -51,7 +51,7 @@ Sets = Mapping[str, Mapping[str, Any]]
 
 
 def annotation_warnings(raw: Mapping[str, Any], topologies: Mapping[str, Topology], rules: Rules) -> tuple[str, ...]:
-    """The warnings about one object's annotations; none where they are wrong, for that denies it."""
+    """The warnings about the annotations of an object; none if they are invalid, because then it is denied."""
     if is_made_by_another(raw) or _is_others(raw, rules):
         return ()
     sets = {
@@ -63,7 +63,7 @@ def annotation_warnings(raw: Mapping[str, Any], topologies: Mapping[str, Topolog
 
 
 def _is_others(raw: Mapping[str, Any], rules: Rules) -> bool:
-    """Whether other schedulers place all its pods."""
+    """Whether all its pods have another scheduler."""
     schedulers = {template.scheduler for template in templates_in(raw)}
     return bool(schedulers) and schedulers.isdisjoint(rules.scheduler_names)
 
@@ -92,7 +92,7 @@ def _without_level(sets: Sets) -> Iterator[str]:
 
 
 def _places_of(sets: Sets, key: str) -> Iterator[str]:
-    """The first place where it stands."""
+    """The first path with this annotation."""
     return islice((path for path, annotations in sets.items() if annotations.get(key)), 1)
 
 
@@ -105,7 +105,7 @@ def _coarser(raw: Mapping[str, Any], topologies: Mapping[str, Topology]) -> Iter
             for sentence in coarser_levels(gang, topology_of(gang, topologies))
         ]
     except UserError:
-        return  # it is denied, or its topology may still come
+        return  # it is denied, or its topology may be created later
     yield from dict.fromkeys(found)
 
 

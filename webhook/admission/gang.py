@@ -1,10 +1,10 @@
-"""A workload as a group of pods: what it asks of the topology, whether it can be placed now, and where.
+"""The gangs of a workload: whether their annotations are valid, and where their pods can be placed now.
 
-1. Objects that ask for nothing above the node are no groups: no topology, no segments, no minimum, no group's name.
-2. The object is read as gangs of pods. What its annotations have wrong, by themselves or against the topologies there
-   are, denies it.
-3. The gangs are placed one after the other; members that run already hold their place and draw the others to it.
-4. One answer for all of them: their pods, the domain that holds them all; for those without a place what is missing.
+1. Only objects that request something above the node have gangs: a topology, segments, a minimum or a gang's name.
+2. The object is read as gangs of pods. Annotations that are invalid, or that do not match the existing topologies, deny
+   it.
+3. The gangs are placed one after the other. Running members keep their nodes, and the others are placed near them.
+4. The result covers all gangs: their pods and the domain that holds them all, or what is missing.
 """
 
 from collections.abc import Iterator, Mapping
@@ -45,29 +45,29 @@ from webhook.model.workload.record import Workload, WorkloadGang
 
 @dataclass(frozen=True, slots=True)
 class WorkloadAssignment:
-    """Where the pods of a workload go."""
+    """The assignments of a workload's pods."""
 
     name: str
     gangs: tuple[GangAssignment, ...]
-    """The answer for each gang: several for a workload whose parts start independently of each other."""
+    """The result for each gang: several if parts of the workload start independently of each other."""
     running: Mapping[str, str] = field(default_factory=dict)
-    """Pod name -> node, of the members that run already and are not placed."""
+    """Pod name -> node, of running members, which need no assignment."""
     when_empty: tuple[GangAssignment, ...] = ()
-    """Where one has no place: the answer for each if no other pods ran."""
+    """If a gang does not fit: the result for each gang if no other pods ran."""
 
     @property
     def assigned(self) -> bool:
-        """Whether every gang has a place."""
+        """Whether every gang is assigned."""
         return all(gang.assigned for gang in self.gangs)
 
     @property
     def topology(self) -> str | None:
-        """The topology that is asked for by name."""
+        """The name of the requested topology."""
         return next((gang.tree.topology.name for gang in self.gangs if gang.tree.topology.name), None)
 
     @property
     def domain(self) -> Path:
-        """The finest domain that is known to hold all gangs: empty if that is the cluster, or if one has no place."""
+        """The finest domain that holds all gangs; empty if that is the cluster, or if a gang is not assigned."""
         paths = [gang.tree.path(gang.domain) if gang.domain is not None else () for gang in self.gangs]
         common: list[tuple[str, str]] = []
         for steps in zip(*paths, strict=False):
@@ -78,33 +78,33 @@ class WorkloadAssignment:
 
     @property
     def why(self) -> tuple[Shortfall, ...]:
-        """What is missing, gang by gang, where one has no place."""
+        """What is missing, for each gang that is not assigned."""
         return tuple(short for gang in self.gangs if not gang.assigned for short in gang.why)
 
     @property
     def fits_when_empty(self) -> bool | None:
-        """Whether the gangs would have places if no other pods ran; None where the search for them was given up."""
+        """Whether the gangs would fit if no other pods ran; None if the search ended early."""
         if self.assigned or all(gang.assigned for gang in self.when_empty):
             return True
         return None if all(gang.assigned or not gang.exhaustive for gang in self.when_empty) else False
 
     def pods(self) -> Iterator[PodAssignment]:
-        """Every pod that has a place, in order of gang, set and rank; none unless all gangs have one."""
+        """The assignments in order of gang, pod set and rank; none unless all gangs are assigned."""
         if self.assigned:
             for gang in self.gangs:
                 yield from gang.pods()
 
     def missed(self) -> tuple[Missed, ...]:
-        """Preferred levels that the gangs do not keep."""
+        """The preferred levels that the gangs miss."""
         return tuple(missed for gang in self.gangs for missed in missed_levels(gang)) if self.assigned else ()
 
     def unplaced(self) -> list[str]:
-        """Members beyond the minimum that have no place."""
+        """Members beyond the minimum that are not assigned."""
         return [name for gang in self.gangs for name in gang.unplaced()] if self.assigned else []
 
     @property
     def message(self) -> str:
-        """The answer in one line."""
+        """The result in one line."""
         if not self.assigned:
             return self._no_assignment()
         pods = list(self.pods())
@@ -126,7 +126,7 @@ class WorkloadAssignment:
 
     def _no_assignment(self) -> str:
         failed = next(gang for gang in self.gangs if not gang.assigned)
-        # Coarse to fine: the coarsest level that has to hold the group is what nothing finer can make up for.
+        # Coarse to fine: the coarsest required level decides, because no finer level can make up for it.
         why = f": {failed.why[0]}" if failed.why else ""
         which = f"gang {failed.name} of " if len(self.gangs) > 1 else ""
         doubt = "" if failed.exhaustive else "; the search ended at its bound, so a place may exist"
@@ -136,25 +136,25 @@ class WorkloadAssignment:
 
 @dataclass(frozen=True, slots=True)
 class GangJudgement:
-    """The verdict on a workload as a group."""
+    """The verdict on the gangs of a workload."""
 
     verdict: Verdict
     message: str
     placement: WorkloadAssignment | None = None
-    """None where it is denied."""
+    """None if the workload is denied."""
 
 
-# Levels, of a workload of many gangs, that its message names.
+# Missed levels in the message about a workload of many gangs.
 _MOST_MISSED: Final = 3
 
-# The templates of the kinds in use are at most 8 fields deep, and a field's name is a word.
+# Templates of existing kinds are at most 8 fields deep, and the name of a field is a word.
 MAX_DEPTH: Final = 32
 MAX_FIELD_NAME: Final = 63
 _NO_TEMPLATES: Final = frozenset({"metadata", "status"})
 
 
 def annotations_in(raw: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """(path, annotations) of the object and of all templates in it; what is nested too deeply is no template."""
+    """(path, annotations) of the object and of its templates. Templates that are nested too deeply are ignored."""
     if isinstance(raw, Mapping):
         metadata = raw.get("metadata")
         if isinstance(metadata, Mapping) and metadata.get("annotations"):
@@ -172,7 +172,7 @@ def annotations_in(raw: Any, path: str = "", depth: int = 0) -> Iterator[tuple[s
 
 
 def why_unmanaged(workload: Workload, rules: Rules) -> str | None:
-    """Why a workload is not placed as a group: another scheduler does that. Raises UserError."""
+    """Why the workload's gangs are not placed: another scheduler places them. None if we do. Raises UserError."""
     for gang in workload.distinct:
         for pod_set in gang.all_pod_sets():
             below = f"{pod_set.path}.spec" if pod_set.path else "spec"
@@ -183,7 +183,7 @@ def why_unmanaged(workload: Workload, rules: Rules) -> str | None:
 
 
 def check_gangs(workload: Workload, topologies: Mapping[str, Topology]) -> None:
-    """Raise UserError for what the workload asks wrongly: in its annotations, or of the topologies there are."""
+    """Raise UserError for invalid annotations, and for requests that do not match the existing topologies."""
     for gang in workload.distinct:
         _check_segments(gang, gang.request.topology)
         _check_minimum(gang, workload)
@@ -191,9 +191,9 @@ def check_gangs(workload: Workload, topologies: Mapping[str, Topology]) -> None:
 
 
 def check_bare_pod(raw: Mapping[str, Any], topologies: Mapping[str, Topology]) -> None:
-    """Raise UserError for what the annotations of a pod that nobody owns ask wrongly of its group.
+    """Raise UserError for invalid gang annotations of a pod without an owner.
 
-    Such a pod is a workload itself. A topology that is not there yet may come, and the pod waits for it.
+    Such a pod is a workload itself. It waits for a topology that does not exist yet.
     """
     if not is_in_group(raw["metadata"]["annotations"]) or is_made_by_another(raw):
         return
@@ -203,7 +203,7 @@ def check_bare_pod(raw: Mapping[str, Any], topologies: Mapping[str, Topology]) -
 
 
 def is_made_by_another(raw: Mapping[str, Any]) -> bool:
-    """Whether an object has a controller: what it asks is that one's affair."""
+    """Whether an object has a controller, whose annotations are checked instead."""
     owners = (raw.get("metadata") or {}).get("ownerReferences") or ()
     return any(owner.get("controller") for owner in owners)
 
@@ -215,9 +215,9 @@ def judge_gangs(
     rules: Rules,
     running: Mapping[str, str] | None = None,
 ) -> GangJudgement:
-    """Place the workload's gangs; `running`: pod name (as in its roles) -> node of those that run already.
+    """Place the workload's gangs. running: pod name (as in its pod sets) -> node of running members.
 
-    Raises UserError for what is wrong with it other than by its annotations.
+    Raises UserError for errors outside the annotations.
     """
     try:
         check_gangs(workload, cluster_snapshot.topologies)
@@ -241,7 +241,7 @@ def judge_gangs(
 
 
 def _with_defaults(workload: Workload, cluster_snapshot: ClusterSnapshot, rules: Rules) -> Workload:
-    """The workload with what holds where its pods and itself leave their NUMA policy open, as its pods will have it."""
+    """The workload with the default NUMA policy that its pods will get if neither they nor the workload have one."""
     management = Management.of(cluster_snapshot.namespaces.get(workload.namespace or DEFAULT_NAMESPACE), rules)
     return replace(workload, annotations={**workload.annotations, NUMA_DEFAULTS: management.defaults.to_json()})
 
@@ -259,7 +259,7 @@ def _check_segments(gang: WorkloadGang, topology: str | None) -> None:
 
 
 def _check_minimum(gang: WorkloadGang, workload: Workload) -> None:
-    """A minimum that counts pods which are made when others run is never reached."""
+    """Raise UserError for a minimum that counts pods which are only created once others run: it is never reached."""
     pod_sets = gang.all_pod_sets()
     by = next((pod_set.at_once_by for pod_set in pod_sets if pod_set.late), None)
     own = (annotations_at(pod_set.template, pod_set.path) for pod_set in pod_sets)
@@ -278,7 +278,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def _last(domain: Path) -> str:
-    """Rack r7 (zone a)."""
+    """The finest domain of a path as `rack r7 (zone a)`."""
     (label, value), above = domain[-1], domain[:-1]
     outer = ", ".join(f"{one.rpartition('/')[2]} {held}" for one, held in above)
     return f"{label.rpartition('/')[2]} {value}" + (f" ({outer})" if outer else "")

@@ -1,4 +1,4 @@
-"""What is said of a group beside its place: what it would need to ever have one, and what it prefers and misses."""
+"""Texts about a gang: what it would need to fit an empty cluster, and the preferred levels that it misses."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -11,13 +11,13 @@ _MOST_NAMED: Final = 5
 
 
 def never_held(when_empty: GangAssignment) -> str:
-    """That the group has no place even where no other pod runs, and what it needs; empty if it has, or may have one.
+    """That the gang does not fit even an empty cluster, and what it needs; empty if it fits or may fit there.
 
-    when_empty: its placement there.
+    when_empty: its placement on the empty cluster.
     """
     if when_empty.assigned or not when_empty.exhaustive or not when_empty.why:
         return ""
-    # Coarse to fine: the coarsest level that has to hold the group is what nothing finer can make up for.
+    # Coarse to fine: the coarsest required level decides, because no finer level can make up for it.
     short = when_empty.why[0]
     kind = short.level.rpartition("/")[2]
     no_place = "not even an empty cluster has a place for it"
@@ -37,7 +37,7 @@ def _needed(short: Shortfall) -> str:
 
 
 def missed_text(missed: Iterable[Missed]) -> str:
-    """The preferred levels that were missed, a clause each; empty if none was."""
+    """The preferred levels that were missed, one clause each; empty if none was."""
     return "; ".join(map(_missed, missed))
 
 

@@ -1,4 +1,4 @@
-"""A webhook's decision, as the server calls it: one class per webhook, with one method.
+"""The interface between server and webhooks: one class per webhook, with one method.
 
 Source: controller-runtime pkg/webhook/admission/webhook.go (Handler, Request, Response).
 """
@@ -14,8 +14,8 @@ class Handler(Protocol):
     """Answers the reviews of one webhook."""
 
     def handle(self, request: AdmissionRequest) -> Response | Awaitable[Response]:
-        """Answer at once, or wait for something, until before the request's deadline. Raises NotNowError."""
+        """Answer at once, or wait until before the request's deadline. Raises NotNowError."""
 
 
 class NotNowError(Exception):
-    """Not answerable by this replica at this moment: another one can answer, or this one a little later."""
+    """This replica cannot answer now. Another replica can, or this one later."""

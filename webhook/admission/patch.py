@@ -1,9 +1,9 @@
-"""JSON patches, built directly as operations and tried on the object before they are sent.
+"""JSON patches, built from operations that are applied to the object here before they are sent.
 
-A patch that the API server cannot apply is an HTTP 500 for the user, whatever the failure policy says. So every
-operation of ours is applied here first.
+A patch that the API server cannot apply is an HTTP 500 for the user, even with the failure policy Ignore. So every
+operation is applied here first.
 
-Three operations are enough: `add`, `replace`, `remove`.
+Only three operations are used: `add`, `replace`, `remove`.
 Source: RFC 6902 sections 4.1 to 4.3; RFC 6901 section 3 (escaping) and section 4 (list positions).
 """
 
@@ -28,20 +28,20 @@ _POSITION = re.compile(r"0|[1-9][0-9]*")
 
 
 class PatchError(Malfunction):
-    """A patch of ours does not apply to the object, or does something to it that it must not."""
+    """A patch of ours cannot be applied, or would make a change that it must not make."""
 
 
 class Patch:
-    """A patch under construction: the operations so far, and the document as they leave it."""
+    """A patch under construction: the operations so far, and the resulting document."""
 
     def __init__(self, document: Any) -> None:
         self.operations: list[Operation] = []
         self.document = document
 
     def put(self, path: Tokens, value: object) -> None:
-        """Make `value` stand at `path` by one `add`, together with the parents that are missing.
+        """Set `path` to `value` by one `add`, which includes missing parents.
 
-        A parent counts as missing when it is absent or null (`affinity: null`). One that is there stays as it is.
+        A parent is missing if it is absent or null (`affinity: null`). Existing parents do not change.
         """
         held = self.document
         for depth, token in enumerate(path[:-1]):
@@ -52,11 +52,11 @@ class Patch:
         self._do({"op": "add", "path": pointer(path), "value": value})
 
     def replace(self, path: Tokens, value: object) -> None:
-        """Put `value` in the place of what stands at `path`."""
+        """Replace the value at `path`."""
         self._do({"op": "replace", "path": pointer(path), "value": value})
 
     def remove(self, path: Tokens) -> None:
-        """Take away what stands at `path`."""
+        """Remove the value at `path`."""
         self._do({"op": "remove", "path": pointer(path)})
 
     def _do(self, operation: Operation) -> None:
@@ -78,7 +78,7 @@ def _nested(path: Tokens, value: object) -> object:
 def apply(document: Any, operations: Iterable[Operation]) -> Any:
     """The document after the operations.
 
-    The argument is not altered: what lies on the way to a change is copied, the rest is shared with the result.
+    The argument is not changed: objects on the path of a change are copied, the rest is shared with the result.
     """
     for operation in operations:
         tokens = _split(operation["path"])
@@ -123,7 +123,7 @@ def _applied_to_list(held: list[Any], token: str, below: Sequence[str], operatio
     adds = operation["op"] == "add" and not below
     if adds and token == END:
         return [*held, operation["value"]]
-    # An insertion may stand at the end; everything else needs an item that is there.
+    # An insertion may be at the end; other operations need an existing item.
     if not _POSITION.fullmatch(token) or int(token) >= len(held) + adds:
         raise PatchError(f"{operation['path']}: {token!r} is no position in a list of {len(held)}")
     position, changed = int(token), list(held)

@@ -1,15 +1,16 @@
-"""Nobody but us, and whom the operator trusts, writes what we write: node agents and our own reservations obey it.
+"""Reserved fields: only this service and trusted users may write them, because node agents and reservations obey them.
 
-- Annotations and labels under `topology-webhook.dev/`, but for those that ask for something, and
-  `scheduling.koordinator.sh/resource-status`, by which koordlet moves a pod into a NUMA node's CPUs: neither set, nor
-  changed, nor removed by anybody else.
-- Our scheduling gate: not removed by anybody else. Whoever adds it makes a pod wait, and only his own.
-- Break-glass: members of the trusted groups remove the gate, and say so in `placement`. Nothing else of ours is theirs.
-- What mutation itself writes at a pod's creation may come with the pod (`review -o yaml | kubectl apply -f -` sends
-  it): mutation writes it anew from the cluster as it is, so nothing of what came remains.
-- A Binding's annotations become the pod's, so they are judged alike.
+- Annotations and labels under `topology-webhook.dev/` except those that request something, and
+  `scheduling.koordinator.sh/resource-status`, by which koordlet moves a pod to the CPUs of a NUMA node: other users may
+  not set, change or remove them.
+- Our scheduling gate: other users may not remove it. They may add it, which only makes their own pod wait.
+- Break-glass: members of the trusted groups may remove the gate and change `placement`, which then says so. They may
+  write no other reserved field.
+- What mutation writes at a pod's creation may be in the created pod (`review -o yaml | kubectl apply -f -` sends it):
+  mutation overwrites it.
+- A Binding's annotations become those of the pod, so the same rules apply to them.
 
-The API server judges the same by itself where the chart's ValidatingAdmissionPolicies are installed.
+With the chart's ValidatingAdmissionPolicies, the API server enforces the same rules by itself.
 
 Source: kubernetes pkg/registry/core/pod/storage (assignPod merges a Binding's annotations and labels into the pod).
 """
@@ -42,7 +43,7 @@ from webhook.model.names import (
 from webhook.model.rules import Rules
 
 _BY_MUTATION: Final = frozenset({MANAGED, NUMA_DEFAULTS, PLACEMENT, MANAGED_FIELDS})
-# Under our name, but what users ask for.
+# Under our domain, but written by users.
 _BY_USERS: Final = frozenset({INHERIT, INJECT_ENV, MIN_MEMBER})
 
 OUTPUTS: Final = frozenset(
@@ -60,8 +61,8 @@ OUTPUTS: Final = frozenset(
         MANAGED_FIELDS,
     }
 )
-"""What we write under names that are known beforehand. The chart's policies and match conditions go by these; further
-names under our domain, such as those of levels, are only looked at where the webhook is called for another reason."""
+"""The fixed names that we write. The chart's policies and match conditions list these. Other names under our domain,
+such as those of levels, are only checked if the webhook is called for another reason."""
 
 
 # An object has room for tens of thousands.
@@ -69,7 +70,7 @@ _MOST_TOLD: Final = 5
 
 
 def forgery(request: AdmissionRequest, rules: Rules) -> UserError | None:
-    """What the request's user writes of ours without the right to, in a pod or a Binding; None when it is honest."""
+    """The reserved fields that the user must not write in this pod or Binding; None if there are none."""
     user = request.user.username
     if user in rules.trusted_users:
         return None
@@ -80,7 +81,7 @@ def forgery(request: AdmissionRequest, rules: Rules) -> UserError | None:
 
 
 def is_output(name: str) -> bool:
-    """Whether an annotation of this name is ours alone to write, also where a pod is created from a template."""
+    """Whether only we may write an annotation of this name, also in a pod template."""
     return _is_ours(name) and name not in _BY_MUTATION
 
 

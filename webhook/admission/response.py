@@ -1,7 +1,7 @@
-"""What a handler answers: the admission response, with what logs and metrics say of it.
+"""The response of a handler: the AdmissionReview, and the fields for logs and metrics.
 
-A response allows the object, allows it with a patch, or denies it. A call that is wrong, or that comes at the wrong
-time, gets no response but an HTTP error (see `server.review_handler`).
+A response allows the object, allows it with a patch, or denies it. A broken request, or one that this replica cannot
+answer now, gets an HTTP error instead (see `server.review_handler`).
 
 Source: controller-runtime pkg/webhook/admission/response.go (Allowed, Patched, Denied); apiserver
 pkg/admission/plugin/webhook (what the API server does with a response).
@@ -31,29 +31,29 @@ class Unreserved(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Logged:
-    """What logs and metrics say of a response. The API server sees none of it, so it does not count in comparisons."""
+    """The fields for logs and metrics. They are not sent to the API server, and are ignored in comparisons."""
 
     message: str = field(default="", compare=False)
-    """In one line: what was decided, or why nothing was."""
+    """The decision in one line, or why there was none."""
     verdict: str = field(default="allow", compare=False)
     """allow, deny or wait."""
     decided: bool = field(default=False, compare=False)
-    """Whether there was something to decide. Other responses are logged for debugging only."""
+    """Whether a decision was made. Other responses are only logged at debug level."""
     fit_count: int | None = field(default=None, compare=False)
-    """Nodes that fit; None when none was checked."""
+    """Number of nodes that fit; None if no node was checked."""
     excluded: Mapping[str, int] = field(default_factory=dict, compare=False)
     """Excluded nodes by reason code."""
     not_aligned: bool = field(default=False, compare=False)
-    """Whether the pod asks for a policy, and kubelets do not align it."""
+    """Whether the pod requests a policy and kubelets do not align it."""
     unreserved: Unreserved | None = field(default=None, compare=False)
-    """Why nothing is reserved for the pod; None where something is, or nothing has to be."""
+    """Why nothing is reserved for the pod; None if something is, or if nothing has to be."""
     misrouted: bool = field(default=False, compare=False)
-    """Whether another replica should have got the request: the connection leads to the wrong one."""
+    """Whether the request should have gone to another replica."""
 
 
 @dataclass(frozen=True, slots=True)
 class Allowed(_Logged):
-    """The object is admitted as it is."""
+    """The object is admitted unchanged."""
 
     warnings: tuple[str, ...] = ()
 
@@ -64,7 +64,7 @@ class Allowed(_Logged):
 
 @dataclass(frozen=True, slots=True)
 class Patched(_Logged):
-    """The object is admitted with these JSONPatch operations applied; only a mutating webhook may answer so."""
+    """The object is admitted with these JSONPatch operations. Only a mutating webhook may return this."""
 
     patch: Sequence[Mapping[str, Any]]
     warnings: tuple[str, ...] = ()
@@ -79,7 +79,7 @@ class Patched(_Logged):
 
 @dataclass(frozen=True, slots=True)
 class Denied(_Logged):
-    """The user's object is wrong: refused, with a reason that a program reads and a message that a person reads."""
+    """The user's object is invalid. The response has a reason for programs and a message for people."""
 
     message: str
     reason: str = "Forbidden"
@@ -99,6 +99,6 @@ Response = Allowed | Patched | Denied
 def _review(uid: str, allowed: bool, warnings: Sequence[str], **more: Any) -> dict[str, Any]:
     response: dict[str, Any] = {"uid": uid, "allowed": allowed, **more}
     if warnings:
-        # Warnings travel in an HTTP header: the API server drops one that has a line break.
+        # Warnings travel in an HTTP header: the API server drops a warning that has a line break.
         response["warnings"] = [" ".join(warning.split()) for warning in warnings]
     return {"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response}

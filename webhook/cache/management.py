@@ -108,7 +108,7 @@ def management_of(
     why = _why_not_covered(raw, name, found.mode, cache, rules)
     if why is None or annotated:
         return replace(found, covers=why is None)
-    warnings = (f"left alone: {why}",) if why.startswith(_UNREADABLE) else ()
+    warnings = (f"unmanaged: {why}",) if why.startswith(_UNREADABLE) else ()
     return Unmanaged(why, (*found.warnings, *warnings))
 
 

@@ -75,7 +75,7 @@ def outcome_of(
     owner_chain: its owners. path: the path of its template, for messages; None if it has no template.
     """
     if (namespace := namespace_of(pod)) in rules.excluded_namespaces:
-        return Outcome(Verdict.ALLOW, f"left alone: its namespace {namespace} is excluded")
+        return Outcome(Verdict.ALLOW, f"unmanaged: its namespace {namespace} is excluded")
     try:
         created = (
             decide_creation(_creation(pod), cluster_snapshot, rules)
@@ -97,7 +97,7 @@ def outcome_of(
         held = created.nodes, created.constraint, _marks(created)
         return Outcome(*admitted, True, gated.intent, None, *held)
     if not gated.asks:
-        return Outcome(Verdict.ALLOW, f"left alone: {ASKS_FOR_NOTHING}", created.warnings)
+        return Outcome(Verdict.ALLOW, f"unmanaged: {ASKS_FOR_NOTHING}", created.warnings)
     return _assigned(gated, created, cluster_snapshot, rules)
 
 

@@ -209,7 +209,7 @@ class _WorkloadReview:
             why = "a DaemonSet chooses its pods' nodes itself"
         if (item.group, item.kind) == ("", "Namespace"):
             self._warnings = self._cache.namespaces[item.name].problems
-        return Judgement(item, Verdict.ALLOW, f"left alone: {why}", item.body, self._warnings)
+        return Judgement(item, Verdict.ALLOW, f"unmanaged: {why}", item.body, self._warnings)
 
 
 def unknown_owner(owner: Owner) -> str:

@@ -76,7 +76,7 @@ def annotations_of(mutation: PodDecision) -> dict[str, str]:
 
 def is_managed(mutation: PodDecision) -> bool:
     managed = PLACEMENT in annotations_of(mutation)
-    assert managed == (not mutation.message.startswith("left alone: "))
+    assert managed == (not mutation.message.startswith("unmanaged: "))
     assert managed == (mutation.mutated["spec"].get("schedulingGates") == [{"name": PLACEMENT_GATE}])
     return managed
 
@@ -111,7 +111,7 @@ def test_a_pod_that_is_managed_by_its_mode_alone_follows_each_nodes_policy() -> 
 def test_a_pod_that_no_kubelet_aligns_is_left_alone_and_that_is_said() -> None:
     for cluster, raw in ((WITHOUT_POLICY, plain()), (CLUSTER, burstable())):
         mutation = mutation_of(raw, Rules(manage=Manage.ALIGNED), cluster=cluster)
-        assert mutation.message.startswith("left alone: no annotation scheduling.koordinator.sh/numa-topology-spec")
+        assert mutation.message.startswith("unmanaged: no annotation scheduling.koordinator.sh/numa-topology-spec")
         assert mutation.message.endswith("no kubelet with a NUMA policy would align it (manage is Aligned)")
         assert (mutation.operations, mutation.warnings) == ((), ())
 
@@ -135,7 +135,7 @@ def test_pods_that_others_place_stay_left_alone(words: str) -> None:
     raw["metadata"].get("annotations", {}).pop(NUMA_TOPOLOGY_SPEC, None)
     rules = Rules(manage=Manage.ALL, excluded_namespaces=frozenset({"kube-system", "topology-webhook"}))
     mutation = mutate_pod(raw, CLUSTER, rules)
-    assert mutation.message.startswith("left alone: ")
+    assert mutation.message.startswith("unmanaged: ")
     assert mutation.operations == ()
 
 
@@ -145,7 +145,7 @@ def test_a_pod_that_is_too_large_to_be_placed_is_left_alone_if_it_never_asked() 
     assert mutation_of(raw, Rules()).warnings == ()
     mutation = mutation_of(raw, Rules(manage=Manage.ALL))
     assert mutation.verdict is Verdict.ALLOW
-    assert mutation.message.startswith("left alone: it cannot be placed here: spec.containers: There are 65 containers")
+    assert mutation.message.startswith("unmanaged: it cannot be placed here: spec.containers: There are 65 containers")
     assert mutation.warnings == (mutation.message,)
 
 

@@ -94,7 +94,7 @@ def test_what_has_no_pods_to_place_passes_unchanged(review: Review, tmp_path: Pa
     (entry,) = outcome.json
     assert (outcome.code, entry["verdict"], entry["mutated"]) == (0, "allow", workload)
     assert entry["nodes"] == {"fit": 0, "best": [], "excluded": {}}
-    assert entry["message"].startswith("left alone: ")
+    assert entry["message"].startswith("unmanaged: ")
 
 
 def test_yaml_is_the_mutated_objects_and_nothing_else(review: Review) -> None:

@@ -56,7 +56,7 @@ def reviewed(review: Review, tmp_path: Path) -> Reviewed:
 
 
 def is_managed(entry: Any) -> bool:
-    return not entry["message"].startswith("left alone: ")
+    return not entry["message"].startswith("unmanaged: ")
 
 
 def test_the_flag_stands_for_the_setting(reviewed: Reviewed) -> None:
@@ -81,7 +81,7 @@ def test_a_namespace_among_the_objects_counts_for_those_that_follow_and_takes_th
     made = namespace(labels={LABEL: "aligned"})
     assert is_managed(reviewed(made, of_team()))
     assert is_managed(reviewed(made, of_team(), cluster=(namespace(labels={LABEL: "annotated"}),)))
-    assert reviewed(of_team(), made)["message"].startswith("left alone: no pods are looked for in a Namespace")
+    assert reviewed(of_team(), made)["message"].startswith("unmanaged: no pods are looked for in a Namespace")
 
 
 def test_a_namespaces_annotation_is_the_policy_of_pods_that_state_none(reviewed: Reviewed) -> None:
@@ -119,4 +119,4 @@ def test_a_group_takes_its_namespaces_policy_too(reviewed: Reviewed) -> None:
 
 def test_excluded_namespaces_are_left_alone(reviewed: Reviewed) -> None:
     excluded = ("--manage", "All", "--excluded-namespaces", "team-a")
-    assert reviewed(of_team(), flags=excluded)["message"] == "left alone: its namespace team-a is excluded"
+    assert reviewed(of_team(), flags=excluded)["message"] == "unmanaged: its namespace team-a is excluded"

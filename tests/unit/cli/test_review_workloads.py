@@ -137,7 +137,7 @@ def test_without_a_gate_pods_take_nothing_from_their_owners(tmp_path: Path) -> N
 
 def test_what_has_a_mark_and_nothing_to_take_is_left_alone(tmp_path: Path) -> None:
     (entry,) = review(tmp_path, job({}, annotations={INHERIT: "true"})).json
-    assert entry["message"] == "left alone: neither it nor its owners ask for a placement"
+    assert entry["message"] == "unmanaged: neither it nor its owners ask for a placement"
     assert shown(entry) == [("pods", 4, False, None)]
     assert entry["mutated"] == job({}, annotations={INHERIT: "true"})
 
@@ -265,5 +265,5 @@ def test_workloads_of_excluded_namespaces_are_left_alone(raw: dict[str, Any], tm
     raw = {**raw, "metadata": {**raw["metadata"], "namespace": "kube-system"}}
     outcome = review(tmp_path, raw)
     (entry,) = outcome.json
-    assert (outcome.code, entry["message"]) == (0, "left alone: its namespace kube-system is excluded")
+    assert (outcome.code, entry["message"]) == (0, "unmanaged: its namespace kube-system is excluded")
     assert entry["mutated"] == raw

@@ -1,19 +1,18 @@
-"""The guard: whether the node that the scheduler chose can still hold the pod, and what the pod is given of it.
+"""Decides on a binding: whether the chosen node can still take the pod, and which NUMA nodes the pod gets there.
 
-1. Pods that are not ours to place pass.
-2. A pod that was placed goes to the node of its hint and to no other: the placement of its group depends on it.
-3. Where the NUMA nodes are ours to choose, it is given what its hint says, as long as that is free to it.
-4. Anywhere else the kubelet chooses as the pod reaches it. So every pod, placed or not, is judged anew on this node
-   alone as it is at this moment: refused, or given what the kubelet will allocate, whatever was replayed. Where more
-   or less may be free than is known, the kubelet may choose otherwise (see `hint_certainty`): then the pod gets no hint
-   until the node's NRT has counted it.
-5. What that takes may be what the hint of another pod holds, one that was placed there and is not bound yet. Then the
-   other one goes first. So a hint in a pod is never given to another pod: it also holds when a leader dies that alone
-   knew better, and its pod is bound through another replica, or unhinted. A placed pod that the scheduler could not
-   bind has no such hint any more (see `controllers.unbindable_pods`): no pod waits for it, and where it is bound after
-   all it is given what is free then.
+1. Bindings of unmanaged pods are allowed.
+2. A pod that is already assigned to a node is refused on any other node: the placement of its gang depends on it.
+3. Where we choose the NUMA nodes, the pod gets those of its hint if they are still free for it.
+4. On other nodes the kubelet chooses when the pod arrives. So the admission of every pod, assigned or not, is predicted
+   on this node in its current state: the binding is refused, or the pod gets what the kubelet will allocate. If more or
+   less may be free than is known, the kubelet may choose other NUMA nodes (see `hint_certainty`). Then the pod gets no
+   hint until the node's NRT includes it.
+5. The prediction may need NUMA nodes that the hint of another assigned, unbound pod holds. Then the other pod is bound
+   first, so a hint in a pod is never given to a second pod. This is safe even if the leader dies and another replica
+   binds the first pod. An assigned pod that the scheduler could not bind loses its hint (see
+   `controllers.unbindable_pods`): no pod waits for it, and if it is bound after all, it gets what is free then.
 
-What a pod is given goes into the Binding's annotations; the API server writes them into the pod as it binds it.
+The result goes into the Binding's annotations. The API server writes them into the pod when it binds the pod.
 Source: kubernetes pkg/registry/core/pod/storage (assignPod); koordinator apis/extension/numa_aware.go.
 """
 
@@ -47,46 +46,46 @@ from webhook.model.rules import Rules
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """The binding is none of our affair."""
+    """The binding is allowed as it is."""
 
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The node cannot take the pod; the scheduler tries again, and the pod's events say why."""
+    """The node cannot take the pod. The scheduler tries again, and the pod's events give the reason."""
 
     message: str
     reason: str
     """For programs."""
     after: frozenset[str] = frozenset()
-    """The pods (namespace/name) that go first; as soon as one of them is bound or gone, it may be this one's turn."""
+    """Pods (namespace/name) that must be bound first. Once one of them is bound or deleted, this one may fit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What the pod is given on the node. No NUMA nodes: it is not bound to any, the sums of the node suffice."""
+    """What the pod gets on the node. No NUMA nodes: it is not bound to any, so the node's totals suffice."""
 
     node: str
     numa_nodes: NUMANodeAmounts
     requests: Mapping[str, int]
     policy: NUMAPolicy | None
     assumed: NUMANodeAmounts | None = None
-    """What the pod was promised when it was placed, where that is still free; None where it is not, or was not."""
+    """What was reserved for the pod when it was assigned, if that is still free; else None."""
     how_chosen: str | None = None
-    """How its node was chosen, of a pod whose placement says that and perhaps why it waited; None of any other."""
+    """How its node was chosen, if its placement text says so; else None."""
     chosen: bool = False
-    """Whether the NUMA nodes are ours to choose."""
+    """Whether we choose the NUMA nodes; otherwise the kubelet does."""
     hint_certainty: HintCertainty = CERTAIN
-    """How certain it is that the kubelet chooses these."""
+    """How certain it is that the kubelet chooses these NUMA nodes."""
     was_hinted: bool = False
-    """Whether the pod has a hint that names NUMA nodes, which a Binding can write over and not take away."""
+    """Whether the pod has a hint that names NUMA nodes. A Binding can overwrite a hint but not remove it."""
     placement: str = ""
-    """The pod's placement text so far."""
+    """The pod's current placement text."""
 
     @property
     def annotations(self) -> dict[str, str]:
-        """What the Binding is to carry."""
+        """The annotations to add to the Binding."""
         said = self._said
         if self.hint_certainty.sure and self.numa_nodes:
             return said | {
@@ -99,7 +98,7 @@ class Given:
         return said
 
     def as_assumed(self) -> "Given | None":
-        """What takes no promise that was not made before; None where there is no such thing."""
+        """The same with the NUMA nodes that are already reserved for the pod; None if there are none."""
         if self.assumed is None:
             return None
         if self.chosen or dict(self.assumed) == dict(self.numa_nodes):
@@ -109,12 +108,12 @@ class Given:
 
     @property
     def message(self) -> str:
-        """In one line."""
+        """The result in one line."""
         return f"bound to {self.node}{placement_text.where(self._numa_ids)}"
 
     @property
     def _numa_ids(self) -> Sequence[int] | None:
-        """Those that are known; None: they are not certain."""
+        """The NUMA IDs; None if they are not certain."""
         return [numa_id for numa_id, _ in self.numa_nodes] if self.hint_certainty.sure else None
 
     @property
@@ -126,7 +125,7 @@ class Given:
 
 
 def assigned_node(raw: Mapping[str, Any]) -> NUMAHint | None:
-    """Where a pod was placed before it is bound; None when it was not."""
+    """The assignment of an unbound pod; None if it has none."""
     text = ((raw.get("metadata") or {}).get("annotations") or {}).get(NUMA_HINT)
     try:
         return None if text is None else NUMAHint.parse(text)
@@ -141,17 +140,17 @@ def guard(
     rules: Rules,
     assumed: NUMANodeAmounts | None = None,
 ) -> Given | Refusal | Pass:
-    """Judge the binding of a pod to `node`.
+    """Decide on the binding of a pod to `node`.
 
-    kubelet_admission: that node as the pod finds it; None when it is not known. assumed: what this pod was promised
-    there already, where that is newer than the pod's hint.
+    kubelet_admission: the node as the pod will find it; None if the node is not known. assumed: what is already assumed
+    for this pod there, if that is newer than the pod's hint.
     """
     if reason := why_unmanaged(raw, rules):
-        return Pass(f"left alone: {reason}")
+        return Pass(f"unmanaged: {reason}")
     try:
         pod = as_chosen(Pod.from_object(raw))
     except UserError as error:
-        return Pass(f"left alone: unreadable: {error}")
+        return Pass(f"unmanaged: unreadable: {error}")
     intent = _intent(pod)
     hint = assigned_node(raw)
     if assumed is None and hint is not None:
@@ -187,7 +186,7 @@ def guard(
 
 
 def into_binding(binding: Mapping[str, Any], given: Given) -> tuple[Operation, ...]:
-    """The JSON patch that writes what is given into a Binding; annotations it has already stay."""
+    """The JSON patch that writes the result into a Binding. Other annotations of the Binding stay."""
     patch = Patch(binding)
     for name, text in given.annotations.items():
         patch.put(("metadata", "annotations", name), text)
@@ -195,7 +194,7 @@ def into_binding(binding: Mapping[str, Any], given: Given) -> tuple[Operation, .
 
 
 def _how_chosen(raw: Mapping[str, Any], hint: NUMAHint | None) -> str | None:
-    """How the pod's node was chosen, where its placement says what it waits for to be bound; else None."""
+    """How the pod's node was chosen, if its placement text says what it waits for; else None."""
     if hint is not None and not hint.reserved:
         return "placed there before"
     says = _placement(raw)
@@ -212,7 +211,7 @@ def _placement(raw: Mapping[str, Any]) -> str:
 
 
 def _intent(pod: Pod) -> NUMAIntent:
-    """Faulty annotations ask for nothing: the pod was let in with them, and its node's own policy still holds."""
+    """Invalid annotations request nothing: the pod was admitted with them, and the node's own policy still applies."""
     try:
         return parse_numa_intent(pod.annotations)[0]
     except UserError:
@@ -220,24 +219,24 @@ def _intent(pod: Pod) -> NUMAIntent:
 
 
 def _was_assigned_unknowing(hint: NUMAHint | None, intent: NUMAIntent) -> bool:
-    """Whether the pod was placed when nothing was known of the node's NUMA nodes, and asks for no strict policy.
+    """Whether the pod was assigned before the node's NUMA nodes were known, and requests no strict policy.
 
-    It is held to that node and can go to no other, and a stricter node keeps more than it asks for.
+    It is pinned to that node, and a stricter node aligns it better than it requests.
     """
     return hint is not None and not hint.numa_nodes and intent.policy is NUMAPolicy.BEST_EFFORT
 
 
 def _on_unknown_node(node: str, intent: NUMAIntent) -> Refusal | Pass:
-    """A node that is newer than what we know of the cluster, or that nothing can be read of."""
+    """The result for a node that is not in the cache yet, or that cannot be parsed."""
     if intent.policy in {NUMAPolicy.RESTRICTED, NUMAPolicy.SINGLE_NUMA_NODE}:
         return Refusal(f"nothing is known of node {node} yet", Reason.NO_TOPOLOGY.code)
     return Pass(f"nothing is known of node {node}")
 
 
 def _holders(kubelet_admission: KubeletAdmission, numa_nodes: NUMANodeAmounts) -> frozenset[str]:
-    """The pods whose hints hold something of these NUMA nodes.
+    """The pods whose hints hold some of these NUMA nodes.
 
-    What is promised to a pod that is left to the scheduler stands in no hint, and binds nobody: it may go elsewhere.
+    A pod that is delegated to the scheduler has no hint, so it blocks no other pod: it may get another node.
     """
     wanted = {numa_id for numa_id, _ in numa_nodes}
     return frozenset(
@@ -256,7 +255,7 @@ def _refusal(node: str, decision: Decision) -> Refusal:
 
 
 def _shortage(decision: Decision) -> str | None:
-    """The first resource that no NUMA node has enough of; None where each is there, but not together."""
+    """The first resource that no NUMA node has enough of; None if only the combination is missing."""
     snapshot, request = decision.snapshot, decision.request
     node_arrays = snapshot.node_arrays
     whole = node_arrays.scope[0] == Scope.POD or node_arrays.total[0] or node_arrays.policy[0] == NUMAPolicy.NONE

@@ -1,23 +1,25 @@
-"""The mutating webhook on bindings: the pod is looked up, the decision is made, and what it gives is kept.
+"""The mutating webhook on bindings: finds the pod, decides, and assumes what the pod gets.
 
-1. The pod: from the informers' copy, else by one GET (see `pod_lookup`). What is no affair of ours passes on any
-   replica, and so does a Binding that the API server itself will refuse: of a pod that is bound, gated or not there.
-2. Leadership, asked for after the last wait: from here to the answer nothing else runs.
-   - Not the leader: only a placed pod going to its node, where something is still reserved for it, passes, for that
-     needs no new promise. Anything else is refused as long as another replica leads, or is about to: the call took an
-     old way, and the next one will find it. With no leader it is an HTTP 503: the webhook's failurePolicy decides, as
-     it does while no replica answers at all. Ignore binds the pod unhinted, Fail has the scheduler try again.
-   - A new leader does not know what the last one promised in answers that are still on their way into pods. It gives
-     out nothing new until they must be visible; it refuses, so that the scheduler tries again.
-3. What is given is kept as an assumed pod before the answer leaves, so that the next Binding finds it taken.
-4. One Binding at a time is on its way to a node's kubelet, which goes by the order of arrival: two that are answered
-   one after the other may be written the other way round. The next one waits until the first is seen written.
-5. So does one that would take the NUMA nodes of a pod that was placed there before: until that one is bound.
-   Only schedulers are given anything: another user's binding is judged, and its pod has its hint once it is bound.
-6. Where the node cannot hold the pod another one may: the scheduler is told of it (see `controllers.nominator`).
+1. The pod is read from the cache, else by one GET (see `pod_lookup`). Bindings of unmanaged pods are allowed on any
+   replica. So are Bindings that the API server will reject: of a pod that is bound, gated or missing.
+2. Leadership is checked after the last wait, so nothing else runs between this check and the response.
+   - If this replica is not the leader, only an assigned pod may be bound, to its node and while its NUMA nodes are
+     still reserved: that needs no new reservation. Other Bindings are refused while another replica leads or is about
+     to: the connection led to the wrong replica, and the next one finds the right one. Without a leader the response is
+     an HTTP 503, and the webhook's failurePolicy decides, as it does while no replica answers. Ignore binds the pod
+     without a hint; with Fail the scheduler tries again.
+   - A new leader does not know what the last one assumed in responses that are still being written into pods. It
+     reserves nothing new until they must be visible. It refuses, so that the scheduler tries again.
+3. The pod is assumed before the response is sent, so the next Binding does not get the same resources.
+4. A kubelet admits pods in the order in which they arrive, and two Bindings to one node may be written in either order.
+   So the next Binding to the node waits until the first one is visible.
+5. A Binding also waits if it would take the NUMA nodes of a pod that was assigned there earlier, until that one is
+   bound.
+   Only bindings of schedulers reserve anything. The pod of another user's binding gets its hint once it is bound.
+6. If the node cannot take the pod, another node may: the nominator is notified (see `controllers.nominator`).
 
-Who may call the API server's webhooks is known only where client certificates are asked for. Elsewhere a review may be
-forged: it is answered, and what it gives is kept for a moment only (see `review_trust`).
+Without client certificates a review may be forged. It is answered, and what it reserves is kept only briefly (see
+`review_trust`).
 """
 
 import asyncio
@@ -42,49 +44,49 @@ from webhook.model.gates import is_gated
 from webhook.model.rules import Rules
 
 _LEADER_CHANGED: Final = Refusal(
-    "the leader has just changed, and NUMA nodes given out before may not be visible yet; they can be soon",
+    "the leader has just changed, and NUMA nodes that the last leader reserved may not be visible yet",
     "LeaderChanged",
 )
 
-_NOT_LEADER: Final = Refusal("another replica of topology-webhook leads now; it is asked next time", "NotLeader")
+_NOT_LEADER: Final = Refusal("another replica of topology-webhook leads now; the next attempt reaches it", "NotLeader")
 
 _BINDING_IN_PROGRESS: Final = Refusal(
-    "another pod was bound to this node a moment ago and is not visible yet; its kubelet goes by the order of arrival",
+    "another pod was just bound to this node and is not visible yet; the kubelet admits pods in order of arrival",
     "BindingInProgress",
 )
 
-# A Binding is written within some 10 ms of its answer, and seen as soon. Half of the time to the deadline is ample
-# for that, and the rest is for the answer: one that came too late would be worse than a refusal, for the API server
-# would have let the Binding pass as it was.
+# A Binding is written within about 10 ms of its response, and visible as soon. Half of the time to the deadline is
+# ample for that. The rest is for the response: a late one is worse than a refusal, because the API server then allows
+# the Binding as it was.
 _WAITED_SHARE: Final = 0.5
 _POLL_SECONDS: Final = 0.005
 
 
-# A Binding that is not seen by then was refused after us, or the API server stands still: waiting keeps no order any
-# more. What the pod was given stays its own until the assumed pod expires.
+# A Binding that is not visible by then was rejected later in the request, or the API server hangs: waiting longer keeps
+# no order. The pod's resources stay reserved until the assumed pod expires.
 _ON_ITS_WAY_SECONDS: Final = 5.0
 
 
 class LeaderState(Enum):
-    """What this replica may answer."""
+    """What this replica may reserve."""
 
     NONE = "not the leader, and no other is known to be"
     ELSEWHERE = "not the leader: another one is, or is about to be"
-    ASSIGNED_ONLY = "the leader, while promises of the last one may be on their way"
+    ASSIGNED_ONLY = "the leader, while reservations of the last one may not be visible yet"
     ALL = "the leader"
 
 
 _NOT_SEEN: Final = Refusal("the pod is not in the cache yet, and lookups of other pods go first", "BindingInProgress")
 
-# However long the API server would wait: real ones wait for half of the webhook's timeout, 5 s as a rule.
+# The upper bound of a wait. Real requests wait for half of the webhook's timeout, usually 5 s.
 _LONGEST_WAIT: Final = 5.0
 
 
 class BindingGuard:
     """The handler.
 
-    assume_ttl: seconds after which an answer that is not in the pod never will be; on_refused: told of the pod
-    (namespace/name), its uid and the node that cannot hold it; doubts: None where every caller is the API server.
+    assume_ttl: seconds after which a response that is not in the pod never will be. on_refused: called with the pod
+    (namespace/name), its uid and the node that cannot take it. doubts: None if every caller is the API server.
     """
 
     def __init__(
@@ -107,7 +109,7 @@ class BindingGuard:
         self._waiting = WaitingReviews()
 
     async def handle(self, request: AdmissionRequest) -> Response:
-        """Answer one. Raises NotNowError."""
+        """Answer a review. Raises NotNowError."""
         binding = request.object
         if forged := forgery(request, self._rules):
             return Denied(" ".join(map(str, forged.faults)), "ReservedField")
@@ -124,7 +126,7 @@ class BindingGuard:
             if pod is None:
                 return Allowed(message="the pod does not exist; the API server will reject the binding")
             if reason := why_unmanaged(pod, self._rules):
-                return Allowed(message=f"left alone: {reason}")
+                return Allowed(message=f"unmanaged: {reason}")
             if pod["spec"].get("nodeName"):
                 return Allowed(message="the pod is bound already; the API server will reject the binding")
             if is_gated(pod):
@@ -136,10 +138,10 @@ class BindingGuard:
                 return verdict
             if not await self._has_moved(node, key, verdict.after, give_up):
                 return _refused(verdict)
-            # The pod may be gone by now: what it was given would be in the way of those that come.
+            # The pod is looked up again: resources assumed for a deleted pod would block other pods.
 
     async def _has_moved(self, node: str, pod: str, after: frozenset[str], give_up: float) -> bool:
-        """Wait until no other pod is on its way to the node, and one of these has come; False if that takes long."""
+        """Wait until no other binding to the node is in progress and one of `after` is bound; False on timeout."""
         with self._waiting.one(pod.partition("/")[0], pod) as waiting:
             while self._has_binding_in_progress(node, pod) or (after and all(map(self._waits, after))):
                 if waiting.displaced or asyncio.get_running_loop().time() > give_up:
@@ -159,7 +161,7 @@ class BindingGuard:
         hint = assigned_node(pod)
         if leader_state is not LeaderState.ALL and (hint is None or hint.node != node or not hint.reserved):
             if leader_state is LeaderState.NONE:
-                raise NotNowError("this replica is not the leader, who alone gives out NUMA nodes")
+                raise NotNowError("this replica is not the leader, and only the leader reserves NUMA nodes")
             return _refused(_NOT_LEADER) if leader_state is LeaderState.ELSEWHERE else _refused(_LEADER_CHANGED)
         if leader_state in {LeaderState.NONE, LeaderState.ELSEWHERE}:
             return Allowed(decided=True, message=f"placed on {node} before")
@@ -192,7 +194,7 @@ class BindingGuard:
         return Patched(operations, decided=True, message=message, unreserved=unreserved)
 
     def _reserve(self, given: Given, key: str, uid: str) -> Unreserved | None:
-        """Keep what is given until the pod is seen with it; why not."""
+        """Assume the pod until it is visible with its NUMA nodes; returns why it was not assumed."""
         now = monotonic()
         seconds = self._assume_ttl if self._doubts is None else self._doubts.believed_seconds(key, uid, now)
         if not seconds:
@@ -211,7 +213,7 @@ def _refused(refusal: Refusal) -> Denied:
 
 
 def assumed_pod_of(given: Given, key: str, uid: str, expires: float) -> AssumedPod:
-    """What is kept of an answer until the pod (namespace/name) is seen bound with it."""
+    """The assumed pod of a response. key: namespace/name."""
     return AssumedPod(
         key,
         uid,

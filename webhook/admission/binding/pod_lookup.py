@@ -1,8 +1,8 @@
-"""The pod of a Binding: as the informers show it, else by one GET.
+"""Finds the pod of a Binding: in the cache, else by one GET.
 
-The scheduler may hear of a pod, or of its gate's removal, some milliseconds before we do. So the copy is looked at a
-little longer before the API server is asked: nearly no real Binding asks it then. Forged reviews, of pods that do not
-exist, say, make it answer some calls a second and no more.
+The scheduler may see a pod, or the removal of its gate, some milliseconds before the cache does. So the cache is read
+for a little longer before the API server is called: almost no real Binding needs that call. Forged reviews, for example
+of pods that do not exist, cause a bounded number of calls per second.
 """
 
 import asyncio
@@ -16,18 +16,18 @@ from webhook.model.gates import is_gated
 # A watch shows a change within milliseconds.
 _WATCH_SECONDS: Final = 0.05
 _POLL_SECONDS: Final = 0.005
-# GETs at a time, and the least time that each takes its slot: 100 a second.
+# Parallel GETs, and the minimum time that each one holds its slot: 100 per second.
 _SLOTS: Final = 4
 _SLOT_SECONDS: Final = 0.04
-# Some hundred bytes each.
+# A few hundred bytes each.
 _REMEMBERED: Final = 4096
 
 Fetch = Callable[[str, str], Awaitable[Mapping[str, Any] | None]]
-"""(namespace, name) -> the pod by one GET; None when there is none."""
+"""(namespace, name) -> the pod by one GET; None if there is none."""
 
 
 class PodLookup:
-    """Finds pods; `fetch` is the GET."""
+    """Finds pods. fetch: the GET."""
 
     def __init__(self, cache: ClusterCache, fetch: Fetch) -> None:
         self._cache = cache
@@ -36,7 +36,7 @@ class PodLookup:
         self._absent: OrderedDict[tuple[str, str, str], None] = OrderedDict()
 
     async def find(self, namespace: str, name: str, uid: str, give_up: float) -> Mapping[str, Any] | None:
-        """The pod, of that uid if one is given; None where there is none.
+        """The pod, with this uid if one is given; None if there is none.
 
         Raises TimeoutError if no lookup was free before `give_up` (the event loop's clock), and what `fetch`
         raises.
@@ -67,7 +67,7 @@ class PodLookup:
         finally:
             loop.call_later(max(0.0, began + _SLOT_SECONDS - loop.time()), self._slots.release)
         if uid and (pod is None or (pod.get("metadata") or {}).get("uid") != uid):
-            # A uid that is none now never becomes one. Without a uid the name may come into being at any moment.
+            # A missing uid stays missing. Without a uid, a pod of this name may be created at any moment.
             self._absent[namespace, name, uid] = None
             if len(self._absent) > _REMEMBERED:
                 self._absent.popitem(last=False)

@@ -1,17 +1,18 @@
-"""How long a binding's review is believed, where any client may send one.
+"""How long the reservation of a binding review is kept if any client may send reviews.
 
-Without client certificates a review may be forged, and then its binding never comes. A real one is written within some
-10 ms. So what a review gives out is kept for a moment; then the pod itself is asked (see
-`controllers.assumed_pod_sweep`), and what it did not take is given back. A pod whose review came to nothing is believed
-less the next time, and so are the others of its namespace, since a forger may have many pods:
+Without client certificates a review may be forged, and then its binding never follows. A real binding is written within
+about 10 ms. So a reservation is kept briefly; then the pod itself is checked (see `controllers.assumed_pod_sweep`), and
+unused resources are released. After a review without a binding, the next reservation of the pod is shorter. So are
+those of other pods in its namespace, because an attacker may have many pods. By the number of reviews without a
+binding:
 
-| of the pod | of its namespace | its next review is kept for |
+| of the pod | of its namespace | the next reservation is kept for |
 |---|---|---|
 | 0 | 0 | 1.5 s |
 | 1 | 1, 2 | 0.3 s |
-| 2 | 3 | not at all: it is answered, and nothing is reserved until the pod is seen bound |
+| 2 | 3 | 0 s: the review is answered, and nothing is reserved until the pod is bound |
 
-That is forgotten a minute after the last review that came to nothing, or that was not believed.
+The counts are reset one minute after the last review that had no binding, or that reserved nothing.
 """
 
 from collections import OrderedDict
@@ -20,15 +21,15 @@ from typing import Final, TypeVar
 
 Key = TypeVar("Key", str, tuple[str, str])
 
-# An API server that is busy takes a hundred times what a write takes as a rule. Twice that and a look at the pod are
-# less than the half of the default timeout (5 s), for which another binding waits.
+# A busy API server takes a hundred times as long for a write as usual. Twice that plus a look at the pod is less than
+# half of the default timeout (5 s), for which another binding waits.
 FIRST_SECONDS: Final = 1.5
-# Thirty times what it takes as a rule.
+# Thirty times the usual time.
 _SECOND_SECONDS: Final = 0.3
 _MANY_OF_A_POD: Final = 2
 _MANY_OF_A_NAMESPACE: Final = 3
 _FORGOTTEN_SECONDS: Final = 60.0
-# Some hundred bytes each. A tenant with more pods that never bind pushes out their own.
+# A few hundred bytes each. A tenant with more pods that are never bound displaces only their own entries.
 _REMEMBERED: Final = 4096
 
 
@@ -39,7 +40,7 @@ class _Doubt:
 
 
 class Doubts:
-    """What came to nothing lately, by pod (namespace/name and uid) and by namespace."""
+    """Recent reviews without a binding, by pod (namespace/name and uid) and by namespace."""
 
     def __init__(self) -> None:
         self._pods: OrderedDict[tuple[str, str], _Doubt] = OrderedDict()
@@ -49,11 +50,11 @@ class Doubts:
         return len(self._pods) + len(self._namespaces)
 
     def believed_seconds(self, pod: str, uid: str, now: float) -> float:
-        """How long what a review of the pod gives out is to be kept; 0: not at all."""
+        """How long to keep the reservation of a review of this pod; 0: reserve nothing."""
         namespace = pod.partition("/")[0]
         own, others = _recent(self._pods, (pod, uid), now), _recent(self._namespaces, namespace, now)
         if own >= _MANY_OF_A_POD or others >= _MANY_OF_A_NAMESPACE:
-            # Not believed, it cannot come to nothing: the doubt would end while the attack goes on.
+            # A review that reserves nothing is not counted as failed. Without this, doubts would end during an attack.
             for doubt in (self._pods.get((pod, uid)), self._namespaces.get(namespace)):
                 if doubt is not None:
                     doubt.at = now
@@ -61,7 +62,7 @@ class Doubts:
         return _SECOND_SECONDS if own or others else FIRST_SECONDS
 
     def came_to_nothing(self, pod: str, uid: str, now: float) -> None:
-        """What a review of the pod gave out was not taken."""
+        """Record that no binding followed a review of the pod."""
         _add(self._pods, (pod, uid), now)
         _add(self._namespaces, pod.partition("/")[0], now)
 

@@ -1,29 +1,29 @@
-"""Reviews that wait for another binding: so many at a time, and of the namespace that has most of them the oldest goes.
+"""Reviews that wait for another binding. If too many wait, the oldest of the namespace with the most is answered.
 
-Each costs some kilobytes and a look at its node every few milliseconds. A client that sends reviews of
-many pods pays with its own.
+Each waiting review costs some kilobytes and a check of its node every few milliseconds. A client that sends reviews of
+many pods displaces only its own.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-# As many bindings as a scheduler has under way at a time on one node, and some nodes.
+# As many bindings as a scheduler has in flight to one node at a time, for several nodes.
 _MOST: Final = 128
 
 
 class Waiting:
-    """One review that waits."""
+    """A waiting review."""
 
     __slots__ = ("displaced",)
 
     def __init__(self) -> None:
         self.displaced = False
-        """Whether it is to be answered at once."""
+        """Whether it must be answered at once."""
 
 
 class WaitingReviews:
-    """Those that wait now, by namespace and pod."""
+    """The waiting reviews, by namespace and pod."""
 
     def __init__(self, most: int = _MOST) -> None:
         self._most = most
@@ -32,7 +32,7 @@ class WaitingReviews:
 
     @contextmanager
     def one(self, namespace: str, pod: str) -> Iterator[Waiting]:
-        """One more. An earlier one of the same pod goes: a scheduler that asks again has given that one up."""
+        """Add a review. It displaces an earlier one of the same pod, which the scheduler has given up."""
         waiting = Waiting()
         mine = self._of.setdefault(namespace, {})
         for key in [key for key in mine if key[0] == pod]:

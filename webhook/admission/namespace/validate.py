@@ -1,6 +1,6 @@
-"""The validating webhook on namespaces: it warns of a label or annotation that its pods cannot use, and denies nothing.
+"""The validating webhook on namespaces: warns about a label or annotation that its pods cannot use; denies nothing.
 
-Controllers create most pods, and no user reads the warnings that those get. The user who writes the namespace does.
+Controllers create most pods, and no user reads the warnings about those. The user who writes the namespace does.
 """
 
 from webhook.admission.response import Allowed
@@ -15,7 +15,7 @@ class NamespaceValidator:
     """The handler."""
 
     def handle(self, request: AdmissionRequest) -> Allowed:
-        """Warn where the label or an annotation is set or changed; a value that was there before was warned of then."""
+        """Warn if the label or an annotation is set or changed; an existing value has been warned about before."""
         if not request.may_change_metadata_of("Namespace") or _read(request.object) == _read(request.old_object):
             return Allowed()
         return Allowed(Namespace.from_object(request.object).problems)

@@ -1,4 +1,4 @@
-"""The validating webhook on nodes: Koordinator's label for a node's NUMA policy has a value that means something."""
+"""The validating webhook on nodes: denies an unknown value of Koordinator's label for the NUMA policy of a node."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ from webhook.model.nearest import did_you_mean
 from webhook.model.policy import NUMAPolicy
 from webhook.model.quoted import quoted
 
-# Koordinator's documents let a node say None.
+# Koordinator's documentation allows None on a node.
 _ALLOWED: Final = (*(policy.koordinator for policy in reversed(NUMAPolicy) if policy is not NUMAPolicy.NONE), "None")
 
 
@@ -17,9 +17,9 @@ class NodeValidator:
     """The handler."""
 
     def handle(self, request: AdmissionRequest) -> Allowed | Denied:
-        """Judge the label of a node that is created, or of one whose label changes.
+        """Check the label when a node is created or its label changes.
 
-        A value that is there already may stay: a kubelet's update of its node must not fail over it.
+        An existing value is accepted: it must not make a kubelet's update of its node fail.
         """
         if not request.may_change_metadata_of("Node"):
             return Allowed()

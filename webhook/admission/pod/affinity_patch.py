@@ -1,14 +1,14 @@
-"""Node affinity that holds a pod to a set of nodes, ANDed into what the user wrote.
+"""Node affinity that limits a pod to a set of nodes, ANDed with what the user wrote.
 
-1. The set becomes requirements. A node goes by its hostname label where that label names it alone, else by its name in
-   matchFields. Terms are ORed and a matchFields requirement takes one value, so every node named in matchFields is an
-   alternative of its own; nodes to avoid need no alternatives, their requirements are ANDed.
+1. The set becomes requirements. A node is named by its hostname label if that label is unique, else by its name in
+   matchFields. Terms are ORed and a matchFields requirement takes one value, so every node named in matchFields is a
+   separate alternative. Nodes to avoid need no alternatives: their requirements are ANDed.
 2. The requirements are appended to every required term of the pod: the first alternative to the term itself, each
-   further one to a copy of it. A term without requirements matches no node; it stays empty, or it would match some.
+   further one to a copy of it. A term without requirements matches no node. It stays empty, or it would match some.
 3. Preferences are appended.
 
-Nothing of the user's is changed or taken away: the patch made here consists of `add` operations only. Pods are read as
-they come, their types having been checked by whoever decoded them (the API server, or `review`).
+Nothing of the user's is changed or removed: the patch consists of `add` operations only. The pod's types were checked
+when it was decoded (by the API server, or by `review`).
 Source: k8s.io/api core/v1 NodeSelector; kubernetes pkg/apis/core/validation (ValidateNodeSelectorTerm and
 ValidateNodeFieldSelectorRequirement).
 """
@@ -32,14 +32,14 @@ PREFERRED_PATH = (*NODE_AFFINITY_PATH, PREFERRED)
 EXPRESSIONS = "matchExpressions"
 FIELDS = "matchFields"
 
-# As they stand in the object: {"key", "operator", "values"}, and {"matchExpressions": [..], "matchFields": [..]}.
+# As in the object: {"key", "operator", "values"}, and {"matchExpressions": [..], "matchFields": [..]}.
 Requirement = dict[str, Any]
 Term = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class NodeRef:
-    """A node as affinity can name it; `hostname` is its hostname label, None when missing or shared by another node."""
+    """A node as affinity can name it. hostname: its hostname label; None if missing or shared with another node."""
 
     name: str
     hostname: str | None
@@ -49,7 +49,7 @@ class NodeRef:
 class Constraint:
     """What is added to a pod's node affinity.
 
-    `alternatives` are terms of which one must hold, () = any node; `preferred` are preferred scheduling terms.
+    alternatives: terms of which one must match; () = any node. preferred: preferred scheduling terms.
     """
 
     alternatives: tuple[Term, ...] = ()
@@ -57,9 +57,9 @@ class Constraint:
 
 
 def one_of(nodes: Sequence[NodeRef]) -> tuple[Term, ...]:
-    """Alternatives that hold on exactly these nodes (at least one)."""
+    """Alternatives that match exactly these nodes (at least one)."""
     if len(nodes) == 1:
-        # The scheduler then looks at this one node and no other.
+        # The scheduler then checks only this node.
         return ({FIELDS: [_is_named(nodes[0])]},)
     hostnames = sorted(node.hostname for node in nodes if node.hostname is not None)
     by_label = [{EXPRESSIONS: [_requirement(HOSTNAME_LABEL, "In", hostnames)]}] if hostnames else []
@@ -68,7 +68,7 @@ def one_of(nodes: Sequence[NodeRef]) -> tuple[Term, ...]:
 
 
 def none_of(nodes: Sequence[NodeRef]) -> tuple[Term, ...]:
-    """The one alternative that holds on every node but these; () when there is none to avoid."""
+    """The one alternative that matches every node except these; () if there is none to avoid."""
     hostnames = sorted(node.hostname for node in nodes if node.hostname is not None)
     unlabelled = [node for node in nodes if node.hostname is None]
     term: Term = {}
@@ -97,7 +97,7 @@ def _requirement(key: str, operator: str, values: list[str]) -> Requirement:
 
 
 def constrain(patch: Patch, constraint: Constraint) -> None:
-    """Append the constraint to the pod that the patch is made for."""
+    """Append the constraint to the pod of the patch."""
     if constraint.alternatives:
         _require(patch, constraint.alternatives)
     if constraint.preferred and not node_affinity(patch.document).get(PREFERRED):
@@ -124,9 +124,9 @@ def _require(patch: Patch, alternatives: Sequence[Term]) -> None:
 
 
 def within_bounds(constraint: Constraint, terms: Sequence[Mapping[str, Any] | None] | None) -> Constraint:
-    """The constraint with as many alternatives as can be added to each of these terms without growing out of bounds.
+    """The constraint with as many alternatives as can be added to each of these terms within the limits.
 
-    Fewer alternatives are fewer nodes, and the nodes that are not avoided any more are judged at binding.
+    Fewer alternatives allow fewer nodes. Nodes that are no longer excluded are checked at the binding.
     """
     if not terms:
         return constraint
@@ -138,7 +138,7 @@ def within_bounds(constraint: Constraint, terms: Sequence[Mapping[str, Any] | No
 
 
 def _anded(term: Mapping[str, Any], more: Mapping[str, Any]) -> Term:
-    """A copy of the term with more in it, and without empty lists: those of the term itself do not last."""
+    """A copy of the term with these requirements added, and without empty lists."""
     held = {where: requirements for where, requirements in term.items() if requirements}
     return held | {where: [*held.get(where, ()), *requirements] for where, requirements in more.items()}
 
@@ -149,19 +149,19 @@ def is_empty(term: Mapping[str, Any] | None) -> bool:
 
 
 def required_terms(pod: Mapping[str, Any]) -> list[Any] | None:
-    """The pod's required terms; None when it requires nothing. An empty list matches no node, like an empty term."""
+    """The pod's required terms; None if it requires nothing. An empty list matches no node, like an empty term."""
     required = node_affinity(pod).get(REQUIRED)
     return None if required is None else list(required.get("nodeSelectorTerms") or ())
 
 
 def node_affinity(pod: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The pod's `spec.affinity.nodeAffinity`, {} when absent or null."""
+    """The pod's `spec.affinity.nodeAffinity`; {} if absent or null."""
     spec: Mapping[str, Any] = pod.get("spec") or {}
     return (spec.get("affinity") or {}).get("nodeAffinity") or {}
 
 
 def check_only_appended(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
-    """Raise PatchError unless all that the node affinity said before stands in it after, in its place."""
+    """Raise PatchError unless the node affinity still has everything that it had before, in the same place."""
     terms_before, terms_after = required_terms(before) or [], required_terms(after) or []
     preferred_before, preferred_after = (node_affinity(pod).get(PREFERRED) or [] for pod in (before, after))
     kept = preferred_after[: len(preferred_before)] == preferred_before and len(terms_after) >= len(terms_before)

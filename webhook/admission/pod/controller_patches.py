@@ -1,18 +1,16 @@
-"""What the placement controller writes into a gated pod, as one JSON patch each.
+"""The JSON patches that the leader's controllers write into pods.
 
-- `assignment_patch`: its node, exactly, its NUMA nodes, what people read, and the gate away. How it is held to the
-  node:
-  `repeatable`.
-- `ungate_patch`: the gate away without a place, held to a set of nodes.
-- `status_patch`: why it still waits, and in which group.
-Of a placed pod that the scheduler cannot bind `forget_patch` takes what was reserved, and says so.
-And one that was bound without a hint gets it afterwards: `hint_patch`. A hint that was wrong, or became doubtful after
-the
-binding, is put right: `correcting`.
+- `assignment_patch` assigns a gated pod: the node, its NUMA nodes, the placement text, and the removal of the gate.
+  `reapply` explains how it pins the pod to the node.
+- `ungate_patch` removes the gate without an assignment, and limits the pod to a set of nodes.
+- `status_patch` writes why a gated pod still waits, and its gang.
+- `forget_patch` releases the reservation of an assigned pod that the scheduler cannot bind.
+- `hint_patch` adds the hint of a pod that was bound without one.
+- `correcting` corrects or removes the hint of a bound pod.
 
-Each patch but the last holds the resource version it was made from, so what was decided on an old pod is refused (409)
-and decided anew. What the API server allows behind a gate: required terms that are there are only added to, each, and
-stay as many.
+Each patch except the last contains the resource version it was made from. The API server rejects a patch of an old
+version (409), and the pod is decided on again. The API server only allows required terms of a gated pod to be extended,
+and their number to stay the same.
 Source: kubernetes pkg/apis/core/validation (validateNodeAffinityMutation); KEP-3838.
 """
 
@@ -55,16 +53,16 @@ def assignment_patch(
     labels: Mapping[str, str] | None = None,
     hostname: str | None = None,
 ) -> tuple[Operation, ...]:
-    """The patch that places a gated pod.
+    """The patch that assigns a gated pod.
 
-    annotations, labels: those of its group. hostname: the node's hostname label; None when missing or shared.
+    annotations, labels: those of its gang. hostname: the node's hostname label; None if missing or shared.
     """
     patch = Patch(raw)
     if terms_are_fixed(raw) and hostname is not None and select(patch, hostname):
         if patch.operations:
             patch.put(("metadata", "annotations", MANAGED_FIELDS), ManagedFields.of_hostname(hostname).text())
     else:
-        # By name, which the scheduler looks up instead of filtering all nodes.
+        # The scheduler looks up a node by its name without filtering all nodes.
         _constrain(patch, Constraint(one_of([NodeRef(hint.node, None)])))
     for name, value in {**_outputs(hint), PLACEMENT: annotated(text), **(annotations or {})}.items():
         patch.put(("metadata", "annotations", name), value)
@@ -77,7 +75,7 @@ def assignment_patch(
 def ungate_patch(
     raw: Mapping[str, Any], constraint: Constraint, text: str, annotations: Mapping[str, str] | None = None
 ) -> tuple[Operation, ...]:
-    """The patch that lets a gated pod go; alternatives are not written if there are terms, which must stay as many."""
+    """The patch that ungates a pod. Alternatives are omitted if the pod has terms, because their number is fixed."""
     patch = Patch(raw)
     constraint = kept_by_a_merge(raw, constraint)
     if len(constraint.alternatives) > 1 and required_terms(raw) is not None:
@@ -90,7 +88,7 @@ def ungate_patch(
 
 
 def status_patch(raw: Mapping[str, Any], text: str, group: str | None = None) -> tuple[Operation, ...]:
-    """The patch that says why the pod waits, and the name of its group; empty when it says so already."""
+    """The patch with the reason why the pod waits, and the name of its gang; empty if nothing changes."""
     wanted = {PLACEMENT: annotated(text), **({POD_GROUP_NAME: group} if group else {})}
     if wanted.items() <= (raw["metadata"].get("annotations") or {}).items():
         return ()
@@ -101,7 +99,7 @@ def status_patch(raw: Mapping[str, Any], text: str, group: str | None = None) ->
 
 
 def forget_patch(raw: Mapping[str, Any], hint: NUMAHint, signature: str, text: str) -> tuple[Operation, ...]:
-    """The patch that takes back what a placed pod was promised; hint: that without a reservation."""
+    """The patch that releases the reservation of an assigned pod. hint: its hint without the reservation."""
     patch = Patch(raw)
     for name, value in {NUMA_HINT: hint.to_json(), NUMA_SIGNATURE: signature, PLACEMENT: annotated(text)}.items():
         patch.put(("metadata", "annotations", name), value)
@@ -111,7 +109,7 @@ def forget_patch(raw: Mapping[str, Any], hint: NUMAHint, signature: str, text: s
 
 
 def hint_patch(raw: Mapping[str, Any], hint: NUMAHint) -> tuple[Operation, ...]:
-    """The patch that gives a bound pod the hint it lacks; empty when it has one. One that cannot be so is none.
+    """The patch that adds the missing hint of a bound pod; empty if it has a valid one.
 
     A resource status without NUMA nodes (Koordinator's cpuset) stays.
     """
@@ -119,7 +117,7 @@ def hint_patch(raw: Mapping[str, Any], hint: NUMAHint) -> tuple[Operation, ...]:
         if ResidentPod.from_object(raw).hint is not None:
             return ()
     except UserError:
-        return ()  # nothing is known any more of what it holds
+        return ()  # it cannot be parsed, so its resources are unknown
     patch = Patch(raw)
     status = (raw["metadata"].get("annotations") or {}).get(RESOURCE_STATUS)
     for name, value in _outputs(hint).items():
@@ -129,7 +127,7 @@ def hint_patch(raw: Mapping[str, Any], hint: NUMAHint) -> tuple[Operation, ...]:
 
 
 def correcting(raw: Mapping[str, Any], node: str, numa_nodes: NUMANodeAmounts | None) -> tuple[Operation, ...]:
-    """The patch that gives a bound pod this hint, or none; empty when it has that, or its hint is not ours.
+    """The patch that sets or removes the hint of a bound pod; empty if nothing changes, or if the hint is not ours.
 
     A resource status with more than NUMA nodes (Koordinator's cpuset) stays.
     """
@@ -153,7 +151,7 @@ def correcting(raw: Mapping[str, Any], node: str, numa_nodes: NUMANodeAmounts | 
             patch.remove(("metadata", "annotations", name))
         elif value is not None and value != annotations.get(name):
             patch.put(("metadata", "annotations", name), value)
-    # These annotations are ours alone, and the kubelet is about to write the pod's status: that is no conflict.
+    # Only we write these annotations. The version is not checked, so that a status update is no conflict.
     same = {"op": "replace", "path": "/metadata/uid", "value": raw["metadata"].get("uid", "")}
     return (same, *patch.operations) if patch.operations else ()
 
@@ -166,7 +164,7 @@ def _names_numa_nodes(status: str) -> bool:
 
 
 def _outputs(hint: NUMAHint) -> dict[str, str]:
-    """For node agents and for us: which NUMA nodes, and what of each."""
+    """The annotations with the NUMA nodes and the amounts, for node agents and for us."""
     held: NUMANodeAmounts = hint.numa_nodes
     return {NUMA_HINT: hint.to_json(), **({RESOURCE_STATUS: resource_status_to_json(held)} if held else {})}
 

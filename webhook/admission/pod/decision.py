@@ -1,14 +1,15 @@
-"""What is decided about a pod at its creation, by what it asks for: its verdict, in words, and where it may run.
+"""The decision on a pod at its creation: its verdict, the text that explains it, and the nodes it may run on.
 
 1. The engine decides on every node.
-2. Some nodes fit: the pod is held to them. None fits now: it is kept off those that never can, or denied, as the rules
-   say. There is nothing to wait for: denied, or let in with a warning.
-3. A pod that is to be placed by the controller gets the gate instead: behind it affinity can only be added to.
-4. One for which no node is there, and that is in no group, is left to the scheduler: a cluster autoscaler adds nodes
-   for pods that the scheduler cannot place, and never sees one with a gate. Where it goes is judged when it is bound.
+2. If nodes fit, the pod is limited to them. If none fits now, the pod is kept off nodes that can never take it, or
+   denied, depending on the settings. If none can ever fit, the pod is denied, or admitted with a warning.
+3. A pod that the placement controller assigns gets the gate instead of affinity, because affinity of a gated pod can
+   only be extended.
+4. A pod that no existing node can take, even if empty, and that is in no gang, gets no gate: a cluster autoscaler adds
+   nodes only for pods that the scheduler cannot place, and ignores gated pods. Its node is checked at the binding.
 
-A controller makes its pods alike and many at a time: for as long as the cluster stays as it is, what was decided for
-one holds for all that ask for the same.
+A workload's controller creates many equal pods at a time. While the cluster does not change, the decision on one pod
+applies to all pods with the same signature.
 """
 
 from collections.abc import Hashable, Mapping
@@ -33,7 +34,7 @@ from webhook.model.pod import Pod
 from webhook.model.pod_signature import pod_signature
 from webhook.model.rules import Rules
 
-# Distinct pods that are created between two changes of the cluster; a decision takes up to 20 KiB (74 node names).
+# Different pods that are created between two changes of the cluster. A decision takes up to 20 KiB (74 node names).
 _MOST_DECISIONS: Final = 128
 
 NOT_ALIGNABLE: Final = "NotAlignable"
@@ -41,7 +42,7 @@ NOT_ALIGNABLE: Final = "NotAlignable"
 
 
 class Verdict(StrEnum):
-    """What becomes of a pod."""
+    """What happens to the pod."""
 
     ALLOW = "allow"
     DENY = "deny"
@@ -50,20 +51,20 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PodDecision:
-    """The verdict on a pod, and what is done to it."""
+    """The verdict on a pod, and the changes to it."""
 
     verdict: Verdict
     message: str
-    """In one line: what was decided, or why nothing was."""
+    """The decision in one line, or why there was none."""
     mutated: Mapping[str, Any] = field(default_factory=dict)
-    """The pod as it is admitted; as it came where nothing is changed."""
+    """The pod as it is admitted; the original if nothing is changed."""
     operations: tuple[Operation, ...] = ()
     """The JSON patch from the pod to `mutated`."""
     warnings: tuple[str, ...] = ()
     reason: str = ""
-    """Of a denial, for programs."""
+    """The reason of a denial, for programs."""
     fit_count: int | None = None
-    """Nodes that fit now; None where no node was checked: the pod is unmanaged, or wrong."""
+    """Number of nodes that fit now; None if no node was checked: the pod is unmanaged or invalid."""
     excluded: Mapping[Reason, int] = field(default_factory=dict)
     """The others by reason."""
     constraint: Constraint = field(default_factory=Constraint)
@@ -74,15 +75,15 @@ class PodDecision:
     awaits_node: bool = False
     """Whether it waits, without the gate, for a node to be added."""
     not_aligned: NotAligned | None = None
-    """What of it kubelets do not align; None: nothing."""
+    """What kubelets do not align of the pod; None: nothing."""
     nodes: Decision | None = None
-    """What the engine says of each node; None where it was not asked, for this pod."""
+    """The engine's result for each node; None if the decision on an equal pod was reused."""
 
 
 class RecentDecisions:
-    """Decisions made since the cluster last changed, by the pods' signature; of one cluster and by one set of rules.
+    """The decisions since the last change of the cluster, by signature, for one set of rules.
 
-    They hold no arrays: a snapshot that is held has to be copied at the next change. Nor do they hold a pod.
+    They reference no arrays, because a referenced snapshot must be copied at the next change, and no pod objects.
     """
 
     def __init__(self) -> None:
@@ -90,11 +91,11 @@ class RecentDecisions:
         self._decisions: dict[Hashable, PodDecision] = {}
 
     def get(self, snapshot: Snapshot, signature: Hashable) -> PodDecision | None:
-        """What was decided for a pod with this signature, if the cluster was the same."""
+        """The decision on a pod with this signature if the cluster has not changed since; else None."""
         return self._decisions.get(signature) if self._version == snapshot.version else None
 
     def put(self, snapshot: Snapshot, signature: Hashable, decision: PodDecision) -> None:
-        """Keep a decision."""
+        """Store a decision for pods with this signature."""
         if self._version != snapshot.version or len(self._decisions) >= _MOST_DECISIONS:
             self._decisions.clear()
             self._version = snapshot.version
@@ -102,7 +103,7 @@ class RecentDecisions:
 
 
 def creation_signature(pod: Pod, intent: NUMAIntent) -> Hashable:
-    """Equal for pods about which the same is decided: also the gate, the text, and the nodes that they prefer."""
+    """Equal for pods with the same decision, including gate, text and preferred nodes."""
     return (
         pod_signature(pod, intent),
         may_be_in_group(pod.annotations),
@@ -113,7 +114,7 @@ def creation_signature(pod: Pod, intent: NUMAIntent) -> Hashable:
 
 
 def decide_pod(snapshot: Snapshot, pod: Pod, intent: NUMAIntent, rules: Rules) -> PodDecision:
-    """Decide on a pod as its user wrote it, and on all that ask for the same: nothing is written into it yet."""
+    """Decide on a pod as its user wrote it. The result applies to all equal pods, and has no operations yet."""
     decision = decide(snapshot, pod, intent, rules.engine)
     unaligned = not_aligned(snapshot, pod, intent, rules.engine)
     if unaligned and unaligned.everywhere and rules.not_alignable == "Deny":
@@ -156,7 +157,7 @@ def _fits_nowhere(
         if not awaits_node and needs_gate(pod.annotations, rules, fits=False):
             return PodDecision(Verdict.WAIT, text, warnings=(text,), gated=True)
         constraint = Constraint()
-        # The nodes that are there do not take it anyway: that is no reason to change what its user wrote.
+        # No existing node can take it, so there is no reason to change what its user wrote.
         if not (awaits_node and pod.has_own_affinity):
             constraint = keep_off_others(node_arrays, unschedulable, rules.max_affinity_values)
         return replace(_constrained(Verdict.WAIT, text, constraint, pod), awaits_node=awaits_node, warnings=(text,))

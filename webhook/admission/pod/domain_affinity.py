@@ -1,9 +1,9 @@
-"""Node affinity that keeps the pods of a placed group in its domains where nobody pins them to their nodes.
+"""Node affinity that keeps the pods of a gang in its domains, used when no controller pins each pod to its node.
 
-1. The labels of the levels, coarse to fine: the rack, and what is above it.
-2. In them, only the nodes that fit now, named as in `node_set`.
+1. The labels of the levels, coarse to fine: the rack, and the levels above it.
+2. In these domains only the nodes that fit now, named as in `node_names`.
 
-Pods of one template that belong into several domains (each segment, each replica) are held to all of those together.
+Pods of one template with several domains (one per segment or replica) are limited to all of these domains together.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from webhook.model.rules import Rules
 def hold_to_domains(
     snapshot: Snapshot, domains: Sequence[tuple[TopologyTree, Domain]], pod: Pod, intent: NUMAIntent, rules: Rules
 ) -> Constraint:
-    """The constraint of a pod that belongs into any of these domains."""
+    """The constraint of a pod that may run in any of these domains."""
     inside = np.zeros(snapshot.node_arrays.n, dtype=np.bool_)
     for tree, domain in domains:
         inside[tree.order[tree.span(domain)]] = True
@@ -41,7 +41,7 @@ def hold_to_domains(
 
 
 def _labels(domains: Sequence[tuple[TopologyTree, Domain]]) -> list[dict[str, Any]]:
-    """A requirement for each level that all of the domains have."""
+    """A requirement for each level that all the domains have."""
     values: dict[str, list[str]] = {}
     for tree, domain in domains:
         for label, value in tree.path(domain):
@@ -54,7 +54,7 @@ def _labels(domains: Sequence[tuple[TopologyTree, Domain]]) -> list[dict[str, An
 
 
 def _named(nodes: NodeNames, decision: Decision, inside: Bools, most: int) -> tuple[Term, ...]:
-    """The nodes that fit, or those inside that do not, or the best."""
+    """The nodes that fit, or the nodes inside that do not fit, or the best ones."""
     if decision.fit_count <= most:
         return one_of(nodes.refs(np.flatnonzero(decision.fits).tolist()))
     others = np.flatnonzero(inside & ~decision.fits)

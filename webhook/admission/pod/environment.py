@@ -1,8 +1,8 @@
-"""A group member's rank and domains in its containers' environment, when an annotation asks for it.
+"""A gang member's rank and domains as environment variables of its containers, if an annotation requests them.
 
 Each variable reads a label of the pod through the downward API when its container starts. The labels are written when
-the pod is placed; until then, and where the pod gets no such label, the variable is empty. A name that a container
-defines itself stays what it is, and so a second pass adds nothing.
+the pod is assigned. Without such a label the variable is empty. A variable that a container defines itself is not
+changed, so a second pass adds nothing.
 
 Source: kubernetes pkg/fieldpath (a key that the pod does not have gives the empty string).
 """
@@ -19,7 +19,7 @@ _CONTAINERS: Final = ("initContainers", "containers")
 
 
 def inject_environment(patch: Patch, topologies: Mapping[str, Topology]) -> None:
-    """Add the variables to all containers of the pod that the patch is for, if it asks for them."""
+    """Add the variables to all containers of the pod of the patch, if it requests them."""
     annotations = patch.document["metadata"].get("annotations") or {}
     if annotations.get(INJECT_ENV) != "true":
         return
@@ -30,7 +30,7 @@ def inject_environment(patch: Patch, topologies: Mapping[str, Topology]) -> None
 
 
 def _variables(annotations: Mapping[str, str], topologies: Mapping[str, Topology]) -> dict[str, str]:
-    """Those of the pod's topology; where it may have that from its owners, those of all there are."""
+    """The variables of the pod's topology, or of all topologies if the pod may take its topology from its owners."""
     named = topologies.get(annotations.get(KAI_TOPOLOGY, ""))
     variables: dict[str, str] = {}
     for topology in [named] if named else topologies.values():

@@ -1,13 +1,13 @@
-"""The scheduling gate behind which a pod waits for its place: which pods get one, and when only we hold a pod back.
+"""The scheduling gate: which pods get it.
 
-At its creation a pod gets the gate, or loses one that its manifest had, by the cluster as it is at that moment; later a
-gate can only be taken away, which the placement controller does in the patch that places the pod.
+At its creation a pod gets the gate, or loses the one that its manifest had, based on the current cluster. Later a gate
+can only be removed. The placement controller removes it in the patch that assigns the pod.
 
-- A group's members are placed together, so none goes before the controller has seen the others.
-- A pod that fits nowhere now has to wait; behind the gate the scheduler spends no time on it. An operator may have it
-  let in as it is, or refused. But one that waits for a node to be added gets none (see `decision`).
-- A pod of its user's own with node affinity waits for one node, which can be written beside that (see `reapply`).
-- Any other pod need not wait, but one writer who decides at the last moment sees what many at creation cannot.
+- Members of a gang are assigned together, so each waits until the controller has seen the others.
+- A pod that fits nowhere now has to wait. While it is gated the scheduler spends no time on it. By a setting it is
+  admitted without the gate, or denied. A pod that waits for a node to be added gets no gate (see `decision`).
+- A pod without a controller that has node affinity waits for a single node, which is added beside it (see `reapply`).
+- Other pods need not wait. But a single writer that decides late knows more than many replicas at creation.
 
 Source: Kubernetes' KEP-3521 (gates are only added at creation) and KEP-3838 (what may change behind a gate).
 """
@@ -25,9 +25,9 @@ GATES_PATH: Final = ("spec", "schedulingGates")
 
 
 def needs_gate(annotations: Mapping[str, str], rules: Rules, *, fits: bool, own_affinity: bool = False) -> bool:
-    """Whether a pod of ours with these annotations waits behind the gate.
+    """Whether a managed pod with these annotations gets the gate.
 
-    fits: some node can take it now. own_affinity: it has node affinity of its own that is not to be added to.
+    fits: some node can take it now. own_affinity: it has node affinity of its own that must not be extended.
     """
     if rules.gate == "Never":
         return False
@@ -37,11 +37,11 @@ def needs_gate(annotations: Mapping[str, str], rules: Rules, *, fits: bool, own_
 
 
 def set_gate(patch: Patch, *, wanted: bool) -> None:
-    """See to it that the pod of the patch has our gate, or has it not."""
+    """Add our gate to the pod of the patch, or remove it."""
     gates = gates_of(patch.document)
     if wanted and PLACEMENT_GATE not in gates:
         patch.put((*GATES_PATH, END), {"name": PLACEMENT_GATE})
     if not wanted:
-        # The API server takes the same gate twice; from the end, so that the positions before stay what they are.
+        # The API server accepts the same gate twice. Removing from the end keeps the other positions.
         for position in reversed([index for index, gate in enumerate(gates) if gate == PLACEMENT_GATE]):
             patch.remove((*GATES_PATH, position))

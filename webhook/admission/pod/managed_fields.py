@@ -1,11 +1,11 @@
-"""What is ours in a pod's node affinity and nodeSelector: written down as digests, recognised and taken out again.
+"""The managed fields record: digests of what we added to a pod's node affinity and nodeSelector, to remove it again.
 
-A pod can come by a second time: another webhook changed it and the API server calls again, or its mutated YAML is
-applied anew, perhaps months later and to another cluster. Mutation then starts from what the user wrote. So the
-annotation `topology-webhook.dev/steered` holds a digest of every requirement and preference that was added, and how
-many required terms the pod had before. What the digests do not cover is the user's or another webhook's: never touched.
+A pod can be mutated a second time: another webhook changed it and the API server calls again, or its mutated YAML is
+applied again, perhaps months later and to another cluster. Mutation then starts from what the user wrote. So the
+annotation `topology-webhook.dev/steered` has a digest of every requirement and preference that was added, and the
+number of required terms before. Anything without a digest belongs to the user or another webhook, and is never changed.
 
-    taking out what is ours from a mutated pod gives the pod as it was before; mutation that again gives the mutated pod
+    Removing our additions from a mutated pod gives the original pod, and mutating that gives the mutated pod again.
 """
 
 import json
@@ -30,23 +30,23 @@ from webhook.admission.pod.affinity_patch import (
 from webhook.model.limits import MAX_ADDED, MAX_TERMS
 from webhook.model.names import HOSTNAME_LABEL, MANAGED_FIELDS
 
-# 32 bits: a requirement of the user's is taken for one of ours by chance once in 2**32 / 74 pods, and the digests of as
-# many as there can be (64 nodes, 10 preferences) still make less than 1 KiB.
+# 32 bits: a user's requirement is mistaken for one of ours once in 2**32 / 74 pods, and the digests of the maximum (64
+# nodes, 10 preferences) take less than 1 KiB.
 _DIGEST_BYTES = 4
 
 
-# Digests of 1,000 alternatives, the most that can be set, and of 10 preferences: what is longer is none of ours.
+# Digests of 1,000 alternatives, the maximum of the setting, and of 10 preferences. A longer text is not ours.
 _LONGEST = 32 * 1024
 _MOST_ALTERNATIVES = 1_000
-# What can stand in a pod of ours: longer lists are denied as they are.
+# The maximum in a pod of ours: longer lists are denied.
 _MOST_TERMS = MAX_TERMS + MAX_ADDED
 
 
 @dataclass(frozen=True, slots=True)
 class ManagedFields:
-    """Digests of what was added to a pod: per alternative its requirements, the preferences, a hostname it selects.
+    """Digests of what was added to a pod: the requirements of each alternative, the preferences, a selected hostname.
 
-    `terms` is the number of required terms before: those that follow are copies, made for the further alternatives.
+    terms: the number of required terms before. Those that follow are copies for the further alternatives.
     """
 
     terms: int = 0
@@ -56,12 +56,12 @@ class ManagedFields:
 
     @classmethod
     def of_hostname(cls, hostname: str) -> Self:
-        """The managed fields record of a hostname that is added to a pod's nodeSelector."""
+        """The record of a hostname that is added to a pod's nodeSelector."""
         return cls(hostname=_digest(hostname))
 
     @classmethod
     def of(cls, constraint: Constraint, terms: int) -> Self:
-        """The managed fields record of a constraint that is added to a pod with so many required terms."""
+        """The record of a constraint that is added to a pod. terms: the number of its required terms."""
         return cls(
             terms=terms if constraint.alternatives else 0,
             alternatives=tuple(
@@ -73,7 +73,7 @@ class ManagedFields:
 
     @classmethod
     def parse(cls, text: str | None) -> Self:
-        """The managed fields record as it stands in the annotation. Any other text marks nothing."""
+        """Parse the annotation. An invalid text gives an empty record."""
         try:
             if len(text or "") > _LONGEST:
                 return cls()
@@ -100,17 +100,14 @@ class ManagedFields:
 
 
 def without_ours(pod: Mapping[str, Any], managed_fields: ManagedFields) -> Mapping[str, Any]:
-    """The pod without what the managed fields record says is ours; what that leaves empty goes with it.
-
-    The argument is not altered.
-    """
+    """A copy of the pod without the additions in the record, and without fields that are then empty."""
     return _without_hostname(_without_terms(pod, managed_fields), managed_fields)
 
 
 def without_our_preferences(pod: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The pod without the preferred terms that its annotation says are ours: they say nothing of its user's wishes.
+    """The pod without the preferred terms that we added, because they are not its user's preferences.
 
-    What is required of it holds, whoever wrote it.
+    Requirements apply, even those that we added.
     """
     annotations: Mapping[str, str] = (pod.get("metadata") or {}).get("annotations") or {}
     text = annotations.get(MANAGED_FIELDS)
@@ -155,7 +152,7 @@ def _keep(held: dict[str, Any], key: str, value: Any) -> None:
 
 
 def _users(terms: Sequence[Term | None], managed_fields: ManagedFields) -> Iterator[Term | None]:
-    """The required terms without our requirements, without the copies, and without terms that were ours alone."""
+    """The required terms without our requirements, without the copies, and without terms that were only ours."""
     alternatives = [(frozenset(digests), digests) for digests in dict.fromkeys(managed_fields.alternatives)]
     for position, term in enumerate(terms):
         if term is None or is_empty(term):
@@ -184,7 +181,7 @@ def _digests_in(term: Term) -> set[str]:
 
 
 def _without(held: Sequence[Any], digests: Iterable[str]) -> list[Any]:
-    """The list without one item per digest: the last such item, since ours were appended."""
+    """The list without one item per digest: the last such item, because ours were appended."""
     ours = Counter(digests)
     left = []
     for item in reversed(held):
@@ -196,7 +193,7 @@ def _without(held: Sequence[Any], digests: Iterable[str]) -> list[Any]:
     return left[::-1]
 
 
-# Made once: json.dumps would make an encoder for each call.
+# Created once: json.dumps would create an encoder for each call.
 _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 

@@ -1,6 +1,6 @@
 """The mutating webhook on pods.
 
-It judges what it is about to change: another webhook for that would cost the API server another look at every pod.
+It also validates: a second webhook would cost the API server another call for every pod.
 """
 
 from collections.abc import Callable, Iterable
@@ -20,7 +20,7 @@ from webhook.model.rules import Rules
 
 
 class PodMutator:
-    """The handler. `snapshot` gives the cluster as it is when a review comes."""
+    """The handler. snapshot: returns the cluster at the time of a review."""
 
     def __init__(self, snapshot: Callable[[], ClusterSnapshot], rules: Rules) -> None:
         self._snapshot = snapshot
@@ -28,7 +28,7 @@ class PodMutator:
         self._recent = RecentDecisions()
 
     def handle(self, request: AdmissionRequest) -> Response:
-        """Judge and mutate a pod that is created. There are no side effects: a dry run gets the same response."""
+        """Validate and mutate a created pod. There are no side effects, so a dry run gets the same response."""
         if not _is_creation(request):
             return Allowed()
         return _response(decide_creation(request, self._snapshot(), self._rules, self._recent))
@@ -37,9 +37,9 @@ class PodMutator:
 def decide_creation(
     request: AdmissionRequest, cluster_snapshot: ClusterSnapshot, rules: Rules, recent: RecentDecisions | None = None
 ) -> PodDecision:
-    """What is decided about a pod that its user creates, with all that the user is warned of.
+    """The decision on a created pod, with all warnings for its user.
 
-    `recent`: decisions made before, by the same rules.
+    recent: earlier decisions with the same rules.
     """
     raw = request.object
     judged = validate_pod(request, cluster_snapshot.topologies, rules)

@@ -1,12 +1,12 @@
-"""A pod at its creation: which nodes can take it, and how that is written into it. The webhook and `review` share this.
+"""The mutation of a pod at its creation, shared by the webhook and `review`.
 
-1. Pods that are not ours to place are left alone (`cache.management`).
-2. The annotations say what the pod asks for; faults in them deny it. What they leave open is its namespace's to say, or
-   the settings'.
-3. What an earlier pass added is taken out: the decision starts from what the user wrote.
-4. It is decided which nodes can take it, or the decision about an equal pod is reused (decision.py).
-5. The affinity or gate, the placement in words, the managed fields record and, if wanted, variables of the environment
-   become one patch, tried on the pod.
+1. Unmanaged pods are not changed (`cache.management`).
+2. The annotations are parsed; invalid ones deny the pod. The defaults of the namespace or the settings fill in what
+   they omit.
+3. Additions of an earlier pass are removed: the decision starts from what the user wrote.
+4. The nodes that can take the pod are determined, or the decision on an equal pod is reused (`decision`).
+5. The affinity or gate, the placement text, the managed fields record and, if requested, environment variables become
+   one patch, which is applied to the pod.
 """
 
 from collections.abc import Mapping
@@ -49,14 +49,14 @@ def mutate_pod(
     recent: RecentDecisions | None = None,
     namespace: str = "",
 ) -> PodDecision:
-    """Decide on a pod; `path` is where it stands in its workload ("spec.template."), for messages.
+    """Decide on a pod.
 
-    `recent`: decisions made before, by the same rules; `namespace` is that of the workload. Raises UserError for a pod
-    that is unreadable beyond its annotations.
+    path: its path in its workload ("spec.template."), for messages. recent: earlier decisions with the same rules.
+    namespace: that of the workload. Raises UserError for a pod that is invalid beyond its annotations.
     """
     management = management_of(raw, cluster_snapshot, rules, namespace)
     if isinstance(management, Unmanaged):
-        return PodDecision(Verdict.ALLOW, f"left alone: {management.why}", raw, warnings=management.warnings)
+        return PodDecision(Verdict.ALLOW, f"unmanaged: {management.why}", raw, warnings=management.warnings)
     annotations = raw["metadata"].get("annotations") or {}
     try:
         spec, warnings = parse_numa_spec(annotations, f"{path}metadata.annotations")
@@ -87,7 +87,7 @@ def mutate_pod(
 
 
 def denied(error: UserError, raw: Mapping[str, Any], reason: str) -> PodDecision:
-    """The denial of a pod for its faults."""
+    """The denial of an invalid pod."""
     return PodDecision(Verdict.DENY, " ".join(map(str, error.faults)), raw, reason=reason)
 
 
@@ -105,7 +105,7 @@ def _decided(
 def written(
     raw: Mapping[str, Any], decided: PodDecision, topologies: Mapping[str, Topology], marks: Mapping[str, str]
 ) -> Patch:
-    """The patch that writes the decision into the pod, in the place of what an earlier pass added."""
+    """The patch that writes the decision into the pod and removes the additions of an earlier pass."""
     users = without_ours(raw, ManagedFields.parse(_annotations(raw).get(MANAGED_FIELDS)))
     wanted = Patch(users)
     constrain(wanted, decided.constraint)
@@ -128,7 +128,7 @@ def written(
 
 
 def _said(decided: PodDecision) -> str:
-    """The text of the pod itself, which says whether it is gated."""
+    """The placement text of the pod, which says whether it is gated."""
     if decided.awaits_node:
         return placement_text.waiting_for_node(decided.message)
     if not decided.gated:
@@ -141,7 +141,7 @@ def _affinity(pod: Mapping[str, Any]) -> Any:
 
 
 def _restore(patch: Patch, users: Mapping[str, Any], path: tuple[str, str]) -> None:
-    """Bring a field of the spec back to what the user wrote."""
+    """Reset a field of the spec to what the user wrote."""
     held, wanted = ((pod.get("spec") or {}).get(path[1]) for pod in (patch.document, users))
     if wanted is None and held is not None:
         patch.remove(path)

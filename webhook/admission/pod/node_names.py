@@ -1,15 +1,15 @@
-"""The nodes that a decision allows, named with as few words as possible.
+"""Names the nodes that a decision allows, as a constraint that is as short as possible.
 
-1. One node is named alone.
-2. Otherwise whichever is shorter: the nodes that fit, or the nodes that do not.
-3. When both lists are too long, only the best of the nodes that fit are allowed.
+1. A single node is named alone.
+2. Otherwise the shorter list is used: the nodes that fit, or the nodes that do not.
+3. If both lists are too long, only the best of the nodes that fit are allowed.
 
-A pod that waits is kept off the nodes that can never take it, the same way.
+A waiting pod is kept off the nodes that can never take it in the same way.
 
 The best nodes are preferred. The scheduler adds our weights to those of the user's own preferred terms, and divides by
-the highest sum: what the user prefers would shrink beside ours. So ours tell more and less preferred nodes apart, too.
+the highest sum, so the user's preferences would count less. Therefore our weights follow the user's preferences, too.
 
-A node goes by its hostname label; where that is missing or shared with another node, by its name.
+A node is named by its hostname label, or by its name if that label is missing or shared with another node.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,7 +28,7 @@ from webhook.model.names import HOSTNAME_LABEL
 def hold_to_fitting(
     node_arrays: NodeArrays, decision: Decision, preferred: Sequence[Candidate], most_names: int
 ) -> Constraint:
-    """Only nodes that fit, some of them preferred. At least one must fit."""
+    """A constraint to nodes that fit, some of them preferred. At least one must fit."""
     nodes = NodeNames(node_arrays)
     required = _required(nodes, decision, most_names)
     if decision.fit_count == 1:
@@ -39,7 +39,7 @@ def hold_to_fitting(
 def keep_off_others(
     node_arrays: NodeArrays, unschedulable: Unschedulable, most_names: int, preferred: Sequence[Candidate] = ()
 ) -> Constraint:
-    """Only nodes where there is hope, some preferred. The others are named if they can be: nodes to come stay open."""
+    """A constraint to nodes that may fit later, some preferred. If possible it names the others, to allow new nodes."""
     nodes, hopeful = NodeNames(node_arrays), unschedulable.hopeful
     return Constraint(
         _where_hope_is(nodes, unschedulable, np.flatnonzero(hopeful), np.flatnonzero(~hopeful), most_names),
@@ -48,9 +48,9 @@ def keep_off_others(
 
 
 def weights(best: Sequence[Candidate]) -> list[int]:
-    """1..100, of the best nodes in their order: the score, less for what is preferred less.
+    """The weights of the best nodes, 1..100, in the same order: the score, reduced for less preferred nodes.
 
-    It is lowered no further than to above the next lower score.
+    A weight stays above the next lower score.
     """
     scores = sorted({0, *(one.score for one in best)})
     below = dict(zip(scores[1:], scores, strict=False))
@@ -77,7 +77,7 @@ def _where_hope_is(
     if len(others) <= most:
         return none_of(nodes.refs(others.tolist()))
     if unschedulable.reason_code is UnschedulableReason.NO_NODE:
-        return ()  # it waits for a node that no list of today's could name, and the others do not take it anyway
+        return ()  # it waits for a new node, which no list can name, and existing nodes cannot take it anyway
     if len(hopeful) <= most:
         return one_of(nodes.refs(hopeful.tolist()))
     best = unschedulable.when_empty.best(most)
@@ -95,25 +95,25 @@ def _required(nodes: "NodeNames", decision: Decision, most: int) -> tuple[Term, 
 
 
 class NodeNames:
-    """How each node of a snapshot is named."""
+    """The names of a snapshot's nodes in affinity."""
 
     def __init__(self, node_arrays: NodeArrays) -> None:
         self._node_arrays = node_arrays
         codes, self._hostnames = node_arrays.labels.column(HOSTNAME_LABEL)
         self._codes = codes
-        # A value per code; the slot of the nodes without the label comes first.
+        # A value per code; the first one is for nodes without the label.
         self._nodes_with = np.bincount(codes - ABSENT, minlength=1)
 
     def refs(self, indices: Iterable[int]) -> list[NodeRef]:
-        """By their indices."""
+        """The nodes with these indices."""
         return [self.ref(i) for i in indices]
 
     def named(self, name: str) -> NodeRef:
-        """By its name, which must be in the snapshot."""
+        """The node with this name, which must be in the snapshot."""
         return self.ref(self._node_arrays.index[name])
 
     def ref(self, i: int) -> NodeRef:
-        """By its index."""
+        """The node with this index."""
         code = int(self._codes[i])
         alone = code != ABSENT and self._nodes_with[code - ABSENT] == 1
         return NodeRef(self._node_arrays.names[i], self._hostnames.values[code] if alone else None)

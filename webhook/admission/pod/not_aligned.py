@@ -1,11 +1,12 @@
-"""Pods that ask for a NUMA policy and that kubelets do not align: which container lacks what, and on which nodes.
+"""Pods that request a NUMA policy and that kubelets do not align: the containers and the reasons, by node.
 
-1. A pod of which some container gets CPUs of its own is aligned, and one whose policy is a default did not ask for
-   it. For any other it depends on the node.
-2. Where the NUMA nodes are ours to choose (koordlet, policy none) the pod's hint counts, whatever its QoS class.
-3. A kubelet aligns the pod's devices, if it knows which NUMA nodes they are near: then only the placement says what it
-   does not align.
-4. Where no NUMA nodes are known yet, only an agent like koordlet could align it: that is warned about, never denied.
+1. A pod with a container that has exclusive CPUs is aligned. A pod whose policy is a default did not request it. For
+   other pods it depends on the node.
+2. Where we choose the NUMA nodes (koordlet, policy none), the pod's hint applies, whatever its QoS class.
+3. A kubelet aligns the pod's devices if it knows their NUMA nodes. Then only the placement text says what is not
+   aligned.
+4. Where the NUMA nodes are not known yet, only an agent like koordlet could align the pod. That causes a warning, never
+   a denial.
 """
 
 from dataclasses import dataclass
@@ -33,27 +34,27 @@ class NotAligned:
     """What kubelets do not align of a pod."""
 
     asked: str
-    """The policy."""
+    """The requested policy."""
     fact: str
-    """Such as "no kubelet aligns this pod"."""
+    """For example "no kubelet aligns this pod"."""
     obstacles: tuple[Obstacle, ...]
     warns: bool = True
-    """False where devices of it are aligned."""
+    """False if devices of the pod are aligned."""
     everywhere: bool = False
-    """Whether no node that it may go to would align it: `--not-alignable=Deny` refuses it."""
+    """Whether no eligible node would align it. Then `--not-alignable=Deny` denies the pod."""
 
     @property
     def clause(self) -> str:
-        """For the placement text."""
+        """The clause in the placement text."""
         return f"{self.fact}: {in_words(self.obstacles)}"
 
     def sentence(self, path: str = "") -> str:
-        """For warnings and denials; path: where the pod stands in its workload, such as "spec.template."."""
+        """The text of warnings and denials. path: the pod's path in its workload, for example "spec.template."."""
         return f"{self.asked} is asked for, but {self.fact}: {in_words(self.obstacles, path)}"
 
 
 def not_aligned(snapshot: Snapshot, pod: Pod, intent: NUMAIntent, options: Options) -> NotAligned | None:
-    """What is not aligned on the nodes that the pod may go to, those without room now included; None: nothing."""
+    """What is not aligned on the eligible nodes, including those without capacity now; None: nothing."""
     found = obstacles(pod) if intent.policy and not intent.by_default else ()
     if not found:
         return None
@@ -77,7 +78,7 @@ def not_aligned(snapshot: Snapshot, pod: Pod, intent: NUMAIntent, options: Optio
 
 
 def not_aligned_on(decision: Decision, node: int, intent: NUMAIntent) -> NotAligned | None:
-    """What the kubelet of one node (an index) does not align of the pod; None: nothing, or it is not known."""
+    """What the kubelet of one node (an index) does not align of the pod; None: nothing, or unknown."""
     found = obstacles(decision.pod) if intent.policy and not intent.by_default else ()
     if not found or not numa_assigned_by_kubelets(decision.snapshot.node_arrays)[node]:
         return None
@@ -101,5 +102,5 @@ def _count(where: Bools) -> int:
 
 
 def _of(pod: Pod) -> str:
-    """What of the pod is not aligned: of a Guaranteed pod the memory manager aligns the memory."""
+    """What is not aligned: for a Guaranteed pod only the CPUs, because the memory manager aligns the memory."""
     return "the CPUs of this pod" if pod.qos is QoS.GUARANTEED and pod.pod_level is None else "this pod"

@@ -1,4 +1,4 @@
-"""A decision in words: one sentence in messages, a clause a line in the annotation `topology-webhook.dev/placement`.
+"""The text of a decision: one line in messages, a clause per line in the annotation `topology-webhook.dev/placement`.
 
 SingleNUMANode: 812 of 5000 nodes fit; best n17 (score 95, NUMA 1), n3 (score 92, NUMA 0), n9 (score 92, NUMA 1);
 excluded: 4100 no single NUMA node with 8 cpu, 88 NUMA policy mismatch
@@ -16,16 +16,16 @@ from webhook.model.intent import NUMAIntent
 from webhook.model.pod import Pod
 from webhook.model.resources import EPHEMERAL_STORAGE, STORAGE, format_list
 
-# How the placement of a pod begins that no node which is there could take.
+# The beginning of the text of a pod that no existing node could take.
 FOR_A_NODE = "waiting for a node:"
 
-# Node names have up to 253 characters: three of them leave room for the rest in 1 KiB.
+# Node names have up to 253 characters: three of them leave space for the rest in 1 KiB.
 _LONGEST = 1000
 
-# How many of the best nodes are named.
+# Number of best nodes in the text.
 BEST = 3
 
-# The first clause of a pod that has a node.
+# The first clause of the text of a pod that has a node.
 _PLACE = re.compile(
     r"(?P<how>placed on|bound to) (?P<node>[^\s,;]+)(?:, NUMA (?:[0-9+]+|nodes not certain yet))?(?=[;\n]|$)"
 )
@@ -35,7 +35,7 @@ _DESCRIBED = 138
 
 
 def fitting(pod: Pod, intent: NUMAIntent, decision: Decision, best: Sequence[Candidate], note: str = "") -> str:
-    """How many nodes fit, which are best, why the others do not. note: what else is to be said of the pod."""
+    """How many nodes fit, the best ones, and why the others do not. note: one more clause about the pod."""
     named = ", ".join(map(_candidate, best))
     fit = "fits" if decision.fit_count == 1 else "fit"
     text = f"{subject(intent)}: {decision.fit_count} of {len(decision.fits)} nodes {fit}{_noted(note)}; best {named}"
@@ -43,28 +43,28 @@ def fitting(pod: Pod, intent: NUMAIntent, decision: Decision, best: Sequence[Can
 
 
 def nowhere(pod: Pod, intent: NUMAIntent, decision: Decision, unschedulable: str, note: str = "") -> str:
-    """That no node fits now, what the schedulability is, and why each node does not. note: as for `fitting`."""
+    """That no node fits now, whether one can fit later, and why each does not. note: as for `fitting`."""
     text = f"{subject(intent)}: none of {len(decision.fits)} nodes fits now; {unschedulable}{_noted(note)}"
     return shortened(text + excluded(pod, decision, "; excluded: "))
 
 
 def waiting(text: str) -> str:
-    """The text of a pod behind the gate for which there is no room now."""
+    """The text of a gated pod that fits nowhere now."""
     return f"waiting: {text}"
 
 
 def waiting_for_node(text: str) -> str:
-    """The text of a pod for which no node is there: it has no gate, so that a cluster autoscaler sees it."""
+    """The text of a pod that no existing node could take. It has no gate, so that a cluster autoscaler sees it."""
     return f"{FOR_A_NODE} {text}"
 
 
 def to_be_assigned(text: str) -> str:
-    """The text of a pod behind the gate that fits somewhere: where, is decided when its turn has come."""
+    """The text of a gated pod that fits somewhere. The placement controller picks the node later."""
     return f"to be placed: {text}"
 
 
 def where(numa_ids: Iterable[int] | None) -> str:
-    """`, NUMA 0+1`, to follow a node's name; empty where there are none, None: they are not certain."""
+    """`, NUMA 0+1`, to follow a node's name; empty without NUMA nodes. None: they are not certain."""
     if numa_ids is None:
         return ", NUMA nodes not certain yet"
     ids = "+".join(map(str, numa_ids))
@@ -72,7 +72,7 @@ def where(numa_ids: Iterable[int] | None) -> str:
 
 
 def located(text: str, node: str, numa_ids: Iterable[int] | None) -> str | None:
-    """The text of a placed or bound pod with these NUMA nodes instead of others; None where it says nothing of them."""
+    """The text of a placed or bound pod with these NUMA nodes in it; None if it names no node, or another one."""
     match = _PLACE.match(text)
     if match is None or match["node"] != node:
         return None
@@ -80,54 +80,54 @@ def located(text: str, node: str, numa_ids: Iterable[int] | None) -> str | None:
 
 
 def subject(intent: NUMAIntent) -> str:
-    """The policy that the pod asks for, or whose policy it takes."""
+    """The policy that the pod requests, or that it takes each node's policy."""
     return intent.policy.koordinator if intent.policy else "each node's own NUMA policy"
 
 
 def excluded(pod: Pod, decision: Decision, prefix: str = "") -> str:
-    """The reasons with their number of nodes, most frequent first; empty when there is none."""
+    """The reasons with their number of nodes, most frequent first; empty if there are none."""
     ordered = sorted(decision.excluded.items(), key=lambda item: (-item[1], item[0]))
     reasons = ", ".join(f"{count} {phrase(reason, pod)}{_example(reason, decision)}" for reason, count in ordered)
     return prefix + reasons if reasons else ""
 
 
 def _example(reason: Reason, decision: Decision) -> str:
-    """Of a fault that an operator has to correct, a node that has it and what it says."""
+    """For a fault that an operator must fix: one node that has it, with the invalid value."""
     if reason is not Reason.UNKNOWN_POLICY:
         return ""
     return f" ({unknown_policy(decision.snapshot.node_arrays, decision.reason == reason)})"
 
 
 def unknown_policy(node_arrays: NodeArrays, where: Bools) -> str:
-    """The first by name of these nodes (bool [node]), whose policies are unknown, and what it says."""
+    """The first of these nodes (bool [node]) by name, and its unknown policy."""
     first = node_arrays.names[int(node_arrays.order[where[node_arrays.order].argmax()])]
     return f"{first}: {node_arrays.unknown_policies[first]}"
 
 
 def phrase(reason: Reason, pod: Pod) -> str:
-    """The reason in words, with the pod's own amounts where one container asks for them all."""
+    """The reason as text, with the pod's amounts if it has a single container."""
     if reason is Reason.NO_SINGLE_NUMA_NODE and len(pod.containers) == 1:
         return f"no single NUMA node with {format_list(on_numa_nodes(pod.containers[0].requests))}"
     return reason.phrase
 
 
 def on_numa_nodes(amounts: Mapping[str, int]) -> dict[str, int]:
-    """Those amounts that a NUMA node can hold; storage belongs to the machine as a whole."""
+    """The amounts that NUMA nodes have. Storage belongs to the machine as a whole."""
     return {name: amount for name, amount in amounts.items() if name not in {EPHEMERAL_STORAGE, STORAGE}}
 
 
 def shortened(text: str) -> str:
-    """The text, cut to what fits beside the other annotations."""
+    """The text, cut to a length that leaves space for other annotations."""
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
 
 def annotated(text: str) -> str:
-    """The text with a clause a line, none longer than `kubectl describe` shows: there, people read the whole of it."""
+    """The text with one clause per line, and no line longer than `kubectl describe` shows."""
     return "\n".join(map(_wrapped, text.split("; ")))
 
 
 def _wrapped(clause: str) -> str:
-    # textwrap costs 50 us even where there is nothing to wrap.
+    # textwrap costs 50 us even if there is nothing to wrap.
     if len(clause) <= _DESCRIBED:
         return clause
     return "\n".join(wrap(clause, _DESCRIBED, subsequent_indent="  ", break_on_hyphens=False))

@@ -1,9 +1,9 @@
-"""How a pod is held to its node so that its manifest can be applied again.
+"""How a pod is pinned to its node so that its manifest can be applied again.
 
-A pod that no controller makes may come from a manifest that its user applies again and again. Once the pod has no gate,
-the API server refuses every change of its affinity and nodeSelector. So what we add must be what a merge keeps:
+A pod without a controller may come from a manifest that its user applies again. Once the pod has no gate, the API
+server rejects every change of its affinity and nodeSelector. So our additions must survive a merge:
 
-- `kubectl apply` sets back what the manifest has, and merges maps by key. A list of terms is one value.
+- `kubectl apply` resets what the manifest has, and merges maps by key. A list of terms is one value.
 - `kubectl apply --server-side` takes nodeSelector as one value as well.
 
     the manifest has         we write                      client-side   server-side
@@ -12,8 +12,8 @@ the API server refuses every change of its affinity and nodeSelector. So what we
     required node affinity   nodeSelector                  repeatable    repeatable
     both                     nodeSelector                  repeatable    refused, with a warning
 
-So a gated pod's own lists of terms stay as they are. nodeSelector can name a node only by its hostname label: if that
-is missing or shared, or the pod gets no gate, we add to the terms all the same.
+So a gated pod's own lists of terms are not changed. nodeSelector can name a node only by its hostname label. If that is
+missing or shared, or the pod gets no gate, we extend the terms anyway.
 
 Source: k8s.io/api core/v1 (`nodeSelector` +mapType=atomic, NodeSelector +structType=atomic,
 `preferredDuringSchedulingIgnoredDuringExecution` +listType=atomic; none of them has a patchStrategy); kubernetes
@@ -29,22 +29,22 @@ from webhook.model.names import HOSTNAME_LABEL, MANAGED_FIELDS
 
 NODE_SELECTOR_PATH: Final = ("spec", "nodeSelector")
 
-# Written by kubectl, and by others who apply client-side.
+# Written by kubectl and other clients that apply client-side.
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def may_be_applied_again(raw: Mapping[str, Any]) -> bool:
-    """Whether the pod is its user's own: no controller makes it."""
+    """Whether the pod has no controller, so that its user may apply its manifest again."""
     return not any(owner.get("controller") for owner in raw["metadata"].get("ownerReferences") or ())
 
 
 def terms_are_fixed(raw: Mapping[str, Any]) -> bool:
-    """Whether the pod has required terms of its own that must stay as they are."""
+    """Whether the pod has required terms of its own that must not change."""
     return required_terms(raw) is not None and may_be_applied_again(raw)
 
 
 def kept_by_a_merge(raw: Mapping[str, Any], constraint: Constraint) -> Constraint:
-    """The part of the constraint that a gated pod can get without a change to its user's own fields."""
+    """The part of the constraint that can be added to a gated pod without changing its user's own fields."""
     if not may_be_applied_again(raw):
         return constraint
     own = node_affinity(raw)
@@ -55,12 +55,12 @@ def kept_by_a_merge(raw: Mapping[str, Any], constraint: Constraint) -> Constrain
 
 
 def selects(raw: Mapping[str, Any]) -> Mapping[str, str]:
-    """The pod's nodeSelector, {} when absent or null."""
+    """The pod's nodeSelector; {} if absent or null."""
     return (raw.get("spec") or {}).get("nodeSelector") or {}
 
 
 def select(patch: Patch, hostname: str) -> bool:
-    """Hold the pod of the patch to the node of this hostname; False when its nodeSelector names another one."""
+    """Pin the pod of the patch to the node with this hostname; False if its nodeSelector names another one."""
     held = selects(patch.document).get(HOSTNAME_LABEL)
     if held is None:
         patch.put((*NODE_SELECTOR_PATH, HOSTNAME_LABEL), hostname)
@@ -68,9 +68,9 @@ def select(patch: Patch, hostname: str) -> bool:
 
 
 def warnings_of(raw: Mapping[str, Any], *, gated: bool, constraint: Constraint) -> Iterator[str]:
-    """Warnings for the user who creates a pod from an applied manifest that cannot be applied again.
+    """Warnings for the user who applies a manifest of a pod that cannot be applied again.
 
-    `constraint` is what is added to it now.
+    constraint: what is added to the pod now.
     """
     client_side = (raw["metadata"].get("annotations") or {}).get(_LAST_APPLIED, "")
     server_side = [one for one in raw["metadata"].get("managedFields") or () if one.get("operation") == "Apply"]

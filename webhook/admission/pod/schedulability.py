@@ -1,14 +1,13 @@
-"""What a pod that fits nowhere now can hope for.
+"""Whether a pod that fits nowhere now can fit later.
 
-1. Every node is thought empty, ready and not cordoned, and the pod is decided on once more.
-2. Some node fits: the pod can wait for it.
-3. A node of a compatible policy, large enough as a whole, could never align it: the scheduler would bind it there some
-   day, and the kubelet reject it again and again. There is nothing to wait for.
-4. Of some node that it may go to the NUMA nodes or the policy are not known: it waits. What is not known may become
-   known; only what contradicts is denied.
-5. All nodes that are left have policies that contradict the pod's: nothing to wait for, either.
-6. No node is left: none has the labels and the size for it, or there is none at all. It waits for one to be added, as
-   it would without us. What nodes it would not go to anyway are like says nothing about those to come.
+1. The pod is decided on again with every node empty, ready and not cordoned.
+2. If a node fits then, the pod can wait for it.
+3. Otherwise, if a node with a compatible policy is large enough as a whole but could never align the pod, waiting is
+   useless: the scheduler would bind the pod there one day, and the kubelet would reject it again and again.
+4. Otherwise, if the NUMA nodes or the policy of an eligible node are unknown, the pod waits: they may become known.
+5. Otherwise, if all remaining nodes have policies that are incompatible with the pod's, waiting is useless.
+6. Otherwise no node has the labels and the size for the pod, or the cluster has no nodes. The pod waits for a node to
+   be added, as it would without this service. Nodes that are not eligible say nothing about future ones.
 """
 
 from dataclasses import dataclass
@@ -50,7 +49,7 @@ _NOT_ALIGNED = frozenset(
 
 
 class UnschedulableReason(Enum):
-    """What can become of a pod that fits nowhere now; the value is the reason of a denial, for programs."""
+    """Whether a pod that fits nowhere now can fit later. The value is the reason of a denial, for programs."""
 
     LATER = "InsufficientCapacity"
     UNKNOWN = "TopologyUnknown"
@@ -61,14 +60,14 @@ class UnschedulableReason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Unschedulable:
-    """The prospect, and why, in words."""
+    """Whether the pod can fit later, and why."""
 
     reason_code: UnschedulableReason
     message: str
     when_empty: Decision
     """The decision on the empty cluster."""
     hopeful: Bools
-    """bool [node]: where the pod may go once it can: nodes that fit when empty, else those of a compatible policy."""
+    """bool [node]: nodes that the pod may get later: those that fit when empty, else those with a compatible policy."""
 
 
 def look_ahead(node_arrays: NodeArrays, pod: Pod, intent: NUMAIntent, options: Options) -> Unschedulable:
@@ -97,7 +96,7 @@ def look_ahead(node_arrays: NodeArrays, pod: Pod, intent: NUMAIntent, options: O
 
 
 def awaits_node(decision: Decision) -> bool:
-    """Whether the prospect is NO_NODE, found without the other steps: no node as a whole would do, even if empty."""
+    """Whether the reason is NO_NODE, without the other steps: no node is large enough as a whole, even if empty."""
     if not decision.excluded.keys() <= _AS_A_WHOLE:
         return False
     empty = Snapshot(empty_cluster(decision.snapshot.node_arrays))
@@ -105,19 +104,19 @@ def awaits_node(decision: Decision) -> bool:
 
 
 def _compatible(node_arrays: NodeArrays, decision: Decision) -> Bools:
-    """Where the node's NUMA policy goes with the pod's, bool [node]."""
+    """bool [node]: whether the node's NUMA policy is compatible with the pod's."""
     unfit = policy_fit(node_arrays, decision.request)
     return np.ones(node_arrays.n, dtype=np.bool_) if unfit is None else unfit == Reason.FITS
 
 
 def _any_of(decision: Decision, reasons: frozenset[Reason]) -> Bools:
-    """Where the reason is one of these, bool [node]."""
+    """bool [node]: whether the reason is one of these."""
     where: Bools = np.isin(decision.reason, list(reasons))
     return where
 
 
 def _what_is_unknown(decision: Decision, eligible: Bools) -> str:
-    """eligible: bool [node], where the pod may go by its own selectors."""
+    """eligible: bool [node], nodes that the pod's own selectors allow."""
     count = int(np.count_nonzero(eligible))
     clauses = []
     if nodes := decision.excluded.get(Reason.NO_TOPOLOGY):
@@ -134,7 +133,7 @@ def _what_is_unknown(decision: Decision, eligible: Bools) -> str:
 
 
 def _why_no_node(decision: Decision, pod: Pod, eligible: Bools) -> str:
-    """Why no node could take the pod as a whole. eligible: bool [node], where it may go by its own selectors."""
+    """Why no node could take the pod as a whole. eligible: bool [node], nodes that its own selectors allow."""
     if not eligible.size:
         return "the cluster has no nodes"
     if not eligible.any():
@@ -144,14 +143,14 @@ def _why_no_node(decision: Decision, pod: Pod, eligible: Bools) -> str:
 
 
 def _why_incompatible(node_arrays: NodeArrays, intent: NUMAIntent, nodes: Bools) -> str:
-    """Which policies the nodes have. nodes: bool [node], those with a policy that does not go with the pod's."""
+    """The policies of the nodes. nodes: bool [node], those with an incompatible policy."""
     counts = np.bincount(node_arrays.policy[nodes], minlength=len(NUMAPolicy)).tolist()
     policies = [f"{count} with {NUMAPolicy(policy).kubelet}" for policy, count in enumerate(counts) if count]
     return f"no node has a NUMA policy that goes with {subject(intent)}: there are {', '.join(policies)}"
 
 
 def _too_large(empty: NodeArrays, pod: Pod, eligible: Bools) -> str | None:
-    """The resource that no node has enough of; None when it is not a matter of one resource."""
+    """The resource that no node has enough of; None if only the combination is missing."""
     nodes = _by_name(empty, eligible)
     for resource, amount in pod.requests.items():
         row = empty.resources.find(resource)
@@ -166,9 +165,9 @@ def _too_large(empty: NodeArrays, pod: Pod, eligible: Bools) -> str | None:
 
 
 def _too_large_for_one(empty: NodeArrays, pod: Pod, intent: NUMAIntent, eligible: Bools) -> str | None:
-    """The resource that no single NUMA node has enough of; None when it is not a matter of one resource and NUMA node.
+    """The resource that no single NUMA node has enough of; None if there is no such resource.
 
-    A resource that no NUMA node lists is not looked for in one.
+    A resource that no NUMA node lists is not checked.
     """
     nodes = _by_name(empty, eligible)
     policies = {intent.policy} if intent.policy else set(empty.policy[nodes].tolist())
@@ -178,7 +177,7 @@ def _too_large_for_one(empty: NodeArrays, pod: Pod, intent: NUMAIntent, eligible
         zones = empty.zone_allocatable[empty.resources.find(resource)][:, nodes]
         position, column = np.unravel_index(zones.argmax(), zones.shape)
         node, largest = int(nodes[column]), int(zones[position, column])
-        # What must come from one NUMA node: the whole pod, or each container for itself.
+        # What must fit in one NUMA node: the whole pod, or each container.
         whole = empty.scope[node] == Scope.POD
         amount = pod.requests[resource] if whole else max(one.requests.get(resource, 0) for one in pod.containers)
         if amount > largest >= 0:
@@ -189,5 +188,5 @@ def _too_large_for_one(empty: NodeArrays, pod: Pod, intent: NUMAIntent, eligible
 
 
 def _by_name(node_arrays: NodeArrays, where: Bools) -> Nodes:
-    """These nodes (bool [node]) by name: of equal ones a text names the first, in whichever order they came."""
+    """These nodes (bool [node]) by name: a text names the first of equal ones, whatever the order of arrival."""
     return node_arrays.order[where[node_arrays.order]]

@@ -1,6 +1,6 @@
-"""The validating webhook on pods: what they ask for is valid and nothing in them is forged, or they are denied.
+"""The validating webhook on pods: denies invalid annotations and writes to reserved fields.
 
-It judges updates. The mutating webhook judges creations by the same function.
+It checks updates. The mutating webhook checks creations with the same function.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,21 +23,21 @@ _ASKS: Final = (NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC, *GROUP_ANNOTATIONS)
 
 
 class PodValidator:
-    """The handler. `snapshot` gives the cluster as it is when a review comes."""
+    """The handler. snapshot: returns the cluster at the time of a review."""
 
     def __init__(self, snapshot: Callable[[], ClusterSnapshot], rules: Rules) -> None:
         self._snapshot = snapshot
         self._rules = rules
 
     def handle(self, request: AdmissionRequest) -> Allowed | Denied:
-        """Judge a pod that is updated."""
+        """Validate an updated pod."""
         return validate_pod(request, self._snapshot().topologies, self._rules)
 
 
 def validate_pod(request: AdmissionRequest, topologies: Mapping[str, Topology], rules: Rules) -> Allowed | Denied:
-    """Judge the annotations of a pod that is created, or of one whose annotations, labels or gates change.
+    """Check a pod when it is created, or when its annotations, labels or gates change.
 
-    What was once let in may stay: an update of anything else in the pod must not fail over its annotations.
+    Existing annotations are accepted: they must not make an update of other fields fail.
     """
     if not request.may_change_metadata_of("Pod"):
         return Allowed()
@@ -55,6 +55,6 @@ def validate_pod(request: AdmissionRequest, topologies: Mapping[str, Topology], 
 
 
 def _asked(pod: Mapping[str, Any]) -> dict[str, Any]:
-    """The annotations by which a pod asks for something."""
+    """The annotations by which a pod requests something."""
     annotations = (pod.get("metadata") or {}).get("annotations") or {}
     return {name: annotations[name] for name in _ASKS if name in annotations}

@@ -1,15 +1,15 @@
-"""The mutating webhook on workloads: what asks for a placement on the workload itself is made known to its pods.
+"""The mutating webhook on workloads: marks the pod templates of a workload whose own annotations request a placement.
 
-A pod's creation is answered without a look at its owners. So a pod template of a workload that asks for something gets
-the annotation `topology-webhook.dev/inherit`: its pods wait behind the gate until the leader has read their owners.
+The webhook on pods does not read a pod's owners. So a pod template of such a workload gets the annotation
+`topology-webhook.dev/inherit`: its pods stay gated until the leader has read their owners.
 
-1. Marked is a template below an object, or a template of objects, whose annotations ask for something, unless the
-   template makes its pods a group itself, or says `inherit` itself.
-2. Nothing but the mark is written. The wish stays where it is, and is read from there: it can change, also where a
-   template cannot, and what the whole workload asks does not turn into what each of its roles asks for itself.
-3. At an update a mark that was there stays. A new one is written when what the workload asks changes, if its kind lets
-   templates change: that makes new pods, as any change of the template does. Where the template changes anyway (a
-   rollout) one that misses the mark gets it: workloads that were there before this service come in so.
+1. A template is marked if the annotations of an object above it request something, unless the template itself has
+   annotations of a gang, or sets `inherit` itself.
+2. Only the mark is written. The request itself stays on the workload and is read from there. It can change even if the
+   template cannot, and a request of the whole workload does not become a request of each pod set.
+3. An update keeps an existing mark. A new mark is written if the request changes and the kind allows templates to
+   change: this creates new pods, like any change of the template. If the template changes anyway (a rollout), a missing
+   mark is added. So workloads that are older than this service are marked at their next rollout.
 """
 
 from typing import Final
@@ -23,7 +23,7 @@ from webhook.model.names import INHERIT
 from webhook.model.rules import Rules
 from webhook.model.workload.common_fields import MAX_POD_SETS
 
-# Those of others are fixed once the workload runs (Job, JobSet), or are not looked at again by their operators.
+# Templates of other kinds are fixed once the workload runs (Job, JobSet), or their operators ignore changes.
 _TEMPLATES_MAY_CHANGE: Final = frozenset({"CronJob", "Deployment", "LeaderWorkerSet", "ReplicaSet", "StatefulSet"})
 
 
@@ -34,7 +34,7 @@ class WorkloadMutator:
         self._rules = rules
 
     def handle(self, request: AdmissionRequest) -> Allowed | Patched:
-        """Mark the pod templates of a workload that is created or updated; not those of other schedulers."""
+        """Mark the pod templates of a created or updated workload, except those of other schedulers."""
         if request.sub_resource or request.operation not in {Operation.CREATE, Operation.UPDATE}:
             return Allowed()
         creates = request.operation is Operation.CREATE
@@ -52,7 +52,7 @@ class WorkloadMutator:
             if kept or (news and wanted):
                 marked.append((*template.path, "metadata", "annotations", INHERIT))
             if len(marked) > MAX_POD_SETS:
-                # It is denied by its validation, which names the bound.
+                # The validating webhook denies it, and names the limit.
                 return Allowed()
         patch = Patch(request.object)
         for path in marked:

@@ -1,4 +1,4 @@
-"""The pod templates of a workload of any kind: whatever has a spec with containers, and what is asked above it."""
+"""The pod templates of a workload of any kind: objects that have a spec with containers, with the requests above."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from webhook.admission.gang import MAX_DEPTH, MAX_FIELD_NAME
 from webhook.admission.patch import Tokens
 from webhook.model.owner_chain import INHERITED, LEADER_TEMPLATE, grouped_beside
 
-# What submits a RayJob's work is no part of its cluster.
+# The pod that submits a RayJob is not part of its cluster.
 _NOT_SEARCHED: Final = frozenset({"metadata", "status", "submitterPodTemplate"})
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
@@ -22,22 +22,22 @@ class Template:
     raw: Mapping[str, Any]
     annotations: Mapping[str, Any]
     above: Mapping[str, Any]
-    """What the objects above ask for, the nearest first: annotations that pods take from their owners."""
+    """The annotations of the objects above that pods take from their owners; the nearest object wins."""
 
     @property
     def scheduler(self) -> str:
-        """Who places its pods."""
+        """The scheduler of its pods."""
         return str(self.raw["spec"].get("schedulerName") or "default-scheduler")
 
     @property
     def prefix(self) -> str:
-        """Before the path of a pod's field: `spec.template.`."""
+        """The prefix of the path of a pod's field: `spec.template.`."""
         steps = (f"[{token}]" if isinstance(token, int) else f".{token}" for token in self.path)
         return "".join(steps).removeprefix(".") + ("." if self.path else "")
 
 
 def templates_in(raw: Any, path: Tokens = (), above: Mapping[str, Any] = _NOTHING) -> Iterator[Template]:
-    """The pod templates below an object; what is nested too deeply is none."""
+    """The pod templates below an object. Templates that are nested too deeply are ignored."""
     if len(path) >= MAX_DEPTH:
         return
     if isinstance(raw, list):
@@ -48,25 +48,25 @@ def templates_in(raw: Any, path: Tokens = (), above: Mapping[str, Any] = _NOTHIN
     annotations = annotations_on(raw)
     spec = raw.get("spec")
     if isinstance(spec, Mapping) and isinstance(spec.get("containers"), list):
-        # A CRD may leave its templates without a schema; what is no pod's the pods' creation shows.
+        # A CRD may have templates without a schema. Invalid ones are found when their pods are created.
         if _may_be_annotated(raw):
             yield Template(path, raw, annotations, above)
         return
     above = {**above, **asked_in(annotations)}
     for key, below in raw.items():
         if isinstance(below, Mapping | list) and key not in _NOT_SEARCHED and len(key) <= MAX_FIELD_NAME:
-            # A leader is in the group of its workers.
+            # A leader is in the gang of its workers.
             beside = grouped_beside(raw) if key == LEADER_TEMPLATE else {}
             yield from templates_in(below, (*path, key), {**beside, **above})
 
 
 def asked_in(annotations: Mapping[str, Any]) -> dict[str, Any]:
-    """Those that pods take from their owners."""
+    """The annotations that pods take from their owners."""
     return {key: text for key, text in annotations.items() if key in INHERITED}
 
 
 def annotations_on(raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The annotations of an object, of whatever shape it is."""
+    """The annotations of an object; {} if they have an invalid type."""
     metadata = raw.get("metadata")
     annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
     return annotations if isinstance(annotations, Mapping) else {}

@@ -1,7 +1,7 @@
-"""The pod templates of a workload that ask for a NUMA policy, and whose pods kubelets do not align.
+"""The pod templates of a workload that request a NUMA policy, and whose pods kubelets do not align.
 
-What asks may stand on the template or above it. A template that was there before with the same fault is left out: a
-workload that is scaled is not told again, and what was once let in may stay.
+The request may be on the template or above it. A template that had the same problem before is skipped: a workload that
+is scaled gets no second warning, and an existing workload is not denied.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,14 +20,14 @@ from webhook.model.pod import Pod
 from webhook.model.rules import Rules
 
 _NUMA: Final = (NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC)
-# Each takes a decision on all nodes, a millisecond or so. A workload's templates as a rule have the same fault.
+# Each takes a decision on all nodes, about a millisecond. Templates of one workload usually have the same problem.
 _MOST_TEMPLATES: Final = 20
 
 
 def unaligned_templates(
     raw: Mapping[str, Any], before: Mapping[str, Any], snapshot: Snapshot, rules: Rules
 ) -> Iterator[tuple[NotAligned, str]]:
-    """What kubelets do not align of a template's pods, and the template's path; of an update only what is new."""
+    """What kubelets do not align of a template's pods, and the template's path. For an update, only new problems."""
     old = {template.path: template for template in templates_in(before)} if before else {}
     looked_at = 0
     for template in templates_in(raw):
@@ -44,9 +44,9 @@ def unaligned_templates(
 
 
 def _asked(template: Template, rules: Rules) -> tuple[Pod, NUMAIntent] | None:
-    """A pod of the template and its policy, if it asks for one and some of it may not be aligned."""
+    """A pod of the template and its policy, if it requests one and may not be aligned."""
     own = {key: template.annotations[key] for key in _NUMA if key in template.annotations}
-    # Without a gate nothing is taken from owners.
+    # Without a gate, pods take no annotations from their owners.
     takes = template.annotations.get(INHERIT) != "false" or is_in_group(dict(template.annotations))
     above = template.above if takes and rules.gate != "Never" else {}
     annotations = own or {key: above[key] for key in _NUMA if key in above}
@@ -57,7 +57,7 @@ def _asked(template: Template, rules: Rules) -> tuple[Pod, NUMAIntent] | None:
         check_size(template.raw["spec"])
         pod = Pod.from_object({"metadata": {}, "spec": template.raw["spec"]})
     except UserError:
-        return None  # it is denied for that, here or by its kind's own validation
+        return None  # it is denied, here or by the validation of its kind
     return (pod, intent) if obstacles(pod) else None
 
 

@@ -1,12 +1,12 @@
-"""The validating webhook on workloads: what would fail in their pods, hours later, is refused as they are written.
+"""The validating webhook on workloads: denies what would make their pods fail later.
 
-1. Annotations about placement that did not change are not judged again: what was once let in may stay. Objects that a
-   controller makes for another workload (the Jobs of a JobSet) are let in: that one was judged.
-2. What stands in each set of annotations is read: on the workload, its templates and theirs.
-3. In a template stands nothing that only we write into pods: none of them could be created.
-4. The workload is read by its kind, and what it asks is held against the topologies there are.
-5. Faults in fields other than annotations are not ours to judge: the kind's own validation tells of them. But where
-   a policy is asked for and no kubelet would align the pods, that is a warning, or a denial by `--not-alignable`.
+1. Annotations about placement that did not change are not checked again, so existing workloads stay valid. Objects that
+   a controller creates for another workload (the Jobs of a JobSet) are allowed, because their owner was checked.
+2. All annotations are parsed: those of the workload, and those of its templates.
+3. A template must not have annotations that only we write into pods: its pods would be denied.
+4. The workload is read by its kind, and its requests are compared with the existing topologies.
+5. Errors in fields other than annotations are reported by the validation of the kind. But if a policy is requested and
+   no kubelet would align the pods, there is a warning, or a denial by `--not-alignable`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -35,20 +35,20 @@ from webhook.model.workload.readers import read_workload
 _NUMA: Final = (NUMA_TOPOLOGY_SPEC, RESOURCE_SPEC)
 _SWITCHES: Final = (INHERIT, INJECT_ENV)
 _OWN: Final = "metadata.annotations"
-# Each repeats some text of the user's, and people read a few.
+# Each warning quotes text of the user, and people read only a few.
 _MOST_WARNINGS: Final = 20
 _JUDGED: Final = GROUP_ANNOTATIONS.union(_NUMA, _SWITCHES)
 
 
 class WorkloadValidator:
-    """The handler. `snapshot` gives the cluster as it is when a review comes."""
+    """The handler. snapshot: returns the cluster at the time of a review."""
 
     def __init__(self, snapshot: Callable[[], ClusterSnapshot], rules: Rules) -> None:
         self._snapshot = snapshot
         self._rules = rules
 
     def handle(self, request: AdmissionRequest) -> Allowed | Denied:
-        """Judge a workload that is created, or one whose annotations about placement or whose templates change."""
+        """Validate a workload when it is created, or when its annotations about placement or its templates change."""
         is_written = request.operation in {Operation.CREATE, Operation.UPDATE}
         if request.sub_resource or not is_written or is_made_by_another(request.object):
             return Allowed()
@@ -70,7 +70,7 @@ class WorkloadValidator:
 def _new_warnings(
     raw: Mapping[str, Any], before: Mapping[str, Any], topologies: Mapping[str, Topology], rules: Rules
 ) -> Iterator[str]:
-    """What its annotations do not do, as far as its last version was not told."""
+    """The warnings about its annotations that its last version did not have."""
     if before and list(annotations_in(raw)) == list(annotations_in(before)):
         return
     old = annotation_warnings(before, topologies, rules) if before else ()
@@ -80,7 +80,7 @@ def _new_warnings(
 def _annotations(
     raw: Mapping[str, Any], before: Mapping[str, Any], topologies: Mapping[str, Topology], rules: Rules
 ) -> Allowed | Denied:
-    """Judge the annotations, where they are new."""
+    """Validate the annotations if they changed."""
     try:
         asked = _asked(raw)
     except TooLarge as error:
@@ -97,7 +97,7 @@ def _annotations(
             if workload is not None:
                 check_gangs(workload, topologies)
         except UserError as error:
-            # NUMA annotations are read below, where they stand: a template may have them from the workload.
+            # NUMA annotations are parsed below with their own path: a template may have them from the workload.
             faults += [fault for fault in error.faults if _is_ours_to_tell(fault)]
         for path, annotations in asked.items():
             try:
@@ -122,7 +122,7 @@ def _is_numa(fault: UserError) -> bool:
 
 
 def _asked(raw: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Path -> annotations about placement, where there are any."""
+    """Path -> annotations about placement; only paths that have any."""
     found = {}
     for path, annotations in annotations_in(raw):
         if isinstance(annotations, Mapping):
@@ -144,7 +144,7 @@ def _asked_before(raw: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _not_text(asked: Mapping[str, Mapping[str, Any]]) -> Iterator[UserError]:
-    """Values that a custom resource without a schema let in."""
+    """Values of another type, which a custom resource without a schema accepts."""
     for path, annotations in asked.items():
         for key, text in annotations.items():
             if not isinstance(text, str):
@@ -152,7 +152,7 @@ def _not_text(asked: Mapping[str, Mapping[str, Any]]) -> Iterator[UserError]:
 
 
 def _outputs(asked: Mapping[str, Mapping[str, Any]]) -> Iterator[UserError]:
-    """Ours alone to write. On the workload itself they do no harm."""
+    """Annotations that only we may write. On the workload itself they have no effect."""
     for path, annotations in asked.items():
         for key in sorted(filter(is_output, annotations)) if path != _OWN else ():
             yield UserError(f"{path}[{key}]", "Only topology-webhook writes this, into pods. Leave it out.")

@@ -376,7 +376,7 @@ def test_a_cordoned_node_can_be_waited_for() -> None:
 def test_pods_that_are_not_ours_to_place_are_left_alone(raw: dict[str, Any], reason: str) -> None:
     mutation = mutate_pod(raw, CLUSTER, Rules(gate="Never"))
     assert (mutation.verdict, mutation.operations, mutation.mutated) == (Verdict.ALLOW, (), raw)
-    assert mutation.message.startswith(f"left alone: {reason}")
+    assert mutation.message.startswith(f"unmanaged: {reason}")
     assert mutation.nodes is None
 
 
