@@ -22,11 +22,13 @@ RETIRED_IN_PROSE = {
     r"made anew": "recreated",
     r"reservation keeper": "assumed pods",
     r"(?:a|open|overdue) grants?": "assumed pod",
+    r"left alone": "unmanaged",
 }
 
 # In docs and in the code of these rooms: words that make a sentence hard to read.
 PLAIN_ROOMS = (
     "certs",
+    "webhook/admission",
     "webhook/cli",
     "webhook/engine/filter",
     "webhook/engine/gang",

@@ -57,7 +57,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     parser.add_argument("--nodes", default=",".join(map(str, NODES)), help="cluster sizes, growing")
     parser.add_argument(
-        "--unmanaged", action="store_true", help="only pods that are left alone, in each mode of manage"
+        "--unmanaged", action="store_true", help="only unmanaged pods, in each mode of manage"
     )
     arguments = parser.parse_args()
     for line in lines([int(size) for size in arguments.nodes.split(",")], UNMANAGED if arguments.unmanaged else None):

@@ -121,7 +121,7 @@ class LeaderElector:
         if term is not None:
             detail = f"leads since {clock() - term.since:.0f} s, epoch {term.epoch}"
         else:
-            detail = f"follows {self._election.holder or 'nobody'}"
+            detail = f"follows {self._election.holder or 'no replica'}"
         label_error = self._label.error if self._label is not None else ""
         return Check(
             "leadership", ready=True, detail="; ".join(filter(None, (detail, self._election.error, label_error)))

@@ -33,7 +33,7 @@ class HintBackfill:
         ):
             return cls(pod.key, pod.uid, hint)
         why = (replayed.why_unknown or WhyUnknown.DIFFERS).value
-        return cls(pod.key, pod.uid, None, f"bound to {pod.node} while nobody answered, and without a hint: {why}")
+        return cls(pod.key, pod.uid, None, f"bound to {pod.node} while no replica answered, and without a hint: {why}")
 
     @classmethod
     def not_certain(cls, pod: ResidentPod) -> "HintBackfill":

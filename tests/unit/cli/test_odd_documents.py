@@ -15,7 +15,7 @@ from tests.unit.cli.odd_documents import ODD
 if TYPE_CHECKING:
     from pathlib import Path
 
-# What is wrong with those that are neither left alone nor placed: exit code, and a part of what is said.
+# What is wrong with those that are neither unmanaged nor placed: exit code, and a part of what is said.
 FAULTS = {
     "annotation a number": (2, "must be text (in quotes), not 1"),
     "annotation an object": (2, "must be text (in quotes)"),
