@@ -56,9 +56,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.overhead")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     parser.add_argument("--nodes", default=",".join(map(str, NODES)), help="cluster sizes, growing")
-    parser.add_argument(
-        "--unmanaged", action="store_true", help="only unmanaged pods, in each mode of manage"
-    )
+    parser.add_argument("--unmanaged", action="store_true", help="only unmanaged pods, in each mode of manage")
     arguments = parser.parse_args()
     for line in lines([int(size) for size in arguments.nodes.split(",")], UNMANAGED if arguments.unmanaged else None):
         sys.stdout.write((json.dumps(line) if arguments.json else text(line)) + "\n")

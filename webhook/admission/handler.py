@@ -18,4 +18,4 @@ class Handler(Protocol):
 
 
 class NotNowError(Exception):
-    """This replica cannot answer now. Another replica can, or this one later."""
+    """No answer from this replica now. Another replica can answer, or this one later."""

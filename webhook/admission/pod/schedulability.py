@@ -104,13 +104,13 @@ def awaits_node(decision: Decision) -> bool:
 
 
 def _compatible(node_arrays: NodeArrays, decision: Decision) -> Bools:
-    """bool [node]: whether the node's NUMA policy is compatible with the pod's."""
+    """Whether the node's NUMA policy is compatible with the pod's, bool [node]."""
     unfit = policy_fit(node_arrays, decision.request)
     return np.ones(node_arrays.n, dtype=np.bool_) if unfit is None else unfit == Reason.FITS
 
 
 def _any_of(decision: Decision, reasons: frozenset[Reason]) -> Bools:
-    """bool [node]: whether the reason is one of these."""
+    """Whether the reason is one of these, bool [node]."""
     where: Bools = np.isin(decision.reason, list(reasons))
     return where
 

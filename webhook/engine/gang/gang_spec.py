@@ -1,4 +1,11 @@
-"""A gang's request in the terms of a tree: levels are numbers, nodes are positions."""
+"""A gang's request in the terms of a tree: levels are numbers, nodes are positions.
+
+A `Gang` has two sources, because they know different things:
+- The templates of a workload (`workload_gang`), for `review` and the validation of workloads: all pods are known by
+  name, and each pod set has its own minimum.
+- The gated pods of the cluster (`controllers.placement.pod_sets`): only existing pods are known, some members already
+  have a node or a segment, and the minimum is that of the whole gang.
+"""
 
 from dataclasses import dataclass
 from typing import Final

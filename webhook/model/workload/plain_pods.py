@@ -97,6 +97,10 @@ def _order(pod: Mapping[str, Any]) -> tuple[bool, int, str]:
 
 
 def _template(pod: Mapping[str, Any]) -> str:
+    """Equal for pods of one template, which are one pod set with one name.
+
+    This is stricter than `pod_signature`, which is equal for all pods that fit on the same nodes.
+    """
     spec = {key: value for key, value in mapping(pod, "spec", "spec").items() if key not in _OF_ONE_POD}
     return dumps([spec, dict(annotations_of(pod, ""))], sort_keys=True)
 
