@@ -42,7 +42,7 @@ def test_a_pod_that_was_bound_while_nobody_answered_counts_in_the_group_that_its
 ) -> None:
     create_machines(*machines(32, 1, prefix="old"))
     (kind,) = (kind for kind in KINDS if kind.kind == "PyTorchJob")
-    # Marked before nobody answered.
+    # Marked before, while no replica answered.
     marked = template(annotations={INHERIT: "true"})
     with served(control_plane, [kind]):
         workload = kind.workload({**RACKS, **SINGLE}, marked)
