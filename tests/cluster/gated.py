@@ -70,6 +70,14 @@ class Pods:
     def gated(self) -> set[str]:
         return {name for name, raw in self.all().items() if is_gated(raw)}
 
+    def update_is_refused(self, name: str, text: str) -> bool:
+        """Whether an update of the pod is refused with this text, by a dry run."""
+        try:
+            self.plane.api.patch(f"{self.path}/{name}?dryRun=All", {"metadata": {"annotations": {"x": "y"}}})
+        except ApiError as error:
+            return text in error.message
+        return False
+
     def wait_until_bound(self, *names: str) -> None:
         self.plane.wait_for(f"{', '.join(names[:5])} bound", lambda: set(names) <= self.bound().keys())
 

@@ -30,7 +30,8 @@ NODES, NUMA_NODES, PODS = 50, 4, 1000
 SIZES = (4, 6, 8, 10)
 BEFORE_THE_KILL = 150
 LONG = pytest.mark.skipif(
-    not os.environ.get("TOPOLOGY_WEBHOOK_TEST_LONG"), reason="TOPOLOGY_WEBHOOK_TEST_LONG=1 runs it"
+    not os.environ.get("TOPOLOGY_WEBHOOK_TEST_LONG"),
+    reason="over a minute each; TOPOLOGY_WEBHOOK_TEST_LONG=1 runs them",
 )
 
 

@@ -168,7 +168,7 @@ async def test_only_the_leaders_pod_carries_the_label(
 ) -> None:
     pods = f"/api/v1/namespaces/{namespace}/pods"
     for name, labels in {"ours": {"app": "a"}, "dead": {"app": "a", ROLE_LABEL: LEADER}}.items():
-        spec = {"schedulerName": "nobody", "containers": [{"name": "main", "image": "none"}]}
+        spec = {"schedulerName": "not-running", "containers": [{"name": "main", "image": "none"}]}
         control_plane.api.create(pods, {"metadata": {"name": name, "labels": labels}, "spec": spec})
 
     def marked() -> set[str]:

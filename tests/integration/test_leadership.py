@@ -79,7 +79,7 @@ class Replica:
 
 @pytest.fixture
 async def replica(control_plane: ControlPlane, namespace: str) -> AsyncIterator[Replica]:
-    spec = {"schedulerName": "nobody", "containers": [{"name": "main", "image": "none"}]}
+    spec = {"schedulerName": "not-running", "containers": [{"name": "main", "image": "none"}]}
     control_plane.api.create(f"/api/v1/namespaces/{namespace}/pods", {"metadata": {"name": POD}, "spec": spec})
     async with await Client.connect(control_plane.kubeconfig) as client:
         yield Replica(control_plane, namespace, client)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cluster.api import ApiError
 from tests.cluster.gated import GATE, PLACEMENT, Pods, is_gated, pod
 from tests.cluster.webhook_process import PROGRAM
 from webhook.cli.ungater import TEXT, Ungater
@@ -30,7 +29,7 @@ POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 
 def waiting(name: str, *more: dict[str, str], annotations: dict[str, str] | None = None) -> dict[str, Any]:
     """A pod with our gate and others. No scheduler of its name runs."""
-    return pod(name, annotations=annotations, schedulingGates=[OURS, *more], schedulerName="nobody")
+    return pod(name, annotations=annotations, schedulingGates=[OURS, *more], schedulerName="not-running")
 
 
 @pytest.fixture
@@ -99,21 +98,13 @@ def policy(plane: ControlPlane, name: str, expression: str, namespace: str) -> I
         plane.api.delete(f"{POLICIES}/{name}")
 
 
-def _is_refused(pods: Pods, name: str) -> bool:
-    try:
-        pods.plane.api.patch(f"{pods.path}/{name}?dryRun=All", {"metadata": {"annotations": {"x": "y"}}})
-    except ApiError as error:
-        return "no touching" in error.message
-    return False
-
-
 def test_a_pod_that_cannot_be_written_is_named_and_the_others_are_ungated(
     control_plane: ControlPlane, pods: Pods, ungate: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     for name in ("a", "stubborn", "z"):
         pods.create(waiting(name))
     with policy(control_plane, f"stubborn-{pods.namespace}", "object.metadata.name != 'stubborn'", pods.namespace):
-        control_plane.wait_for("the policy to count", partial(_is_refused, pods, "stubborn"))
+        control_plane.wait_for("the policy to count", partial(pods.update_is_refused, "stubborn", "no touching"))
         done = ungate("--namespace", pods.namespace)
     assert done.returncode == 1
     assert done.stdout == f"{pods.namespace}: 2 pods ungated\n2 pods ungated, 1 left\n"

@@ -99,8 +99,9 @@ def test_an_uninstall_that_cannot_ungate_a_pod_fails_names_it_and_can_be_repeate
         "objectSelector": {"matchLabels": {"stubborn": "yes"}},
     }
     control_plane.api.create(f"{ADMISSION}/{KINDS[1]}", {"metadata": {"name": "stubborn"}, "webhooks": [hook]})
+    refused = partial(pods.update_is_refused, "single-3", "stubborn.example.com")
     try:
-        control_plane.wait_for("its first refusal", partial(_is_refused, pods, "single-3"))
+        control_plane.wait_for("its first refusal", refused)
         control_plane.helm(
             *("upgrade", RELEASE, CHART, "--namespace", NAMESPACE, "--reuse-values"),
             *("--set", "uninstall.timeoutSeconds=10"),
@@ -113,7 +114,7 @@ def test_an_uninstall_that_cannot_ungate_a_pod_fails_names_it_and_can_be_repeate
         assert pods.gated() == {"single-3"}
     finally:
         control_plane.api.delete(f"{ADMISSION}/{KINDS[1]}/stubborn")
-    control_plane.wait_for("it to be called no more", lambda: not _is_refused(pods, "single-3"))
+    control_plane.wait_for("it to be called no more", lambda: not refused())
     with job_pods(control_plane, NAMESPACE) as jobs:
         control_plane.helm("uninstall", RELEASE, "--namespace", NAMESPACE)
     assert [run.code for run in jobs.runs] == [0]
@@ -167,14 +168,6 @@ def test_without_helm_the_commands_of_the_docs_remove_everything_cluster_wide(
         *("--selector", f"app.kubernetes.io/instance={RELEASE}", "--output", "name"),
     )
     assert left == ""
-
-
-def _is_refused(pods: Pods, name: str) -> bool:
-    try:
-        pods.plane.api.patch(f"{pods.path}/{name}?dryRun=All", {"metadata": {"annotations": {"x": "y"}}})
-    except ApiError as error:
-        return "stubborn.example.com" in error.message
-    return False
 
 
 def _ungate(*arguments: Any) -> subprocess.CompletedProcess[str]:

@@ -13,7 +13,7 @@ from webhook.model.policy import NUMAPolicy
 
 NODES = st.sampled_from(["a", "b", "c", "gone"])
 KEYS = st.sampled_from([f"default/{name}" for name in "pqrs"])
-AMOUNTS = st.dictionaries(st.sampled_from(["cpu", "x.io/gpu", "nobody.has/it"]), st.integers(0, 6), max_size=2)
+AMOUNTS = st.dictionaries(st.sampled_from(["cpu", "x.io/gpu", "example.com/on-no-node"]), st.integers(0, 6), max_size=2)
 NUMA = st.dictionaries(st.integers(0, 3), AMOUNTS, max_size=3)
 RESERVE = st.tuples(st.just("reserve"), KEYS, NODES, NUMA, st.none() | AMOUNTS, st.none() | st.sampled_from(NUMAPolicy))
 EVENTS = st.one_of(

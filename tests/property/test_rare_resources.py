@@ -66,7 +66,7 @@ def answers(decided: Decision) -> Any:
 @pytest.mark.parametrize("seed", range(40))
 def test_a_decision_is_the_same_with_and_without_rows(seed: int) -> None:
     random = Random(seed)  # noqa: S311
-    device = random.choice([*DEVICES, "example.com/nobody-has-it"])
+    device = random.choice([*DEVICES, "example.com/on-no-node"])
     asked = pod(
         {"cpu": str(random.randint(1, 9)), "memory": "4Gi", device: "1"},
         {random.choice(DEVICES): "1"},

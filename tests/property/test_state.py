@@ -48,7 +48,7 @@ PODS = st.builds(
     resident,
     name=st.sampled_from("pqrst"),
     node=NAMES | st.just(""),
-    requests=st.dictionaries(st.sampled_from(["cpu", "x.io/gpu", "nobody.has/it"]), st.integers(0, 5)),
+    requests=st.dictionaries(st.sampled_from(["cpu", "x.io/gpu", "example.com/on-no-node"]), st.integers(0, 5)),
     numa=st.none() | HELD,
     policy=st.none() | POLICIES,
     terminal=st.booleans(),

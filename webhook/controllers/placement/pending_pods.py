@@ -103,9 +103,8 @@ class PendingPods:
         if self._status_reporter.news(gated.raw, why.kind):
             self._status_reporter.waits(gated.raw, why)
 
-    def _written(self, key: str, uid: str, done: bool) -> None:  # called with positional arguments, see WritesInFlight
+    def _written(self, uid: str, done: bool) -> None:
         """A write in flight ended; done: whether the pod needs no retry."""
-        del key
         if done:
             self._delays.succeeded(uid)
         else:

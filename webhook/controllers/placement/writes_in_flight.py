@@ -17,7 +17,7 @@ _AHEAD: Final = 16
 
 
 class WritesInFlight:
-    """Writes by pod (namespace/name). `ended` is called after each write: key, uid, whether it was written.
+    """Writes by pod (namespace/name). `ended` is called after each write: uid, whether it was written.
 
     If a write raised an exception, `failed` is called instead: key, uid, the error in a sentence.
     """
@@ -25,7 +25,7 @@ class WritesInFlight:
     def __init__(
         self,
         at_a_time: int,
-        ended: Callable[[str, str, bool], None],
+        ended: Callable[[str, bool], None],
         failed: Callable[[str, str, str], None],
     ) -> None:
         self._slots = asyncio.Semaphore(at_a_time)
@@ -68,4 +68,4 @@ class WritesInFlight:
         if fault:
             self._failed(key, uid, fault)
         else:
-            self._ended(key, uid, written)
+            self._ended(uid, written)
