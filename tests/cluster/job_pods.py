@@ -48,10 +48,15 @@ class JobPods:
         self._done: set[str] = set()
 
     def run_new(self) -> None:
-        """Run the pods that have not been run yet, one after the other."""
+        """Run the pods that have not been run yet, one after the other.
+
+        As a kubelet, it does not run a pod again whose phase says that it ended: a failed Job of an earlier context keeps its pods
+        until the garbage collector has followed the Job's deletion.
+        """
         for pod in self._plane.api.get(f"{self._path}?labelSelector={JOB_NAME}")["items"]:
             uid = pod["metadata"]["uid"]
-            if uid not in self._done and "deletionTimestamp" not in pod["metadata"]:
+            to_run = pod["status"]["phase"] == "Pending" and "deletionTimestamp" not in pod["metadata"]
+            if to_run and uid not in self._done:
                 self._done.add(uid)
                 self._run(pod)
 
