@@ -1,6 +1,14 @@
-"""Pages of the docs with a table that a command writes."""
+"""Pages of the docs: the commands in them, and tables that a command writes."""
 
 from __future__ import annotations
+
+import re
+
+
+def console_lines(text: str) -> list[str]:
+    """The commands in the console blocks. Lines that end in a backslash are joined with the next."""
+    blocks = re.findall(r"```console\n(.*?)```", text, re.DOTALL)
+    return [line[2:] for block in blocks for line in block.replace("\\\n", "").splitlines() if line.startswith("$ ")]
 
 
 def with_table(page: str, name: str, table: str) -> str:

@@ -12,6 +12,7 @@ import pytest
 import typer.main
 
 from tests.cluster.build import pinned
+from tests.pages import console_lines
 from webhook.cli.app import app
 from webhook.engine.reason import REASONS
 from webhook.model import names
@@ -40,12 +41,6 @@ def anchors(page: Path) -> set[str]:
     """The anchors that GitHub gives the headings of a page."""
     titles = [line.lstrip("# ") for line in prose(page) if line.startswith("#")]
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
-
-
-def console_lines(text: str) -> list[str]:
-    """The commands in the console blocks. Lines that end in a backslash are joined with the next."""
-    blocks = re.findall(r"```console\n(.*?)```", text, re.DOTALL)
-    return [line[2:] for block in blocks for line in block.replace("\\\n", "").splitlines() if line.startswith("$ ")]
 
 
 @pytest.mark.parametrize(

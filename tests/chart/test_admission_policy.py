@@ -139,6 +139,12 @@ def test_the_policies_hold_in_all_namespaces_and_can_be_left_out(helm: Helm, ren
     assert not helm.template({"admissionPolicy": {"enabled": False}}).of("ValidatingAdmissionPolicy")
 
 
+@pytest.mark.parametrize("mode", ["Observe", "Off"])
+def test_in_a_mode_that_denies_nothing_the_policies_only_audit(helm: Helm, mode: str) -> None:
+    bindings = helm.template({"settings": {"mode": mode}}).of("ValidatingAdmissionPolicyBinding")
+    assert [binding["spec"]["validationActions"] for binding in bindings] == [["Audit"], ["Audit"]]
+
+
 # Names that are made of a level's are read by nothing, so the policy does not list them.
 WHOLE = {name for key, name in vars(names).items() if key.isupper() and "/" in name and str(name)[-1] not in "/-"}
 NAMES = sorted(WHOLE - {names.MIRROR_POD, names.MANAGE_LABEL})  # the first needs a node, the other is of namespaces

@@ -94,6 +94,13 @@ def test_workloads_are_asked_about_when_they_carry_annotations_and_never_held_up
     ]
 
 
+@pytest.mark.parametrize("mode", ["Observe", "Off"])
+def test_a_mode_that_applies_no_decision_denies_nothing_while_no_replica_answers(helm: Helm, mode: str) -> None:
+    strict = {"failurePolicy": "Fail", "bindFailurePolicy": "Fail"}
+    calls = helm.template({"settings": {"mode": mode}, "webhook": strict}).calls
+    assert {call["failurePolicy"] for call in calls.values()} == {"Ignore"}
+
+
 def test_without_rules_no_workload_is_asked_about(helm: Helm) -> None:
     calls = helm.template({"webhook": {"workloads": []}}).calls
     assert not {"validate.workloads", "mutate.workloads"} & calls.keys()
@@ -299,6 +306,7 @@ def test_the_default_values_are_the_programs_defaults_under_the_releases_names(
 
 def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: pytest.MonkeyPatch) -> None:
     given: dict[str, Any] = {
+        "mode": "Observe",
         "manage": "Aligned",
         "defaultNumaTopologyPolicy": "Restricted",
         "defaultExclusive": "Preferred",
@@ -350,6 +358,7 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
         "Plugin",
         "LeastNUMANodes",
     )
+    assert settings.mode == "Observe"
     assert settings.preference_weight == 30
     assert settings.scheduler_names == ("default-scheduler", "batch")
     assert (settings.gang_strategy, settings.gate, settings.no_capacity) == ("Spread", "Never", "Deny")

@@ -29,6 +29,16 @@ class Unreserved(Enum):
         self.sentence: Final = sentence
 
 
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What mode Enforce would have answered, where mode Observe admits the object unchanged."""
+
+    verdict: str
+    """allow, change (admitted with a patch), wait, deny, or none: there was no verdict in time."""
+    reason: str = ""
+    """The reason of a denial, for programs."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Logged:
     """The fields for logs and metrics. They are not sent to the API server, and are ignored in comparisons."""
@@ -47,6 +57,8 @@ class _Logged:
     """Whether the pod requests a policy and kubelets do not align it."""
     unreserved: Unreserved | None = field(default=None, compare=False)
     """Why nothing is reserved for the pod; None if something is, or if nothing has to be."""
+    observed: Observed | None = field(default=None, compare=False)
+    """The answer that was not applied; None except in mode Observe."""
     misrouted: bool = field(default=False, compare=False)
     """Whether the request should have gone to another replica."""
 

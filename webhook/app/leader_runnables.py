@@ -11,6 +11,7 @@ from webhook.app.rules_of_settings import rules_of
 from webhook.app.settings import Settings
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers import stuck_pods
+from webhook.controllers.gate_removal import GateRemoval
 from webhook.controllers.hint_backfill import HintBackfiller
 from webhook.controllers.hint_corrections import HintCorrections
 from webhook.controllers.metric_recorder import ControllerMetrics
@@ -32,7 +33,10 @@ from webhook.kube.pod_writes import PodWrites
 
 
 class LeaderRunnables:
-    """The placement of gated pods, status reports, PodGroups, nominations, hints and the care of unbound pods."""
+    """The placement of gated pods, status reports, PodGroups, nominations, hints and the care of unbound pods.
+
+    In the modes Observe and Off: only the removal of gates from pods that still wait, and Events.
+    """
 
     def __init__(
         self,
@@ -51,7 +55,8 @@ class LeaderRunnables:
         rules, client = rules_of(settings), clients.placement
         reading = partial(read_owner, clients.owners)
         writes, slots = PodWrites(client), settings.ungate_concurrency
-        self._events = events = EventRecorder(client, settings.pod_name or os.uname().nodename)
+        self._enforces = settings.mode == "Enforce"
+        self.events = events = EventRecorder(client, settings.pod_name or os.uname().nodename)
         status_reporter = StatusReporter(writes, events, cache.gated_pods, metrics)
         release, reserve = settings.ungate_after_seconds, settings.reserve_after_seconds
         limits = Limits(answer_lifetime(settings), slots, release, reserve)
@@ -67,6 +72,7 @@ class LeaderRunnables:
         self.nominator = Nominator(cache, PodWrites(client), rules, is_leader)
         self._hint_backfiller = HintBackfiller(cache, PodWrites(client), events, may_give_out, metrics, slots)
         self._hint_corrections = HintCorrections(cache, PodWrites(client), events, may_give_out, metrics, slots)
+        self._gate_removal = GateRemoval(cache, PodWrites(client), events, settings.mode, is_leader, metrics, slots)
         self._delegated = DelegatedPods(cache, PodWrites(client), events, rules, is_leader)
         self._unbindable = UnbindablePods(cache, PodWrites(client), events, rules, is_leader, slots)
         patience = stuck_pods.Limits(settings.stuck_after_seconds, settings.evict_stuck)
@@ -78,6 +84,10 @@ class LeaderRunnables:
 
     def background(self) -> Iterator[Background]:
         """The tasks that run as long as the process."""
+        yield self.events.run
+        if not self._enforces:
+            yield self._gate_removal.run
+            return  # all others write what was decided
         yield from self.controller.background()
         yield from self._pod_groups.background()
         yield self.nominator.run
@@ -86,4 +96,3 @@ class LeaderRunnables:
         yield self._delegated.run
         yield self._unbindable.run
         yield self.stuck.run
-        yield self._events.run

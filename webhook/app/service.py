@@ -29,6 +29,8 @@ from webhook.app.hint_key_secret import SharedHintKey
 from webhook.app.informers import FAILED_PODS, PODS, watch_all
 from webhook.app.leader_elector import LeaderElector, leadership_of
 from webhook.app.leader_runnables import LeaderRunnables
+from webhook.app.mode import in_mode
+from webhook.app.observed_binding import ObservedBindings
 from webhook.app.rules_of_settings import rules_of
 from webhook.app.settings import Settings
 from webhook.app.webhooks import handlers_of, waiting_handlers
@@ -158,9 +160,13 @@ class Service:
         rules = rules_of(settings, user)
         fetch = for_a_review(pod_by_get(self._client, self._cache))
         leader_state = partial(leader_state_of, self._leadership)
-        refused, assume_ttl = self._runnables.nominator.refused, answer_lifetime(settings)
+        # Only a running nominator takes refusals from its queue.
+        refused = self._runnables.nominator.refused if settings.mode == "Enforce" else _ignore
+        assume_ttl = answer_lifetime(settings)
         guard = BindingGuard(self._cache, fetch, leader_state, rules, assume_ttl, refused, self._doubts)
-        return waiting_handlers(handlers_of(rules, self._cache.snapshot, guard), self._cache)
+        handlers = waiting_handlers(handlers_of(rules, self._cache.snapshot, guard), self._cache)
+        observed = ObservedBindings(self._cache, rules, self._runnables.events.tell)
+        return in_mode(settings.mode, handlers, observed.report)
 
     async def _keep_snapshot_current(self) -> NoReturn:
         """Apply changes to the engine's arrays between reviews, so that no review pays for the changes of an hour.

@@ -15,7 +15,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from webhook.model.manage import Manage
 from webhook.model.options import Fidelity, GangStrategy, ScoreStrategy
 from webhook.model.policy import Exclusive
-from webhook.model.rules import GateMode, NoCapacity, NotAlignable
+from webhook.model.rules import GateMode, Mode, NoCapacity, NotAlignable
 
 PREFIX: Final = "TOPOLOGY_WEBHOOK_"
 
@@ -106,6 +106,9 @@ class Settings(BaseSettings):
     """Names of the MutatingWebhookConfigurations and ValidatingWebhookConfigurations whose caBundle is written, for
     tls-mode `SelfManaged`."""
 
+    mode: Mode = "Enforce"
+    """Whether decisions are applied: `Enforce` applies them; `Observe` decides and reports, but changes and denies
+    nothing; `Off` admits everything without a decision."""
     manage: Manage = Manage.ANNOTATED
     """Pods to manage: `Annotated` with an annotation on them or their owners; `Aligned` also what a kubelet would
     align; `All` every pod. A namespace's label `topology-webhook.dev/manage` wins."""

@@ -5,11 +5,12 @@ from typing import Protocol
 
 
 class Ungated(StrEnum):
-    """How a pod was ungated: with a node, for the scheduler to choose one, or without an assignment."""
+    """How a pod was ungated: with a node, for the scheduler to choose one, without an assignment, or by the mode."""
 
     ASSIGNED = "assigned"
     DELEGATED = "delegated"
     TIMEOUT = "timeout"
+    MODE = "mode"
 
 
 class Correction(StrEnum):

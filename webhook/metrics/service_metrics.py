@@ -82,6 +82,13 @@ class Metrics:
             namespace=NAMESPACE,
             registry=self.registry,
         )
+        self.observed_reviews = Counter(
+            "observed_reviews",
+            "Reviews whose verdict mode Observe did not apply, by webhook, verdict and reason of a denial.",
+            ["webhook", "verdict", "reason"],
+            namespace=NAMESPACE,
+            registry=self.registry,
+        )
         self.review_seconds = Histogram(
             "review_duration_seconds",
             "Time from a review's first byte to its answer.",

@@ -10,6 +10,9 @@ from webhook.model.options import Options
 GateMode = Literal["Always", "WhenNeeded", "Never"]
 """Which pods get our scheduling gate until they are assigned: all managed pods, those that need it, or none."""
 
+Mode = Literal["Enforce", "Observe", "Off"]
+"""Whether decisions are applied, only reported, or not made."""
+
 NoCapacity = Literal["Gate", "Allow", "Deny"]
 """What happens to a pod outside a gang that fits nowhere now, but may later."""
 

@@ -116,6 +116,8 @@ class ReviewRoute:
         self._counted(review.operation, decided.verdict).inc()
         if isinstance(decided, Denied):
             self._metrics.denials.labels(self._name, decided.reason).inc()
+        if (observed := decided.observed) is not None:
+            self._metrics.observed_reviews.labels(self._name, observed.verdict, observed.reason).inc()
         for reason, nodes in decided.excluded.items():
             self._metrics.excluded.labels(reason).inc(nodes)
         if decided.not_aligned:
@@ -129,6 +131,7 @@ class ReviewRoute:
         report(
             "review",
             **({"left_out": left_out} if left_out else {}),
+            **({"observed": observed.verdict, "reason": observed.reason} if observed else {}),
             webhook=self._name,
             **_identity(review),
             operation=review.operation,

@@ -12,6 +12,7 @@ One that stands in extraEnv as well is left to extraEnv: the API server takes no
   "PORT" .Values.ports.webhook
   "METRICS_PORT" .Values.ports.metrics
   "TLS_NAMES" (include "topology-webhook.tlsNames" .)
+  "MODE" .Values.settings.mode
   "MANAGE" .Values.settings.manage
   "DEFAULT_NUMA_TOPOLOGY_POLICY" .Values.settings.defaultNumaTopologyPolicy
   "DEFAULT_EXCLUSIVE" .Values.settings.defaultExclusive

@@ -31,12 +31,15 @@ caBundle: {{ b64enc .caBundle }}
 {{- end }}
 {{- end }}
 
-{{/* Takes {root, failurePolicy, timeoutSeconds}; without timeoutSeconds: the one of the values. */}}
+{{/*
+Takes {root, failurePolicy, timeoutSeconds}; without timeoutSeconds: the one of the values. In the modes Observe and Off nothing is
+denied, also while no replica answers.
+*/}}
 {{- define "topology-webhook.callPolicy" -}}
 admissionReviewVersions: [v1]
 sideEffects: None
 matchPolicy: Equivalent
-failurePolicy: {{ .failurePolicy }}
+failurePolicy: {{ eq .root.Values.settings.mode "Enforce" | ternary .failurePolicy "Ignore" }}
 timeoutSeconds: {{ .timeoutSeconds | default .root.Values.webhook.timeoutSeconds }}
 {{- end }}
 

@@ -18,6 +18,7 @@ ROW = re.compile(r"^\| `(?P<name>\w+)` \| (?P<kind>\w+) \|(?P<labels>[^|]*)\| .+
 def families() -> dict[str, Metric]:
     metrics = Metrics(lambda: SAMPLE)
     metrics.reviews.labels("mutate-pods", "CREATE", "allow").inc()
+    metrics.observed_reviews.labels("mutate-pods", "deny", "Unalignable").inc()
     metrics.review_seconds.labels("mutate-pods").observe(0.001)
     metrics.connections_closed.labels("reviews", "handshake").inc()
     metrics.unreserved.labels("user").inc()

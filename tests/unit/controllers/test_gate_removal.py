@@ -1,0 +1,65 @@
+"""In the modes Observe and Off no pod stays gated."""
+
+from typing import Any
+
+from tests.builders.clusters import cluster_cache
+from tests.builders.pods import pod
+from tests.unit.controllers.leader import ApiServer
+from tests.unit.controllers.site import metrics
+from webhook.controllers.gate_removal import GateRemoval
+from webhook.kube.pod_writes import Outcome
+from webhook.model.names import PLACEMENT, PLACEMENT_GATE
+
+OURS, OTHERS = {"name": PLACEMENT_GATE}, {"name": "kueue.x-k8s.io/admission"}
+
+
+class Cluster:
+    """Pods a, b with our gate, and c with another gate as well."""
+
+    def __init__(self) -> None:
+        cache = cluster_cache()
+        self.leads = True
+        self.api = ApiServer(cache)
+        for name, gates in {"a": [OURS], "b": [OURS], "c": [OURS, OTHERS]}.items():
+            raw = pod(metadata={"name": name, "namespace": "default", "uid": name, "resourceVersion": "1"})
+            self.api.has({**raw, "spec": {**raw["spec"], "schedulingGates": gates}})
+        events: Any = self.api
+        self.removal = GateRemoval(cache, self.api, events, "Observe", lambda: self.leads, metrics(), 2)
+
+    def gates(self, name: str) -> list[str]:
+        return [gate["name"] for gate in self.api.pods[f"default/{name}"]["spec"].get("schedulingGates", ())]
+
+
+async def test_pods_that_our_gate_alone_holds_back_are_ungated_and_say_why() -> None:
+    cluster = Cluster()
+    assert await cluster.removal.sweep() == 0
+    assert [cluster.gates(name) for name in "abc"] == [[], [], [PLACEMENT_GATE, OTHERS["name"]]]
+    text = cluster.api.pods["default/a"]["metadata"]["annotations"][PLACEMENT]
+    assert text.startswith("ungated: the mode is Observe, so no pod is placed")
+    assert sorted(cluster.api.told()) == [("default/a", "Ungated"), ("default/b", "Ungated")]
+
+
+async def test_a_pod_with_another_gate_follows_once_that_is_removed() -> None:
+    cluster = Cluster()
+    await cluster.removal.sweep()
+    raw = cluster.api.pods["default/c"]
+    cluster.api.has({**raw, "spec": {**raw["spec"], "schedulingGates": [OURS]}})
+    await cluster.removal.sweep()
+    assert cluster.gates("c") == []
+
+
+async def test_a_write_that_fails_is_counted_and_tried_again() -> None:
+    cluster = Cluster()
+    cluster.api.outcome = Outcome.REFUSED
+    assert await cluster.removal.sweep() == 2
+    assert cluster.api.told() == []
+    cluster.api.outcome = Outcome.WRITTEN
+    assert await cluster.removal.sweep() == 0
+    assert cluster.gates("a") == []
+
+
+async def test_a_follower_ungates_no_pod() -> None:
+    cluster = Cluster()
+    cluster.leads = False
+    assert await cluster.removal.sweep() == 0
+    assert cluster.api.patched == []

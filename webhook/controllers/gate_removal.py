@@ -1,0 +1,82 @@
+"""Ungates waiting pods in the modes Observe and Off: nothing places them any more.
+
+They wait because the mode was Enforce when they were created, or because a replica of an earlier mode still runs. Each
+second the leader ungates every pod that our gate alone holds back, some at a time. A pod with another gate follows once
+that is removed. After writes that failed the pauses grow. The pod's placement text says why it is ungated.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NoReturn
+
+import structlog
+
+from webhook.admission.pod.affinity_patch import Constraint
+from webhook.admission.pod.controller_patches import ungate_patch
+from webhook.cache.cluster_cache import ClusterCache
+from webhook.controllers.metric_recorder import ControllerMetrics, Ungated
+from webhook.controllers.placement.gated_pods import seconds_waited
+from webhook.internal_errors import Where, internal_error
+from webhook.kube.backoff import Backoff
+from webhook.kube.events import EventRecorder, PodEvent
+from webhook.kube.pod_writes import Outcome, PodWrites
+from webhook.model.rules import Mode
+
+log = structlog.get_logger(__name__)
+
+_PERIOD_SECONDS: Final = 1.0
+_LONGEST_PAUSE_SECONDS: Final = 30.0
+
+
+class GateRemoval:
+    """Ungates pods; works while `is_leader()`. concurrency: pods that are written at a time."""
+
+    def __init__(
+        self,
+        cache: ClusterCache,
+        writes: PodWrites,
+        events: EventRecorder,
+        mode: Mode,
+        is_leader: Callable[[], bool],
+        metrics: ControllerMetrics,
+        concurrency: int,
+    ) -> None:
+        self._cache = cache
+        self._writes = writes
+        self._events = events
+        self._note = f"ungated: the mode is {mode}, so no pod is placed"
+        self._is_leader = is_leader
+        self._metrics = metrics
+        self._slots = asyncio.Semaphore(concurrency)
+
+    async def run(self) -> NoReturn:
+        """Sweep until cancelled."""
+        backoff = Backoff(base=_PERIOD_SECONDS, cap=_LONGEST_PAUSE_SECONDS)
+        while True:
+            failed = await self.sweep()
+            if failed:
+                log.warning("pods.not_ungated", pods=failed, error=self._writes.error)
+                await asyncio.sleep(backoff.next(0.2))
+            else:
+                backoff.reset()
+                await asyncio.sleep(_PERIOD_SECONDS)
+
+    async def sweep(self) -> int:
+        """Try each pod once; returns how many writes failed."""
+        gated = tuple(self._cache.gated_pods().items())
+        return sum(await asyncio.gather(*(self._fails(key, raw) for key, raw in gated)))
+
+    async def _fails(self, key: str, raw: Mapping[str, Any]) -> bool:
+        async with self._slots:
+            if not self._is_leader():
+                return False
+            try:
+                outcome = await self._writes.patch(key, ungate_patch(raw, Constraint(), self._note))
+            except Exception as error:  # noqa: BLE001 # only this pod stays gated until the next sweep
+                internal_error(Where.POD, error, pod=key)
+                return True
+            if outcome is Outcome.WRITTEN:
+                log.info("pod.ungated", pod=key, why=self._note)
+                self._metrics.ungated(Ungated.MODE, seconds_waited(raw))
+                self._events.tell(PodEvent(key, raw["metadata"].get("uid", ""), "Ungated", self._note, "Ungate"))
+            return outcome not in {Outcome.WRITTEN, Outcome.STALE, Outcome.GONE}
