@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from tests.cluster.api import ApiError
 from tests.cluster.audit import overcommitted
 from tests.cluster.gated import PLACEMENT, SPEC, Pods, pod
-from tests.cluster.nodes import RACK_LABEL
+from tests.cluster.nodes import RACK_LABEL, machines
 from tests.cluster.racked import RACKS, racks, racks_of, webhook
 from tests.integration.workloads import INHERIT, SINGLE, deployment, deployments, job, jobs
 
@@ -44,6 +45,25 @@ def test_a_job_that_is_annotated_itself_and_its_template_not_goes_whole_to_one_r
     (rack,) = racks_of(pods, "fits")
     assert (labels["topology-webhook.dev/rank"], labels["topology-webhook.dev/domain-rack"]) == ("7", rack)
     assert json.loads(annotations["topology-webhook.dev/domain"])[RACK_LABEL] == rack
+
+
+@pytest.mark.parametrize(
+    ("asked", "text"),
+    [
+        (SINGLE, "waiting: SingleNUMANode: none of 16 nodes fits now"),
+        ({**RACKS, **SINGLE}, ", 3 pods, SingleNUMANode: rack "),
+    ],
+    ids=["alone", "gang"],
+)
+def test_the_placement_of_waiting_pods_names_the_policy_that_they_take_from_their_owner(
+    asked: dict[str, str], text: str, known: Callable[..., None], pods: Pods, control_plane: ControlPlane
+) -> None:
+    known(*(replace(one, free=(0, 0)) for one in machines(16, 2, prefix="gang")))
+    control_plane.api.create(jobs(pods), job("w", 3, asked))
+    control_plane.wait_for("its pods", lambda: len(pods.gated()) == 3)
+    for name in pods.gated():
+        pods.wait_until_says(name, text)
+        pods.wait_until_told(name, "WaitingForPlacement", text)
 
 
 def test_a_deployment_two_levels_up_holds_its_pods_together_and_a_change_of_its_wish_is_followed(

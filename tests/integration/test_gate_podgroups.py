@@ -47,7 +47,7 @@ def test_a_job_has_its_pod_group_which_tells_of_it_follows_it_and_goes_with_it(
     control_plane.api.patch(f"{jobs(pods)}/train", {"spec": {"parallelism": 16}})
     control_plane.wait_for("all to be bound", lambda: len(pods.bound()) == 16)
     control_plane.wait_for("the group to follow", lambda: groups(pods)[name]["spec"]["minMember"] == 16)
-    control_plane.wait_for("and to say so", lambda: says(pods, name, "placed: pods 16"))
+    control_plane.wait_for("and to say so", lambda: says(pods, name, "placed in rack-0: 16 pods on "))
     assert set(groups(pods)) == {name}
     # what somebody else adds stays, what somebody else takes away comes back
     path = f"/apis/scheduling.run.ai/v2alpha2/namespaces/{pods.namespace}/podgroups/{name}"
@@ -93,4 +93,6 @@ def test_where_the_kind_is_not_served_groups_are_placed_all_the_same_and_get_the
         assert len(told) <= 1
     finally:
         control_plane.install_crds()
-    control_plane.wait_for("its group", lambda: any(says(pods, name, "placed: pods 4") for name in groups(pods)))
+    control_plane.wait_for(
+        "its group", lambda: any(says(pods, name, "placed in rack-0: 4 pods on ") for name in groups(pods))
+    )

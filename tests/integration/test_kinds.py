@@ -112,7 +112,7 @@ def test_what_a_workload_asks_for_itself_places_the_pods_that_its_controller_mak
     control_plane.wait_for("all to be bound", lambda: len(pods.bound()) == count)
     for group, patterns in names.items():
         is_in_one_rack(pods, by_group(pods)[group], patterns)
-        control_plane.wait_for("the group to say so", partial(says, pods, group, f"placed: pods {size}"))
+        control_plane.wait_for("the group to say so", partial(says, pods, group, f": {size} pod"))
         has_its_pod_group(pods, group, top, {"minMember": size}, kind.parts)
 
     group, members = next(iter(by_group(pods).items()))
@@ -152,7 +152,7 @@ def test_of_a_workload_where_one_template_asks_for_a_rack_its_pods_wait_for_no_o
     for group, raws in members.items():
         assert [raw["metadata"]["labels"][RANK] for raw in raws] == [str(rank) for rank in range(size)]
         assert len({rack_of(pods, raw["metadata"]["name"]) for raw in raws}) == 1
-        control_plane.wait_for("the group to say so", partial(says, pods, group, f"placed: pods {size}"))
+        control_plane.wait_for("the group to say so", partial(says, pods, group, f": {size} pod"))
         has_its_pod_group(pods, group, top, {"minMember": size}, {})
 
 

@@ -19,12 +19,11 @@ from typing import Any, Final, NoReturn
 
 import structlog
 
-from webhook.admission.gang_text import missed_text
 from webhook.admission.pod.placement_text import annotated
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.owner_chains import OwnerChains
 from webhook.controllers.placement.gated_gang import GatedGang
-from webhook.controllers.placement.missed_levels import missed_by_members
+from webhook.controllers.placement.placed_gang_text import placed_gang_text
 from webhook.controllers.placement.work_clock import WorkClock
 from webhook.internal_errors import Where, contained
 from webhook.kube.api_errors import ClusterError
@@ -180,10 +179,7 @@ class PodGroupKeeper:
         if why:
             return why
         assigned_members = self._cache.gangs.groups().get(group, {})
-        nodes = {member.node for member in assigned_members.values()}
-        assigned = f"placed: pods {len(assigned_members)}, nodes {len(nodes)}"
-        missed = missed_text(missed_by_members(assigned_members.values(), topologies))
-        return f"{assigned}; {missed}" if missed else assigned
+        return placed_gang_text(assigned_members.values(), topologies)
 
 
 def _wanted(

@@ -4,8 +4,10 @@ It also reports the end of the wait, in an Event and in metrics.
 
 - A reason is reported only if it still holds after a moment: a gang whose members come one by one causes one report,
   not many.
-- The annotation of a new pod already says why it waits: an Event is enough. A gang member also gets the gang's name, as
-  KAI-Scheduler's pods have it while they wait. Its request is read from its owners until a node is assigned.
+- The annotation of a new pod already says why it waits: an Event is enough. But a policy that the pod takes from its
+  owners was not known then, so its annotation is written again.
+- A gang member also gets the gang's name, as KAI-Scheduler's pods have it while they wait. Its request is read from its
+  owners until a node is assigned.
 - Later texts are written when the kinds of reasons change, only the newest, and in turns by namespace. The rate is
   limited, so that the API server has capacity left for assignments.
 """
@@ -60,14 +62,20 @@ class StatusReporter:
         """Whether these kinds of reasons have not been reported of the pod yet."""
         return self._known.get(_key(raw)) != (_uid(raw), kind)
 
-    def waits(self, raw: Mapping[str, Any], why: NoAssignment, group: str | None = None) -> None:
-        """Report that the pod has no assignment. group: the name of its gang, if it takes that from its owners."""
+    def waits(
+        self, raw: Mapping[str, Any], why: NoAssignment, group: str | None = None, *, takes_policy: bool = False
+    ) -> None:
+        """Report that the pod has no assignment.
+
+        group: the name of its gang, if it takes that from its owners; takes_policy: whether it takes its NUMA policy
+        from them.
+        """
         key, uid = _key(raw), _uid(raw)
         known, unsent = self._known.get(key), self._to_report.get(_namespace(key), key)
         is_first = known is None or known[0] != uid or (unsent is not None and unsent.is_first)
         self._known[key] = uid, why.kind
         self._reasons[key] = why.reason
-        self._to_report.put(_namespace(key), key, _Report(why, group, is_first))
+        self._to_report.put(_namespace(key), key, _Report(why, group, is_first, takes_policy))
         self._arrived.set()
 
     def assigned(self, gated: GatedPod, assignment: Assignment) -> None:
@@ -116,7 +124,7 @@ class StatusReporter:
         why = report.why
         self._events.tell(PodEvent(key, _uid(raw), "WaitingForPlacement", why.text, "Assign"))
         said = (raw["metadata"].get("annotations") or {}).get(PLACEMENT, "")
-        if report.is_first and why.of_one and "none of" in said:
+        if report.is_first and why.of_one and not report.takes_policy and "none of" in said:
             return  # the annotation from its creation says the same
         if patch := status_patch(raw, why.text, report.group):
             # If the pod has changed since, this patch fails and is not repeated: the Event says the same.
@@ -136,6 +144,8 @@ class _Report:
     group: str | None
     is_first: bool
     """Whether nothing has been reported of the pod yet."""
+    takes_policy: bool
+    """Whether its NUMA policy comes from its owners, which were not read at its creation."""
 
 
 def _key(raw: Mapping[str, Any]) -> str:

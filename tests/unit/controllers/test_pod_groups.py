@@ -1,6 +1,7 @@
 """PodGroups in step with groups, against a cluster that is as the test says."""
 
 import asyncio
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -92,7 +93,7 @@ async def test_a_group_that_was_placed_before_we_led_gets_its_pod_group() -> Non
     cluster = Cluster()
     cluster.assign()
     await settle(cluster.keeper())
-    assert cluster.status() == "placed: pods 1, nodes 1"
+    assert cluster.status() == "placed: 1 pod on 1 node"
 
 
 async def test_a_preferred_level_that_it_misses_is_said_with_the_place() -> None:
@@ -107,7 +108,19 @@ async def test_a_preferred_level_that_it_misses_is_said_with_the_place() -> None
         raw["metadata"] |= {"name": f"w-{rank}-abcde", "uid": str(rank)}
         cluster.bind(raw, f"n{rank}")
     await settle(cluster.keeper())
-    assert cluster.status() == "placed: pods 2, nodes 2\npreferred rack missed: in 2 racks (r0, r1)"
+    assert cluster.status() == "placed: 2 pods on 2 nodes\npreferred rack missed: in 2 racks (r0, r1)"
+
+
+async def test_the_words_name_the_finest_domain_that_holds_all_pods() -> None:
+    # z0 ── r7 ── n0 n1
+    cluster = Cluster()
+    for rank in range(3):
+        domain = {"example.com/zone": "z0", "example.com/rack": "r7", "kubernetes.io/hostname": f"n{rank % 2}"}
+        raw = member(**{POD_GROUP_NAME: "pg-w-uid-Job", DOMAIN: json.dumps(domain)})
+        raw["metadata"] |= {"name": f"w-{rank}-abcde", "uid": str(rank)}
+        cluster.bind(raw, f"n{rank % 2}")
+    await settle(cluster.keeper())
+    assert cluster.status() == "placed in r7: 3 pods on 2 nodes"
 
 
 async def test_why_a_group_waits_is_said_until_it_does_no_more(monkeypatch: Any) -> None:
@@ -122,7 +135,7 @@ async def test_why_a_group_waits_is_said_until_it_does_no_more(monkeypatch: Any)
     cluster.assign()
     keeper.saw(gang, "")
     await settle(keeper)
-    assert cluster.status() == "placed: pods 1, nodes 1"
+    assert cluster.status() == "placed: 1 pod on 1 node"
     cluster.cache.pods.delete("default/w-0-abcde")
     await settle(keeper)
     assert (cluster.status(), cluster.applied) == ("no pods", 3)

@@ -114,6 +114,13 @@ async def test_a_later_reason_is_written_over_what_its_creation_said() -> None:
     assert one.says() == "waiting: nodes are kept for a gang"
 
 
+async def test_a_policy_that_the_pod_takes_from_its_owners_is_written_over_what_its_creation_said() -> None:
+    one = Reporter(annotations={PLACEMENT: "waiting: each node's own NUMA policy: none of 3 nodes fits"})
+    one.reporter.waits(one.pod, because("SingleNUMANode: none of 3 nodes fits", of_one=True), takes_policy=True)
+    await one.report()
+    assert one.says() == "waiting: SingleNUMANode: none of 3 nodes fits"
+
+
 async def test_a_member_gets_the_name_of_its_gang_with_the_reason() -> None:
     one = Reporter()
     one.reporter.waits(one.pod, because("2 of the 3 pods"), group="pg-w")

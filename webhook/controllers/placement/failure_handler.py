@@ -66,7 +66,8 @@ class FailureHandler:
         if isinstance(known, Decision):
             known = why_unassigned(known, gated, self._rules, len(cycle.reserved_nodes))
             cycle.unassigned[gated.request_signature] = known
-        self._status_reporter.waits(gated.raw, known, gated.taken.get(POD_GROUP_NAME))
+        group = gated.taken.get(POD_GROUP_NAME)
+        self._status_reporter.waits(gated.raw, known, group, takes_policy=gated.takes_policy)
 
     def unreadable(self, key: str, raw: Mapping[str, Any], why: str) -> None:
         """Handle a pod that cannot be parsed."""

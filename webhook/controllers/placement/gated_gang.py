@@ -112,7 +112,8 @@ class GangAssigner:
         why, tree, within = placement.why, placement.tree, assembled.within
         kind: frozenset[Hashable] = frozenset((short.level, short.resource) for short in why)
         begun = "" if within is None else f" its running pods hold it to {_spoken(tree.path(within))};"
-        text = f"{named(gang)}, {there} pods:{begun} {'; '.join(map(str, why))}"
+        policies = "".join(f", {policy}" for policy in _policies(gang))
+        text = f"{named(gang)}, {there} pods{policies}:{begun} {'; '.join(map(str, why))}"
         if never := self._schedulability.text(gang.membership.group, placement, assembled.gang, within):
             kind |= {"Never"}
             text += f"; {never}"
@@ -193,6 +194,11 @@ class GangAssigner:
         if not decision.fits[0]:
             return None
         return NUMAHint(node, decision.allocation(0)), not_aligned_on(decision, 0, gated.intent)
+
+
+def _policies(gang: GatedGang) -> list[str]:
+    """The NUMA policies that its members request, or take from their owners."""
+    return sorted({policy.koordinator for one in gang.members if (policy := one.intent.policy)})
 
 
 def _spoken(domain: Path) -> str:

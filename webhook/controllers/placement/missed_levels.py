@@ -4,23 +4,23 @@ The records also cover a gang that another replica assigned. Members with the sa
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING
 
-from webhook.engine.gang.result import Path
+from webhook.controllers.placement.recorded_domains import path_down_to
 from webhook.engine.gang.unmet_levels import Missed
 from webhook.model.errors import UserError
 from webhook.model.fields import whole_number
-from webhook.model.json_text import parse_object
 from webhook.model.membership import AssignedMember
 from webhook.model.names import (
-    DOMAIN,
     KAI_PREFERRED_PLACEMENT,
     KAI_SEGMENT_PREFERRED_PLACEMENT,
     KAI_SEGMENT_SIZE,
     KAI_TOPOLOGY,
 )
 from webhook.model.topology import Topology
+
+if TYPE_CHECKING:
+    from webhook.engine.gang.result import Path
 
 
 def missed_by_members(
@@ -57,7 +57,7 @@ def _missed(members: Sequence[AssignedMember], topology: Topology, level: str, s
         return None
     paths: dict[int, set[Path]] = {}
     for member in members:
-        if (path := _recorded(member.domain, labels)) is not None:
+        if (path := path_down_to(member, labels)) is not None:
             paths.setdefault(member.rank // size if size and member.rank is not None else 0, set()).add(path)
     split = [domains for domains in paths.values() if len(domains) > 1]
     if not split:
@@ -65,17 +65,3 @@ def _missed(members: Sequence[AssignedMember], topology: Topology, level: str, s
     if size:
         return Missed("", labels[-1], segments=len(split), of=len(paths))
     return Missed("", labels[-1], tuple(sorted(split[0])))
-
-
-def _recorded(text: str, labels: Sequence[str]) -> Path | None:
-    """The path down to the last label; None if the placement recorded none."""
-    values = _values(text)
-    return tuple((label, str(values[label])) for label in labels) if values.keys() >= set(labels) else None
-
-
-@lru_cache(maxsize=4096)
-def _values(text: str) -> Mapping[str, Any]:
-    try:
-        return parse_object(text, DOMAIN)[0]
-    except UserError:
-        return {}

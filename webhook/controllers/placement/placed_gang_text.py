@@ -1,0 +1,35 @@
+"""Where a gang is placed, in words: `placed in rack-7: 16 pods on 8 nodes`, and the preferred levels that it misses.
+
+Read from its members alone, so a new leader says the same.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from webhook.admission.gang_text import missed_text
+from webhook.controllers.placement.missed_levels import missed_by_members
+from webhook.controllers.placement.recorded_domains import common_domain
+from webhook.model.membership import AssignedMember
+from webhook.model.quoted import quoted
+from webhook.model.topology import Topology
+
+# A node label's value has at most 63 characters. Source: kubernetes apimachinery pkg/util/validation.
+_LONGEST_VALUE: Final = 63
+
+
+def placed_gang_text(members: Collection[AssignedMember], topologies: Mapping[str, Topology]) -> str:
+    """The text about a gang with these assigned members. It names the finest domain that holds all of them."""
+    domain = common_domain(members)
+    where = f"placed in {_shown(domain[-1][1])}" if domain else "placed"
+    text = f"{where}: {_counted(len(members), 'pod')} on {_counted(len({one.node for one in members}), 'node')}"
+    missed = missed_text(missed_by_members(members, topologies))
+    return f"{text}; {missed}" if missed else text
+
+
+def _shown(value: str) -> str:
+    """A label's value. Pods that were bound while no webhook answered may record any text."""
+    return value if value and len(value) <= _LONGEST_VALUE and value.isprintable() else quoted(value)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
