@@ -50,8 +50,8 @@ class JobPods:
     def run_new(self) -> None:
         """Run the pods that have not been run yet, one after the other.
 
-        As a kubelet, it does not run a pod again whose phase says that it ended: a failed Job of an earlier context keeps its pods
-        until the garbage collector has followed the Job's deletion.
+        As a kubelet, it does not run a pod again whose phase says that it ended: a failed Job of an earlier context
+        keeps its pods until the garbage collector has followed the Job's deletion.
         """
         for pod in self._plane.api.get(f"{self._path}?labelSelector={JOB_NAME}")["items"]:
             uid = pod["metadata"]["uid"]

@@ -25,7 +25,7 @@ from webhook.server.health import Check
 PODS: Final = "pods"
 # Pods that ended hold no resources. Pods without a node are included, so that one watch serves every use of pods. A pod
 # costs an event at its binding in any case, whether it was seen before or not.
-_LIVE_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
+LIVE_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
 FAILED_PODS: Final = "failed-pods"
 # A watch with a selector shows a pod that leaves it as it was before. So the kubelet's reason needs a watch of its own.
 _FAILED: Final = "status.phase=Failed"
@@ -98,7 +98,7 @@ def watch_all(
     return (
         always("namespaces", cache.namespaces),
         always("nodes", cache.nodes),
-        always(PODS, cache.pods, _LIVE_PODS, pods_status),
+        always(PODS, cache.pods, LIVE_PODS, pods_status),
         always(PODS, cache.failed_pods, _FAILED, failed_status),
         # The managed fields show when the zones were last written, and so which pods they cannot have reported.
         when_served(NODE_RESOURCE_TOPOLOGIES, cache.node_topologies, managed_fields=True),

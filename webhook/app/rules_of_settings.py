@@ -1,6 +1,7 @@
 """The rules: the settings that code without I/O reads."""
 
 from webhook.app.settings import Settings
+from webhook.engine.assumed.unreported import ReportingTimes
 from webhook.model.intent import NUMASpec
 from webhook.model.options import Options
 from webhook.model.policy import NUMAPolicy
@@ -34,3 +35,8 @@ def rules_of(settings: Settings, own_user: str | None = None) -> Rules:
             gang_strategy=settings.gang_strategy,
         ),
     )
+
+
+def times_of(settings: Settings) -> ReportingTimes:
+    """How long exporters take to report a pod, by the settings."""
+    return ReportingTimes(settings.nrt_settle_seconds, settings.nrt_age_seconds)

@@ -31,13 +31,12 @@ from webhook.app.leader_elector import LeaderElector, leadership_of
 from webhook.app.leader_runnables import LeaderRunnables
 from webhook.app.mode import in_mode
 from webhook.app.observed_binding import ObservedBindings
-from webhook.app.rules_of_settings import rules_of
+from webhook.app.rules_of_settings import rules_of, times_of
 from webhook.app.settings import Settings
 from webhook.app.webhooks import handlers_of, waiting_handlers
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.assumed_pod_sweep import AssumedPodSweep
 from webhook.controllers.placement.controller import Background
-from webhook.engine.assumed.unreported import ReportingTimes
 from webhook.kube.ca_bundle import CABundleKeeper
 from webhook.kube.client import Client
 from webhook.kube.identity import own_user
@@ -63,7 +62,7 @@ class Service:
         self._settings = settings
         self._client = client
         self._user: str | None = None
-        times = ReportingTimes(settings.nrt_settle_seconds, settings.nrt_age_seconds)
+        times = times_of(settings)
         pods_status = InformerStatus(PODS)
         failed_status = InformerStatus(FAILED_PODS)
         self._cache = ClusterCache(

@@ -110,6 +110,11 @@ class ClusterCache(PodAssumptions):
         return self._state.generation
 
     @property
+    def state(self) -> ClusterState:
+        """The records of nodes, NodeResourceTopologies and bound pods; must not be changed."""
+        return self._state
+
+    @property
     def hint_key(self) -> HintKey:
         """Signs our hints."""
         return self._hint_key
@@ -177,6 +182,13 @@ class ClusterCache(PodAssumptions):
         if pod is None or uid not in {"", pod["metadata"].get("uid")}:
             return None
         return self.as_managed(pod)
+
+    def waiting_pods(self) -> Mapping[str, Raw]:
+        """The pods that are not bound, by namespace/name. The result must not be changed.
+
+        An unmanaged pod without our gate has only its name and uid.
+        """
+        return self._unbound.waiting
 
     def gated_pods(self) -> Mapping[str, Raw]:
         """The pods whose only gate is ours. The result must not be changed."""

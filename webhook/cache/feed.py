@@ -52,6 +52,12 @@ class Feed(Generic[Record]):
         else:
             self._note(key, problems)
 
+    def add(self, raw: Mapping[str, Any]) -> Record:
+        """Store an object of a cluster that is read once, and return its record; raises UserError if it is faulty."""
+        record = self._read(raw)
+        self._put(record)
+        return record
+
     def delete(self, key: str) -> None:
         """Remove an object that was deleted."""
         self.faults.pop(key, None)

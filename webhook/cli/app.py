@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from webhook.cli import tree
 from webhook.cli.explain import explain
 from webhook.cli.review import review
 from webhook.cli.serve import serve
@@ -38,6 +39,7 @@ def _options(
 
 app.command("review")(review)
 app.command("explain")(explain)
+app.command("tree", epilog=tree.EXAMPLES)(tree.tree)
 app.command("serve")(serve)
 app.command("ungate")(ungate)
 

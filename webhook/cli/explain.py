@@ -3,7 +3,8 @@
 It is `review` for people with nothing left out.
 """
 
-from webhook.cli.review import DECISION_SETTINGS, Files, Output, Snapshots, review
+from webhook.cli.command import Output, Snapshots
+from webhook.cli.review import DECISION_SETTINGS, Files, review
 from webhook.cli.setting_flags import with_setting_flags
 
 

@@ -1,25 +1,36 @@
-"""A live cluster, listed once, with the owners of the judged objects: for `review` without a snapshot."""
+"""A live cluster, listed once, with the owners of the judged objects: for commands without a snapshot.
+
+1. Without --kubeconfig and --context, the cluster is that of kubectl: the current context of its kubeconfig, else the
+   cluster that the command runs in.
+2. Namespaces come first, because they determine which pods are managed. All other kinds are listed at the same time,
+   each in pages. Pods that have ended are left out, as by the service.
+3. The owners of the call's objects are read.
+"""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from webhook.app.informers import LIVE_PODS, PODS
+from webhook.app.rules_of_settings import rules_of, times_of
+from webhook.app.settings import Settings
 from webhook.cli.documents import InputError, Item
 from webhook.cli.live_owners import read_owners
 from webhook.cli.offline_cluster import Cluster
-from webhook.kube.api_errors import ClusterError
+from webhook.kube.api_errors import ClusterError, ConnectionSettingsError
 from webhook.kube.client import Client
-from webhook.kube.discovery import KAI_TOPOLOGIES, KUEUE_TOPOLOGIES, NODE_RESOURCE_TOPOLOGIES, locate
-from webhook.kube.resource import Resource, key_of
+from webhook.kube.discovery import KAI_TOPOLOGIES, KUEUE_TOPOLOGIES, NODE_RESOURCE_TOPOLOGIES, Wanted, locate
+from webhook.kube.resource import Resource, items_of, key_of
 from webhook.model.errors import UserError
 
 _Take = Callable[[Cluster, Mapping[str, Any]], tuple[str, ...]]
 
+_NAMESPACES: Final = Resource("", "v1", "namespaces")
 _ALWAYS: Final = (
-    (Resource("", "v1", "namespaces"), Cluster.add_namespace),
-    (Resource("", "v1", "nodes"), Cluster.add_node),
-    (Resource("", "v1", "pods"), Cluster.add_pod),
+    (Resource("", "v1", "nodes"), "", Cluster.add_node),
+    (Resource("", "v1", PODS), LIVE_PODS, Cluster.add_pod),
 )
 _WHEN_SERVED: Final = (
     (NODE_RESOURCE_TOPOLOGIES, Cluster.add_node_topology),
@@ -28,44 +39,89 @@ _WHEN_SERVED: Final = (
 )
 
 
-def read_live(kubeconfig: Path | None, context: str | None, page_size: int, items: Sequence[Item]) -> Cluster:
+def read_live(settings: Settings, items: Sequence[Item] = ()) -> Cluster:
     """The current cluster, with the owners of the items.
 
     Unreadable objects are left out, with a warning. Raises InputError.
     """
     try:
-        return asyncio.run(_listed(kubeconfig, context, page_size, items))
+        return asyncio.run(_listed(settings, items))
+    except ConnectionSettingsError as error:
+        raise InputError(f"{error} Or give a snapshot with --cluster.") from error
     except ClusterError as error:
         raise InputError(str(error)) from error
 
 
-async def _listed(kubeconfig: Path | None, context: str | None, page_size: int, items: Sequence[Item]) -> Cluster:
-    cluster = Cluster()
-    async with await Client.connect(kubeconfig, context) as client:
-        for resource, take in _ALWAYS:
-            await _list_into(cluster, client, resource, take, page_size)
-        for wanted, take in _WHEN_SERVED:
-            if (found := await locate(client, wanted)) is not None:
-                await _list_into(cluster, client, found, take, page_size)
+async def connect(settings: Settings) -> Client:
+    """A client for the cluster of the settings, else for that of kubectl. Raises ClusterError."""
+    return await Client.connect(settings.kubeconfig or _kubeconfig_of_kubectl(settings.context), settings.context)
+
+
+def _kubeconfig_of_kubectl(context: str | None) -> Path | None:
+    """The kubeconfig that kubectl uses. None: there is none, and this pod uses its service account."""
+    paths = os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
+    if any(Path(path).is_file() for path in paths.split(os.pathsep) if path):
+        return Path(paths)
+    if context is None and os.environ.get("KUBERNETES_SERVICE_HOST"):
+        return None
+    raise ConnectionSettingsError(f"There is no kubeconfig at {paths}. Name one with --kubeconfig.")
+
+
+async def _listed(settings: Settings, items: Sequence[Item]) -> Cluster:
+    cluster = Cluster(rules_of(settings), times_of(settings))
+    async with await connect(settings) as client:
+        lists = _Lists(cluster, client, settings.list_page_size)
+        await lists.read(_NAMESPACES, "", Cluster.add_namespace)
+        await _all(
+            *(lists.read(resource, selector, take) for resource, selector, take in _ALWAYS),
+            *(lists.read_if_served(wanted, take) for wanted, take in _WHEN_SERVED),
+        )
         await read_owners(cluster, client, items)
     return cluster
 
 
-async def _list_into(cluster: Cluster, client: Client, resource: Resource, take: _Take, page_size: int) -> None:
-    async for raw in _objects(client, resource, page_size):
-        try:
-            problems = take(cluster, raw)
-        except UserError as error:
-            problems = tuple(f"left out: {fault}" for fault in error.faults)
-        cluster.warnings += [f"{resource.name} {key_of(raw)}: {problem}" for problem in problems]
+async def _all(*calls: Any) -> None:
+    """Run the calls at the same time; the first error ends all of them."""
+    tasks = [asyncio.ensure_future(call) for call in calls]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _objects(client: Client, resource: Resource, page_size: int) -> AsyncIterator[Mapping[str, Any]]:
-    query: dict[str, str | int] = {"limit": page_size}
-    while True:
-        page = await client.get(resource.path, query)
-        for raw in page["items"] or ():
-            yield raw
-        if not page["metadata"].get("continue"):
-            return
-        query["continue"] = page["metadata"]["continue"]
+class _Lists:
+    """Fills the cluster with lists, in pages."""
+
+    def __init__(self, cluster: Cluster, client: Client, page_size: int) -> None:
+        self._cluster = cluster
+        self._client = client
+        self._page_size = page_size
+
+    async def read_if_served(self, wanted: Wanted, take: _Take) -> None:
+        """List an optional kind."""
+        if (found := await locate(self._client, wanted)) is not None:
+            await self.read(found, "", take)
+
+    async def read(self, resource: Resource, selector: str, take: _Take) -> None:
+        """List a kind."""
+        async for raw in self._objects(resource.path, selector):
+            try:
+                problems = take(self._cluster, raw)
+            except UserError as error:
+                problems = tuple(f"left out: {fault}" for fault in error.faults)
+            self._cluster.warnings += [f"{resource.name} {key_of(raw)}: {problem}" for problem in problems]
+
+    async def _objects(self, path: str, selector: str) -> AsyncIterator[Mapping[str, Any]]:
+        query: dict[str, str | int] = {"limit": self._page_size}
+        if selector:
+            query["fieldSelector"] = selector
+        while True:
+            page = await self._client.get(path, query)
+            for raw in items_of(page, path):
+                yield raw
+            following = (page.get("metadata") or {}).get("continue")
+            if not following:
+                return
+            query["continue"] = following

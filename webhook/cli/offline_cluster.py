@@ -7,90 +7,92 @@ warning.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from time import time
 from typing import Any, Final
 
+from webhook.cache.cluster_cache import ClusterCache
 from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.cache.management import DEFAULT_NAMESPACE
 from webhook.cli.documents import Item
 from webhook.cli.gang_members import RunningPod
 from webhook.cli.object_schema import NAMESPACE, NODE, NODE_RESOURCE_TOPOLOGY, POD, TOPOLOGY, Schema
-from webhook.engine.snapshot.cluster_state import ClusterState
-from webhook.engine.snapshot.snapshot import Snapshot
+from webhook.cli.snapshot_time import newest_time
+from webhook.engine.assumed.unreported import ReportingTimes
 from webhook.model.errors import UserError
-from webhook.model.gates import waits_for_us_alone
-from webhook.model.membership import AssignedMember, membership_of
+from webhook.model.hint_key import UnverifiedHints
+from webhook.model.membership import AssignedMember
 from webhook.model.names import KAI_TOPOLOGIES, KUEUE_TOPOLOGIES, NODE_RESOURCE_TOPOLOGIES
-from webhook.model.namespace import Namespace
-from webhook.model.node import Node
-from webhook.model.nrt import NodeTopology
-from webhook.model.resident import ResidentPod
-from webhook.model.topology import Topology, TopologySource
+from webhook.model.resident import TERMINAL_PHASES
+from webhook.model.rules import Rules
+from webhook.model.topology import Topology
 
 
-@dataclass(slots=True)
 class Cluster:
-    """The cluster that the objects describe."""
+    """The cluster that the objects describe: the service's own cache, filled once, and what only commands need."""
 
-    state: ClusterState = field(default_factory=ClusterState)
-    topologies: dict[str, Topology] = field(default_factory=dict)
-    namespaces: dict[str, Namespace] = field(default_factory=dict)
-    running: list[RunningPod] = field(default_factory=list)
-    """Pods with a node that may be members of a gang."""
-    assigned_members: dict[str, dict[str, AssignedMember]] = field(default_factory=dict)
-    """Assigned members of gangs, by gang and by namespace/name."""
-    gated: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Gated pods, by namespace/name."""
-    others: list[Mapping[str, Any]] = field(default_factory=list)
-    """Objects that may own pods."""
-    warnings: list[str] = field(default_factory=list)
+    def __init__(self, rules: Rules | None = None, times: ReportingTimes | None = None) -> None:
+        self.now: float | None = None
+        """Seconds since the epoch at which the objects were read; None: now, for a live cluster."""
+        self.cache = ClusterCache(times, self.clock, rules, pods_in_order=_never, failed_in_order=_never)
+        self.cache.use_hint_key(UnverifiedHints(b""))
+        self.running: list[RunningPod] = []
+        """Pods with a node that may be members of a gang."""
+        self.others: list[Mapping[str, Any]] = []
+        """Objects that may own pods."""
+        self.warnings: list[str] = []
+
+    def clock(self) -> float:
+        """The time of the cluster, in seconds since the epoch."""
+        return time() if self.now is None else self.now
+
+    @property
+    def assigned_members(self) -> Mapping[str, Mapping[str, AssignedMember]]:
+        """Assigned members of gangs, by gang and by namespace/name."""
+        return self.cache.gangs.groups()
+
+    @property
+    def gated(self) -> Mapping[str, Mapping[str, Any]]:
+        """Gated pods, by namespace/name."""
+        return self.cache.gated_pods()
 
     def add_node(self, raw: Mapping[str, Any]) -> tuple[str, ...]:
         """Add a Node; returns its problems."""
-        node = Node.from_object(raw)
-        self.state.upsert_node(node)
-        return node.problems
+        return self.cache.nodes.add(raw).problems
 
     def add_node_topology(self, raw: Mapping[str, Any]) -> tuple[str, ...]:
         """Add a NodeResourceTopology; returns its problems."""
-        topology = NodeTopology.from_object(raw)
-        self.state.upsert_topology(topology)
-        return topology.problems
+        return self.cache.node_topologies.add(raw).problems
 
     def add_pod(self, raw: Mapping[str, Any]) -> tuple[str, ...]:
-        """Add a Pod."""
+        """Add a Pod. One that has ended holds nothing; the service does not watch these."""
         if not raw["metadata"].get("namespace"):
             raw = {**raw, "metadata": {**raw["metadata"], "namespace": DEFAULT_NAMESPACE}}
-        resident = ResidentPod.from_object(raw)
-        self.state.upsert_pod(resident)
+        if (raw.get("status") or {}).get("phase") in TERMINAL_PHASES:
+            return ()
+        resident = self.cache.pods.add(raw).record
         if (running := RunningPod.from_object(raw, resident.node or resident.assigned_node)) is not None:
             self.running.append(running)
-        membership, node = membership_of(raw), resident.node or resident.assigned_node
-        if membership is not None and node and not (resident.terminal or resident.deleting):
-            self.assigned_members.setdefault(membership.group, {})[resident.key] = AssignedMember.of(
-                raw, node, membership
-            )
-        elif waits_for_us_alone(raw) and not node:
-            self.gated[resident.key] = raw
         return ()
 
     def add_topology(self, raw: Mapping[str, Any]) -> tuple[str, ...]:
         """Add a Topology."""
-        topology = Topology.from_object(raw)
-        # We read KAI's annotations, so its topology wins over Kueue's of the same name.
-        if topology.source is TopologySource.KAI or topology.name not in self.topologies:
-            self.topologies[topology.name] = topology
+        self.cache.topologies[Topology.from_object(raw).source].add(raw)
         return ()
 
     def add_namespace(self, raw: Mapping[str, Any]) -> tuple[str, ...]:
         """Add a Namespace; its faults are reported on its pods."""
-        namespace = Namespace.from_object(raw)
-        self.namespaces[namespace.name] = namespace
+        self.cache.namespaces.add(raw)
         return ()
 
     def cluster_snapshot(self) -> ClusterSnapshot:
         """The cluster snapshot for decisions."""
-        return ClusterSnapshot(Snapshot(self.state.node_arrays()), dict(self.topologies), dict(self.namespaces))
+        snapshot = self.cache.snapshot()
+        return replace(snapshot, namespaces=dict(snapshot.namespaces))
+
+
+def _never() -> bool:
+    return False
 
 
 # (API group, kind) -> its schema, and the function that adds it.
@@ -110,11 +112,14 @@ _COUNTS_AT_ONCE: Final = frozenset(
 )
 
 
-def cluster_of(items: Iterable[Item]) -> Cluster:
+def cluster_of(items: Iterable[Item], rules: Rules | None = None, times: ReportingTimes | None = None) -> Cluster:
     """The cluster that the objects describe. Raises InputError."""
-    cluster = Cluster()
+    cluster = Cluster(rules, times)
+    items = list(items)
+    cluster.now = newest_time(item.body for item in items)
     seen: dict[tuple[str, str, str, str], Item] = {}
-    for item in items:
+    # Which pods are managed depends on their namespaces.
+    for item in sorted(items, key=lambda item: (item.group, item.kind) != ("", "Namespace")):
         if (item.group, item.kind) not in _KINDS:
             cluster.others.append(item.body)
             continue
@@ -138,9 +143,7 @@ def cluster_snapshots_of(items: Iterable[Item], cluster: Cluster) -> list[Cluste
     for item in items:
         if (item.group, item.kind) in _COUNTS_AT_ONCE:
             _add(cluster, item)
-            cluster_snapshot = replace(
-                cluster_snapshot, topologies=dict(cluster.topologies), namespaces=dict(cluster.namespaces)
-            )
+            cluster_snapshot = cluster.cluster_snapshot()
         cluster_snapshots.append(cluster_snapshot)
     return cluster_snapshots
 

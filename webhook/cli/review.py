@@ -5,11 +5,8 @@
 3. The judgements go to stdout; warnings about the cluster, and objects that `-o yaml` leaves out, to stderr.
 """
 
-import gc
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from enum import StrEnum
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Final
 
 import typer
@@ -17,15 +14,15 @@ from rich.console import Console
 
 from webhook.admission.pod.decision import Verdict
 from webhook.app.rules_of_settings import rules_of
-from webhook.app.settings import Settings, SettingsError
+from webhook.app.settings import Settings
 from webhook.cache.cluster_snapshot import ClusterSnapshot
 from webhook.cli.bare_pods import judge_pods
+from webhook.cli.command import Output, Snapshots, answering, read_cluster, tell, writing
 from webhook.cli.documents import STDIN, InputError, Item, read, twice
 from webhook.cli.judgement import Judgement
 from webhook.cli.judgement_context import JudgementContext, Owners
-from webhook.cli.live_cluster import read_live
 from webhook.cli.object_schema import METADATA
-from webhook.cli.offline_cluster import Cluster, cluster_of, cluster_snapshots_of
+from webhook.cli.offline_cluster import cluster_snapshots_of
 from webhook.cli.render_json import render_json
 from webhook.cli.render_table import print_table
 from webhook.cli.setting_flags import with_setting_flags
@@ -33,7 +30,6 @@ from webhook.cli.workload import judge_workload
 from webhook.cli.yaml_text import dump_all
 
 EXIT_REFUSED: Final = 1
-EXIT_UNREADABLE: Final = 2
 
 # Settings that affect decisions, and those that select the cluster.
 DECISION_SETTINGS: Final = (
@@ -55,15 +51,9 @@ DECISION_SETTINGS: Final = (
     "scheduler_names",
     "max_affinity_values",
     "preferred_nodes",
+    "nrt_settle_seconds",
+    "nrt_age_seconds",
 )
-
-
-class Output(StrEnum):
-    """The output format."""
-
-    TABLE = "table"
-    YAML = "yaml"
-    JSON = "json"
 
 
 Files = Annotated[
@@ -73,17 +63,6 @@ Files = Annotated[
         "-f",
         metavar="FILE",
         help="Objects to review: a YAML or JSON file, a directory of them, or - for stdin. May be repeated.",
-    ),
-]
-Snapshots = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--cluster",
-        metavar="SNAPSHOT",
-        help="The cluster as kubectl get -A -o yaml (or json) prints its nodes, namespaces, pods, "
-        "noderesourcetopologies.topology.node.k8s.io, topologies.kai.scheduler and topologies.kueue.x-k8s.io: "
-        "a file, directory, or - for stdin. May be repeated. "
-        "Without it, the live cluster of --kubeconfig or --context.",
     ),
 ]
 
@@ -107,27 +86,14 @@ def review(
     Exit code 0: all objects are allowed. 1: an object is denied, or fits nowhere now. 2: the input cannot be read, or
     the answer cannot be written.
     """
-    try:
-        with _no_collection():
-            judgements = _judgements(filename, cluster or [], flags)
-            text = "" if output is Output.TABLE else _render(judgements, output, all_nodes=all_nodes)
-    except (InputError, SettingsError) as error:
-        _tell(f"error: {error}")
-        raise typer.Exit(EXIT_UNREADABLE) from error
-    except RecursionError as error:
-        _tell("error: an object is nested too deeply")
-        raise typer.Exit(EXIT_UNREADABLE) from error
-    try:
+    with answering():
+        judgements = _judgements(filename, cluster or [], flags)
+        text = "" if output is Output.TABLE else _render(judgements, output, all_nodes=all_nodes)
+    with writing():
         if output is Output.TABLE:
             print_table(judgements, Console(highlight=False), all_nodes=all_nodes)
         else:
             sys.stdout.write(text)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise  # the reader closed the pipe; the command line handles that
-    except OSError as error:
-        _tell(f"error: the answer cannot be written: {error.strerror or error}")
-        raise typer.Exit(EXIT_UNREADABLE) from error
     if not all(judgement.is_fine for judgement in judgements):
         raise typer.Exit(EXIT_REFUSED)
 
@@ -140,9 +106,9 @@ def _judgements(filenames: Sequence[str], snapshots: Sequence[str], flags: Mappi
     if [*filenames, *snapshots].count(STDIN) > 1:
         raise InputError("stdin (-) can be read only once")
     items = list(read(filenames))
-    cluster = _cluster(snapshots, settings, flags, items)
+    cluster = read_cluster(snapshots, settings, flags, items)
     for warning in (*twice(items), *cluster.warnings):
-        _tell(f"warning: {warning}")
+        tell(f"warning: {warning}")
     owners = Owners([*cluster.others, *(item.body for item in items)])
     around = JudgementContext(rules_of(settings), owners, cluster.running, cluster.assigned_members, cluster.gated)
     return judge_all(items, cluster_snapshots_of(items, cluster), around)
@@ -160,43 +126,13 @@ def judge_all(
     return [found[n] for n in range(len(items))]
 
 
-def _cluster(
-    snapshots: Sequence[str], settings: Settings, flags: Mapping[str, str | None], items: Sequence[Item]
-) -> Cluster:
-    live = [name for name in ("kubeconfig", "context") if flags.get(name)]
-    if snapshots and live:
-        raise InputError(f"--cluster and --{live[0]} exclude each other: give a snapshot or a live cluster")
-    if snapshots:
-        cluster = cluster_of(read(snapshots))
-        if not cluster.state.nodes:
-            raise InputError(f"{', '.join(snapshots)}: there is no Node in it, so there is no cluster to judge by")
-        return cluster
-    if live:
-        return read_live(settings.kubeconfig, settings.context, settings.list_page_size, items)
-    raise InputError("no cluster to judge by: give --cluster SNAPSHOT, or --kubeconfig or --context for a live one")
-
-
 def _render(judgements: Sequence[Judgement], output: Output, *, all_nodes: bool) -> str:
     if output is Output.JSON:
         return render_json(judgements, all_nodes=all_nodes)
     for judgement in judgements:
         if not judgement.is_fine:
             left_out = " (left out)" if judgement.verdict is Verdict.DENY else ""
-            _tell(f"{judgement.verdict}{left_out}: {judgement.item.kind} {judgement.item.name}: {judgement.message}")
+            tell(f"{judgement.verdict}{left_out}: {judgement.item.kind} {judgement.item.name}: {judgement.message}")
         for warning in (*judgement.all_warnings(), *judgement.notes):
-            _tell(f"warning: {judgement.item.kind} {judgement.item.name}: {warning}")
+            tell(f"warning: {judgement.item.kind} {judgement.item.name}: {warning}")
     return dump_all([judgement.mutated for judgement in judgements if judgement.verdict is not Verdict.DENY])
-
-
-def _tell(line: str) -> None:
-    print(line, file=sys.stderr)
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Run without the garbage collector, which would scan the millions of values of a large snapshot repeatedly."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()

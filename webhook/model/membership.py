@@ -81,6 +81,8 @@ class AssignedMember:
     """The uid of its controller."""
     assigned: bool = False
     """Whether we assigned it as a member. Otherwise it reached its node without us and only names the gang."""
+    gang: str = ""
+    """The gang's display name."""
 
     @classmethod
     def of(cls, raw: Mapping[str, Any], node: str, membership: Membership) -> Self:
@@ -94,6 +96,7 @@ class AssignedMember:
             intern(annotations.get(DOMAIN, "")),
             intern(controller_uid(metadata)),
             RANK in annotations,
+            intern(membership.name),
         )
 
 

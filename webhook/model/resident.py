@@ -26,7 +26,7 @@ from webhook.model.resize import held_requests
 from webhook.model.resources import CPU, is_device, largest_share, parse_list
 from webhook.model.timestamps import epoch_seconds
 
-_TERMINAL_PHASES: Final = frozenset({"Succeeded", "Failed"})
+TERMINAL_PHASES: Final = frozenset({"Succeeded", "Failed"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class ResidentPod:
         containers = _kept(containers, together)
         intent = _intent_of(annotations)
         placement = None if node else _placement(annotations, raw)
-        terminal = status.get("phase") in _TERMINAL_PHASES
+        terminal = status.get("phase") in TERMINAL_PHASES
         exclusive_resources = _has_exclusive_resources(containers, qos)
         whole = effective_requests(together, pod_level, parse_list(spec.get("overhead"), "spec.overhead"))
         requests = largest_share(whole, MAX_RESOURCES)

@@ -1,4 +1,4 @@
-"""Run `topology-webhook review` in the test's own process."""
+"""Run the commands in the test's own process."""
 
 import json
 from collections.abc import Callable
@@ -34,9 +34,15 @@ Review = Callable[..., Outcome]
 
 def run_review(*arguments: object, stdin: str | bytes | None = None, cluster: object = CLUSTER) -> Outcome:
     """Run it with the example cluster, unless the arguments name another."""
-    node_arrays = () if cluster is None else ("--cluster", cluster)
-    command = ["review", *map(str, (*arguments, *node_arrays))]
-    result = CliRunner().invoke(app, command, input=stdin, env={"KUBECONFIG": None})
+    return run_command("review", *arguments, stdin=stdin, cluster=cluster)
+
+
+def run_command(command: str, *arguments: object, stdin: str | bytes | None = None, cluster: object = None) -> Outcome:
+    """Run a command. cluster: its snapshot, unless the arguments name a cluster."""
+    snapshot = () if cluster is None else ("--cluster", cluster)
+    result = CliRunner().invoke(
+        app, [command, *map(str, (*arguments, *snapshot))], input=stdin, env={"KUBECONFIG": "/no/kubeconfig"}
+    )
     # A traceback is never an answer.
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception

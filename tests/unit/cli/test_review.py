@@ -238,7 +238,10 @@ def test_settings_may_come_from_the_environment(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "no cluster to judge by: give --cluster SNAPSHOT, or --kubeconfig or --context for a live one"),
+        (
+            (),
+            "There is no kubeconfig at /no/kubeconfig. Name one with --kubeconfig.",
+        ),
         (("--cluster", CLUSTER, "--context", "x"), "--cluster and --context exclude each other"),
         (("--cluster", "-", "-f", "-"), "stdin (-) can be read only once"),
         (("--cluster", CLUSTER, "--fidelity", "exact"), "--fidelity: 'exact' is wrong"),

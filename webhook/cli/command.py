@@ -1,0 +1,138 @@
+"""What all commands that read a cluster share: where they read it, how they print, and how they fail.
+
+1. The cluster is a snapshot (`--cluster`), or live: that of `--kubeconfig` and `--context`, else kubectl's.
+2. The answer goes to stdout as a table, JSON or YAML; warnings and errors go to stderr.
+3. Input that cannot be read, and an answer that cannot be written, end the command with exit code 2.
+"""
+
+import gc
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import Console
+
+from webhook.app.rules_of_settings import rules_of, times_of
+from webhook.app.settings import Settings, SettingsError
+from webhook.cli.documents import STDIN, InputError, Item, read
+from webhook.cli.live_cluster import read_live
+from webhook.cli.log_lines import only_errors_to_stderr
+from webhook.cli.offline_cluster import Cluster, cluster_of
+from webhook.cli.printable import printable
+from webhook.cli.yaml_text import dump_all
+
+EXIT_UNREADABLE: Final = 2
+
+# Settings of the service that affect what is free, and those that select the cluster.
+CLUSTER_SETTINGS: Final = (
+    "kubeconfig",
+    "context",
+    "list_page_size",
+    "manage",
+    "manage_missed",
+    "excluded_namespaces",
+    "scheduler_names",
+    "nrt_settle_seconds",
+    "nrt_age_seconds",
+)
+
+
+class Output(StrEnum):
+    """The output format."""
+
+    TABLE = "table"
+    YAML = "yaml"
+    JSON = "json"
+
+
+Snapshots = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--cluster",
+        metavar="SNAPSHOT",
+        help="The cluster as kubectl get -A -o yaml (or json) prints its nodes, namespaces, pods, "
+        "noderesourcetopologies.topology.node.k8s.io, topologies.kai.scheduler and topologies.kueue.x-k8s.io: "
+        "a file, directory, or - for stdin. May be repeated. "
+        "Without it, the live cluster of --kubeconfig or --context, else of kubectl's current context.",
+    ),
+]
+Outputs = Annotated[Output, typer.Option("--output", "-o", help="For people, or for programs.")]
+
+
+def read_cluster(
+    snapshots: Sequence[str], settings: Settings, flags: Mapping[str, str | None], items: Sequence[Item] = ()
+) -> Cluster:
+    """The cluster of a call, live with the owners of the items. Raises InputError."""
+    live = [name for name in ("kubeconfig", "context") if flags.get(name)]
+    if snapshots and live:
+        raise InputError(f"--cluster and --{live[0]} exclude each other: give a snapshot or a live cluster")
+    if not snapshots:
+        return read_live(settings, items)
+    if list(snapshots).count(STDIN) > 1:
+        raise InputError("stdin (-) can be read only once")
+    cluster = cluster_of(read(snapshots), rules_of(settings), times_of(settings))
+    if not cluster.cache.state.nodes:
+        raise InputError(f"{', '.join(snapshots)}: there is no Node in it, so there is no cluster to judge by")
+    return cluster
+
+
+@contextmanager
+def answering() -> Iterator[None]:
+    """Errors of input and settings end the command with exit code 2.
+
+    Runs without the garbage collector, which would scan the millions of values of a large snapshot repeatedly.
+    """
+    gc.disable()
+    try:
+        with only_errors_to_stderr():
+            yield
+    except (InputError, SettingsError) as error:
+        tell(f"error: {error}")
+        raise typer.Exit(EXIT_UNREADABLE) from error
+    except RecursionError as error:
+        tell("error: an object is nested too deeply")
+        raise typer.Exit(EXIT_UNREADABLE) from error
+    finally:
+        gc.enable()
+
+
+def write(output: Output, value: Any, print_table: Callable[[Console], None]) -> None:
+    """Print the value, or the table in its place."""
+    text = ""
+    if output is Output.JSON:
+        text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    elif output is Output.YAML:
+        text = dump_all([value])
+    with writing():
+        if output is Output.TABLE:
+            print_table(Console(highlight=False))
+        else:
+            sys.stdout.write(text)
+
+
+@contextmanager
+def writing() -> Iterator[None]:
+    """An answer that cannot be written ends the command with exit code 2."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise  # the reader closed the pipe; the command line handles that
+    except OSError as error:
+        tell(f"error: the answer cannot be written: {error.strerror or error}")
+        raise typer.Exit(EXIT_UNREADABLE) from error
+
+
+def warn(cluster: Cluster) -> None:
+    """Print the warnings about the cluster's objects."""
+    for warning in cluster.warnings:
+        tell(f"warning: {warning}")
+
+
+def tell(text: str) -> None:
+    """Print text to stderr."""
+    print("\n".join(map(printable, text.splitlines())), file=sys.stderr)

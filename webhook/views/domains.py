@@ -1,0 +1,253 @@
+"""A topology's domains: nodes, what is free and what is the largest free block, and the gangs in each.
+
+1. What each node has is read from the snapshot's arrays, in the order of the tree.
+2. Per level, amounts are summed over each domain, and its largest block is the largest of its nodes.
+3. Per level, the members of gangs are counted by domain.
+4. The domains down to the wanted level become records.
+
+The work grows with nodes times levels, and with members of gangs times levels.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from webhook.cache.cluster_cache import ClusterCache
+from webhook.engine.arrays import UNLISTED, Amounts
+from webhook.engine.gang.workload_gang import NO_TOPOLOGY
+from webhook.engine.snapshot.label_columns import ABSENT
+from webhook.engine.snapshot.snapshot import Snapshot
+from webhook.engine.topology.tree import ROOT, TopologyTree
+from webhook.engine.topology.tree_cache import TopologyTrees
+from webhook.model.errors import UserError
+from webhook.model.membership import AssignedMember
+from webhook.model.topology import Topology
+from webhook.views.node_amounts import NodeAmounts, amounts_of, usable_nodes
+
+NODE: Final = "node"
+"""The level of a single node in views, whether or not the topology names it."""
+
+# More than a terminal shows without scrolling far; a level of 5,000 nodes must be asked for.
+_READABLE: Final = 100
+# Topologies have 16 levels at most.
+_DIGITS: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class FreeAmounts:
+    """One resource in a domain, in engine units: cpu in millicores, bytes, or pieces."""
+
+    resource: str
+    free: int
+    """What pods can still request, on nodes that take pods."""
+    total: int
+    """Allocatable, of all nodes."""
+    largest: int | None
+    """The most that is free in one NUMA node; None if no NUMA node lists the resource."""
+
+
+@dataclass(frozen=True, slots=True)
+class GangInDomain:
+    """The members of a gang that have a node in a domain."""
+
+    namespace: str
+    name: str
+    pods: int
+    """In this domain."""
+    of: int
+    """In the cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class DomainView:
+    """A domain: the whole cluster, a zone, a rack, ..., or a node."""
+
+    level: str | None
+    """The node label; "node" for a node; None for the whole cluster."""
+    value: str | None
+    """The label's value, or the node's name; None for the whole cluster, and for the nodes without the label."""
+    nodes: int
+    usable: int
+    """The nodes that are ready and not cordoned."""
+    amounts: tuple[FreeAmounts, ...]
+    gangs: tuple[GangInDomain, ...]
+    domains: tuple["DomainView", ...]
+    """The next level; empty below the wanted one."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyView:
+    """A topology, or the plain list of nodes of a cluster without one."""
+
+    name: str
+    """Empty without a topology."""
+    api_group: str
+    levels: tuple[str, ...]
+    """The node labels, coarse to fine."""
+    depth: str | None
+    """The level down to which domains are listed: one of `levels`, "node", or None for the whole cluster only."""
+    domains_below: int
+    """How many domains the first level has that is not listed; 0 if all are."""
+    root: DomainView
+
+
+def topology_view(
+    cache: ClusterCache, topology: Topology | None, resources: Sequence[str], depth: int, trees: TopologyTrees
+) -> TopologyView:
+    """The view of a topology. None: of the nodes alone. depth: the level of the tree to list, as of `depth_of`."""
+    snapshot = cache.snapshot().nodes
+    tree = tree_of(snapshot, topology, trees)
+    names = level_names(tree)
+    columns = _Columns(snapshot, tree, resources, cache.gangs.groups())
+    return TopologyView(
+        "" if topology is None else topology.name,
+        "" if topology is None else topology.source.value,
+        () if topology is None else topology.node_labels,
+        names[depth],
+        0 if depth == tree.node_level else tree.size(depth + 1),
+        columns.views(depth, names)[0],
+    )
+
+
+def tree_of(snapshot: Snapshot, topology: Topology | None, trees: TopologyTrees) -> TopologyTree:
+    """The tree of a topology; without one, the nodes are directly below the root."""
+    return trees.tree(topology or NO_TOPOLOGY, snapshot.node_arrays)
+
+
+def level_names(tree: TopologyTree) -> tuple[str | None, ...]:
+    """The name of each level of the tree in views, from the root to the node."""
+    return (None, *(level.label for level in tree.levels[1:]), NODE)
+
+
+def depth_of(reference: str, tree: TopologyTree) -> int:
+    """The level of the tree that a user names: a level of the topology, `node`, or a number. Raises UserError."""
+    try:
+        return tree.topology.level(reference) + 1
+    except UserError:
+        if reference == NODE:
+            return tree.node_level
+        if reference.isdecimal() and reference.isascii() and len(reference) <= _DIGITS:
+            return min(int(reference), tree.node_level)
+        raise
+
+
+def usual_depth(tree: TopologyTree) -> int:
+    """The finest level with few enough domains to read."""
+    return max(level for level in range(tree.node_level + 1) if level == ROOT or tree.size(level) <= _READABLE)
+
+
+class _Columns:
+    """What every domain has, by level."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        tree: TopologyTree,
+        resources: Sequence[str],
+        gangs: Mapping[str, Mapping[str, AssignedMember]],
+    ) -> None:
+        self._snapshot = snapshot
+        self._tree = tree
+        self._amounts = [amounts_of(snapshot, resource) for resource in resources]
+        self._usable = usable_nodes(snapshot).astype(np.int64)[tree.order]
+        self._gangs = _GangCounts(snapshot, tree, gangs)
+
+    def views(self, depth: int, names: Sequence[str | None]) -> tuple[DomainView, ...]:
+        """The domains of the root's level, with those below down to the level `depth`."""
+        below: tuple[DomainView, ...] = ()
+        for level in range(depth, ROOT - 1, -1):
+            rows = self._rows(level, names[level])
+            if level < depth:
+                bounds = self._tree.bounds(level, level + 1).tolist()
+                rows = [replace(row, domains=below[bounds[n] : bounds[n + 1]]) for n, row in enumerate(rows)]
+            below = tuple(rows)
+        return below
+
+    def _rows(self, level: int, name: str | None) -> list[DomainView]:
+        tree = self._tree
+        size = tree.size(level)
+        nodes = np.diff(tree.bounds(level, tree.node_level)).tolist()
+        usable = tree.sums(level, self._usable).tolist()
+        amounts = [self._amounts_in(level, each) for each in self._amounts]
+        gangs = self._gangs.of_level(level)
+        return [
+            DomainView(
+                name,
+                self._value(level, number),
+                nodes[number],
+                usable[number],
+                tuple(column[number] for column in amounts),
+                tuple(gangs.get(number, ())),
+                (),
+            )
+            for number in range(size)
+        ]
+
+    def _amounts_in(self, level: int, amounts: NodeAmounts) -> list[FreeAmounts]:
+        tree = self._tree
+        free = tree.sums(level, amounts.free[tree.order]).tolist()
+        total = tree.sums(level, amounts.total[tree.order]).tolist()
+        largest = _greatest(amounts.largest[tree.order], tree, level).tolist()
+        return [
+            FreeAmounts(amounts.resource, *row[:2], None if row[2] == UNLISTED else row[2])
+            for row in zip(free, total, largest, strict=True)
+        ]
+
+    def _value(self, level: int, number: int) -> str | None:
+        if level == ROOT:
+            return None
+        if level == self._tree.node_level:
+            return self._snapshot.node_arrays.names[int(self._tree.order[number])]
+        of_level = self._tree.levels[level]
+        code = int(of_level.codes[number])
+        return None if code == ABSENT else of_level.values[code]
+
+
+def _greatest(amounts: Amounts, tree: TopologyTree, level: int) -> Amounts:
+    """int64 [domain]: the greatest amount in each domain of a level. amounts: int64 [position]."""
+    if level == tree.node_level:
+        return amounts
+    if not len(amounts):  # only the root has no nodes
+        return np.full(tree.size(level), UNLISTED, dtype=np.int64)
+    greatest: Amounts = np.maximum.reduceat(amounts, tree.levels[level].starts[:-1])
+    return greatest
+
+
+class _GangCounts:
+    """The members of gangs by domain."""
+
+    def __init__(
+        self, snapshot: Snapshot, tree: TopologyTree, gangs: Mapping[str, Mapping[str, AssignedMember]]
+    ) -> None:
+        index, places = snapshot.node_arrays.index, tree.positions()
+        found = [
+            (number, places[index[member.node]])
+            for number, members in enumerate(gangs.values())
+            for member in members.values()
+            if member.node in index
+        ]
+        self._tree = tree
+        self._numbers, self._positions = (np.array(found, dtype=np.int64).reshape(-1, 2)).T
+        self._gangs = [
+            (group.partition("/")[0], next(iter(members.values())).gang, len(members))
+            for group, members in gangs.items()
+        ]
+
+    def of_level(self, level: int) -> dict[int, list[GangInDomain]]:
+        """The gangs in each domain of a level that has some, by name."""
+        count = len(self._gangs)
+        if not count:
+            return {}
+        keys, pods = np.unique(
+            self._tree.domains(level)[self._positions] * np.int64(count) + self._numbers, return_counts=True
+        )
+        found: dict[int, list[GangInDomain]] = {}
+        for key, number in zip(keys.tolist(), pods.tolist(), strict=True):
+            domain, gang = divmod(key, count)
+            namespace, name, of = self._gangs[gang]
+            found.setdefault(domain, []).append(GangInDomain(namespace, name, number, of))
+        for gangs in found.values():
+            gangs.sort(key=lambda gang: (gang.namespace, gang.name, -gang.pods))
+        return found

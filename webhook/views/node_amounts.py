@@ -1,0 +1,61 @@
+"""What nodes have and what is free on them, per resource, as decisions see it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from webhook.engine.arrays import UNLISTED, Amounts, Bools
+from webhook.engine.snapshot.snapshot import Snapshot
+from webhook.model.resources import CPU, MEMORY, PODS, is_device
+
+# A table has place for these; --resource names others.
+_MOST_SHOWN = 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeAmounts:
+    """One resource on every node. Amounts: int64 [node], in engine units.
+
+    free: what pods can still request, 0 on nodes that take no pods. total: allocatable.
+    largest: the largest amount that one NUMA node has free, never more than `free`; -1 = no NUMA node lists it.
+    """
+
+    resource: str
+    free: Amounts
+    total: Amounts
+    largest: Amounts
+
+
+def usable_nodes(snapshot: Snapshot) -> Bools:
+    """Bool [node]: the nodes that take pods, that is, ready and not cordoned."""
+    usable: Bools = snapshot.node_arrays.ready & ~snapshot.node_arrays.unschedulable
+    return usable
+
+
+def amounts_of(snapshot: Snapshot, resource: str) -> NodeAmounts:
+    """The amounts of a resource that some node offers."""
+    snapshot = snapshot.covering((resource,))
+    row = snapshot.node_arrays.resources.find(resource)
+    total = np.maximum(snapshot.node_arrays.allocatable[row], 0)
+    free = np.where(usable_nodes(snapshot), np.maximum(snapshot.node_free(row), 0), 0)
+    zones = snapshot.free(row)
+    largest = zones.max(axis=0) if len(zones) else np.full(len(free), UNLISTED, dtype=np.int64)
+    return NodeAmounts(resource, free, total, np.minimum(largest, free))
+
+
+def offered_resources(snapshot: Snapshot) -> tuple[str, ...]:
+    """The resources that some node offers, sorted; without `pods`, which every node has."""
+    arrays = snapshot.node_arrays
+    names = {name for row, name in enumerate(arrays.resources.names) if (arrays.allocatable[row] > 0).any()}
+    rare = {name for name, nodes in arrays.rare.items() if any(one.allocatable > 0 for one in nodes.values())}
+    return tuple(sorted((names | rare) - {PODS}))
+
+
+def usual_resources(snapshot: Snapshot) -> tuple[str, ...]:
+    """The resources to show if none are chosen: cpu, memory, and the devices that most nodes have."""
+    offered = offered_resources(snapshot)
+    devices = sorted(
+        (name for name in offered if is_device(name)),
+        key=lambda name: (-int(np.count_nonzero(amounts_of(snapshot, name).total)), name),
+    )
+    return tuple(name for name in (CPU, MEMORY, *devices) if name in offered)[:_MOST_SHOWN]
