@@ -42,6 +42,14 @@ test: $(READY) ## Everything: lint, fast tests, then the tests on the real contr
 test-fast: $(READY) ## Tests that need no control plane (ARGS='-k name' selects some)
 	@$(FAST_TESTS) $(ARGS)
 
+.PHONY: matrix
+matrix: $(READY) ## The tests on the control planes of the oldest and the newest Kubernetes (VERSIONS='1.33' names others)
+	@for version in $(or $(VERSIONS),$$(python -m tests.cluster versions | sed -n '1p;$$p')); do \
+	  echo "==> Kubernetes $$version"; \
+	  export ENVTEST_K8S_VERSION=$$version; \
+	  python -m tests.cluster build && $(CLUSTER_TESTS) $(ARGS) || exit 1; \
+	done
+
 .PHONY: up
 up: $(READY) ## Run a control plane in the foreground (ARGS='--webhook --replicas 2 --nodes 8 --zones 2')
 	@exec python -m tests.cluster up $(ARGS)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import typer.main
 
-from tests.cluster.build import pinned
+from tests.cluster.versions import pinned
 from tests.pages import console_lines
 from webhook.cli.app import app
 from webhook.engine.reason import REASONS

@@ -1,18 +1,24 @@
-"""python -m tests.cluster: `build` the control plane, bring it `up` in the foreground, `replay` recorded admissions."""
+"""python -m tests.cluster: `build` the control plane, bring it `up` in the foreground, `replay` recorded admissions.
+
+`versions` prints the Kubernetes versions that it can be built for, the oldest first; `lock` pins one.
+"""
 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from pathlib import Path
 
-from tests.cluster.assets import AssetError, find_assets
+from tests.cluster.assets import VERSION_VARIABLE, AssetError, find_assets
 from tests.cluster.build import BuildFailedError
 from tests.cluster.control_plane import CommandError, NotReadyError
+from tests.cluster.lock import LockError, lock
 from tests.cluster.process import ProcessEndedError
 from tests.cluster.promtool_build import find_promtool
 from tests.cluster.replay import replay
 from tests.cluster.up import tell, up
+from tests.cluster.versions import DEFAULT, versions
 
 SHOWN = 20
 
@@ -22,9 +28,13 @@ def main() -> int:
     options = parser().parse_args()
     try:
         if options.command == "build":
-            programs = find_assets(tell)
+            programs = find_assets(tell, kubernetes=options.kubernetes)
             tell(f"control plane: {programs['kube-apiserver'].parent}")
             tell(f"promtool: {find_promtool(tell)}")
+        elif options.command == "versions":
+            print("\n".join(versions()))  # noqa: T201 - the answer
+        elif options.command == "lock":
+            lock(options.version, tell)
         elif options.command == "replay":
             return _replay(options.recordings)
         else:
@@ -36,8 +46,9 @@ def main() -> int:
                 values=options.values,
                 nodes=options.nodes,
                 zones=options.zones,
+                kubernetes=options.kubernetes,
             )
-    except (AssetError, BuildFailedError, CommandError, NotReadyError, ProcessEndedError) as error:
+    except (AssetError, BuildFailedError, CommandError, LockError, NotReadyError, ProcessEndedError) as error:
         tell(f"error: {error}")
         return 1
     return 0
@@ -56,7 +67,12 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     top = argparse.ArgumentParser(prog="python -m tests.cluster", description=__doc__)
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    commands.add_parser("build", help="build what the control plane needs, once into the user's cache folder")
+    build_parser = commands.add_parser(
+        "build", help="build what the control plane needs, once into the user's cache folder"
+    )
+    commands.add_parser("versions", help="print the Kubernetes versions that it can be built for, the oldest first")
+    lock_parser = commands.add_parser("lock", help="pin a release of Kubernetes in tests/cluster/kubernetes")
+    lock_parser.add_argument("version", type=_release, metavar="vX.Y.Z", help="the release")
     up_parser = commands.add_parser(
         "up",
         help="run a control plane until Ctrl-C; prints READY kubeconfig=PATH when pods can be created",
@@ -67,9 +83,23 @@ def parser() -> argparse.ArgumentParser:
     up_parser.add_argument("--values", type=Path, metavar="FILE", help="further values of the chart")
     up_parser.add_argument("--nodes", type=_count, default=0, help="nodes to make, without a kubelet")
     up_parser.add_argument("--zones", type=_positive, default=2, help="NUMA nodes of each")
+    for each in (build_parser, up_parser):
+        each.add_argument(
+            "--kubernetes",
+            metavar="VERSION",
+            choices=versions(),
+            help=f"Kubernetes version: {', '.join(versions())}. Without: ${VERSION_VARIABLE}, else {DEFAULT}",
+        )
     replay_parser = commands.add_parser("replay", help="compare the simulated kubelet with recorded admissions")
     replay_parser.add_argument("recordings", type=Path, help="file of sequences, .jsonl or .jsonl.gz")
     return top
+
+
+def _release(text: str) -> str:
+    """A release of Kubernetes."""
+    if not re.fullmatch(r"v1\.\d+\.\d+", text):
+        raise argparse.ArgumentTypeError(f"{text} is not a release such as v1.33.13")
+    return text
 
 
 def _count(text: str) -> int:

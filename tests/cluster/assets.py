@@ -5,7 +5,8 @@ For each program, the first that is set wins:
    the path of the program.
 2. KUBEBUILDER_ASSETS: a folder. envtest's archives hold kube-apiserver, etcd and kubectl only; what a folder lacks is
    built.
-3. Our own build (build.py).
+3. Our own build (build.py). ENVTEST_K8S_VERSION=1.30 asks for another version of kube-apiserver, kube-scheduler and
+   kube-controller-manager; the programs beside them stay the same.
 
 Source: kubernetes-sigs/controller-runtime, pkg/internal/testing/process (BinPathFinder).
 """
@@ -16,25 +17,44 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.cluster.build import COMPONENTS, build
+from tests.cluster.build import COMPONENTS, KUBERNETES, build, build_kubernetes
+from tests.cluster.versions import DEFAULT, versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 FOLDER_VARIABLE = "KUBEBUILDER_ASSETS"
+VERSION_VARIABLE = "ENVTEST_K8S_VERSION"
 
 
 class AssetError(RuntimeError):
-    """A variable of the envtest contract names something that is not a program."""
+    """A variable of the envtest contract names something that is not a program, or not a version."""
 
 
-def find_assets(tell: Callable[[str], None], environment: Mapping[str, str] = os.environ) -> dict[str, Path]:
-    """The path of every program in `COMPONENTS` by its name."""
-    given = {name: path for name in COMPONENTS if (path := _given(name, environment)) is not None}
-    if len(given) == len(COMPONENTS):
-        return given
-    built = build(tell)
-    return {name: given.get(name, built / name) for name in COMPONENTS}
+def find_assets(
+    tell: Callable[[str], None], environment: Mapping[str, str] = os.environ, kubernetes: str | None = None
+) -> dict[str, Path]:
+    """The path of every program in `COMPONENTS` by its name.
+
+    kubernetes: the version to build, whatever the environment asks for.
+    """
+    version = kubernetes or wanted_version(environment)
+    programs = {name: path for name in COMPONENTS if (path := _given(name, environment)) is not None}
+    if version != DEFAULT and not programs.keys() >= set(KUBERNETES):
+        folder = build_kubernetes(version, tell)
+        programs = {name: folder / name for name in KUBERNETES} | programs
+    if len(programs) < len(COMPONENTS):
+        folder = build(tell)
+        programs = {name: folder / name for name in COMPONENTS} | programs
+    return programs
+
+
+def wanted_version(environment: Mapping[str, str] = os.environ) -> str:
+    """The version that the environment asks for, else the default one."""
+    wanted = environment.get(VERSION_VARIABLE) or DEFAULT
+    if wanted not in versions():
+        raise AssetError(f"{VERSION_VARIABLE}={wanted} is not one of {', '.join(versions())}. Correct it or unset it.")
+    return wanted
 
 
 def variable(component: str) -> str:

@@ -1,4 +1,7 @@
-"""Build the control plane from the Go module beside this file: once per set of pins, then from the user's cache.
+"""Build the control plane from the Go modules beside this file: once per set of pins, then from the user's cache.
+
+`controlplane` is everything that tests run, with the default version of Kubernetes. The modules of `kubernetes` are the
+control planes of other versions (versions.py) and nothing else.
 
 1. The key: a hash of everything that decides the result (go.mod, go.sum, our Go sources, the flags, the platform).
    Not the compiler's version: a newer Go does not change the Kubernetes under test, and a build takes minutes.
@@ -11,7 +14,6 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-import re
 import subprocess
 import tempfile
 import time
@@ -21,11 +23,11 @@ from typing import TYPE_CHECKING
 from tests.cluster.once import made_once, user_cache
 from tests.cluster.process import Process
 from tests.cluster.toolchain import go_compiler, parse_version
+from tests.cluster.versions import DEFAULT, MODULE, module_of, pinned
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
-MODULE = Path(__file__).parent / "controlplane"
 COMPONENTS = (
     "etcd",
     "helm",
@@ -37,6 +39,8 @@ COMPONENTS = (
     "noop-webhook",
     "pod-load",
 )
+KUBERNETES = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+"""The components that are built for other versions, too."""
 PROGRESS_SECONDS = 10.0
 
 
@@ -49,13 +53,19 @@ def build(tell: Callable[[str], None]) -> Path:
 
     `tell` gets a line of progress every few seconds.
     """
-    folder = user_cache() / "control-plane" / key()
-    return made_once(folder, lambda partial: _compile(partial, tell), tell)
+    return _built(MODULE, COMPONENTS, "etcd and helm: once, 4 to 5 minutes on 2 cores", tell)
 
 
-def key() -> str:
-    """16 hex digits that change whenever the built programs would."""
-    return key_of(MODULE, build_flags())
+def build_kubernetes(version: str, tell: Callable[[str], None]) -> Path:
+    """The same for the programs of `KUBERNETES` in a version of `versions`."""
+    if version == DEFAULT:
+        return build(tell)
+    return _built(module_of(version), KUBERNETES, "once, about 4 minutes on 2 cores", tell)
+
+
+def key(module: Path = MODULE) -> str:
+    """16 hex digits that change whenever the programs built from this module would."""
+    return key_of(module, build_flags(module))
 
 
 def key_of(module: Path, flags: list[str]) -> str:
@@ -67,24 +77,15 @@ def key_of(module: Path, flags: list[str]) -> str:
     return digest.hexdigest()[:16]
 
 
-def pinned(module: str) -> str:
-    """The version that go.mod requires of a module, `go` included: pinned("k8s.io/kubernetes") -> "v1.36.3"."""
-    found = re.search(rf"^\s*{re.escape(module)} (\S+)", (MODULE / "go.mod").read_text(), re.MULTILINE)
-    if found is None:
-        raise ValueError(f"{MODULE / 'go.mod'} requires no {module}")
-    return found[1]
-
-
-def build_flags() -> list[str]:
+def build_flags(module: Path = MODULE) -> list[str]:
     """The flags of `go build`.
 
     `-dwarf=false` skips the debug information that the linker would drop anyway because of `-s -w` (a seventh of the
     compile time). The versions are set as in upstream releases; else the API server calls itself v0.0.0-master.
     """
-    versions = {
-        "k8s.io/component-base/version.gitVersion": pinned("k8s.io/kubernetes"),
-        "helm.sh/helm/v4/internal/version.version": pinned("helm.sh/helm/v4"),
-    }
+    versions = {"k8s.io/component-base/version.gitVersion": pinned("k8s.io/kubernetes", module)}
+    if module == MODULE:
+        versions["helm.sh/helm/v4/internal/version.version"] = pinned("helm.sh/helm/v4")
     linker = ["-s", "-w", *(f"-X {name}={version}" for name, version in versions.items())]
     return [
         "-trimpath",
@@ -103,17 +104,20 @@ def build_environment() -> Mapping[str, str]:
     return os.environ | {"CGO_ENABLED": "0", "GOFLAGS": "", "GOTOOLCHAIN": "local", "GOWORK": "off"}
 
 
-def _compile(folder: Path, tell: Callable[[str], None]) -> None:
-    tell(f"building Kubernetes {pinned('k8s.io/kubernetes')}, etcd and helm: once, 4 to 5 minutes on 2 cores")
-    program = folder / "controlplane"
-    compile_package(MODULE, ".", build_flags(), program, tell)
-    for component in COMPONENTS:
-        (folder / component).symlink_to(program.name)
+def _built(module: Path, components: Sequence[str], what: str, tell: Callable[[str], None]) -> Path:
+    def compile_it(folder: Path) -> None:
+        tell(f"building Kubernetes {pinned('k8s.io/kubernetes', module)}, {what}")
+        program = folder / "controlplane"
+        compile_package(module, ".", build_flags(module), program, tell)
+        for component in components:
+            (folder / component).symlink_to(program.name)
+
+    return made_once(user_cache() / "control-plane" / key(module), compile_it, tell)
 
 
 def compile_package(module: Path, package: str, flags: list[str], program: Path, tell: Callable[[str], None]) -> None:
     """Compile a package of a Go module into `program`. Raises `BuildFailedError`."""
-    go = go_compiler(parse_version(pinned("go")), tell)
+    go = go_compiler(parse_version(pinned("go", module)), tell)
     environment = build_environment()
     start = time.monotonic()
     tell(f"fetching the Go modules with {go}")

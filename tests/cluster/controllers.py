@@ -9,19 +9,17 @@ pkg/webhooks/pod_webhook.go; kuberay ray-operator/controllers/ray (raycluster, r
 
 from __future__ import annotations
 
-import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from tests.cluster.lws_webhook import LWS
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from tests.cluster.control_plane import ControlPlane
 
 Raw = dict[str, Any]
-POLICIES = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
-POLICY_BINDINGS = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings"
-LWS = "leaderworkerset.sigs.k8s.io"
 
 
 def collection(namespace: str, api_version: str, kind: str) -> str:
@@ -62,39 +60,6 @@ class Controllers:
         self.plane.api.delete(f"{collection(self.namespace, 'v1', 'Pod')}/{name}", {"gracePeriodSeconds": 0})
         if body := self._pods.get(name):
             self.plane.api.create(collection(self.namespace, "v1", "Pod"), body)
-
-
-@contextlib.contextmanager
-def pod_webhook_of_lws(plane: ControlPlane) -> Iterator[None]:
-    """Label pods with the number at the end of their name: the group's index for a leader, its own for a worker."""
-    number = "string(object.metadata.name.split('-')[object.metadata.name.split('-').size() - 1])"
-    key = f"'{LWS}/worker-index' in object.metadata.labels ? '{LWS}/group-index' : '{LWS}/worker-index'"
-    patch = f"[JSONPatch{{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey({key}), value: {number}}}]"
-    pods = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"]}
-    policy = {
-        "failurePolicy": "Fail",
-        "reinvocationPolicy": "Never",
-        "matchConstraints": {"resourceRules": [pods]},
-        "matchConditions": [{"name": "lws", "expression": f"'{LWS}/name' in object.?metadata.labels.orValue({{}})"}],
-        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": patch}}],
-    }
-    tried = {
-        "metadata": {"name": "w-7", "labels": {f"{LWS}/name": "w"}},
-        "spec": {"containers": [{"name": "main", "image": "none"}]},
-    }
-
-    def numbers() -> bool:
-        created = plane.api.create(f"{collection('default', 'v1', 'Pod')}?dryRun=All", tried)
-        return bool(created["metadata"]["labels"].get(f"{LWS}/worker-index") == "7")
-
-    plane.api.create(POLICIES, {"metadata": {"name": "lws"}, "spec": policy})
-    plane.api.create(POLICY_BINDINGS, {"metadata": {"name": "lws"}, "spec": {"policyName": "lws"}})
-    try:
-        plane.wait_for("the policy", numbers)
-        yield
-    finally:
-        plane.api.delete(f"{POLICY_BINDINGS}/lws")
-        plane.api.delete(f"{POLICIES}/lws")
 
 
 def real(controllers: Controllers, workload: Raw) -> Raw:
@@ -161,7 +126,7 @@ def mpi_job_v2(controllers: Controllers, workload: Raw) -> Raw:
 def leader_worker_set(controllers: Controllers, workload: Raw) -> Raw:
     """Create a StatefulSet of the leaders, and for each leader one of its workers, which the leader pod controls.
 
-    Within `pod_webhook_of_lws`, which numbers the pods.
+    Within `pod_webhook_of_lws` (lws_webhook.py), which numbers the pods.
     """
     name, spec = workload["metadata"]["name"], workload["spec"]
     sets = spec["leaderWorkerTemplate"]

@@ -28,11 +28,13 @@ if TYPE_CHECKING:
 WATCH_SECONDS = 0.5
 
 
-def up(*, webhook: bool, replicas: int, values: Path | None, nodes: int, zones: int) -> None:
-    """Run until a signal. `zones` NUMA nodes on each of `nodes` machines."""
+def up(
+    *, webhook: bool, replicas: int, values: Path | None, nodes: int, zones: int, kubernetes: str | None = None
+) -> None:
+    """Run until a signal. `zones` NUMA nodes on each of `nodes` machines. kubernetes: the version, if not the usual."""
     leave_on_signals()
     start = time.monotonic()
-    with ControlPlane.start(find_assets(tell)) as plane, contextlib.ExitStack() as stack:
+    with ControlPlane.start(find_assets(tell, kubernetes=kubernetes)) as plane, contextlib.ExitStack() as stack:
         tell(f"control plane on {plane.url} ({time.monotonic() - start:.1f} s); logs in {plane.folder}")
         plane.install_crds()
         if nodes:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from tests.cluster.controllers import pod_webhook_of_lws
 from tests.cluster.kinds import served
+from tests.cluster.lws_webhook import pod_webhook_of_lws
 from tests.cluster.nodes import RACK_LABEL, ZONE_LABEL, Machine, present
 from tests.cluster.racked import topology_of_racks
 from tests.cluster.webhook_process import local_webhook

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster import build as build_module
 from tests.cluster.assets import AssetError, find_assets, variable
-from tests.cluster.build import COMPONENTS, key, pinned
+from tests.cluster.build import COMPONENTS, key
 from tests.cluster.toolchain import go_compiler, go_version, parse_version
+from tests.cluster.versions import MODULE, pinned
 
 
 def program(folder: Path, name: str, output: str = "") -> Path:
@@ -66,14 +66,14 @@ def test_the_variables_have_the_names_of_envtest() -> None:
     assert variable("kubectl") == "TEST_ASSET_KUBECTL"
 
 
-def test_a_changed_pin_or_source_is_another_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copytree(build_module.MODULE, tmp_path / "module")
-    monkeypatch.setattr(build_module, "MODULE", tmp_path / "module")
-    keys = [key()]
+def test_a_changed_pin_or_source_is_another_key(tmp_path: Path) -> None:
+    module = tmp_path / "module"
+    shutil.copytree(MODULE, module)
+    keys = [key(module)]
     for file in ("go.mod", "go.sum", "main.go", "kubelets/admission.go"):
-        with (tmp_path / "module" / file).open("a") as source:
+        with (module / file).open("a") as source:
             source.write("// changed\n")
-        keys.append(key())
+        keys.append(key(module))
     assert len(set(keys)) == len(keys)
 
 

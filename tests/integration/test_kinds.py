@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cluster.api import ApiError
-from tests.cluster.controllers import Controllers, collection, pod_webhook_of_lws
+from tests.cluster.controllers import Controllers, collection
 from tests.cluster.gated import SINGLE, Pods, pod
 from tests.cluster.kinds import KINDS, Kind, at, served
+from tests.cluster.lws_webhook import pod_webhook_of_lws
 from tests.cluster.nodes import RACK_LABEL, ZONE_LABEL, Machine
 from tests.cluster.racked import RACKS, rack_of, webhook
 from tests.integration.pod_groups import groups as pod_groups

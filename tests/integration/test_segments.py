@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cluster.controllers import Controllers, collection, leader_worker_set, pod_webhook_of_lws
+from tests.cluster.controllers import Controllers, collection, leader_worker_set
 from tests.cluster.gated import SINGLE, Pods, pod
 from tests.cluster.kinds import KINDS, served
+from tests.cluster.lws_webhook import pod_webhook_of_lws
 from tests.cluster.nodes import RACK_LABEL, ZONE_LABEL, Machine
 from tests.cluster.racked import rack_of, webhook
 
