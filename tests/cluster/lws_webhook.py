@@ -41,9 +41,7 @@ def pod_webhook_of_lws(plane: ControlPlane) -> Iterator[None]:
         url = f"https://127.0.0.1:{server.server_port}/"
         plane.api.create(CONFIGURATIONS, _configuration(url, servers.ca.read_bytes()))
         try:
-            plane.wait_for(
-                "the webhook of LeaderWorkerSet", lambda: _labels_of_a_worker(plane).get(f"{LWS}/worker-index")
-            )
+            plane.wait_for("the webhook of LeaderWorkerSet", lambda: f"{LWS}/worker-index" in _labels_of_a_pod(plane))
             yield
         finally:
             plane.api.delete(f"{CONFIGURATIONS}/lws")
