@@ -21,6 +21,7 @@ import os
 import ssl
 import subprocess
 import time
+import urllib.error
 import urllib.request
 from functools import partial
 from pathlib import Path
@@ -294,12 +295,16 @@ class ControlPlane:
         return write_kubeconfig(self.folder / f"{name}.kubeconfig", self.url, self.ca, token, namespace=namespace)
 
     def _answers(self, url: str) -> bool:
-        """Whether a server of ours answers 200 to a GET without credentials."""
+        """Whether a server of ours answers 200 to a GET without credentials.
+
+        A server without /readyz, such as the scheduler of Kubernetes 1.30, is asked for /healthz.
+        """
         try:
             with urllib.request.urlopen(url, context=self._tls, timeout=5) as answer:  # noqa: S310 - our own https URL
                 return bool(answer.status == 200)
-        except OSError:  # not listening yet, or not ready (HTTPError is an OSError)
-            return False
+        except OSError as error:  # not listening yet, or not ready (HTTPError is an OSError)
+            absent = isinstance(error, urllib.error.HTTPError) and error.code == 404 and url.endswith("/readyz")
+            return absent and self._answers(url.removesuffix("/readyz") + "/healthz")
 
     def _no_pods_left(self, path: str) -> bool:
         self.api.delete(path, {"gracePeriodSeconds": 0})
