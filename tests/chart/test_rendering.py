@@ -323,6 +323,7 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
         "ungateConcurrency": 32,
         "ungateAfterSeconds": 600,
         "reserveAfterSeconds": 300,
+        "warnAfterSeconds": 900,
         "stuckAfterSeconds": 120,
         "evictStuck": True,
         "maxAffinityValues": 1000,
@@ -371,6 +372,7 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
     assert (settings.lease_duration_seconds, settings.renew_deadline_seconds) == (30, 20)
     assert (settings.retry_period_seconds, settings.assume_ttl_seconds) == (2.5, 0)
     assert (settings.ungate_after_seconds, settings.reserve_after_seconds) == (600, 300)
+    assert settings.warn_after_seconds == 900
 
 
 def test_every_variable_of_ours_is_a_setting(helm: Helm) -> None:

@@ -22,7 +22,7 @@ from webhook.controllers.placement.controller import PlacementController
 from webhook.controllers.placement.limits import Limits
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.kube.election import Term
-from webhook.kube.events import EventRecorder, PodEvent
+from webhook.kube.events import EventRecorder, ObjectEvent
 from webhook.kube.pod_writes import Outcome, PodWrites
 from webhook.metrics.controller_metrics import PlacementMetrics
 from webhook.model.admission_review import AdmissionRequest
@@ -171,7 +171,7 @@ class Written(PodWrites):
 class Told(EventRecorder):
     """Events are dropped."""
 
-    def tell(self, event: PodEvent) -> None:
+    def tell(self, event: ObjectEvent) -> None:
         del event
 
 

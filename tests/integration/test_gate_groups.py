@@ -102,8 +102,7 @@ def test_a_jobs_pods_start_together_by_its_parallelism(
     path = f"/apis/batch/v1/namespaces/{pods.namespace}/jobs"
     control_plane.api.create(path, {"metadata": {"name": "large"}, "spec": spec})
     control_plane.wait_for("its pods", lambda: len(pods.gated()) == 33)
-    some = next(iter(pods.gated()))
-    pods.wait_until_told(some, "WaitingForPlacement")
+    pods.wait_until_told("large", "WaitingForPlacement")
     fits = {**spec, "parallelism": 32, "completions": 32}
     control_plane.api.create(path, {"metadata": {"name": "fits"}, "spec": fits})
     control_plane.wait_for("the smaller one to go", lambda: len(pods.bound()) == 32)

@@ -30,8 +30,7 @@ def test_a_job_that_is_annotated_itself_and_its_template_not_goes_whole_to_one_r
     created = control_plane.api.create(jobs(pods), job("large", 33, {**RACKS, **SINGLE}))
     assert created["spec"]["template"]["metadata"]["annotations"] == {INHERIT: "true"}
     control_plane.wait_for("its pods", lambda: len(pods.gated()) == 33)
-    some = next(iter(pods.gated()))
-    pods.wait_until_told(some, "WaitingForPlacement")
+    pods.wait_until_told("large", "WaitingForPlacement")
     control_plane.api.create(jobs(pods), job("fits", 32, {**RACKS, **SINGLE}))
     control_plane.wait_for("the smaller one to go", lambda: len(pods.bound()) == 32)
     raws = pods.all()
@@ -63,7 +62,6 @@ def test_the_placement_of_waiting_pods_names_the_policy_that_they_take_from_thei
     control_plane.wait_for("its pods", lambda: len(pods.gated()) == 3)
     for name in pods.gated():
         pods.wait_until_says(name, text)
-        pods.wait_until_told(name, "WaitingForPlacement", text)
 
 
 def test_a_deployment_two_levels_up_holds_its_pods_together_and_a_change_of_its_wish_is_followed(
@@ -73,8 +71,7 @@ def test_a_deployment_two_levels_up_holds_its_pods_together_and_a_change_of_its_
     path = deployments(pods)
     control_plane.api.create(path, deployment("web", 17, {**RACKS, **SINGLE, "topology-webhook.dev/min-member": "17"}))
     control_plane.wait_for("its pods", lambda: len(pods.gated()) == 17)
-    some = next(iter(pods.gated()))
-    pods.wait_until_told(some, "WaitingForPlacement")
+    pods.wait_until_told("web", "WaitingForPlacement")
     assert pods.bound() == {}
     # 16 fit in a rack: without one for all the whole cluster will do
     zone = {"metadata": {"annotations": {"kai.scheduler/topology-required-placement": "zone"}}}

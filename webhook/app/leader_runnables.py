@@ -11,6 +11,7 @@ from webhook.app.rules_of_settings import rules_of
 from webhook.app.settings import Settings
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers import stuck_pods
+from webhook.controllers.gang_events import GangEvents
 from webhook.controllers.gate_removal import GateRemoval
 from webhook.controllers.hint_backfill import HintBackfiller
 from webhook.controllers.hint_corrections import HintCorrections
@@ -69,6 +70,8 @@ class LeaderRunnables:
         keeper = PodGroupKeeper(cache, pod_groups, reading, writes.read, is_leader, pod_groups_are_served)
         controller.gang_examined.subscribe(keeper.saw)
         self._pod_groups = keeper
+        self._gang_events = GangEvents(cache, events, is_leader, settings.warn_after_seconds)
+        controller.gang_examined.subscribe(self._gang_events.saw)
         self.nominator = Nominator(cache, PodWrites(client), rules, is_leader)
         self._hint_backfiller = HintBackfiller(cache, PodWrites(client), events, may_give_out, metrics, slots)
         self._hint_corrections = HintCorrections(cache, PodWrites(client), events, may_give_out, metrics, slots)
@@ -90,6 +93,7 @@ class LeaderRunnables:
             return  # all others write what was decided
         yield from self.controller.background()
         yield from self._pod_groups.background()
+        yield self._gang_events.run
         yield self.nominator.run
         yield self._hint_backfiller.run
         yield self._hint_corrections.run

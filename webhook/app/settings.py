@@ -158,6 +158,8 @@ class Settings(BaseSettings):
     reserve_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 0.0
     """Time that a gang's oldest member waits until the domain that will hold the gang soonest is kept for it. Pods
     and gangs whose turn comes later get no place there. 0: never."""
+    warn_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 300.0
+    """Time that a gang's oldest member waits until the Event on its owner is a Warning. 0: never."""
     stuck_after_seconds: Annotated[float, Field(ge=0, le=31_536_000)] = 60.0
     """Time after which a pod without gate and node is checked. If it is pinned to nodes that no longer fit while
     others do, an event is emitted."""

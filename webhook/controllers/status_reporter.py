@@ -8,6 +8,7 @@ It also reports the end of the wait, in an Event and in metrics.
   owners was not known then, so its annotation is written again.
 - A gang member also gets the gang's name, as KAI-Scheduler's pods have it while they wait. Its request is read from its
   owners until a node is assigned.
+- A gang whose members have an owner gets one Event there instead (see `gang_events`).
 - Later texts are written when the kinds of reasons change, only the newest, and in turns by namespace. The rate is
   limited, so that the API server has capacity left for assignments.
 """
@@ -63,19 +64,25 @@ class StatusReporter:
         return self._known.get(_key(raw)) != (_uid(raw), kind)
 
     def waits(
-        self, raw: Mapping[str, Any], why: NoAssignment, group: str | None = None, *, takes_policy: bool = False
+        self,
+        raw: Mapping[str, Any],
+        why: NoAssignment,
+        group: str | None = None,
+        *,
+        takes_policy: bool = False,
+        event: bool = True,
     ) -> None:
         """Report that the pod has no assignment.
 
-        group: the name of its gang, if it takes that from its owners; takes_policy: whether it takes its NUMA policy
-        from them.
+        group: the name of its gang, if it takes that from its owners. takes_policy: whether it takes its NUMA policy
+        from them. event: whether to write an Event; False: an Event on its owner says the same.
         """
         key, uid = _key(raw), _uid(raw)
         known, unsent = self._known.get(key), self._to_report.get(_namespace(key), key)
         is_first = known is None or known[0] != uid or (unsent is not None and unsent.is_first)
         self._known[key] = uid, why.kind
         self._reasons[key] = why.reason
-        self._to_report.put(_namespace(key), key, _Report(why, group, is_first, takes_policy))
+        self._to_report.put(_namespace(key), key, _Report(why, group, is_first, takes_policy, event))
         self._arrived.set()
 
     def assigned(self, gated: GatedPod, assignment: Assignment) -> None:
@@ -87,7 +94,8 @@ class StatusReporter:
         self.metrics.ungated(how, seconds_waited(gated.raw))
         if assignment.not_aligned and gated.takes_policy:  # else it was reported at creation
             self.metrics.not_aligned()
-        self._events.tell(PodEvent(gated.key, gated.pod.uid, reason, assignment.text, "Assign"))
+        if not gated.reports_on_owner:
+            self._events.tell(PodEvent(gated.key, gated.pod.uid, reason, assignment.text, "Assign"))
 
     def ungated(self, key: str, raw: Mapping[str, Any], note: str) -> None:
         """Report that the pod is ungated without an assignment; raw: the pod as it was, note: why."""
@@ -122,7 +130,8 @@ class StatusReporter:
         if raw is None:
             return
         why = report.why
-        self._events.tell(PodEvent(key, _uid(raw), "WaitingForPlacement", why.text, "Assign"))
+        if report.event:
+            self._events.tell(PodEvent(key, _uid(raw), "WaitingForPlacement", why.text, "Assign"))
         said = (raw["metadata"].get("annotations") or {}).get(PLACEMENT, "")
         if report.is_first and why.of_one and not report.takes_policy and "none of" in said:
             return  # the annotation from its creation says the same
@@ -146,6 +155,7 @@ class _Report:
     """Whether nothing has been reported of the pod yet."""
     takes_policy: bool
     """Whether its NUMA policy comes from its owners, which were not read at its creation."""
+    event: bool
 
 
 def _key(raw: Mapping[str, Any]) -> str:

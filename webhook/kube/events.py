@@ -1,13 +1,13 @@
-"""Events on pods, as `kubectl describe` shows them: each written once, in the background, without delaying callers.
+"""Events, as `kubectl describe` shows them: each written once, in the background, without delaying callers.
 
-1. `tell` queues an event. A repetition for the same pod within a short time is dropped. If the queue is full, the
-   oldest event of the namespace with the most is dropped: the pod's annotations have the same text.
+1. `tell` queues an event. A repetition for the same object within a short time is dropped. If the queue is full, the
+   oldest event of the namespace with the most is dropped: the pods' annotations have the same text.
 2. `run` writes them at a limited rate, taking turns between namespaces. A failure is logged and not retried.
 """
 
 import asyncio
 from collections import OrderedDict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final, Literal, NoReturn
 from uuid import uuid4
@@ -31,11 +31,13 @@ _WAITING = 1000
 _REMEMBERED = 10_000
 # Source: kubernetes pkg/apis/core/validation (NoteLengthLimit).
 _LONGEST_NOTE = 1024
+# Of a character in UTF-8.
+_MOST_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class PodEvent:
-    """An event about a pod."""
+class ObjectEvent:
+    """An event about an object in a namespace."""
 
     key: str
     """namespace/name."""
@@ -44,6 +46,16 @@ class PodEvent:
     note: str
     action: str
     type: Literal["Normal", "Warning"] = "Normal"
+    api_version: str = field(kw_only=True)
+    kind: str = field(kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class PodEvent(ObjectEvent):
+    """An event about a pod."""
+
+    api_version: str = field(default="v1", kw_only=True)
+    kind: str = field(default="Pod", kw_only=True)
 
 
 class EventRecorder:
@@ -53,11 +65,11 @@ class EventRecorder:
         self._client = client
         self._instance = instance
         self._pace = RateLimiter(_RATE, _BURST)
-        self._waiting: FairQueue[PodEvent, PodEvent] = FairQueue(_WAITING)
-        self._told: OrderedDict[PodEvent, None] = OrderedDict()
+        self._waiting: FairQueue[ObjectEvent, ObjectEvent] = FairQueue(_WAITING)
+        self._told: OrderedDict[ObjectEvent, None] = OrderedDict()
         self._arrived = asyncio.Event()
 
-    def tell(self, event: PodEvent) -> None:
+    def tell(self, event: ObjectEvent) -> None:
         """Queue an event; the text is truncated to the length that is written."""
         event = replace(event, note=_note(event.note))
         if event in self._told:
@@ -77,20 +89,26 @@ class EventRecorder:
                 await self._pace.turn()
                 if self._waiting:
                     event, _ = self._waiting.pop()
-                    with contained(Where.WRITE, pod=event.key, event_reason=event.reason):
+                    with contained(Where.WRITE, object=event.key, event_reason=event.reason):
                         await self._write(event)
 
-    async def _write(self, event: PodEvent) -> None:
+    async def _write(self, event: ObjectEvent) -> None:
         namespace = event.key.partition("/")[0]
         try:
             await self._client.create(f"/apis/events.k8s.io/v1/namespaces/{namespace}/events", self._object(event))
         except ClusterError as error:
             # The namespace may be terminating, which is not worth a log line.
-            log.debug("event.failed", pod=event.key, reason=event.reason, error=str(error))
+            log.debug("event.failed", kind=event.kind, object=event.key, reason=event.reason, error=str(error))
 
-    def _object(self, event: PodEvent) -> Raw:
+    def _object(self, event: ObjectEvent) -> Raw:
         namespace, _, name = event.key.partition("/")
-        regarding = {"apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": name, "uid": event.uid}
+        regarding = {
+            "apiVersion": event.api_version,
+            "kind": event.kind,
+            "namespace": namespace,
+            "name": name,
+            "uid": event.uid,
+        }
         return event_object(regarding, event.reason, event.note, event.action, event.type, self._instance)
 
 
@@ -98,7 +116,7 @@ def event_object(
     regarding: Raw, reason: str, note: str, action: str, kind: Literal["Normal", "Warning"], instance: str
 ) -> Raw:
     """An Event (events.k8s.io/v1) about the object `regarding`, dated now, by `instance` of our component."""
-    name = f"{regarding['name'][:230]}.{uuid4().hex[:16]}"
+    name = f"{regarding['name'][:230].rstrip('.-')}.{uuid4().hex[:16]}"
     return {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
@@ -115,5 +133,7 @@ def event_object(
 
 
 def _note(text: str) -> str:
-    """The text, truncated to the limit of an Event."""
-    return text if len(text) <= _LONGEST_NOTE else text[: _LONGEST_NOTE - 3] + "..."
+    """The text, truncated to the limit of an Event, which counts bytes."""
+    if len(text) * _MOST_BYTES <= _LONGEST_NOTE or len(encoded := text.encode(errors="replace")) <= _LONGEST_NOTE:
+        return text
+    return encoded[: _LONGEST_NOTE - 3].decode(errors="ignore") + "..."

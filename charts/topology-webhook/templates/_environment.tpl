@@ -31,6 +31,7 @@ One that stands in extraEnv as well is left to extraEnv: the API server takes no
   "UNGATE_CONCURRENCY" .Values.settings.ungateConcurrency
   "UNGATE_AFTER_SECONDS" .Values.settings.ungateAfterSeconds
   "RESERVE_AFTER_SECONDS" .Values.settings.reserveAfterSeconds
+  "WARN_AFTER_SECONDS" .Values.settings.warnAfterSeconds
   "STUCK_AFTER_SECONDS" .Values.settings.stuckAfterSeconds
   "EVICT_STUCK" .Values.settings.evictStuck
   "MAX_AFFINITY_VALUES" .Values.settings.maxAffinityValues

@@ -12,7 +12,7 @@ from webhook.cache.cluster_cache import ClusterCache
 from webhook.controllers.placement.controller import PlacementController
 from webhook.controllers.placement.limits import Limits
 from webhook.controllers.status_reporter import StatusReporter
-from webhook.kube.events import PodEvent
+from webhook.kube.events import ObjectEvent
 from webhook.kube.pod_writes import Outcome, PodWrites
 from webhook.model.names import NUMA_HINT
 from webhook.model.pod import Owner
@@ -30,7 +30,7 @@ class ApiServer(PodWrites):
         self.patched: list[str] = []
         self.annotated: list[str] = []
         self.evicted: list[str] = []
-        self.events: list[PodEvent] = []
+        self.events: list[ObjectEvent] = []
         self._cache = cache
 
     def has(self, *raws: Mapping[str, Any]) -> None:
@@ -66,7 +66,7 @@ class ApiServer(PodWrites):
         self.evicted.append(key)
         return self.outcome
 
-    def tell(self, event: PodEvent) -> None:
+    def tell(self, event: ObjectEvent) -> None:
         self.events.append(event)
 
     def told(self) -> list[tuple[str, str]]:

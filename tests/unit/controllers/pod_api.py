@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.builders.pods import gated
-from webhook.kube.events import EventRecorder, PodEvent
+from webhook.kube.events import EventRecorder, ObjectEvent
 from webhook.kube.pod_writes import Outcome, PodWrites
 
 
@@ -32,9 +32,9 @@ class Told(EventRecorder):
 
     def __init__(self) -> None:
         super().__init__(None, "test")  # type: ignore[arg-type] # nothing is written
-        self.events: list[PodEvent] = []
+        self.events: list[ObjectEvent] = []
 
-    def tell(self, event: PodEvent) -> None:
+    def tell(self, event: ObjectEvent) -> None:
         self.events.append(event)
 
 

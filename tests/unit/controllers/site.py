@@ -13,7 +13,7 @@ from webhook.controllers.placement.controller import PlacementController
 from webhook.controllers.placement.limits import Limits
 from webhook.controllers.status_reporter import StatusReporter
 from webhook.kube.election import Term
-from webhook.kube.events import PodEvent
+from webhook.kube.events import ObjectEvent
 from webhook.kube.pod_writes import Outcome
 from webhook.metrics.controller_metrics import PlacementMetrics
 from webhook.model.pod import Owner
@@ -36,7 +36,7 @@ class Site:
             put(self.cache, node(name=f"n{number}"), nrt(node=f"n{number}", free=(16, 16)))
         for raw in raws:
             self.see(raw)
-        self.events: list[PodEvent] = []
+        self.events: list[ObjectEvent] = []
         self.patched: list[str] = []
         self.answers = asyncio.Event()
         self.refused: frozenset[str] = frozenset()
@@ -67,7 +67,7 @@ class Site:
         await asyncio.Event().wait()
         raise AssertionError((namespace, owner))
 
-    def tell(self, event: PodEvent) -> None:
+    def tell(self, event: ObjectEvent) -> None:
         self.events.append(event)
 
     async def patch(self, key: str, operations: Sequence[dict[str, Any]]) -> Outcome:

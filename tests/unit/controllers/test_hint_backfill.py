@@ -14,7 +14,7 @@ from webhook.admission.patch import apply
 from webhook.cache.cluster_cache import ClusterCache
 from webhook.cache.missing_hint import HintBackfill
 from webhook.controllers.hint_backfill import HintBackfiller
-from webhook.kube.events import PodEvent
+from webhook.kube.events import ObjectEvent
 from webhook.kube.pod_writes import Outcome
 from webhook.metrics.controller_metrics import PlacementMetrics
 from webhook.model.hint import NUMAHint
@@ -36,7 +36,7 @@ class Unhinted(ClusterCache):
         return iter(self._missing)
 
 
-def sweep(server: Server, backfill: HintBackfill = LATE) -> tuple[Sequence[PodEvent], float | None]:
+def sweep(server: Server, backfill: HintBackfill = LATE) -> tuple[Sequence[ObjectEvent], float | None]:
     """What was told, and how many hints were counted."""
     registry, told = CollectorRegistry(), Told()
     metrics = PlacementMetrics(registry, "topology_webhook")

@@ -51,8 +51,14 @@ class FailureHandler:
         self._rules = rules
         self._ungate_after = ungate_after
 
-    def unassigned(self, gated: GatedPod, known: Decision | NoAssignment, cycle: Cycle) -> None:
-        """Handle a pod that got no node. known: the result for its signature, which gets its text when it is needed."""
+    def unassigned(
+        self, gated: GatedPod, known: Decision | NoAssignment, cycle: Cycle, *, of_gang: bool = False
+    ) -> None:
+        """Handle a pod that got no node.
+
+        known: the result for its signature, which gets its text when it is needed; of_gang: whether it is that of its
+        whole gang.
+        """
         if isinstance(known, NoAssignment) and known.awaits_node:
             self._pending.ungate(gated.key, gated.raw, partial(self._ungater.until_a_node_is_added, gated))
             return
@@ -67,7 +73,8 @@ class FailureHandler:
             known = why_unassigned(known, gated, self._rules, len(cycle.reserved_nodes))
             cycle.unassigned[gated.request_signature] = known
         group = gated.taken.get(POD_GROUP_NAME)
-        self._status_reporter.waits(gated.raw, known, group, takes_policy=gated.takes_policy)
+        event = not (of_gang and gated.reports_on_owner)
+        self._status_reporter.waits(gated.raw, known, group, takes_policy=gated.takes_policy, event=event)
 
     def unreadable(self, key: str, raw: Mapping[str, Any], why: str) -> None:
         """Handle a pod that cannot be parsed."""
@@ -95,7 +102,7 @@ class FailureHandler:
             self._gang_examined.emit(unit, found.text)
         for one in unit.members if isinstance(unit, GatedGang) else (unit,):
             with contained(Where.POD, pod=one.key):
-                self.unassigned(one, found, cycle)
+                self.unassigned(one, found, cycle, of_gang=isinstance(unit, GatedGang))
 
     def is_delayed(self, gang: GatedGang) -> bool:
         """Whether the gang is not retried yet after an internal error."""

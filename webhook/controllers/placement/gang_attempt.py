@@ -95,7 +95,7 @@ class GangAttempts:
         self._failed.record(gang, cycle.basis_of(gang), found.kind, found.reserved_nodes)
         cycle.reserve(found.reserved_nodes)
         for one in gang.members:
-            self._failures.unassigned(one, found, cycle)
+            self._failures.unassigned(one, found, cycle, of_gang=True)
 
     def _without_assumed(self, gang: GatedGang) -> GatedGang:
         """The gang without members that are assumed: their assignment is being written."""

@@ -72,6 +72,14 @@ class GatedPod:
         )
 
     @property
+    def reports_on_owner(self) -> bool:
+        """Whether an Event on its top owner reports on its gang, so that the pod needs none of its own."""
+        try:
+            return self.membership is not None and self.in_group_of_its_top
+        except UserError:
+            return False  # the top owner's spec cannot be read
+
+    @property
     def takes_policy(self) -> bool:
         """Whether its NUMA request comes from its owners."""
         return not self.taken.keys().isdisjoint(_NUMA)
