@@ -20,11 +20,13 @@ from tests.cluster.mixed_load import racks_known
 from tests.cluster.nodes import NODES_PER_RACK, RACK_LABEL, Machine, create_machines, machines
 from tests.cluster.process import ProcessEndedError
 from tests.cluster.stubborn import until
-from tests.cluster.webhook_process import BIND_SERVICE, QUICK_LEASE, LocalWebhook, Replica, local_webhook
+from tests.cluster.webhook_process import BIND_SERVICE, CHART, QUICK_LEASE, LocalWebhook, Replica, local_webhook
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
+
+    from tests.cluster.webhook_process import Images
 
 # rack-0, rack-1, rack-2 ── 16 nodes each, policy single-numa-node
 # rack-3 ── 16 nodes: 6 restricted, 5 best-effort, 5 none
@@ -72,14 +74,16 @@ class Bed:
 
     @classmethod
     @contextlib.contextmanager
-    def made(cls, assets: Mapping[str, Path]) -> Iterator[Bed]:
-        """Start all of it. Everything ends with the context."""
+    def made(cls, assets: Mapping[str, Path], *, chart: Path = CHART, images: Images | None = None) -> Iterator[Bed]:
+        """Start all of it. Everything ends with the context. chart, images: as of `local_webhook`."""
         with ControlPlane.start(assets) as plane:
             plane.install_crds()
             create_machines(plane.api, fleet())
             with (
                 racks_known(plane),
-                local_webhook(plane, replicas=2, values=VALUES, client_certificates=False) as webhook,
+                local_webhook(
+                    plane, replicas=2, values=VALUES, chart=chart, images=images, client_certificates=False
+                ) as webhook,
             ):
                 bed = cls(plane, webhook)
                 watchdog = threading.Thread(target=bed._watch, name="watchdog")
@@ -120,6 +124,10 @@ class Bed:
     def wait_until_whole(self) -> None:
         """Wait until everything is up, one replica leads, and the API server calls the webhook."""
         self.plane.wait_until_ready()
+        self.wait_until_served()
+
+    def wait_until_served(self) -> None:
+        """Wait until both replicas are up, one leads, and the API server calls the webhook."""
         until("both replicas to be ready", lambda: all(_is_ready(replica) for replica in self.webhook.replicas))
         until("a leader to be found", self._leader_is_found)
         until("a first call", self.webhook.is_called)

@@ -1,5 +1,7 @@
 """The CRDs of crds/ in a real API server: valid, installed by the chart if missing, and strict where that helps."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from tests.chart.helm import CHART
 from tests.cluster.api import ApiError
 from tests.cluster.control_plane import CRDS, ControlPlane
+from tests.cluster.documented import commands, type_in
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 OF_THE_CHART = ("noderesourcetopologies.topology.node.k8s.io", "topologies.kai.scheduler")
@@ -37,6 +40,11 @@ def names(plane: ControlPlane) -> set[str]:
     return {each["metadata"]["name"] for each in plane.api.get(DEFINITIONS)["items"]}
 
 
+def values(namespace: str) -> tuple[str, ...]:
+    """The arguments of an installation that no API server calls."""
+    return "--namespace", namespace, "--set", "webhook.url=https://127.0.0.1:1,image.repository=none"
+
+
 def test_the_api_server_has_no_objection_to_any_of_them(control_plane: ControlPlane) -> None:
     definitions = control_plane.api.get(DEFINITIONS)["items"]
     assert {f"{each['spec']['group']}_{each['spec']['names']['plural']}.yaml" for each in definitions} == {
@@ -51,17 +59,34 @@ def test_the_api_server_has_no_objection_to_any_of_them(control_plane: ControlPl
 
 
 def test_helm_installs_what_is_absent_and_an_uninstall_keeps_it(control_plane: ControlPlane, namespace: str) -> None:
-    arguments = ("--namespace", namespace, "--set", "webhook.url=https://127.0.0.1:1,image.repository=none")
     try:
         control_plane.kubectl("delete", "crd", *OF_THE_CHART)
-        control_plane.helm("install", "crd-test", CHART, *arguments, "--skip-crds")
+        control_plane.helm("install", "crd-test", CHART, *values(namespace), "--skip-crds")
         assert not names(control_plane) & set(OF_THE_CHART)
         control_plane.helm("uninstall", "crd-test", "--namespace", namespace, "--no-hooks")
 
-        control_plane.helm("install", "crd-test", CHART, *arguments)
+        control_plane.helm("install", "crd-test", CHART, *values(namespace))
         assert names(control_plane) >= set(OF_THE_CHART)
         control_plane.helm("uninstall", "crd-test", "--namespace", namespace, "--no-hooks")
         assert names(control_plane) >= set(OF_THE_CHART)
+    finally:
+        control_plane.helm("uninstall", "crd-test", "--namespace", namespace, "--ignore-not-found", "--no-hooks")
+        control_plane.install_crds()
+
+
+def test_the_documented_command_upgrades_what_helm_installed(
+    control_plane: ControlPlane, namespace: str, tmp_path: Path
+) -> None:
+    command, *_ = commands("docs/operations.md", "## Upgrade")
+    assert f"`{command}`" in (CHART / "README.md").read_text()
+    for file in (CHART / "crds").iterdir():
+        (tmp_path / file.name).write_text(file.read_text().replace("description: ", "description: Newer. ", 1))
+    try:
+        control_plane.kubectl("delete", "crd", *OF_THE_CHART)
+        control_plane.helm("install", "crd-test", CHART, *values(namespace))
+        type_in(control_plane, command.replace("charts/topology-webhook/crds/", str(tmp_path)))
+        for name in OF_THE_CHART:
+            assert "Newer. " in json.dumps(control_plane.api.get(f"{DEFINITIONS}/{name}"))
     finally:
         control_plane.helm("uninstall", "crd-test", "--namespace", namespace, "--ignore-not-found", "--no-hooks")
         control_plane.install_crds()

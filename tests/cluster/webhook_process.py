@@ -60,6 +60,9 @@ _CLIENT_CA_FILE = "TOPOLOGY_WEBHOOK_CLIENT_CA_FILE"
 Values = Mapping[str, Any] | Path
 """Additional values of the chart, or the file that has them."""
 
+Images = Mapping[str, str | Path]
+"""The program of an image, by the image's tag. Any other image has the program of this source."""
+
 
 class Replica:
     """One local process of the webhook."""
@@ -157,10 +160,19 @@ class LocalWebhook:
     """An installed chart and its replicas. Use `local_webhook()`."""
 
     def __init__(
-        self, plane: ControlPlane, values: Values | None, services: Services, *, client_certificates: bool = True
+        self,
+        plane: ControlPlane,
+        values: Values | None,
+        services: Services,
+        *,
+        chart: Path = CHART,
+        images: Images | None = None,
+        client_certificates: bool = True,
     ) -> None:
         self._plane = plane
         self._values = values
+        self._chart = chart
+        self._images = images or {}
         self._client_certificates = client_certificates
         self.services = services
         self.replicas: list[Replica] = []
@@ -179,7 +191,7 @@ class LocalWebhook:
         if self._client_certificates:
             client = self._plane.webhook_client
             arguments += ["--set-file", f"tls.clientCA.pem={client.ca}", "--set", f"tls.clientNames={{{client.NAME}}}"]
-        self._plane.helm("upgrade", "--install", RELEASE, CHART, *arguments, input=text)
+        self._plane.helm("upgrade", "--install", RELEASE, self._chart, *arguments, input=text)
 
     def upgrade(self, values: Mapping[str, Any]) -> None:
         """Upgrade the release with these values instead of the installed ones. Call `roll_out` after it."""
@@ -195,6 +207,7 @@ class LocalWebhook:
         template = self._template()
         replica.process.stop()
         self.services.replace_pod(replica.name, template)
+        replica.program = self._program(template)
         replica.start(replica.backend, template["spec"]["containers"][0])
         replica.wait_until_ready()
 
@@ -204,6 +217,7 @@ class LocalWebhook:
         name = f"{RELEASE}-{len(self.replicas)}"
         (self._plane.folder / f"{name}.log").unlink(missing_ok=True)  # from an earlier installation
         replica = Replica(self._plane, name, template["spec"]["containers"][0], template["spec"]["serviceAccountName"])
+        replica.program = self._program(template)
         replica.start(backend)
         self.services.add_pod(name, template, lambda: replica.backend)
         self.replicas.append(replica)
@@ -213,6 +227,11 @@ class LocalWebhook:
         """The pod template of the installed Deployment."""
         (deployment,) = self._plane.api.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments")["items"]
         return deployment["spec"]["template"]
+
+    def _program(self, template: Any) -> list[str | Path]:
+        """The program of the template's image."""
+        tag = template["spec"]["containers"][0]["image"].rpartition(":")[2]
+        return [self._images.get(tag, PROGRAM)]
 
     @property
     def marked(self) -> list[Replica]:
@@ -256,15 +275,24 @@ class LocalWebhook:
 
 @contextlib.contextmanager
 def local_webhook(
-    plane: ControlPlane, *, replicas: int = 1, values: Values | None = None, client_certificates: bool = True
+    plane: ControlPlane,
+    *,
+    replicas: int = 1,
+    values: Values | None = None,
+    chart: Path = CHART,
+    images: Images | None = None,
+    client_certificates: bool = True,
 ) -> Iterator[LocalWebhook]:
     """Install the chart with these values and run its replicas here; on exit uninstall it and end them.
 
+    chart, images: another chart, and programs by the tags of images that it or a later upgrade names.
     client_certificates: whether the API server has to show its own, as in clusters whose operator configures it.
     """
     with contextlib.ExitStack() as stack:
         services = stack.enter_context(Services.following(plane.api, NAMESPACE))
-        webhook = LocalWebhook(plane, values, services, client_certificates=client_certificates)
+        webhook = LocalWebhook(
+            plane, values, services, chart=chart, images=images, client_certificates=client_certificates
+        )
         if replicas == 1:
             stack.callback(webhook.remove)
             wanted = free_ports()

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import re
 import subprocess
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.cluster.api import ApiError
 from tests.cluster.control_plane import CommandError
+from tests.cluster.documented import commands, type_in
 from tests.cluster.gated import PLACEMENT, Pods, pod
 from tests.cluster.job_pods import job_pods
 from tests.cluster.nodes import machines
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 KINDS = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
-OPERATIONS = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+OPERATIONS = "docs/operations.md"
 SINGLES, GANG = 12, 8
 # No pod can be created or updated without the service.
 STRICT = {"webhook": {"failurePolicy": "Fail"}}
@@ -146,10 +144,10 @@ def test_when_the_namespace_is_gone_the_line_of_the_docs_frees_every_pod(
         replica.process.kill()
     with pytest.raises(ApiError, match="failed calling webhook"):
         pods.create(pod("refused", cpu=1))
-    _type(control_plane, *_commands("### The namespace is gone", "console"))
+    type_in(control_plane, *commands(OPERATIONS, "### The namespace is gone", "console"))
     control_plane.wait_for("the webhooks to be gone", lambda: not webhook.is_called())
-    (line,) = _commands("### With kubectl alone", "bash")
-    _type(control_plane, line)
+    (line,) = commands(OPERATIONS, "### With kubectl alone", "bash")
+    type_in(control_plane, line)
     assert pods.gated() == set()
     pods.create(pod("admitted", cpu=1))
     pods.wait_until_bound("admitted", *waiting)
@@ -158,9 +156,9 @@ def test_when_the_namespace_is_gone_the_line_of_the_docs_frees_every_pod(
 def test_without_helm_the_commands_of_the_docs_remove_everything_cluster_wide(
     control_plane: ControlPlane, waiting: set[str], pods: Pods
 ) -> None:
-    *commands, delete_namespace = _commands("### Without Helm", "console")
+    *lines, delete_namespace = commands(OPERATIONS, "### Without Helm", "console")
     assert delete_namespace == f"kubectl delete namespace {NAMESPACE}"
-    _type(control_plane, *commands)
+    type_in(control_plane, *lines)
     pods.wait_until_bound(*waiting)
     assert configurations(control_plane) == []
     left = control_plane.kubectl(
@@ -174,20 +172,3 @@ def _ungate(*arguments: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [str(each) for each in (PROGRAM, "ungate", *arguments)], capture_output=True, text=True, check=False
     )
-
-
-def _commands(title: str, language: str) -> list[str]:
-    """What a reader types from the blocks of a section of docs/operations.md."""
-    section = re.split(r"\n##", OPERATIONS.partition(f"{title}\n")[2])[0]
-    blocks: list[str] = re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
-    assert blocks
-    if language == "bash":
-        return blocks
-    return [line.removeprefix("$ ") for block in blocks for line in block.replace("\\\n", "").splitlines()]
-
-
-def _type(plane: ControlPlane, *lines: str) -> None:
-    """Run the lines in a shell that has kubectl and our program, as the administrator."""
-    folders = [plane.assets["kubectl"].parent, PROGRAM.parent, os.environ["PATH"]]
-    environment = {"PATH": ":".join(map(str, folders)), "KUBECONFIG": str(plane.kubeconfig), "HOME": str(plane.folder)}
-    subprocess.run(["bash", "-euo", "pipefail", "-c", "\n".join(lines)], env=environment, check=True)

@@ -41,15 +41,17 @@ def build(folder: Path) -> Path:
 
 
 class Installation:
-    """A wheel in a virtual environment of its own."""
+    """A wheel in a virtual environment of its own. options: for `uv venv`."""
 
-    def __init__(self, folder: Path, wheel: Path) -> None:
+    def __init__(
+        self, folder: Path, wheel: Path, requirements: Path = REQUIREMENTS / "runtime.txt", *options: str
+    ) -> None:
         self.folder = folder
         self.python = folder / "bin" / "python"
         self.program = folder / "bin" / "topology-webhook"
-        run(UV, "venv", "--quiet", "--python", sys.executable, folder)
+        run(UV, "venv", "--quiet", *options, "--python", sys.executable, folder)
         install = (UV, "pip", "install", "--quiet", "--python", self.python)
-        run(*install, "--only-binary", ":all:", "--require-hashes", "--requirement", REQUIREMENTS / "runtime.txt")
+        run(*install, "--only-binary", ":all:", "--require-hashes", "--requirement", requirements)
         run(*install, "--no-deps", wheel)
 
     def prune(self) -> str:
