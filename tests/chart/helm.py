@@ -26,6 +26,8 @@ class Rendered:
     objects: tuple[Raw, ...]
     hooks: tuple[Raw, ...] = ()
     """What Helm creates only while it uninstalls the release."""
+    tests: tuple[Raw, ...] = ()
+    """What Helm creates only for `helm test`."""
 
     def __getitem__(self, kind: str) -> Raw:
         """The only object of a kind."""
@@ -80,8 +82,12 @@ class Helm:
             input=yaml.safe_dump({**IMAGE, **(values or {})}),
         )
         found = [each for each in yaml.safe_load_all(text) if each]
-        hooks = tuple(each for each in found if HOOK in each["metadata"].get("annotations", {}))
-        return Rendered(tuple(each for each in found if each not in hooks), hooks)
+        kinds = [each["metadata"].get("annotations", {}).get(HOOK) for each in found]
+
+        def of(kind: str | None) -> tuple[Raw, ...]:
+            return tuple(each for each, its in zip(found, kinds, strict=True) if its == kind)
+
+        return Rendered(of(None), of("pre-delete"), of("test"))
 
     def run(self, *arguments: str, input: str = "") -> str:  # noqa: A002 - subprocess' name for it
         """The output of a helm command. Raises RefusedError."""

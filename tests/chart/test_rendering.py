@@ -478,7 +478,7 @@ def test_an_account_of_the_users_is_bound_and_not_made(helm: Helm) -> None:
 
 def test_a_release_of_the_longest_name_has_names_that_kubernetes_takes(helm: Helm) -> None:
     rendered = helm.template(release="r" * 53, namespace="n" * 63)  # Helm's and Kubernetes' limits
-    assert all(len(each["metadata"]["name"]) <= 63 for each in (*rendered.objects, *rendered.hooks))
+    assert all(len(each["metadata"]["name"]) <= 63 for each in (*rendered.objects, *rendered.hooks, *rendered.tests))
 
 
 def test_every_namespaced_object_names_its_namespace(rendered: Rendered) -> None:

@@ -52,6 +52,11 @@ def test_every_right_of_the_job_before_an_uninstall_stands_there_and_no_other(re
     assert _stated("While the release is uninstalled") == set(map(_rule, role["rules"]))
 
 
+def test_every_right_of_the_pod_of_helm_test_stands_there_and_no_other(rendered: Rendered) -> None:
+    rules = [rule for each in rendered.tests for rule in each.get("rules", ())]
+    assert _stated("While `helm test` runs") == set(map(_rule, rules))
+
+
 def _stated(title: str) -> set["Right"]:
     """The rights in the section of this title."""
     section = PAGE.partition(f"### {title}\n")[2].partition("\n### ")[0]

@@ -1,7 +1,7 @@
-"""The pods of a namespace's Jobs, run as local processes: what a kubelet does for the chart's hooks.
+"""The pods of a namespace's Jobs and of `helm test`, run as local processes: what a kubelet does for the chart's hooks.
 
-1. The Job controller creates the Pod. A thread finds it by its label and runs its container's arguments with the
-   program of this source, as the Pod's ServiceAccount.
+1. The Job controller or helm creates the Pod. A thread finds it and runs its container's arguments with the program of
+   this source, as the Pod's ServiceAccount.
 2. When the process ends, the Pod's phase is written, as a kubelet would; the Job controller then completes the Job.
 """
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tests.cluster.control_plane import ControlPlane
 
 JOB_NAME = "batch.kubernetes.io/job-name"
+HOOK = "helm.sh/hook"
 POLL_SECONDS = 0.2
 
 
@@ -31,6 +32,7 @@ class Run:
     """One pod that was run."""
 
     job: str
+    """Empty: a pod of helm's own."""
     arguments: tuple[str, ...]
     code: int
     stdout: str
@@ -53,9 +55,13 @@ class JobPods:
         As a kubelet, it does not run a pod again whose phase says that it ended: a failed Job of an earlier context
         keeps its pods until the garbage collector has followed the Job's deletion.
         """
-        for pod in self._plane.api.get(f"{self._path}?labelSelector={JOB_NAME}")["items"]:
-            uid = pod["metadata"]["uid"]
-            to_run = pod["status"]["phase"] == "Pending" and "deletionTimestamp" not in pod["metadata"]
+        for pod in self._plane.api.get(self._path)["items"]:
+            metadata = pod["metadata"]
+            uid, is_hook = metadata["uid"], HOOK in metadata.get("annotations", {})
+            of_a_job = JOB_NAME in metadata.get("labels", {})
+            to_run = (
+                pod["status"]["phase"] == "Pending" and "deletionTimestamp" not in metadata and (is_hook or of_a_job)
+            )
             if to_run and uid not in self._done:
                 self._done.add(uid)
                 self._run(pod)
@@ -71,7 +77,7 @@ class JobPods:
             text=True,
             check=False,
         )
-        job = pod["metadata"]["labels"][JOB_NAME]
+        job = pod["metadata"]["labels"].get(JOB_NAME, "")
         self.runs.append(Run(job, tuple(container["args"]), done.returncode, done.stdout, done.stderr))
         ended = {"exitCode": done.returncode, "reason": "Error" if done.returncode else "Completed"}
         status = {
@@ -98,7 +104,7 @@ class JobPods:
 
 @contextlib.contextmanager
 def job_pods(plane: ControlPlane, namespace: str) -> Iterator[JobPods]:
-    """Run the pods of all Jobs of a namespace within this context."""
+    """Run the pods of all Jobs of a namespace, and those that are hooks, within this context."""
     pods, ended = JobPods(plane, namespace), threading.Event()
 
     def loop() -> None:

@@ -22,6 +22,7 @@ from time import monotonic
 from typing import Any, Final
 
 from webhook.admission.patch import Operation, pointer
+from webhook.cli.printable import shortened
 from webhook.kube.api_errors import APIError, ClusterError, UnreachableError, mapping_or_empty
 from webhook.kube.backoff import Backoff
 from webhook.kube.client import Client
@@ -40,8 +41,8 @@ _AT_A_TIME: Final = 16
 _ATTEMPTS: Final = 5
 """How often the API server may reject the patch of one pod. The pauses between them make 5 s or more."""
 
-_CONFIGURATIONS: Final = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
 _LONGEST_ERROR: Final = 500
+_CONFIGURATIONS: Final = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
 
 
 @dataclass(slots=True)
@@ -142,7 +143,7 @@ class Ungater:
         key, uid = key_of(raw), raw["metadata"]["uid"]
         async with self._slots:
             outcome = await self._writes.patch(key, ungating(raw, "" if self._rejections[uid] else TEXT))
-            error = _printable(self._writes.error)  # of this write: nothing was awaited since
+            error = shortened(self._writes.error, _LONGEST_ERROR)  # of this write: nothing was awaited since
         match outcome:
             case Outcome.WRITTEN:
                 self.tally.ungated[raw["metadata"]["namespace"]] += 1
@@ -198,9 +199,3 @@ def _is_temporary(error: ClusterError) -> bool:
     return isinstance(error, UnreachableError) or (
         isinstance(error, APIError) and (error.status == 429 or error.status >= 500)
     )
-
-
-def _printable(text: str) -> str:
-    """A rejection can quote what tenants wrote: control characters are escaped, and it is truncated."""
-    shown = text if len(text) <= _LONGEST_ERROR else text[: _LONGEST_ERROR - 3] + "..."
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in shown)

@@ -89,9 +89,9 @@ class Client:
         """The object or list at `path`."""
         return await self._call("GET", path, query)
 
-    async def create(self, path: str, body: Raw) -> Raw:
+    async def create(self, path: str, body: Raw, query: Mapping[str, str | int] | None = None) -> Raw:
         """Create `body` in the collection at `path`; 409 (APIError) if it exists."""
-        return await self._call("POST", path, body=body)
+        return await self._call("POST", path, query, body)
 
     async def delete(self, path: str) -> Raw:
         """Delete the object at `path`; 404 (APIError) if it does not exist."""

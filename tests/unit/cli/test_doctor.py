@@ -1,0 +1,271 @@
+"""`topology-webhook doctor`: its flags, and what each check says of what it read.
+
+tests/integration/test_doctor.py runs it on the control plane.
+"""
+
+import os
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from certs import CABundle
+from certs.authority import Authority
+from tests.builders.nodes import node, nrt
+from tests.builders.pods import GATES, created
+from tests.builders.times import SECOND, stamp, written
+from webhook.cli.app import app
+from webhook.cli.diagnosis.configurations import judge_configuration
+from webhook.cli.diagnosis.finding import Finding, Level, some
+from webhook.cli.diagnosis.nodes import (
+    Fleet,
+    judge_exporters,
+    judge_policies,
+    judge_version,
+    judge_waiting,
+    take_pod,
+)
+from webhook.cli.diagnosis.replicas import judge_leader, judge_replicas, judge_versions
+from webhook.cli.diagnosis.rights import judge_clocks, leader_skew
+from webhook.cli.diagnosis.trial_pods import BAD, judge_admitted, judge_denial, judge_refusal, trial_pod
+from webhook.kube.api_errors import APIError
+from webhook.model.errors import UserError
+from webhook.model.intent import parse_numa_intent
+from webhook.model.names import (
+    KOORDINATOR_NODE_POLICY_LABEL,
+    NUMA_TOPOLOGY_SPEC,
+    PLACEMENT,
+    ROLE_LABEL,
+)
+from webhook.model.node import Node
+from webhook.model.nrt import NodeTopology
+from webhook.version import VERSION
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+OK, WARN, FAIL = Level.OK, Level.WARN, Level.FAIL
+
+
+def run(*arguments: object) -> Result:
+    environment = dict.fromkeys((name for name in os.environ if name.startswith("KUBE")), None)
+    return CliRunner().invoke(app, ["doctor", *map(str, arguments)], env=environment)
+
+
+@pytest.mark.parametrize("flag", ["--name", "--namespace", "--trial-namespace"])
+def test_a_name_that_would_change_the_path_is_rejected(flag: str) -> None:
+    result = run(flag, "a/../b")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"{flag}: 'a/../b' is not a name" in result.stderr
+
+
+def test_without_an_api_server_nothing_is_checked(tmp_path: Any) -> None:
+    result = run("--kubeconfig", tmp_path / "none")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert str(tmp_path / "none") in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("major", "minor", "level"), [("1", "29", FAIL), ("1", "30", OK), ("1", "33+", OK), ("2", "0", OK)]
+)
+def test_an_api_server_older_than_1_30_fails(major: str, minor: str, level: Level) -> None:
+    assert judge_version(major, minor, "https://api").level is level
+
+
+def deployment(replicas: int = 2, image: str = "none:1", version: str = VERSION) -> dict[str, Any]:
+    template = {"spec": replica("any", image=image)["spec"]}
+    metadata = {"name": "tw", "namespace": "placement", "labels": {"app.kubernetes.io/version": version}}
+    return {"metadata": metadata, "spec": {"replicas": replicas, "template": template}}
+
+
+def replica(name: str, *, ready: bool = True, leads: bool = False, image: str = "none:1") -> dict[str, Any]:
+    labels = {ROLE_LABEL: "leader"} if leads else {}
+    condition = {"type": "Ready", "status": str(ready)}
+    container = {"name": "webhook", "image": image}
+    return created(name=name, metadata={"name": name, "labels": labels}, containers=[container]) | {
+        "status": {"conditions": [condition]}
+    }
+
+
+@pytest.mark.parametrize(
+    ("ready", "elsewhere", "level", "text"),
+    [
+        (2, False, OK, "2 ready: a-0, a-1"),
+        (1, False, WARN, "1 of 2 replicas are ready: a-0"),
+        (0, False, FAIL, "no replica is ready; the Deployment wants 2"),
+        (0, True, WARN, "no replica is ready; the Deployment wants 2"),
+    ],
+)
+def test_replicas_count_if_they_are_ready(ready: int, elsewhere: bool, level: Level, text: str) -> None:
+    pods = [replica(f"a-{number}", ready=number < ready) for number in range(2)]
+    found = judge_replicas(deployment(), pods, elsewhere=elsewhere)
+    assert (found.level, found.text) == (level, text)
+
+
+def test_an_old_image_and_another_version_are_named() -> None:
+    assert [each.level for each in judge_versions(deployment(), [replica("a-0")])] == [OK]
+    old, skew = judge_versions(deployment(version="0.0.1"), [replica("a-0", image="none:0"), replica("a-1")])
+    assert (old.level, old.text) == (WARN, "not of the Deployment's image: a-0")
+    assert (skew.level, skew.text) == (WARN, f"the release is 0.0.1, this program is {VERSION}")
+
+
+@pytest.mark.parametrize(
+    ("leads", "ready", "level"),
+    [
+        ((True, False), True, OK),
+        ((False, False), True, FAIL),
+        ((True, True), True, WARN),
+        ((True, False), False, FAIL),
+    ],
+)
+def test_one_ready_pod_has_the_leaders_label(leads: tuple[bool, bool], ready: bool, level: Level) -> None:
+    pods = [replica(f"a-{number}", leads=one, ready=ready) for number, one in enumerate(leads)]
+    assert judge_leader(pods, "placement", elsewhere=False).level is level
+
+
+def configuration(*bundles: str) -> dict[str, Any]:
+    webhooks = [{"name": f"w{number}", "clientConfig": {"caBundle": text}} for number, text in enumerate(bundles)]
+    return {"metadata": {"name": "tw"}, "webhooks": webhooks}
+
+
+def bundle(begin: datetime) -> str:
+    return CABundle.of([Authority.create("doctor", begin).certificate]).ca_bundle
+
+
+@pytest.mark.parametrize(
+    ("bundles", "level", "text"),
+    [
+        (("",), FAIL, "w0 has no caBundle"),
+        (("bm9uZQ==",), FAIL, "the caBundle of w0 cannot be read"),
+        (("%",), FAIL, "the caBundle of w0 cannot be read"),
+        ((), FAIL, "has no webhooks"),
+    ],
+)
+def test_a_webhook_without_a_readable_ca_fails(bundles: tuple[str, ...], level: Level, text: str) -> None:
+    found = judge_configuration("mutating", configuration(*bundles), NOW)
+    assert found.level is level
+    assert text in found.text
+
+
+def test_a_ca_counts_while_it_is_valid() -> None:
+    good = bundle(NOW)
+    assert judge_configuration("mutating", configuration(good, good), NOW).level is OK
+    late = judge_configuration("mutating", configuration(good), NOW + timedelta(days=36_500))
+    assert (late.level, "no CA in the caBundle of w0 is valid now" in late.text) == (FAIL, True)
+    early = judge_configuration("mutating", configuration(good), NOW - timedelta(days=1))
+    assert early.level is FAIL
+
+
+def test_the_bad_pod_is_wrong_and_the_good_one_is_not() -> None:
+    with pytest.raises(UserError):
+        parse_numa_intent(trial_pod("bad", BAD)["metadata"]["annotations"])
+
+
+def admitted(**metadata: Any) -> Finding:
+    return judge_admitted(created(name="good", annotations={PLACEMENT: "waits\nfor room"}, **metadata), "default")
+
+
+def test_a_good_pod_has_a_decision() -> None:
+    assert judge_admitted(created(name="good"), "default").level is FAIL
+    assert admitted().text == "admitted in default, not gated: waits"
+    assert admitted(schedulingGates=GATES).text == "admitted in default, gated: waits"
+
+
+def answer(message: str, status: int = 500) -> APIError:
+    return APIError(status, "InternalError", message)
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        (
+            'failed calling webhook "w": x509: signed by unknown authority',
+            "does not accept its certificate",
+        ),
+        ('failed calling webhook "w": no endpoints available', "cannot reach the service"),
+        ("exceeded quota", "a good pod is refused"),
+    ],
+)
+def test_a_refused_good_pod_names_the_reason(message: str, text: str) -> None:
+    found = judge_refusal(answer(message), "default")
+    assert found.level is FAIL
+    assert text in found.text
+    assert message in found.text
+
+
+@pytest.mark.parametrize(
+    ("message", "level"),
+    [
+        (f'admission webhook "w" denied the request: {NUMA_TOPOLOGY_SPEC}: unknown policy', OK),
+        (f'failed calling webhook "w": {NUMA_TOPOLOGY_SPEC}', FAIL),
+        ("exceeded quota", FAIL),
+    ],
+)
+def test_a_bad_pod_is_denied_for_its_annotation(message: str, level: Level) -> None:
+    assert judge_denial(answer(message, 403), "default").level is level
+
+
+def fleet(*names: str, published: tuple[str, ...] = (), policy: str = "", **how: Any) -> Fleet:
+    labels = {KOORDINATOR_NODE_POLICY_LABEL: policy} if policy else {}
+    nodes = {name: Node.from_object(node(name=name, labels=labels)) for name in names}
+    topologies = {name: NodeTopology.from_object(nrt(node=name, free=(8, 8), **how)) for name in published}
+    return Fleet(nodes, topologies)
+
+
+def test_a_node_without_numa_nodes_is_named_and_none_at_all_fails() -> None:
+    assert judge_exporters(fleet("a", "b", published=("a", "b")), SECOND)[0].level is OK
+    (missing,) = judge_exporters(fleet("a", "b", published=("a",)), SECOND)
+    assert (missing.level, missing.text) == (WARN, "1 of 2 nodes publish no NUMA nodes: b")
+    (none,) = judge_exporters(fleet("a", "b"), SECOND)
+    assert none.level is FAIL
+
+
+def test_a_topology_of_a_node_that_is_gone_is_named() -> None:
+    (gone,) = judge_exporters(fleet("a", published=("a", "b")), SECOND)
+    assert (gone.level, gone.text) == (WARN, "of nodes that do not exist: b")
+
+
+@pytest.mark.parametrize(
+    ("written_at", "now", "level"),
+    [(0, 500, WARN), (101, 500, OK), (0, 200, OK)],
+    ids=["not-since", "since", "not-yet"],
+)
+def test_an_exporter_that_shows_no_new_pod_is_named(written_at: int, now: int, level: Level) -> None:
+    one = fleet("a", published=("a",), metadata=written(written_at))
+    bound = created(nodeName="a")
+    bound["status"] = {"conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": stamp(100)}]}
+    take_pod(one, bound)
+    assert [each.level for each in judge_exporters(one, SECOND + now)] == [level]
+
+
+def test_policies_that_disagree_or_cannot_be_read_are_named() -> None:
+    assert judge_policies(fleet("a", published=("a",)))[0].level is OK
+    (disagree,) = judge_policies(fleet("a", published=("a",), policy="Restricted"))
+    assert disagree.text.endswith("a (label RESTRICTED, topology SINGLE_NUMA_NODE)")
+    (unknown,) = judge_policies(fleet("a", published=("a",), policy="Other"))
+    assert unknown.text.startswith("policies that cannot be read: a (")
+
+
+def test_gated_pods_fail_only_if_nothing_places_them() -> None:
+    one = fleet()
+    assert judge_waiting(one, 0, placed=False)[0].level is OK
+    take_pod(one, created(schedulingGates=GATES))
+    (waits,) = judge_waiting(one, one.waiting[0] + 200, placed=True)
+    assert (waits.level, waits.text) == (OK, "1 pod is gated, the oldest for 3 min")
+    (stuck,) = judge_waiting(one, one.waiting[0] + 200, placed=False)
+    assert (stuck.level, "ungate --all" in stuck.cure) == (FAIL, True)
+
+
+@pytest.mark.parametrize(("skew", "level"), [(0.0, OK), (5.0, OK), (6.0, WARN), (301.0, FAIL)])
+def test_a_clock_may_differ_by_seconds(skew: float, level: Level) -> None:
+    assert [each.level for each in judge_clocks({"the leader": skew})] == [level]
+
+
+def test_the_leaders_clock_is_compared_with_when_the_api_server_stored_its_renewal() -> None:
+    fields = [{"time": stamp(10)}, {"time": stamp(70)}]
+    lease = {"metadata": {"managedFields": fields}, "spec": {"renewTime": f"{stamp(60)[:-1]}.123456Z"}}
+    assert leader_skew(lease) == 10
+    assert leader_skew({"metadata": {}, "spec": {}}) is None
+
+
+def test_a_long_list_of_names_is_cut() -> None:
+    assert some([f"n{number}" for number in range(8)]) == "n0, n1, n2, n3, n4 and 3 more"

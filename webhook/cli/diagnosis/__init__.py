@@ -1,0 +1,1 @@
+"""The checks of `topology-webhook doctor`: a file for each part of an installation."""

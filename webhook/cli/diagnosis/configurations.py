@@ -1,0 +1,73 @@
+"""The webhook configurations: both exist, and trust a CA that is valid. And the policies that protect hints."""
+
+import base64
+import binascii
+from datetime import UTC, datetime
+from typing import Final
+
+from certs import CABundle, CertificateError
+from webhook.cli.diagnosis.finding import Finding, fail, ok, warn
+from webhook.cli.diagnosis.release import Release
+from webhook.kube.resource import Raw, Resource
+
+_WITHOUT: Final = {
+    "mutatingwebhookconfigurations": "no pod is gated and no binding is checked",
+    "validatingwebhookconfigurations": "annotations are not validated",
+}
+_POLICIES: Final = ("pods", "bindings")
+
+
+async def configurations(release: Release) -> list[Finding]:
+    """Whether the API server knows what to call, and whom to trust."""
+    found = []
+    for plural, raw in (await release.configurations()).items():
+        if raw is None:
+            cure = "run helm upgrade, which creates it again"
+            found.append(fail(f"{plural}/{release.name} is missing: {_WITHOUT[plural]}", cure))
+        else:
+            found.append(judge_configuration(plural, raw, datetime.now(UTC)))
+    return found
+
+
+def judge_configuration(plural: str, raw: Raw, now: datetime) -> Finding:
+    """Whether each webhook trusts a valid CA."""
+    what, webhooks = f"{plural}/{raw['metadata']['name']}", raw.get("webhooks") or []
+    until = []
+    for webhook in webhooks:
+        text = webhook["clientConfig"].get("caBundle", "")
+        if not text:
+            return fail(
+                f"{what}: {webhook['name']} has no caBundle, so the API server trusts no replica",
+                "tls.mode SelfManaged: see the replicas' logs; CertManager: cainjector's; else set caBundle",
+            )
+        try:
+            bundle = CABundle.from_pem(base64.b64decode(text))
+        except (CertificateError, binascii.Error) as error:
+            return fail(f"{what}: the caBundle of {webhook['name']} cannot be read: {error}", "write PEM certificates")
+        ends = [ca.not_valid_after_utc for ca in bundle.certificates if ca.not_valid_before_utc <= now]
+        if max(ends, default=now) <= now:
+            return fail(
+                f"{what}: no CA in the caBundle of {webhook['name']} is valid now",
+                "see the replicas' logs: the service, or what writes caBundle, must renew it",
+            )
+        until.append(max(ends))
+    if not webhooks:
+        return fail(f"{what} has no webhooks", "run helm upgrade")
+    return ok(f"{what}: {len(webhooks)} webhooks, their CA is valid until {min(until):%Y-%m-%d}")
+
+
+async def protection(release: Release) -> list[Finding]:
+    """Whether the policies exist that reserve the service's fields."""
+    kind = Resource("admissionregistration.k8s.io", "v1", "validatingadmissionpolicybindings").path
+    missing = [
+        f"{release.name}-{each}" for each in _POLICIES if await release.get(f"{kind}/{release.name}-{each}") is None
+    ]
+    if missing:
+        return [
+            warn(
+                f"no ValidatingAdmissionPolicyBinding {' and '.join(missing)}: where the webhooks are not called, "
+                "tenants can forge NUMA hints",
+                "set admissionPolicy.enabled",
+            )
+        ]
+    return [ok("only the service writes its annotations, labels and gate")]

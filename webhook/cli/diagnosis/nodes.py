@@ -1,0 +1,189 @@
+"""What the cluster serves, what exporters publish, and the pods that wait."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from webhook.cli.diagnosis.finding import Finding, fail, ok, some, warn
+from webhook.cli.diagnosis.release import Release
+from webhook.engine.snapshot.node_policy import unknown_policy
+from webhook.kube.api_errors import mapping_or_empty
+from webhook.kube.discovery import KAI_TOPOLOGIES, KUEUE_TOPOLOGIES, NODE_RESOURCE_TOPOLOGIES, locate
+from webhook.kube.resource import Raw, Resource
+from webhook.model.errors import UserError
+from webhook.model.gates import has_gate
+from webhook.model.node import Node
+from webhook.model.nrt import NodeTopology, Publisher
+from webhook.model.policy import NUMAPolicy
+from webhook.model.resident import ResidentPod
+from webhook.model.timestamps import epoch_seconds
+
+# The first minor version with scheduling gates and CEL match conditions that are stable.
+_OLDEST: Final = (1, 30)
+# Two periods of an exporter, as settings.nrtAgeSeconds.
+_FRESH_SECONDS: Final = 120
+_EXPORTERS: Final = "install node-feature-discovery, resource-topology-exporter or koordlet (docs/tutorial.md)"
+
+
+async def kubernetes(release: Release) -> list[Finding]:
+    """Whether the API server is new enough."""
+    answer = await release.client.get("/version")
+    return [judge_version(str(answer.get("major")), str(answer.get("minor")), release.client.host)]
+
+
+def judge_version(major: str, minor: str, host: str) -> Finding:
+    """Providers append to the minor version: 33+."""
+    numbers = [int("".join(filter(str.isdigit, text)) or 0) for text in (major, minor)]
+    if tuple(numbers) < _OLDEST:
+        oldest = ".".join(map(str, _OLDEST))
+        return fail(f"{host} is Kubernetes {major}.{minor}, older than {oldest}", f"upgrade it to {oldest} or newer")
+    return ok(f"{host} is Kubernetes {major}.{minor}")
+
+
+async def crds(release: Release) -> list[Finding]:
+    """Whether the kinds exist that the service reads."""
+    topologies = await locate(release.client, NODE_RESOURCE_TOPOLOGIES)
+    racks = [wanted for wanted in (KAI_TOPOLOGIES, KUEUE_TOPOLOGIES) if await locate(release.client, wanted)]
+    apply = "kubectl apply --server-side -f crds/"
+    found = []
+    if topologies is None:
+        text = "noderesourcetopologies.topology.node.k8s.io is not served: pods with a NUMA policy wait"
+        found.append(fail(text, apply))
+    if not racks:
+        found.append(warn("no kind Topology is served: no gang can ask for a rack", apply))
+    served = [wanted.name for wanted in ((NODE_RESOURCE_TOPOLOGIES,) if topologies else ()) + tuple(racks)]
+    return found or [ok(f"served: {', '.join(served)}")]
+
+
+@dataclass(slots=True)
+class Fleet:
+    """The nodes and their topologies, as the service reads them, and the last exclusive pod of each node."""
+
+    nodes: dict[str, Node] = field(default_factory=dict)
+    topologies: dict[str, NodeTopology] = field(default_factory=dict)
+    bound: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """Node -> when its last pod with exclusive resources was bound, and that pod's key."""
+    waiting: list[int] = field(default_factory=list)
+    """When the gated pods were created."""
+
+
+async def read_fleet(release: Release) -> Fleet:
+    """List nodes, topologies and pods once."""
+    fleet = Fleet()
+    async for raw in release.items(Resource("", "v1", "nodes")):
+        node = Node.from_object(raw)
+        fleet.nodes[node.name] = node
+    served = await locate(release.client, NODE_RESOURCE_TOPOLOGIES)
+    if served is not None:
+        async for raw in release.items(served):
+            topology = NodeTopology.from_object(raw)
+            fleet.topologies[topology.node] = topology
+    async for raw in release.items(Resource("", "v1", "pods")):
+        take_pod(fleet, raw)
+    return fleet
+
+
+def take_pod(fleet: Fleet, raw: Raw) -> None:
+    """Count a pod."""
+    if has_gate(raw):
+        fleet.waiting.append(epoch_seconds(raw["metadata"].get("creationTimestamp")) or 0)
+        return
+    try:
+        pod = ResidentPod.from_object(raw)
+    except UserError:  # the service leaves it out as well
+        return
+    if pod.node and pod.exclusive_resources and not pod.terminal:
+        since = _bound_at(raw)
+        fleet.bound[pod.node] = max(fleet.bound.get(pod.node, (0, "")), (since, pod.key))
+
+
+def _bound_at(raw: Raw) -> int:
+    conditions: Iterable[Mapping[str, object]] = mapping_or_empty(raw.get("status")).get("conditions") or ()
+    times = (epoch_seconds(each.get("lastTransitionTime")) for each in conditions if each.get("type") == "PodScheduled")
+    return next((time for time in times if time is not None), 0)
+
+
+def judge_exporters(fleet: Fleet, now: float) -> list[Finding]:
+    """Whether each node publishes its NUMA nodes, and goes on doing so."""
+    published = [name for name in fleet.nodes if name in fleet.topologies and fleet.topologies[name].zones]
+    if fleet.nodes and not published:
+        return [fail("no node has a NodeResourceTopology with NUMA nodes: pods with a NUMA policy wait", _EXPORTERS)]
+    found = []
+    if missing := sorted(fleet.nodes.keys() - set(published)):
+        found.append(
+            warn(
+                f"{len(missing)} of {len(fleet.nodes)} nodes publish no NUMA nodes: {some(missing)}",
+                f"pods with a strict policy avoid them. If they should not, {_EXPORTERS}",
+            )
+        )
+    if stale := sorted(_stale(fleet, now)):
+        found.append(
+            warn(
+                f"not written since a pod was bound there more than {_FRESH_SECONDS} s ago: {some(stale)}",
+                "is the exporter running on these nodes, and may it update noderesourcetopologies?",
+            )
+        )
+    if gone := sorted(fleet.topologies.keys() - fleet.nodes.keys()):
+        found.append(warn(f"of nodes that do not exist: {some(gone)}", "delete these noderesourcetopologies"))
+    return found or [ok(f"{len(published)} of {len(fleet.nodes)} nodes publish their NUMA nodes")]
+
+
+def _stale(fleet: Fleet, now: float) -> Sequence[str]:
+    """Nodes whose exporter should have shown a pod by now. Koordlet's objects do not change with pods."""
+    return [
+        name
+        for name, (since, _) in fleet.bound.items()
+        if (topology := fleet.topologies.get(name)) is not None
+        and topology.publisher is Publisher.SUBTRACTS
+        and topology.policy is not NUMAPolicy.NONE
+        and topology.written_at is not None
+        and topology.written_at < since < now - _FRESH_SECONDS
+    ]
+
+
+def judge_policies(fleet: Fleet) -> list[Finding]:
+    """Whether each node's policy is readable, and named alike by label and exporter."""
+    unknown, disagree = [], []
+    for name, node in sorted(fleet.nodes.items()):
+        topology = fleet.topologies.get(name)
+        if text := unknown_policy(node, topology):
+            unknown.append(f"{name} ({text})")
+        elif node.policy_label is not None and topology is not None and node.policy_label != topology.policy:
+            disagree.append(f"{name} (label {node.policy_label.name}, topology {topology.policy.name})")
+    found = []
+    if unknown:
+        found.append(
+            warn(f"policies that cannot be read: {some(unknown)}", "pods avoid these nodes: correct label or exporter")
+        )
+    if disagree:
+        found.append(
+            warn(
+                f"label and NodeResourceTopology name different policies: {some(disagree)}",
+                "the label wins: remove it, or correct the kubelet's configuration",
+            )
+        )
+    return found or [ok(f"{len(fleet.nodes)} nodes: all policies are readable, and no two sources disagree")]
+
+
+def judge_waiting(fleet: Fleet, now: float, *, placed: bool) -> list[Finding]:
+    """placed: whether anything ungates pods, that is a leader and the webhook configurations."""
+    if not fleet.waiting:
+        return [ok("no pod is gated")]
+    pods = "1 pod is" if len(fleet.waiting) == 1 else f"{len(fleet.waiting)} pods are"
+    text = f"{pods} gated, the oldest for {_span(now - min(fleet.waiting))}"
+    if placed:
+        return [ok(text)]
+    return [
+        fail(
+            f"{text}, and no leader places pods",
+            "repair the leader; or let the scheduler place them: topology-webhook ungate --all",
+        )
+    ]
+
+
+def _span(seconds: float) -> str:
+    whole = max(0, int(seconds))
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if whole >= 2 * length:
+            return f"{whole // length} {unit}"
+    return f"{whole} s"
