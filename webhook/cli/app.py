@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from webhook.cli import doctor, tree
+from webhook.cli import audit, doctor, tree
 from webhook.cli.explain import explain
 from webhook.cli.review import review
 from webhook.cli.serve import serve
@@ -41,6 +41,7 @@ app.command("review")(review)
 app.command("explain")(explain)
 app.command("tree", epilog=tree.EXAMPLES)(tree.tree)
 app.command("doctor", epilog=doctor.EXAMPLES)(doctor.doctor)
+app.command("audit", epilog=audit.EXAMPLES)(audit.audit)
 app.command("serve")(serve)
 app.command("ungate")(ungate)
 

@@ -106,22 +106,24 @@ class _Lists:
 
     async def read(self, resource: Resource, selector: str, take: _Take) -> None:
         """List a kind."""
-        async for raw in self._objects(resource.path, selector):
+        async for raw in objects(self._client, resource.path, selector, self._page_size):
             try:
                 problems = take(self._cluster, raw)
             except UserError as error:
                 problems = tuple(f"left out: {fault}" for fault in error.faults)
             self._cluster.warnings += [f"{resource.name} {key_of(raw)}: {problem}" for problem in problems]
 
-    async def _objects(self, path: str, selector: str) -> AsyncIterator[Mapping[str, Any]]:
-        query: dict[str, str | int] = {"limit": self._page_size}
-        if selector:
-            query["fieldSelector"] = selector
-        while True:
-            page = await self._client.get(path, query)
-            for raw in items_of(page, path):
-                yield raw
-            following = (page.get("metadata") or {}).get("continue")
-            if not following:
-                return
-            query["continue"] = following
+
+async def objects(client: Client, path: str, selector: str, page_size: int) -> AsyncIterator[Mapping[str, Any]]:
+    """The objects of a list, page by page. selector: a field selector; empty: all. Raises ClusterError."""
+    query: dict[str, str | int] = {"limit": page_size}
+    if selector:
+        query["fieldSelector"] = selector
+    while True:
+        page = await client.get(path, query)
+        for raw in items_of(page, path):
+            yield raw
+        following = (page.get("metadata") or {}).get("continue")
+        if not following:
+            return
+        query["continue"] = following

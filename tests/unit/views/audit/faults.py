@@ -1,0 +1,82 @@
+"""A cluster with planted faults, and what the audit has to find in it.
+
+    rack-1 ─┬─ n0 [8 8]     single-numa-node: train-0, train-1            [free of 16 CPUs, per NUMA node]
+            └─ n1 [8 8]     best-effort: span, whose 16 CPUs are 8 of each NUMA node
+    rack-2 ─┬─ n2 [0 16]    best-effort, but its label says SingleNUMANode: train-2, train-3
+            ├─ n3           no NRT
+            └─ n4 [16 16]   its label is no policy
+
+| fault                                        | where                                                     |
+|----------------------------------------------|-----------------------------------------------------------|
+| rejected pods                                | Deployment web: 2 failed, 1 only in an Event; pod gone-1   |
+| a pod over NUMA nodes that one could hold     | span on n1: 16 CPUs                                       |
+| a gang over racks                            | train: 4 pods of 8 CPUs; n0 alone has 32 - 16 + 16 for it  |
+| nodes that placement knows too little of     | n2, n3, n4                                                |
+"""
+
+from typing import Any
+
+from tests.builders.nodes import node, nrt
+from tests.builders.pods import bound, container, plain
+from tests.builders.topologies import topology
+from webhook.model.names import KOORDINATOR_NODE_POLICY_LABEL as POLICY
+
+RACK = "example.com/rack"
+REJECTED = "TopologyAffinityError"
+
+
+def machine(name: str, rack: str, free: tuple[int, ...] = (), label: str = "", **how: Any) -> list[dict[str, Any]]:
+    """A node of 32 CPUs and, if it has NUMA nodes, its NRT."""
+    itself = node(name=name, cpus=32, labels={RACK: rack, **({POLICY: label} if label else {})})
+    return [itself, nrt(node=name, free=free, **how)] if free else [itself]
+
+
+def of_web(name: str, **more: Any) -> dict[str, Any]:
+    """A pod of the Deployment web, by its ReplicaSet."""
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-5d4f9", "uid": "r", "controller": True}
+    labels = {"pod-template-hash": "5d4f9"}
+    metadata = {"name": name, "namespace": "team", "uid": name, "labels": labels, "ownerReferences": [owner]}
+    return plain(cpu=8, metadata=metadata, **more)
+
+
+def rejected(raw: dict[str, Any], node: str, reason: str = REJECTED) -> dict[str, Any]:
+    """The pod, rejected by the kubelet of a node."""
+    return {**raw, "spec": {**raw["spec"], "nodeName": node}, "status": {"phase": "Failed", "reason": reason}}
+
+
+def event(namespace: str, name: str, host: str, reason: str = REJECTED, **more: Any) -> dict[str, Any]:
+    """The kubelet's Event about a rejected pod."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"namespace": namespace, "name": f"{name}.1"},
+        "involvedObject": {"kind": "Pod", "namespace": namespace, "name": name, "uid": name},
+        "reason": reason,
+        "source": {"component": "kubelet", "host": host},
+        **more,
+    }
+
+
+def cluster() -> list[dict[str, Any]]:
+    """The objects."""
+    return [
+        topology(name="network", labels=(RACK,)),
+        *machine("n0", "rack-1", (8, 8)),
+        *machine("n1", "rack-1", (8, 8), policy="best-effort"),
+        *machine("n2", "rack-2", (0, 16), label="SingleNUMANode", policy="best-effort"),
+        *machine("n3", "rack-2"),
+        *machine("n4", "rack-2", (16, 16), label="Strange"),
+        bound(name="train-0", node="n0", cpu=8, group="train"),
+        bound(name="train-1", node="n0", cpu=8, group="train"),
+        bound(name="train-2", node="n2", cpu=8, group="train"),
+        bound(name="train-3", node="n2", cpu=8, group="train"),
+        bound(name="span", namespace="team", node="n1", cpu=16, numa=None),
+        bound(name="idle", node="n3", numa=None, containers=[container()]),
+        rejected(of_web("web-5d4f9-a"), "n0"),
+        rejected(of_web("web-5d4f9-b"), "n1", "UnexpectedAdmissionError"),
+        rejected(plain(name="oom"), "n0", "Evicted"),
+        event("team", "web-5d4f9-a", "n0"),
+        event("team", "web-5d4f9-c", "n0"),
+        event("team", "gone-1", "n2"),
+        event("team", "fine", "n2", reason="Started"),
+    ]

@@ -1,0 +1,102 @@
+"""What to do about the findings, in order: first what placement needs to know, then what it changes."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from webhook.model.manage import Manage
+from webhook.model.quoted import quoted
+from webhook.views.audit.node_findings import NodesView
+from webhook.views.audit.rejections import RejectionView
+from webhook.views.audit.spanning_pods import SpanningPodView
+from webhook.views.audit.split_gangs import SplitGangView
+
+# Names in one sentence; the findings have all of them.
+_NAMED: Final = 5
+
+
+def actions(
+    rejections: Sequence[RejectionView],
+    spanning: Sequence[SpanningPodView],
+    gangs: Sequence[SplitGangView],
+    nodes: NodesView,
+) -> tuple[str, ...]:
+    """The steps as sentences; empty if there are no findings."""
+    prepare = (*_about_nodes(nodes), *_about_spanning(spanning))
+    change = (*_about_rejections(rejections), *_about_gangs(gangs))
+    if not (rejections or spanning or gangs):
+        return prepare
+    return (
+        *prepare,
+        *change,
+        "Install topology-webhook with settings.mode=Observe: its Events say what it would do with these pods.",
+        "Switch to settings.mode=Enforce.",
+    )
+
+
+def _about_nodes(nodes: NodesView) -> Iterator[str]:
+    if nodes.without_topology:
+        yield (
+            f"Run an exporter of NodeResourceTopologies on {_count(nodes.without_topology, 'node')}: "
+            f"{_names(nodes.without_topology)}. Pods with a strict policy are not placed there."
+        )
+    if nodes.unreadable:
+        yield (
+            f"Correct the unreadable NUMA policy of {_count(nodes.unreadable, 'node')}: "
+            f"{_names([one.node for one in nodes.unreadable])}."
+        )
+    if nodes.disagreeing:
+        yield (
+            "Make the label node.koordinator.sh/numa-topology-policy agree with the kubelet's policy on "
+            f"{_count(nodes.disagreeing, 'node')}: {_names([one.node for one in nodes.disagreeing])}."
+        )
+
+
+def _about_spanning(spanning: Sequence[SpanningPodView]) -> Iterator[str]:
+    if spanning:
+        on = sorted({one.node for one in spanning})
+        yield (
+            f"Set topologyManagerPolicy to restricted or single-numa-node in the kubelet's configuration of "
+            f"{_count(on, 'node')}, where pods span NUMA nodes although one could hold them: {_names(on)}."
+        )
+
+
+def _about_rejections(rejections: Sequence[RejectionView]) -> Iterator[str]:
+    """Each workload by the narrowest value of `manage`: one with an annotation needs no other setting.
+
+    No setting helps pods without such a value: another scheduler or a DaemonSet places them, or they are gone.
+    """
+    aligned = [one for one in rejections if one.manage is Manage.ALIGNED]
+    other = [one for one in rejections if one.manage is Manage.ALL]
+    if aligned:
+        yield (
+            f"Set settings.manage=Aligned, or annotate the pod templates with a numaTopologyPolicy, for "
+            f"{_count(aligned, 'workload')} whose pods kubelets reject: {_workloads(aligned)}."
+        )
+    if other:
+        yield (
+            f"Annotate the pod templates of {_count(other, 'workload')} whose pods kubelets reject, and which "
+            f"settings.manage=Aligned does not cover: {_workloads(other)}."
+        )
+
+
+def _about_gangs(gangs: Sequence[SplitGangView]) -> Iterator[str]:
+    if gangs:
+        names = list(dict.fromkeys(f"{one.namespace}/{one.name}" for one in gangs))
+        yield (
+            f"Annotate {_count(names, 'gang')} whose pods run in several domains with kai.scheduler/topology and "
+            f"kai.scheduler/topology-preferred-placement or -required-placement: {_names(names)}."
+        )
+
+
+def _workloads(rejections: Sequence[RejectionView]) -> str:
+    return _names([f"{one.workload.kind} {one.workload.namespace}/{one.workload.name}" for one in rejections])
+
+
+def _names(names: Sequence[str]) -> str:
+    shown = [name if name.isprintable() else quoted(name) for name in names[:_NAMED]]
+    more = [f"and {len(names) - _NAMED} more"] if len(names) > _NAMED else []
+    return ", ".join([*shown, *more])
+
+
+def _count(things: Sequence[object], noun: str) -> str:
+    return f"{len(things)} {noun}" if len(things) == 1 else f"{len(things)} {noun}s"

@@ -1,0 +1,174 @@
+"""Gangs whose pods run in several domains, and how many of them one domain could have taken.
+
+1. The pods of each gang that have a node, and the domains of these nodes at the finest level of each topology.
+2. For a gang in more than one domain: what is free on each node, plus what the gang itself has there.
+3. Its pods are put into each domain, larger ones first. The domain that takes most is the best one.
+
+What counts as free is the node's total, on nodes that are ready and not cordoned, where selectors and tolerations of
+the pods allow them. NUMA nodes and other rules of placement are not considered, so it is an upper bound of a placement.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from webhook.admission.pod.managed_fields import ManagedFields, without_ours
+from webhook.cache.cluster_snapshot import ClusterSnapshot
+from webhook.engine.arrays import Amounts, Bools
+from webhook.engine.filter.node_fit import eligible
+from webhook.engine.snapshot.snapshot import Snapshot
+from webhook.model.errors import UserError
+from webhook.model.names import HOSTNAME_LABEL, MANAGED_FIELDS
+from webhook.model.node import Node
+from webhook.model.pod import Pod
+from webhook.model.resident import ResidentPod
+from webhook.model.resources import PODS
+from webhook.model.topology import Topology
+from webhook.views.audit.gang_of_pod import GangKey, gang_of
+
+_SEPARATOR: Final = "/"
+
+
+@dataclass(frozen=True, slots=True)
+class SplitGangView:
+    """A gang over several domains of one level."""
+
+    namespace: str
+    name: str
+    pods: int
+    """Those with a node in a domain of this level."""
+    topology: str
+    level: str
+    """The node label."""
+    domains: int
+    """How many domains its pods run in."""
+    best: str
+    """The domain that could take most of its pods: the values of the levels down to this one."""
+    best_pods: int
+    """How many."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    node: str
+    pod: Pod
+    requests: tuple[tuple[str, int], ...]
+
+
+class SplitGangs:
+    """Collects the gangs of a cluster."""
+
+    def __init__(self, snapshot: ClusterSnapshot, nodes: Mapping[str, Node]) -> None:
+        self._snapshot = snapshot
+        self._nodes = nodes
+        self._gangs: dict[GangKey, list[_Member]] = {}
+
+    def add(self, raw: Mapping[str, Any], resident: ResidentPod) -> None:
+        """Take a bound pod that has not ended."""
+        key = gang_of(raw)
+        if key is None or resident.node not in self._nodes:
+            return
+        annotations = raw["metadata"].get("annotations") or {}
+        try:
+            pod = Pod.from_object(without_ours(raw, ManagedFields.parse(annotations.get(MANAGED_FIELDS))))
+        except UserError:
+            return  # the API server would not store it
+        requests = tuple(sorted((name, amount) for name, amount in resident.requests.items() if amount > 0))
+        self._gangs.setdefault(key, []).append(_Member(resident.node, pod, requests))
+
+    def views(self) -> tuple[SplitGangView, ...]:
+        """The gangs in more than one domain, with most domains first."""
+        found = []
+        for name in sorted(self._snapshot.topologies):
+            level = _Level.finest(self._snapshot.topologies[name], self._snapshot.nodes, self._nodes)
+            if level is not None:
+                found += [view for key in sorted(self._gangs) if (view := self._view(key, level)) is not None]
+        return tuple(sorted(found, key=lambda view: (-view.domains, view.namespace, view.name, view.topology)))
+
+    def _view(self, key: GangKey, level: "_Level") -> SplitGangView | None:
+        members = [member for member in self._gangs[key] if member.node in level.domain_of]
+        spread = {level.domain_of[member.node] for member in members}
+        if len(spread) < 2:
+            return None
+        held = _held_by(level, members, self._snapshot.nodes)
+        best = max(level.nodes, key=lambda domain: (held[domain], domain in spread, -level.order[domain]))
+        return SplitGangView(
+            key.namespace,
+            key.name,
+            len(members),
+            level.topology,
+            level.label,
+            len(spread),
+            _SEPARATOR.join(best),
+            held[best],
+        )
+
+
+class _Level:
+    """The finest level of a topology above the single node. A domain is the path of values down to it."""
+
+    def __init__(self, topology: str, labels: Sequence[str], snapshot: Snapshot, nodes: Mapping[str, Node]) -> None:
+        self.topology = topology
+        self.label = labels[-1]
+        self.domain_of: dict[str, tuple[str, ...]] = {}
+        self.nodes: dict[tuple[str, ...], list[int]] = {}
+        for name in sorted(nodes):
+            path = [nodes[name].labels.get(label) for label in labels]
+            index = snapshot.node_arrays.index.get(name)
+            if index is not None and all(value is not None for value in path):
+                domain = self.domain_of[name] = tuple(str(value) for value in path)
+                self.nodes.setdefault(domain, []).append(index)
+        self.order = {domain: number for number, domain in enumerate(sorted(self.nodes))}
+
+    @classmethod
+    def finest(cls, topology: Topology, snapshot: Snapshot, nodes: Mapping[str, Node]) -> "_Level | None":
+        """The level; None if the topology has no level above the node, or no node has its labels."""
+        labels = [label for label in topology.node_labels if label != HOSTNAME_LABEL]
+        level = cls(topology.name, labels, snapshot, nodes) if labels else None
+        return level if level is not None and level.nodes else None
+
+
+def _held_by(level: _Level, members: Sequence[_Member], snapshot: Snapshot) -> dict[tuple[str, ...], int]:
+    """How many of the members each domain could hold."""
+    names = sorted({name for member in members for name, _ in member.requests} | {PODS})
+    snapshot = snapshot.covering(names)
+    arrays = snapshot.node_arrays
+    free = np.array([snapshot.node_free(arrays.resources.find(name)) for name in names])
+    usable = arrays.ready & ~arrays.unschedulable
+    classes: dict[tuple[tuple[str, int], ...], _Class] = {}
+    for member in members:
+        if member.requests not in classes:
+            amounts = np.array([1 if name == PODS else dict(member.requests).get(name, 0) for name in names])
+            classes[member.requests] = _Class(amounts, usable & eligible(arrays, member.pod))
+        one = classes[member.requests]
+        one.pods += 1
+        free[:, arrays.index[member.node]] += one.amounts
+    most = np.maximum(free.max(axis=1), 1)
+    largest_first = sorted(classes.values(), key=lambda one: float((one.amounts / most).max()), reverse=True)
+    return {domain: _held_in(free, nodes, largest_first) for domain, nodes in level.nodes.items()}
+
+
+@dataclass(slots=True)
+class _Class:
+    """Members with equal requests. amounts: int64 [resource]; open_to: bool [node]."""
+
+    amounts: Amounts
+    open_to: Bools
+    pods: int = 0
+
+
+def _held_in(free: Amounts, nodes: Sequence[int], classes: Sequence[_Class]) -> int:
+    """How many members these nodes hold. free: int64 [resource, node]."""
+    room = free[:, nodes]
+    held = 0
+    for one in classes:
+        asked = one.amounts > 0
+        fits = (np.maximum(room[asked], 0) // one.amounts[asked, None]).min(axis=0)
+        fits[~one.open_to[nodes]] = 0
+        before = np.cumsum(fits) - fits
+        taken = np.clip(one.pods - before, 0, fits)
+        room -= one.amounts[:, None] * taken
+        held += int(taken.sum())
+    return held
