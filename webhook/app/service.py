@@ -26,11 +26,12 @@ from webhook.app.certificate_source import source_of
 from webhook.app.clients import Clients
 from webhook.app.drain import drain, finish_seconds
 from webhook.app.hint_key_secret import SharedHintKey
-from webhook.app.informers import FAILED_PODS, PODS, watch_all
+from webhook.app.informers import FAILED_PODS, PODS, watch_cluster, watch_pod_groups
 from webhook.app.leader_elector import LeaderElector, leadership_of
 from webhook.app.leader_runnables import LeaderRunnables
 from webhook.app.mode import in_mode
 from webhook.app.observed_binding import ObservedBindings
+from webhook.app.page import page_listener, problems_of
 from webhook.app.rules_of_settings import rules_of, times_of
 from webhook.app.settings import Settings
 from webhook.app.webhooks import handlers_of, waiting_handlers
@@ -44,6 +45,8 @@ from webhook.kube.informer import InformerStatus
 from webhook.kube.pod_group_client import POD_GROUPS, PodGroups
 from webhook.kube.shared_secret import SharedSecret
 from webhook.metrics.service_metrics import ClusterSample, Metrics, Sample
+from webhook.page.app import Source
+from webhook.page.work_share import REST_PER_WORK
 from webhook.server.connections import Closed
 from webhook.server.health import Check, Health
 from webhook.server.listener import OBSERVATION_LIMITS, Listener
@@ -72,7 +75,11 @@ class Service:
             failed_in_order=failed_status.in_order,
         )
         pod_groups = PodGroups(clients.placement)
-        self._watched = watch_all(client, self._cache, pod_groups, settings.list_page_size, pods_status, failed_status)
+        page_size = settings.list_page_size
+        self._watched = (
+            *watch_cluster(client, self._cache, page_size, pods_status, failed_status),
+            watch_pod_groups(client, pod_groups, page_size),
+        )
         self._bundles = _bundle_keeper(settings, client)
         secret = SharedSecret(client, settings.namespace, settings.tls_secret_name)
         hint_secret = SharedSecret(client, settings.namespace, settings.hint_key_secret_name)
@@ -129,9 +136,13 @@ class Service:
             told=partial(self._count_closed, "observation"),
         )
         reviews: Listener | None = None
+        page = self._page()
         try:
             await observation.open(settings.bind_address, settings.metrics_port)
             log.info("serve.observation", address=settings.bind_address, port=observation.port)
+            if page is not None:
+                await page.open(settings.page_bind_address, settings.page_port)
+                log.info("serve.page", address=settings.page_bind_address, port=page.port)
             self._user = await _unless(stop, own_user(self._client))
             context = await _unless(stop, self._certificate.context())
             if self._user is not None and context is not None:
@@ -148,7 +159,19 @@ class Service:
         finally:
             if reviews is not None:
                 await reviews.close()
+            if page is not None:
+                await page.close()
             await observation.close()
+
+    def _page(self) -> Listener | None:
+        """The page's port, if it is enabled."""
+        settings = self._settings
+        if not settings.page:
+            return None
+        source = Source(
+            self._cache, settings.namespace, lambda: list(problems_of(self._watched)), rest_per_work=REST_PER_WORK
+        )
+        return page_listener(source, settings.page_hosts)
 
     def _count_closed(self, port: str, why: Closed) -> None:
         self._metrics.connections_closed.labels(port, why.code).inc()

@@ -77,6 +77,16 @@ class Settings(BaseSettings):
     metrics_port: Port = 8080
     """HTTP port for /healthz, /readyz and /metrics. 0 picks a free port."""
 
+    page: bool = False
+    """Whether to serve the read-only page of the cluster's topology. It has no login of its own."""
+    page_bind_address: str = "127.0.0.1"
+    """Address that the page listens on. The default is reached by `kubectl port-forward` only."""
+    page_port: Port = 8090
+    """HTTP port of the page. 0 picks a free port."""
+    page_hosts: Names = ()
+    """Host names under which browsers may open the page, besides localhost: those of an ingress with a login. A
+    request for another host is answered with HTTP 421."""
+
     tls_mode: Literal["SelfManaged", "Files"] = "SelfManaged"
     """Source of the serving certificate. `SelfManaged`: a CA in a Secret; the service writes caBundle. `Files`:
     tls-cert-file and tls-key-file, renewed with caBundle by another tool (cert-manager)."""
@@ -218,8 +228,9 @@ class Settings(BaseSettings):
     @classmethod
     def _drop_service_links(cls, given: dict[str, Any]) -> dict[str, Any]:
         # NB: for a Service named topology-webhook the kubelet sets TOPOLOGY_WEBHOOK_PORT=tcp://10.0.0.1:443 in every
-        # container of the namespace. For topology-webhook-metrics it sets TOPOLOGY_WEBHOOK_METRICS_PORT.
-        links = [field for field in ("port", "metrics_port") if str(given.get(field)).startswith("tcp://")]
+        # container of the namespace. For topology-webhook-metrics it sets TOPOLOGY_WEBHOOK_METRICS_PORT,
+        # for topology-webhook-page TOPOLOGY_WEBHOOK_PAGE_PORT.
+        links = [field for field in ("port", "metrics_port", "page_port") if str(given.get(field)).startswith("tcp://")]
         return {field: value for field, value in given.items() if field not in links}
 
     @model_validator(mode="after")

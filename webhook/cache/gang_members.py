@@ -28,6 +28,11 @@ class GangMembers:
         """The members that have a node, by gang and by namespace/name."""
         return self._assigned
 
+    def member(self, key: str) -> AssignedMember | None:
+        """The pod namespace/name, if it is a member that has a node."""
+        members, group = self._group_of.get(key, (self._assigned, ""))
+        return None if members is self._unasked else members.get(group, {}).get(key)
+
     def put(self, pod: PodInfo) -> None:
         """Add the pod, or replace what is known about it."""
         key = pod.record.key

@@ -6,6 +6,7 @@ import typer
 
 from webhook.cli import audit, doctor, tree
 from webhook.cli.explain import explain
+from webhook.cli.page import page
 from webhook.cli.review import review
 from webhook.cli.serve import serve
 from webhook.cli.ungate import ungate
@@ -42,6 +43,7 @@ app.command("explain")(explain)
 app.command("tree", epilog=tree.EXAMPLES)(tree.tree)
 app.command("doctor", epilog=doctor.EXAMPLES)(doctor.doctor)
 app.command("audit", epilog=audit.EXAMPLES)(audit.audit)
+app.command("page")(page)
 app.command("serve")(serve)
 app.command("ungate")(ungate)
 

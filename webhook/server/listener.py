@@ -73,8 +73,9 @@ class Listener:
         name: str = "reviews",
         limits: Limits = REVIEW_LIMITS,
         told: Told | None = None,
+        head_line_bytes: int = _HEAD_LINE_BYTES,
     ) -> None:
-        """`name` is used in log lines; `told` counts connections that we close."""
+        """`name` is used in log lines; `told` counts connections that we close. head_line_bytes: of a header field."""
         self._name = name
         self._told = told
         self.connections = Connections(limits, self._closed)
@@ -87,8 +88,8 @@ class Listener:
             shutdown_timeout=finish_seconds,
             read_bufsize=_READ_BYTES,
             auto_decompress=False,  # the API server compresses nothing, and a bomb would
-            max_line_size=_HEAD_LINE_BYTES,
-            max_field_size=_HEAD_LINE_BYTES,
+            max_line_size=head_line_bytes,
+            max_field_size=head_line_bytes,
             max_headers=_HEAD_LINES,
         )
         self._socket: socket.socket | None = None

@@ -11,6 +11,10 @@ One that stands in extraEnv as well is left to extraEnv: the API server takes no
   "BIND_SERVICE_NAME" (include "topology-webhook.bindServiceName" .)
   "PORT" .Values.ports.webhook
   "METRICS_PORT" .Values.ports.metrics
+  "PAGE" .Values.page.enabled
+  "PAGE_BIND_ADDRESS" (.Values.page.hosts | empty | ternary "127.0.0.1" .Values.settings.bindAddress)
+  "PAGE_PORT" .Values.ports.page
+  "PAGE_HOSTS" (join "," .Values.page.hosts)
   "TLS_NAMES" (include "topology-webhook.tlsNames" .)
   "MODE" .Values.settings.mode
   "MANAGE" .Values.settings.manage

@@ -13,7 +13,7 @@ from tests.builders.nodes import node, nrt
 from tests.builders.pods import gated
 from webhook.app import informers
 from webhook.app.clients import Clients
-from webhook.app.informers import FAILED_PODS, PODS, watch_all
+from webhook.app.informers import FAILED_PODS, PODS, watch_cluster, watch_pod_groups
 from webhook.app.service import Service
 from webhook.app.settings import Settings
 from webhook.cache.cluster_cache import ClusterCache
@@ -34,6 +34,7 @@ CONTAINED_OTHERWISE = {
     "app/service.py: self._elector.hand_over(settings.drain_seconds)": "the process is ending",
     "app/service.py: drain(self._health, reviews, settings.drain_seconds)": "the process is ending",
     "cli/live_owners.py: read_owner(self._client, namespace, owner)": "awaited by those who ask; `found` leaves it out",
+    "cli/live_cluster.py: call": "awaited at once; its error ends the command",
     "app/service.py: wanted": "its exception is that of the start: without it nothing can be served",
     "app/service.py: stop.wait()": "an event's own",
 }
@@ -96,7 +97,8 @@ def feeds() -> list[Feed[Any]]:
     client: Any = None
     pod_groups: Any = type("PodGroups", (), {"put": lambda _, raw: raw, "drop": lambda _, key: key})()
     statuses = InformerStatus(PODS), InformerStatus(FAILED_PODS)
-    return [each.feed for each in watch_all(client, ClusterCache(), pod_groups, 500, *statuses)]
+    watched = (*watch_cluster(client, ClusterCache(), 500, *statuses), watch_pod_groups(client, pod_groups, 500))
+    return [each.feed for each in watched]
 
 
 @pytest.mark.parametrize("feed", feeds(), ids=lambda feed: feed.kind)

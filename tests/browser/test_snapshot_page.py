@@ -1,0 +1,124 @@
+"""The page of a snapshot in a real browser: clicked through, at 20 and 5,000 nodes, by keyboard, in both schemes."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.clusters import snapshot
+from tests.browser.page_process import page_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from playwright.sync_api import Page
+
+VIEWS = ("/", "/gangs", "/pods")
+
+
+@pytest.fixture(scope="module", params=[20, 5000], ids=lambda nodes: f"{nodes}-nodes")
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]]:
+    """The address of the page, and the number of nodes."""
+    nodes = int(request.param)
+    with page_of("--cluster", str(snapshot(tmp_path_factory.mktemp("page"), nodes))) as address:
+        yield address, nodes
+
+
+def cells(page: Page, row: str) -> list[str]:
+    """The texts of a row, found by its first cell."""
+    found = page.locator("tbody tr", has=page.get_by_role("rowheader", name=row))
+    return [" ".join(text.split()) for text in found.first.locator("th, td").all_inner_texts()]
+
+
+def test_domains_lead_down_to_the_nodes(cluster: tuple[str, int], browser_page: Page) -> None:
+    address, nodes = cluster
+    page = browser_page
+    page.goto(f"{address}/")
+    half = nodes // 2
+    busy = len([number for number in range(half) if number % 3 == 0])
+    assert cells(page, "zone-0")[1:3] == [
+        f"{half:,}",
+        f"{32 * half - 8 * busy} of {32 * half} free 16 in one NUMA node",
+    ]
+    page.get_by_role("link", name="zone-0").click()
+    page.get_by_role("link", name="rack-0", exact=True).click()
+    expect(page.get_by_role("navigation", name="Path")).to_have_text(re.compile("default . zone-0 . rack-0"))
+    assert cells(page, "node-0000")[1:3] == ["1", "24 of 32 free 16 in one NUMA node"]
+    assert cells(page, "node-0001")[1:3] == ["1", "32 of 32 free 16 in one NUMA node"]
+    page.get_by_role("navigation", name="Path").get_by_role("link", name="default").click()
+    expect(page.get_by_role("rowheader", name="zone-1")).to_be_visible()
+
+
+def test_pods_are_found_by_typing(cluster: tuple[str, int], browser_page: Page) -> None:
+    address, nodes = cluster
+    page = browser_page
+    page.goto(f"{address}/pods")
+    bound = len(range(0, nodes, 3))
+    expect(page.locator("#view").get_by_role("status")).to_have_text(f"{bound + 5:,} of {bound + 5:,} pods")
+    page.keyboard.press("/")
+    page.keyboard.type("node-0003 bound")
+    expect(page.locator("#view").get_by_role("status")).to_have_text(f"1 of {bound + 5:,} pods")
+    assert cells(page, "default/pod-0003") == [
+        "default/pod-0003", "Bound", "node-0003", "0: 8 cpu", "train-0", "3", "8 cpu, 1Gi memory",
+    ]  # fmt: skip
+    assert page.url.endswith("/pods?q=node-0003%20bound")
+    page.reload()
+    expect(page.locator("#view").get_by_role("status")).to_have_text(f"1 of {bound + 5:,} pods")
+    page.get_by_role("searchbox").fill("big-4")
+    expect(page.get_by_role("rowheader", name="default/big-4")).to_be_visible()
+    assert cells(page, "default/big-4")[1:] == [
+        "Waiting", "", "", "", "", "waiting: SingleNUMANode: none of the nodes fits now",
+    ]  # fmt: skip
+
+
+def test_a_long_table_comes_in_parts(cluster: tuple[str, int], browser_page: Page) -> None:
+    address, nodes = cluster
+    browser_page.goto(f"{address}/pods?q=bound")
+    following = browser_page.get_by_role("link", name="Next")
+    if nodes == 20:
+        expect(following).to_have_count(0)
+        return
+    following.click()
+    expect(browser_page.get_by_role("navigation", name="Parts of the table")).to_contain_text("101 to 200 of 1,667")
+    expect(browser_page.locator("tbody tr")).to_have_count(100)
+
+
+def test_gangs_are_listed_with_their_pods(cluster: tuple[str, int], browser_page: Page) -> None:
+    address, nodes = cluster
+    page = browser_page
+    page.goto(f"{address}/gangs")
+    size = min(16, len(range(0, nodes, 3)))
+    assert cells(page, "default/train-0")[1:4] == [str(size), "0", str(size)]
+    page.get_by_role("link", name="default/train-0", exact=True).click()
+    expect(page.get_by_role("rowheader", name="default/pod-0000")).to_be_visible()
+
+
+@pytest.mark.parametrize("path", [*VIEWS, "/?in=zone-0", "/pods?q=pod-0003", "/pods?q=nothing"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_fault(
+    cluster: tuple[str, int], browser_page: Page, axe: Callable[[Page], list[str]], path: str, scheme: str
+) -> None:
+    browser_page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+    browser_page.goto(cluster[0] + path)
+    assert axe(browser_page) == []
+
+
+def test_the_keyboard_reaches_every_view(cluster: tuple[str, int], browser_page: Page) -> None:
+    browser_page.goto(f"{cluster[0]}/")
+    for number, path in enumerate(VIEWS, 1):
+        browser_page.keyboard.press(str(number))
+        browser_page.wait_for_url(f"**{path}")
+    browser_page.keyboard.press("Tab")
+    expect(browser_page.get_by_role("link", name="Skip to content")).to_be_focused()
+
+
+def test_what_does_not_exist_is_answered_with_a_sentence(cluster: tuple[str, int], browser_page: Page) -> None:
+    for path, text in (
+        ("/?topology=x", "There is no Topology 'x'."),
+        ("/?in=zone-9", "There is no domain 'zone-9' any more."),
+    ):
+        response = browser_page.request.get(cluster[0] + path)
+        assert (response.status, response.text()) == (404, f"{text}\n")

@@ -1,0 +1,164 @@
+"""The page's application: a path for each view, the stream of changes, and the files that the browser loads.
+
+A view is rendered whole at each request, from the state of that moment. An open page asks again when the stream says
+that the cluster has changed, and merges the answer into what it shows. So there is one way to every number, and the
+server keeps nothing for a page but its stream.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from aiohttp import web
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from webhook.cache.cluster_cache import ClusterCache
+from webhook.engine.topology.tree_cache import TopologyTrees
+from webhook.model.topology import MAX_LEVELS
+from webhook.page.change_stream import ChangeStream
+from webhook.page.protection import add_headers, only_for
+from webhook.page.static_files import StaticFiles
+from webhook.page.text import FILTERS
+from webhook.page.tree import tree_values
+from webhook.page.work_share import BusyError, WorkShare
+from webhook.server.protocol import HTTPHandler, within_deadlines
+from webhook.views.gangs import gang_views
+from webhook.views.pod_table import PART, pod_table
+
+if TYPE_CHECKING:
+    from aiohttp.typedefs import Middleware
+
+_HERE: Final = Path(__file__).parent
+_STATIC: Final = "/static/"
+
+Values = Mapping[str, Any]
+"""What a template reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What the page shows."""
+
+    cache: ClusterCache
+    cluster: str
+    """Its name: a context, a file, or the namespace of the service."""
+    problems: Callable[[], Sequence[str]]
+    """Why what is shown may be incomplete: a kind of object that cannot be read, or that is not read yet."""
+    live: bool = True
+    """Whether it changes."""
+    rest_per_work: float = 0.0
+    """Seconds without work for the page after each second of it, for the reviews; see `work_share`."""
+    trees: TopologyTrees = field(default_factory=TopologyTrees)
+    """The trees of the topologies, kept from view to view."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a table."""
+
+    rows: Sequence[Any]
+    found: int
+    first: int
+    """The position of the first row."""
+    part: int = PART
+    """How many rows a part has at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One view."""
+
+    path: str
+    name: str
+    template: str
+    values: Callable[[Source, web.Request], Values]
+    """Raises LookupError if there is no such thing to show."""
+    in_menu: bool = True
+
+
+def page_app(source: Source, hosts: Collection[str] = ()) -> web.Application:
+    """The application. hosts: see `protection.only_for`."""
+    middlewares: list[Middleware] = [within_deadlines, only_for(hosts)]
+    app = web.Application(middlewares=middlewares)
+    app.on_response_prepare.append(add_headers)
+    page = _Page(source)
+    for view in VIEWS:
+        app.router.add_get(view.path, page.handler(view))
+    app.router.add_get("/changes", page.stream.handle)
+    app.router.add_get(_STATIC + "{name}", StaticFiles().handle)
+    app.on_shutdown.append(page.stream.close)
+    return app
+
+
+class _Page:
+    def __init__(self, source: Source) -> None:
+        self.stream = ChangeStream(source.cache.changed)
+        self._source = source
+        self._share = WorkShare(source.rest_per_work)
+        self._templates = Environment(
+            loader=FileSystemLoader(_HERE / "templates"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._templates.filters.update(FILTERS)
+        self._templates.globals["static"] = lambda name: _STATIC + name
+        self._templates.globals["views"] = [view for view in VIEWS if view.in_menu]
+
+    def handler(self, view: View) -> HTTPHandler:
+        """The handler of a view."""
+
+        async def handle(request: web.Request) -> web.Response:
+            try:
+                html = await self._share.run(lambda: self._render(view, request))
+            except LookupError as error:
+                return web.Response(status=404, text=f"{error.args[0]}\n")
+            except BusyError:
+                return web.Response(status=503, text="Too many pages are open.\n", headers={"Retry-After": "5"})
+            return web.Response(text=html, content_type="text/html")
+
+        return handle
+
+    def _render(self, view: View, request: web.Request) -> str:
+        values = view.values(self._source, request)
+        return self._templates.get_template(view.template).render(
+            here=view.path,
+            url=request.path_qs,
+            cluster=self._source.cluster,
+            live=self._source.live,
+            problems=self._source.problems(),
+            **values,
+        )
+
+
+def _pods(source: Source, request: web.Request) -> Values:
+    search = request.query.get("q", "")
+    found = pod_table(source.cache, search, _position(request))
+    return {"search": search, "table": Part(found.rows, found.found, found.first), "total": found.total}
+
+
+def _gangs(source: Source, request: web.Request) -> Values:
+    gangs, first = gang_views(source.cache), _position(request)
+    waiting = sum(bool(gang.waiting) for gang in gangs)
+    return {"table": Part(gangs[first : first + PART], len(gangs), first), "waiting": waiting}
+
+
+def _position(request: web.Request) -> int:
+    """The parameter `first`: a number from 0; 0 for anything else."""
+    text = request.query.get("first", "0")
+    return int(text) if text.isdecimal() and len(text) <= 9 else 0
+
+
+def _tree(source: Source, request: web.Request) -> Values:
+    path = request.query.getall("in", [])[:MAX_LEVELS]
+    return tree_values(source.cache, source.trees, request.query.get("topology"), path)
+
+
+VIEWS: Final = (
+    View("/", "Domains", "tree.html", _tree),
+    View("/gangs", "Gangs", "gangs.html", _gangs),
+    View("/pods", "Pods", "pods.html", _pods),
+)
+"""In the order of the menu."""

@@ -1,0 +1,127 @@
+"""A searchable table of the pods that hold or wait for a node.
+
+1. Bound and assigned pods come from the records of the cluster, waiting ones from the objects of unbound pods.
+2. A pod is found if each word of the search is in its namespace/name, node, gang or state.
+3. Pods are sorted by namespace and name. Only the rows of the wanted part are made.
+
+Finding costs a few comparisons of text for each pod: 50,000 pods take a few hundredths of a second.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from webhook.cache.cluster_cache import ClusterCache
+from webhook.cache.unmanaged import is_annotated
+from webhook.model.hint import NUMANodeAmounts
+from webhook.model.membership import membership_of
+from webhook.model.names import PLACEMENT
+
+PART: Final = 100
+"""Rows of one part of the table. More would not be read, and a browser would have to lay them out."""
+_LONGEST_SEARCH: Final = 256
+"""Characters: a namespace/name has at most 317, and a person types less."""
+
+
+class PodState(StrEnum):
+    """What a pod holds."""
+
+    BOUND = "Bound"
+    ASSIGNED = "Assigned"
+    """It has a node and is not bound yet."""
+    WAITING = "Waiting"
+    """It waits behind the gate."""
+    PENDING = "Pending"
+    """It has neither gate nor node: it is the scheduler's turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodRow:
+    """One pod."""
+
+    key: str
+    """namespace/name."""
+    state: PodState
+    node: str
+    """Empty while it waits."""
+    numa: NUMANodeAmounts
+    """Its NUMA nodes and the amounts there; empty if none are known."""
+    gang: str
+    """Empty if it is in none."""
+    rank: int | None
+    requests: Mapping[str, int]
+    """What it requests, in engine units; empty while it waits."""
+    text: str
+    """The annotation `placement` of a pod that waits."""
+
+    @property
+    def namespace(self) -> str:
+        """The namespace."""
+        return self.key.partition("/")[0]
+
+    @property
+    def name(self) -> str:
+        """The name within the namespace."""
+        return self.key.partition("/")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class PodTable:
+    """A part of the found pods."""
+
+    rows: tuple[PodRow, ...]
+    found: int
+    """How many pods were found."""
+    total: int
+    """How many there are."""
+    first: int
+    """The position of the first row."""
+
+
+def pod_table(cache: ClusterCache, search: str = "", first: int = 0) -> PodTable:
+    """The rows from position `first` on of the pods that the search finds."""
+    words = search[:_LONGEST_SEARCH].lower().split()
+    total, found = 0, []
+    for pod in _pods(cache):
+        total += 1
+        if not words or _is_found(words, *pod, _gang_of(cache, pod[0])[0]):
+            found.append(pod)
+    found.sort()
+    return PodTable(tuple(_row(cache, *pod) for pod in found[first : first + PART]), len(found), total, first)
+
+
+def _pods(cache: ClusterCache) -> Iterator[tuple[str, PodState, str]]:
+    records = cache.state.pods
+    for key, record in records.items():
+        if record.node:
+            yield key, PodState.BOUND, record.node
+        elif record.assigned_node:
+            yield key, PodState.ASSIGNED, record.assigned_node
+    for key, raw in cache.waiting_pods().items():
+        record_of = records.get(key)
+        if (record_of is None or not record_of.assigned_node) and is_annotated(raw):
+            yield key, PodState.WAITING if raw["spec"].get("schedulingGates") else PodState.PENDING, ""
+
+
+def _is_found(words: list[str], *texts: str) -> bool:
+    text = "\n".join(texts).lower()
+    return all(word in text for word in words)
+
+
+def _gang_of(cache: ClusterCache, key: str) -> tuple[str, int | None]:
+    """The pod's gang and its rank there."""
+    if (member := cache.gangs.member(key)) is not None:
+        return member.gang, member.rank
+    raw = cache.waiting_pods().get(key)
+    membership = None if raw is None else membership_of(raw)
+    return ("", None) if membership is None else (membership.name, membership.rank)
+
+
+def _row(cache: ClusterCache, key: str, state: PodState, node: str) -> PodRow:
+    gang, rank = _gang_of(cache, key)
+    if node:
+        record = cache.state.pods[key]
+        return PodRow(key, state, node, record.hint or (), gang, rank, record.requests, "")
+    annotations = cache.waiting_pods()[key]["metadata"].get("annotations") or {}
+    return PodRow(key, state, "", (), gang, rank, {}, annotations.get(PLACEMENT, ""))
