@@ -16,7 +16,7 @@ from tests.builders.nodes import node, nrt
 from tests.builders.pods import GATES, created
 from tests.builders.times import SECOND, stamp, written
 from webhook.cli.app import app
-from webhook.cli.diagnosis.configurations import judge_configuration
+from webhook.cli.diagnosis.configurations import judge_configuration, judge_protection
 from webhook.cli.diagnosis.finding import Finding, Level, some
 from webhook.cli.diagnosis.nodes import (
     Fleet,
@@ -269,3 +269,16 @@ def test_the_leaders_clock_is_compared_with_when_the_api_server_stored_its_renew
 
 def test_a_long_list_of_names_is_cut() -> None:
     assert some([f"n{number}" for number in range(8)]) == "n0, n1, n2, n3, n4 and 3 more"
+
+
+@pytest.mark.parametrize(("action", "level"), [("Deny", OK), ("Audit", WARN)])
+def test_policies_that_deny_nothing_protect_nothing(action: str, level: Level) -> None:
+    finding = judge_protection({"tw-pods": {"spec": {"validationActions": [action]}}})
+    assert finding.level is level
+    assert ("tw-pods denies nothing" in finding.text) == (level is WARN)
+
+
+def test_missing_policies_are_named() -> None:
+    finding = judge_protection({"tw-pods": None, "tw-bindings": {"spec": {"validationActions": ["Deny"]}}})
+    assert finding.level is WARN
+    assert "no ValidatingAdmissionPolicyBinding tw-pods:" in finding.text

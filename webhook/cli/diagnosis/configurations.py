@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
 
@@ -57,17 +58,23 @@ def judge_configuration(plural: str, raw: Raw, now: datetime) -> Finding:
 
 
 async def protection(release: Release) -> list[Finding]:
-    """Whether the policies exist that reserve the service's fields."""
+    """Whether the policies deny writes to the service's fields."""
     kind = Resource("admissionregistration.k8s.io", "v1", "validatingadmissionpolicybindings").path
-    missing = [
-        f"{release.name}-{each}" for each in _POLICIES if await release.get(f"{kind}/{release.name}-{each}") is None
-    ]
-    if missing:
-        return [
-            warn(
-                f"no ValidatingAdmissionPolicyBinding {' and '.join(missing)}: where the webhooks are not called, "
-                "tenants can forge NUMA hints",
-                "set admissionPolicy.enabled",
-            )
-        ]
-    return [ok("only the service writes its annotations, labels and gate")]
+    names = [f"{release.name}-{each}" for each in _POLICIES]
+    return [judge_protection({name: await release.get(f"{kind}/{name}") for name in names})]
+
+
+def judge_protection(bindings: Mapping[str, Raw | None]) -> Finding:
+    """bindings: the ValidatingAdmissionPolicyBindings by name; None: it does not exist."""
+    if missing := [name for name, raw in bindings.items() if raw is None]:
+        return warn(
+            f"no ValidatingAdmissionPolicyBinding {' and '.join(missing)}: where the webhooks are not called, "
+            "tenants can forge NUMA hints",
+            "set admissionPolicy.enabled",
+        )
+    if lenient := [name for name, raw in bindings.items() if raw and "Deny" not in raw["spec"]["validationActions"]]:
+        return warn(
+            f"ValidatingAdmissionPolicyBinding {' and '.join(lenient)} denies nothing, so tenants can forge NUMA hints",
+            "set settings.mode to Enforce, the only mode in which they deny",
+        )
+    return ok("only the service writes its annotations, labels and gate")

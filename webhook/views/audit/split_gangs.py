@@ -16,7 +16,7 @@ import numpy as np
 
 from webhook.admission.pod.managed_fields import ManagedFields, without_ours
 from webhook.cache.cluster_snapshot import ClusterSnapshot
-from webhook.engine.arrays import Amounts, Bools
+from webhook.engine.arrays import Amounts, Bools, Nodes
 from webhook.engine.filter.node_fit import eligible
 from webhook.engine.snapshot.snapshot import Snapshot
 from webhook.model.errors import UserError
@@ -93,7 +93,7 @@ class SplitGangs:
         if len(spread) < 2:
             return None
         held = _held_by(level, members, self._snapshot.nodes)
-        best = max(level.nodes, key=lambda domain: (held[domain], domain in spread, -level.order[domain]))
+        best = max(range(len(held)), key=lambda number: (held[number], level.domains[number] in spread, -number))
         return SplitGangView(
             key.namespace,
             key.name,
@@ -101,53 +101,42 @@ class SplitGangs:
             level.topology,
             level.label,
             len(spread),
-            _SEPARATOR.join(best),
-            held[best],
+            _SEPARATOR.join(level.domains[best]),
+            int(held[best]),
         )
 
 
 class _Level:
-    """The finest level of a topology above the single node. A domain is the path of values down to it."""
+    """The finest level of a topology above the single node. A domain is the path of values down to it.
+
+    domains: sorted. nodes: int [n], the indexes of the nodes in them, by domain. starts: int [domain], where the nodes
+    of each begin.
+    """
 
     def __init__(self, topology: str, labels: Sequence[str], snapshot: Snapshot, nodes: Mapping[str, Node]) -> None:
         self.topology = topology
         self.label = labels[-1]
         self.domain_of: dict[str, tuple[str, ...]] = {}
-        self.nodes: dict[tuple[str, ...], list[int]] = {}
+        members: dict[tuple[str, ...], list[int]] = {}
         for name in sorted(nodes):
             path = [nodes[name].labels.get(label) for label in labels]
             index = snapshot.node_arrays.index.get(name)
             if index is not None and all(value is not None for value in path):
                 domain = self.domain_of[name] = tuple(str(value) for value in path)
-                self.nodes.setdefault(domain, []).append(index)
-        self.order = {domain: number for number, domain in enumerate(sorted(self.nodes))}
+                members.setdefault(domain, []).append(index)
+        self.domains = sorted(members)
+        self.nodes: Nodes = np.array([node for domain in self.domains for node in members[domain]], dtype=np.intp)
+        sizes = np.array([len(members[domain]) for domain in self.domains], dtype=np.intp)
+        self.starts: Nodes = np.cumsum(sizes) - sizes
+        self.number_of: Nodes = np.repeat(np.arange(len(sizes)), sizes)
+        """int [n]: the domain of each of `nodes`."""
 
     @classmethod
     def finest(cls, topology: Topology, snapshot: Snapshot, nodes: Mapping[str, Node]) -> "_Level | None":
         """The level; None if the topology has no level above the node, or no node has its labels."""
         labels = [label for label in topology.node_labels if label != HOSTNAME_LABEL]
         level = cls(topology.name, labels, snapshot, nodes) if labels else None
-        return level if level is not None and level.nodes else None
-
-
-def _held_by(level: _Level, members: Sequence[_Member], snapshot: Snapshot) -> dict[tuple[str, ...], int]:
-    """How many of the members each domain could hold."""
-    names = sorted({name for member in members for name, _ in member.requests} | {PODS})
-    snapshot = snapshot.covering(names)
-    arrays = snapshot.node_arrays
-    free = np.array([snapshot.node_free(arrays.resources.find(name)) for name in names])
-    usable = arrays.ready & ~arrays.unschedulable
-    classes: dict[tuple[tuple[str, int], ...], _Class] = {}
-    for member in members:
-        if member.requests not in classes:
-            amounts = np.array([1 if name == PODS else dict(member.requests).get(name, 0) for name in names])
-            classes[member.requests] = _Class(amounts, usable & eligible(arrays, member.pod))
-        one = classes[member.requests]
-        one.pods += 1
-        free[:, arrays.index[member.node]] += one.amounts
-    most = np.maximum(free.max(axis=1), 1)
-    largest_first = sorted(classes.values(), key=lambda one: float((one.amounts / most).max()), reverse=True)
-    return {domain: _held_in(free, nodes, largest_first) for domain, nodes in level.nodes.items()}
+        return level if level is not None and level.domains else None
 
 
 @dataclass(slots=True)
@@ -159,16 +148,40 @@ class _Class:
     pods: int = 0
 
 
-def _held_in(free: Amounts, nodes: Sequence[int], classes: Sequence[_Class]) -> int:
-    """How many members these nodes hold. free: int64 [resource, node]."""
-    room = free[:, nodes]
-    held = 0
-    for one in classes:
-        asked = one.amounts > 0
-        fits = (np.maximum(room[asked], 0) // one.amounts[asked, None]).min(axis=0)
-        fits[~one.open_to[nodes]] = 0
-        before = np.cumsum(fits) - fits
-        taken = np.clip(one.pods - before, 0, fits)
+def _held_by(level: _Level, members: Sequence[_Member], snapshot: Snapshot) -> Amounts:
+    """int64 [domain]: how many of the members each domain could hold."""
+    names = sorted({name for member in members for name, _ in member.requests} | {PODS})
+    snapshot = snapshot.covering(names)
+    arrays = snapshot.node_arrays
+    free = np.array([snapshot.node_free(arrays.resources.find(name)) for name in names])
+    usable = arrays.ready & ~arrays.unschedulable
+    classes: dict[tuple[tuple[str, int], ...], _Class] = {}
+    for member in members:
+        if member.requests not in classes:
+            amounts = np.array([1 if name == PODS else dict(member.requests).get(name, 0) for name in names])
+            classes[member.requests] = _Class(amounts, (usable & eligible(arrays, member.pod))[level.nodes])
+        one = classes[member.requests]
+        one.pods += 1
+        free[:, arrays.index[member.node]] += one.amounts
+    most = np.maximum(free.max(axis=1), 1)
+    room = free[:, level.nodes]
+    held = np.zeros(len(level.domains), dtype=np.int64)
+    for one in sorted(classes.values(), key=lambda one: float((one.amounts / most).max()), reverse=True):
+        taken = _taken(level, room, one)
         room -= one.amounts[:, None] * taken
-        held += int(taken.sum())
+        held += np.add.reduceat(taken, level.starts)
     return held
+
+
+def _taken(level: _Level, room: Amounts, one: _Class) -> Amounts:
+    """int64 [n]: how many pods of the class each node takes, if every domain gets all of them.
+
+    room: int64 [resource, n]. In each domain the first nodes that have room are filled.
+    """
+    asked = one.amounts > 0
+    fits: Amounts = (np.maximum(room[asked], 0) // one.amounts[asked, None]).min(axis=0)
+    fits[~one.open_to] = 0
+    before = np.cumsum(fits) - fits
+    before -= before[level.starts][level.number_of]
+    taken: Amounts = np.clip(one.pods - before, 0, fits)
+    return taken
